@@ -1,0 +1,6 @@
+//! The shapes that cross a boundary, and whether data fits them.
+//!
+//! It holds no behaviour of the service: what a report leads to is decided in `tidegate-moderation`.
+
+pub mod ids;
+pub mod records;

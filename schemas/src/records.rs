@@ -1,0 +1,1 @@
+//! What the topics carry.
