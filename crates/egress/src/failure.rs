@@ -1,0 +1,115 @@
+//! Names what went wrong with a request, so that nobody has to read error texts.
+//! Not responsible for what follows from it.
+
+use std::error::Error;
+use std::io;
+
+use crate::addresses::Blocked;
+use crate::target::UrlFault;
+
+/// Why a request brought no usable answer. No variant carries a URL, a header or a byte of a body.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Url(#[from] UrlFault),
+    #[error(transparent)]
+    BlockedAddress(#[from] Blocked),
+    #[error("the host name could not be resolved")]
+    Dns,
+    #[error("the connection was refused")]
+    ConnectRefused,
+    #[error("no connection within the time to connect")]
+    ConnectTimeout,
+    #[error("no response within the time allowed")]
+    Timeout,
+    #[error("the response did not end within the time allowed, or came too slowly")]
+    BodyTimeout,
+    #[error("no secure connection: {reason}")]
+    Tls { reason: String },
+    #[error("the connection was closed before the response ended")]
+    Reset,
+    #[error("the network or the response was faulty")]
+    Network,
+    #[error("the response is longer than {limit} bytes")]
+    TooLarge { limit: u64 },
+    #[error("the response has status {status}")]
+    HttpStatus { status: u16 },
+}
+
+impl Failure {
+    /// The class, for logs, metrics and operators.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Url(_) => "invalid_url",
+            Self::BlockedAddress(blocked) => blocked.tag(),
+            Self::Dns => "dns_error",
+            Self::ConnectRefused => "connect_refused",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::Timeout => "timeout",
+            Self::BodyTimeout => "body_timeout",
+            Self::Tls { .. } => "tls_error",
+            Self::Reset => "reset",
+            Self::Network => "network_error",
+            Self::TooLarge { .. } => "too_large",
+            Self::HttpStatus { .. } => "http_status",
+        }
+    }
+
+    /// The class as an organisation may see it: a closed port looks like a filtered one, so that ranges the operator
+    /// has opened cannot be scanned through us.
+    pub fn org_tag(&self) -> &'static str {
+        match self {
+            Self::ConnectRefused | Self::ConnectTimeout | Self::Network => "connect_failed",
+            other => other.tag(),
+        }
+    }
+
+    /// The class of what the HTTP library reports before the response's head has arrived.
+    pub(crate) fn of_request(error: &reqwest::Error) -> Self {
+        Self::from_chain(error).unwrap_or_else(|| match (error.is_connect(), error.is_timeout()) {
+            (true, true) => Self::ConnectTimeout,
+            (false, true) => Self::Timeout,
+            _ => Self::Network,
+        })
+    }
+
+    /// The class of what the HTTP library reports while the response's body is read.
+    pub(crate) fn of_body(error: &reqwest::Error) -> Self {
+        Self::from_chain(error).unwrap_or(if error.is_timeout() { Self::BodyTimeout } else { Self::Network })
+    }
+
+    fn from_chain(error: &reqwest::Error) -> Option<Self> {
+        let mut next: Option<&(dyn Error + 'static)> = Some(error);
+        while let Some(error) = next {
+            if let Some(found) = Self::from_one(error) {
+                return Some(found);
+            }
+            // `io::Error::source` skips the error it wraps, which is where TLS errors sit.
+            next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+                Some(wrapped) => Some(wrapped),
+                None => error.source(),
+            };
+        }
+        None
+    }
+
+    fn from_one(error: &(dyn Error + 'static)) -> Option<Self> {
+        if let Some(failure) = error.downcast_ref::<Self>() {
+            return Some(failure.clone());
+        }
+        if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+            return Some(Self::Tls { reason: tls.to_string() });
+        }
+        if let Some(http) = error.downcast_ref::<hyper::Error>() {
+            return http.is_incomplete_message().then_some(Self::Reset);
+        }
+        match error.downcast_ref::<io::Error>()?.kind() {
+            io::ErrorKind::ConnectionRefused => Some(Self::ConnectRefused),
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => Some(Self::Reset),
+            _ => None,
+        }
+    }
+}

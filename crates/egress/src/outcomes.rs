@@ -1,0 +1,170 @@
+//! What an answer, or the lack of one, means for a callback.
+//! Not responsible for how often and when an attempt is repeated.
+
+use std::time::Duration;
+
+use crate::failure::Failure;
+
+/// What became of one attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The receiver has it: a 2xx status arrived in time. What happens to the answer's body afterwards changes nothing.
+    Delivered,
+    /// The receiver does not have it yet.
+    Retry { class: Class },
+}
+
+/// Why an attempt is repeated; some classes are repeated less often or have a consequence of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// No answer: name, address, connection, TLS or time.
+    Unreachable,
+    /// The address may not be called. Names get repaired, so it is tried again, but only a few times.
+    BlockedAddress,
+    /// 3xx. Never followed.
+    Redirect,
+    /// 408, 425, 429, 503: the receiver wants it later.
+    Busy,
+    /// 410: the receiver does not want it any more; twice in a row holds the endpoint.
+    Gone,
+    /// Any other 4xx. Receivers break their own authentication during a deployment, so it is tried again.
+    ClientError,
+    /// Any other 5xx, or a status that HTTP does not know.
+    ServerError,
+}
+
+impl Class {
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::BlockedAddress => "blocked_address",
+            Self::Redirect => "redirect",
+            Self::Busy => "busy",
+            Self::Gone => "gone",
+            Self::ClientError => "client_error",
+            Self::ServerError => "server_error",
+        }
+    }
+}
+
+impl Outcome {
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Retry { class } => class.tag(),
+        }
+    }
+
+    /// What a status means.
+    pub fn of_status(status: u16) -> Self {
+        let class = match status {
+            200..=299 => return Self::Delivered,
+            300..=399 => Class::Redirect,
+            408 | 425 | 429 | 503 => Class::Busy,
+            410 => Class::Gone,
+            400..=499 => Class::ClientError,
+            _ => Class::ServerError,
+        };
+        Self::Retry { class }
+    }
+
+    /// What it means that there is no status.
+    pub fn of_failure(failure: &Failure) -> Self {
+        let class = match failure {
+            Failure::BlockedAddress(_) => Class::BlockedAddress,
+            Failure::HttpStatus { status } => return Self::of_status(*status),
+            _ => Class::Unreachable,
+        };
+        Self::Retry { class }
+    }
+}
+
+/// How long a `Retry-After` asks us to wait: seconds, or an HTTP date seen from `now` (unix seconds). Anything else is
+/// no wish. The value is as large as the receiver likes; whoever uses it clamps it.
+pub fn retry_after(value: &str, now: u64) -> Option<Duration> {
+    let value = value.trim();
+    if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
+        // More digits than fit are still a wish for "very long".
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
+    }
+    if !value.ends_with("GMT") {
+        return None;
+    }
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
+    Some(Duration::from_secs(u64::try_from(date.as_second()).unwrap_or(0).saturating_sub(now)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addresses::Blocked;
+    use crate::target::UrlFault;
+
+    #[test]
+    fn every_status_has_its_class() {
+        for (statuses, tag) in [
+            (&[200, 201, 202, 204, 206, 299][..], "delivered"),
+            (&[300, 301, 302, 303, 304, 307, 308, 399], "redirect"),
+            (&[408, 425, 429, 503], "busy"),
+            (&[410], "gone"),
+            (&[400, 401, 403, 404, 409, 413, 422, 451, 499], "client_error"),
+            (&[500, 501, 502, 504, 599, 600, 999, 101, 0], "server_error"),
+        ] {
+            for &status in statuses {
+                assert_eq!(Outcome::of_status(status).tag(), tag, "{status}");
+                if tag != "delivered" {
+                    assert_eq!(Outcome::of_failure(&Failure::HttpStatus { status }).tag(), tag, "{status}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_failure_is_final_and_only_a_blocked_address_stands_apart() {
+        for failure in [
+            Failure::Url(UrlFault::Syntax),
+            Failure::Dns,
+            Failure::ConnectRefused,
+            Failure::ConnectTimeout,
+            Failure::Timeout,
+            Failure::BodyTimeout,
+            Failure::Tls { reason: String::new() },
+            Failure::Reset,
+            Failure::Network,
+            Failure::TooLarge { limit: 1 },
+        ] {
+            assert_eq!(
+                Outcome::of_failure(&failure),
+                Outcome::Retry { class: Class::Unreachable },
+                "{failure:?}"
+            );
+        }
+        assert_eq!(Outcome::of_failure(&Blocked.into()), Outcome::Retry { class: Class::BlockedAddress });
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_an_http_date_and_nonsense_is_no_wish() {
+        let now = 784_111_777; // Sun, 06 Nov 1994 08:49:37 GMT
+        for (value, seconds) in [
+            ("0", Some(0)),
+            ("120", Some(120)),
+            (" 120 ", Some(120)),
+            ("1000000000", Some(1_000_000_000)),
+            ("99999999999999999999999", Some(u64::MAX)),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(0)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("Thu, 01 Jan 1960 00:00:00 GMT", None),
+            ("", None),
+            ("soon", None),
+            ("-5", None),
+            ("+5", None),
+            ("1.5", None),
+            ("1e3", None),
+            ("Sun, 06 Nov 1994 08:50:37 +0000", None),
+            ("1994-11-06T08:50:37Z", None),
+        ] {
+            assert_eq!(retry_after(value, now).map(|wish| wish.as_secs()), seconds, "{value:?}");
+        }
+    }
+}

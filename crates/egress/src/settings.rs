@@ -1,0 +1,193 @@
+//! What an operator may set about outgoing requests, with the defaults, and which values contradict each other.
+//! Not responsible for retries and lanes, which belong to the processors.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderValue;
+use serde::{Deserialize, Serialize};
+
+use crate::addresses::Cidr;
+
+/// The section `egress` of the service's settings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Address ranges that may be called although they are not public, such as `10.0.0.0/8` for receivers in the
+    /// operator's own network. Empty: only public addresses. Whoever can name a URL reaches everything in these ranges.
+    pub allow_cidrs: Vec<Cidr>,
+    /// Time for name look-up, TCP and TLS together, in milliseconds. Default 3,000.
+    pub connect_timeout_ms: u64,
+    /// Time for a whole callback attempt, the response's body included, in milliseconds. Default 15,000.
+    pub total_timeout_ms: u64,
+    /// How much of a callback's response is read, in bytes; the rest is left unread. Default 16 KiB.
+    pub response_read_bytes: u64,
+    /// How much of a callback's response is kept with the attempt, in bytes. Default 4 KiB.
+    pub response_kept_bytes: usize,
+    /// A body slower than this on average, in bytes per second, is given up; 0 accepts any rate. Default 256.
+    pub min_rate: u64,
+    /// How long a body may take before the rate counts, in milliseconds. Default 5,000.
+    pub min_rate_grace_ms: u64,
+    /// The `User-Agent` header. Default `tidegate/<version>`.
+    pub user_agent: String,
+    /// How long an unused connection is kept open, in milliseconds. Default 60,000.
+    pub pool_idle_ms: u64,
+    /// How many unused connections are kept open to one host. Default 8.
+    pub pool_idle_per_host: usize,
+    /// How many host names are looked up at once. Default 64.
+    pub lookups: usize,
+    /// A PEM file of certificate authorities that are trusted beside the public ones, for receivers with a private one.
+    /// Default none.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            allow_cidrs: Vec::new(),
+            connect_timeout_ms: 3_000,
+            total_timeout_ms: 15_000,
+            response_read_bytes: 16 * 1024,
+            response_kept_bytes: 4 * 1024,
+            min_rate: 256,
+            min_rate_grace_ms: 5_000,
+            user_agent: concat!("tidegate/", env!("CARGO_PKG_VERSION")).to_owned(),
+            pool_idle_ms: 60_000,
+            pool_idle_per_host: 8,
+            lookups: 64,
+            ca_file: None,
+        }
+    }
+}
+
+/// A value that cannot be used, alone or beside another.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    #[error("egress.{name} = {value}: {why}")]
+    Unusable { name: &'static str, value: String, why: &'static str },
+    #[error("egress.{lesser} = {less} is above egress.{greater} = {great}")]
+    Contradiction { lesser: &'static str, less: u64, greater: &'static str, great: u64 },
+}
+
+impl SettingsError {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Unusable { .. } => "setting_unusable",
+            Self::Contradiction { .. } => "settings_contradict",
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses values that cannot work, naming both where two contradict each other.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        for (name, value) in [
+            ("connect_timeout_ms", self.connect_timeout_ms),
+            ("total_timeout_ms", self.total_timeout_ms),
+            ("lookups", self.lookups as u64),
+        ] {
+            if value == 0 {
+                return Err(SettingsError::Unusable {
+                    name,
+                    value: value.to_string(),
+                    why: "must be at least 1",
+                });
+            }
+        }
+        // The semaphore behind `lookups` takes no more than this.
+        if self.lookups > 10_000 {
+            return Err(SettingsError::Unusable {
+                name: "lookups",
+                value: self.lookups.to_string(),
+                why: "must be at most 10000, each may hold a thread",
+            });
+        }
+        for (lesser, less, greater, great) in [
+            ("connect_timeout_ms", self.connect_timeout_ms, "total_timeout_ms", self.total_timeout_ms),
+            (
+                "response_kept_bytes",
+                self.response_kept_bytes as u64,
+                "response_read_bytes",
+                self.response_read_bytes,
+            ),
+        ] {
+            if less > great {
+                return Err(SettingsError::Contradiction { lesser, less, greater, great });
+            }
+        }
+        if self.user_agent.is_empty() || HeaderValue::from_str(&self.user_agent).is_err() {
+            return Err(SettingsError::Unusable {
+                name: "user_agent",
+                value: format!("{:?}", self.user_agent),
+                why: "must be printable text that fits a header",
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.connect_timeout_ms)
+    }
+
+    pub(crate) fn total_timeout(&self) -> Duration {
+        Duration::from_millis(self.total_timeout_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_defaults_hold_together_and_open_nothing() {
+        let settings = Settings::default();
+        settings.validate().unwrap();
+        assert_eq!(settings.allow_cidrs, []);
+        assert_eq!(serde_json::from_str::<Settings>("{}").unwrap(), settings);
+    }
+
+    #[test]
+    fn a_contradiction_names_both_values() {
+        let settings = Settings { connect_timeout_ms: 20_000, ..Settings::default() };
+        assert_eq!(
+            settings.validate().unwrap_err().to_string(),
+            "egress.connect_timeout_ms = 20000 is above egress.total_timeout_ms = 15000"
+        );
+        let settings = Settings { response_kept_bytes: 20_000, ..Settings::default() };
+        let text = settings.validate().unwrap_err().to_string();
+        assert!(
+            text.contains("response_kept_bytes = 20000") && text.contains("response_read_bytes = 16384"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_value_that_cannot_work_is_named() {
+        for (settings, name) in [
+            (Settings { total_timeout_ms: 0, ..Settings::default() }, "total_timeout_ms"),
+            (Settings { connect_timeout_ms: 0, ..Settings::default() }, "connect_timeout_ms"),
+            (Settings { lookups: 0, ..Settings::default() }, "lookups"),
+            (Settings { lookups: 1_000_000, ..Settings::default() }, "lookups"),
+            (Settings { user_agent: "a\nb".to_owned(), ..Settings::default() }, "user_agent"),
+            (Settings { user_agent: String::new(), ..Settings::default() }, "user_agent"),
+        ] {
+            let error = settings.validate().unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+            assert_eq!(error.tag(), "setting_unusable");
+        }
+    }
+
+    #[test]
+    fn an_unknown_or_malformed_setting_is_refused() {
+        for (text, named) in [
+            (r#"{"allow_cidr": []}"#, "allow_cidr"),
+            (r#"{"allow_cidrs": ["10.0.0.0/40"]}"#, "10.0.0.0/40"),
+            (r#"{"allow_cidrs": ["inside"]}"#, "inside"),
+        ] {
+            let error = serde_json::from_str::<Settings>(text).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

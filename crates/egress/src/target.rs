@@ -1,0 +1,171 @@
+//! Which URLs may be called at all, from their text alone.
+//! Not responsible for addresses: an IP literal or a resolved name passes the guard when it is used.
+
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+/// Longest URL in bytes.
+pub const MAX_LENGTH: usize = 2_000;
+
+/// Ports of services that a request could be mistaken for a command by; the Fetch standard's list from 1024 on.
+const DENIED_PORTS: [u16; 17] =
+    [1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6697];
+
+/// A URL of a form that may be called. Neither `Debug` nor any error shows it: queries carry credentials.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target(Url);
+
+/// Why a URL is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UrlFault {
+    #[error("the URL is longer than {MAX_LENGTH} bytes")]
+    TooLong,
+    #[error("the URL cannot be read")]
+    Syntax,
+    #[error("the URL's scheme is neither https nor http")]
+    Scheme,
+    #[error("the URL carries a user name or password")]
+    Userinfo,
+    #[error("the URL has no host")]
+    Host,
+    #[error("the URL's port is neither 80 nor 443 nor one from 1024 on that is free for HTTP")]
+    Port,
+}
+
+impl UrlFault {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::TooLong => "url_too_long",
+            Self::Syntax => "url_syntax",
+            Self::Scheme => "url_scheme",
+            Self::Userinfo => "url_userinfo",
+            Self::Host => "url_host",
+            Self::Port => "url_port",
+        }
+    }
+}
+
+impl Target {
+    /// Checks the form: http(s), no credentials, a host, a port that may speak HTTP, at most [`MAX_LENGTH`] bytes.
+    pub fn parse(text: &str) -> Result<Self, UrlFault> {
+        if text.len() > MAX_LENGTH {
+            return Err(UrlFault::TooLong);
+        }
+        let url = Url::parse(text).map_err(|error| match error {
+            url::ParseError::EmptyHost => UrlFault::Host,
+            _ => UrlFault::Syntax,
+        })?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(UrlFault::Scheme);
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(UrlFault::Userinfo);
+        }
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(UrlFault::Host);
+        }
+        let port = url.port_or_known_default().ok_or(UrlFault::Port)?;
+        if (port < 1024 && port != 80 && port != 443) || DENIED_PORTS.contains(&port) {
+            return Err(UrlFault::Port);
+        }
+        Ok(Self(url))
+    }
+
+    /// The host as an address, if it is a literal in any notation. Such a host never reaches the resolver.
+    pub fn literal(&self) -> Option<IpAddr> {
+        match self.0.host()? {
+            Host::Ipv4(address) => Some(address.into()),
+            Host::Ipv6(address) => Some(address.into()),
+            Host::Domain(_) => None,
+        }
+    }
+
+    pub(crate) fn into_url(self) -> Url {
+        self.0
+    }
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Target(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn only_http_and_https_without_credentials_and_with_a_host_are_called() {
+        for (text, fault) in [
+            ("ftp://example.com/", UrlFault::Scheme),
+            ("file:///etc/passwd", UrlFault::Scheme),
+            ("gopher://example.com/", UrlFault::Scheme),
+            ("unix:/run/x.sock", UrlFault::Scheme),
+            ("example.com/hook", UrlFault::Syntax),
+            ("//example.com/hook", UrlFault::Syntax),
+            ("", UrlFault::Syntax),
+            ("https://", UrlFault::Host),
+            ("https://user@example.com/", UrlFault::Userinfo),
+            ("https://user:pass@example.com/", UrlFault::Userinfo),
+            ("https://:pass@example.com/", UrlFault::Userinfo),
+            ("https://example.com@127.0.0.1/", UrlFault::Userinfo),
+            ("https://[fe80::1%25eth0]/", UrlFault::Syntax),
+            ("https://example.com:22/", UrlFault::Port),
+            ("https://example.com:0/", UrlFault::Port),
+            ("https://example.com:6667/", UrlFault::Port),
+            ("https://example.com:65536/", UrlFault::Syntax),
+        ] {
+            assert_eq!(Target::parse(text).err(), Some(fault), "{text}");
+        }
+        for text in [
+            "https://example.com/hook?key=1",
+            "http://example.com",
+            "https://example.com:8443/",
+            "http://a:80/",
+        ] {
+            assert!(Target::parse(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_url_may_have_two_thousand_bytes_and_no_more() {
+        let longest = format!("https://example.com/{}", "a".repeat(MAX_LENGTH - 20));
+        assert_eq!(longest.len(), MAX_LENGTH);
+        assert!(Target::parse(&longest).is_ok());
+        assert_eq!(Target::parse(&format!("{longest}a")).err(), Some(UrlFault::TooLong));
+    }
+
+    #[test]
+    fn every_notation_of_an_address_is_seen_as_that_address() {
+        for host in [
+            "127.0.0.1",
+            "0x7f.1",
+            "2130706433",
+            "127.1",
+            "0177.0.0.1",
+            "127.0.0.1.",
+            "①②⑦.⓪.⓪.①",
+            "%31%32%37.0.0.1",
+            "127。0。0。1",
+        ] {
+            let target = Target::parse(&format!("http://{host}/")).unwrap();
+            assert_eq!(target.literal(), Some("127.0.0.1".parse().unwrap()), "{host}");
+        }
+        assert_eq!(Target::parse("http://0/").unwrap().literal(), Some("0.0.0.0".parse().unwrap()));
+        assert_eq!(
+            Target::parse("http://[::ffff:7f00:1]/").unwrap().literal(),
+            Some("::ffff:127.0.0.1".parse().unwrap())
+        );
+        assert_eq!(Target::parse("http://localhost/").unwrap().literal(), None);
+    }
+
+    #[test]
+    fn no_url_is_ever_printed() {
+        let text = format!("{:?}", Target::parse("https://example.com/?token=abc").unwrap());
+        assert!(!text.contains("example") && !text.contains("abc"));
+    }
+}
