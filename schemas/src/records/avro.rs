@@ -1,0 +1,558 @@
+//! Writes and reads Avro's binary form. It knows values and hostile lengths, but no schema.
+
+use std::{borrow::Cow, fmt};
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::ids::{
+    ActionId, AppealId, CauseId, ConfigVersion, DecisionId, EndpointId, EventId, ItemId, ItemKey, JobId,
+    Millis, OrgId, PolicyId, ReportId, SubmissionId, TypeId,
+};
+
+/// A datum that does not fit its schema. It names the place and never the content.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a {} record is malformed at `{}`: {}", .0.record, self.path(), .0.fault)]
+pub struct Malformed(Box<Place>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    record: Cow<'static, str>,
+    /// From the inside out: it grows while the error passes outwards.
+    path: Vec<Step>,
+    fault: Fault,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Field(Cow<'static, str>),
+    Index(usize),
+}
+
+/// What is wrong with a datum.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("the datum ends early")]
+    Truncated,
+    #[error("a length is negative or larger than what is left")]
+    Length,
+    #[error("a block announces more entries than can follow, or another size than it has")]
+    Block,
+    #[error("an integer is longer than 64 bits")]
+    Varint,
+    #[error("an integer is out of range")]
+    Range,
+    #[error("a boolean is neither 0 nor 1")]
+    Boolean,
+    #[error("a union has no such branch")]
+    Branch,
+    #[error("an enum has no such symbol")]
+    Symbol,
+    #[error("a string is not UTF-8")]
+    Utf8,
+    #[error("bytes follow the datum")]
+    Trailing,
+    #[error("values are nested too deeply")]
+    Depth,
+    #[error("the writer's schema cannot be read as the reader's: {0}")]
+    Unresolvable(String),
+}
+
+impl Fault {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Truncated => "truncated",
+            Self::Length => "bad_length",
+            Self::Block => "bad_block",
+            Self::Varint => "bad_varint",
+            Self::Range => "out_of_range",
+            Self::Boolean => "bad_boolean",
+            Self::Branch => "unknown_branch",
+            Self::Symbol => "unknown_symbol",
+            Self::Utf8 => "not_utf8",
+            Self::Trailing => "trailing_bytes",
+            Self::Depth => "too_deep",
+            Self::Unresolvable(_) => "unresolvable",
+        }
+    }
+}
+
+impl Malformed {
+    #[cold]
+    pub(super) fn new(fault: Fault) -> Self {
+        Self(Box::new(Place { record: Cow::Borrowed("unnamed"), path: Vec::new(), fault }))
+    }
+
+    #[cold]
+    pub(super) fn within(mut self, field: impl Into<Cow<'static, str>>) -> Self {
+        self.0.path.push(Step::Field(field.into()));
+        self
+    }
+
+    #[cold]
+    pub(super) fn within_entry(mut self, index: usize) -> Self {
+        self.0.path.push(Step::Index(index));
+        self
+    }
+
+    #[cold]
+    pub(super) fn of(mut self, record: impl Into<Cow<'static, str>>) -> Self {
+        self.0.record = record.into();
+        self
+    }
+
+    pub fn record(&self) -> &str {
+        &self.0.record
+    }
+
+    /// Such as `items[3].data`; empty for the datum as a whole.
+    pub fn path(&self) -> String {
+        self.0.path.iter().rev().fold(String::new(), |path, step| match step {
+            Step::Index(index) => format!("{path}[{index}]"),
+            Step::Field(field) if path.is_empty() => field.to_string(),
+            Step::Field(field) => format!("{path}.{field}"),
+        })
+    }
+
+    pub fn fault(&self) -> &Fault {
+        &self.0.fault
+    }
+
+    pub fn tag(&self) -> &'static str {
+        self.0.fault.tag()
+    }
+}
+
+/// Takes values off the front of a datum. Whatever it reads, it never asks for more than is left.
+pub(crate) struct Reader<'a> {
+    whole: &'a Bytes,
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(datum: &'a Bytes) -> Self {
+        Self { whole: datum, rest: datum }
+    }
+
+    pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
+        let (&byte, rest) = self.rest.split_first().ok_or_else(|| Malformed::new(Fault::Truncated))?;
+        self.rest = rest;
+        Ok(byte)
+    }
+
+    pub(super) fn long(&mut self) -> Result<i64, Malformed> {
+        let mut zigzag = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            if shift == 63 && byte > 1 {
+                break;
+            }
+            zigzag |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed());
+            }
+        }
+        Err(Malformed::new(Fault::Varint))
+    }
+
+    pub(super) fn int(&mut self) -> Result<i32, Malformed> {
+        i32::try_from(self.long()?).map_err(|_| Malformed::new(Fault::Range))
+    }
+
+    pub(super) fn boolean(&mut self) -> Result<bool, Malformed> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed::new(Fault::Boolean)),
+        }
+    }
+
+    /// The index of one of `count` symbols or branches.
+    pub(crate) fn index(&mut self, count: usize, otherwise: Fault) -> Result<usize, Malformed> {
+        match usize::try_from(self.long()?) {
+            Ok(index) if index < count => Ok(index),
+            _ => Err(Malformed::new(otherwise)),
+        }
+    }
+
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) =
+            self.rest.split_at_checked(length).ok_or_else(|| Malformed::new(Fault::Truncated))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn slice(&mut self) -> Result<&'a [u8], Malformed> {
+        match usize::try_from(self.long()?) {
+            Ok(length) if length <= self.rest.len() => self.take(length),
+            _ => Err(Malformed::new(Fault::Length)),
+        }
+    }
+
+    pub(super) fn text(&mut self) -> Result<&'a str, Malformed> {
+        std::str::from_utf8(self.slice()?).map_err(|_| Malformed::new(Fault::Utf8))
+    }
+
+    /// Calls `entry` with the index of each entry of an array. An entry takes `least` bytes or more.
+    pub(super) fn entries(
+        &mut self,
+        least: usize,
+        mut entry: impl FnMut(&mut Self, usize) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
+        let mut index = 0;
+        loop {
+            let count = self.long()?;
+            // A negative count is followed by the size of the block, for readers that skip it.
+            let size = if count < 0 { Some(self.long()?) } else { None };
+            let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+            if count == 0 {
+                return Ok(());
+            }
+            if count > self.rest.len() / least.max(1) {
+                return Err(Malformed::new(Fault::Block));
+            }
+            let before = self.rest.len();
+            for _ in 0..count {
+                entry(self, index).map_err(|malformed| malformed.within_entry(index))?;
+                index += 1;
+            }
+            if size.is_some_and(|size| usize::try_from(size) != Ok(before - self.rest.len())) {
+                return Err(Malformed::new(Fault::Block));
+            }
+        }
+    }
+
+    pub(super) fn end(&self) -> Result<(), Malformed> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed::new(Fault::Trailing)) }
+    }
+}
+
+pub(crate) fn read_whole<F: Field>(datum: &Bytes) -> Result<F, Malformed> {
+    let mut reader = Reader::new(datum);
+    let value = F::read(&mut reader)?;
+    reader.end().map(|()| value)
+}
+
+pub(crate) fn put_long(out: &mut Vec<u8>, value: i64) {
+    let mut zigzag = zigzag(value);
+    while zigzag >= 0x80 {
+        out.push(zigzag.to_le_bytes()[0] | 0x80);
+        zigzag >>= 7;
+    }
+    out.push(zigzag.to_le_bytes()[0]);
+}
+
+pub(crate) const fn long_size(value: i64) -> usize {
+    (u64::BITS - (zigzag(value) | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+const fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+fn length(count: usize) -> i64 {
+    i64::try_from(count).expect("nothing in memory is longer than isize::MAX")
+}
+
+fn put_slice(out: &mut Vec<u8>, slice: &[u8]) {
+    put_long(out, length(slice.len()));
+    out.extend_from_slice(slice);
+}
+
+fn slice_size(slice: &[u8]) -> usize {
+    long_size(length(slice.len())) + slice.len()
+}
+
+/// A value that has an Avro form.
+pub(crate) trait Field: Sized {
+    /// The fewest bytes that a value takes: bounds what the count of an array can promise.
+    const LEAST: usize;
+    /// The fields of a struct, in the order in which they are written.
+    #[cfg(test)]
+    const FIELDS: &[&str] = &[];
+
+    fn size(&self) -> usize;
+    fn write(&self, out: &mut Vec<u8>);
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed>;
+
+    /// For `Debug`: bytes are shown as their length, text only unless it is hidden.
+    fn show(&self, f: &mut fmt::Formatter<'_>, hidden: bool) -> fmt::Result;
+}
+
+pub(crate) struct Shown<'a, F> {
+    pub(crate) field: &'a F,
+    pub(crate) hidden: bool,
+}
+
+impl<F: Field> fmt::Debug for Shown<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.field.show(f, self.hidden)
+    }
+}
+
+impl Field for bool {
+    const LEAST: usize = 1;
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        from.boolean()
+    }
+
+    fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Field for i64 {
+    const LEAST: usize = 1;
+
+    fn size(&self) -> usize {
+        long_size(*self)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_long(out, *self);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        from.long()
+    }
+
+    fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Field for i32 {
+    const LEAST: usize = 1;
+
+    fn size(&self) -> usize {
+        long_size(i64::from(*self))
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_long(out, i64::from(*self));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        from.int()
+    }
+
+    fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Field for String {
+    const LEAST: usize = 1;
+
+    fn size(&self) -> usize {
+        slice_size(self.as_bytes())
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_slice(out, self.as_bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        from.text().map(Self::from)
+    }
+
+    fn show(&self, f: &mut fmt::Formatter<'_>, hidden: bool) -> fmt::Result {
+        if hidden { write!(f, "{} bytes", self.len()) } else { fmt::Debug::fmt(self, f) }
+    }
+}
+
+impl Field for Bytes {
+    const LEAST: usize = 1;
+
+    fn size(&self) -> usize {
+        slice_size(self)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_slice(out, self);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        from.slice().map(|slice| from.whole.slice_ref(slice))
+    }
+
+    fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+impl<F: Field> Field for Option<F> {
+    const LEAST: usize = 1;
+
+    fn size(&self) -> usize {
+        1 + self.as_ref().map_or(0, F::size)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_long(out, i64::from(self.is_some()));
+        if let Some(value) = self {
+            value.write(out);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        match from.index(2, Fault::Branch)? {
+            0 => Ok(None),
+            _ => F::read(from).map(Some),
+        }
+    }
+
+    fn show(&self, f: &mut fmt::Formatter<'_>, hidden: bool) -> fmt::Result {
+        fmt::Debug::fmt(&self.as_ref().map(|field| Shown { field, hidden }), f)
+    }
+}
+
+impl<F: Field> Field for Vec<F> {
+    const LEAST: usize = 1;
+
+    fn size(&self) -> usize {
+        let end = 1;
+        if self.is_empty() {
+            return end;
+        }
+        long_size(length(self.len())) + self.iter().map(F::size).sum::<usize>() + end
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        if !self.is_empty() {
+            put_long(out, length(self.len()));
+            for entry in self {
+                entry.write(out);
+            }
+        }
+        put_long(out, 0);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let mut entries = Self::new();
+        from.entries(F::LEAST, |from, _| {
+            // An entry in memory is larger than its least form: room is made as entries really come.
+            entries.push(F::read(from)?);
+            Ok(())
+        })?;
+        Ok(entries)
+    }
+
+    fn show(&self, f: &mut fmt::Formatter<'_>, hidden: bool) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(|field| Shown { field, hidden })).finish()
+    }
+}
+
+macro_rules! text_fields {
+    ($($Id:ty),* $(,)?) => {$(
+        impl Field for $Id {
+            const LEAST: usize = 1;
+
+            fn size(&self) -> usize {
+                slice_size(self.as_str().as_bytes())
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                put_slice(out, self.as_str().as_bytes());
+            }
+
+            fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+                from.text().map(Self::new)
+            }
+
+            fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {
+                fmt::Debug::fmt(self, f)
+            }
+        }
+    )*};
+}
+
+text_fields! { OrgId, TypeId, ItemId, PolicyId, ActionId, EndpointId, AppealId }
+
+// `fixed` without the logical type: apache-avro reads a `uuid` of 16 bytes as if a length preceded it.
+macro_rules! uuid_fields {
+    ($($Id:ident),* $(,)?) => {$(
+        impl Field for $Id {
+            const LEAST: usize = 16;
+
+            fn size(&self) -> usize {
+                Self::LEAST
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(self.as_bytes());
+            }
+
+            fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+                let bytes = from.take(Self::LEAST)?;
+                Uuid::from_slice(bytes).map(Self).map_err(|_| Malformed::new(Fault::Length))
+            }
+
+            fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {
+                fmt::Debug::fmt(self, f)
+            }
+        }
+    )*};
+}
+
+uuid_fields! { SubmissionId, EventId, CauseId, JobId, ReportId, DecisionId }
+
+macro_rules! long_fields {
+    ($($Id:ident),* $(,)?) => {$(
+        impl Field for $Id {
+            const LEAST: usize = 1;
+
+            fn size(&self) -> usize {
+                long_size(self.0)
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                put_long(out, self.0);
+            }
+
+            fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+                from.long().map(Self)
+            }
+
+            fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {
+                fmt::Debug::fmt(self, f)
+            }
+        }
+    )*};
+}
+
+long_fields! { Millis, ConfigVersion }
+
+impl Field for ItemKey {
+    const LEAST: usize = TypeId::LEAST + ItemId::LEAST;
+    #[cfg(test)]
+    const FIELDS: &[&str] = &["type_id", "id"];
+
+    fn size(&self) -> usize {
+        self.type_id.size() + self.id.size()
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.type_id.write(out);
+        self.id.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let type_id = TypeId::read(from).map_err(|malformed| malformed.within("type_id"))?;
+        let id = ItemId::read(from).map_err(|malformed| malformed.within("id"))?;
+        Ok(Self { type_id, id })
+    }
+
+    fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

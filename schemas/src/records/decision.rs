@@ -1,0 +1,36 @@
+//! Holds the record of topic `decisions`. What is done with one is decided by its readers.
+
+use super::parts::{JobClass, Verdict};
+use crate::ids::{ActionId, AppealId, ConfigVersion, DecisionId, ItemKey, JobId, Millis, OrgId, PolicyId};
+
+record! {
+    /// A moderator's decision of a job, released after the time to undo it.
+    pub struct Decision: "decision" = 4 {
+        /// The organisation, from the credential.
+        pub org: OrgId,
+        /// The configuration that the sender worked with; a reader loads at least this one first.
+        pub config_version: ConfigVersion,
+        /// The decision.
+        pub decision_id: DecisionId,
+        /// The job that it closes.
+        pub job_id: JobId,
+        /// The kind of the job.
+        pub class: JobClass,
+        /// The subject of the job.
+        pub item: ItemKey,
+        /// The appeal, if the job is one.
+        pub appeal_id: Option<AppealId>,
+        /// When the moderator decided.
+        pub decided_at: Millis,
+        /// The moderator.
+        pub decided_by: String,
+        /// What was decided.
+        pub verdict: Verdict,
+        /// The actions to take.
+        pub actions: Vec<ActionId>,
+        /// The policies that are violated.
+        pub policies: Vec<PolicyId>,
+        /// The moderator's words.
+        pub reason: Option<String> => length,
+    }
+}

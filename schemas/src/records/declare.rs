@@ -1,0 +1,131 @@
+//! Declares records, their parts and their enums. How a single value is written stands in `avro`.
+
+/// Declares a struct whose fields are written in the order of their declaration.
+///
+/// With `: "name" = id` after the name it is a record with the schema `avro/<name>.avsc`. A field marked
+/// `=> length` holds words of a person: `Debug` shows only how long they are.
+macro_rules! record {
+    (@hidden) => { false };
+    (@hidden length) => { true };
+    ($(#[$meta:meta])* pub struct $Name:ident $(: $name:literal = $id:literal)? {
+        $($(#[$about:meta])* pub $field:ident: $ty:ty $(=> $hidden:ident)?,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Eq)]
+        pub struct $Name {
+            $($(#[$about])* pub $field: $ty,)*
+        }
+
+        impl $crate::records::avro::Field for $Name {
+            const LEAST: usize = 0 $(+ <$ty as $crate::records::avro::Field>::LEAST)*;
+            #[cfg(test)]
+            const FIELDS: &[&str] = &[$(stringify!($field)),*];
+
+            fn size(&self) -> usize {
+                0 $(+ $crate::records::avro::Field::size(&self.$field))*
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                $($crate::records::avro::Field::write(&self.$field, out);)*
+            }
+
+            fn read(
+                from: &mut $crate::records::avro::Reader<'_>,
+            ) -> Result<Self, $crate::records::avro::Malformed> {
+                Ok(Self {$(
+                    $field: match $crate::records::avro::Field::read(from) {
+                        Ok(value) => value,
+                        Err(malformed) => return Err(malformed.within(stringify!($field))),
+                    },
+                )*})
+            }
+
+            fn show(&self, f: &mut std::fmt::Formatter<'_>, _hidden: bool) -> std::fmt::Result {
+                std::fmt::Debug::fmt(self, f)
+            }
+        }
+
+        impl std::fmt::Debug for $Name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($Name))
+                    $(.field(
+                        stringify!($field),
+                        &$crate::records::avro::Shown { field: &self.$field, hidden: record!(@hidden $($hidden)?) },
+                    ))*
+                    .finish()
+            }
+        }
+
+        $(impl $crate::records::Record for $Name {
+            const NAME: &str = $name;
+            const SCHEMA: &str = include_str!(concat!("../../avro/", $name, ".avsc"));
+            const SCHEMA_ID: u32 = $id;
+
+            fn size(&self) -> usize {
+                $crate::records::avro::Field::size(self)
+            }
+
+            fn encode(&self, out: &mut Vec<u8>) {
+                out.reserve($crate::records::avro::Field::size(self));
+                $crate::records::avro::Field::write(self, out);
+            }
+
+            fn decode(datum: &bytes::Bytes) -> Result<Self, $crate::records::avro::Malformed> {
+                $crate::records::avro::read_whole(datum).map_err(|malformed| malformed.of($name))
+            }
+        })?
+    };
+}
+
+/// Declares an enum that is written as the index of its symbol. New symbols go to the end.
+macro_rules! symbols {
+    ($(#[$meta:meta])* pub enum $Name:ident {
+        $($(#[$about:meta])* $Symbol:ident = $symbol:literal,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $Name {
+            $($(#[$about])* $Symbol,)*
+        }
+
+        impl $Name {
+            pub const ALL: &[Self] = &[$(Self::$Symbol),*];
+
+            /// Its name in the schema.
+            pub const fn symbol(self) -> &'static str {
+                match self {
+                    $(Self::$Symbol => $symbol,)*
+                }
+            }
+
+            pub fn from_symbol(symbol: &str) -> Option<Self> {
+                match symbol {
+                    $($symbol => Some(Self::$Symbol),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl $crate::records::avro::Field for $Name {
+            const LEAST: usize = 1;
+
+            fn size(&self) -> usize {
+                $crate::records::avro::long_size(*self as i64)
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                $crate::records::avro::put_long(out, *self as i64);
+            }
+
+            fn read(
+                from: &mut $crate::records::avro::Reader<'_>,
+            ) -> Result<Self, $crate::records::avro::Malformed> {
+                from.index(Self::ALL.len(), $crate::records::avro::Fault::Symbol).map(|index| Self::ALL[index])
+            }
+
+            fn show(&self, f: &mut std::fmt::Formatter<'_>, _hidden: bool) -> std::fmt::Result {
+                std::fmt::Debug::fmt(self, f)
+            }
+        }
+    };
+}

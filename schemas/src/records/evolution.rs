@@ -1,0 +1,228 @@
+//! Reads what another version of a schema wrote, and says what a new version may change. It holds no schema.
+
+use apache_avro::{
+    Schema,
+    error::Details,
+    from_avro_datum,
+    schema::{Name, NamesRef, Namespace, RecordField, ResolvedSchema},
+    to_avro_datum,
+};
+use bytes::Bytes;
+
+use super::avro::{Fault, Malformed, Reader};
+
+/// Deeper than any record of ours, and far from the end of the stack: a writer's schema may be recursive.
+const MAX_DEPTH: usize = 32;
+
+/// Rewrites a datum of the writer's schema as one of the reader's. For the cold path: it copies everything.
+pub fn resolve(writer: &Schema, reader: &Schema, datum: &[u8]) -> Result<Vec<u8>, Malformed> {
+    let resolved = || {
+        // apache-avro trusts lengths and counts, and takes a datum that ends early for one full of nulls.
+        fits(writer, datum)?;
+        let value = from_avro_datum(writer, &mut &*datum, Some(reader)).map_err(unresolvable)?;
+        to_avro_datum(reader, value).map_err(unresolvable)
+    };
+    resolved().map_err(|malformed| match reader.name() {
+        Some(name) => malformed.of(name.name.clone()),
+        None => malformed,
+    })
+}
+
+/// Its own words would show the value that it could not resolve.
+fn unresolvable(error: apache_avro::Error) -> Malformed {
+    let why = match error.into_details() {
+        Details::GetField(field) => format!("it lacks `{field}`, which has no default"),
+        Details::GetEnumDefault { .. } => "it has a symbol that the reader does not know".into(),
+        _ => "a type differs".into(),
+    };
+    Malformed::new(Fault::Unresolvable(why))
+}
+
+fn fits(schema: &Schema, datum: &[u8]) -> Result<(), Malformed> {
+    let datum = Bytes::copy_from_slice(datum);
+    let mut reader = Reader::new(&datum);
+    let names = ResolvedSchema::try_from(schema).map_err(unresolvable)?;
+    Shape { names: names.get_names() }.pass(schema, &None, &mut reader, 0)?;
+    reader.end()
+}
+
+struct Shape<'a> {
+    names: &'a NamesRef<'a>,
+}
+
+impl Shape<'_> {
+    /// Reads one value and keeps nothing of it.
+    fn pass(
+        &self,
+        schema: &Schema,
+        space: &Namespace,
+        from: &mut Reader<'_>,
+        depth: usize,
+    ) -> Result<(), Malformed> {
+        if depth > MAX_DEPTH {
+            return Err(Malformed::new(Fault::Depth));
+        }
+        match schema {
+            Schema::Null => Ok(()),
+            Schema::Boolean => from.boolean().map(drop),
+            Schema::Int | Schema::Date | Schema::TimeMillis => from.int().map(drop),
+            Schema::Long
+            | Schema::TimeMicros
+            | Schema::TimestampMillis
+            | Schema::TimestampMicros
+            | Schema::TimestampNanos
+            | Schema::LocalTimestampMillis
+            | Schema::LocalTimestampMicros
+            | Schema::LocalTimestampNanos => from.long().map(drop),
+            Schema::Float => from.take(4).map(drop),
+            Schema::Double => from.take(8).map(drop),
+            Schema::Duration => from.take(12).map(drop),
+            Schema::Fixed(fixed) => from.take(fixed.size).map(drop),
+            Schema::Bytes | Schema::BigDecimal | Schema::Uuid => from.slice().map(drop),
+            Schema::String => from.text().map(drop),
+            Schema::Decimal(decimal) => self.pass(&decimal.inner, space, from, depth + 1),
+            Schema::Enum(symbols) => from.index(symbols.symbols.len(), Fault::Symbol).map(drop),
+            Schema::Union(union) => {
+                let branch = from.index(union.variants().len(), Fault::Branch)?;
+                self.pass(&union.variants()[branch], space, from, depth + 1)
+            }
+            Schema::Array(array) => {
+                from.entries(1, |from, _| self.pass(&array.items, space, from, depth + 1))
+            }
+            Schema::Map(map) => from.entries(1, |from, _| {
+                from.text()?;
+                self.pass(&map.types, space, from, depth + 1)
+            }),
+            Schema::Record(record) => {
+                let space = record.name.fully_qualified_name(space).namespace;
+                record.fields.iter().try_for_each(|field| {
+                    self.pass(&field.schema, &space, from, depth + 1)
+                        .map_err(|malformed| malformed.within(field.name.clone()))
+                })
+            }
+            Schema::Ref { name } => {
+                let name = name.fully_qualified_name(space);
+                match self.names.get(&name) {
+                    Some(named) => self.pass(named, &name.namespace, from, depth + 1),
+                    None => Err(Malformed::new(Fault::Unresolvable("it names a type that it lacks".into()))),
+                }
+            }
+        }
+    }
+}
+
+/// Whether `new` may follow `old`, so that the reader of either understands the writer of the other: new
+/// fields have defaults, new symbols meet a default in `old`, nothing else differs. Says what breaks the rule.
+pub fn compatible(old: &Schema, new: &Schema) -> Result<(), String> {
+    let names = |schema| ResolvedSchema::try_from(schema).map_err(|error| format!("not a schema: {error}"));
+    let (old_names, new_names) = (names(old)?, names(new)?);
+    let mut rule = Rule { old: old_names.get_names(), new: new_names.get_names(), seen: Vec::new() };
+    rule.follows((old, &None), (new, &None), "")
+}
+
+type Place<'a> = (&'a Schema, &'a Namespace);
+
+struct Rule<'a> {
+    old: &'a NamesRef<'a>,
+    new: &'a NamesRef<'a>,
+    /// The named types that were already compared, or are just being: types may be recursive.
+    seen: Vec<(Name, Name)>,
+}
+
+impl Rule<'_> {
+    fn follows(&mut self, old: Place<'_>, new: Place<'_>, path: &str) -> Result<(), String> {
+        let ((old, old_space), (new, new_space)) = (old, new);
+        match (old, new) {
+            (Schema::Ref { name }, _) => {
+                let name = name.fully_qualified_name(old_space);
+                let named = *self.old.get(&name).ok_or_else(|| format!("{path}: no type {name}"))?;
+                self.follows((named, &name.namespace), (new, new_space), path)
+            }
+            (_, Schema::Ref { name }) => {
+                let name = name.fully_qualified_name(new_space);
+                let named = *self.new.get(&name).ok_or_else(|| format!("{path}: no type {name}"))?;
+                self.follows((old, old_space), (named, &name.namespace), path)
+            }
+            (Schema::Record(was), Schema::Record(is)) => {
+                let (was_name, is_name) =
+                    (was.name.fully_qualified_name(old_space), is.name.fully_qualified_name(new_space));
+                if self.seen_names(&was_name, &is_name, path)? {
+                    return Ok(());
+                }
+                self.fields((&was.fields, &was_name.namespace), (&is.fields, &is_name.namespace), path)
+            }
+            (Schema::Enum(was), Schema::Enum(is)) => {
+                self.seen_names(
+                    &was.name.fully_qualified_name(old_space),
+                    &is.name.fully_qualified_name(new_space),
+                    path,
+                )?;
+                if let Some(gone) = was.symbols.iter().find(|symbol| !is.symbols.contains(symbol)) {
+                    return Err(format!("{path}: the symbol `{gone}` is gone"));
+                }
+                match is.symbols.iter().find(|symbol| !was.symbols.contains(symbol)) {
+                    Some(added) if was.default.is_none() => Err(format!(
+                        "{path}: `{added}` is added, but the older enum has no default to read it as"
+                    )),
+                    _ => Ok(()),
+                }
+            }
+            (Schema::Fixed(was), Schema::Fixed(is)) => {
+                self.seen_names(
+                    &was.name.fully_qualified_name(old_space),
+                    &is.name.fully_qualified_name(new_space),
+                    path,
+                )?;
+                if was.size == is.size { Ok(()) } else { Err(format!("{path}: the size differs")) }
+            }
+            (Schema::Array(was), Schema::Array(is)) => {
+                self.follows((&was.items, old_space), (&is.items, new_space), &format!("{path}[]"))
+            }
+            (Schema::Map(was), Schema::Map(is)) => {
+                self.follows((&was.types, old_space), (&is.types, new_space), &format!("{path}{{}}"))
+            }
+            (Schema::Union(was), Schema::Union(is)) => {
+                let (was, is) = (was.variants(), is.variants());
+                if was.len() != is.len() {
+                    return Err(format!("{path}: the branches of a union differ"));
+                }
+                was.iter()
+                    .zip(is)
+                    .try_for_each(|(was, is)| self.follows((was, old_space), (is, new_space), path))
+            }
+            // All others are told apart by their kind, and a decimal by its parameters.
+            _ if old == new => Ok(()),
+            _ => Err(format!("{path}: the type differs")),
+        }
+    }
+
+    fn fields(
+        &mut self,
+        (was, old_space): (&[RecordField], &Namespace),
+        (is, new_space): (&[RecordField], &Namespace),
+        path: &str,
+    ) -> Result<(), String> {
+        for old in was {
+            let path = if path.is_empty() { old.name.clone() } else { format!("{path}.{}", old.name) };
+            let new = is.iter().find(|new| new.name == old.name).ok_or_else(|| format!("{path}: is gone"))?;
+            self.follows((&old.schema, old_space), (&new.schema, new_space), &path)?;
+        }
+        match is.iter().find(|new| new.default.is_none() && was.iter().all(|old| old.name != new.name)) {
+            Some(new) if path.is_empty() => Err(format!("{}: is new and has no default", new.name)),
+            Some(new) => Err(format!("{path}.{}: is new and has no default", new.name)),
+            None => Ok(()),
+        }
+    }
+
+    fn seen_names(&mut self, was: &Name, is: &Name, path: &str) -> Result<bool, String> {
+        if was != is {
+            return Err(format!("{path}: the type was called {was}, and is called {is}"));
+        }
+        let pair = (was.clone(), is.clone());
+        let seen = self.seen.contains(&pair);
+        if !seen {
+            self.seen.push(pair);
+        }
+        Ok(seen)
+    }
+}

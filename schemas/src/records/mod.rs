@@ -1,0 +1,81 @@
+//! What the topics carry: one record type a topic, and its Avro form.
+//!
+//! Framing, schema registries and topics belong to `tidegate-stream`.
+//!
+//! An `.avsc` never changes once it is released. To evolve a record, keep its text as `<name>.v<n>.avsc`
+//! under its id, and give the new text the next free id; `compatible` says what a new text may change.
+
+mod avro;
+#[macro_use]
+mod declare;
+mod evolution;
+
+mod appeal;
+mod callback;
+mod dead_letter;
+mod decision;
+mod evaluation;
+mod items;
+mod parts;
+mod report;
+mod strike;
+
+use bytes::Bytes;
+
+pub use self::{
+    appeal::Appeal,
+    avro::{Fault, Malformed},
+    callback::Callback,
+    dead_letter::DeadLetter,
+    decision::Decision,
+    evaluation::Evaluation,
+    evolution::{compatible, resolve},
+    items::Items,
+    parts::{
+        Command, ContextItem, Coordinates, Header, ItemEntry, JobClass, Mention, Source, Variant, Verdict,
+    },
+    report::Report,
+    strike::Strike,
+};
+
+/// A type that a topic carries.
+pub trait Record: Sized {
+    const NAME: &str;
+    /// The text of its `.avsc`.
+    const SCHEMA: &str;
+    /// The id of `SCHEMA` where no registry gives one.
+    const SCHEMA_ID: u32;
+
+    /// How many bytes `encode` appends.
+    fn size(&self) -> usize;
+
+    /// Appends the bare datum: no framing.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads a datum written with `SCHEMA`. Its `Bytes` are slices of `datum`, and so keep it in memory.
+    fn decode(datum: &Bytes) -> Result<Self, Malformed>;
+}
+
+/// A schema of this repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckedIn {
+    pub id: u32,
+    pub name: &'static str,
+    pub text: &'static str,
+}
+
+/// Every schema that was ever released, by id.
+pub const SCHEMAS: &[CheckedIn] = &[
+    current::<Items>(),
+    current::<Report>(),
+    current::<Appeal>(),
+    current::<Decision>(),
+    current::<Strike>(),
+    current::<Callback>(),
+    current::<Evaluation>(),
+    current::<DeadLetter>(),
+];
+
+const fn current<R: Record>() -> CheckedIn {
+    CheckedIn { id: R::SCHEMA_ID, name: R::NAME, text: R::SCHEMA }
+}
