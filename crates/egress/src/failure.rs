@@ -101,7 +101,8 @@ impl Failure {
             return Some(Self::Tls { reason: tls.to_string() });
         }
         if let Some(http) = error.downcast_ref::<hyper::Error>() {
-            return http.is_incomplete_message().then_some(Self::Reset);
+            let closed = http.is_incomplete_message() || http.is_canceled() || http.is_closed();
+            return closed.then_some(Self::Reset);
         }
         match error.downcast_ref::<io::Error>()?.kind() {
             io::ErrorKind::ConnectionRefused => Some(Self::ConnectRefused),

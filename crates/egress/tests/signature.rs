@@ -62,8 +62,8 @@ fn a_receiver_with_either_secret_believes_us_during_a_rotation() {
     let (old, new) = (secret(1), secret(2));
     let header = sign(&[new.clone(), old.clone()], "id", NOW, b"{}").service;
     assert_eq!(header.matches(",v1=").count(), 2);
-    for receiver in [&[old.clone()][..], &[new.clone()], &[old, new]] {
-        assert_eq!(verify(&headers(&header), b"{}", receiver, NOW, 300), Ok(()));
+    for receiver in [vec![old.clone()], vec![new.clone()], vec![old, new]] {
+        assert_eq!(verify(&headers(&header), b"{}", &receiver, NOW, 300), Ok(()));
     }
     assert_eq!(verify(&headers(&header), b"{}", &[secret(3)], NOW, 300), Err(Rejected::Mismatch));
     assert_eq!(verify(&headers(&header), b"{}", &[], NOW, 300), Err(Rejected::Mismatch));

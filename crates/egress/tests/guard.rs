@@ -1,0 +1,236 @@
+//! Nobody can make us call inside: no literal, name, answer of a name server, redirect or proxy variable reaches a
+//! listener that the settings do not open.
+#![allow(clippy::unwrap_used)]
+
+mod receiver;
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::future::{BoxFuture, FutureExt};
+use receiver::{Receiver, Step, attempt_with, ip, patient, tag, write};
+use tidegate_egress::resolver::Lookup;
+use tidegate_egress::{Client, Settings};
+
+/// Gives one prepared answer after the other, the last one for ever.
+struct Answers {
+    prepared: Mutex<Vec<io::Result<Vec<IpAddr>>>>,
+    asked: AtomicUsize,
+}
+
+impl Answers {
+    fn new(prepared: &[&[&str]]) -> Arc<Self> {
+        let prepared = prepared.iter().map(|addresses| Ok(addresses.iter().map(|text| ip(text)).collect()));
+        Arc::new(Self { prepared: Mutex::new(prepared.collect()), asked: AtomicUsize::new(0) })
+    }
+}
+
+impl Lookup for Answers {
+    fn lookup(&self, _host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let mut prepared = self.prepared.lock().unwrap();
+        let answer = match &prepared[0] {
+            Ok(addresses) => Ok(addresses.clone()),
+            Err(error) => Err(io::Error::from(error.kind())),
+        };
+        if prepared.len() > 1 {
+            drop(prepared.remove(0));
+        }
+        async move { answer }.boxed()
+    }
+}
+
+struct Never;
+
+impl Lookup for Never {
+    fn lookup(&self, _host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        std::future::pending().boxed()
+    }
+}
+
+fn answer() -> Vec<Step> {
+    vec![Step::Read, write("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")]
+}
+
+/// Settings that open exactly these ranges.
+fn opening(ranges: &[&str]) -> Settings {
+    Settings { allow_cidrs: ranges.iter().map(|range| range.parse().unwrap()).collect(), ..patient() }
+}
+
+const TRICKS: [&str; 13] = [
+    "127.0.0.1",
+    "127.0.0.1.",
+    "0x7f.1",
+    "0x7f000001",
+    "2130706433",
+    "017700000001",
+    "127.1",
+    "127.9.8.7",
+    "0",
+    "[::ffff:7f00:1]",
+    "[::ffff:127.0.0.1]",
+    "①②⑦.⓪.⓪.①",
+    "%31%32%37%2e1",
+];
+
+#[tokio::test]
+async fn no_notation_of_loopback_is_called_unless_the_operator_opened_it() {
+    let receiver = Receiver::start_on("0.0.0.0:0", answer()).await.unwrap();
+    let port = receiver.address.port();
+    let shut = Client::new(Settings::default()).unwrap();
+    for host in TRICKS {
+        let attempt = attempt_with(&shut, &format!("http://{host}:{port}/")).await.unwrap();
+        assert_eq!(
+            (attempt.outcome.tag(), tag(&attempt)),
+            ("blocked_address", Some("blocked_address")),
+            "{host}"
+        );
+        assert!(attempt.error.unwrap().to_string().contains("egress.allow_cidrs"));
+    }
+    assert_eq!(receiver.seen.connections(), 0);
+
+    // The same texts do reach the listener once it is open: it was the guard that stood between.
+    let open = Client::new(opening(&["127.0.0.0/8", "0.0.0.0/8"])).unwrap();
+    for (count, host) in TRICKS.into_iter().enumerate() {
+        let attempt = attempt_with(&open, &format!("http://{host}:{port}/")).await.unwrap();
+        assert_eq!((attempt.outcome.tag(), tag(&attempt)), ("delivered", None), "{host}");
+        assert_eq!(receiver.seen.connections(), count + 1);
+    }
+}
+
+#[tokio::test]
+async fn ipv6_loopback_is_not_called_unless_the_operator_opened_it() {
+    let receiver = match Receiver::start_on("[::1]:0", answer()).await {
+        Ok(receiver) => receiver,
+        // A host without IPv6 has nothing that could be reached there.
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => return,
+        Err(error) => panic!("{error}"),
+    };
+    let url = format!("http://[0:0::0:1]:{}/", receiver.address.port());
+    for (settings, outcome, connections) in [
+        (Settings::default(), "blocked_address", 0),
+        (patient(), "blocked_address", 0),
+        (opening(&["::1"]), "delivered", 1),
+    ] {
+        let attempt = attempt_with(&Client::new(settings).unwrap(), &url).await.unwrap();
+        assert_eq!(attempt.outcome.tag(), outcome);
+        assert_eq!(receiver.seen.connections(), connections);
+    }
+}
+
+#[tokio::test]
+async fn credentials_in_a_url_do_not_hide_its_host() {
+    let receiver = Receiver::start(answer()).await;
+    let client = Client::new(patient()).unwrap();
+    let url = format!("http://example.com@{}/", receiver.address);
+    assert_eq!(attempt_with(&client, &url).await.unwrap_err().tag(), "url_userinfo");
+    assert_eq!(receiver.seen.connections(), 0);
+}
+
+#[tokio::test]
+async fn the_hosts_own_name_for_itself_is_blocked_by_what_it_resolves_to() {
+    let receiver = Receiver::start(answer()).await;
+    let client = Client::new(Settings::default()).unwrap();
+    for host in ["localhost", "LOCALHOST", "localhost."] {
+        let attempt =
+            attempt_with(&client, &format!("http://{host}:{}/", receiver.address.port())).await.unwrap();
+        // Not every system knows the name with a dot behind it.
+        assert!(
+            matches!(tag(&attempt), Some("blocked_address" | "dns_error")),
+            "{host}: {:?}",
+            attempt.error
+        );
+        assert!(host.ends_with('.') || attempt.outcome.tag() == "blocked_address", "{host}");
+    }
+    assert_eq!(receiver.seen.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_name_is_blocked_if_any_of_its_addresses_is() {
+    let receiver = Receiver::start_on("0.0.0.0:0", answer()).await.unwrap();
+    let url = format!("http://receiver.example:{}/", receiver.address.port());
+    // 127.0.0.2 stands for a public address: it is open, the rest of loopback is not.
+    for addresses in [
+        &["127.0.0.1"][..],
+        &["10.0.0.1"],
+        &["169.254.169.254"],
+        &["fd00:ec2::254"],
+        &["::1"],
+        &["::ffff:127.0.0.1"],
+        &["64:ff9b::7f00:1"],
+        &["0.0.0.0"],
+        &["127.0.0.2", "127.0.0.1"],
+        &["127.0.0.1", "127.0.0.2"],
+        &["127.0.0.2", "127.0.0.2", "fe80::1"],
+    ] {
+        let client = Client::with_lookup(opening(&["127.0.0.2"]), Answers::new(&[addresses])).unwrap();
+        let attempt = attempt_with(&client, &url).await.unwrap();
+        assert_eq!(
+            (attempt.outcome.tag(), tag(&attempt)),
+            ("blocked_address", Some("blocked_address")),
+            "{addresses:?}"
+        );
+    }
+    assert_eq!(receiver.seen.connections(), 0);
+    let client = Client::with_lookup(opening(&["127.0.0.2"]), Answers::new(&[&["127.0.0.2"]])).unwrap();
+    let attempt = attempt_with(&client, &url).await.unwrap();
+    assert_eq!((attempt.outcome.tag(), attempt.remote_ip), ("delivered", Some(ip("127.0.0.2"))));
+}
+
+#[tokio::test]
+async fn a_name_that_moves_inside_between_check_and_connection_or_later_gets_nothing() {
+    let outside = Receiver::start_on("127.0.0.2:0", answer()).await.unwrap();
+    let inside =
+        Receiver::start_on(&format!("127.0.0.1:{}", outside.address.port()), answer()).await.unwrap();
+    let url = format!("http://rebinding.example:{}/", outside.address.port());
+    let answers = Answers::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
+    let client = Client::with_lookup(opening(&["127.0.0.2"]), answers.clone()).unwrap();
+    let first = attempt_with(&client, &url).await.unwrap();
+    assert_eq!((first.outcome.tag(), first.remote_ip), ("delivered", Some(ip("127.0.0.2"))));
+    assert_eq!(answers.asked.load(Ordering::SeqCst), 1, "what was checked is what was connected to");
+    let second = attempt_with(&client, &url).await.unwrap();
+    assert_eq!(second.outcome.tag(), "blocked_address");
+    assert_eq!((outside.seen.connections(), inside.seen.connections()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_name_without_an_address_ends_in_dns_error_and_a_hung_name_server_in_connect_timeout() {
+    let unknown = Arc::new(Answers {
+        prepared: Mutex::new(vec![Err(io::ErrorKind::NotFound.into())]),
+        asked: AtomicUsize::new(0),
+    });
+    let lookups: [(Arc<dyn Lookup>, _); 3] =
+        [(unknown, "dns_error"), (Answers::new(&[&[]]), "dns_error"), (Arc::new(Never), "connect_timeout")];
+    for (lookup, error) in lookups {
+        let settings = Settings { connect_timeout_ms: 100, ..patient() };
+        let client = Client::with_lookup(settings, lookup).unwrap();
+        let attempt = attempt_with(&client, "http://receiver.example/").await.unwrap();
+        assert_eq!((attempt.outcome.tag(), tag(&attempt)), ("unreachable", Some(error)));
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_in_the_environment_is_ignored() {
+    const CHILD: &str = "TIDEGATE_EGRESS_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        let receiver = Receiver::start(answer()).await;
+        let attempt = attempt_with(&Client::new(patient()).unwrap(), &receiver.url()).await.unwrap();
+        assert_eq!((attempt.outcome.tag(), receiver.seen.connections()), ("delivered", 1));
+        let shut = Client::new(Settings::default()).unwrap();
+        assert_eq!(attempt_with(&shut, &receiver.url()).await.unwrap().outcome.tag(), "blocked_address");
+        return;
+    }
+    // The same test in a process of its own, because an environment belongs to a process.
+    let proxy = Receiver::start(answer()).await;
+    let mut child = tokio::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "a_proxy_in_the_environment_is_ignored"]).env(CHILD, "1");
+    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        child.env(name, format!("http://{}", proxy.address));
+    }
+    let output = child.env_remove("NO_PROXY").env_remove("no_proxy").output().await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    assert_eq!(proxy.seen.connections(), 0);
+}
