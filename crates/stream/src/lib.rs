@@ -1,0 +1,29 @@
+//! Durable append, and consumption with tickets, on Kafka or inside the process.
+//!
+//! It knows neither what records mean nor what they lead to: it keeps them in order, hands them out,
+//! and remembers how far each group has come.
+
+mod budget;
+mod drain;
+pub mod embedded;
+mod engine;
+mod error;
+mod inbox;
+mod ledger;
+mod log;
+mod record;
+mod settings;
+mod signal;
+mod tail;
+mod ticket;
+mod topics;
+
+pub use budget::Budget;
+pub use error::{AppendError, ConsumeError, OpenError, Stopped, TailError};
+pub use inbox::{Drained, Inbox, Ownership};
+pub use log::{Log, Readiness};
+pub use record::{Addressed, Headers, Reason, Received, Record, Tailed};
+pub use settings::{Consume, EngineKind, Settings};
+pub use tail::{Cursor, NotACursor, Order, Page, Query};
+pub use ticket::{Epoch, Ticket};
+pub use topics::{Group, NextOffset, Offset, Partition, Position, Role, Topic};

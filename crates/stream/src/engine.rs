@@ -1,0 +1,67 @@
+//! What a driver needs from a log: fetch, pause, resume, commit, let go.
+//!
+//! It holds no policy. An engine tells what happened and does what it is told; ledger, budget, epochs
+//! and drain are the driver's, the same for every engine.
+
+use std::time::Duration;
+
+use crate::{
+    budget::Charge,
+    record::Fetched,
+    topics::{NextOffset, Partition},
+};
+
+/// What happened since the last poll, in order.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The partition is ours from here on; the next record fetched is at `next` or above.
+    Assigned { partition: Partition, next: NextOffset },
+    /// Records, ascending by offset within each partition.
+    Fetched(Vec<Fetched>),
+    /// The partitions are asked back. They stay ours, and nobody else gets them, until `release`; the
+    /// engine goes on answering polls and commits, but fetches nothing more from them. So a rebalance
+    /// callback only notes the request and returns: the group waits for `release`, not for the callback.
+    Revoking(Vec<Partition>),
+    /// The partitions are gone already. They are released; a commit would be refused or, worse, count.
+    Lost(Vec<Partition>),
+    /// A commit is durable.
+    Committed { partition: Partition, next: NextOffset },
+    /// A commit failed; the driver tries again with what is complete by then.
+    CommitFailed { partitions: Vec<Partition>, tag: &'static str, detail: String },
+    /// The group's position was eaten by retention. The engine does not fetch the partition. Comes
+    /// instead of `Assigned`, or later if retention overtook the reader.
+    Gap { partition: Partition, committed: NextOffset, start: NextOffset },
+    /// How far a partition reaches, for the lag.
+    End { partition: Partition, end: NextOffset },
+    /// The log cannot be reached; the engine keeps trying. Not fatal.
+    Unreachable { detail: String },
+    /// The log is reached (again).
+    Reachable,
+    /// The engine can never go on in this process.
+    Failed { detail: String },
+}
+
+pub(crate) trait Engine: Send {
+    /// How long `poll` may sleep without noticing a ring of the driver's signal. The driver asks for no
+    /// longer waits while it has something to hear of soon. An engine that sleeps on the signal itself
+    /// names a long time.
+    const DEAF_FOR: Duration;
+
+    /// Waits for events at most `wait`. Fetches at most `room`, except that one record is fetched
+    /// although it alone is larger than `room.bytes`, if `room` has any record. With no room, or
+    /// everything paused, it still serves the group and the commits.
+    fn poll(&mut self, wait: Duration, room: Charge) -> Vec<Event>;
+
+    fn pause(&mut self, partitions: &[Partition]);
+
+    fn resume(&mut self, partitions: &[Partition]);
+
+    /// Begins a commit. Each partition is answered by `Committed` or `CommitFailed` in a later poll.
+    fn commit(&mut self, upto: &[(Partition, NextOffset)]);
+
+    /// Lets go of partitions after `Revoking`, or at the end; the driver waited for their commit.
+    fn release(&mut self, partitions: &[Partition]);
+
+    /// Leaves the group. Called once, last, after everything is released.
+    fn close(&mut self);
+}

@@ -1,0 +1,141 @@
+//! The ways in which the log refuses or fails, each with a stable tag.
+//!
+//! It does not decide what a caller does about them, beyond saying which may be tried again.
+
+use thiserror::Error;
+
+use crate::topics::{NextOffset, Partition, Position, Role, Topic};
+
+/// Why an append is not acknowledged. Some of its records may be durable all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AppendError {
+    /// The engine has no room: its queue or its disk.
+    #[error("the log is full: {detail}")]
+    Full { detail: String },
+    #[error("the log is unavailable: {detail}")]
+    Unavailable { detail: String },
+    #[error("a record of {bytes} bytes is above the {limit} bytes that topic {topic} takes")]
+    TooLarge { topic: Topic, bytes: usize, limit: usize },
+    /// The partition does not exist: the address was not made by this log.
+    #[error("{partition} does not exist: topic {} has {partitions} partitions", partition.topic)]
+    NoSuchPartition { partition: Partition, partitions: u32 },
+    #[error("the log is shutting down")]
+    ShuttingDown,
+}
+
+impl AppendError {
+    pub const fn tag(&self) -> &'static str {
+        match self {
+            Self::Full { .. } => "full",
+            Self::Unavailable { .. } => "unavailable",
+            Self::TooLarge { .. } => "too_large",
+            Self::NoSuchPartition { .. } => "no_such_partition",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+
+    /// Whether the same append can succeed later in this process.
+    pub const fn is_retriable(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::Unavailable { .. })
+    }
+}
+
+/// Why a consumer stops. The role that owns it fails with it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConsumeError {
+    #[error("role {role} dropped the ticket of {position} without completing it")]
+    TicketDropped { role: Role, position: Position },
+    /// Bytes that no version of Tidegate wrote: going on would lose or invent content.
+    #[error("role {role} stopped at {position}: {detail}")]
+    Malformed { role: Role, position: Position, detail: String },
+    #[error("role {role} cannot consume: {detail}")]
+    Refused { role: Role, detail: String },
+    #[error("role {role} lost its log: {detail}")]
+    Broken { role: Role, detail: String },
+}
+
+impl ConsumeError {
+    pub const fn tag(&self) -> &'static str {
+        match self {
+            Self::TicketDropped { .. } => "ticket_dropped",
+            Self::Malformed { .. } => "malformed",
+            Self::Refused { .. } => "refused",
+            Self::Broken { .. } => "broken",
+        }
+    }
+}
+
+/// Why a log does not open.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    #[error("{found_in} has {found} partitions in topic {topic}, but stream.partitions is {configured}")]
+    PartitionCount { topic: Topic, configured: u32, found: u32, found_in: String },
+    #[error("the log's data has format {found}, this program reads up to {known}: start a newer program")]
+    NewerFormat { found: u32, known: u32 },
+    #[error("the log's data is damaged: {detail}")]
+    Damaged { detail: String },
+    #[error("{0}")]
+    Settings(String),
+    #[error("the log cannot be opened: {detail}")]
+    Unavailable { detail: String },
+}
+
+impl OpenError {
+    pub const fn tag(&self) -> &'static str {
+        match self {
+            Self::PartitionCount { .. } => "partition_count",
+            Self::NewerFormat { .. } => "newer_format",
+            Self::Damaged { .. } => "damaged",
+            Self::Settings(_) => "settings",
+            Self::Unavailable { .. } => "unavailable",
+        }
+    }
+}
+
+/// Why records cannot be read without a group.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TailError {
+    #[error("this is not a cursor of topic {topic}")]
+    Cursor { topic: Topic },
+    #[error("{position} cannot be read: {detail}")]
+    Malformed { position: Position, detail: String },
+    #[error("the log is unavailable: {detail}")]
+    Unavailable { detail: String },
+}
+
+impl TailError {
+    pub const fn tag(&self) -> &'static str {
+        match self {
+            Self::Cursor { .. } => "cursor",
+            Self::Malformed { .. } => "malformed",
+            Self::Unavailable { .. } => "unavailable",
+        }
+    }
+}
+
+/// Why a partition is not read although it is owned.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Stopped {
+    #[error(
+        "{partition} is stopped: the group is at {committed}, but retention has eaten everything before {start}"
+    )]
+    Gap { partition: Partition, committed: NextOffset, start: NextOffset },
+    #[error("{position} waits for schema {schema}: another process writes a newer version")]
+    UnknownSchema { position: Position, schema: u32 },
+}
+
+impl Stopped {
+    pub const fn partition(&self) -> Partition {
+        match self {
+            Self::Gap { partition, .. } => *partition,
+            Self::UnknownSchema { position, .. } => position.partition,
+        }
+    }
+
+    pub const fn tag(&self) -> &'static str {
+        match self {
+            Self::Gap { .. } => "gap",
+            Self::UnknownSchema { .. } => "unknown_schema",
+        }
+    }
+}
