@@ -52,6 +52,13 @@ pub trait Record: Sized {
     /// Appends the bare datum: no framing.
     fn encode(&self, out: &mut Vec<u8>);
 
+    /// The bare datum by itself.
+    fn to_datum(&self) -> Vec<u8> {
+        let mut datum = Vec::with_capacity(self.size());
+        self.encode(&mut datum);
+        datum
+    }
+
     /// Reads a datum written with `SCHEMA`. Its `Bytes` are slices of `datum`, and so keep it in memory.
     fn decode(datum: &Bytes) -> Result<Self, Malformed>;
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::ids::{ItemId, Millis, SubmissionId, TypeId};
+use crate::ids::{ItemId, ItemKey, Millis, SubmissionId, TypeId};
 
 symbols! {
     /// Where an item came from.
@@ -140,5 +140,11 @@ record! {
         pub name: String,
         /// Its value.
         pub value: Bytes,
+    }
+}
+
+impl ItemEntry {
+    pub fn key(&self) -> ItemKey {
+        ItemKey { type_id: self.type_id.clone(), id: self.id.clone() }
     }
 }
