@@ -12,7 +12,7 @@ use crate::ids::{
 
 /// A datum that does not fit its schema. It names the place and never the content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a {} record is malformed at `{}`: {}", .0.record, self.path(), .0.fault)]
+#[error("malformed record `{}`{}: {}", .0.record, self.at(), .0.fault)]
 pub struct Malformed(Box<Place>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +112,10 @@ impl Malformed {
             Step::Field(field) if path.is_empty() => field.to_string(),
             Step::Field(field) => format!("{path}.{field}"),
         })
+    }
+
+    fn at(&self) -> String {
+        if self.0.path.is_empty() { String::new() } else { format!(" at `{}`", self.path()) }
     }
 
     pub fn fault(&self) -> &Fault {
@@ -267,9 +271,6 @@ fn slice_size(slice: &[u8]) -> usize {
 pub(crate) trait Field: Sized {
     /// The fewest bytes that a value takes: bounds what the count of an array can promise.
     const LEAST: usize;
-    /// The fields of a struct, in the order in which they are written.
-    #[cfg(test)]
-    const FIELDS: &[&str] = &[];
 
     fn size(&self) -> usize;
     fn write(&self, out: &mut Vec<u8>);
@@ -534,8 +535,6 @@ long_fields! { Millis, ConfigVersion }
 
 impl Field for ItemKey {
     const LEAST: usize = TypeId::LEAST + ItemId::LEAST;
-    #[cfg(test)]
-    const FIELDS: &[&str] = &["type_id", "id"];
 
     fn size(&self) -> usize {
         self.type_id.size() + self.id.size()

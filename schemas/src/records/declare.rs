@@ -18,8 +18,6 @@ macro_rules! record {
 
         impl $crate::records::avro::Field for $Name {
             const LEAST: usize = 0 $(+ <$ty as $crate::records::avro::Field>::LEAST)*;
-            #[cfg(test)]
-            const FIELDS: &[&str] = &[$(stringify!($field)),*];
 
             fn size(&self) -> usize {
                 0 $(+ $crate::records::avro::Field::size(&self.$field))*
@@ -42,6 +40,15 @@ macro_rules! record {
 
             fn show(&self, f: &mut std::fmt::Formatter<'_>, _hidden: bool) -> std::fmt::Result {
                 std::fmt::Debug::fmt(self, f)
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::records::tests::draw::Draw for $Name {
+            const NAMES: &[&str] = &[$(stringify!($field)),*];
+
+            fn draw(from: &mut $crate::records::tests::draw::Entropy<'_>) -> Self {
+                Self { $($field: $crate::records::tests::draw::Draw::draw(from),)* }
             }
         }
 
@@ -103,6 +110,15 @@ macro_rules! symbols {
                     $($symbol => Some(Self::$Symbol),)*
                     _ => None,
                 }
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::records::tests::draw::Draw for $Name {
+            const NAMES: &[&str] = &[$($symbol),*];
+
+            fn draw(from: &mut $crate::records::tests::draw::Entropy<'_>) -> Self {
+                Self::ALL[from.below(Self::ALL.len())]
             }
         }
 

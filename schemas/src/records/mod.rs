@@ -20,6 +20,9 @@ mod parts;
 mod report;
 mod strike;
 
+#[cfg(test)]
+mod tests;
+
 use bytes::Bytes;
 
 pub use self::{
