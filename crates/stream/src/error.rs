@@ -74,6 +74,9 @@ pub enum OpenError {
     NewerFormat { found: u32, known: u32 },
     #[error("the log's data is damaged: {detail}")]
     Damaged { detail: String },
+    /// A topic is missing, or differs where a promise rests on it.
+    #[error("{detail}")]
+    Topic { name: String, detail: String },
     #[error("{0}")]
     Settings(String),
     #[error("the log cannot be opened: {detail}")]
@@ -86,6 +89,7 @@ impl OpenError {
             Self::PartitionCount { .. } => "partition_count",
             Self::NewerFormat { .. } => "newer_format",
             Self::Damaged { .. } => "damaged",
+            Self::Topic { .. } => "topic",
             Self::Settings(_) => "settings",
             Self::Unavailable { .. } => "unavailable",
         }

@@ -4,14 +4,17 @@
 //! and remembers how far each group has come.
 
 mod budget;
+mod codec;
 mod drain;
 pub mod embedded;
 mod engine;
 mod error;
 mod inbox;
+pub mod kafka;
 mod ledger;
 mod log;
 mod record;
+pub mod registry;
 mod settings;
 mod signal;
 mod tail;

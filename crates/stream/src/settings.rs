@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{budget::Budget, embedded, error::OpenError};
+use crate::{budget::Budget, embedded, error::OpenError, kafka, registry};
 
 /// Which engine keeps the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct Settings {
     pub partitions: Option<u32>,
     pub consume: Consume,
     pub embedded: embedded::Settings,
+    pub kafka: kafka::Settings,
+    /// A schema registry that gives the ids of schemas, on Kafka. Default none: the ids are the checked-in ones.
+    pub schema_registry: Option<registry::Settings>,
 }
 
 /// How consumers work, on either engine.
@@ -59,6 +62,8 @@ impl Default for Settings {
             partitions: None,
             consume: Consume::default(),
             embedded: embedded::Settings::default(),
+            kafka: kafka::Settings::default(),
+            schema_registry: None,
         }
     }
 }
@@ -134,7 +139,14 @@ impl Settings {
                 return refuse(format!("stream.consume.{name} must be above 0"));
             }
         }
-        self.embedded.validate()
+        match self.engine {
+            EngineKind::Embedded => self.embedded.validate(),
+            EngineKind::Kafka => self
+                .kafka
+                .validate(consume.drain_timeout_ms, consume.commit_timeout_ms)
+                .and_then(|()| self.schema_registry.as_ref().map_or(Ok(()), registry::Settings::validate))
+                .map_err(OpenError::Settings),
+        }
     }
 }
 

@@ -1,0 +1,23 @@
+//! The log on Kafka: settings, topics, the producer, and an engine for every consumer.
+//!
+//! Ledger, budget, epochs and drain are not here: the driver has them, the same for both engines.
+
+mod observe;
+mod producer;
+mod settings;
+mod topics;
+
+use rdkafka::error::KafkaError;
+
+pub use self::{
+    settings::{Compression, Consumer, GroupProtocol, Keys, Producer, Settings, Topics},
+    topics::{TopicsReport, create_topics},
+};
+
+/// Why a client was not made. librdkafka's text names the key; our own never shows a value, which may be a secret.
+fn creation(why: &KafkaError) -> String {
+    match why {
+        KafkaError::ClientConfig(_, detail, key, _) => format!("stream.kafka: {key}: {detail}"),
+        other => format!("stream.kafka: {other}"),
+    }
+}

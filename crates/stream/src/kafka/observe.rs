@@ -1,0 +1,196 @@
+//! What a librdkafka client tells of itself: log lines, statistics and faults become tracing, metrics and readiness.
+//!
+//! It takes no action on any of it.
+
+use std::{
+    collections::HashMap,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use metrics::gauge;
+use parking_lot::Mutex;
+use rdkafka::{
+    config::RDKafkaLogLevel,
+    error::{KafkaError, RDKafkaErrorCode},
+    statistics::{Broker, Statistics},
+};
+
+use crate::log::Readiness;
+
+/// How long one refused append keeps the log from being ready. It must end by itself: who is not ready gets no
+/// requests, and so no append that could succeed.
+const REFUSAL_COUNTS_FOR: Duration = Duration::from_secs(10);
+
+/// Whether brokers answer and take records. Every client of a log writes it, the probe only reads.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    state: Mutex<State>,
+    fatal: OnceLock<String>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Unknown until the first statistics or acknowledgement.
+    up: Option<bool>,
+    refused: Option<(Instant, String)>,
+}
+
+impl Health {
+    /// Some broker is connected, or none.
+    pub(super) fn brokers(&self, up: bool) {
+        self.state.lock().up = Some(up);
+    }
+
+    pub(super) fn acknowledged(&self) {
+        let mut state = self.state.lock();
+        state.up = Some(true);
+        state.refused = None;
+    }
+
+    pub(super) fn refused(&self, now: Instant, why: String) {
+        self.state.lock().refused = Some((now, why));
+    }
+
+    /// The client can never be used again in this process. The first reason stays.
+    pub(super) fn fatal(&self, why: String) {
+        // A later reason is a consequence of the first.
+        drop(self.fatal.set(why));
+    }
+
+    pub(super) fn fatal_reason(&self) -> Option<&str> {
+        self.fatal.get().map(String::as_str)
+    }
+
+    pub(super) fn readiness(&self, now: Instant) -> Readiness {
+        let not = |why: &str| Readiness::NotReady { why: why.to_owned() };
+        if let Some(why) = self.fatal.get() {
+            return not(why);
+        }
+        let state = self.state.lock();
+        match (state.up, &state.refused) {
+            (None, _) => not("no kafka broker has answered yet"),
+            (Some(false), _) => not("no kafka broker is reachable"),
+            (Some(true), Some((at, why))) if now.saturating_duration_since(*at) < REFUSAL_COUNTS_FOR => {
+                not(why)
+            }
+            (Some(true), _) => Readiness::Ready,
+        }
+    }
+}
+
+/// Passes a line of librdkafka on. A failed connection is a warning, whatever level librdkafka gives it.
+pub(super) fn log(client: &str, level: RDKafkaLogLevel, facility: &str, line: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg
+        | RDKafkaLogLevel::Alert
+        | RDKafkaLogLevel::Critical
+        | RDKafkaLogLevel::Error => {
+            tracing::error!(target: "librdkafka", client, facility, "{line}");
+        }
+        RDKafkaLogLevel::Warning => tracing::warn!(target: "librdkafka", client, facility, "{line}"),
+        _ if facility == "FAIL" => tracing::warn!(target: "librdkafka", client, facility, "{line}"),
+        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
+            tracing::info!(target: "librdkafka", client, facility, "{line}");
+        }
+        RDKafkaLogLevel::Debug => tracing::debug!(target: "librdkafka", client, facility, "{line}"),
+    }
+}
+
+/// What every client's statistics say of the brokers: the metrics, and whether any is connected.
+pub(super) fn brokers(client: &'static str, statistics: &Statistics) -> bool {
+    for broker in statistics.brokers.values().filter(|broker| is_broker(broker)) {
+        let Some(rtt) = &broker.rtt else { continue };
+        for (quantile, micros) in [("0.5", rtt.p50), ("0.99", rtt.p99)] {
+            gauge!(
+                "tidegate_kafka_broker_rtt_seconds",
+                "client" => client, "broker" => broker.nodeid.to_string(), "quantile" => quantile
+            )
+            .set(seconds(micros));
+        }
+    }
+    any_up(&statistics.brokers)
+}
+
+fn is_broker(broker: &Broker) -> bool {
+    broker.nodeid >= 0
+}
+
+fn any_up(brokers: &HashMap<String, Broker>) -> bool {
+    // `UPDATE` is a connected broker whose address is being changed.
+    brokers
+        .values()
+        .any(|broker| broker.source != "internal" && matches!(broker.state.as_str(), "UP" | "UPDATE"))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a round trip has few digits")]
+fn seconds(micros: i64) -> f64 {
+    micros.max(0) as f64 / 1e6
+}
+
+pub(super) fn producer_queue(statistics: &Statistics) {
+    #[allow(clippy::cast_precision_loss, reason = "a queue is far below 2^52")]
+    for (name, value) in [
+        ("tidegate_kafka_producer_queue_messages", statistics.msg_cnt),
+        ("tidegate_kafka_producer_queue_messages_limit", statistics.msg_max),
+        ("tidegate_kafka_producer_queue_bytes", statistics.msg_size),
+        ("tidegate_kafka_producer_queue_bytes_limit", statistics.msg_size_max),
+    ] {
+        gauge!(name).set(value as f64);
+    }
+}
+
+/// The code of a fault, as a label.
+pub(super) fn code(error: &KafkaError) -> String {
+    match error.rdkafka_error_code() {
+        Some(code) => format!("{code:?}"),
+        None => "Unknown".to_owned(),
+    }
+}
+
+/// Passes on what librdkafka reports beside any single record.
+pub(super) fn fault(client: &str, health: &Health, error: &KafkaError, reason: &str) {
+    match error.rdkafka_error_code() {
+        Some(RDKafkaErrorCode::AllBrokersDown) => health.brokers(false),
+        Some(RDKafkaErrorCode::Fatal) => {
+            health.fatal(format!("the kafka {client} can no longer be used: {reason}"));
+        }
+        _ => {}
+    }
+    tracing::warn!(target: "librdkafka", client, code = code(error), "{reason}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_ready_once_a_broker_answered_and_not_while_all_are_down() {
+        let (health, now) = (Health::default(), Instant::now());
+        assert!(!health.readiness(now).is_ready());
+        health.brokers(true);
+        assert!(health.readiness(now).is_ready());
+        health.brokers(false);
+        assert!(!health.readiness(now).is_ready());
+    }
+
+    #[test]
+    fn a_refused_append_counts_until_the_next_success_or_for_a_while() {
+        let (health, now) = (Health::default(), Instant::now());
+        health.brokers(true);
+        health.refused(now, "not enough replicas".to_owned());
+        assert_eq!(health.readiness(now), Readiness::NotReady { why: "not enough replicas".to_owned() });
+        assert!(health.readiness(now + REFUSAL_COUNTS_FOR).is_ready());
+        health.acknowledged();
+        assert!(health.readiness(now).is_ready());
+    }
+
+    #[test]
+    fn a_fatal_fault_is_never_forgotten() {
+        let (health, now) = (Health::default(), Instant::now());
+        health.fatal("fenced".to_owned());
+        health.fatal("later".to_owned());
+        health.acknowledged();
+        assert_eq!(health.readiness(now), Readiness::NotReady { why: "fenced".to_owned() });
+    }
+}

@@ -1,0 +1,244 @@
+//! Appends batches to Kafka: enqueues all records of a batch, then waits once for all their acknowledgements.
+//!
+//! It chooses no partition and frames nothing by itself: the caller addresses, the codec frames.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use metrics::counter;
+use parking_lot::Mutex;
+use rdkafka::{
+    ClientConfig, ClientContext, Message, Statistics,
+    config::RDKafkaLogLevel,
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+    message::{DeliveryResult, Header, OwnedHeaders},
+    producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer},
+};
+use tokio::sync::oneshot;
+
+use super::observe::{self, Health};
+use crate::{
+    codec::{Codec, FRAMING},
+    error::AppendError,
+    inbox::Drained,
+    record::{Addressed, Record},
+    topics::Topic,
+};
+
+const CLIENT: &str = "producer";
+
+/// One append's reports. librdkafka holds a reference for every record on its way; the last report wakes the caller.
+pub(super) struct Reports {
+    remaining: AtomicUsize,
+    failed: Mutex<Option<AppendError>>,
+    done: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl Reports {
+    fn new(records: usize) -> (Arc<Self>, oneshot::Receiver<()>) {
+        let (done, woken) = oneshot::channel();
+        let reports = Self {
+            remaining: AtomicUsize::new(records),
+            failed: Mutex::default(),
+            done: Mutex::new(Some(done)),
+        };
+        (Arc::new(reports), woken)
+    }
+
+    /// The first failure is the append's.
+    fn fail(&self, error: AppendError) {
+        self.failed.lock().get_or_insert(error);
+    }
+
+    /// So many records have their outcome.
+    fn settle(&self, records: usize) {
+        if self.remaining.fetch_sub(records, Ordering::AcqRel) == records
+            && let Some(done) = self.done.lock().take()
+        {
+            // Whoever waited may have gone; the records are settled all the same.
+            drop(done.send(()));
+        }
+    }
+}
+
+/// Receives the reports of all appends.
+struct Context {
+    health: Arc<Health>,
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        observe::log(CLIENT, level, facility, line);
+    }
+
+    fn stats(&self, statistics: Statistics) {
+        self.health.brokers(observe::brokers(CLIENT, &statistics));
+        observe::producer_queue(&statistics);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        observe::fault(CLIENT, &self.health, &error, reason);
+    }
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = Arc<Reports>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, reports: Arc<Reports>) {
+        match result {
+            Ok(_) => self.health.acknowledged(),
+            Err((error, message)) => {
+                counter!("tidegate_kafka_delivery_errors_total", "code" => observe::code(error)).increment(1);
+                let error = refusal(error, message.topic());
+                if matches!(error, AppendError::Unavailable { .. }) {
+                    self.health.refused(Instant::now(), error.to_string());
+                }
+                reports.fail(error);
+            }
+        }
+        reports.settle(1);
+    }
+}
+
+/// What a caller hears of a record that librdkafka did not take or not deliver. `Full` and `TooLarge` are told before
+/// anything is sent, so a delivery that fails is an outage unless we are leaving.
+fn refusal(error: &KafkaError, topic: &str) -> AppendError {
+    match error.rdkafka_error_code() {
+        Some(RDKafkaErrorCode::QueueFull) => {
+            AppendError::Full { detail: "the queue to the kafka brokers is full".to_owned() }
+        }
+        Some(
+            RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight | RDKafkaErrorCode::BrokerDestroy,
+        ) => AppendError::ShuttingDown,
+        Some(code) => AppendError::Unavailable { detail: format!("{topic}: {code}") },
+        None => AppendError::Unavailable { detail: format!("{topic}: {error}") },
+    }
+}
+
+/// The one producer of a process.
+pub(super) struct Producer {
+    /// Taken by `close`, so that it can be dropped where waiting harms nobody.
+    client: Mutex<Option<Arc<ThreadedProducer<Context>>>>,
+    topics: Vec<String>,
+    health: Arc<Health>,
+    closing: AtomicBool,
+    append_timeout: Duration,
+}
+
+impl Producer {
+    pub(super) fn new(
+        config: &ClientConfig,
+        prefix: &str,
+        append_timeout: Duration,
+        health: Arc<Health>,
+    ) -> KafkaResult<Self> {
+        let client = config.create_with_context(Context { health: Arc::clone(&health) })?;
+        Ok(Self {
+            client: Mutex::new(Some(Arc::new(client))),
+            topics: Topic::ALL.into_iter().map(|topic| topic.name(prefix)).collect(),
+            health,
+            closing: AtomicBool::new(false),
+            append_timeout,
+        })
+    }
+
+    /// All records durable, or an error after which some may be. Dropping the future takes nothing back.
+    pub(super) async fn append(&self, codec: &Codec, records: &[Addressed<'_>]) -> Result<(), AppendError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        for (partition, record) in records {
+            let (bytes, limit) = (size(record), partition.topic.max_record_bytes());
+            if bytes > limit {
+                return Err(AppendError::TooLarge { topic: partition.topic, bytes, limit });
+            }
+        }
+        let (reports, woken) = self.enqueue(codec, records)?;
+        // librdkafka settles every record within message.timeout.ms; this bound only guards against its silence.
+        match tokio::time::timeout(self.append_timeout, woken).await {
+            Ok(_) => reports.failed.lock().take().map_or(Ok(()), Err),
+            Err(_) => {
+                Err(AppendError::Unavailable { detail: "the kafka client gave no report in time".to_owned() })
+            }
+        }
+    }
+
+    /// Enqueues until the first refusal. What was enqueued before it is delivered and waited for: the caller must not
+    /// hear of a failure while records of the same append are still on their way.
+    fn enqueue(
+        &self,
+        codec: &Codec,
+        records: &[Addressed<'_>],
+    ) -> Result<(Arc<Reports>, oneshot::Receiver<()>), AppendError> {
+        let client = self.client()?;
+        let (reports, woken) = Reports::new(records.len());
+        let longest = records.iter().map(|(_, record)| record.value.len()).max().unwrap_or(0);
+        let mut framed = Vec::with_capacity(FRAMING + longest);
+        for (at, (partition, record)) in records.iter().enumerate() {
+            framed.clear();
+            codec.frame(partition.topic, &record.value, &mut framed);
+            let topic = &self.topics[partition.topic as usize];
+            let send = client.send(BaseRecord {
+                topic,
+                partition: Some(i32::try_from(partition.index).unwrap_or(i32::MAX)),
+                payload: Some(framed.as_slice()),
+                key: Some(record.key),
+                timestamp: None,
+                headers: headers(record),
+                delivery_opaque: Arc::clone(&reports),
+            });
+            if let Err((error, _)) = send {
+                reports.fail(refusal(&error, topic));
+                reports.settle(records.len() - at);
+                break;
+            }
+        }
+        Ok((reports, woken))
+    }
+
+    fn client(&self) -> Result<Arc<ThreadedProducer<Context>>, AppendError> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(AppendError::ShuttingDown);
+        }
+        self.client.lock().clone().ok_or(AppendError::ShuttingDown)
+    }
+
+    /// Refuses new appends, then waits for what is on its way until the deadline. Dropping the client before that would
+    /// purge it.
+    pub(super) async fn close(&self, deadline: Instant) -> Drained {
+        self.closing.store(true, Ordering::Release);
+        let Some(client) = self.client.lock().take() else { return Drained::Clean };
+        let flushed = tokio::task::spawn_blocking(move || {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let flushed = client.flush(left);
+            let in_flight = client.in_flight_count();
+            if let Err(why) = &flushed {
+                tracing::error!(in_flight, "the kafka producer did not finish in time: {why}");
+            }
+            drop(client);
+            flushed.is_ok() && in_flight == 0
+        });
+        match flushed.await {
+            Ok(true) => Drained::Clean,
+            _ => Drained::Forced,
+        }
+    }
+}
+
+/// What the topic's limit counts: the framed record with its key and headers.
+fn size(record: &Record<'_>) -> usize {
+    FRAMING + record.bytes()
+}
+
+fn headers(record: &Record<'_>) -> Option<OwnedHeaders> {
+    if record.headers.is_empty() {
+        return None;
+    }
+    let all = OwnedHeaders::new_with_capacity(record.headers.len());
+    Some(record.headers.iter().fold(all, |all, (key, value)| all.insert(Header { key, value: Some(*value) })))
+}

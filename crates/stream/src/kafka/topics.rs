@@ -1,0 +1,308 @@
+//! Makes the topics, and compares those that exist with the settings.
+//!
+//! It changes nothing about a topic that exists: what differs is named, and refused where a promise rests on it.
+
+use std::{sync::Arc, time::Duration};
+
+use rdkafka::{
+    ClientContext,
+    admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
+    config::RDKafkaLogLevel,
+    error::{KafkaError, RDKafkaErrorCode},
+};
+use tokio::time::Instant;
+
+use super::{observe, settings::BATCH_OVERHEAD};
+use crate::{error::OpenError, settings::Settings, topics::Topic};
+
+const CLIENT: &str = "admin";
+/// Between two looks at something that must come true soon.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What `create_topics` did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicsReport {
+    pub created: Vec<String>,
+    pub existing: Vec<String>,
+    /// What differs from the settings without breaking a promise.
+    pub warnings: Vec<String>,
+}
+
+struct Context;
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        observe::log(CLIENT, level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::warn!(target: "librdkafka", client = CLIENT, code = observe::code(&error), "{reason}");
+    }
+}
+
+/// Speaks to the brokers about topics.
+pub(super) struct Admin<'a> {
+    settings: &'a Settings,
+    client: Arc<AdminClient<Context>>,
+    options: AdminOptions,
+    request_timeout: Duration,
+    deadline: Instant,
+}
+
+/// Makes the topics that do not exist, and verifies those that do.
+pub async fn create_topics(settings: &Settings) -> Result<TopicsReport, OpenError> {
+    settings.validate()?;
+    Admin::new(settings)?.create().await
+}
+
+impl<'a> Admin<'a> {
+    pub(super) fn new(settings: &'a Settings) -> Result<Self, OpenError> {
+        let kafka = &settings.kafka;
+        let config = kafka.admin().map_err(OpenError::Settings)?;
+        let client =
+            config.create_with_context(Context).map_err(|why| OpenError::Settings(super::creation(&why)))?;
+        let request_timeout = Duration::from_millis(kafka.socket_timeout_ms);
+        Ok(Self {
+            settings,
+            client: Arc::new(client),
+            options: AdminOptions::new()
+                .request_timeout(Some(request_timeout))
+                .operation_timeout(Some(request_timeout)),
+            request_timeout,
+            deadline: Instant::now() + Duration::from_millis(kafka.open_timeout_ms),
+        })
+    }
+
+    /// Refuses topics that are missing or that differ where a promise rests on it. Returns the lesser differences.
+    pub(super) async fn verify(&self) -> Result<Vec<String>, OpenError> {
+        for topic in Topic::ALL {
+            let found = self.partitions(topic).await?;
+            if found == 0 {
+                let name = topic.name(&self.settings.prefix);
+                return Err(OpenError::Topic {
+                    detail: format!("{name} does not exist: run `tidegate topics create`"),
+                    name,
+                });
+            }
+            self.same_count(topic, found)?;
+        }
+        self.configurations(&Topic::ALL).await
+    }
+
+    async fn create(&self) -> Result<TopicsReport, OpenError> {
+        let mut report = TopicsReport::default();
+        let (mut missing, mut existing) = (Vec::new(), Vec::new());
+        // Everything is compared before anything is made.
+        for topic in Topic::ALL {
+            match self.partitions(topic).await? {
+                0 => missing.push(topic),
+                found => {
+                    self.same_count(topic, found)?;
+                    existing.push(topic);
+                }
+            }
+        }
+        report.warnings = self.configurations(&existing).await?;
+        report.existing = existing.iter().map(|topic| topic.name(&self.settings.prefix)).collect();
+        for topic in missing {
+            let name = topic.name(&self.settings.prefix);
+            self.make(topic, &name).await?;
+            report.created.push(name);
+        }
+        Ok(report)
+    }
+
+    async fn make(&self, topic: Topic, name: &str) -> Result<(), OpenError> {
+        let topics = &self.settings.kafka.topics;
+        let partitions = i32::try_from(self.settings.partition_count()).unwrap_or(i32::MAX);
+        let config = configuration(topic, topics.min_insync_replicas, topics.retention_hours);
+        let mut new = NewTopic::new(name, partitions, TopicReplication::Fixed(topics.replication));
+        for (key, value) in &config {
+            new = new.set(key, value);
+        }
+        let refused = |detail: String| OpenError::Topic { name: name.to_owned(), detail };
+        let made = self.client.create_topics([&new], &self.options).await;
+        match made.map_err(|why| unavailable(&why))?.pop() {
+            // Somebody else makes them at the same time.
+            Some(Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => {}
+            Some(Err((_, code))) => return Err(refused(format!("{name} was not created: {code}"))),
+            None => return Err(refused(format!("{name} was not created: no answer about it"))),
+        }
+        // The answer comes before every broker knows the topic.
+        loop {
+            match self.partitions(topic).await? {
+                0 if Instant::now() < self.deadline => tokio::time::sleep(PAUSE).await,
+                0 => return Err(refused(format!("{name} was created, but no broker knows it yet"))),
+                found => return self.same_count(topic, found),
+            }
+        }
+    }
+
+    fn same_count(&self, topic: Topic, found: u32) -> Result<(), OpenError> {
+        let configured = self.settings.partition_count();
+        if found == configured {
+            return Ok(());
+        }
+        let found_in = format!("kafka ({})", self.settings.kafka.brokers.join(","));
+        Err(OpenError::PartitionCount { topic, configured, found, found_in })
+    }
+
+    /// How many partitions the brokers have; 0: the topic does not exist. Asks until somebody answers or time is up.
+    async fn partitions(&self, topic: Topic) -> Result<u32, OpenError> {
+        let name = topic.name(&self.settings.prefix);
+        loop {
+            let (client, name, timeout) = (Arc::clone(&self.client), name.clone(), self.request_timeout);
+            let asked = tokio::task::spawn_blocking(move || {
+                let metadata = client.inner().fetch_metadata(Some(&name), timeout)?;
+                let topic = metadata.topics().iter().find(|topic| topic.name() == name);
+                Ok(topic.map_or((0, None), |topic| {
+                    (topic.partitions().len(), topic.error().map(RDKafkaErrorCode::from))
+                }))
+            });
+            let why = match asked.await {
+                Ok(Ok((count, None))) => return Ok(u32::try_from(count).unwrap_or(u32::MAX)),
+                Ok(Ok((
+                    _,
+                    Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic),
+                ))) => {
+                    return Ok(0);
+                }
+                Ok(Ok((_, Some(code)))) => format!("{}: {code}", topic.name(&self.settings.prefix)),
+                Ok(Err::<_, KafkaError>(why)) => why.to_string(),
+                Err(stopped) => stopped.to_string(),
+            };
+            if Instant::now() >= self.deadline {
+                return Err(OpenError::Unavailable { detail: why });
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn configurations(&self, topics: &[Topic]) -> Result<Vec<String>, OpenError> {
+        if topics.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names: Vec<String> = topics.iter().map(|topic| topic.name(&self.settings.prefix)).collect();
+        let asked: Vec<_> = names.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
+        let answers = match self.client.describe_configs(&asked, &self.options).await {
+            Ok(answers) => answers,
+            // A principal may be barred from reading it, and old brokers cannot tell.
+            Err(why) => return Ok(vec![format!("the topics' configuration cannot be read: {why}")]),
+        };
+        let mut warnings = Vec::new();
+        for (topic, answer) in topics.iter().zip(answers) {
+            let name = topic.name(&self.settings.prefix);
+            match answer {
+                Ok(found) => {
+                    let value = |key: &str| found.get(key).and_then(|entry| entry.value.clone());
+                    compare(*topic, &name, self.settings, value, &mut warnings)?;
+                }
+                Err(code) => warnings.push(format!("{name}: its configuration cannot be read: {code}")),
+            }
+        }
+        Ok(warnings)
+    }
+}
+
+fn unavailable(why: &KafkaError) -> OpenError {
+    OpenError::Unavailable { detail: why.to_string() }
+}
+
+/// What a topic is made with.
+fn configuration(
+    topic: Topic,
+    min_insync_replicas: i32,
+    retention_hours: u64,
+) -> Vec<(&'static str, String)> {
+    let retention = match topic {
+        Topic::DeadLetters => "-1".to_owned(),
+        _ => retention_hours.saturating_mul(3_600_000).min(i64::MAX as u64).to_string(),
+    };
+    vec![
+        ("cleanup.policy", "delete".to_owned()),
+        ("message.timestamp.type", "LogAppendTime".to_owned()),
+        ("min.insync.replicas", min_insync_replicas.to_string()),
+        ("retention.ms", retention),
+        ("retention.bytes", "-1".to_owned()),
+        ("max.message.bytes", largest_batch(topic).to_string()),
+        // A replica that fell behind must not become the leader: it lacks what was acknowledged.
+        ("unclean.leader.election.enable", "false".to_owned()),
+    ]
+}
+
+/// The broker measures the batch around a record.
+const fn largest_batch(topic: Topic) -> usize {
+    topic.max_record_bytes() + BATCH_OVERHEAD
+}
+
+fn compare(
+    topic: Topic,
+    name: &str,
+    settings: &Settings,
+    value: impl Fn(&str) -> Option<String>,
+    warnings: &mut Vec<String>,
+) -> Result<(), OpenError> {
+    let topics = &settings.kafka.topics;
+    for (key, wanted) in configuration(topic, topics.min_insync_replicas, topics.retention_hours) {
+        let Some(found) = value(key) else { continue };
+        let less = || match (found.parse::<u64>(), wanted.parse::<u64>()) {
+            (Ok(found), Ok(wanted)) => found < wanted,
+            _ => false,
+        };
+        let refused = match key {
+            // Order and write times come from the log's clock; compaction would drop records that nobody has read; a
+            // smaller batch would refuse what was accepted.
+            "message.timestamp.type" | "cleanup.policy" => found != wanted,
+            "max.message.bytes" => less(),
+            _ => false,
+        };
+        if refused {
+            let detail = format!("{name} has {key}={found}, but needs {wanted}");
+            return Err(OpenError::Topic { name: name.to_owned(), detail });
+        }
+        if found != wanted {
+            warnings.push(format!("{name} has {key}={found}, the settings ask for {wanted}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn compared(topic: Topic, key: &'static str, found: &'static str) -> Result<Vec<String>, OpenError> {
+        let mut warnings = Vec::new();
+        let value = |asked: &str| (asked == key).then(|| found.to_owned());
+        compare(topic, "t.x", &Settings::default(), value, &mut warnings).map(|()| warnings)
+    }
+
+    #[test]
+    fn a_topic_whose_clock_is_the_writers_is_refused_with_both_values() {
+        let error = compared(Topic::Items, "message.timestamp.type", "CreateTime").unwrap_err().to_string();
+        assert_eq!(error, "t.x has message.timestamp.type=CreateTime, but needs LogAppendTime");
+    }
+
+    #[test]
+    fn a_topic_that_compacts_or_takes_less_is_refused() {
+        assert!(compared(Topic::Items, "cleanup.policy", "compact").is_err());
+        assert!(compared(Topic::Items, "max.message.bytes", "1048588").is_err());
+        assert!(
+            compared(Topic::DeadLetters, "max.message.bytes", "10551296").is_err(),
+            "they wrap other records"
+        );
+        assert_eq!(compared(Topic::Items, "max.message.bytes", "10551296").unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn other_differences_are_warnings_that_name_both_values() {
+        assert_eq!(
+            compared(Topic::Items, "min.insync.replicas", "1").unwrap(),
+            ["t.x has min.insync.replicas=1, the settings ask for 2"]
+        );
+        assert_eq!(compared(Topic::DeadLetters, "retention.ms", "-1").unwrap(), Vec::<String>::new());
+        assert_eq!(compared(Topic::DeadLetters, "retention.ms", "1").unwrap().len(), 1);
+    }
+}
