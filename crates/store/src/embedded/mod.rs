@@ -1,0 +1,415 @@
+//! The engine on one machine: every table is a keyspace `store.<name>` of a fjall database that the caller opened,
+//! and that the log shares.
+//!
+//! It does not open or place the database, and does not know which tables exist beyond the list it is given.
+//!
+//! Point reads run on the caller's thread: they are some microseconds, a cold one is a few block reads. Scans go
+//! to a blocking thread after their first entries (see [`walk`]). Writes all go through one thread (see [`writer`]).
+
+mod bounds;
+pub(crate) mod key;
+mod layout;
+mod settings;
+mod sweep;
+mod value;
+pub(crate) mod walk;
+mod writer;
+
+use std::{collections::HashMap, sync::Arc, thread::JoinHandle};
+
+use bytes::Bytes;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, UserKey, UserValue};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+pub use self::settings::Settings;
+use self::{
+    layout::{Descriptor, Layout},
+    value::Header,
+    walk::{Entry, Walk},
+    writer::{Done, Puts, Request, Work},
+};
+use crate::{
+    Cell, Corrupt, Error, Inserted, Replaced, Row, Table, Version, Versioned, WriteTime,
+    batch::{Batch, Change},
+    range::{Cells, Span},
+    split::{Extent, Split},
+    tables,
+    time::{Clock, system_clock},
+};
+
+/// Of the bytes below. Newer data is refused by name; older data is read.
+const FORMAT: u32 = 1;
+const META: &str = "store.meta";
+/// What fjall takes at most.
+const KEY_LIMIT: usize = 65_535;
+/// The unit in which room in the writer's queue is counted.
+const ROOM: usize = 1_024;
+
+/// A declared table and where its rows are.
+pub(crate) struct Slot {
+    pub(crate) table: &'static Table,
+    keyspace: Keyspace,
+    layout: Layout,
+}
+
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    slots: HashMap<&'static str, Arc<Slot>>,
+    queue: mpsc::UnboundedSender<Request>,
+    room: Arc<Semaphore>,
+    settings: Settings,
+    clock: Clock,
+    threads: Mutex<Option<Threads>>,
+}
+
+struct Threads {
+    writer: JoinHandle<()>,
+    sweep: JoinHandle<()>,
+    stop_sweep: std::sync::mpsc::Sender<()>,
+}
+
+impl Engine {
+    /// Opens every declared table, and makes the ones that are missing.
+    pub fn open(db: &Database, settings: Settings) -> Result<Self, Error> {
+        Self::open_tables(db, settings, tables::ALL, system_clock())
+    }
+
+    /// The same with tables of one's own and a clock of one's own.
+    pub fn open_tables(
+        db: &Database,
+        settings: Settings,
+        tables: &[&'static Table],
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        settings.validate()?;
+        let slots = open_slots(db, tables)?;
+        let (queue, requests) = mpsc::unbounded_channel();
+        let (stop_sweep, stop) = std::sync::mpsc::channel();
+        let failed = |error: std::io::Error| Error::Engine(format!("no thread for the store: {error}"));
+        let writer =
+            writer::start(db.clone(), Arc::clone(&clock), settings.group_bytes, requests).map_err(failed)?;
+        let sweep = sweep::Sweep {
+            slots: slots.values().map(Arc::clone).collect(),
+            queue: queue.clone(),
+            clock: Arc::clone(&clock),
+            settings: settings.clone(),
+            stop,
+        };
+        let sweep = sweep.start().map_err(failed)?;
+        let room = Arc::new(Semaphore::new(settings.queue_bytes.div_ceil(ROOM).min(Semaphore::MAX_PERMITS)));
+        let threads = Mutex::new(Some(Threads { writer, sweep, stop_sweep }));
+        Ok(Self(Arc::new(Inner { slots, queue, room, settings, clock, threads })))
+    }
+
+    pub(crate) fn page_rows(&self) -> usize {
+        self.0.settings.page_rows
+    }
+
+    pub(crate) async fn write(&self, batch: Batch<'_>) -> Result<(), Error> {
+        let durable = batch.durable;
+        let puts = self.encode(&batch)?;
+        drop(batch);
+        let bytes = puts.iter().flat_map(|puts| &puts.rows).map(|(key, value)| key.len() + value.len()).sum();
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.run(Work::Put { puts, durable }, bytes).await.map(|_| ())
+    }
+
+    pub(crate) async fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
+        let slot = self.slot(R::TABLE)?;
+        self.read(slot, &key_bytes(slot, key)?)
+    }
+
+    pub(crate) async fn get_many<R: Row>(&self, keys: &[R::Key]) -> Result<Vec<Option<R>>, Error> {
+        /// Gets between two chances for other tasks of the same worker.
+        const BURST: usize = 32;
+        let slot = self.slot(R::TABLE)?;
+        let mut rows = Vec::with_capacity(keys.len());
+        for burst in keys.chunks(BURST) {
+            for key in burst {
+                rows.push(self.read(slot, &key_bytes(slot, key)?)?);
+            }
+            if rows.len() < keys.len() {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(rows)
+    }
+
+    pub(crate) async fn insert_new<R: Versioned>(&self, row: &R) -> Result<Inserted<R>, Error> {
+        let (slot, key, value) = self.encode_version(row, 1)?;
+        let bytes = key.len() + value.len();
+        let work = Work::Insert { slot: Arc::clone(slot), key: key.clone(), value };
+        match self.run(work, bytes).await? {
+            Done::Written => Ok(Inserted::New),
+            Done::Refused(Some(old)) => Ok(Inserted::Existing(decode(slot, &(key, old))?)),
+            Done::Refused(None) => Err(Error::Engine("an insert was refused by no row".to_owned())),
+        }
+    }
+
+    pub(crate) async fn replace<R: Versioned>(&self, row: &R, was: Version) -> Result<Replaced<R>, Error> {
+        let (slot, key, value) = self.encode_version(row, was.saturating_add(1))?;
+        let bytes = key.len() + value.len();
+        let work = Work::Replace { slot: Arc::clone(slot), key: key.clone(), value, was };
+        match self.run(work, bytes).await? {
+            Done::Written => Ok(Replaced::Yes),
+            Done::Refused(Some(old)) => Ok(Replaced::No(decode(slot, &(key, old))?)),
+            Done::Refused(None) => Ok(Replaced::Gone),
+        }
+    }
+
+    pub(crate) fn scan<R: Row>(&self, partition: &R::Partition, span: &Span) -> Result<Walk, Error> {
+        let slot = self.slot(R::TABLE)?;
+        let mut start = Vec::new();
+        push_key(slot.table.partition_columns(), partition, &mut start);
+        let (low, high) = bounds::of_span(slot.table, start, span)?;
+        Ok(Walk::new(Arc::clone(slot), Arc::clone(&self.0.clock), low, high))
+    }
+
+    pub(crate) fn scan_all<R: Row>(&self, split: &Split) -> Result<Walk, Error> {
+        let slot = self.slot(R::TABLE)?;
+        let (low, high) = bounds::of_split(split)?;
+        Ok(Walk::new(Arc::clone(slot), Arc::clone(&self.0.clock), low, high))
+    }
+
+    pub(crate) fn splits<R: Row>(&self, parts: usize) -> Result<Vec<Split>, Error> {
+        let slot = self.slot(R::TABLE)?;
+        let key =
+            |entry: Option<fjall::Guard>| entry.map(fjall::Guard::key).transpose().map_err(engine_error);
+        let (first, last) = (key(slot.keyspace.first_key_value())?, key(slot.keyspace.last_key_value())?);
+        Ok(match (first, last) {
+            (Some(first), Some(last)) => bounds::split(&first, &last, parts),
+            _ => vec![Split(Extent::Whole)],
+        })
+    }
+
+    /// The writer answers, and it has not failed before: fjall refuses every write after one failed.
+    pub(crate) async fn ping(&self) -> Result<(), Error> {
+        self.run(Work::Put { puts: Vec::new(), durable: false }, 0).await.map(|_| ())
+    }
+
+    /// Carries out what was queued, syncs, and ends the threads. Later calls are answered with [`Error::Closed`].
+    pub(crate) async fn close(&self) -> Result<(), Error> {
+        let Some(threads) = self.0.threads.lock().take() else { return Ok(()) };
+        drop(threads.stop_sweep);
+        let (reply, stopped) = oneshot::channel();
+        let stop = Request { work: Work::Stop, bytes: 0, reply, room: None };
+        if self.0.queue.send(stop).is_ok() {
+            // Ends with the writer, whether it answers or not.
+            drop(stopped.await);
+        }
+        let joined =
+            tokio::task::spawn_blocking(move || threads.sweep.join().and(threads.writer.join())).await;
+        match joined {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Error::Engine("a thread of the store had panicked".to_owned())),
+        }
+    }
+
+    fn slot(&self, table: &'static Table) -> Result<&Arc<Slot>, Error> {
+        self.0.slots.get(table.name).ok_or(Error::UnknownTable(table.name))
+    }
+
+    fn read<R: Row>(&self, slot: &Slot, key: &[u8]) -> Result<Option<R>, Error> {
+        let Some(value) = slot.keyspace.get(key).map_err(engine_error)? else { return Ok(None) };
+        let value = Bytes::from(value);
+        if Header::read(&value).is_some_and(|(header, _)| !header.is_visible((self.0.clock)().0)) {
+            return Ok(None);
+        }
+        decode(slot, &(UserKey::from(key), value)).map(Some)
+    }
+
+    async fn run(&self, work: Work, bytes: usize) -> Result<Done, Error> {
+        let wanted = bytes.div_ceil(ROOM).min(self.0.settings.queue_bytes / ROOM).max(1);
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.0.room).acquire_many_owned(wanted).await.map_err(|_| Error::Closed)?;
+        let (reply, answer) = oneshot::channel();
+        let request = Request { work, bytes, reply, room: Some(room) };
+        self.0.queue.send(request).map_err(|_| Error::Closed)?;
+        answer.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Rows grouped by table, sorted by key, the winner of each key.
+    fn encode(&self, batch: &Batch<'_>) -> Result<Vec<Puts>, Error> {
+        let now = (self.0.clock)().0;
+        let mut tables: Vec<Puts> = Vec::new();
+        let mut cells = Vec::new();
+        for change in &batch.changes {
+            let table = change.table();
+            let index = match tables.iter().position(|puts| puts.slot.table.name == table.name) {
+                Some(index) => index,
+                None => {
+                    tables.push(Puts { slot: Arc::clone(self.slot(table)?), rows: Vec::new() });
+                    tables.len() - 1
+                }
+            };
+            let Puts { slot, rows } = &mut tables[index];
+            cells.clear();
+            change.cells(&mut cells);
+            let expires = expiry(slot.table, change.at());
+            if expires.is_some_and(|expires| expires <= now) && !matches!(change, Change::Delete { .. }) {
+                // A put from long ago, processed again: nobody would see the row, and no older one can be seen.
+                continue;
+            }
+            let value = match change {
+                Change::Delete { .. } => header_bytes(Header {
+                    tombstone: true,
+                    written: change.at().0,
+                    expires: None,
+                    version: None,
+                }),
+                _ => {
+                    let header = Header { tombstone: false, written: change.at().0, expires, version: None };
+                    value_bytes(slot, header, &cells)
+                }
+            };
+            rows.push((whole_key(slot, &cells)?, value));
+        }
+        for Puts { rows, .. } in &mut tables {
+            if rows.len() > 1 {
+                rows.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
+                rows.dedup_by(|next, kept| {
+                    let same = next.0 == kept.0;
+                    if same && value::wins(&next.1, &kept.1) {
+                        std::mem::swap(next, kept);
+                    }
+                    same
+                });
+            }
+        }
+        Ok(tables)
+    }
+
+    fn encode_version<R: Versioned>(
+        &self,
+        row: &R,
+        version: Version,
+    ) -> Result<(&Arc<Slot>, UserKey, UserValue), Error> {
+        let slot = self.slot(R::TABLE)?;
+        let written = WriteTime::after(None, (self.0.clock)());
+        let expires = expiry(slot.table, written);
+        let mut cells = Vec::with_capacity(slot.table.columns.len());
+        row.cells(&mut cells);
+        // The last cell is the version, which the header carries.
+        cells.pop();
+        let header = Header { tombstone: false, written: written.0, expires, version: Some(version) };
+        Ok((slot, whole_key(slot, &cells)?, value_bytes(slot, header, &cells)))
+    }
+}
+
+fn open_slots(db: &Database, tables: &[&'static Table]) -> Result<HashMap<&'static str, Arc<Slot>>, Error> {
+    let meta = db.keyspace(META, KeyspaceCreateOptions::default).map_err(engine_error)?;
+    match meta.get("format").map_err(engine_error)? {
+        None => meta.insert("format", FORMAT.to_be_bytes()).map_err(engine_error)?,
+        Some(found) => {
+            let found = found.as_ref().try_into().map_or(u32::MAX, u32::from_be_bytes);
+            if found > FORMAT {
+                return Err(Error::NewerFormat { found, known: FORMAT });
+            }
+        }
+    }
+    let mut slots = HashMap::with_capacity(tables.len());
+    for table in tables {
+        let name = format!("table/{}", table.name);
+        let stored = meta.get(&name).map_err(engine_error)?;
+        let stored = stored.map(|text| {
+            std::str::from_utf8(&text).ok().and_then(Descriptor::parse).ok_or_else(|| Error::Schema {
+                table: table.name.to_owned(),
+                detail: "its stored descriptor cannot be read".to_owned(),
+            })
+        });
+        let stored = stored.transpose()?;
+        let (descriptor, layout) = Descriptor::adopt(stored.as_ref(), table)?;
+        if stored.as_ref() != Some(&descriptor) {
+            meta.insert(name, descriptor.text()).map_err(engine_error)?;
+        }
+        let keyspace = db
+            .keyspace(&format!("store.{}", table.name), KeyspaceCreateOptions::default)
+            .map_err(engine_error)?;
+        if slots.insert(table.name, Arc::new(Slot { table, keyspace, layout })).is_some() {
+            return Err(Error::Schema { table: table.name.to_owned(), detail: "declared twice".to_owned() });
+        }
+    }
+    // Rows are written with the ids that the descriptors just gave: those must not be lost behind the rows.
+    db.persist(PersistMode::SyncAll).map_err(engine_error)?;
+    Ok(slots)
+}
+
+/// When a row written then expires, in milliseconds.
+fn expiry(table: &Table, at: WriteTime) -> Option<i64> {
+    table.ttl_millis().map(|ttl| at.millis().0.saturating_add(ttl))
+}
+
+fn whole_key(slot: &Slot, cells: &[Cell<'_>]) -> Result<UserKey, Error> {
+    let mut bytes = Vec::with_capacity(96);
+    key::push_all(&mut bytes, cells, slot.table.key_columns());
+    checked(slot, &bytes)?;
+    Ok(UserKey::from(bytes))
+}
+
+fn key_bytes(slot: &Slot, key: &impl Cells) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::with_capacity(96);
+    push_key(slot.table.key_columns(), key, &mut bytes);
+    checked(slot, &bytes)?;
+    Ok(bytes)
+}
+
+fn push_key(columns: &[crate::ColumnDef], tuple: &impl Cells, out: &mut Vec<u8>) {
+    let mut cells = Vec::with_capacity(columns.len());
+    tuple.cells(&mut cells);
+    key::push_all(out, &cells, columns);
+}
+
+fn checked(slot: &Slot, bytes: &[u8]) -> Result<(), Error> {
+    if bytes.len() > KEY_LIMIT {
+        return Err(Error::KeyTooLong { table: slot.table.name, bytes: bytes.len(), limit: KEY_LIMIT });
+    }
+    Ok(())
+}
+
+fn header_bytes(header: Header) -> UserValue {
+    let mut bytes = Vec::with_capacity(9);
+    header.write(&mut bytes);
+    UserValue::from(bytes)
+}
+
+fn value_bytes(slot: &Slot, header: Header, cells: &[Cell<'_>]) -> UserValue {
+    let values = &cells[slot.table.key_columns().len()..];
+    let size = values.iter().map(|cell| match cell {
+        Cell::Text(text) => text.len() + 6,
+        Cell::Blob(bytes) => bytes.len() + 6,
+        _ => 18,
+    });
+    let mut bytes = Vec::with_capacity(25 + size.sum::<usize>());
+    header.write(&mut bytes);
+    value::push_cells(&mut bytes, values, &slot.layout);
+    UserValue::from(bytes)
+}
+
+/// The row that the bytes hold.
+pub(crate) fn decode<R: Row>(slot: &Slot, (key, value): &Entry) -> Result<R, Error> {
+    let corrupt = |column, reason| Error::Corrupt(Corrupt { table: slot.table.name, column, reason });
+    let mut cells = Vec::with_capacity(slot.table.columns.len());
+    let mut rest = key.as_ref();
+    key::pull_all(&mut rest, slot.table.key_columns(), &mut cells)
+        .filter(|()| rest.is_empty())
+        .ok_or_else(|| corrupt("(key)", "key bytes that are none of this table"))?;
+    let (header, body) =
+        Header::read(value).ok_or_else(|| corrupt("(header)", "the stored value ends too early"))?;
+    value::pull_cells(value, body, &slot.layout, &mut cells)
+        .map_err(|mismatch| corrupt("(value)", mismatch.0))?;
+    if let Some(version) = header.version {
+        cells.push(Cell::BigInt(version));
+    }
+    Ok(R::from_cells(cells)?)
+}
+
+/// Every failure of the database is a defect or a broken disk: none passes by waiting in this process.
+#[allow(clippy::needless_pass_by_value, reason = "handed to map_err")]
+fn engine_error(error: fjall::Error) -> Error {
+    Error::Engine(error.to_string())
+}

@@ -1,0 +1,62 @@
+//! What can go wrong in a store, and whether waiting helps.
+//!
+//! It does not retry; callers do, guided by [`Error::is_outage`].
+
+use crate::Corrupt;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the store cannot be reached: {0}")]
+    Unreachable(String),
+    #[error("the store did not answer in time: {0}")]
+    Timeout(String),
+    #[error("the store is overloaded: {0}")]
+    Overloaded(String),
+    /// The process is shutting the store down.
+    #[error("the store is closed")]
+    Closed,
+    #[error(transparent)]
+    Corrupt(Corrupt),
+    #[error("table {table}: {detail}")]
+    Schema { table: String, detail: String },
+    #[error(
+        "the data is of format {found}, this version knows up to {known}: it was written by a newer version"
+    )]
+    NewerFormat { found: u32, known: u32 },
+    #[error("table {0} is not known to this store: it is missing in the list of tables")]
+    UnknownTable(&'static str),
+    #[error("a key of {bytes} bytes for table {table} is longer than {limit}")]
+    KeyTooLong { table: &'static str, bytes: usize, limit: usize },
+    #[error("the cursor is not one of this list")]
+    BadCursor,
+    #[error("store settings: {0}")]
+    Settings(String),
+    /// The engine refuses for a reason that does not pass by waiting.
+    #[error("the store failed: {0}")]
+    Engine(String),
+}
+
+impl Error {
+    /// A stable name for metrics and dead letters.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Unreachable(_) => "store_unreachable",
+            Self::Timeout(_) => "store_timeout",
+            Self::Overloaded(_) => "store_overloaded",
+            Self::Closed => "store_closed",
+            Self::Corrupt(_) => "store_corrupt_row",
+            Self::Schema { .. } => "store_schema",
+            Self::NewerFormat { .. } => "store_newer_format",
+            Self::UnknownTable(_) => "store_unknown_table",
+            Self::KeyTooLong { .. } => "store_key_too_long",
+            Self::BadCursor => "store_bad_cursor",
+            Self::Settings(_) => "store_settings",
+            Self::Engine(_) => "store_engine",
+        }
+    }
+
+    /// The store is away for a while: keep the work and try again without limit. Everything else is a defect.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Timeout(_) | Self::Overloaded(_))
+    }
+}

@@ -1,0 +1,201 @@
+//! Which rows of a partition a scan wants: a typed range over a prefix of the clustering key.
+//!
+//! It does not read; the engines do.
+
+use std::{fmt, marker::PhantomData, ops::Bound, ops::RangeBounds, str::FromStr};
+
+use crate::{Cell, Column, Error, KeyColumn};
+
+/// A tuple of key columns.
+pub trait Cells: Clone + Send + Sync {
+    fn cells<'a>(&'a self, out: &mut Vec<Cell<'a>>);
+}
+
+/// A tuple that begins a clustering key `C`, with the column that follows it.
+pub trait PrefixOf<C>: Cells {}
+
+/// A prefix of `C` that is followed by a column of type `Next`.
+pub trait Before<C>: PrefixOf<C> {
+    type Next: Column;
+}
+
+impl Cells for () {
+    fn cells<'a>(&'a self, _: &mut Vec<Cell<'a>>) {}
+}
+
+macro_rules! tuples {
+    ($(($($name:ident $index:tt),+))*) => {$(
+        impl<$($name: KeyColumn),+> Cells for ($($name,)+) {
+            fn cells<'a>(&'a self, out: &mut Vec<Cell<'a>>) {
+                $(out.push(self.$index.cell());)+
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (A 0) (A 0, B 1) (A 0, B 1, C 2) (A 0, B 1, C 2, D 3) (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5) (A 0, B 1, C 2, D 3, E 4, F 5, G 6) (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+}
+
+macro_rules! prefixes {
+    ($([$($all:ident)+] ($($part:ident)*) then $next:ident;)*) => {$(
+        impl<$($all: KeyColumn),+> PrefixOf<($($all,)+)> for ($($part,)*) {}
+        impl<$($all: KeyColumn),+> Before<($($all,)+)> for ($($part,)*) {
+            type Next = $next;
+        }
+    )*};
+}
+
+prefixes! {
+    [A] () then A;
+    [A B] () then A; [A B] (A) then B;
+    [A B C] () then A; [A B C] (A) then B; [A B C] (A B) then C;
+    [A B C D] () then A; [A B C D] (A) then B; [A B C D] (A B) then C; [A B C D] (A B C) then D;
+    [A B C D E] () then A; [A B C D E] (A) then B; [A B C D E] (A B) then C; [A B C D E] (A B C) then D;
+    [A B C D E] (A B C D) then E;
+}
+
+macro_rules! whole_prefixes {
+    ($(($($all:ident)+))*) => {$(
+        impl<$($all: KeyColumn),+> PrefixOf<($($all,)+)> for ($($all,)+) {}
+    )*};
+}
+
+whole_prefixes! { (A) (A B) (A B C) (A B C D) (A B C D E) }
+impl PrefixOf<()> for () {}
+
+/// A range of one partition's rows, forward in the table's order.
+///
+/// ```ignore
+/// At::all()
+/// At::under((day,))                    // every row whose clustering key begins so
+/// At::range((day,), from..to)          // of those, the ones whose next column lies in the range
+/// At::since(instant)                   // first clustering column not below
+/// At::all().limit(50).after(cursor)    // the page after
+/// ```
+///
+/// Bounds compare values, whatever the column's order: `since` on a `[Desc]` column gives the newest first.
+#[derive(Clone, Debug)]
+pub struct At<C> {
+    pub(crate) span: Span,
+    pub(crate) limit: Option<usize>,
+    pub(crate) page: Option<usize>,
+    of: PhantomData<fn() -> C>,
+}
+
+/// A range without its types, as the engines take it.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) prefix: Vec<Cell<'static>>,
+    /// Bounds of the column after the prefix.
+    pub(crate) low: Bound<Cell<'static>>,
+    pub(crate) high: Bound<Cell<'static>>,
+    pub(crate) after: Option<Cursor>,
+}
+
+impl<C> At<C> {
+    pub fn all() -> Self {
+        Self {
+            span: Span { prefix: Vec::new(), low: Bound::Unbounded, high: Bound::Unbounded, after: None },
+            limit: None,
+            page: None,
+            of: PhantomData,
+        }
+    }
+
+    pub fn under<P: PrefixOf<C>>(prefix: P) -> Self {
+        let mut at = Self::all();
+        at.span.prefix = owned(&prefix);
+        at
+    }
+
+    pub fn range<P: Before<C>>(prefix: P, next: impl RangeBounds<P::Next>) -> Self {
+        let bound = |bound: Bound<&P::Next>| bound.map(|value| value.cell().into_owned());
+        let mut at = Self::under(prefix);
+        at.span.low = bound(next.start_bound());
+        at.span.high = bound(next.end_bound());
+        at
+    }
+
+    pub fn since<T>(first: T) -> Self
+    where
+        (): Before<C, Next = T>,
+    {
+        Self::range((), first..)
+    }
+
+    pub fn until<T>(end: T) -> Self
+    where
+        (): Before<C, Next = T>,
+    {
+        Self::range((), ..end)
+    }
+
+    /// At most so many rows in all.
+    #[must_use]
+    pub fn limit(mut self, rows: usize) -> Self {
+        self.limit = Some(rows);
+        self
+    }
+
+    /// So many rows a page, instead of the engine's setting.
+    #[must_use]
+    pub fn page_size(mut self, rows: usize) -> Self {
+        self.page = Some(rows.max(1));
+        self
+    }
+
+    /// Only what comes after the place that an earlier scan of the same range gave.
+    #[must_use]
+    pub fn after(mut self, cursor: impl Into<Option<Cursor>>) -> Self {
+        self.span.after = cursor.into();
+        self
+    }
+}
+
+pub(crate) fn owned(tuple: &impl Cells) -> Vec<Cell<'static>> {
+    let mut cells = Vec::new();
+    tuple.cells(&mut cells);
+    cells.into_iter().map(Cell::into_owned).collect()
+}
+
+/// A place in a partition: the clustering key of the row before it, in the embedded engine's key bytes.
+///
+/// It may be handed to a client as text and taken back: it names no partition and is checked against the table, so
+/// that a made-up cursor finds other rows of the same partition at most, or is refused as [`Error::BadCursor`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cursor(pub(crate) Vec<u8>);
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cursor({} bytes)", self.0.len())
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let digits = text.as_bytes();
+        if !digits.len().is_multiple_of(2) || digits.len() > 2 * usize::from(u16::MAX) {
+            return Err(Error::BadCursor);
+        }
+        let nibble = |digit: u8| match digit {
+            b'0'..=b'9' => Ok(digit - b'0'),
+            b'a'..=b'f' => Ok(digit - b'a' + 10),
+            _ => Err(Error::BadCursor),
+        };
+        digits
+            .chunks_exact(2)
+            .map(|pair| Ok(nibble(pair[0])? << 4 | nibble(pair[1])?))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}

@@ -1,0 +1,30 @@
+//! Parts of a whole table, to be read apart from each other.
+//!
+//! It does not cut; the engines do, each in its own order of rows.
+
+/// A part of a table. The parts that [`crate::Store::splits`] gives hold every row, each in one part only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split(pub(crate) Extent);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Whole,
+    /// Key bytes of the embedded engine: from `low`, before `high`.
+    Keys {
+        low: Option<Vec<u8>>,
+        high: Option<Vec<u8>>,
+    },
+    #[allow(dead_code)]
+    /// CQL tokens: above `after`, up to `upto`.
+    Tokens {
+        after: i64,
+        upto: i64,
+    },
+}
+
+impl Split {
+    /// The whole table in one part, on any engine.
+    pub fn whole() -> Self {
+        Self(Extent::Whole)
+    }
+}

@@ -1,0 +1,116 @@
+//! The operations on tables, over a closed set of engines.
+//!
+//! It does not decide what to store; the table-shaped functions are beside each table.
+
+use crate::{
+    At, Batch, Error, Fact, Inserted, Pages, Replaced, Row, Split, Version, Versioned, WriteTime, embedded,
+    pages::Source,
+};
+
+/// Where rows are kept. Cloning it is cheap: all clones are one store.
+#[derive(Clone)]
+pub enum Store {
+    Embedded(embedded::Engine),
+}
+
+impl Store {
+    /// Opens the tables of this version in a database that the log may share.
+    pub fn open_embedded(db: &fjall::Database, settings: embedded::Settings) -> Result<Self, Error> {
+        embedded::Engine::open(db, settings).map(Self::Embedded)
+    }
+
+    /// Puts whole rows. Of two puts of one row the later write time wins, whichever comes first. A row whose expiry
+    /// (write time plus the table's `ttl`) has passed is not written.
+    pub async fn put<R: Fact>(&self, at: WriteTime, rows: &[R]) -> Result<(), Error> {
+        let mut batch = Batch::new();
+        batch.put_all(at, rows);
+        self.write(batch).await
+    }
+
+    /// Puts and deletes facts of several tables.
+    pub async fn write(&self, batch: Batch<'_>) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        match self {
+            Self::Embedded(engine) => engine.write(batch).await,
+        }
+    }
+
+    /// Removes a row, unless it was put with a later write time.
+    pub async fn delete<R: Fact>(&self, at: WriteTime, key: &R::Key) -> Result<(), Error> {
+        let mut batch = Batch::new();
+        batch.delete::<R>(at, key);
+        self.write(batch).await
+    }
+
+    pub async fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
+        match self {
+            Self::Embedded(engine) => engine.get(key).await,
+        }
+    }
+
+    /// The rows of these keys, in their order. Bounded many are asked for at once.
+    pub async fn get_many<R: Row>(&self, keys: &[R::Key]) -> Result<Vec<Option<R>>, Error> {
+        match self {
+            Self::Embedded(engine) => engine.get_many(keys).await,
+        }
+    }
+
+    /// A range of one partition's rows, in the table's order.
+    pub fn scan<R: Row>(&self, partition: &R::Partition, range: At<R::Cluster>) -> Pages<R> {
+        let At { span, limit, page, .. } = range;
+        match self {
+            Self::Embedded(engine) => Pages::new(
+                engine.scan::<R>(partition, &span).map(Source::Embedded),
+                page.unwrap_or(engine.page_rows()),
+                limit,
+                true,
+            ),
+        }
+    }
+
+    /// Cuts a table into about so many parts for [`Store::scan_all`].
+    pub async fn splits<R: Row>(&self, parts: usize) -> Result<Vec<Split>, Error> {
+        match self {
+            Self::Embedded(engine) => engine.splits::<R>(parts),
+        }
+    }
+
+    /// Every row of a part of a table, in no promised order.
+    pub fn scan_all<R: Row>(&self, split: &Split) -> Pages<R> {
+        match self {
+            Self::Embedded(engine) => {
+                Pages::new(engine.scan_all::<R>(split).map(Source::Embedded), engine.page_rows(), None, false)
+            }
+        }
+    }
+
+    /// Writes a row unless there is one, at version 1. Durable when it returns.
+    pub async fn insert_new<R: Versioned>(&self, row: &R) -> Result<Inserted<R>, Error> {
+        match self {
+            Self::Embedded(engine) => engine.insert_new(row).await,
+        }
+    }
+
+    /// Writes a whole row at version `was + 1` if it is at version `was`. Durable when it returns.
+    pub async fn replace<R: Versioned>(&self, row: &R, was: Version) -> Result<Replaced<R>, Error> {
+        match self {
+            Self::Embedded(engine) => engine.replace(row, was).await,
+        }
+    }
+
+    /// Whether the store works now, for readiness.
+    pub async fn ping(&self) -> Result<(), Error> {
+        match self {
+            Self::Embedded(engine) => engine.ping().await,
+        }
+    }
+
+    /// Finishes what was begun and lets go. Later calls fail with [`Error::Closed`].
+    pub async fn close(&self) -> Result<(), Error> {
+        match self {
+            Self::Embedded(engine) => engine.close().await,
+        }
+    }
+}

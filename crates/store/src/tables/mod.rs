@@ -1,0 +1,49 @@
+//! The tables of Tidegate: one file a table, in rooms, and the list of them all.
+//!
+//! It does not hold protocols over several rows; those live with who needs them.
+//!
+//! A new table: declare it in `<room>/<table>.rs`, name the module in the room's `mod.rs`, and add it to [`ALL`].
+//! A test reads the declarations in these folders and fails for one that is missing in the list.
+
+use crate::Table;
+
+/// Every declared table. What is not listed here is neither created nor opened.
+pub const ALL: &[&Table] = &[];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    use super::*;
+
+    /// The names in `table! { … in "<name>" … }` of every file under a folder.
+    fn declared(folder: &Path, names: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                declared(&path, names);
+            } else if path != folder.join("mod.rs") || folder != tables() {
+                let text = fs::read_to_string(&path).unwrap();
+                for declaration in text.split("table! {").skip(1) {
+                    let name = declaration.split(" in \"").nth(1).and_then(|rest| rest.split('"').next());
+                    names.insert(name.unwrap_or_else(|| panic!("no name in {}", path.display())).to_owned());
+                }
+            }
+        }
+    }
+
+    fn tables() -> &'static Path {
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/tables"))
+    }
+
+    #[test]
+    fn every_declared_table_is_in_the_list() {
+        let mut names = BTreeSet::new();
+        declared(tables(), &mut names);
+        let listed: BTreeSet<String> = ALL.iter().map(|table| table.name.to_owned()).collect();
+        assert_eq!(names, listed);
+        assert_eq!(listed.len(), ALL.len(), "a table is listed twice");
+    }
+}

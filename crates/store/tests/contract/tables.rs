@@ -1,0 +1,71 @@
+//! The tables of the contract suite: between them every column type, both modes, both orders, and a ttl.
+//!
+//! No table of Tidegate is among them.
+
+use bytes::Bytes;
+use tidegate_schemas::ids::{
+    ActionId, ApiKeyId, AppealId, CauseId, ConfigVersion, DecisionId, EndpointId, EventId, ItemId, ItemKey,
+    JobId, Millis, OrgId, PolicyId, QueueId, ReportId, RuleId, SubmissionId, TypeId,
+};
+use tidegate_store::{Row as _, Table, name_column, table};
+use uuid::Uuid;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Colour {
+    Red,
+    Green,
+}
+
+name_column! { Colour { Red = "red", Green = "green" } }
+
+table! { /// Every type as a value, present and null.
+    Fact Everything in "everything" ttl None;
+    partition { org: OrgId }
+    cluster { at: Millis [Desc], id: SubmissionId [Asc] }
+    values {
+        text: String, long: i64, short: i32, yes: bool, real: f64, uuid: Uuid, instant: Millis, blob: Bytes,
+        shared: std::sync::Arc<str>, colour: Colour,
+        no_text: Option<String>, no_long: Option<i64>, no_short: Option<i32>, no_yes: Option<bool>,
+        no_real: Option<f64>, no_uuid: Option<Uuid>, no_instant: Option<Millis>, no_blob: Option<Bytes>,
+        type_id: TypeId, item_id: ItemId, item: ItemKey, policy: PolicyId, action: ActionId, rule: RuleId,
+        endpoint: EndpointId, queue: QueueId, appeal: AppealId, event: EventId, cause: CauseId, job: JobId,
+        report: ReportId, decision: DecisionId, api_key: ApiKeyId, config: ConfigVersion, no_item: Option<ItemKey>
+    }
+}
+
+table! { /// Every type that can be a key, in both orders.
+    Fact Keyed in "keyed" ttl None;
+    partition { org: OrgId, day: i32, user: ItemKey }
+    cluster { name: String [Desc], short: i32 [Asc], long: i64 [Desc], yes: bool [Asc], cause: CauseId [Desc] }
+    values { n: i64 }
+}
+
+table! { /// Many rows of one partition.
+    Fact Event in "events" ttl None;
+    partition { org: OrgId }
+    cluster { at: i64 [Asc], seq: i64 [Desc] }
+    values { payload: Bytes, note: Option<String> }
+}
+
+table! { /// Gone an hour after its write time.
+    Fact Fleeting in "fleeting" ttl Some(1 hours), window 1 hours;
+    partition { org: OrgId }
+    cluster { seq: i64 [Asc] }
+    values { n: i64 }
+}
+
+table! { /// A row that many want to change.
+    Versioned Counter in "counters" ttl None;
+    partition { org: OrgId }
+    cluster { name: String [Asc] }
+    values { n: i64, holder: Option<String>, payload: Bytes }
+}
+
+table! { /// A claim that lapses.
+    Versioned Claim in "claims" ttl Some(2 seconds);
+    partition { org: OrgId, name: String }
+    values { holder: String }
+}
+
+pub const ALL: &[&Table] =
+    &[Everything::TABLE, Keyed::TABLE, Event::TABLE, Fleeting::TABLE, Counter::TABLE, Claim::TABLE];
