@@ -1,0 +1,11 @@
+//! What tests of several crates share: real servers by name, a faulty link, child processes, waiting with a bound.
+//! Knows nothing of Tidegate's own types, so that any crate may use it in its tests.
+
+pub mod eventually;
+pub mod process;
+pub mod proxy;
+pub mod servers;
+
+pub use eventually::{PATIENCE, eventually, eventually_ok};
+pub use process::{Process, Program, free_port};
+pub use proxy::{Proxy, Way};

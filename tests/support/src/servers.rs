@@ -1,0 +1,139 @@
+//! The real servers that a suite runs against: named by the environment, skipped by name when not, checked to be there.
+//! Starts none: `deploy/servers/servers` does.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+const REACHED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The bootstrap list in `TIDEGATE_TEST_KAFKA`; `None`, reported as a skip, where it is not set.
+///
+/// # Panics
+/// None of the named brokers is reachable.
+#[must_use]
+pub fn kafka(suite: &str) -> Option<String> {
+    named("TIDEGATE_TEST_KAFKA", suite, |value| value.split(',').map(str::to_owned).collect())
+}
+
+/// The contact points in `TIDEGATE_TEST_CQL`; `None`, reported as a skip, where it is not set.
+///
+/// # Panics
+/// None of the named nodes is reachable.
+#[must_use]
+pub fn cql(suite: &str) -> Option<String> {
+    named("TIDEGATE_TEST_CQL", suite, |value| value.split(',').map(str::to_owned).collect())
+}
+
+/// The base URL in `TIDEGATE_TEST_REGISTRY`; `None`, reported as a skip, where it is not set.
+///
+/// # Panics
+/// The named registry is not reachable.
+#[must_use]
+pub fn registry(suite: &str) -> Option<String> {
+    named("TIDEGATE_TEST_REGISTRY", suite, |url| {
+        let uri: http::Uri = url.parse().unwrap_or_else(|e| panic!("TIDEGATE_TEST_REGISTRY is no URL: {e}"));
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        vec![format!("{}:{port}", uri.host().unwrap_or_default())]
+    })
+}
+
+fn named(variable: &str, suite: &str, addresses: impl Fn(&str) -> Vec<String>) -> Option<String> {
+    match env::var(variable) {
+        Ok(value) if !value.is_empty() => {
+            if let Err(fault) = reach(&addresses(&value), REACHED_WITHIN) {
+                panic!("{variable} names {value}, which {suite} cannot reach: {fault}");
+            }
+            Some(value)
+        }
+        _ => {
+            let list = env::var_os("TIDEGATE_TEST_SKIPS");
+            report(&skip_line(suite, variable), list.as_deref().map(std::path::Path::new));
+            None
+        }
+    }
+}
+
+fn skip_line(suite: &str, variable: &str) -> String {
+    format!("skipped: {suite}: {variable} is not set\n")
+}
+
+// `eprintln` would be captured by the test harness, and a skip that nobody sees is a silent failure.
+fn report(line: &str, list: Option<&std::path::Path>) {
+    io::stderr().write_all(line.as_bytes()).expect("standard error is open");
+    if let Some(list) = list {
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(list)
+            .and_then(|mut file| file.write_all(line.as_bytes()))
+            .unwrap_or_else(|e| panic!("cannot write to the file named by TIDEGATE_TEST_SKIPS: {e}"));
+    }
+}
+
+// One of several is enough: a suite may have stopped another.
+fn reach(addresses: &[String], within: Duration) -> io::Result<()> {
+    let until = Instant::now() + within;
+    loop {
+        let mut last = io::Error::other("no address given");
+        for address in addresses {
+            match connect(address) {
+                Ok(()) => return Ok(()),
+                Err(fault) => last = fault,
+            }
+        }
+        if Instant::now() >= until {
+            return Err(last);
+        }
+        #[allow(clippy::disallowed_methods, reason = "a blocking check before the test begins")]
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn connect(address: &str) -> io::Result<()> {
+    let mut last = io::Error::other(format!("{address} resolves to nothing"));
+    for resolved in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&resolved, Duration::from_secs(2)) {
+            Ok(_) => return Ok(()),
+            Err(fault) => last = fault,
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_skip_is_appended_to_the_list_by_name() {
+        let list = tempfile::NamedTempFile::new().unwrap();
+        report(&skip_line("the store contract", "TIDEGATE_TEST_X"), Some(list.path()));
+        report(&skip_line("another", "TIDEGATE_TEST_Y"), Some(list.path()));
+        assert_eq!(
+            std::fs::read_to_string(list.path()).unwrap(),
+            "skipped: the store contract: TIDEGATE_TEST_X is not set\nskipped: another: TIDEGATE_TEST_Y is not set\n"
+        );
+    }
+
+    #[test]
+    fn one_reachable_server_of_several_is_enough() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap().to_string();
+        reach(&[unused(), here], Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_a_fault() {
+        reach(&[unused()], Duration::ZERO).unwrap_err();
+    }
+
+    fn unused() -> String {
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    }
+}
