@@ -123,14 +123,17 @@ async fn a_redirect_is_a_failure_and_never_followed() {
 
 #[tokio::test]
 async fn a_receiver_that_never_answers_ends_in_timeout() {
-    for script in [
+    let scripts = [
         vec![Step::Hang],
         vec![Step::Read, Step::Hang],
         vec![Step::Read, Step::Drip(b"HTTP/1.1 200 OK\r\nx-slow: a".to_vec())],
         vec![Step::Read, write("HTTP/1.1 100 Continue\r\n\r\n"), Step::Hang],
-    ] {
+    ];
+    let attempts = scripts.map(|script| async {
         let receiver = Receiver::start(script).await;
-        let attempt = attempt(ending_soon(), &receiver.url()).await;
+        attempt(ending_soon(), &receiver.url()).await
+    });
+    for attempt in futures::future::join_all(attempts).await {
         assert_eq!((attempt.outcome.tag(), tag(&attempt)), ("unreachable", Some("timeout")));
         assert_eq!(attempt.http_status, None);
     }

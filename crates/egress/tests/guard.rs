@@ -6,41 +6,13 @@ mod receiver;
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::future::{BoxFuture, FutureExt};
-use receiver::{Receiver, Step, attempt_with, ip, patient, tag, write};
+use receiver::{Answers, Receiver, Step, attempt_with, ip, patient, tag, write};
 use tidegate_egress::resolver::Lookup;
 use tidegate_egress::{Client, Settings};
-
-/// Gives one prepared answer after the other, the last one for ever.
-struct Answers {
-    prepared: Mutex<Vec<io::Result<Vec<IpAddr>>>>,
-    asked: AtomicUsize,
-}
-
-impl Answers {
-    fn new(prepared: &[&[&str]]) -> Arc<Self> {
-        let prepared = prepared.iter().map(|addresses| Ok(addresses.iter().map(|text| ip(text)).collect()));
-        Arc::new(Self { prepared: Mutex::new(prepared.collect()), asked: AtomicUsize::new(0) })
-    }
-}
-
-impl Lookup for Answers {
-    fn lookup(&self, _host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        let mut prepared = self.prepared.lock().unwrap();
-        let answer = match &prepared[0] {
-            Ok(addresses) => Ok(addresses.clone()),
-            Err(error) => Err(io::Error::from(error.kind())),
-        };
-        if prepared.len() > 1 {
-            drop(prepared.remove(0));
-        }
-        async move { answer }.boxed()
-    }
-}
 
 struct Never;
 
@@ -197,10 +169,7 @@ async fn a_name_that_moves_inside_between_check_and_connection_or_later_gets_not
 
 #[tokio::test]
 async fn a_name_without_an_address_ends_in_dns_error_and_a_hung_name_server_in_connect_timeout() {
-    let unknown = Arc::new(Answers {
-        prepared: Mutex::new(vec![Err(io::ErrorKind::NotFound.into())]),
-        asked: AtomicUsize::new(0),
-    });
+    let unknown = Answers::failing();
     let lookups: [(Arc<dyn Lookup>, _); 3] =
         [(unknown, "dns_error"), (Answers::new(&[&[]]), "dns_error"), (Arc::new(Never), "connect_timeout")];
     for (lookup, error) in lookups {

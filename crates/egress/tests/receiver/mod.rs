@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used)]
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of this")]
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::{BoxFuture, FutureExt};
 use tidegate_egress::callback::{self, Attempt, CallbackRequest, NotSent};
+use tidegate_egress::resolver::Lookup;
 use tidegate_egress::{Client, Secret, Settings};
 use tidegate_schemas::ids::EventId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -66,7 +69,7 @@ impl Receiver {
         Self::start_on("127.0.0.1:0", script).await.unwrap()
     }
 
-    pub async fn start_on(address: &str, script: Vec<Step>) -> std::io::Result<Self> {
+    pub async fn start_on(address: &str, script: Vec<Step>) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let seen = Arc::new(Seen::default());
@@ -99,7 +102,7 @@ impl Receiver {
 }
 
 /// Ends when the peer is gone, so no error of a write matters.
-async fn play(mut stream: TcpStream, script: Vec<Step>, seen: Arc<Seen>) -> std::io::Result<()> {
+async fn play(mut stream: TcpStream, script: Vec<Step>, seen: Arc<Seen>) -> io::Result<()> {
     for step in script {
         match step {
             Step::Read => {
@@ -133,7 +136,7 @@ async fn play(mut stream: TcpStream, script: Vec<Step>, seen: Arc<Seen>) -> std:
     Ok(())
 }
 
-async fn read_request(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+async fn read_request(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
     loop {
         if stream.read_buf(&mut request).await? == 0 {
@@ -149,6 +152,35 @@ async fn read_request(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
                 return Ok(request);
             }
         }
+    }
+}
+
+/// A name server that gives one prepared answer after the other, the last one for ever; `None` is a failure.
+pub struct Answers {
+    prepared: Mutex<Vec<Option<Vec<IpAddr>>>>,
+    pub asked: AtomicUsize,
+}
+
+impl Answers {
+    pub fn new(prepared: &[&[&str]]) -> Arc<Self> {
+        let prepared = prepared.iter().map(|addresses| Some(addresses.iter().map(|text| ip(text)).collect()));
+        Arc::new(Self { prepared: Mutex::new(prepared.collect()), asked: AtomicUsize::new(0) })
+    }
+
+    pub fn failing() -> Arc<Self> {
+        Arc::new(Self { prepared: Mutex::new(vec![None]), asked: AtomicUsize::new(0) })
+    }
+}
+
+impl Lookup for Answers {
+    fn lookup(&self, _host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let mut prepared = self.prepared.lock().unwrap();
+        let answer = prepared[0].clone();
+        if prepared.len() > 1 {
+            drop(prepared.remove(0));
+        }
+        async move { answer.ok_or_else(|| io::ErrorKind::NotFound.into()) }.boxed()
     }
 }
 
