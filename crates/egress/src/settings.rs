@@ -34,7 +34,8 @@ pub struct Settings {
     pub pool_idle_ms: u64,
     /// How many unused connections are kept open to one host. Default 8.
     pub pool_idle_per_host: usize,
-    /// How many host names are looked up at once. Default 64.
+    /// How many host names are looked up at once; each holds a thread until the system's resolver gives up, even if
+    /// nobody waits for it any more. Default 256.
     pub lookups: usize,
     /// A PEM file of certificate authorities that are trusted beside the public ones, for receivers with a private one.
     /// Default none.
@@ -54,7 +55,7 @@ impl Default for Settings {
             user_agent: concat!("tidegate/", env!("CARGO_PKG_VERSION")).to_owned(),
             pool_idle_ms: 60_000,
             pool_idle_per_host: 8,
-            lookups: 64,
+            lookups: 256,
             ca_file: None,
         }
     }
@@ -94,7 +95,6 @@ impl Settings {
                 });
             }
         }
-        // The semaphore behind `lookups` takes no more than this.
         if self.lookups > 10_000 {
             return Err(SettingsError::Unusable {
                 name: "lookups",

@@ -171,7 +171,6 @@ fn parse(header: &str) -> Option<(&str, Vec<&str>)> {
                 }
                 signatures.push(value);
             }
-            (scheme, _) if scheme.starts_with(char::is_whitespace) => return None,
             _ => {}
         }
     }

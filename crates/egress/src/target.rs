@@ -96,6 +96,8 @@ impl std::fmt::Debug for Target {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
     use super::*;
 
     #[test]
@@ -161,6 +163,35 @@ mod tests {
             Some("::ffff:127.0.0.1".parse().unwrap())
         );
         assert_eq!(Target::parse("http://localhost/").unwrap().literal(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_address_hides_in_a_notation(bits in any::<u32>(), wide in any::<u128>()) {
+            let [a, b, c, d] = bits.to_be_bytes();
+            let (low24, low16) = (bits & 0xff_ffff, bits & 0xffff);
+            for host in [
+                format!("{bits}"), format!("{bits:#x}"), format!("0{bits:o}"), format!("{a}.{low24}"),
+                format!("{a:#X}.{b}.{low16}"), format!("0{a:o}.{b:#x}.{c}.{d}"), format!("{a}.{b}.{c}.{d}."),
+                percent(&format!("{a}.{low24}")),
+            ] {
+                let target = Target::parse(&format!("http://{host}:8080/")).unwrap();
+                prop_assert_eq!(target.literal(), Some(IpAddr::from([a, b, c, d])), "{}", host);
+            }
+            let address = std::net::Ipv6Addr::from_bits(wide);
+            for host in [format!("[{address}]"), format!("[{address:?}]").to_uppercase()] {
+                prop_assert_eq!(Target::parse(&format!("https://{host}/")).unwrap().literal(), Some(address.into()));
+            }
+        }
+
+        #[test]
+        fn no_text_makes_the_check_fall_over(text in ".*", host in "[^/]{0,40}") {
+            drop((Target::parse(&text), Target::parse(&format!("http://{host}/"))));
+        }
+    }
+
+    fn percent(text: &str) -> String {
+        text.bytes().map(|byte| format!("%{byte:02x}")).collect()
     }
 
     #[test]
