@@ -131,29 +131,37 @@ impl Malformed {
 pub(crate) struct Reader<'a> {
     whole: &'a Bytes,
     rest: &'a [u8],
+    /// The items of a record mostly share their type: they then share its text, too.
+    last_type: Option<TypeId>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(datum: &'a Bytes) -> Self {
-        Self { whole: datum, rest: datum }
+        Self { whole: datum, rest: datum, last_type: None }
     }
 
+    #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
         let (&byte, rest) = self.rest.split_first().ok_or_else(|| Malformed::new(Fault::Truncated))?;
         self.rest = rest;
         Ok(byte)
     }
 
+    #[inline]
     pub(super) fn long(&mut self) -> Result<i64, Malformed> {
-        let mut zigzag = 0_u64;
-        for shift in (0..64).step_by(7) {
+        let first = self.byte()?;
+        let mut zigzag = u64::from(first & 0x7f);
+        if first < 0x80 {
+            return Ok(unzigzag(zigzag));
+        }
+        for shift in (7..64).step_by(7) {
             let byte = self.byte()?;
             if shift == 63 && byte > 1 {
                 break;
             }
             zigzag |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                return Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed());
+                return Ok(unzigzag(zigzag));
             }
         }
         Err(Malformed::new(Fault::Varint))
@@ -172,6 +180,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The index of one of `count` symbols or branches.
+    #[inline]
     pub(crate) fn index(&mut self, count: usize, otherwise: Fault) -> Result<usize, Malformed> {
         match usize::try_from(self.long()?) {
             Ok(index) if index < count => Ok(index),
@@ -179,6 +188,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) =
             self.rest.split_at_checked(length).ok_or_else(|| Malformed::new(Fault::Truncated))?;
@@ -186,6 +196,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    #[inline]
     pub(super) fn slice(&mut self) -> Result<&'a [u8], Malformed> {
         match usize::try_from(self.long()?) {
             Ok(length) if length <= self.rest.len() => self.take(length),
@@ -197,7 +208,8 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.slice()?).map_err(|_| Malformed::new(Fault::Utf8))
     }
 
-    /// Calls `entry` with the index of each entry of an array. An entry takes `least` bytes or more.
+    /// Calls `entry` for each entry of an array, with how many the block still holds, this one included. An
+    /// entry takes `least` bytes or more.
     pub(super) fn entries(
         &mut self,
         least: usize,
@@ -216,8 +228,8 @@ impl<'a> Reader<'a> {
                 return Err(Malformed::new(Fault::Block));
             }
             let before = self.rest.len();
-            for _ in 0..count {
-                entry(self, index).map_err(|malformed| malformed.within_entry(index))?;
+            for left in (1..=count).rev() {
+                entry(self, left).map_err(|malformed| malformed.within_entry(index))?;
                 index += 1;
             }
             if size.is_some_and(|size| usize::try_from(size) != Ok(before - self.rest.len())) {
@@ -237,6 +249,7 @@ pub(crate) fn read_whole<F: Field>(datum: &Bytes) -> Result<F, Malformed> {
     reader.end().map(|()| value)
 }
 
+#[inline]
 pub(crate) fn put_long(out: &mut Vec<u8>, value: i64) {
     let mut zigzag = zigzag(value);
     while zigzag >= 0x80 {
@@ -252,6 +265,10 @@ pub(crate) const fn long_size(value: i64) -> usize {
 
 const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+const fn unzigzag(zigzag: u64) -> i64 {
+    (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed()
 }
 
 fn length(count: usize) -> i64 {
@@ -440,8 +457,11 @@ impl<F: Field> Field for Vec<F> {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let mut entries = Self::new();
-        from.entries(F::LEAST, |from, _| {
-            // An entry in memory is larger than its least form: room is made as entries really come.
+        from.entries(F::LEAST, |from, left| {
+            if entries.len() == entries.capacity() {
+                // Never more room in advance than the rest of the datum takes itself.
+                entries.reserve(left.min(from.rest.len() / size_of::<F>()).max(1));
+            }
             entries.push(F::read(from)?);
             Ok(())
         })?;
@@ -477,7 +497,31 @@ macro_rules! text_fields {
     )*};
 }
 
-text_fields! { OrgId, TypeId, ItemId, PolicyId, ActionId, EndpointId, AppealId }
+text_fields! { OrgId, ItemId, PolicyId, ActionId, EndpointId, AppealId }
+
+impl Field for TypeId {
+    const LEAST: usize = 1;
+
+    fn size(&self) -> usize {
+        slice_size(self.as_str().as_bytes())
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_slice(out, self.as_str().as_bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let text = from.text()?;
+        match &from.last_type {
+            Some(last) if last.as_str() == text => Ok(last.clone()),
+            _ => Ok(from.last_type.insert(Self::new(text)).clone()),
+        }
+    }
+
+    fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
 
 // `fixed` without the logical type: apache-avro reads a `uuid` of 16 bytes as if a length preceded it.
 macro_rules! uuid_fields {

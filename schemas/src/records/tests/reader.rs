@@ -51,6 +51,18 @@ fn the_bytes_of_an_item_are_a_slice_of_the_datum() {
 }
 
 #[test]
+fn items_of_one_type_share_its_text() {
+    let mut items = items(b"{}");
+    let other = ItemEntry { type_id: "comment".into(), ..items.items[0].clone() };
+    items.items = vec![items.items[0].clone(), items.items[0].clone(), other, items.items[0].clone()];
+    let read = decoded::<Items>(&encoded(&items)).unwrap();
+    assert_eq!(read, items);
+    let text = |at: usize| read.items[at].type_id.as_str().as_ptr();
+    assert_eq!(text(0), text(1));
+    assert_ne!(text(1), text(3));
+}
+
+#[test]
 fn a_fault_names_its_place_and_no_content() {
     let mut datum = encoded(&items(br#"{"text":"secret"}"#));
     let keyed = datum.len() - 2;
