@@ -1,0 +1,59 @@
+//! Callback deliveries and their attempts.
+//!
+//! It does not send anything, and holds no due time index (`due`).
+
+use bytes::Bytes;
+use tidegate_schemas::ids::{EndpointId, EventId, ItemKey, Millis, OrgId};
+
+use crate::table;
+
+table! {
+    /// One callback event on its way to the platform. The owner of `shard`, a partition of the callbacks topic, is
+    /// its only writer. `body` holds the exact bytes of every attempt.
+    Fact Delivery in "deliveries" ttl Some(30 days);
+    partition { org: OrgId, event_id: EventId }
+    cluster {}
+    values {
+        event_type: String,
+        endpoint: Option<EndpointId>,
+        subject: ItemKey,
+        state: String,
+        attempts: i64,
+        next_at: Option<Millis>,
+        body: Bytes,
+        sequence: i64,
+        occurred_at: Millis,
+        created_at: Millis,
+        delivered_at: Option<Millis>,
+        held_reason: Option<String>,
+        last_status: Option<i64>,
+        last_error: Option<String>,
+        shard: i64,
+        written: i64,
+    }
+}
+
+table! {
+    /// One attempt at a delivery, and what the endpoint said.
+    Fact Attempt in "attempts" ttl Some(30 days);
+    partition { org: OrgId, event_id: EventId }
+    cluster { number: i64 [Asc] }
+    values {
+        at: Millis,
+        took_ms: i64,
+        trigger: String,
+        outcome: String,
+        http_status: Option<i64>,
+        error: Option<String>,
+        remote_ip: Option<String>,
+        response_head: Bytes,
+    }
+}
+
+table! {
+    /// The deliveries of a day, for lists; the delivery's row is the truth.
+    Fact DeliveryByDay in "deliveries_by_day" ttl Some(30 days);
+    partition { org: OrgId, day: i64 }
+    cluster { at: Millis [Desc], event_id: EventId [Asc] }
+    values { subject: ItemKey }
+}

@@ -1,0 +1,23 @@
+//! When a delivery wants to be looked at next.
+//!
+//! Rows are never deleted and promise nothing: the delivery's row is the truth, a stale due row is passed over.
+
+use tidegate_schemas::ids::{EventId, Millis, OrgId};
+
+use crate::table;
+
+table! {
+    /// A delivery to look at. `shard` is the partition of the callbacks topic, whose owner looks.
+    Fact Due in "due" ttl Some(35 days);
+    partition { shard: i64, minute: i64 }
+    cluster { due_at: Millis [Asc], org: OrgId [Asc], event_id: EventId [Asc] }
+    values { attempt: i64 }
+}
+
+table! {
+    /// The oldest minute that a shard's scanner still has to look at.
+    Fact DueCursor in "due_cursor" ttl None;
+    partition { shard: i64 }
+    cluster {}
+    values { minute: i64 }
+}

@@ -1,0 +1,4 @@
+//! Callbacks until they are settled.
+
+pub mod deliveries;
+pub mod due;

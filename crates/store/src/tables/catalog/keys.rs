@@ -1,0 +1,34 @@
+//! API keys: who may speak for an organisation. Only the hash of a key's secret is kept.
+//!
+//! It checks no key; `tidegate-catalog` does.
+
+use bytes::Bytes;
+use tidegate_schemas::ids::{ApiKeyId, Millis, OrgId};
+
+use crate::table;
+
+table! {
+    /// A key. `scopes` are separated by spaces.
+    Versioned ApiKey in "api_keys" ttl None;
+    partition { key_id: ApiKeyId }
+    cluster {}
+    values {
+        org: OrgId,
+        name: String,
+        env: String,
+        hash: Bytes,
+        scopes: String,
+        created_at: Millis,
+        expires_at: Option<Millis>,
+        revoked_at: Option<Millis>,
+        last_used_at: Option<Millis>,
+    }
+}
+
+table! {
+    /// The keys of an organisation, for lists; the key's row is the truth.
+    Fact KeyOfOrg in "keys_of_org" ttl None;
+    partition { org: OrgId }
+    cluster { created_at: Millis [Desc], key_id: ApiKeyId [Asc] }
+    values { name: String }
+}

@@ -1,0 +1,3 @@
+//! What an organisation configured, and who may speak for it.
+
+pub mod keys;

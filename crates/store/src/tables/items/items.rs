@@ -1,0 +1,47 @@
+//! Every version of every item; the first row of an item is its latest.
+//!
+//! It does not decide what an item leads to; it keeps what was sent and what was found.
+
+use bytes::Bytes;
+use tidegate_schemas::ids::{ConfigVersion, ItemId, Millis, OrgId, ReportId, SubmissionId, TypeId};
+
+use crate::{WriteTime, table};
+
+table! {
+    /// One submission of one item, at the coordinates of its first record in the log.
+    Fact Item in "items" ttl None;
+    partition { org: OrgId, type_id: TypeId, item_id: ItemId }
+    cluster { append_ms: Millis [Desc], offset: i64 [Desc], position: i64 [Desc] }
+    values {
+        submission_id: SubmissionId,
+        source: String,
+        variant: String,
+        type_version: Option<String>,
+        data: Bytes,
+        state: String,
+        config_version: ConfigVersion,
+        request_id: String,
+        received_at: Millis,
+        evaluated_at: Option<Millis>,
+        report_id: Option<ReportId>,
+        matched: String,
+        errored: String,
+        actions: String,
+        media: String,
+    }
+}
+
+pub const ACCEPTED: &str = "accepted";
+pub const EVALUATED: &str = "evaluated";
+
+/// How far a submission has come. A later stage of the same submission overwrites an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Accepted = 0,
+    Evaluated = 1,
+}
+
+/// The write time of a submission's row: where the log put it, then how far it has come.
+pub fn write_time(append_ms: Millis, stage: Stage) -> WriteTime {
+    WriteTime::of(append_ms, stage as u16)
+}

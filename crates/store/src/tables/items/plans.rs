@@ -1,0 +1,16 @@
+//! The first plan that was made for a cause, which is the one that is carried out.
+//!
+//! It does not carry anything out; `tidegate-moderation` does.
+
+use tidegate_schemas::ids::{Millis, OrgId};
+use uuid::Uuid;
+
+use crate::table;
+
+table! {
+    /// What a submission or a decision leads to, with every id, body, strike and job of it.
+    Versioned Plan in "plans" ttl Some(35 days);
+    partition { org: OrgId, cause: Uuid }
+    cluster {}
+    values { kind: String, plan: String, created_at: Millis }
+}

@@ -1,0 +1,32 @@
+//! Strikes of users and their reversals; the sum inside a window is the user's standing.
+//!
+//! It does not decide what a standing leads to.
+
+use tidegate_schemas::ids::{ActionId, CauseId, EventId, ItemId, ItemKey, Millis, OrgId, TypeId};
+
+use crate::table;
+
+table! {
+    /// A strike: `cause` is the event that struck, `at` the append time of what caused it, `seq` the offset of
+    /// its first record in the strikes topic.
+    Fact Strike in "strikes" ttl None;
+    partition { org: OrgId, user: ItemKey }
+    cluster { at: Millis [Desc], cause: CauseId [Asc] }
+    values { points: i64, action: ActionId, item: ItemKey, seq: i64 }
+}
+
+table! {
+    /// A strike taken back: `reversed` is the cause of the strike.
+    Fact StrikeReversal in "strike_reversals" ttl None;
+    partition { org: OrgId, user: ItemKey }
+    cluster { cause: CauseId [Asc] }
+    values { reversed: CauseId, at: Millis, points: i64, seq: i64 }
+}
+
+table! {
+    /// An action taken on an item, and the strikes that went with it: what an accepted appeal reverses.
+    Fact ActionByItem in "actions_by_item" ttl None;
+    partition { org: OrgId, type_id: TypeId, item_id: ItemId }
+    cluster { event_id: EventId [Asc] }
+    values { action: ActionId, at: Millis, user: Option<ItemKey>, points: i64 }
+}

@@ -1,0 +1,39 @@
+//! Appeals as the platform sent them, and the claims on their ids.
+//!
+//! It does not hold the job of an appeal.
+
+use bytes::Bytes;
+use tidegate_schemas::ids::{AppealId, ConfigVersion, ItemKey, Millis, OrgId};
+
+use crate::table;
+
+table! {
+    /// An appeal. Lists of items and mentions are JSON texts.
+    Fact Appeal in "appeals" ttl None;
+    partition { org: OrgId, appeal_id: AppealId }
+    cluster {}
+    values {
+        item: ItemKey,
+        type_version: Option<String>,
+        variant: String,
+        data: Bytes,
+        appealed_by: ItemKey,
+        appealed_at: Millis,
+        received_at: Millis,
+        written_at: Millis,
+        request_id: String,
+        config_version: ConfigVersion,
+        actions_taken: String,
+        violating_policies: String,
+        reason: Option<String>,
+        additional: String,
+    }
+}
+
+table! {
+    /// Who may use an appeal id: the first body that came with it, by the digest of its key-sorted JSON.
+    Versioned AppealClaim in "appeal_claims" ttl None;
+    partition { org: OrgId, appeal_id: AppealId }
+    cluster {}
+    values { digest: Bytes, claimed_at: Millis }
+}

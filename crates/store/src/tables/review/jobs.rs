@@ -1,0 +1,71 @@
+//! Review jobs, what led to them, and where they queue.
+//!
+//! It does not know who may decide what; `tidegate-moderation` keeps the protocol between these rows.
+
+use tidegate_schemas::ids::{
+    AppealId, ItemId, ItemKey, JobId, Millis, OrgId, QueueId, ReportId, SubmissionId, TypeId,
+};
+use uuid::Uuid;
+
+use crate::table;
+
+table! {
+    /// The truth about a job.
+    Versioned Job in "jobs" ttl None;
+    partition { org: OrgId, job_id: JobId }
+    cluster {}
+    values {
+        class: String,
+        queue: QueueId,
+        state: String,
+        item: ItemKey,
+        generation: i64,
+        priority: i64,
+        created_at: Millis,
+        appeal_id: Option<AppealId>,
+        epoch: i64,
+        claimed_by: Option<String>,
+        lease_until: Option<Millis>,
+        decision: Option<String>,
+        decision_state: Option<String>,
+    }
+}
+
+table! {
+    /// What opened or joined a job. It is written after the job took it in, so a cause without a row joined nothing.
+    Fact JobCause in "job_causes" ttl None;
+    partition { org: OrgId, job_id: JobId }
+    cluster { cause: Uuid [Asc] }
+    values {
+        kind: String,
+        at: Millis,
+        report_id: Option<ReportId>,
+        appeal_id: Option<AppealId>,
+        submission_id: Option<SubmissionId>,
+        rules: String,
+    }
+}
+
+table! {
+    /// The newest job of a subject in a class, and the one before it.
+    Versioned SubjectJob in "subject_jobs" ttl None;
+    partition { org: OrgId, class: String, type_id: TypeId, item_id: ItemId }
+    cluster {}
+    values { generation: i64, job_id: JobId, previous_job_id: Option<JobId> }
+}
+
+table! {
+    /// Where to look for the jobs of a queue. Rows are only ever added; the job's row is the truth.
+    Fact QueueEntry in "queue_index" ttl Some(400 days);
+    partition { org: OrgId, queue: QueueId, priority: i64, day: i64 }
+    cluster { created_at: Millis [Asc], job_id: JobId [Asc] }
+    values { item: ItemKey }
+}
+
+table! {
+    /// Which days of which priorities a queue has entries in.
+    Fact QueueDay in "queue_days" ttl Some(400 days);
+    partition { org: OrgId, queue: QueueId }
+    cluster { priority: i64 [Desc], day: i64 [Asc] }
+    values { first_at: Millis }
+}
