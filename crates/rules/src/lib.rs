@@ -1,0 +1,30 @@
+//! Compiles an organisation's rules to one plan, and evaluates it for an item.
+//!
+//! It fetches nothing and knows no clock: what a rule needs to know beyond the item is asked for between
+//! [`Plan::scan`] and [`Plan::finish`], and what a match leads to is decided elsewhere.
+
+mod compile;
+mod evaluate;
+mod explain;
+mod facts;
+mod faults;
+pub mod form;
+mod inline_tests;
+mod item;
+mod leaves;
+mod limits;
+mod outcome;
+mod plan;
+mod views;
+mod vocabulary;
+
+pub use explain::{Explained, Hit, Verdict};
+pub use facts::{Facts, Need, Within};
+pub use faults::{Fault, Warning};
+pub use form::{ActionUse, On, Status};
+pub use inline_tests::{TestItem, TestReport, TestResult, run_tests};
+pub use item::{Fields, Item, Number, Value};
+pub use limits::{Contradiction, Limits};
+pub use outcome::{Errored, Match, Outcome};
+pub use plan::{Plan, RuleHead, RuleSource, Scan};
+pub use vocabulary::{Container, Kind, Shape, Vocabulary};

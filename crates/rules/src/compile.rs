@@ -1,0 +1,251 @@
+//! Checks rules against the item types that exist, and turns each into what evaluation runs.
+//!
+//! It does not read documents and evaluates nothing.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use tidegate_schemas::ids::{Millis, TypeId};
+
+use crate::{
+    faults::{FAULTS_LISTED, Fault, Warning, did_you_mean, shown},
+    form::{self, Condition, On, Status, Test},
+    leaves::Leaf,
+    limits::Limits,
+    plan::{RuleHead, RuleSource},
+    views::Path,
+    vocabulary::{Kind, Route, Vocabulary},
+};
+
+/// A rule, ready to run.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub(crate) head: RuleHead,
+    pub(crate) expires_at: Option<Millis>,
+    pub(crate) on: Vec<On>,
+    /// Empty: all.
+    pub(crate) item_types: HashSet<TypeId>,
+    pub(crate) when: Node,
+    pub(crate) leaves: Vec<Leaf>,
+    pub(crate) tests: Vec<Test>,
+}
+
+/// A condition tree over numbered leaves, numbered in document order.
+#[derive(Debug)]
+pub(crate) enum Node {
+    All(Vec<Node>),
+    Any(Vec<Node>),
+    Not(Box<Node>),
+    Leaf(usize),
+}
+
+/// What compilation yields.
+#[derive(Debug, Default)]
+pub(crate) struct Compiled {
+    pub(crate) rules: Vec<Arc<Rule>>,
+    pub(crate) paths: Vec<Path>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+pub(crate) fn compile(
+    sources: &[RuleSource<'_>],
+    vocabulary: &Vocabulary,
+    limits: &Limits,
+) -> Result<Compiled, Vec<Fault>> {
+    if sources.len() > limits.rules {
+        let detail = format!("{} rules are more than {}", sources.len(), limits.rules);
+        return Err(vec![Fault::new("", "", "limit", detail)]);
+    }
+    let mut context = Context::new(vocabulary, limits);
+    let mut keys = HashSet::new();
+    let mut rules = Vec::with_capacity(sources.len());
+    for source in sources {
+        if context.faults.len() >= FAULTS_LISTED {
+            break;
+        }
+        match form::parse(source.document, limits) {
+            Ok(rule) => {
+                context.enter(&rule);
+                if !keys.insert(rule.key.clone()) {
+                    context.fault("duplicate", "another rule has the same key".to_owned());
+                }
+                // Checked as well, so that an archived rule that comes back does not bring faults along.
+                let archived = rule.status == Status::Archived;
+                rules.extend(context.rule(rule, source.version).filter(|_| !archived).map(Arc::new));
+            }
+            Err(faults) => context.faults.extend(faults),
+        }
+    }
+    if !context.faults.is_empty() {
+        context.faults.truncate(FAULTS_LISTED);
+        return Err(context.faults);
+    }
+    Ok(Compiled { rules, paths: context.paths, warnings: context.warnings })
+}
+
+/// Where compilation is, and what it has gathered.
+pub(crate) struct Context<'a> {
+    pub(crate) limits: &'a Limits,
+    vocabulary: &'a Vocabulary,
+    rule: String,
+    pointer: String,
+    item_types: Vec<TypeId>,
+    words: usize,
+    regexes: usize,
+    slots: HashMap<Path, usize>,
+    paths: Vec<Path>,
+    faults: Vec<Fault>,
+    warnings: Vec<Warning>,
+}
+
+impl<'a> Context<'a> {
+    fn new(vocabulary: &'a Vocabulary, limits: &'a Limits) -> Self {
+        Self {
+            limits,
+            vocabulary,
+            rule: String::new(),
+            pointer: String::new(),
+            item_types: Vec::new(),
+            words: 0,
+            regexes: 0,
+            slots: HashMap::new(),
+            paths: Vec::new(),
+            faults: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn enter(&mut self, rule: &form::Rule) {
+        rule.key.as_str().clone_into(&mut self.rule);
+        self.pointer.clear();
+        self.item_types.clone_from(&rule.item_types);
+    }
+
+    pub(crate) fn fault(&mut self, tag: &'static str, detail: String) {
+        if self.faults.len() < FAULTS_LISTED {
+            self.faults.push(Fault::new(&self.rule, &self.pointer, tag, detail));
+        }
+    }
+
+    pub(crate) fn warn(&mut self, tag: &'static str, detail: String) {
+        if self.warnings.len() < FAULTS_LISTED {
+            self.warnings.push(Warning::new(&self.rule, &self.pointer, tag, detail));
+        }
+    }
+
+    pub(crate) fn at<T>(&mut self, segment: impl std::fmt::Display, run: impl FnOnce(&mut Self) -> T) -> T {
+        let length = self.pointer.len();
+        self.pointer = format!("{}/{segment}", self.pointer);
+        let result = run(self);
+        self.pointer.truncate(length);
+        result
+    }
+
+    pub(crate) fn count_words(&mut self, words: usize) -> Option<()> {
+        let most = self.limits.words_in_all;
+        self.words = self.words.saturating_add(words);
+        if self.words > most {
+            self.fault("limit", format!("all rules together list more than {most} words"));
+        }
+        (self.words <= most).then_some(())
+    }
+
+    pub(crate) fn count_regex(&mut self) -> Option<()> {
+        let most = self.limits.regexes_in_all;
+        self.regexes += 1;
+        if self.regexes > most {
+            self.fault("limit", format!("all rules together have more than {most} regular expressions"));
+        }
+        (self.regexes <= most).then_some(())
+    }
+
+    /// The slot of a path, and the kinds that it has in the item types of the rule.
+    pub(crate) fn path(&mut self, path: &str) -> Option<(usize, Vec<(&'a TypeId, Kind)>)> {
+        let vocabulary = self.vocabulary;
+        let resolved = vocabulary.resolve(&self.item_types, path);
+        if resolved.is_empty() {
+            let near = did_you_mean(path, vocabulary.fields(&self.item_types));
+            self.fault(
+                "unknown_field",
+                format!("no item type of the rule has a field {}{near}", shown(path)),
+            );
+            return None;
+        }
+        let mut routes: Vec<Route> = Vec::new();
+        let mut kinds = Vec::with_capacity(resolved.len());
+        for (type_id, route, kind) in resolved {
+            if !routes.contains(&route) {
+                routes.push(route);
+            }
+            // The tree holds type ids for the vocabulary's life, so faults can name them without copies.
+            kinds.push((vocabulary.types().find(|known| *known == type_id)?, kind));
+        }
+        let path = Path { name: path.to_owned(), routes };
+        let next = self.paths.len();
+        let slot = *self.slots.entry(path).or_insert_with_key(|path| {
+            self.paths.push(path.clone());
+            next
+        });
+        Some((slot, kinds))
+    }
+
+    fn rule(&mut self, rule: form::Rule, version: &str) -> Option<Rule> {
+        let vocabulary = self.vocabulary;
+        let known_types = self.at("item_types", |c| {
+            for (nth, type_id) in rule.item_types.iter().enumerate() {
+                if !vocabulary.knows(type_id) {
+                    let near = did_you_mean(type_id.as_str(), vocabulary.types().map(TypeId::as_str));
+                    let detail = format!("there is no item type {}{near}", shown(type_id.as_str()));
+                    c.at(nth, |c| c.fault("unknown_item_type", detail));
+                }
+            }
+            rule.item_types.iter().all(|type_id| vocabulary.knows(type_id))
+        });
+        if !known_types {
+            return None;
+        }
+        let mut leaves = Vec::new();
+        let when = self.at("when", |c| c.node(rule.when, &mut leaves));
+        Some(Rule {
+            head: RuleHead {
+                rule: rule.key,
+                name: rule.name,
+                version: version.to_owned(),
+                status: rule.status,
+                policies: rule.policies,
+                actions: rule.actions,
+            },
+            expires_at: rule.expires_at,
+            on: rule.on,
+            item_types: rule.item_types.into_iter().collect(),
+            when: when?,
+            leaves,
+            tests: rule.tests,
+        })
+    }
+
+    fn node(&mut self, condition: Condition, leaves: &mut Vec<Leaf>) -> Option<Node> {
+        match condition {
+            Condition::All(inner) => self.at("all", |c| c.nodes(inner, leaves)).map(Node::All),
+            Condition::Any(inner) => self.at("any", |c| c.nodes(inner, leaves)).map(Node::Any),
+            Condition::Not(inner) => {
+                self.at("not", |c| c.node(*inner, leaves)).map(|node| Node::Not(Box::new(node)))
+            }
+            leaf => {
+                leaves.push(Leaf::compile(leaf, self)?);
+                Some(Node::Leaf(leaves.len() - 1))
+            }
+        }
+    }
+
+    fn nodes(&mut self, conditions: Vec<Condition>, leaves: &mut Vec<Leaf>) -> Option<Vec<Node>> {
+        let wanted = conditions.len();
+        let mut nodes = Vec::with_capacity(wanted);
+        for (nth, condition) in conditions.into_iter().enumerate() {
+            nodes.extend(self.at(nth, |c| c.node(condition, leaves)));
+        }
+        (nodes.len() == wanted).then_some(nodes)
+    }
+}

@@ -1,0 +1,132 @@
+//! The three-valued logic, and what one rule comes to on one item.
+//!
+//! It explains nothing, and shares no work between rules.
+
+use crate::{
+    compile::{Node, Rule},
+    explain::Verdict,
+    leaves::{Leaf, Scene},
+    limits::{Spent, Steps},
+};
+
+/// The outcomes that are still possible: one if decided, several while a fact is awaited, none if not looked at.
+///
+/// The bits are in the order in which `all` prefers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mask(u8);
+
+impl Mask {
+    pub(crate) const SKIPPED: Self = Self(0);
+    pub(crate) const FAILED: Self = Self(1);
+    pub(crate) const ERRORED: Self = Self(2);
+    pub(crate) const INAPPLICABLE: Self = Self(4);
+    pub(crate) const PASSED: Self = Self(8);
+    /// A fact decides: it may be there either way, or fail to be found out.
+    pub(crate) const PENDING: Self = Self(1 | 2 | 8);
+
+    pub(crate) fn decided(passed: bool) -> Self {
+        if passed { Self::PASSED } else { Self::FAILED }
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn may_pass(self) -> bool {
+        self.0 & Self::PASSED.0 != 0
+    }
+
+    /// `all`: failed, else errored, else inapplicable, else passed.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let mut result = 0;
+        for bit in [1, 2, 4, 8] {
+            // An outcome is possible if one side can have it while the other has it too, or a later one.
+            let at_least = !(bit - 1);
+            let ours = self.0 & bit != 0 && other.0 & at_least != 0;
+            let theirs = other.0 & bit != 0 && self.0 & at_least != 0;
+            if ours || theirs {
+                result |= bit;
+            }
+        }
+        Self(result)
+    }
+
+    /// `any`: passed, else errored, else inapplicable, else failed. That is `all` with passed and failed swapped.
+    pub(crate) fn or(self, other: Self) -> Self {
+        self.not().and(other.not()).not()
+    }
+
+    /// Swaps passed and failed only.
+    pub(crate) fn not(self) -> Self {
+        Self(self.0 & 0b0110 | (self.0 & 1) << 3 | (self.0 & 8) >> 3)
+    }
+
+    /// Undecided leaves are shown as skipped; a finished evaluation has none.
+    pub(crate) fn verdict(self) -> Verdict {
+        match self {
+            Self::PASSED => Verdict::Passed,
+            Self::FAILED => Verdict::Failed,
+            Self::ERRORED => Verdict::Errored,
+            Self::INAPPLICABLE => Verdict::Inapplicable,
+            _ => Verdict::Skipped,
+        }
+    }
+}
+
+/// What a tree comes to, looking only at the leaves that matter, in document order.
+pub(crate) fn decide<E>(node: &Node, leaf: &mut impl FnMut(usize) -> Result<Mask, E>) -> Result<Mask, E> {
+    match node {
+        Node::Leaf(nth) => leaf(*nth),
+        Node::Not(inner) => decide(inner, leaf).map(Mask::not),
+        Node::All(inner) => {
+            let mut mask = Mask::PASSED;
+            for node in inner {
+                mask = mask.and(decide(node, leaf)?);
+                if mask == Mask::FAILED {
+                    break;
+                }
+            }
+            Ok(mask)
+        }
+        Node::Any(inner) => {
+            let mut mask = Mask::FAILED;
+            for node in inner {
+                mask = mask.or(decide(node, leaf)?);
+                if mask == Mask::PASSED {
+                    break;
+                }
+            }
+            Ok(mask)
+        }
+    }
+}
+
+/// What a rule can still come to, with the leaves that were looked at in `leaves`.
+pub(crate) fn judge(
+    rule: &Rule,
+    scene: &Scene<'_>,
+    steps: &mut Steps,
+    leaves: &mut Vec<Mask>,
+) -> Result<Mask, Spent> {
+    leaves.clear();
+    leaves.resize(rule.leaves.len(), Mask::SKIPPED);
+    steps.next_rule();
+    steps.take(1)?;
+    decide(&rule.when, &mut |nth| {
+        leaves[nth] = rule.leaves[nth].judge(scene, steps)?;
+        Ok(leaves[nth])
+    })
+}
+
+/// Looks at the leaves that did not matter, as far as the steps reach: an explanation shows them too.
+pub(crate) fn complete(rule: &Rule, scene: &Scene<'_>, steps: &mut Steps, leaves: &mut [Mask]) {
+    for (leaf, mask) in rule.leaves.iter().zip(leaves) {
+        // A rule must not ask for a fact that is only worth showing.
+        if mask.is_empty() && !matches!(leaf, Leaf::Strikes(_)) {
+            match leaf.judge(scene, steps) {
+                Ok(judged) => *mask = judged,
+                Err(Spent) => return,
+            }
+        }
+    }
+}

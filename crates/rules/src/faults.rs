@@ -1,0 +1,89 @@
+//! What is wrong with rule documents, named by rule and by the path inside its document.
+//!
+//! It does not look for faults; it only says them.
+
+/// Why a rule document is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rule {rule}, {pointer}: {detail}")]
+pub struct Fault {
+    pub rule: String,
+    /// JSON Pointer into the rule's document.
+    pub pointer: String,
+    tag: &'static str,
+    pub detail: String,
+}
+
+impl Fault {
+    pub(crate) fn new(rule: &str, pointer: &str, tag: &'static str, detail: String) -> Self {
+        Self { rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail }
+    }
+
+    /// One of `shape`, `unknown_key`, `unknown_value`, `unknown_field`, `unknown_item_type`, `type`, `regex`,
+    /// `depth`, `nodes`, `limit`, `empty`, `duplicate`.
+    pub fn tag(&self) -> &'static str {
+        self.tag
+    }
+}
+
+/// What is allowed in a rule document, but hardly meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rule {rule}, {pointer}: {detail}")]
+pub struct Warning {
+    pub rule: String,
+    pub pointer: String,
+    tag: &'static str,
+    pub detail: String,
+}
+
+impl Warning {
+    pub(crate) fn new(rule: &str, pointer: &str, tag: &'static str, detail: String) -> Self {
+        Self { rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail }
+    }
+
+    /// One of `short_word`, `regex_case`, `regex_empty`.
+    pub fn tag(&self) -> &'static str {
+        self.tag
+    }
+}
+
+/// Faults listed for one document; a hostile one would otherwise be answered with more than it sent.
+pub(crate) const FAULTS_LISTED: usize = 100;
+
+/// A name as it may be shown: whole if short, its beginning otherwise.
+pub(crate) fn shown(name: &str) -> String {
+    match name.char_indices().nth(64) {
+        Some((end, _)) => format!("`{}…`", &name[..end]),
+        None => format!("`{name}`"),
+    }
+}
+
+/// `; did you mean ...?`, or nothing when no candidate is near.
+pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    let length = name.chars().count();
+    if length > 64 {
+        return String::new();
+    }
+    let reach = (length / 3).max(1);
+    let nearest = candidates
+        .into_iter()
+        .take(2_000)
+        .filter(|candidate| candidate.chars().count().abs_diff(length) <= reach)
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, _)| *distance <= reach)
+        .min();
+    nearest.map_or_else(String::new, |(_, candidate)| format!("; did you mean `{candidate}`?"))
+}
+
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().flat_map(char::to_lowercase).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.chars().flat_map(char::to_lowercase).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, right) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(left != *right);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,88 @@
+//! Runs the examples that stand beside rules.
+//!
+//! It does not read an example's item: what its data means is up to its item type.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tidegate_schemas::ids::{ItemKey, Kind, Millis, RuleId, TypeId, derive};
+
+use crate::{
+    facts::{Facts, Need},
+    form::On,
+    item::{Fields, Item},
+    plan::Plan,
+};
+
+/// An example's item, as its type reads it.
+pub struct TestItem {
+    pub type_id: TypeId,
+    pub values: Box<dyn Fields>,
+    pub user: Option<ItemKey>,
+}
+
+/// How one example went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestReport {
+    pub rule: RuleId,
+    /// Its place among the rule's examples.
+    pub test: usize,
+    pub result: TestResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TestResult {
+    Right,
+    /// The rule should have matched.
+    Missed,
+    /// The rule should not have matched.
+    Matched,
+    Errored(String),
+    /// The item does not fit its type.
+    Unreadable(String),
+}
+
+/// Runs each rule's examples against that rule alone, also if it has expired or is for reports only.
+///
+/// `read` turns an example's `item` into values, as for a submission.
+pub fn run_tests(
+    plan: &Plan,
+    now: Millis,
+    read: impl Fn(&Json) -> Result<TestItem, String>,
+) -> Vec<TestReport> {
+    let mut reports = Vec::new();
+    for (rule, tests) in plan.tests() {
+        for (nth, test) in tests.iter().enumerate() {
+            let result = match read(&test.item) {
+                Err(reason) => TestResult::Unreadable(reason),
+                Ok(item) if !rule.item_types.is_empty() && !rule.item_types.contains(&item.type_id) => {
+                    TestResult::Unreadable(format!("the rule is not for items of type {}", item.type_id))
+                }
+                Ok(read) => {
+                    let item = Item {
+                        type_id: &read.type_id,
+                        values: &*read.values,
+                        user: read.user.as_ref(),
+                        on: rule.on.first().copied().unwrap_or(On::Item),
+                        now,
+                        submission: derive(Kind::Submission, &[rule.head.rule.as_str().as_bytes()]),
+                    };
+                    let scan = plan.scan_these(&item, std::iter::once(rule));
+                    let mut facts = Facts::new();
+                    for need @ Need::Strikes { .. } in scan.needs() {
+                        facts.strikes(need.clone(), test.strikes);
+                    }
+                    let outcome = plan.finish(scan, &facts);
+                    match (outcome.errored.into_iter().next(), !outcome.matched.is_empty(), test.matches) {
+                        (Some(errored), ..) => TestResult::Errored(errored.reason),
+                        (None, matched, expected) if matched == expected => TestResult::Right,
+                        (None, true, _) => TestResult::Matched,
+                        (None, false, _) => TestResult::Missed,
+                    }
+                }
+            };
+            reports.push(TestReport { rule: rule.head.rule.clone(), test: nth, result });
+        }
+    }
+    reports
+}

@@ -1,0 +1,139 @@
+//! What an evaluation reads: an item, its values as its type coerced them, and numbers that compare exactly.
+//!
+//! It does not check whether data fits an item type.
+
+use std::cmp::Ordering;
+
+use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId, TypeId};
+
+use crate::form::On;
+
+/// A coerced value of a field.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// Every textual type: strings, ids, URLs, media, addresses, geohashes.
+    Text(&'a str),
+    Number(Number),
+    Boolean(bool),
+    Datetime(Millis),
+    /// A reference to another item.
+    Related {
+        type_id: &'a str,
+        id: &'a str,
+    },
+    List(Vec<Value<'a>>),
+    Map(Vec<(&'a str, Value<'a>)>),
+}
+
+/// The fields of an item's `data`; an absent or null field is `None`.
+pub trait Fields {
+    fn field(&self, name: &str) -> Option<Value<'_>>;
+}
+
+/// One item as an evaluation sees it.
+#[derive(Clone, Copy)]
+pub struct Item<'a> {
+    pub type_id: &'a TypeId,
+    pub values: &'a dyn Fields,
+    /// The user whose strikes count: the field with role creator, or the item itself if it is a user.
+    pub user: Option<&'a ItemKey>,
+    /// What brought the item here.
+    pub on: On,
+    /// The append time of the record that brought it; a clock would make a replay differ.
+    pub now: Millis,
+    pub submission: SubmissionId,
+}
+
+/// A JSON number; whole numbers compare exactly with each other and with fractions.
+#[derive(Clone, Copy, Debug)]
+pub enum Number {
+    Whole(i128),
+    Fraction(f64),
+}
+
+impl Number {
+    /// The number that a JSON number's text stands for; `None` beyond the range of a 64-bit float.
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Ok(whole) = text.parse() {
+            return Some(Self::Whole(whole));
+        }
+        text.parse().ok().filter(|n: &f64| n.is_finite()).map(Self::Fraction)
+    }
+
+    pub(crate) fn to_json(self) -> serde_json::Value {
+        let number = match self {
+            Self::Whole(whole) => serde_json::Number::from_i128(whole),
+            Self::Fraction(fraction) => serde_json::Number::from_f64(fraction),
+        };
+        number.map_or(serde_json::Value::Null, serde_json::Value::Number)
+    }
+}
+
+impl From<i64> for Number {
+    fn from(whole: i64) -> Self {
+        Self::Whole(whole.into())
+    }
+}
+
+impl From<f64> for Number {
+    fn from(fraction: f64) -> Self {
+        Self::Fraction(fraction)
+    }
+}
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.partial_cmp(other) == Some(Ordering::Equal)
+    }
+}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        match (*self, *other) {
+            (Self::Whole(a), Self::Whole(b)) => Some(a.cmp(&b)),
+            (Self::Fraction(a), Self::Fraction(b)) => a.partial_cmp(&b),
+            (Self::Whole(a), Self::Fraction(b)) => compare(a, b),
+            (Self::Fraction(a), Self::Whole(b)) => compare(b, a).map(Ordering::reverse),
+        }
+    }
+}
+
+fn compare(whole: i128, fraction: f64) -> Option<Ordering> {
+    if fraction.is_nan() {
+        return None;
+    }
+    // A cast to i128 saturates, and beyond its range the float is the farther one either way.
+    #[allow(clippy::cast_possible_truncation, reason = "the part after the point is compared below")]
+    let trunc = fraction.trunc() as i128;
+    if fraction >= 1.7e38 || fraction <= -1.7e38 {
+        return 0.0.partial_cmp(&fraction);
+    }
+    match whole.cmp(&trunc) {
+        Ordering::Equal => 0.0.partial_cmp(&fraction.fract()),
+        unequal => Some(unequal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn neighbouring_large_numbers_differ() {
+        let n = |text| Number::parse(text).unwrap();
+        assert_ne!(n("9007199254740993"), n("9007199254740992"));
+        assert!(n("9007199254740993") > n("9007199254740992.0"));
+        assert_eq!(n("1e3"), n("1000"));
+        assert!(n("2") < n("2.5") && n("-2") > n("-2.5") && n("3") > n("2.5"));
+        assert!(n("170141183460469231731687303715884105727") < n("1e300"));
+        assert!(n("-170141183460469231731687303715884105728") > n("-1e300"));
+        assert_eq!(n("-0.0"), n("0"));
+    }
+
+    #[test]
+    fn a_number_beyond_any_float_is_none() {
+        assert!(Number::parse("1e999999999").is_none());
+        assert!(Number::parse("NaN").is_none() && Number::parse("inf").is_none());
+    }
+}

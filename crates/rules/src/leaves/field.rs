@@ -1,0 +1,273 @@
+//! Compares a field with fixed values.
+//!
+//! It does not coerce: values come as their item type reads them.
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value as Json};
+use tidegate_schemas::ids::{ItemKey, Millis};
+
+use crate::{
+    compile::Context,
+    evaluate::Mask,
+    explain::{Explained, FieldExplained, excerpt},
+    faults::shown,
+    form::{Comparison, Op, instant},
+    item::{Number, Value},
+    leaves::Scene,
+    limits::{Spent, Steps},
+    vocabulary::Kind,
+};
+
+#[derive(Debug)]
+pub(crate) struct FieldLeaf {
+    slot: usize,
+    tests: Vec<Test>,
+    /// As written, shortened for explanations.
+    written: Map<String, Json>,
+}
+
+#[derive(Debug)]
+struct Test {
+    op: Op,
+    operands: Vec<Operand>,
+    /// Of `exists`.
+    wanted: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum Operand {
+    Text(String),
+    Number(Number),
+    Boolean(bool),
+    Datetime(Millis),
+    Related(ItemKey),
+}
+
+/// Values of a list or listed operands that an explanation shows.
+const SHOWN: usize = 8;
+
+impl FieldLeaf {
+    pub(super) fn compile(comparison: Comparison, context: &mut Context<'_>) -> Option<Self> {
+        let (slot, kinds) = context.at("path", |c| c.path(&comparison.path))?;
+        let (first, kind) = *kinds.first()?;
+        let compares = comparison.tests.iter().any(|(op, _)| *op != Op::Exists);
+        if let Some((other, different)) = kinds.iter().find(|(_, other)| *other != kind).filter(|_| compares)
+        {
+            let path = shown(&comparison.path);
+            let (kind, different) = (kind.name(), different.name());
+            context.at("path", |c| {
+                c.fault(
+                    "type",
+                    format!("{path} is {kind} in {first} and {different} in {other}; name the item types"),
+                );
+            });
+            return None;
+        }
+        let mut written = Map::new();
+        let mut tests = Vec::with_capacity(comparison.tests.len());
+        for (op, operand) in &comparison.tests {
+            written.insert(op.name().to_owned(), shorten(operand, context.limits.excerpt_bytes));
+            tests.push(context.at(op.name(), |c| Test::compile(*op, operand, kind, c)));
+        }
+        Some(Self { slot, tests: tests.into_iter().collect::<Option<_>>()?, written })
+    }
+
+    pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
+        let Some(values) = &scene.views.slot(self.slot).values else {
+            let absent = |test: &Test| match test.op {
+                Op::Exists => Mask::decided(!test.wanted),
+                _ => Mask::INAPPLICABLE,
+            };
+            return Ok(self.tests.iter().map(absent).fold(Mask::PASSED, Mask::and));
+        };
+        let operands: usize = self.tests.iter().map(|test| test.operands.len()).sum();
+        let work = values.len().saturating_mul(1 + operands / 4);
+        steps.take(u64::try_from(work).unwrap_or(u64::MAX))?;
+        Ok(self.present(values.iter().map(|(_, value)| value)))
+    }
+
+    /// `eq`, `in` and the orders ask for one value for which all of them hold; `ne` and `not_in` ask it of all.
+    fn present<'v, 'a: 'v>(&self, values: impl Iterator<Item = &'v Value<'a>>) -> Mask {
+        if self.tests.iter().any(|test| test.op == Op::Exists && !test.wanted) {
+            return Mask::FAILED;
+        }
+        let (mut some, mut every, mut comparable, mut seen) = (false, true, false, false);
+        for value in values {
+            seen = true;
+            let Some((asked, denied)) = self.one(value) else { continue };
+            comparable = true;
+            some |= asked;
+            every &= denied;
+        }
+        let compares = |negative: bool| {
+            self.tests.iter().any(|test| test.op != Op::Exists && test.negative() == negative)
+        };
+        if seen && !comparable && (compares(true) || compares(false)) {
+            return Mask::INAPPLICABLE;
+        }
+        Mask::decided((some || !compares(false)) && every)
+    }
+
+    /// Whether a value meets the positive and the negative tests; `None` if it cannot be compared.
+    fn one(&self, value: &Value<'_>) -> Option<(bool, bool)> {
+        let (mut positive, mut negative) = (true, true);
+        for test in self.tests.iter().filter(|test| test.op != Op::Exists) {
+            let holds = test.holds(value)?;
+            if test.negative() {
+                negative &= holds;
+            } else {
+                positive &= holds;
+            }
+        }
+        Some((positive, negative))
+    }
+
+    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>) -> Explained {
+        let length = scene.limits.excerpt_bytes;
+        let values = scene.views.slot(self.slot).values.as_deref().filter(|_| !known.is_empty());
+        let value = values.map(|values| match values {
+            [(_, one)] => json(one, length),
+            many => {
+                // The values that decided come first: they would drown in a long list.
+                let decided = |value: &&Value<'_>| {
+                    self.one(value).is_some_and(|(some, every)| some && every) == (known == Mask::PASSED)
+                };
+                let values = many.iter().map(|(_, value)| value);
+                let first: Vec<_> = values.filter(decided).take(SHOWN).map(|v| json(v, length)).collect();
+                Json::Array(first)
+            }
+        });
+        Explained::Field(FieldExplained {
+            outcome: known.verdict(),
+            path: scene.views.path(self.slot).to_owned(),
+            compared: self.written.clone(),
+            value,
+        })
+    }
+}
+
+impl Test {
+    fn compile(op: Op, operand: &Json, kind: Kind, context: &mut Context<'_>) -> Option<Self> {
+        let mut test = Self { op, operands: Vec::new(), wanted: operand.as_bool().unwrap_or(true) };
+        match (op, operand) {
+            (Op::Exists, _) => {}
+            (Op::In | Op::NotIn, Json::Array(list)) => {
+                context.count_words(list.len())?;
+                for (nth, entry) in list.iter().enumerate() {
+                    test.operands.push(context.at(nth, |c| Operand::compile(entry, kind, c))?);
+                }
+            }
+            (Op::Lt | Op::Lte | Op::Gt | Op::Gte, _) if !matches!(kind, Kind::Number | Kind::Datetime) => {
+                let kind = kind.name();
+                context
+                    .fault("type", format!("the field is {kind}; only numbers and datetimes have an order"));
+                return None;
+            }
+            _ => test.operands.push(Operand::compile(operand, kind, context)?),
+        }
+        Some(test)
+    }
+
+    fn negative(&self) -> bool {
+        matches!(self.op, Op::Ne | Op::NotIn)
+    }
+
+    fn holds(&self, value: &Value<'_>) -> Option<bool> {
+        let order = || self.operands.first().and_then(|operand| operand.order(value));
+        match self.op {
+            Op::Lt => order().map(Ordering::is_lt),
+            Op::Lte => order().map(Ordering::is_le),
+            Op::Gt => order().map(Ordering::is_gt),
+            Op::Gte => order().map(Ordering::is_ge),
+            Op::Exists => Some(self.wanted),
+            Op::Eq | Op::In | Op::Ne | Op::NotIn => {
+                if !self.operands.first()?.fits(value) {
+                    return None;
+                }
+                let equal = self.operands.iter().any(|operand| operand.equals(value));
+                Some(equal != self.negative())
+            }
+        }
+    }
+}
+
+impl Operand {
+    fn compile(operand: &Json, kind: Kind, context: &mut Context<'_>) -> Option<Self> {
+        let compiled = match (kind, operand) {
+            (Kind::Text, Json::String(text)) => Some(Self::Text(text.clone())),
+            (Kind::Number, Json::Number(number)) => Number::parse(&number.to_string()).map(Self::Number),
+            (Kind::Boolean, Json::Bool(boolean)) => Some(Self::Boolean(*boolean)),
+            (Kind::Datetime, Json::String(text)) => instant(text).map(Self::Datetime),
+            (Kind::Related, Json::Object(object)) => {
+                let part = |key| object.get(key).and_then(Json::as_str);
+                part("typeId").zip(part("id")).map(|(type_id, id)| Self::Related(ItemKey::new(type_id, id)))
+            }
+            _ => None,
+        };
+        if compiled.is_none() {
+            let kind = match kind {
+                Kind::Datetime => "a datetime such as 2026-01-31T12:00:00.000Z",
+                Kind::Related => "a related item, {typeId, id}",
+                other => other.name(),
+            };
+            context.fault("type", format!("the field is {kind}, and this is not"));
+        }
+        compiled
+    }
+
+    fn fits(&self, value: &Value<'_>) -> bool {
+        matches!(
+            (self, value),
+            (Self::Text(_), Value::Text(_))
+                | (Self::Number(_), Value::Number(_))
+                | (Self::Boolean(_), Value::Boolean(_))
+                | (Self::Datetime(_), Value::Datetime(_))
+                | (Self::Related(_), Value::Related { .. })
+        )
+    }
+
+    fn equals(&self, value: &Value<'_>) -> bool {
+        match (self, value) {
+            (Self::Text(a), Value::Text(b)) => a == b,
+            (Self::Number(a), Value::Number(b)) => a == b,
+            (Self::Boolean(a), Value::Boolean(b)) => a == b,
+            (Self::Datetime(a), Value::Datetime(b)) => a == b,
+            (Self::Related(a), Value::Related { type_id, id }) => {
+                a.type_id.as_str() == *type_id && a.id.as_str() == *id
+            }
+            _ => false,
+        }
+    }
+
+    /// How the value lies to the operand.
+    fn order(&self, value: &Value<'_>) -> Option<Ordering> {
+        match (self, value) {
+            (Self::Number(operand), Value::Number(value)) => value.partial_cmp(operand),
+            (Self::Datetime(operand), Value::Datetime(value)) => Some(value.cmp(operand)),
+            _ => None,
+        }
+    }
+}
+
+fn json(value: &Value<'_>, length: usize) -> Json {
+    match value {
+        Value::Text(text) => Json::from(excerpt(text, length)),
+        Value::Number(number) => number.to_json(),
+        Value::Boolean(boolean) => Json::from(*boolean),
+        Value::Datetime(instant) => Json::from(instant.iso()),
+        Value::Related { type_id, id } => {
+            serde_json::json!({"typeId": excerpt(type_id, length), "id": excerpt(id, length)})
+        }
+        // Containers hold scalars only.
+        Value::List(_) | Value::Map(_) => Json::Null,
+    }
+}
+
+fn shorten(operand: &Json, length: usize) -> Json {
+    match operand {
+        Json::String(text) => Json::from(excerpt(text, length)),
+        Json::Array(list) => list.iter().take(SHOWN).map(|entry| shorten(entry, length)).collect(),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,167 @@
+//! The bounds within which rules are compiled and evaluated, each with its default.
+//!
+//! It counts nothing itself, apart from the steps of one evaluation.
+
+use serde::{Deserialize, Serialize};
+
+/// Bounds of compilation and evaluation. What exceeds one is refused by name or marked in the outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Text of one field that is searched, in bytes; the outcome names the fields that were cut.
+    pub text_bytes: usize,
+    /// Levels of a condition tree. At most 32, so that its explanation is readable JSON everywhere.
+    pub depth: usize,
+    /// Conditions of one rule.
+    pub nodes: usize,
+    /// Words, patterns and listed values of one rule.
+    pub words: usize,
+    /// Length of one word or listed value, in bytes.
+    pub word_bytes: usize,
+    /// Source length of one regular expression, in bytes.
+    pub regex_source_bytes: usize,
+    /// Compiled size of one regular expression, in bytes; its lazily built automaton may take as much again.
+    pub regex_bytes: usize,
+    /// Rules of one plan.
+    pub rules: usize,
+    /// Words, patterns and listed values of all rules of a plan.
+    pub words_in_all: usize,
+    /// Regular expressions of all rules of a plan.
+    pub regexes_in_all: usize,
+    /// Steps that all rules may take on one item. A step is one condition, 64 bytes of text searched for one
+    /// word, or 4 bytes searched with a small regular expression (a large one costs up to 32 times that).
+    pub steps_per_item: u64,
+    /// Steps that one rule may take on one item; so a costly rule does not use up the steps of the others.
+    pub steps_per_rule: u64,
+    /// Places shown in the explanation of one text condition.
+    pub hits: usize,
+    /// Length of a value or found text shown in an explanation, in bytes.
+    pub excerpt_bytes: usize,
+    /// Conditions and places shown in the explanations of one item; further matches are listed without a tree.
+    pub explained: usize,
+    /// Failed rules listed for one item; further ones are counted.
+    pub errored: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            text_bytes: 64 << 10,
+            depth: 32,
+            nodes: 1_000,
+            words: 10_000,
+            word_bytes: 1_024,
+            regex_source_bytes: 8 << 10,
+            regex_bytes: 256 << 10,
+            rules: 20_000,
+            words_in_all: 1_000_000,
+            regexes_in_all: 10_000,
+            steps_per_item: 32_000_000,
+            steps_per_rule: 2_000_000,
+            hits: 16,
+            excerpt_bytes: 256,
+            explained: 10_000,
+            errored: 1_000,
+        }
+    }
+}
+
+/// Two settings, or a setting and its range, that cannot both hold.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} = {value} is out of range: {range}")]
+pub struct Contradiction {
+    pub name: &'static str,
+    pub value: u64,
+    pub range: &'static str,
+}
+
+impl Contradiction {
+    pub fn tag(&self) -> &'static str {
+        "limit_out_of_range"
+    }
+}
+
+impl Limits {
+    /// Refuses limits under which no rule could run, or an explanation could not be read back.
+    pub fn validate(&self) -> Result<(), Contradiction> {
+        let wide = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let checks = [
+            ("depth", wide(self.depth), 1, 32, "1 to 32"),
+            ("text_bytes", wide(self.text_bytes), 4, 16 << 20, "4 to 16 MiB"),
+            ("word_bytes", wide(self.word_bytes), 1, 64 << 10, "1 to 64 KiB"),
+            ("nodes", wide(self.nodes), 1, 100_000, "1 to 100,000"),
+            ("regex_bytes", wide(self.regex_bytes), 1 << 10, 16 << 20, "1 KiB to 16 MiB"),
+            ("steps_per_rule", self.steps_per_rule, 1, self.steps_per_item, "1 to steps_per_item"),
+            ("hits", wide(self.hits), 1, 1_000, "1 to 1,000"),
+            ("excerpt_bytes", wide(self.excerpt_bytes), 4, 64 << 10, "4 to 64 KiB"),
+        ];
+        for (name, value, least, most, range) in checks {
+            if value < least || value > most {
+                return Err(Contradiction { name, value, range });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The evaluation has taken all its steps.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Spent;
+
+/// Steps left on one item. Counting instead of timing gives a replay the same outcome on any machine.
+pub(crate) struct Steps {
+    item: u64,
+    rule: u64,
+    per_rule: u64,
+}
+
+impl Steps {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { item: limits.steps_per_item, rule: limits.steps_per_rule, per_rule: limits.steps_per_rule }
+    }
+
+    pub(crate) fn next_rule(&mut self) {
+        self.rule = self.per_rule;
+    }
+
+    pub(crate) fn take(&mut self, steps: u64) -> Result<(), Spent> {
+        match (self.item.checked_sub(steps), self.rule.checked_sub(steps)) {
+            (Some(item), Some(rule)) => {
+                (self.item, self.rule) = (item, rule);
+                Ok(())
+            }
+            // What is left of the item's steps stays for rules that need less.
+            _ => {
+                self.rule = 0;
+                Err(Spent)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_in_range_and_a_contradiction_is_named() {
+        assert_eq!(Limits::default().validate(), Ok(()));
+        let deep = Limits { depth: 33, ..Limits::default() };
+        assert!(deep.validate().is_err_and(|e| e.to_string().contains("depth = 33")));
+        let steps = Limits { steps_per_rule: 9, steps_per_item: 8, ..Limits::default() };
+        assert!(steps.validate().is_err_and(|e| e.name == "steps_per_rule"));
+    }
+
+    #[test]
+    fn one_rule_that_runs_out_of_steps_leaves_some_for_the_next() {
+        let limits = Limits { steps_per_item: 10, steps_per_rule: 6, ..Limits::default() };
+        let mut steps = Steps::new(&limits);
+        assert_eq!(steps.take(4), Ok(()));
+        assert_eq!(steps.take(4), Err(Spent));
+        assert_eq!(steps.take(1), Err(Spent));
+        steps.next_rule();
+        assert_eq!(steps.take(6), Ok(()));
+        steps.next_rule();
+        assert_eq!(steps.take(1), Err(Spent));
+    }
+}

@@ -1,0 +1,231 @@
+//! The forms in which an item's text is searched, and the way back to offsets in the original.
+//!
+//! It does not search.
+
+use std::{borrow::Cow, cell::OnceCell};
+
+use crate::{
+    form::View,
+    item::{Fields, Value},
+    vocabulary::Route,
+};
+
+/// Which of a field's values is meant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Element<'a> {
+    Only,
+    Index(usize),
+    Key(&'a str),
+}
+
+/// What an item has at one path.
+pub(crate) struct Slot<'a> {
+    /// `None`: absent.
+    pub(crate) values: Option<Vec<(Element<'a>, Value<'a>)>>,
+    texts: OnceCell<Texts<'a>>,
+    lower: OnceCell<Vec<Lower<'a>>>,
+}
+
+struct Texts<'a> {
+    /// Cut to the limit, with their position among the values.
+    cut: Vec<(usize, &'a str)>,
+    truncated: bool,
+}
+
+/// One text in the form that was asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'s, 'a> {
+    pub(crate) element: Element<'a>,
+    pub(crate) original: &'a str,
+    pub(crate) text: &'s str,
+    lower: Option<&'s Lower<'a>>,
+}
+
+impl Seen<'_, '_> {
+    /// The smallest span of whole characters of the original that gave rise to this span of the view.
+    pub(crate) fn origin(&self, start: usize, end: usize) -> (usize, usize) {
+        self.lower.map_or((start, end), |lower| (lower.origin(start).0, lower.origin(end).1))
+    }
+}
+
+/// All slots of one item, each read and lowered at most once.
+pub(crate) struct Views<'a> {
+    fields: &'a dyn Fields,
+    paths: &'a [Path],
+    slots: Vec<OnceCell<Slot<'a>>>,
+    text_bytes: usize,
+}
+
+/// A path that rules read, with the ways in which item types understand it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Path {
+    pub(crate) name: String,
+    pub(crate) routes: Vec<Route>,
+}
+
+impl<'a> Views<'a> {
+    pub(crate) fn new(fields: &'a dyn Fields, paths: &'a [Path], text_bytes: usize) -> Self {
+        Self {
+            fields,
+            paths,
+            slots: std::iter::repeat_with(OnceCell::new).take(paths.len()).collect(),
+            text_bytes,
+        }
+    }
+
+    pub(crate) fn path(&self, slot: usize) -> &'a str {
+        &self.paths[slot].name
+    }
+
+    pub(crate) fn slot(&self, slot: usize) -> &Slot<'a> {
+        self.slots[slot].get_or_init(|| Slot {
+            values: self.paths[slot].routes.iter().find_map(|route| read(self.fields, route)),
+            texts: OnceCell::new(),
+            lower: OnceCell::new(),
+        })
+    }
+
+    /// The texts at a path, in the form asked for.
+    pub(crate) fn texts(&self, slot: usize, view: View) -> impl Iterator<Item = Seen<'_, 'a>> {
+        let slot = self.slot(slot);
+        let values = slot.values.as_deref().unwrap_or_default();
+        let texts = slot.texts.get_or_init(|| cut(values, self.text_bytes));
+        let lower = match view {
+            View::Raw => None,
+            View::Lower => {
+                Some(slot.lower.get_or_init(|| texts.cut.iter().map(|(_, text)| Lower::new(text)).collect()))
+            }
+        };
+        texts.cut.iter().enumerate().map(move |(nth, (value, original))| {
+            let lower = lower.map(|lower| &lower[nth]);
+            let text = lower.map_or(*original, |lower| &*lower.text);
+            Seen { element: values[*value].0, original, text, lower }
+        })
+    }
+
+    /// The paths whose text was searched and is longer than what was searched.
+    pub(crate) fn truncated(&self) -> Vec<String> {
+        let cut = |slot: &OnceCell<Slot<'_>>| {
+            slot.get().and_then(|slot| slot.texts.get()).is_some_and(|texts| texts.truncated)
+        };
+        let cut = self.slots.iter().zip(self.paths).filter(|(slot, _)| cut(slot));
+        cut.map(|(_, path)| path.name.clone()).collect()
+    }
+}
+
+fn cut<'a>(values: &[(Element<'a>, Value<'a>)], mut left: usize) -> Texts<'a> {
+    let mut texts = Texts { cut: Vec::new(), truncated: false };
+    for (nth, (_, value)) in values.iter().enumerate() {
+        let Value::Text(text) = value else { continue };
+        let end = text.floor_char_boundary(left);
+        if end < text.len() {
+            texts.truncated = true;
+        }
+        if end > 0 || text.is_empty() {
+            texts.cut.push((nth, &text[..end]));
+        }
+        // A text that had to be cut ends the search: a shorter one behind it must not slip in.
+        left = if end < text.len() { 0 } else { left - end };
+    }
+    texts
+}
+
+fn read<'a>(fields: &'a dyn Fields, route: &Route) -> Option<Vec<(Element<'a>, Value<'a>)>> {
+    let value = fields.field(&route.field)?;
+    let Some(inside) = &route.inside else {
+        return Some(match value {
+            Value::List(list) => {
+                list.into_iter().enumerate().map(|(nth, value)| (Element::Index(nth), value)).collect()
+            }
+            Value::Map(map) => map.into_iter().map(|(key, value)| (Element::Key(key), value)).collect(),
+            one => vec![(Element::Only, one)],
+        });
+    };
+    let part = |value: &Value<'a>| match (value, inside.as_str()) {
+        (Value::Related { id, .. }, "id") => Some(Value::Text(id)),
+        (Value::Related { type_id, .. }, "typeId") => Some(Value::Text(type_id)),
+        _ => None,
+    };
+    match value {
+        Value::Map(map) => {
+            let (_, value) = map.into_iter().find(|(key, _)| key == inside)?;
+            Some(vec![(Element::Only, value)])
+        }
+        Value::List(list) => {
+            let parts = list.iter().enumerate();
+            Some(parts.filter_map(|(nth, value)| Some((Element::Index(nth), part(value)?))).collect())
+        }
+        one => part(&one).map(|part| vec![(Element::Only, part)]),
+    }
+}
+
+/// A text in lower case that knows where each part came from.
+struct Lower<'a> {
+    text: Cow<'a, str>,
+    /// Only where a character's length changed; between two shifts offsets differ by a constant.
+    shifts: Vec<Shift>,
+}
+
+struct Shift {
+    from: usize,
+    to: usize,
+    original_from: usize,
+    original_to: usize,
+}
+
+impl<'a> Lower<'a> {
+    fn new(original: &'a str) -> Self {
+        if original.is_ascii() {
+            let changes = original.bytes().any(|byte| byte.is_ascii_uppercase());
+            let text = if changes { original.to_ascii_lowercase().into() } else { Cow::Borrowed(original) };
+            return Self { text, shifts: Vec::new() };
+        }
+        let mut text = String::with_capacity(original.len());
+        let mut shifts = Vec::new();
+        for (at, character) in original.char_indices() {
+            let from = text.len();
+            push_lower(&mut text, character);
+            if text.len() - from != character.len_utf8() {
+                let original_to = at + character.len_utf8();
+                shifts.push(Shift { from, to: text.len(), original_from: at, original_to });
+            }
+        }
+        Self { text: text.into(), shifts }
+    }
+
+    /// Where an offset lies in the original: twice the same, or the borders of the character it is inside of.
+    fn origin(&self, offset: usize) -> (usize, usize) {
+        let after = self.shifts.partition_point(|shift| shift.from <= offset);
+        let Some(shift) = after.checked_sub(1).map(|last| &self.shifts[last]) else {
+            return (offset, offset);
+        };
+        if offset == shift.from {
+            (shift.original_from, shift.original_from)
+        } else if offset < shift.to {
+            (shift.original_from, shift.original_to)
+        } else {
+            let exact = shift.original_to + (offset - shift.to);
+            (exact, exact)
+        }
+    }
+}
+
+fn push_lower(text: &mut String, character: char) {
+    match character {
+        // Whether a sigma is final depends on its neighbours, and so differs between word and text.
+        'ς' => text.push('σ'),
+        _ => text.extend(character.to_lowercase()),
+    }
+}
+
+/// A word as it stands in a view.
+pub(crate) fn as_seen(word: &str, view: View) -> String {
+    match view {
+        View::Raw => word.to_owned(),
+        View::Lower => {
+            let mut text = String::with_capacity(word.len());
+            word.chars().for_each(|character| push_lower(&mut text, character));
+            text
+        }
+    }
+}

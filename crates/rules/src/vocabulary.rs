@@ -1,0 +1,131 @@
+//! What rules may speak of: the item types of an organisation and the shapes of their fields.
+//!
+//! It does not hold item types themselves; the caller tells it their fields.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tidegate_schemas::ids::TypeId;
+
+/// What a field's values are, as far as rules tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    Number,
+    Boolean,
+    Datetime,
+    Related,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Number => "a number",
+            Self::Boolean => "a boolean",
+            Self::Datetime => "a datetime",
+            Self::Related => "a related item",
+        }
+    }
+}
+
+/// Whether a field holds one value or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Container {
+    One,
+    List,
+    Map,
+}
+
+/// The shape of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub kind: Kind,
+    pub container: Container,
+}
+
+impl Shape {
+    pub const fn one(kind: Kind) -> Self {
+        Self { kind, container: Container::One }
+    }
+
+    pub const fn list(kind: Kind) -> Self {
+        Self { kind, container: Container::List }
+    }
+
+    pub const fn map(kind: Kind) -> Self {
+        Self { kind, container: Container::Map }
+    }
+}
+
+/// The item types that exist, with their fields.
+#[derive(Clone, Debug, Default)]
+pub struct Vocabulary {
+    types: BTreeMap<TypeId, HashMap<String, Shape>>,
+}
+
+/// A path inside `data`, split into the field and what is meant inside of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Route {
+    pub(crate) field: String,
+    pub(crate) inside: Option<String>,
+}
+
+impl Vocabulary {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an item type, or another version of one that is known.
+    pub fn add<'a>(&mut self, type_id: TypeId, fields: impl IntoIterator<Item = (&'a str, Shape)>) {
+        let known = self.types.entry(type_id).or_default();
+        for (name, shape) in fields {
+            known.insert(name.to_owned(), shape);
+        }
+    }
+
+    pub(crate) fn types(&self) -> impl Iterator<Item = &TypeId> {
+        self.types.keys()
+    }
+
+    pub(crate) fn knows(&self, type_id: &TypeId) -> bool {
+        self.types.contains_key(type_id)
+    }
+
+    /// The names that a rule over these types could have meant.
+    pub(crate) fn fields<'a>(&'a self, types: &'a [TypeId]) -> impl Iterator<Item = &'a str> {
+        self.in_scope(types).flat_map(|(_, fields)| fields.keys().map(String::as_str))
+    }
+
+    /// How each type in scope reads `path`; types without such a field are left out.
+    pub(crate) fn resolve<'a>(&'a self, types: &'a [TypeId], path: &str) -> Vec<(&'a TypeId, Route, Kind)> {
+        self.in_scope(types)
+            .filter_map(|(type_id, fields)| route(fields, path).map(|(route, kind)| (type_id, route, kind)))
+            .collect()
+    }
+
+    fn in_scope<'a>(
+        &'a self,
+        types: &'a [TypeId],
+    ) -> impl Iterator<Item = (&'a TypeId, &'a HashMap<String, Shape>)> {
+        self.types.iter().filter(move |(type_id, _)| types.is_empty() || types.contains(type_id))
+    }
+}
+
+/// A field's own name wins over a path into another field, the longer name over the shorter.
+fn route(fields: &HashMap<String, Shape>, path: &str) -> Option<(Route, Kind)> {
+    if let Some(shape) = fields.get(path) {
+        return Some((Route { field: path.to_owned(), inside: None }, shape.kind));
+    }
+    path.rmatch_indices('.').find_map(|(dot, _)| {
+        let (field, inside) = (&path[..dot], &path[dot + 1..]);
+        let shape = fields.get(field)?;
+        let kind = match (shape.container, shape.kind) {
+            (Container::Map, kind) if !inside.is_empty() => kind,
+            (Container::One | Container::List, Kind::Related) if matches!(inside, "id" | "typeId") => {
+                Kind::Text
+            }
+            _ => return None,
+        };
+        Some((Route { field: field.to_owned(), inside: Some(inside.to_owned()) }, kind))
+    })
+}
