@@ -2,5 +2,11 @@
 //!
 //! It holds no behaviour of the service: what a report leads to is decided in `tidegate-moderation`.
 
+pub mod documents;
 pub mod ids;
+pub mod item_types;
+mod nearest;
 pub mod records;
+pub mod wire;
+
+pub use nearest::nearest;

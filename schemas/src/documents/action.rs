@@ -1,0 +1,148 @@
+//! The document of an action.
+//!
+//! It does not carry actions out.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::is_false;
+use crate::{
+    ids::{ActionId, EndpointId},
+    nearest::hint,
+};
+
+/// `action: limit_reach`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Action {
+    #[serde(rename = "action")]
+    pub key: ActionId,
+    /// For people; the key if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub kind: ActionKind,
+    /// Where its callback goes; left out: to the endpoints that take the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<EndpointId>,
+    /// The points that the item's creator gets.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub strikes: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<Parameter>,
+}
+
+/// What an action does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActionKind {
+    /// Calls the platform back.
+    Callback,
+    /// Opens a job for moderators.
+    EnqueueReview,
+}
+
+/// A value that whoever takes the action fills in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: ParameterType,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub required: bool,
+    /// The choices of SELECT and MULTISELECT.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+}
+
+/// The type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum ParameterType {
+    String,
+    Number,
+    Boolean,
+    Select,
+    Multiselect,
+}
+
+impl Parameter {
+    fn accepts(&self, value: &Value) -> Result<(), String> {
+        let one = |text: Option<&str>| text.is_some_and(|text| self.options.iter().any(|one| one == text));
+        let fits = match self.kind {
+            ParameterType::String => value.is_string(),
+            ParameterType::Number => value.is_number(),
+            ParameterType::Boolean => value.is_boolean(),
+            ParameterType::Select => one(value.as_str()),
+            ParameterType::Multiselect => {
+                value.as_array().is_some_and(|values| values.iter().all(|value| one(value.as_str())))
+            }
+        };
+        let expected = match self.kind {
+            ParameterType::String => "a string",
+            ParameterType::Number => "a number",
+            ParameterType::Boolean => "true or false",
+            ParameterType::Select => "one of its options",
+            ParameterType::Multiselect => "a list of its options",
+        };
+        if fits { Ok(()) } else { Err(format!("The parameter `{}` takes {expected}.", self.name)) }
+    }
+}
+
+impl Action {
+    pub fn display_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.key.as_str())
+    }
+
+    /// What is wrong with the parameters that a rule gives to the action.
+    pub(super) fn check_parameters(&self, given: &BTreeMap<String, Value>) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (name, value) in given {
+            match self.parameters.iter().find(|parameter| parameter.name == *name) {
+                Some(parameter) => faults.extend(parameter.accepts(value).err()),
+                None => {
+                    let near = hint(name, self.parameters.iter().map(|parameter| parameter.name.as_str()));
+                    faults.push(format!("The action `{}` has no parameter `{name}`.{near}", self.key));
+                }
+            }
+        }
+        for parameter in &self.parameters {
+            if parameter.required && parameter.default.is_none() && !given.contains_key(&parameter.name) {
+                faults.push(format!("The action `{}` needs the parameter `{}`.", self.key, parameter.name));
+            }
+        }
+        faults
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
+        if self.kind == ActionKind::EnqueueReview && self.endpoint.is_some() {
+            faults.push(("endpoint".into(), "Only an action of kind `callback` has an endpoint.".into()));
+        }
+        let mut names = HashSet::new();
+        for (index, parameter) in self.parameters.iter().enumerate() {
+            let mut fault = |at: &str, why: String| faults.push((format!("parameters[{index}].{at}"), why));
+            if !super::is_key(&parameter.name) {
+                fault("name", super::KEY_FORM.to_owned());
+            }
+            if !names.insert(&parameter.name) {
+                fault("name", format!("There is another parameter `{}`.", parameter.name));
+            }
+            let selects = matches!(parameter.kind, ParameterType::Select | ParameterType::Multiselect);
+            if selects == parameter.options.is_empty() {
+                fault("options", "SELECT and MULTISELECT need options, and only they have them.".into());
+            }
+            if let Some(Err(why)) = parameter.default.as_ref().map(|value| parameter.accepts(value)) {
+                fault("default", why);
+            }
+        }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(value: &u32) -> bool {
+    *value == 0
+}

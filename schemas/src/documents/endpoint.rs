@@ -1,0 +1,68 @@
+//! The document of a callback endpoint.
+//!
+//! It does not judge the address; the guarded client does.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::EndpointId;
+
+/// `endpoint: platform`
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    #[serde(rename = "endpoint")]
+    pub key: EndpointId,
+    pub url: String,
+    /// Sent with every callback. A value may be a reference such as `${CALLBACK_TOKEN}`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Which callbacks without an endpoint of their own come here; all of them if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event>,
+}
+
+/// A kind of callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Event {
+    #[serde(rename = "action.automatic")]
+    AutomaticAction,
+    #[serde(rename = "decision.moderator")]
+    ModeratorDecision,
+    #[serde(rename = "user.threshold")]
+    UserThreshold,
+    #[serde(rename = "appeal.decision")]
+    AppealDecision,
+}
+
+impl Event {
+    pub const ALL: [Self; 4] =
+        [Self::AutomaticAction, Self::ModeratorDecision, Self::UserThreshold, Self::AppealDecision];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AutomaticAction => "action.automatic",
+            Self::ModeratorDecision => "decision.moderator",
+            Self::UserThreshold => "user.threshold",
+            Self::AppealDecision => "appeal.decision",
+        }
+    }
+}
+
+impl Endpoint {
+    pub fn takes(&self, event: Event) -> bool {
+        self.events.is_empty() || self.events.contains(&event)
+    }
+}
+
+// Header values are secrets, and an address may carry one in its query.
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("key", &self.key)
+            .field("headers", &self.headers.keys())
+            .field("events", &self.events)
+            .finish_non_exhaustive()
+    }
+}

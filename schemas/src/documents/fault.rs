@@ -1,0 +1,51 @@
+//! Where a document comes from, and what is wrong with it.
+//!
+//! It does not find faults.
+
+use std::fmt;
+
+/// The place of a document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    pub file: String,
+    /// The line on which it begins, from 1; 0 where there is none.
+    pub line: u32,
+    /// Its place among the documents of the file, from 0.
+    pub index: usize,
+}
+
+/// One problem of one document.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct DocumentFault {
+    pub origin: Origin,
+    /// The line of the problem, where it is known more closely than the document's.
+    pub line: Option<u32>,
+    /// Such as `fields[2].type`; empty for the whole document.
+    pub path: String,
+    pub message: String,
+}
+
+impl DocumentFault {
+    pub(super) fn new(origin: &Origin, path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { origin: origin.clone(), line: None, path: path.into(), message: message.into() }
+    }
+
+    pub fn tag(&self) -> &'static str {
+        "document-invalid"
+    }
+}
+
+impl fmt::Display for DocumentFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin.file)?;
+        match self.line.unwrap_or(self.origin.line) {
+            0 => {}
+            line => write!(f, ":{line}")?,
+        }
+        write!(f, ": document {}", self.origin.index + 1)?;
+        if !self.path.is_empty() {
+            write!(f, ": {}", self.path)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}

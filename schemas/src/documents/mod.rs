@@ -1,0 +1,166 @@
+//! The documents that configure an organisation: their fields, reading and writing them, and whether they fit together.
+//!
+//! It does not store them, and it does not compile them into what runs; conditions of rules stay opaque here.
+
+mod action;
+mod endpoint;
+pub mod fault;
+mod item_type;
+mod period;
+mod policy;
+mod queue;
+mod read;
+mod render;
+mod rule;
+mod set;
+mod threshold;
+mod tree;
+
+use serde::Serialize;
+
+pub use action::{Action, ActionKind, Parameter, ParameterType};
+pub use endpoint::{Endpoint, Event};
+pub use fault::{DocumentFault, Origin};
+pub use item_type::{FieldDocument, ItemType};
+pub use period::Period;
+pub use policy::Policy;
+pub use queue::Queue;
+pub use read::parse;
+pub use render::{Format, render};
+pub use rule::{Expectation, On, Rule, RuleAction, Status, Test};
+pub use set::Set;
+pub use threshold::Threshold;
+
+/// One document.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Document {
+    ItemType(ItemType),
+    Policy(Policy),
+    Action(Action),
+    Rule(Rule),
+    Endpoint(Endpoint),
+    Threshold(Threshold),
+    Queue(Queue),
+}
+
+/// What a document describes; its name is the first key of the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DocumentKind {
+    ItemType,
+    Policy,
+    Action,
+    Rule,
+    Endpoint,
+    Threshold,
+    Queue,
+}
+
+impl DocumentKind {
+    pub const ALL: [Self; 7] = [
+        Self::ItemType,
+        Self::Policy,
+        Self::Action,
+        Self::Rule,
+        Self::Endpoint,
+        Self::Threshold,
+        Self::Queue,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ItemType => "item_type",
+            Self::Policy => "policy",
+            Self::Action => "action",
+            Self::Rule => "rule",
+            Self::Endpoint => "endpoint",
+            Self::Threshold => "threshold",
+            Self::Queue => "queue",
+        }
+    }
+
+    /// The published JSON Schema of the kind.
+    pub fn schema(self) -> &'static str {
+        match self {
+            Self::ItemType => include_str!("../../documents/item_type.schema.json"),
+            Self::Policy => include_str!("../../documents/policy.schema.json"),
+            Self::Action => include_str!("../../documents/action.schema.json"),
+            Self::Rule => include_str!("../../documents/rule.schema.json"),
+            Self::Endpoint => include_str!("../../documents/endpoint.schema.json"),
+            Self::Threshold => include_str!("../../documents/threshold.schema.json"),
+            Self::Queue => include_str!("../../documents/queue.schema.json"),
+        }
+    }
+}
+
+impl Document {
+    pub fn kind(&self) -> DocumentKind {
+        match self {
+            Self::ItemType(_) => DocumentKind::ItemType,
+            Self::Policy(_) => DocumentKind::Policy,
+            Self::Action(_) => DocumentKind::Action,
+            Self::Rule(_) => DocumentKind::Rule,
+            Self::Endpoint(_) => DocumentKind::Endpoint,
+            Self::Threshold(_) => DocumentKind::Threshold,
+            Self::Queue(_) => DocumentKind::Queue,
+        }
+    }
+
+    /// The portable key, unique among the documents of its kind.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::ItemType(document) => document.key.as_str(),
+            Self::Policy(document) => &document.key,
+            Self::Action(document) => document.key.as_str(),
+            Self::Rule(document) => document.key.as_str(),
+            Self::Endpoint(document) => document.key.as_str(),
+            Self::Threshold(document) => &document.key,
+            Self::Queue(document) => document.key.as_str(),
+        }
+    }
+
+    /// What is wrong with the document by itself: path and message.
+    fn check(&self) -> Vec<(String, String)> {
+        let mut faults = Vec::new();
+        if !is_key(self.key()) {
+            faults.push((self.kind().name().to_owned(), KEY_FORM.to_owned()));
+        }
+        match self {
+            Self::ItemType(document) => document.check(&mut faults),
+            Self::Action(document) => document.check(&mut faults),
+            Self::Threshold(document) => document.check(&mut faults),
+            Self::Policy(_) | Self::Rule(_) | Self::Endpoint(_) | Self::Queue(_) => {}
+        }
+        faults
+    }
+}
+
+// Through the same reader as files, so that a stored document is held to the same form.
+impl<'de> serde::Deserialize<'de> for Document {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
+        let parsed = parse(&[("document.json", text.get())]).map_err(|faults| {
+            let all: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            serde::de::Error::custom(all.join("; "))
+        })?;
+        match <[_; 1]>::try_from(parsed) {
+            Ok([(_, document)]) => Ok(document),
+            Err(_) => Err(serde::de::Error::custom("exactly one document was expected")),
+        }
+    }
+}
+
+const KEY_FORM: &str =
+    "A key begins with a letter or digit and has at most 64 letters, digits, `_`, `.` and `-`.";
+
+/// Whether a text can be the key of a document.
+pub fn is_key(text: &str) -> bool {
+    text.len() <= 64
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}

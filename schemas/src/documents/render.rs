@@ -1,0 +1,114 @@
+//! Writes documents in one canonical form, so that equal documents are equal text.
+//!
+//! It does not keep comments or the order in which a file had its keys.
+
+use std::fmt::Write;
+
+use super::{
+    Document,
+    tree::{Shape, Tree},
+};
+use crate::wire::json;
+
+/// The notation of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Yaml,
+    Json,
+}
+
+/// The text of one document, ending with a new line.
+pub fn render(document: &Document, format: Format) -> String {
+    // Documents hold nothing that JSON cannot: string keys and finite numbers only.
+    let text = serde_json::to_string_pretty(document).unwrap_or_default();
+    match format {
+        Format::Json => text + "\n",
+        Format::Yaml => {
+            let bytes = text.as_bytes();
+            let tree = json::scan(bytes).ok().and_then(|tape| Tree::of_json(tape.root(bytes), &|_| 0).ok());
+            let mut out = String::new();
+            if let Some(tree) = tree {
+                block(&tree, 0, &mut out);
+            }
+            out
+        }
+    }
+}
+
+/// Writes a value that begins on a line of its own.
+fn block(tree: &Tree, indent: usize, out: &mut String) {
+    match &tree.shape {
+        Shape::Map(entries) if !entries.is_empty() => {
+            for (at, (key, value)) in entries.iter().enumerate() {
+                if at > 0 {
+                    out.extend(std::iter::repeat_n(' ', indent));
+                }
+                text(key, out);
+                out.push(':');
+                match &value.shape {
+                    Shape::Map(inner) if !inner.is_empty() => nested(value, indent + 2, out),
+                    Shape::List(inner) if !inner.is_empty() => nested(value, indent + 2, out),
+                    _ => {
+                        out.push(' ');
+                        block(value, indent, out);
+                    }
+                }
+            }
+        }
+        Shape::List(values) if !values.is_empty() => {
+            for (at, value) in values.iter().enumerate() {
+                if at > 0 {
+                    out.extend(std::iter::repeat_n(' ', indent));
+                }
+                out.push_str("- ");
+                block(value, indent + 2, out);
+            }
+        }
+        scalar => {
+            match scalar {
+                Shape::Null => out.push_str("null"),
+                Shape::Bool(value) => _ = write!(out, "{value}"),
+                Shape::Number(number) => _ = write!(out, "{number}"),
+                Shape::Text(value) => text(value, out),
+                Shape::List(_) => out.push_str("[]"),
+                Shape::Map(_) => out.push_str("{}"),
+            }
+            out.push('\n');
+        }
+    }
+}
+
+fn nested(tree: &Tree, indent: usize, out: &mut String) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n(' ', indent));
+    block(tree, indent, out);
+}
+
+/// Plain only where no YAML reader of any version could take it for something else.
+fn text(value: &str, out: &mut String) {
+    const TAKEN: [&str; 13] =
+        ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity", "none"];
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ' ' | '$');
+    let plain = value.starts_with(|c: char| c.is_ascii_alphabetic())
+        && !value.ends_with(' ')
+        && value.chars().all(inner)
+        && !TAKEN.contains(&value.to_ascii_lowercase().as_str());
+    if plain {
+        out.push_str(value);
+        return;
+    }
+    out.push('"');
+    for c in value.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() || matches!(u32::from(c), 0x2028 | 0x2029 | 0xfeff | 0xfff0..=0xffff) => {
+                _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}

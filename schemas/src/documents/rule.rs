@@ -1,0 +1,188 @@
+//! The document of a rule.
+//!
+//! It does not understand the condition; `tidegate-rules` does.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeStruct};
+use serde_json::Value;
+
+use crate::{
+    ids::{ActionId, Millis, RuleId, TypeId},
+    item_types::datetime,
+};
+
+/// `rule: demo-scam`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    #[serde(rename = "rule")]
+    pub key: RuleId,
+    /// For people; the key if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Status::is_draft")]
+    pub status: Status,
+    /// What the rule is evaluated for; items if left out.
+    #[serde(default = "items", skip_serializing_if = "is_items")]
+    pub on: Vec<On>,
+    /// All item types if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub item_types: Vec<TypeId>,
+    /// The condition.
+    pub when: Value,
+    /// The keys of the policies that a match violates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<RuleAction>,
+    /// From then on the rule counts as archived.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "instant")]
+    pub expires_at: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<Test>,
+}
+
+/// What becomes of a match.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Being written: evaluated, without effects.
+    #[default]
+    Draft,
+    /// On trial: evaluated and counted, without effects.
+    Background,
+    Live,
+    /// Not evaluated.
+    Archived,
+}
+
+impl Status {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+    fn is_draft(&self) -> bool {
+        *self == Self::Draft
+    }
+}
+
+/// How an item came to be evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum On {
+    /// It was submitted.
+    Item,
+    /// A user reported it.
+    Report,
+}
+
+fn items() -> Vec<On> {
+    vec![On::Item]
+}
+
+fn is_items(on: &[On]) -> bool {
+    on == [On::Item]
+}
+
+/// An action that a match takes: `limit_reach`, or `{id: limit_reach, params: {hours: 24}}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleAction {
+    pub id: ActionId,
+    pub params: BTreeMap<String, Value>,
+}
+
+impl Serialize for RuleAction {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.params.is_empty() {
+            return self.id.serialize(serializer);
+        }
+        let mut fields = serializer.serialize_struct("RuleAction", 2)?;
+        fields.serialize_field("id", &self.id)?;
+        fields.serialize_field("params", &self.params)?;
+        fields.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for RuleAction {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Long {
+            id: ActionId,
+            #[serde(default)]
+            params: BTreeMap<String, Value>,
+        }
+
+        struct Either;
+
+        impl<'de> de::Visitor<'de> for Either {
+            type Value = RuleAction;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the key of an action, or `id` and `params`")
+            }
+
+            fn visit_str<E: de::Error>(self, id: &str) -> Result<RuleAction, E> {
+                Ok(RuleAction { id: id.into(), params: BTreeMap::new() })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<RuleAction, A::Error> {
+                let long = Long::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(RuleAction { id: long.id, params: long.params })
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// An example that the rule must decide as its author expects.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Test {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The item type of the example; the rule's only one if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_type: Option<TypeId>,
+    /// The `data` of an item.
+    pub item: Value,
+    pub expect: Expectation,
+}
+
+/// How a test should end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expectation {
+    Match,
+    NoMatch,
+}
+
+impl Rule {
+    pub fn display_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.key.as_str())
+    }
+}
+
+/// An instant as ISO 8601 text.
+mod instant {
+    use super::{Deserialize, Deserializer, Millis, Serializer, datetime, de};
+
+    #[allow(clippy::ref_option, reason = "the signature that serde asks for")]
+    pub(super) fn serialize<S: Serializer>(at: &Option<Millis>, serializer: S) -> Result<S::Ok, S::Error> {
+        match at {
+            Some(at) => serializer.serialize_str(&at.iso()),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Millis>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+        match datetime::parse(&text) {
+            Some(at) => Ok(Some(at)),
+            None => Err(de::Error::custom(
+                "an ISO 8601 date with a time is needed, such as `2026-12-31T00:00:00Z`",
+            )),
+        }
+    }
+}

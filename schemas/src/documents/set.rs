@@ -1,0 +1,171 @@
+//! All documents of an organisation together: by key, and whether what one names exists in another.
+//!
+//! It does not compile anything and does not judge addresses or conditions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Action, Document, DocumentFault, Endpoint, ItemType, Origin, Policy, Queue, Rule, Threshold};
+use crate::{
+    ids::{ActionId, EndpointId, QueueId, RuleId, TypeId},
+    nearest::hint,
+};
+
+/// The documents of an organisation, each kind by key, each with its origin.
+#[derive(Clone, Debug, Default)]
+pub struct Set {
+    pub item_types: BTreeMap<TypeId, (Origin, ItemType)>,
+    pub policies: BTreeMap<String, (Origin, Policy)>,
+    pub actions: BTreeMap<ActionId, (Origin, Action)>,
+    pub rules: BTreeMap<RuleId, (Origin, Rule)>,
+    pub endpoints: BTreeMap<EndpointId, (Origin, Endpoint)>,
+    pub thresholds: BTreeMap<String, (Origin, Threshold)>,
+    pub queues: BTreeMap<QueueId, (Origin, Queue)>,
+}
+
+impl Set {
+    /// Puts documents under their keys; of two with one key and kind, the second is a fault.
+    pub fn collect(documents: Vec<(Origin, Document)>) -> Result<Self, Vec<DocumentFault>> {
+        let mut set = Self::default();
+        let mut faults = Vec::new();
+        for (origin, document) in documents {
+            let (kind, key) = (document.kind().name(), document.key().to_owned());
+            if let Some(first) = set.insert(origin.clone(), document) {
+                let place =
+                    if first.line > 0 { format!("{}:{}", first.file, first.line) } else { first.file };
+                faults.push(DocumentFault::new(&origin, kind, format!("`{key}` stands in {place} already.")));
+            }
+        }
+        if faults.is_empty() { Ok(set) } else { Err(faults) }
+    }
+
+    /// Puts a document in unless its key is taken; then says by whom.
+    fn insert(&mut self, origin: Origin, document: Document) -> Option<Origin> {
+        fn put<K: Ord, T>(
+            map: &mut BTreeMap<K, (Origin, T)>,
+            key: K,
+            origin: Origin,
+            document: T,
+        ) -> Option<Origin> {
+            if let Some((first, _)) = map.get(&key) {
+                return Some(first.clone());
+            }
+            map.insert(key, (origin, document));
+            None
+        }
+        match document {
+            Document::ItemType(it) => put(&mut self.item_types, it.key.clone(), origin, it),
+            Document::Policy(it) => put(&mut self.policies, it.key.clone(), origin, it),
+            Document::Action(it) => put(&mut self.actions, it.key.clone(), origin, it),
+            Document::Rule(it) => put(&mut self.rules, it.key.clone(), origin, it),
+            Document::Endpoint(it) => put(&mut self.endpoints, it.key.clone(), origin, it),
+            Document::Threshold(it) => put(&mut self.thresholds, it.key.clone(), origin, it),
+            Document::Queue(it) => put(&mut self.queues, it.key.clone(), origin, it),
+        }
+    }
+
+    /// All documents in the order of kinds and keys.
+    pub fn documents(&self) -> Vec<(Origin, Document)> {
+        fn all<K, T: Clone>(
+            map: &BTreeMap<K, (Origin, T)>,
+            wrap: fn(T) -> Document,
+        ) -> impl Iterator<Item = (Origin, Document)> {
+            map.values().map(move |(origin, it)| (origin.clone(), wrap(it.clone())))
+        }
+        all(&self.item_types, Document::ItemType)
+            .chain(all(&self.policies, Document::Policy))
+            .chain(all(&self.actions, Document::Action))
+            .chain(all(&self.rules, Document::Rule))
+            .chain(all(&self.endpoints, Document::Endpoint))
+            .chain(all(&self.thresholds, Document::Threshold))
+            .chain(all(&self.queues, Document::Queue))
+            .collect()
+    }
+
+    /// Whether everything that a document names exists, and no policy is its own ancestor.
+    pub fn validate(&self) -> Result<(), Vec<DocumentFault>> {
+        let mut faults = Vec::new();
+        self.check_policies(&mut faults);
+        for (origin, action) in self.actions.values() {
+            if let Some(endpoint) = &action.endpoint {
+                known(&self.endpoints, endpoint.as_str(), "endpoint", origin, "endpoint", &mut faults);
+            }
+        }
+        for (origin, threshold) in self.thresholds.values() {
+            known(&self.actions, threshold.action.as_str(), "action", origin, "action", &mut faults);
+            if let Some((_, action)) = self.actions.get(&threshold.action) {
+                let given = BTreeMap::new();
+                let found = action.check_parameters(&given);
+                faults.extend(found.into_iter().map(|why| DocumentFault::new(origin, "action", why)));
+            }
+        }
+        for (origin, rule) in self.rules.values() {
+            self.check_rule(origin, rule, &mut faults);
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
+    fn check_rule(&self, origin: &Origin, rule: &Rule, faults: &mut Vec<DocumentFault>) {
+        for (index, item_type) in rule.item_types.iter().enumerate() {
+            let path = format!("item_types[{index}]");
+            known(&self.item_types, item_type.as_str(), "item type", origin, &path, faults);
+        }
+        for (index, policy) in rule.policies.iter().enumerate() {
+            known(&self.policies, policy, "policy", origin, &format!("policies[{index}]"), faults);
+        }
+        for (index, taken) in rule.actions.iter().enumerate() {
+            let path = format!("actions[{index}]");
+            known(&self.actions, taken.id.as_str(), "action", origin, &path, faults);
+            if let Some((_, action)) = self.actions.get(&taken.id) {
+                let found = action.check_parameters(&taken.params);
+                let path = format!("{path}.params");
+                faults.extend(found.into_iter().map(|why| DocumentFault::new(origin, path.clone(), why)));
+            }
+        }
+        for (index, test) in rule.tests.iter().enumerate() {
+            if let Some(item_type) = &test.item_type {
+                let path = format!("tests[{index}].item_type");
+                known(&self.item_types, item_type.as_str(), "item type", origin, &path, faults);
+            }
+        }
+    }
+
+    fn check_policies(&self, faults: &mut Vec<DocumentFault>) {
+        let parent = |key: &str| self.policies.get(key).and_then(|(_, policy)| policy.parent.as_deref());
+        let mut reported = BTreeSet::new();
+        for (key, (origin, policy)) in &self.policies {
+            let Some(first) = policy.parent.as_deref() else { continue };
+            if !known(&self.policies, first, "policy", origin, "parent", faults) {
+                continue;
+            }
+            // A walk that comes back to its start is a cycle; one that gets caught elsewhere is not its fault.
+            let mut walk = vec![key.as_str()];
+            let mut above = Some(first);
+            while let Some(next) = above.filter(|next| !walk.contains(next)) {
+                walk.push(next);
+                above = parent(next);
+            }
+            if above == Some(key) && reported.insert(walk.iter().min().copied()) {
+                walk.push(key);
+                let message = format!("The policy is its own ancestor: {}.", walk.join(" → "));
+                faults.push(DocumentFault::new(origin, "parent", message));
+            }
+        }
+    }
+}
+
+/// Reports a name that no document of the kind has.
+fn known<K: Ord + std::borrow::Borrow<str> + AsRef<str>, T>(
+    map: &BTreeMap<K, T>,
+    key: &str,
+    kind: &str,
+    origin: &Origin,
+    path: &str,
+    faults: &mut Vec<DocumentFault>,
+) -> bool {
+    if map.contains_key(key) {
+        return true;
+    }
+    let near = hint(key, map.keys().map(AsRef::as_ref));
+    faults.push(DocumentFault::new(origin, path, format!("There is no {kind} `{key}`.{near}")));
+    false
+}

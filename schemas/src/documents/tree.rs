@@ -1,0 +1,357 @@
+//! A document as it was written: ordered, with the line of every value, whether it came as YAML or JSON.
+//!
+//! It does not know the kinds of documents; any type that serde can read is read off a tree.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, DeserializeSeed, IntoDeserializer},
+    forward_to_deserialize_any,
+};
+use serde_json::Number;
+
+use crate::{nearest::hint, wire::json};
+
+/// One value and its line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tree {
+    pub(super) line: Option<u32>,
+    pub(super) shape: Shape,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Shape {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Tree>),
+    Map(Vec<(String, Tree)>),
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// A path as faults show it.
+pub(super) fn shown(path: &[Step]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) if text.is_empty() => text.push_str(key),
+            Step::Key(key) => text.extend([".", key]),
+            Step::Index(index) => text.push_str(&format!("[{index}]")),
+        }
+    }
+    text
+}
+
+impl Tree {
+    pub(super) fn of_json(node: json::Node<'_>, line: &impl Fn(usize) -> u32) -> Result<Self, String> {
+        let shape = match node.kind() {
+            json::Kind::Null => Shape::Null,
+            json::Kind::Bool(value) => Shape::Bool(value),
+            json::Kind::Number => Shape::Number(number(node.number().unwrap_or_default())?),
+            json::Kind::String => Shape::Text(node.str().unwrap_or_default().into_owned()),
+            json::Kind::Array => {
+                Shape::List(node.elements().map(|node| Self::of_json(node, line)).collect::<Result<_, _>>()?)
+            }
+            json::Kind::Object => Shape::Map(
+                node.entries()
+                    .map(|(key, node)| Ok((key.into_owned(), Self::of_json(node, line)?)))
+                    .collect::<Result<_, String>>()?,
+            ),
+        };
+        Ok(Self { line: Some(line(node.range().start)), shape })
+    }
+
+    /// The line of the value at a path, or of the closest value above it.
+    pub(super) fn line_at(&self, path: &[Step]) -> Option<u32> {
+        let Some((step, rest)) = path.split_first() else { return self.line };
+        let below = match (&self.shape, step) {
+            (Shape::Map(entries), Step::Key(key)) => {
+                entries.iter().find(|(name, _)| name == key).map(|(_, tree)| tree)
+            }
+            (Shape::List(trees), Step::Index(index)) => trees.get(*index),
+            _ => None,
+        };
+        below.and_then(|tree| tree.line_at(rest)).or(self.line)
+    }
+
+    /// Takes the value at a path out, and says whether there was one.
+    pub(super) fn remove(&mut self, path: &[Step]) -> bool {
+        match (&mut self.shape, path) {
+            (Shape::Map(entries), [Step::Key(key)]) => {
+                let before = entries.len();
+                entries.retain(|(name, _)| name != key);
+                entries.len() < before
+            }
+            (Shape::Map(entries), [Step::Key(key), rest @ ..]) => {
+                entries.iter_mut().find(|(name, _)| name == key).is_some_and(|(_, tree)| tree.remove(rest))
+            }
+            (Shape::List(trees), [Step::Index(index), rest @ ..]) => {
+                trees.get_mut(*index).is_some_and(|tree| tree.remove(rest))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// In the one form in which a number is written again.
+fn number(digits: &str) -> Result<Number, String> {
+    if let Ok(value) = digits.parse::<i64>() {
+        return Ok(value.into());
+    }
+    if let Ok(value) = digits.parse::<u64>() {
+        return Ok(value.into());
+    }
+    let float = digits.parse::<f64>().ok().and_then(Number::from_f64);
+    float.ok_or_else(|| format!("the number {} does not fit 64 bits", crate::nearest::shown(digits)))
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = serde_saphyr::Spanned::<Shape>::deserialize(deserializer)?;
+        let line = u32::try_from(spanned.referenced.line()).ok().filter(|line| *line > 0);
+        Ok(Self { line, shape: spanned.value })
+    }
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+
+        impl<'de> de::Visitor<'de> for Any {
+            type Value = Shape;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_unit<E>(self) -> Result<Shape, E> {
+                Ok(Shape::Null)
+            }
+
+            fn visit_none<E>(self) -> Result<Shape, E> {
+                Ok(Shape::Null)
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Shape, E> {
+                Ok(Shape::Bool(value))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Shape, E> {
+                Ok(Shape::Number(value.into()))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Shape, E> {
+                Ok(Shape::Number(value.into()))
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Shape, E> {
+                Number::from_f64(value).map(Shape::Number).ok_or_else(|| E::custom("a number must be finite"))
+            }
+
+            fn visit_str<E>(self, value: &str) -> Result<Shape, E> {
+                Ok(Shape::Text(value.to_owned()))
+            }
+
+            fn visit_string<E>(self, value: String) -> Result<Shape, E> {
+                Ok(Shape::Text(value))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Shape, A::Error> {
+                let mut trees = Vec::new();
+                while let Some(tree) = list.next_element()? {
+                    trees.push(tree);
+                }
+                Ok(Shape::List(trees))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Shape, A::Error> {
+                let mut entries: Vec<(String, Tree)> = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Shape::Map(entries))
+            }
+        }
+
+        deserializer.deserialize_any(Any)
+    }
+}
+
+/// Why a value does not fit the type that was read off it, and where.
+#[derive(Debug)]
+pub(super) struct Misfit {
+    /// From the innermost step outwards.
+    steps: Vec<Step>,
+    pub(super) message: String,
+    /// The path leads to a key that should not be there; without it the rest can be read.
+    pub(super) unknown_field: bool,
+}
+
+impl Misfit {
+    pub(super) fn path(&self) -> Vec<Step> {
+        self.steps.iter().rev().cloned().collect()
+    }
+
+    fn inside(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Misfit {}
+
+impl de::Error for Misfit {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self { steps: Vec::new(), message: message.to_string(), unknown_field: false }
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        let message = match hint(field, expected.iter().copied()) {
+            near if near.is_empty() => format!("unknown field; there are {}", listed(expected)),
+            near => format!("unknown field.{near}"),
+        };
+        Self { steps: vec![Step::Key(field.to_owned())], message, unknown_field: true }
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        let near = hint(variant, expected.iter().copied());
+        let shown = crate::nearest::shown(variant);
+        Self::custom(match near.is_empty() {
+            true => format!("`{shown}` is not one of {}", listed(expected)),
+            false => format!("`{shown}` is not one of {}.{near}", listed(expected)),
+        })
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::custom(format!("the field `{field}` is missing"))
+    }
+
+    fn invalid_type(unexpected: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        // A value may be a secret header: only its type is named.
+        let found = match unexpected {
+            de::Unexpected::Bool(_) => "a boolean",
+            de::Unexpected::Unsigned(_) | de::Unexpected::Signed(_) | de::Unexpected::Float(_) => "a number",
+            de::Unexpected::Str(_) | de::Unexpected::Char(_) => "a string",
+            de::Unexpected::Unit | de::Unexpected::Option => "nothing",
+            de::Unexpected::Seq => "a list",
+            de::Unexpected::Map => "a mapping",
+            _ => "something else",
+        };
+        Self::custom(format!("{found} stands where {expected} is expected"))
+    }
+
+    fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Self::custom(format!("the value does not fit: {expected} is expected"))
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+impl<'de> Deserializer<'de> for &'de Tree {
+    type Error = Misfit;
+
+    fn deserialize_any<V: de::Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match &self.shape {
+            Shape::Null => visitor.visit_unit(),
+            Shape::Bool(value) => visitor.visit_bool(*value),
+            Shape::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+                (Some(value), _, _) => visitor.visit_i64(value),
+                (None, Some(value), _) => visitor.visit_u64(value),
+                (None, None, value) => visitor.visit_f64(value.unwrap_or_default()),
+            },
+            Shape::Text(text) => visitor.visit_str(text),
+            Shape::List(trees) => visitor.visit_seq(Members { trees, next: 0 }),
+            Shape::Map(entries) => visitor.visit_map(Entries { entries, next: 0 }),
+        }
+    }
+
+    fn deserialize_option<V: de::Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.shape {
+            Shape::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: de::Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: de::Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        match &self.shape {
+            Shape::Text(text) => {
+                let text: de::value::StrDeserializer<'_, Misfit> = text.as_str().into_deserializer();
+                text.deserialize_enum(name, variants, visitor)
+            }
+            _ => Err(de::Error::custom(format!("one of {} is expected", listed(variants)))),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
+        tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+struct Members<'de> {
+    trees: &'de [Tree],
+    next: usize,
+}
+
+impl<'de> de::SeqAccess<'de> for Members<'de> {
+    type Error = Misfit;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Misfit> {
+        let Some(tree) = self.trees.get(self.next) else { return Ok(None) };
+        let index = self.next;
+        self.next += 1;
+        seed.deserialize(tree).map(Some).map_err(|misfit| misfit.inside(Step::Index(index)))
+    }
+}
+
+struct Entries<'de> {
+    entries: &'de [(String, Tree)],
+    next: usize,
+}
+
+impl<'de> de::MapAccess<'de> for Entries<'de> {
+    type Error = Misfit;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
+        let Some((key, _)) = self.entries.get(self.next) else { return Ok(None) };
+        let key: de::value::StrDeserializer<'_, Misfit> = key.as_str().into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
+        let Some((key, tree)) = self.entries.get(self.next) else {
+            return Err(de::Error::custom("a value was asked for after the last key"));
+        };
+        self.next += 1;
+        seed.deserialize(tree).map_err(|misfit| misfit.inside(Step::Key(key.clone())))
+    }
+}

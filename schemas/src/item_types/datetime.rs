@@ -1,0 +1,188 @@
+//! Instants as ISO 8601 text: the interface's exact form, and the forms that are accepted beside it.
+//!
+//! It does not read dates without a time, nor any other notation.
+
+use crate::ids::Millis;
+
+/// `2024-05-06T07:08:09.123Z` and nothing else.
+pub fn exact(text: &str) -> Option<Millis> {
+    let bytes = text.as_bytes();
+    let shaped = bytes.len() == 24 && bytes[10] == b'T' && bytes[19] == b'.' && bytes[23] == b'Z';
+    if shaped { parse(text) } else { None }
+}
+
+/// A date with a time: seconds and their fraction optional, then `Z`, an offset, or nothing, which means UTC.
+///
+/// Digits after the milliseconds are cut off.
+pub fn parse(text: &str) -> Option<Millis> {
+    let mut text = Cursor(text.as_bytes());
+    let year = text.number(4)?;
+    text.expect(b'-')?;
+    let month = text.number(2)?;
+    text.expect(b'-')?;
+    let day = text.number(2)?;
+    text.expect(b'T').or_else(|| text.expect(b't')).or_else(|| text.expect(b' '))?;
+    let hour = text.number(2)?;
+    text.expect(b':')?;
+    let minute = text.number(2)?;
+    let (mut second, mut milli) = (0, 0);
+    if text.expect(b':').is_some() {
+        second = text.number(2)?;
+        if text.expect(b'.').or_else(|| text.expect(b',')).is_some() {
+            milli = text.fraction()?;
+        }
+    }
+    let offset = text.offset()?;
+    let valid = text.0.is_empty()
+        && (1..=12).contains(&month)
+        && (1..=days_in(year, month)).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 60;
+    valid.then(|| {
+        let minutes = (days_since_1970(year, month, day) * 24 + hour) * 60 + minute - offset;
+        Millis((minutes * 60 + second) * 1000 + milli)
+    })
+}
+
+struct Cursor<'a>(&'a [u8]);
+
+impl Cursor<'_> {
+    fn expect(&mut self, wanted: u8) -> Option<()> {
+        let (first, rest) = self.0.split_first()?;
+        (*first == wanted).then(|| self.0 = rest)
+    }
+
+    fn number(&mut self, digits: usize) -> Option<i64> {
+        let (number, rest) = self.0.split_at_checked(digits)?;
+        let value = number.iter().try_fold(0, |value, digit| {
+            digit.is_ascii_digit().then(|| value * 10 + i64::from(digit - b'0'))
+        })?;
+        self.0 = rest;
+        Some(value)
+    }
+
+    fn fraction(&mut self) -> Option<i64> {
+        let digits = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (fraction, rest) = self.0.split_at(digits);
+        let place = |at: usize| fraction.get(at).map_or(0, |digit| i64::from(digit - b'0'));
+        self.0 = rest;
+        (1..=12).contains(&digits).then(|| place(0) * 100 + place(1) * 10 + place(2))
+    }
+
+    /// In minutes.
+    fn offset(&mut self) -> Option<i64> {
+        let sign = match self.0.first() {
+            None => return Some(0),
+            Some(b'Z' | b'z') => {
+                self.0 = &self.0[1..];
+                return Some(0);
+            }
+            Some(b'+') => 1,
+            Some(b'-') => -1,
+            Some(_) => return None,
+        };
+        self.0 = &self.0[1..];
+        let hours = self.number(2)?;
+        let minutes = match self.expect(b':') {
+            Some(()) => self.number(2)?,
+            None if self.0.is_empty() => 0,
+            None => self.number(2)?,
+        };
+        (hours < 24 && minutes < 60).then_some(sign * (hours * 60 + minutes))
+    }
+}
+
+fn days_in(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Counts in years that begin in March, so that the leap day is the last of a year.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_exact_form_is_the_one_tidegate_writes() {
+        for millis in [0, -1, 1_700_000_000_007, 253_402_200_000_999, -62_167_000_000_000] {
+            assert_eq!(exact(&Millis(millis).iso()), Some(Millis(millis)));
+        }
+        for other in ["2024-05-06T07:08:09Z", "2024-05-06T07:08:09.123+00:00", "2024-05-06 07:08:09.123Z"] {
+            assert_eq!(exact(other), None);
+            assert!(parse(other).is_some());
+        }
+    }
+
+    #[test]
+    fn a_time_part_is_needed_and_everything_about_it_optional_but_minutes() {
+        let same = parse("2024-05-06T07:08:00.000Z");
+        assert!(same.is_some());
+        for text in [
+            "2024-05-06T07:08Z",
+            "2024-05-06T07:08",
+            "2024-05-06 07:08:00",
+            "2024-05-06t07:08:00.0z",
+            "2024-05-06T09:08:00+02:00",
+            "2024-05-06T09:08:00+0200",
+            "2024-05-06T09:08:00+02",
+            "2024-05-05T23:38:00,000999-07:30",
+        ] {
+            assert_eq!(parse(text), same, "{text}");
+        }
+        for wrong in [
+            "",
+            "2024-05-06",
+            "2024-05-06T",
+            "2024-05-06T07",
+            "2024-13-06T07:08:00Z",
+            "2024-02-30T07:08:00Z",
+            "2023-02-29T07:08:00Z",
+            "2024-05-06T24:00:00Z",
+            "2024-05-06T07:60:00Z",
+            "2024-05-06T07:08:60Z",
+            "2024-05-06T07:08:00.Z",
+            "2024-05-06T07:08:00+25:00",
+            "2024-05-06T07:08:00ZZ",
+            "Mon, 06 May 2024 07:08:00 GMT",
+            "1715000000000",
+            "2024-05-06T07:08:00.000\u{660}Z",
+            "+002024-05-06T07:08:00Z",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_instant_is_read_back(millis in -62_167_000_000_000_i64..=253_402_200_000_999) {
+            prop_assert_eq!(exact(&Millis(millis).iso()), Some(Millis(millis)));
+        }
+
+        #[test]
+        fn jiff_reads_the_same_instant(
+            year in 0_i16..=9998, month in 1_i8..=12, day in 1_i8..=31, hour in 0_i8..24, minute in 0_i8..60,
+            second in 0_i8..60, offset in -23_i8..=23,
+        ) {
+            let text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{offset:+03}:00");
+            let theirs = text.parse::<jiff::Timestamp>().ok().map(|instant| Millis(instant.as_millisecond()));
+            // jiff's range ends within a day of the years 0 and 9999.
+            prop_assume!(year > 0);
+            prop_assert_eq!(parse(&text), theirs);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The roles a field can have, and which fields may have them.
+//!
+//! It does not say what the service does with a role.
+
+use serde::{Deserialize, Serialize};
+
+use super::fields::{Kind, Scalar};
+
+/// What a field means beyond its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Role {
+    Creator,
+    Thread,
+    Parent,
+    CreatedAt,
+    DisplayName,
+    IsDeleted,
+    IpAddress,
+    Email,
+    ProfileIcon,
+    BackgroundImage,
+}
+
+impl Role {
+    /// In the order of their numbers.
+    pub const ALL: [Self; 10] = [
+        Self::Creator,
+        Self::Thread,
+        Self::Parent,
+        Self::CreatedAt,
+        Self::DisplayName,
+        Self::IsDeleted,
+        Self::IpAddress,
+        Self::Email,
+        Self::ProfileIcon,
+        Self::BackgroundImage,
+    ];
+
+    /// As documents write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Creator => "creator",
+            Self::Thread => "thread",
+            Self::Parent => "parent",
+            Self::CreatedAt => "createdAt",
+            Self::DisplayName => "displayName",
+            Self::IsDeleted => "isDeleted",
+            Self::IpAddress => "ipAddress",
+            Self::Email => "email",
+            Self::ProfileIcon => "profileIcon",
+            Self::BackgroundImage => "backgroundImage",
+        }
+    }
+
+    /// The type that a field with this role must have.
+    pub fn scalar(self) -> Scalar {
+        match self {
+            Self::Creator | Self::Thread | Self::Parent => Scalar::RelatedItem,
+            Self::CreatedAt => Scalar::Datetime,
+            Self::DisplayName => Scalar::String,
+            Self::IsDeleted => Scalar::Boolean,
+            Self::IpAddress => Scalar::IpAddress,
+            Self::Email => Scalar::EmailAddress,
+            Self::ProfileIcon | Self::BackgroundImage => Scalar::Image,
+        }
+    }
+
+    /// Whether item types of this kind have the role.
+    pub fn suits(self, kind: Kind) -> bool {
+        match self {
+            Self::DisplayName | Self::CreatedAt | Self::IsDeleted | Self::IpAddress => true,
+            Self::Creator => kind != Kind::User,
+            Self::Thread | Self::Parent => kind == Kind::Content,
+            Self::Email | Self::ProfileIcon | Self::BackgroundImage => kind == Kind::User,
+        }
+    }
+
+    /// The roles without which a value in this one cannot be placed.
+    pub(super) fn needs(self) -> &'static [Self] {
+        match self {
+            Self::Parent => &[Self::Thread, Self::CreatedAt],
+            Self::Thread => &[Self::CreatedAt],
+            _ => &[],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_role_is_its_place_in_the_list() {
+        for (place, role) in Role::ALL.into_iter().enumerate() {
+            assert_eq!(role as usize, place);
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_roles() {
+        let roles = |kind| Role::ALL.into_iter().filter(|role| role.suits(kind)).count();
+        assert_eq!(roles(Kind::Content), 7);
+        assert_eq!(roles(Kind::User), 7);
+        assert_eq!(roles(Kind::Thread), 5);
+    }
+}

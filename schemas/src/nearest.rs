@@ -1,0 +1,81 @@
+//! Finds the known name that was probably meant by an unknown one.
+//!
+//! It does not decide which names are known.
+
+/// A longer word is certainly no slip of one of our names, and the distance costs its length squared.
+const LONGEST: usize = 64;
+
+/// The closest of `known` to `word`, if it is close enough to be a slip of the pen.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wanted = letters(word)?;
+    let allowed = 1 + wanted.len() / 4;
+    known
+        .into_iter()
+        .filter_map(|name| Some((distance(&wanted, &letters(name)?), name)))
+        .filter(|&(steps, _)| steps <= allowed)
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// ` Did you mean ...?` or nothing, to append to a sentence.
+pub(crate) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, known).map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// A name for a message: whole when short, cut when a hostile client made it long.
+pub(crate) fn shown(name: &str) -> std::borrow::Cow<'_, str> {
+    match name.char_indices().nth(LONGEST) {
+        None => name.into(),
+        Some((end, _)) => format!("{}…", &name[..end]).into(),
+    }
+}
+
+/// Without case and separators, so that `createdat` and `created_at` are near `createdAt`.
+fn letters(word: &str) -> Option<Vec<char>> {
+    if word.is_empty() || word.len() > LONGEST * 4 {
+        return None;
+    }
+    let letters: Vec<char> =
+        word.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect();
+    (letters.len() <= LONGEST).then_some(letters)
+}
+
+/// Insertions, deletions, substitutions and swaps of neighbours.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let mut best = (last[j] + usize::from(x != y)).min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                best = best.min(before[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_recognised_and_another_word_is_not() {
+        let known = ["text", "title", "createdAt", "user"];
+        assert_eq!(nearest("txet", known), Some("text"));
+        assert_eq!(nearest("created_at", known), Some("createdAt"));
+        assert_eq!(nearest("TITEL", known), Some("title"));
+        assert_eq!(nearest("banana", known), None);
+        assert_eq!(nearest("", known), None);
+        assert_eq!(nearest(&"x".repeat(1 << 20), known), None);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_before_it_is_shown() {
+        assert_eq!(shown("text"), "text");
+        assert!(shown(&"é".repeat(10_000)).chars().count() == LONGEST + 1);
+    }
+}

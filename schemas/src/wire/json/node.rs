@@ -1,0 +1,173 @@
+//! Reads values off a scanned text without copying.
+//!
+//! It trusts the scan: a text that was not scanned never gets a node.
+
+use std::{borrow::Cow, ops::Range};
+
+use super::{ESCAPED, Entry};
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Null,
+    Bool(bool),
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+impl Kind {
+    /// With its article, for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
+            Self::Number => "a number",
+            Self::String => "a string",
+            Self::Array => "an array",
+            Self::Object => "an object",
+        }
+    }
+}
+
+/// One value of a scanned text.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    pub(super) text: &'a [u8],
+    pub(super) tape: &'a [Entry],
+    pub(super) at: u32,
+}
+
+impl<'a> Node<'a> {
+    fn entry(&self) -> Entry {
+        self.tape[self.at as usize]
+    }
+
+    /// Names the value for [`super::Tape::node`].
+    pub fn index(&self) -> u32 {
+        self.at
+    }
+
+    /// Where the value lies in the scanned text.
+    pub fn range(&self) -> Range<usize> {
+        let entry = self.entry();
+        entry.start as usize..(entry.end & !ESCAPED) as usize
+    }
+
+    /// The bytes of the value, quotes included.
+    pub fn raw(&self) -> &'a [u8] {
+        &self.text[self.range()]
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self.text[self.entry().start as usize] {
+            b'{' => Kind::Object,
+            b'[' => Kind::Array,
+            b'"' => Kind::String,
+            b't' => Kind::Bool(true),
+            b'f' => Kind::Bool(false),
+            b'n' => Kind::Null,
+            _ => Kind::Number,
+        }
+    }
+
+    pub fn is_null(&self) -> bool {
+        self.kind() == Kind::Null
+    }
+
+    /// The text of a string, borrowed unless it holds escapes.
+    pub fn str(&self) -> Option<Cow<'a, str>> {
+        (self.kind() == Kind::String).then(|| self.unquoted())
+    }
+
+    /// The digits of a number as the client wrote them.
+    pub fn number(&self) -> Option<&'a str> {
+        (self.kind() == Kind::Number).then(|| utf8(self.raw()))
+    }
+
+    /// The members of an array; none for any other value.
+    pub fn elements(&self) -> impl Iterator<Item = Node<'a>> + use<'a> {
+        let node = *self;
+        let end = if self.kind() == Kind::Array { self.entry().next } else { 0 };
+        let mut at = self.at + 1;
+        std::iter::from_fn(move || {
+            (at < end).then(|| {
+                let element = Node { at, ..node };
+                at = element.entry().next;
+                element
+            })
+        })
+    }
+
+    /// The keys and values of an object in their order; none for any other value.
+    pub fn entries(&self) -> impl Iterator<Item = (Cow<'a, str>, Node<'a>)> + use<'a> {
+        let node = *self;
+        let end = if self.kind() == Kind::Object { self.entry().next } else { 0 };
+        let mut at = self.at + 1;
+        std::iter::from_fn(move || {
+            (at < end).then(|| {
+                let key = Node { at, ..node };
+                let value = Node { at: at + 1, ..node };
+                at = value.entry().next;
+                (key.unquoted(), value)
+            })
+        })
+    }
+
+    /// The value of one key of an object.
+    pub fn get(&self, key: &str) -> Option<Node<'a>> {
+        self.entries().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    pub(super) fn unquoted(&self) -> Cow<'a, str> {
+        let range = self.range();
+        let inner = utf8(&self.text[range.start + 1..range.end - 1]);
+        if self.entry().end & ESCAPED == 0 { inner.into() } else { unescape(inner).into() }
+    }
+}
+
+/// The scan has seen that the whole text is UTF-8, and a value ends between two characters.
+fn utf8(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let escape = rest.as_bytes().get(at + 1).copied().unwrap_or(b'\\');
+        rest = rest.get(at + 2..).unwrap_or_default();
+        let plain = match escape {
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => {
+                let (decoded, after) = code_point(rest);
+                rest = after;
+                decoded
+            }
+            other => char::from(other),
+        };
+        out.push(plain);
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Decodes `XXXX` or `XXXX\uYYYY`; a lone surrogate, which the scan reports, becomes the replacement character.
+fn code_point(text: &str) -> (char, &str) {
+    let unit = |at: usize| text.get(at..at + 4).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+    let first = unit(0).unwrap_or(0xfffd);
+    if (0xd800..0xdc00).contains(&first)
+        && text.get(4..6) == Some("\\u")
+        && let Some(second) = unit(6).filter(|low| (0xdc00..0xe000).contains(low))
+    {
+        let point = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+        return (char::from_u32(point).unwrap_or('\u{fffd}'), &text[10..]);
+    }
+    (char::from_u32(first).unwrap_or('\u{fffd}'), text.get(4..).unwrap_or_default())
+}
