@@ -8,8 +8,10 @@
 mod batch;
 mod cell;
 mod columns;
+pub mod cql;
 pub mod embedded;
 mod error;
+mod migration;
 mod pages;
 mod range;
 mod split;
@@ -24,6 +26,7 @@ pub use self::{
     batch::Batch,
     cell::{Cell, Column, KeyColumn, Kind, Mismatch},
     error::Error,
+    migration::{Difference, Migration},
     pages::Pages,
     range::{At, Before, Cells, Cursor, PrefixOf},
     split::Split,

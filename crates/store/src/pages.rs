@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 
-use crate::{Cursor, Error, Row, embedded, range::Cells};
+use crate::{Cursor, Error, Row, cql, embedded, range::Cells};
 
 /// A running scan. Nothing is read before the first page is asked for.
 ///
@@ -25,6 +25,7 @@ pub struct Pages<R> {
 
 pub(crate) enum Source {
     Failed(Error),
+    Cql(cql::Walk),
     Embedded(embedded::walk::Walk),
     /// A page is being read, or its reader was dropped.
     Away,
@@ -52,6 +53,11 @@ impl<R: Row> Pages<R> {
             Source::Failed(error) => return Err(error),
             Source::Away => {
                 return Err(Error::Engine("a page of this scan was abandoned or failed".to_owned()));
+            }
+            Source::Cql(mut walk) => {
+                let rows = walk.page(want).await?;
+                self.source = Source::Cql(walk);
+                rows
             }
             Source::Embedded(walk) => {
                 let (walk, entries) = walk.page(want).await;

@@ -14,7 +14,6 @@ pub(crate) enum Extent {
         low: Option<Vec<u8>>,
         high: Option<Vec<u8>>,
     },
-    #[allow(dead_code)]
     /// CQL tokens: above `after`, up to `upto`.
     Tokens {
         after: i64,

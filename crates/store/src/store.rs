@@ -3,13 +3,14 @@
 //! It does not decide what to store; the table-shaped functions are beside each table.
 
 use crate::{
-    At, Batch, Error, Fact, Inserted, Pages, Replaced, Row, Split, Version, Versioned, WriteTime, embedded,
-    pages::Source,
+    At, Batch, Difference, Error, Fact, Inserted, Migration, Pages, Replaced, Row, Split, Version, Versioned,
+    WriteTime, cql, embedded, pages::Source,
 };
 
 /// Where rows are kept. Cloning it is cheap: all clones are one store.
 #[derive(Clone)]
 pub enum Store {
+    Cql(cql::Engine),
     Embedded(embedded::Engine),
 }
 
@@ -17,6 +18,11 @@ impl Store {
     /// Opens the tables of this version in a database that the log may share.
     pub fn open_embedded(db: &fjall::Database, settings: embedded::Settings) -> Result<Self, Error> {
         embedded::Engine::open(db, settings).map(Self::Embedded)
+    }
+
+    /// Connects to a cluster. Tables are not looked at: see [`Store::migrate`].
+    pub async fn open_cql(settings: cql::Settings) -> Result<Self, Error> {
+        cql::Engine::connect(settings).await.map(Self::Cql)
     }
 
     /// Puts whole rows. Of two puts of one row the later write time wins, whichever comes first. A row whose expiry
@@ -33,6 +39,7 @@ impl Store {
             return Ok(());
         }
         match self {
+            Self::Cql(engine) => engine.write(batch).await,
             Self::Embedded(engine) => engine.write(batch).await,
         }
     }
@@ -46,6 +53,7 @@ impl Store {
 
     pub async fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
         match self {
+            Self::Cql(engine) => engine.get(key).await,
             Self::Embedded(engine) => engine.get(key).await,
         }
     }
@@ -53,6 +61,7 @@ impl Store {
     /// The rows of these keys, in their order. Bounded many are asked for at once.
     pub async fn get_many<R: Row>(&self, keys: &[R::Key]) -> Result<Vec<Option<R>>, Error> {
         match self {
+            Self::Cql(engine) => engine.get_many(keys).await,
             Self::Embedded(engine) => engine.get_many(keys).await,
         }
     }
@@ -61,6 +70,12 @@ impl Store {
     pub fn scan<R: Row>(&self, partition: &R::Partition, range: At<R::Cluster>) -> Pages<R> {
         let At { span, limit, page, .. } = range;
         match self {
+            Self::Cql(engine) => Pages::new(
+                engine.scan::<R>(partition, &span).map(Source::Cql),
+                page.unwrap_or(engine.page_rows()),
+                limit,
+                true,
+            ),
             Self::Embedded(engine) => Pages::new(
                 engine.scan::<R>(partition, &span).map(Source::Embedded),
                 page.unwrap_or(engine.page_rows()),
@@ -73,6 +88,7 @@ impl Store {
     /// Cuts a table into about so many parts for [`Store::scan_all`].
     pub async fn splits<R: Row>(&self, parts: usize) -> Result<Vec<Split>, Error> {
         match self {
+            Self::Cql(_) => Ok(cql::splits(parts)),
             Self::Embedded(engine) => engine.splits::<R>(parts),
         }
     }
@@ -80,6 +96,9 @@ impl Store {
     /// Every row of a part of a table, in no promised order.
     pub fn scan_all<R: Row>(&self, split: &Split) -> Pages<R> {
         match self {
+            Self::Cql(engine) => {
+                Pages::new(engine.scan_all::<R>(split).map(Source::Cql), engine.page_rows(), None, false)
+            }
             Self::Embedded(engine) => {
                 Pages::new(engine.scan_all::<R>(split).map(Source::Embedded), engine.page_rows(), None, false)
             }
@@ -89,6 +108,7 @@ impl Store {
     /// Writes a row unless there is one, at version 1. Durable when it returns.
     pub async fn insert_new<R: Versioned>(&self, row: &R) -> Result<Inserted<R>, Error> {
         match self {
+            Self::Cql(engine) => engine.insert_new(row).await,
             Self::Embedded(engine) => engine.insert_new(row).await,
         }
     }
@@ -96,13 +116,24 @@ impl Store {
     /// Writes a whole row at version `was + 1` if it is at version `was`. Durable when it returns.
     pub async fn replace<R: Versioned>(&self, row: &R, was: Version) -> Result<Replaced<R>, Error> {
         match self {
+            Self::Cql(engine) => engine.replace(row, was).await,
             Self::Embedded(engine) => engine.replace(row, was).await,
+        }
+    }
+
+    /// Brings the store's tables to the declarations, or says what is missing. A type or key that differs is an error
+    /// that names it. The embedded engine does this by itself when it is opened, and has nothing left to say.
+    pub async fn migrate(&self, mode: Migration) -> Result<Vec<Difference>, Error> {
+        match self {
+            Self::Cql(engine) => engine.migrate(mode).await,
+            Self::Embedded(_) => Ok(Vec::new()),
         }
     }
 
     /// Whether the store works now, for readiness.
     pub async fn ping(&self) -> Result<(), Error> {
         match self {
+            Self::Cql(engine) => engine.ping().await,
             Self::Embedded(engine) => engine.ping().await,
         }
     }
@@ -110,6 +141,7 @@ impl Store {
     /// Finishes what was begun and lets go. Later calls fail with [`Error::Closed`].
     pub async fn close(&self) -> Result<(), Error> {
         match self {
+            Self::Cql(engine) => engine.close().await,
             Self::Embedded(engine) => engine.close().await,
         }
     }

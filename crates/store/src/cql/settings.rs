@@ -1,0 +1,205 @@
+//! Settings of the CQL engine.
+//!
+//! It does not read the environment; the settings file and its overrides are put together by the binary.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+
+use serde::Deserialize;
+
+use crate::Error;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// `host:port` of some nodes; the others are found through them.
+    pub contact_points: Vec<String>,
+    pub keyspace: String,
+    /// Nodes of this datacenter are asked first. With several datacenters it should be set: quorums are local.
+    pub local_dc: Option<String>,
+    /// With it, `store migrate` makes the keyspace when it is missing; without it, a missing keyspace is an error.
+    pub replication: Option<Replication>,
+    pub username: Option<String>,
+    /// Better given through the environment or `password_file` than in the settings file.
+    pub password: Option<Secret>,
+    pub password_file: Option<PathBuf>,
+    pub connect_timeout_ms: u64,
+    pub request_timeout_ms: u64,
+    /// How long a conditional write with an unknown outcome is looked after before it is reported as an outage.
+    pub settle_timeout_ms: u64,
+    /// Requests that wait for an answer at once, over all tables.
+    pub max_in_flight: usize,
+    /// Rows of one page where a scan names no other number.
+    pub page_rows: usize,
+    /// Rows of one partition go together up to this size; a bigger row goes alone. Cassandra refuses batches over
+    /// 50 KiB unless told otherwise.
+    pub batch_bytes: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Replication {
+    /// So many copies, for clusters of one datacenter.
+    Simple(u8),
+    /// So many copies in each named datacenter.
+    Datacenters(BTreeMap<String, u8>),
+}
+
+/// A value that must not be printed.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            contact_points: vec!["127.0.0.1:9042".to_owned()],
+            keyspace: "tidegate".to_owned(),
+            local_dc: None,
+            replication: None,
+            username: None,
+            password: None,
+            password_file: None,
+            connect_timeout_ms: 5_000,
+            request_timeout_ms: 10_000,
+            settle_timeout_ms: 30_000,
+            max_in_flight: 512,
+            page_rows: 1_000,
+            batch_bytes: 40 << 10,
+        }
+    }
+}
+
+impl Settings {
+    pub fn validate(&self) -> Result<(), Error> {
+        let fault = |text: String| Err(Error::Settings(text));
+        if self.contact_points.is_empty() {
+            return fault("contact_points names no node".to_owned());
+        }
+        if !is_name(&self.keyspace) {
+            return fault(format!(
+                "keyspace `{}` is not a name of 1 to 48 lower-case letters, digits and underscores that begins \
+                 with a letter",
+                self.keyspace
+            ));
+        }
+        if self.password.is_some() && self.password_file.is_some() {
+            return fault("password and password_file are both set".to_owned());
+        }
+        if self.username.is_none() && (self.password.is_some() || self.password_file.is_some()) {
+            return fault("a password is set, but no username".to_owned());
+        }
+        if self.username.is_some() && self.password.is_none() && self.password_file.is_none() {
+            return fault("username is set, but neither password nor password_file".to_owned());
+        }
+        if let Some(Replication::Datacenters(centers)) = &self.replication {
+            if centers.is_empty() || centers.values().any(|copies| *copies == 0) {
+                return fault("replication names no datacenter, or one with 0 copies".to_owned());
+            }
+            if let Some(name) = centers.keys().find(|name| name.contains('\'')) {
+                return fault(format!("replication: `{name}` is not the name of a datacenter"));
+            }
+            if let Some(local) = &self.local_dc
+                && !centers.contains_key(local)
+            {
+                return fault(format!("local_dc is `{local}`, but replication keeps no copy there"));
+            }
+        }
+        if self.replication == Some(Replication::Simple(0)) {
+            return fault("replication keeps 0 copies".to_owned());
+        }
+        for (name, value) in [
+            ("connect_timeout_ms", self.connect_timeout_ms),
+            ("request_timeout_ms", self.request_timeout_ms),
+            ("max_in_flight", self.max_in_flight as u64),
+            ("page_rows", self.page_rows as u64),
+            ("batch_bytes", self.batch_bytes as u64),
+        ] {
+            if value == 0 {
+                return fault(format!("{name} is 0"));
+            }
+        }
+        if i32::try_from(self.page_rows).is_err() {
+            return fault(format!("page_rows is {}, at most {} are possible", self.page_rows, i32::MAX));
+        }
+        if self.settle_timeout_ms < self.request_timeout_ms {
+            return fault(format!(
+                "settle_timeout_ms ({}) is shorter than request_timeout_ms ({}): no unknown outcome could be settled",
+                self.settle_timeout_ms, self.request_timeout_ms
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.connect_timeout_ms)
+    }
+
+    pub(super) fn request_timeout(&self) -> Duration {
+        Duration::from_millis(self.request_timeout_ms)
+    }
+
+    pub(super) fn settle_timeout(&self) -> Duration {
+        Duration::from_millis(self.settle_timeout_ms)
+    }
+
+    pub(super) fn password(&self) -> Result<Option<Secret>, Error> {
+        let Some(path) = &self.password_file else { return Ok(self.password.clone()) };
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Some(Secret(text.trim_end_matches(['\r', '\n']).to_owned()))),
+            Err(error) => Err(Error::Settings(format!("password_file {}: {error}", path.display()))),
+        }
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    text.len() <= 48 && text.bytes().all(plain) && text.as_bytes().first().is_some_and(u8::is_ascii_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid_and_contradictions_are_named() {
+        Settings::default().validate().unwrap();
+        let refusal = |change: fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            settings.validate().unwrap_err().to_string()
+        };
+        assert!(refusal(|s| s.keyspace = "Drop; table".to_owned()).contains("keyspace"));
+        assert!(refusal(|s| s.password = Some(Secret::new("p"))).contains("no username"));
+        assert!(refusal(|s| s.settle_timeout_ms = 1).contains("settle_timeout_ms (1)"));
+        assert!(refusal(|s| s.max_in_flight = 0).contains("max_in_flight is 0"));
+        let elsewhere = |s: &mut Settings| {
+            s.local_dc = Some("north".to_owned());
+            s.replication = Some(Replication::Datacenters(BTreeMap::from([("south".to_owned(), 3)])));
+        };
+        assert!(refusal(elsewhere).contains("local_dc is `north`"));
+    }
+
+    #[test]
+    fn a_password_is_never_printed() {
+        let settings = Settings { password: Some(Secret::new("hunter2")), ..Settings::default() };
+        assert!(!format!("{settings:?}").contains("hunter2"));
+    }
+}
