@@ -93,7 +93,7 @@ macro_rules! uuid_id {
         pub struct $name(pub Uuid);
 
         impl $name {
-            #[allow(clippy::disallowed_methods, reason = "the one place where ids are drawn")]
+            #[expect(clippy::disallowed_methods, reason = "the one place where ids are drawn")]
             pub fn random() -> Self {
                 Self(Uuid::new_v4())
             }

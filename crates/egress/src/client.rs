@@ -81,6 +81,7 @@ impl Client {
         settings.validate()?;
         let guard = Arc::new(Guard { allow: settings.allow_cidrs.clone() });
         // Decompression and cookies are absent from the build; so is HTTP/2, whose streams would share one fate.
+        #[expect(clippy::disallowed_methods, reason = "this is the guarded client")]
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls(&settings)?)
             .dns_resolver(Checked { lookup, guard: Arc::clone(&guard) })

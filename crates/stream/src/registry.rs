@@ -213,6 +213,7 @@ impl Client {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             drop(rustls::crypto::ring::default_provider().install_default());
         }
+        #[expect(clippy::disallowed_methods, reason = "the operator alone names the registry")]
         let mut http = reqwest::Client::builder()
             .timeout(Duration::from_millis(settings.request_timeout_ms))
             .redirect(reqwest::redirect::Policy::none())

@@ -87,7 +87,7 @@ fn reach(addresses: &[String], within: Duration) -> io::Result<()> {
         if Instant::now() >= until {
             return Err(last);
         }
-        #[allow(clippy::disallowed_methods, reason = "a blocking check before the test begins")]
+        #[expect(clippy::disallowed_methods, reason = "a blocking check before the test begins")]
         std::thread::sleep(Duration::from_millis(200));
     }
 }

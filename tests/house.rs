@@ -1,0 +1,137 @@
+//! The arrows between the packages of the house, read from `cargo metadata`: who may use whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+const PREFIX: &str = "tidegate-";
+const SUPPORT: &str = "test-support";
+
+/// Every package, without its prefix, and what it may use. A floor uses those below it; siblings never each other.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("schemas", &[]),
+    ("rules", &["schemas"]),
+    ("media", &["schemas"]),
+    ("stream", &["schemas"]),
+    ("store", &["schemas"]),
+    ("egress", &["schemas"]),
+    ("exporter", &["schemas", "store"]),
+    ("catalog", &["schemas", "rules", "media", "stream", "store", "egress"]),
+    ("moderation", &["schemas", "rules", "media", "stream", "store", "egress", "catalog"]),
+    ("web", &["schemas", "rules", "media", "stream", "store", "egress", "catalog"]),
+    ("ingest", &["schemas", "rules", "media", "stream", "store", "egress", "catalog", "moderation", "web"]),
+    ("console", &["schemas", "rules", "media", "stream", "store", "egress", "catalog", "moderation", "web"]),
+    ("processors", &["schemas", "rules", "media", "stream", "store", "egress", "catalog", "moderation"]),
+    (
+        "tidegate",
+        &[
+            "schemas",
+            "rules",
+            "media",
+            "stream",
+            "store",
+            "egress",
+            "exporter",
+            "catalog",
+            "moderation",
+            "web",
+            "ingest",
+            "console",
+            "processors",
+        ],
+    ),
+    (SUPPORT, &[]),
+];
+
+/// A package of the workspace and the packages of the workspace that it uses outside its own tests.
+type Uses = BTreeMap<String, BTreeSet<String>>;
+
+fn faults(house: &Uses) -> Vec<String> {
+    let allowed: BTreeMap<_, BTreeSet<_>> =
+        MAY_USE.iter().map(|(name, uses)| (*name, uses.iter().copied().collect())).collect();
+    let mut faults = Vec::new();
+    for (name, uses) in house {
+        match allowed.get(name.as_str()) {
+            None => faults.push(format!("{name} has no place in the table of arrows")),
+            Some(allowed) => faults.extend(
+                uses.iter()
+                    .filter(|used| !allowed.contains(used.as_str()))
+                    .map(|used| format!("{name} must not use {used}")),
+            ),
+        }
+    }
+    faults.extend(
+        allowed
+            .keys()
+            .filter(|name| !house.contains_key(**name))
+            .map(|name| format!("{name} is not in the workspace")),
+    );
+    faults
+}
+
+fn the_house() -> Uses {
+    let metadata = MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .no_deps()
+        .exec()
+        .expect("cargo describes its own workspace");
+    let short = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
+    metadata
+        .packages
+        .iter()
+        .map(|package| {
+            let uses = package
+                .dependencies
+                .iter()
+                .filter(|used| used.path.is_some() && used.kind != DependencyKind::Development)
+                .map(|used| short(&used.name));
+            (short(package.name.as_str()), uses.collect())
+        })
+        .collect()
+}
+
+#[test]
+fn every_arrow_of_the_workspace_is_in_the_table() {
+    assert_eq!(faults(&the_house()), Vec::<String>::new());
+}
+
+#[test]
+fn siblings_upward_arrows_strangers_and_test_support_are_found() {
+    let mut house = the_house();
+    for (from, to) in [
+        ("store", "stream"),
+        ("schemas", "catalog"),
+        ("rules", "store"),
+        ("exporter", "stream"),
+        ("processors", "web"),
+        ("ingest", "console"),
+        ("egress", SUPPORT),
+    ] {
+        house.get_mut(from).expect("a package of the house").insert(to.to_owned());
+    }
+    house.insert("shed".to_owned(), BTreeSet::new());
+    house.remove("media");
+    assert_eq!(
+        faults(&house),
+        [
+            "egress must not use test-support",
+            "exporter must not use stream",
+            "ingest must not use console",
+            "processors must not use web",
+            "rules must not use store",
+            "schemas must not use catalog",
+            "shed has no place in the table of arrows",
+            "store must not use stream",
+            "media is not in the workspace",
+        ]
+    );
+}
+
+#[test]
+fn the_table_itself_has_no_cycle() {
+    let mut placed = BTreeSet::new();
+    for (name, uses) in MAY_USE {
+        assert!(uses.iter().all(|used| placed.contains(used)), "{name} uses what stands above it");
+        placed.insert(name);
+    }
+}
