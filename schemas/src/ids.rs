@@ -242,6 +242,10 @@ pub enum Kind {
     Decision,
     /// appeal and the strike it reverses
     Reversal,
+    /// org, key of the policy's document
+    Policy,
+    /// org: the key that is made with the first organisation
+    FirstKey,
 }
 
 impl Kind {
@@ -257,6 +261,8 @@ impl Kind {
             Self::JobCause => "job-cause",
             Self::Decision => "decision",
             Self::Reversal => "reversal",
+            Self::Policy => "policy",
+            Self::FirstKey => "first-key",
         }
     }
 }

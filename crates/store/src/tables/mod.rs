@@ -35,8 +35,15 @@ pub const ALL: &[&Table] = &[
     callbacks::deliveries::DeliveryByDay::TABLE,
     callbacks::due::Due::TABLE,
     callbacks::due::DueCursor::TABLE,
+    catalog::orgs::Org::TABLE,
+    catalog::configs::ConfigHead::TABLE,
+    catalog::configs::ConfigSnapshot::TABLE,
+    catalog::configs::CatalogEpoch::TABLE,
     catalog::keys::ApiKey::TABLE,
     catalog::keys::KeyOfOrg::TABLE,
+    catalog::keys::KeyUse::TABLE,
+    catalog::members::Member::TABLE,
+    catalog::secrets::EndpointSecret::TABLE,
 ];
 
 #[cfg(test)]

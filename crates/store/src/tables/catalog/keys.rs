@@ -11,7 +11,6 @@ table! {
     /// A key. `scopes` are separated by spaces.
     Versioned ApiKey in "api_keys" ttl None;
     partition { key_id: ApiKeyId }
-    cluster {}
     values {
         org: OrgId,
         name: String,
@@ -21,7 +20,6 @@ table! {
         created_at: Millis,
         expires_at: Option<Millis>,
         revoked_at: Option<Millis>,
-        last_used_at: Option<Millis>,
     }
 }
 
@@ -31,4 +29,12 @@ table! {
     partition { org: OrgId }
     cluster { created_at: Millis [Desc], key_id: ApiKeyId [Asc] }
     values { name: String }
+}
+
+table! {
+    /// When a key was last used, to the minute. Apart from the key, whose row must not change with every use.
+    Fact KeyUse in "key_uses" ttl None;
+    partition { org: OrgId }
+    cluster { key_id: ApiKeyId [Asc] }
+    values { last_used_at: Millis }
 }
