@@ -49,8 +49,8 @@ impl Drain {
         Self { cause, began: now, deadline: now + timeout, commit_deadline: None, clean: false }
     }
 
-    /// `in_flight`: records somebody works on. `uncommitted`: partitions whose last commit is not
-    /// answered yet.
+    /// `in_flight`: records somebody works on. `uncommitted`: partitions with something complete that no
+    /// acknowledged commit has passed.
     pub(crate) fn step(
         &mut self,
         now: Instant,

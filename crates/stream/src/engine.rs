@@ -28,8 +28,8 @@ pub(crate) enum Event {
     Committed { partition: Partition, next: NextOffset },
     /// A commit failed; the driver tries again with what is complete by then.
     CommitFailed { partitions: Vec<Partition>, tag: &'static str, detail: String },
-    /// The group's position was eaten by retention. The engine does not fetch the partition. Comes
-    /// instead of `Assigned`, or later if retention overtook the reader.
+    /// The group's position was eaten by retention. The partition is ours (`Assigned` came before), but
+    /// the engine does not fetch it.
     Gap { partition: Partition, committed: NextOffset, start: NextOffset },
     /// How far a partition reaches, for the lag.
     End { partition: Partition, end: NextOffset },

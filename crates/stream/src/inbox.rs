@@ -118,7 +118,7 @@ pub struct Inbox {
     pub(crate) ownership: watch::Receiver<Ownership>,
     pub(crate) drained: watch::Receiver<Option<Drained>>,
     pub(crate) stop: CancellationToken,
-    pub(crate) stop_on_drop: DropGuard,
+    pub(crate) _stop_on_drop: DropGuard,
 }
 
 impl Inbox {

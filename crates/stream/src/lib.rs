@@ -3,16 +3,21 @@
 //! It knows neither what records mean nor what they lead to: it keeps them in order, hands them out,
 //! and remembers how far each group has come.
 
+mod book;
 mod budget;
 mod codec;
+mod consumers;
 mod drain;
+mod driver;
 pub mod embedded;
 mod engine;
 mod error;
+mod health;
 mod inbox;
 pub mod kafka;
 mod ledger;
 mod log;
+pub mod metrics;
 mod record;
 pub mod registry;
 mod settings;

@@ -2,81 +2,126 @@
 //!
 //! It decides nothing: each operation belongs to the engine.
 
-use crate::{
-    budget::Budget,
-    error::{AppendError, TailError},
-    inbox::{Drained, Inbox},
-    record::Addressed,
-    tail::{Page, Query},
-    topics::{Group, Partition, Role, Topic},
-};
+use std::{sync::Arc, time::Instant as Clock};
+
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Whether the log takes and gives records at the moment. From cached state: asking costs nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Readiness {
-    Ready,
-    NotReady { why: String },
-}
+use crate::{
+    budget::Budget,
+    codec::Codec,
+    embedded,
+    error::{AppendError, OpenError, TailError},
+    inbox::{Drained, Inbox},
+    metrics,
+    record::Addressed,
+    settings::Settings,
+    tail::{self, Order, Page, Query, Run},
+    topics::{Group, Partition, Role, Topic, partition_of},
+};
 
-impl Readiness {
-    pub const fn is_ready(&self) -> bool {
-        matches!(self, Self::Ready)
-    }
-}
+pub use crate::health::Readiness;
 
 /// The log. A clone is the same log.
 #[derive(Clone, Debug)]
-pub enum Log {}
+pub enum Log {
+    Embedded(embedded::Log),
+}
 
 impl Log {
+    /// The log in a database of this process, shared with the store: its keyspaces begin with `log.`.
+    /// Ids of schemas are the checked-in ones. Reads the disk.
+    pub fn open_embedded(db: fjall::Database, settings: &Settings) -> Result<Self, OpenError> {
+        embedded::Log::open(db, settings, Arc::new(Codec::checked_in())).map(Self::Embedded)
+    }
+
     /// The partition that a key's records go to, always the same.
-    pub fn partition(&self, _topic: Topic, _key: &[u8]) -> Partition {
-        match *self {}
+    pub fn partition(&self, topic: Topic, key: &[u8]) -> Partition {
+        partition_of(topic, key, self.partitions())
     }
 
     /// How many partitions each topic has.
     pub fn partitions(&self) -> u32 {
-        match *self {}
+        match self {
+            Self::Embedded(log) => log.partitions(),
+        }
     }
 
     /// Appends all records; `Ok` only when every one of them is durable. After an error some may be.
-    pub async fn append(&self, _records: &[Addressed<'_>]) -> Result<(), AppendError> {
-        match *self {}
+    pub async fn append(&self, records: &[Addressed<'_>]) -> Result<(), AppendError> {
+        let began = Clock::now();
+        let result = match self {
+            Self::Embedded(log) => log.append(records).await,
+        };
+        metrics::append_answered(&result, began.elapsed());
+        result
     }
 
     /// The same log for what accepted records lead to. At the disk limit its appends may use the part
     /// that requests may not, because refusing them would keep the consumers from ever freeing space.
     #[must_use]
     pub fn reserved(&self) -> Self {
-        match *self {}
+        match self {
+            Self::Embedded(log) => Self::Embedded(log.reserved()),
+        }
     }
 
     /// Starts the one consumer of the group in this process. What keeps it from starting comes out of
-    /// `Inbox::next`; while the log is unreachable it keeps trying.
+    /// `Inbox::next`; while the log is unreachable it keeps trying. Call it inside a tokio runtime.
     pub fn consume(
         &self,
-        _group: Group,
-        _topics: &[Topic],
-        _budget: Budget,
-        _role: Role,
-        _stop: CancellationToken,
+        group: Group,
+        topics: &[Topic],
+        budget: Budget,
+        role: Role,
+        stop: CancellationToken,
     ) -> Inbox {
-        match *self {}
+        match self {
+            Self::Embedded(log) => log.consume(group, topics, budget, role, stop),
+        }
     }
 
     /// Reads a page of a topic without a group.
-    pub async fn tail(&self, _query: Query) -> Result<Page, TailError> {
-        match *self {}
+    pub async fn tail(&self, query: Query) -> Result<Page, TailError> {
+        let limit = query.limit.max(1);
+        let mut runs = Vec::new();
+        for index in 0..self.partitions() {
+            let from = query.after.as_ref().and_then(|cursor| cursor.0.get(&index).copied());
+            let run = self.read(Partition::new(query.topic, index), query.order, from, limit).await?;
+            runs.push((index, run));
+        }
+        tail::page(self.codec(), query, limit, runs)
     }
 
+    async fn read(
+        &self,
+        partition: Partition,
+        order: Order,
+        from: Option<i64>,
+        limit: usize,
+    ) -> Result<Run, TailError> {
+        match self {
+            Self::Embedded(log) => log.read(partition, order, from, limit).await,
+        }
+    }
+
+    fn codec(&self) -> &Codec {
+        match self {
+            Self::Embedded(log) => log.codec(),
+        }
+    }
+
+    /// From cached state: asking costs nothing.
     pub fn ready(&self) -> Readiness {
-        match *self {}
+        match self {
+            Self::Embedded(log) => log.ready(),
+        }
     }
 
     /// Stops the consumers, refuses appends, waits for what is under way until the deadline.
-    pub async fn close(&self, _deadline: Instant) -> Drained {
-        match *self {}
+    pub async fn close(&self, deadline: Instant) -> Drained {
+        match self {
+            Self::Embedded(log) => log.close(deadline).await,
+        }
     }
 }

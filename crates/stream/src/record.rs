@@ -5,7 +5,10 @@
 use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
-use tidegate_schemas::ids::{Millis, OrgId, SubmissionId};
+use tidegate_schemas::{
+    ids::{Millis, OrgId, SubmissionId},
+    records::{self, Malformed},
+};
 
 use crate::{
     ticket::Ticket,
@@ -23,6 +26,13 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     pub fn new(key: &'a [u8], datum: impl Into<Cow<'a, [u8]>>) -> Self {
         Self { key, value: datum.into(), headers: &[] }
+    }
+
+    /// A record whose value is the datum of `of`.
+    pub fn of<R: records::Record>(key: &'a [u8], of: &R) -> Self {
+        let mut datum = Vec::new();
+        of.encode(&mut datum);
+        Self::new(key, datum)
     }
 
     #[must_use]
@@ -98,6 +108,13 @@ pub struct Received {
     pub ticket: Ticket,
 }
 
+impl Received {
+    /// The record as its type. Its `Bytes` are slices of `value`.
+    pub fn decode<R: records::Record>(&self) -> Result<R, Malformed> {
+        R::decode(&self.value)
+    }
+}
+
 /// A record read without a group: nothing is owed for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tailed {
@@ -106,6 +123,13 @@ pub struct Tailed {
     pub value: Bytes,
     pub headers: Headers,
     pub written_at: Millis,
+}
+
+impl Tailed {
+    /// The record as its type. Its `Bytes` are slices of `value`.
+    pub fn decode<R: records::Record>(&self) -> Result<R, Malformed> {
+        R::decode(&self.value)
+    }
 }
 
 /// Why a part of a record goes to the dead letters.

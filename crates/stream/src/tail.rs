@@ -4,7 +4,12 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use crate::{record::Tailed, topics::Topic};
+use crate::{
+    codec::Codec,
+    error::TailError,
+    record::{Fetched, Tailed},
+    topics::Topic,
+};
 
 /// Which end comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +75,143 @@ impl FromStr for Cursor {
     }
 }
 
+/// What one partition has for a page, in the page's order.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) records: Vec<Fetched>,
+    /// There is more after the last one.
+    pub(crate) more: bool,
+}
+
+/// Makes a page of what the partitions have, and takes it out of its framing.
+pub(crate) fn page(
+    codec: &Codec,
+    query: Query,
+    limit: usize,
+    runs: Vec<(u32, Run)>,
+) -> Result<Page, TailError> {
+    let Query { topic, order, after, .. } = query;
+    let (fetched, next) = merge(order, limit, after.unwrap_or_default(), runs);
+    let mut records = Vec::with_capacity(fetched.len());
+    for Fetched { at, key, framed, headers, written_at } in fetched {
+        let value = codec
+            .open(topic, &framed)
+            .map_err(|error| TailError::Malformed { position: at, detail: error.to_string() })?;
+        records.push(Tailed { at, key, value, headers, written_at });
+    }
+    Ok(Page { records, next })
+}
+
+/// Takes the records in the order of their time over all partitions. It stops when a partition that has
+/// more than it gave is used up, for its next one might come before the others' next.
+fn merge(
+    order: Order,
+    limit: usize,
+    mut cursor: Cursor,
+    runs: Vec<(u32, Run)>,
+) -> (Vec<Fetched>, Option<Cursor>) {
+    let mut more_anywhere = false;
+    let mut heads: Vec<_> = runs
+        .into_iter()
+        .map(|(index, run)| {
+            more_anywhere |= run.more;
+            (index, run.records.into_iter().peekable(), run.more)
+        })
+        .collect();
+    let mut taken = Vec::new();
+    while taken.len() < limit && !heads.iter_mut().any(|(_, records, more)| *more && records.peek().is_none())
+    {
+        let candidates = heads.iter_mut().enumerate().filter_map(|(at, (_, records, _))| {
+            records.peek().map(|record| ((record.written_at, record.at.partition.index), at))
+        });
+        let first = match order {
+            Order::Oldest => candidates.min(),
+            Order::Newest => candidates.max(),
+        };
+        let Some((_, at)) = first else { break };
+        let (index, records, _) = &mut heads[at];
+        if let Some(record) = records.next() {
+            let offset = match order {
+                Order::Oldest => record.at.offset.next().0,
+                Order::Newest => record.at.offset.0,
+            };
+            cursor.0.insert(*index, offset);
+            taken.push(record);
+        }
+    }
+    let left = more_anywhere || heads.iter_mut().any(|(_, records, _)| records.peek().is_some());
+    (taken, left.then_some(cursor))
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use tidegate_schemas::ids::Millis;
+
     use super::*;
+    use crate::{
+        record::Headers,
+        topics::{Offset, Partition, Position},
+    };
+
+    fn fetched(index: u32, offset: i64, at: i64) -> Fetched {
+        Fetched {
+            at: Position { partition: Partition::new(Topic::Items, index), offset: Offset(offset) },
+            key: Bytes::new(),
+            framed: Bytes::new(),
+            headers: Headers::default(),
+            written_at: Millis(at),
+        }
+    }
+
+    /// A partition of the model, read as an engine reads it: at most `chunk` records at once.
+    fn run(index: u32, times: &[i64], order: Order, from: Option<i64>, chunk: usize) -> Run {
+        let end = i64::try_from(times.len()).unwrap();
+        let all: Vec<Fetched> =
+            (0..end).map(|offset| fetched(index, offset, times[usize::try_from(offset).unwrap()])).collect();
+        let wanted: Vec<Fetched> = match order {
+            Order::Oldest => all.into_iter().filter(|one| one.at.offset.0 >= from.unwrap_or(0)).collect(),
+            Order::Newest => {
+                all.into_iter().rev().filter(|one| one.at.offset.0 < from.unwrap_or(end)).collect()
+            }
+        };
+        let more = wanted.len() > chunk;
+        Run { records: wanted.into_iter().take(chunk).collect(), more }
+    }
+
+    proptest! {
+        #[test]
+        fn pages_show_every_record_once_and_in_order_of_time(
+            mut times in prop::collection::vec(prop::collection::vec(0..50_i64, 0..12), 1..4),
+            limit in 1..7_usize,
+            chunk in 1..7_usize,
+            newest in any::<bool>(),
+        ) {
+            times.iter_mut().for_each(|own| own.sort_unstable());
+            let order = if newest { Order::Newest } else { Order::Oldest };
+            let mut seen = Vec::new();
+            let mut after = Some(Cursor::default());
+            while let Some(cursor) = after {
+                let runs = (0_u32..).zip(&times).map(|(index, own)| {
+                    (index, run(index, own, order, cursor.0.get(&index).copied(), chunk))
+                });
+                let (page, next) = merge(order, limit, cursor.clone(), runs.collect());
+                prop_assert!(page.len() <= limit);
+                prop_assert!(!page.is_empty() || next.is_none(), "a page moves on");
+                seen.extend(page);
+                after = next;
+            }
+            prop_assert_eq!(seen.len(), times.iter().map(Vec::len).sum::<usize>());
+            let ordered = seen.windows(2).all(|two| match order {
+                Order::Oldest => two[0].written_at <= two[1].written_at,
+                Order::Newest => two[0].written_at >= two[1].written_at,
+            });
+            prop_assert!(ordered);
+        }
+    }
 
     #[test]
     fn a_cursor_survives_its_text_and_nothing_else_is_one() {

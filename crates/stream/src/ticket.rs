@@ -10,12 +10,22 @@ use std::{
     },
 };
 
+use bytes::Bytes;
 use parking_lot::Mutex;
+use tidegate_schemas::{
+    ids::Millis,
+    records::{DeadLetter, Header},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    codec::Codec,
+    error::AppendError,
+    log::Log,
+    metrics,
+    record::{Headers, Reason, Record},
     signal::Signal,
-    topics::{Offset, Partition, Position},
+    topics::{Offset, Partition, Position, Topic},
 };
 
 /// One assignment of one partition to this process. A later assignment has a greater epoch.
@@ -41,6 +51,12 @@ pub(crate) struct Settled {
     pub(crate) epoch: Epoch,
     pub(crate) offset: Offset,
     pub(crate) outcome: Outcome,
+}
+
+impl Settled {
+    pub(crate) const fn position(self) -> Position {
+        Position { partition: self.partition, offset: self.offset }
+    }
 }
 
 /// Where tickets report, from any thread, and the driver collects.
@@ -84,6 +100,22 @@ pub(crate) struct Lease {
     /// Cancelled when the partition is being let go.
     pub(crate) lost: CancellationToken,
     pub(crate) desk: Arc<Desk>,
+    pub(crate) outlet: Arc<Outlet>,
+}
+
+/// Where dead letters go.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    pub(crate) log: Log,
+    pub(crate) codec: Arc<Codec>,
+}
+
+/// What a dead letter keeps of the record that the ticket is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) key: Bytes,
+    pub(crate) headers: Headers,
+    pub(crate) written_at: Millis,
 }
 
 /// The debt of one record. It ends with `complete`; a ticket dropped before that, while its partition
@@ -92,12 +124,13 @@ pub(crate) struct Lease {
 pub struct Ticket {
     lease: Arc<Lease>,
     offset: Offset,
+    origin: Origin,
     settled: bool,
 }
 
 impl Ticket {
-    pub(crate) const fn new(lease: Arc<Lease>, offset: Offset) -> Self {
-        Self { lease, offset, settled: false }
+    pub(crate) const fn new(lease: Arc<Lease>, offset: Offset, origin: Origin) -> Self {
+        Self { lease, offset, origin, settled: false }
     }
 
     pub fn position(&self) -> Position {
@@ -122,6 +155,41 @@ impl Ticket {
     /// drain's deadline; waiting for others, as for a fetch, should end.
     pub async fn lost(&self) {
         self.lease.lost.cancelled().await;
+    }
+
+    /// Writes the failing part of the record to the dead letters, with its origin. `part` is a datum of
+    /// the record's own type that holds nothing but the failing part. `Ok`: it is durable, and the
+    /// record may be completed once its other parts are.
+    pub async fn dead_letter(&self, part: &[u8], why: Reason) -> Result<(), AppendError> {
+        let Position { partition, offset } = self.position();
+        let Outlet { log, codec } = &*self.lease.outlet;
+        let mut framed = Vec::new();
+        codec.frame(partition.topic, part, &mut framed);
+        let letter = DeadLetter {
+            org: why.org,
+            topic: partition.topic.label().to_owned(),
+            partition: i32::try_from(partition.index).unwrap_or(i32::MAX),
+            offset: offset.0,
+            written_at: self.origin.written_at,
+            key: self.origin.key.clone(),
+            value: framed.into(),
+            headers: self
+                .origin
+                .headers
+                .iter()
+                .map(|(name, value)| Header { name: name.to_owned(), value: value.clone() })
+                .collect(),
+            submission_id: why.submission_id,
+            stage: why.stage.to_owned(),
+            reason: why.tag.to_owned(),
+            detail: why.detail,
+            failed_at: Millis::now(),
+        };
+        let key = &self.origin.key;
+        let to = log.partition(Topic::DeadLetters, key);
+        log.reserved().append(&[(to, Record::of(key, &letter))]).await?;
+        metrics::dead_letter(partition.topic, why.stage, why.tag);
+        Ok(())
     }
 
     fn settle(&mut self, outcome: Outcome) {
