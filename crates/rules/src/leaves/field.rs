@@ -48,7 +48,7 @@ enum Operand {
 const SHOWN: usize = 8;
 
 impl FieldLeaf {
-    pub(super) fn compile(comparison: Comparison, context: &mut Context<'_>) -> Option<Self> {
+    pub(super) fn compile(comparison: &Comparison, context: &mut Context<'_>) -> Option<Self> {
         let (slot, kinds) = context.at("path", |c| c.path(&comparison.path))?;
         let (first, kind) = *kinds.first()?;
         let compares = comparison.tests.iter().any(|(op, _)| *op != Op::Exists);

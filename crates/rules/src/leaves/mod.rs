@@ -37,7 +37,9 @@ impl Leaf {
     pub(crate) fn compile(condition: Condition, context: &mut Context<'_>) -> Option<Self> {
         match condition {
             Condition::Text(text) => context.at("text", |c| TextLeaf::compile(text, c)).map(Self::Text),
-            Condition::Field(field) => context.at("field", |c| FieldLeaf::compile(field, c)).map(Self::Field),
+            Condition::Field(field) => {
+                context.at("field", |c| FieldLeaf::compile(&field, c)).map(Self::Field)
+            }
             Condition::Strikes(strikes) => Some(Self::Strikes(StrikesLeaf(strikes))),
             Condition::All(_) | Condition::Any(_) | Condition::Not(_) => None,
         }

@@ -1,0 +1,417 @@
+//! Reads a rule document out of JSON, and names every fault in it.
+//!
+//! It bounds what it reads, because a document may be hostile; whether fields exist it cannot say.
+
+use serde_json::{Map, Value as Json};
+use tidegate_schemas::ids::{ActionId, Millis, PolicyId, RuleId, TypeId};
+
+use crate::{
+    facts::Within,
+    faults::{FAULTS_LISTED, Fault, did_you_mean, shown},
+    form::{ActionUse, Comparison, Condition, On, Op, Rule, Search, Status, Strikes, Test, Text, View},
+    limits::Limits,
+};
+
+const RULE_KEYS: [&str; 10] =
+    ["rule", "name", "status", "expires_at", "on", "item_types", "when", "policies", "actions", "tests"];
+const CONDITIONS: [&str; 6] = ["all", "any", "not", "text", "field", "strikes"];
+
+/// Reads a rule document; all faults are listed, up to a hundred.
+pub fn parse(document: &Json, limits: &Limits) -> Result<Rule, Vec<Fault>> {
+    let key = document.get("rule").and_then(Json::as_str).unwrap_or_default();
+    let mut reader = Reader {
+        limits,
+        rule: key.chars().take(64).collect(),
+        pointer: String::new(),
+        nodes: 0,
+        words: 0,
+        faults: Vec::new(),
+    };
+    let rule = reader.rule(document);
+    match rule {
+        Some(rule) if reader.faults.is_empty() => Ok(rule),
+        _ => Err(reader.faults),
+    }
+}
+
+struct Reader<'a> {
+    limits: &'a Limits,
+    rule: String,
+    pointer: String,
+    nodes: usize,
+    words: usize,
+    faults: Vec<Fault>,
+}
+
+type Object = Map<String, Json>;
+
+impl Reader<'_> {
+    fn fault<T>(&mut self, tag: &'static str, detail: impl Into<String>) -> Option<T> {
+        if self.faults.len() < FAULTS_LISTED {
+            self.faults.push(Fault::new(&self.rule, &self.pointer, tag, detail.into()));
+        }
+        None
+    }
+
+    fn full(&self) -> bool {
+        self.faults.len() >= FAULTS_LISTED
+    }
+
+    fn at<T>(&mut self, segment: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+        let length = self.pointer.len();
+        self.pointer.push('/');
+        let segment: String = segment.chars().take(64).collect();
+        self.pointer.push_str(&segment.replace('~', "~0").replace('/', "~1"));
+        let read = read(self);
+        self.pointer.truncate(length);
+        read
+    }
+
+    fn object<'j>(&mut self, value: &'j Json, keys: &[&str]) -> Option<&'j Object> {
+        let Some(object) = value.as_object() else {
+            return self.fault("shape", format!("expected a mapping with {}", keys.join(", ")));
+        };
+        for key in object.keys().filter(|key| !keys.contains(&key.as_str())) {
+            if self.full() {
+                break;
+            }
+            let near = did_you_mean(key, keys.iter().copied());
+            self.at(key, |r| r.fault::<()>("unknown_key", format!("unknown key {}{near}", shown(key))));
+        }
+        Some(object)
+    }
+
+    /// The value under `key`; null is as if it were absent.
+    fn optional<'j, T>(
+        &mut self,
+        object: &'j Object,
+        key: &str,
+        read: impl FnOnce(&mut Self, &'j Json) -> Option<T>,
+    ) -> Option<T> {
+        let value = object.get(key).filter(|value| !value.is_null())?;
+        self.at(key, |r| read(r, value))
+    }
+
+    fn required<'j, T>(
+        &mut self,
+        object: &'j Object,
+        key: &str,
+        read: impl FnOnce(&mut Self, &'j Json) -> Option<T>,
+    ) -> Option<T> {
+        if object.get(key).is_none_or(Json::is_null) {
+            return self.fault("shape", format!("`{key}` is missing"));
+        }
+        self.optional(object, key, read)
+    }
+
+    fn text<'j>(&mut self, value: &'j Json) -> Option<&'j str> {
+        match value.as_str() {
+            Some(text) if text.trim().is_empty() => self.fault("empty", "is blank"),
+            Some(text) if text.len() > self.limits.word_bytes => {
+                self.fault("limit", format!("is longer than {} bytes", self.limits.word_bytes))
+            }
+            Some(text) => Some(text),
+            None => self.fault("shape", "expected a text"),
+        }
+    }
+
+    fn boolean(&mut self, value: &Json) -> Option<bool> {
+        value.as_bool().or_else(|| self.fault("shape", "expected true or false"))
+    }
+
+    fn name<T: Copy>(&mut self, value: &Json, names: &[(&str, T)]) -> Option<T> {
+        let text = self.text(value)?;
+        names.iter().find(|(name, _)| *name == text).map(|(_, named)| *named).or_else(|| {
+            let known: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+            let near = did_you_mean(text, known.iter().copied());
+            self.fault("unknown_value", format!("{} is none of {}{near}", shown(text), known.join(", ")))
+        })
+    }
+
+    fn list<'j, T>(
+        &mut self,
+        value: &'j Json,
+        mut read: impl FnMut(&mut Self, &'j Json) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let Some(list) = value.as_array() else {
+            return self.fault("shape", "expected a list");
+        };
+        if list.len() > self.limits.words {
+            return self.fault("limit", format!("has more than {} entries", self.limits.words));
+        }
+        let mut read_all = Vec::with_capacity(list.len());
+        for (index, entry) in list.iter().enumerate() {
+            if self.full() {
+                return None;
+            }
+            read_all.extend(self.at(&index.to_string(), |r| read(r, entry)));
+        }
+        (read_all.len() == list.len()).then_some(read_all)
+    }
+
+    fn filled<'j, T>(
+        &mut self,
+        value: &'j Json,
+        read: impl FnMut(&mut Self, &'j Json) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let list = self.list(value, read)?;
+        if list.is_empty() { self.fault("empty", "is empty, so it could never decide") } else { Some(list) }
+    }
+
+    fn distinct<T: PartialEq>(&mut self, list: Vec<T>, what: &str) -> Option<Vec<T>> {
+        // These lists are short in earnest; a long one must not be compared pairwise.
+        if list.len() > 256 {
+            return self.fault("limit", format!("names more than 256 {what}"));
+        }
+        match list.iter().enumerate().find(|(index, entry)| list[..*index].contains(entry)) {
+            Some((index, _)) => {
+                self.at(&index.to_string(), |r| r.fault("duplicate", format!("the {what} occurs twice")))
+            }
+            None => Some(list),
+        }
+    }
+
+    fn rule(&mut self, document: &Json) -> Option<Rule> {
+        let object = self.object(document, &RULE_KEYS)?;
+        let key = self.required(object, "rule", |r, v| r.text(v).map(RuleId::new));
+        let name = self.optional(object, "name", |r, v| r.text(v).map(str::to_owned));
+        let status = self.optional(object, "status", |r, v| {
+            r.name(
+                v,
+                &[
+                    ("draft", Status::Draft),
+                    ("background", Status::Background),
+                    ("live", Status::Live),
+                    ("archived", Status::Archived),
+                ],
+            )
+        });
+        let expires_at = self.optional(object, "expires_at", Self::instant);
+        let on = self.optional(object, "on", |r, v| {
+            let on =
+                [("item", On::Item), ("report", On::Report), ("appeal", On::Appeal), ("strike", On::Strike)];
+            let list = r.filled(v, |r, v| r.name(v, &on))?;
+            r.distinct(list, "cause")
+        });
+        let item_types = self.optional(object, "item_types", |r, v| {
+            let list = r.list(v, |r, v| r.text(v).map(TypeId::new))?;
+            r.distinct(list, "item type")
+        });
+        let when = self.required(object, "when", |r, v| r.condition(v, 1));
+        let policies = self.optional(object, "policies", |r, v| {
+            let list = r.list(v, |r, v| r.text(v).map(PolicyId::new))?;
+            r.distinct(list, "policy")
+        });
+        let actions = self.optional(object, "actions", Self::actions);
+        let tests = self.optional(object, "tests", |r, v| r.list(v, Self::test));
+        let key = key?;
+        Some(Rule {
+            name: name.unwrap_or_else(|| key.as_str().to_owned()),
+            key,
+            // A rule that does not say so must not act.
+            status: status.unwrap_or(Status::Draft),
+            expires_at,
+            on: on.unwrap_or_else(|| vec![On::Item]),
+            item_types: item_types.unwrap_or_default(),
+            when: when?,
+            policies: policies.unwrap_or_default(),
+            actions: actions.unwrap_or_default(),
+            tests: tests.unwrap_or_default(),
+        })
+    }
+
+    fn instant(&mut self, value: &Json) -> Option<Millis> {
+        let text = self.text(value)?;
+        instant(text).or_else(|| self.fault("shape", "expected an instant such as 2026-01-31T12:00:00.000Z"))
+    }
+
+    fn actions(&mut self, value: &Json) -> Option<Vec<ActionUse>> {
+        let actions = self.list(value, |r, v| {
+            let object = r.object(v, &["id", "params"])?;
+            let id = r.required(object, "id", |r, v| r.text(v).map(ActionId::new));
+            let params = r.optional(object, "params", |r, v| match v.as_object() {
+                Some(params) => Some(params.clone()),
+                None => r.fault("shape", "expected a mapping of parameters"),
+            });
+            Some(ActionUse { id: id?, params: params.unwrap_or_default() })
+        })?;
+        self.distinct(actions.iter().map(|action| &action.id).collect(), "action")?;
+        Some(actions)
+    }
+
+    fn test(&mut self, value: &Json) -> Option<Test> {
+        let object = self.object(value, &["item", "strikes", "expect"])?;
+        let item = self.required(object, "item", |r, v| {
+            r.object(v, &["id", "typeId", "typeVersion", "typeSchemaVariant", "data"])?;
+            Some(v.clone())
+        });
+        let strikes = self.optional(object, "strikes", Self::whole);
+        let matches =
+            self.required(object, "expect", |r, v| r.name(v, &[("match", true), ("no_match", false)]));
+        Some(Test { item: item?, strikes: strikes.unwrap_or_default(), matches: matches? })
+    }
+
+    fn whole(&mut self, value: &Json) -> Option<i64> {
+        value.as_i64().or_else(|| self.fault("type", "expected a whole number"))
+    }
+
+    fn condition(&mut self, value: &Json, depth: usize) -> Option<Condition> {
+        if depth > self.limits.depth {
+            return self.fault("depth", format!("is nested deeper than {} levels", self.limits.depth));
+        }
+        self.nodes += 1;
+        if self.nodes > self.limits.nodes {
+            // Said once: every further node would say the same.
+            return if self.nodes == self.limits.nodes + 1 {
+                self.fault("nodes", format!("the rule has more than {} conditions", self.limits.nodes))
+            } else {
+                None
+            };
+        }
+        let object = self.object(value, &CONDITIONS)?;
+        let mut named = CONDITIONS.iter().filter(|name| object.contains_key(**name));
+        let (Some(kind), None) = (named.next(), named.next()) else {
+            return self.fault("shape", format!("expected exactly one of {}", CONDITIONS.join(", ")));
+        };
+        let inner = &object[*kind];
+        self.at(kind, |r| match *kind {
+            "all" => r.filled(inner, |r, v| r.condition(v, depth + 1)).map(Condition::All),
+            "any" => r.filled(inner, |r, v| r.condition(v, depth + 1)).map(Condition::Any),
+            "not" => r.condition(inner, depth + 1).map(|c| Condition::Not(Box::new(c))),
+            "text" => r.text_search(inner).map(Condition::Text),
+            "field" => r.comparison(inner).map(Condition::Field),
+            _ => r.strikes(inner).map(Condition::Strikes),
+        })
+    }
+
+    fn words(&mut self, value: &Json) -> Option<Vec<String>> {
+        let words = self.filled(value, |r, v| r.text(v).map(str::to_owned))?;
+        self.counted(words.len())?;
+        Some(words)
+    }
+
+    fn counted(&mut self, words: usize) -> Option<()> {
+        self.words += words;
+        if self.words > self.limits.words {
+            return self.fault("limit", format!("the rule lists more than {} words", self.limits.words));
+        }
+        Some(())
+    }
+
+    fn text_search(&mut self, value: &Json) -> Option<Text> {
+        const SEARCHES: [&str; 4] = ["any_of", "all_of", "words", "regex"];
+        let object =
+            self.object(value, &["in", "view", "word", SEARCHES[0], SEARCHES[1], SEARCHES[2], SEARCHES[3]])?;
+        let fields = self.required(object, "in", |r, v| {
+            let fields = r.filled(v, |r, v| r.text(v).map(str::to_owned))?;
+            r.distinct(fields, "field")
+        });
+        let view =
+            self.optional(object, "view", |r, v| r.name(v, &[("raw", View::Raw), ("lower", View::Lower)]));
+        let word = self.optional(object, "word", Self::boolean);
+        let mut named = SEARCHES.iter().filter(|name| object.contains_key(**name));
+        let (Some(kind), None) = (named.next(), named.next()) else {
+            return self.fault("shape", format!("expected exactly one of {}", SEARCHES.join(", ")));
+        };
+        if word.is_some() && !matches!(*kind, "any_of" | "all_of") {
+            return self.fault("shape", "`word` goes with any_of and all_of only");
+        }
+        let whole = word.unwrap_or(*kind == "words");
+        let search = self.required(object, kind, |r, v| match *kind {
+            "regex" => r.regexes(v).map(Search::Regex),
+            "all_of" => r.words(v).map(|words| Search::AllOf { words, whole }),
+            _ => r.words(v).map(|words| Search::AnyOf { words, whole }),
+        });
+        let usual = if *kind == "regex" { View::Raw } else { View::Lower };
+        Some(Text { fields: fields?, view: view.unwrap_or(usual), search: search? })
+    }
+
+    /// One pattern, or a list of which one must be found.
+    fn regexes(&mut self, value: &Json) -> Option<Vec<String>> {
+        let limit = self.limits.regex_source_bytes;
+        let pattern = |r: &mut Self, v: &Json| match v.as_str() {
+            Some("") => r.fault("empty", "the pattern is empty"),
+            Some(text) if text.len() > limit => r.fault("limit", format!("is longer than {limit} bytes")),
+            Some(text) => Some(text.to_owned()),
+            None => r.fault("shape", "expected a pattern"),
+        };
+        let patterns =
+            if value.is_array() { self.filled(value, pattern) } else { Some(vec![pattern(self, value)?]) }?;
+        self.counted(patterns.len())?;
+        Some(patterns)
+    }
+
+    fn comparison(&mut self, value: &Json) -> Option<Comparison> {
+        let mut keys = vec!["path"];
+        keys.extend(Op::NAMES.iter().map(|(name, _)| *name));
+        let object = self.object(value, &keys)?;
+        let path = self.required(object, "path", |r, v| r.text(v).map(str::to_owned));
+        let mut tests = Vec::new();
+        let mut complete = true;
+        for (name, op) in Op::NAMES {
+            let Some(operand) = object.get(name) else { continue };
+            let read = self.at(name, |r| match op {
+                Op::In | Op::NotIn => {
+                    let count = r.filled(operand, Self::operand)?.len();
+                    r.counted(count)
+                }
+                Op::Exists => r.boolean(operand).map(|_| ()),
+                _ => r.operand(operand),
+            });
+            complete &= read.is_some();
+            tests.push((op, operand.clone()));
+        }
+        if tests.is_empty() {
+            let ops: Vec<_> = Op::NAMES.iter().map(|(name, _)| *name).collect();
+            return self
+                .fault("shape", format!("compares nothing: expected one or more of {}", ops.join(", ")));
+        }
+        let contradicts = tests.len() > 1 && tests.contains(&(Op::Exists, Json::Bool(false)));
+        if contradicts {
+            return self.fault("shape", "`exists: false` leaves nothing to compare");
+        }
+        complete.then_some(())?;
+        Some(Comparison { path: path?, tests })
+    }
+
+    fn operand(&mut self, value: &Json) -> Option<()> {
+        match value {
+            Json::Null => self.fault("type", "compares with nothing; `exists: false` asks for absence"),
+            Json::Array(_) => self.fault("type", "expected one value; `in` compares with several"),
+            Json::String(text) if text.len() > self.limits.word_bytes => {
+                self.fault("limit", format!("is longer than {} bytes", self.limits.word_bytes))
+            }
+            Json::Object(object) => {
+                let related = object.len() == 2
+                    && ["typeId", "id"].iter().all(|key| object.get(*key).is_some_and(Json::is_string));
+                if related { Some(()) } else { self.fault("type", "expected a mapping with typeId and id") }
+            }
+            _ => Some(()),
+        }
+    }
+
+    fn strikes(&mut self, value: &Json) -> Option<Strikes> {
+        let object = self.object(value, &["gte", "gt", "within"])?;
+        let within = self.optional(object, "within", |r, v| {
+            let text = r.text(v)?;
+            Within::parse(text).or_else(|| r.fault("type", "expected a span such as 30d, 24h or 15m"))
+        });
+        if object.contains_key("within") && within.is_none() {
+            return None;
+        }
+        let at_least = match (object.get("gte"), object.get("gt")) {
+            (Some(n), None) => self.at("gte", |r| r.whole(n)),
+            (None, Some(n)) => self.at("gt", |r| r.whole(n)).map(|n| n.saturating_add(1)),
+            _ => return self.fault("shape", "expected either `gte` or `gt`"),
+        }?;
+        if at_least < 1 {
+            return self.fault("type", "every user has no strikes: expected a larger number");
+        }
+        Some(Strikes { at_least, within })
+    }
+}
+
+/// An instant in ISO 8601 with its offset.
+pub(crate) fn instant(text: &str) -> Option<Millis> {
+    text.parse::<jiff::Timestamp>().ok().map(|instant| Millis(instant.as_millisecond()))
+}
