@@ -130,3 +130,84 @@ pub(crate) fn complete(rule: &Rule, scene: &Scene<'_>, steps: &mut Steps, leaves
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const F: Mask = Mask::FAILED;
+    const E: Mask = Mask::ERRORED;
+    const I: Mask = Mask::INAPPLICABLE;
+    const P: Mask = Mask::PASSED;
+
+    #[test]
+    fn all_is_failed_else_errored_else_inapplicable_else_passed() {
+        let table = [
+            (F, [(F, F), (E, F), (I, F), (P, F)]),
+            (E, [(F, F), (E, E), (I, E), (P, E)]),
+            (I, [(F, F), (E, E), (I, I), (P, I)]),
+            (P, [(F, F), (E, E), (I, I), (P, P)]),
+        ];
+        for (left, row) in table {
+            for (right, expected) in row {
+                assert_eq!(left.and(right), expected, "{left:?} and {right:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_is_passed_else_errored_else_inapplicable_else_failed() {
+        let table = [
+            (F, [(F, F), (E, E), (I, I), (P, P)]),
+            (E, [(F, E), (E, E), (I, E), (P, P)]),
+            (I, [(F, I), (E, E), (I, I), (P, P)]),
+            (P, [(F, P), (E, P), (I, P), (P, P)]),
+        ];
+        for (left, row) in table {
+            for (right, expected) in row {
+                assert_eq!(left.or(right), expected, "{left:?} or {right:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn not_swaps_passed_and_failed_only() {
+        assert_eq!([F, E, I, P].map(Mask::not), [P, E, I, F]);
+    }
+
+    #[test]
+    fn what_is_possible_is_what_the_possibilities_come_to() {
+        let single = |mask: Mask| [F, E, I, P].into_iter().filter(move |one| mask.0 & one.0 != 0);
+        for left in (1..16).map(Mask) {
+            for right in (1..16).map(Mask) {
+                let pairs = || single(left).flat_map(|a| single(right).map(move |b| (a, b)));
+                let and = pairs().fold(0, |mask, (a, b)| mask | a.and(b).0);
+                let or = pairs().fold(0, |mask, (a, b)| mask | a.or(b).0);
+                assert_eq!((left.and(right), left.or(right)), (Mask(and), Mask(or)), "{left:?} {right:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_tree_of_three_looks_no_further_than_it_must() {
+        let tree = |any: bool| {
+            let leaves = (0..3).map(Node::Leaf).collect();
+            if any { Node::Any(leaves) } else { Node::All(leaves) }
+        };
+        for code in 0..64_usize {
+            let leaf = |nth: usize| [F, E, I, P][code / [1, 4, 16][nth] % 4];
+            for any in [false, true] {
+                let mut seen = 0;
+                let decided = decide(&tree(any), &mut |nth| {
+                    seen = nth + 1;
+                    Ok::<_, Spent>(leaf(nth))
+                });
+                let fold = |a: Mask, b: Mask| if any { a.or(b) } else { a.and(b) };
+                assert_eq!(decided, Ok(fold(fold(leaf(0), leaf(1)), leaf(2))));
+                let deciding = if any { P } else { F };
+                let first = (0..3).find(|nth| leaf(*nth) == deciding);
+                assert_eq!(seen, first.map_or(3, |nth| nth + 1));
+            }
+        }
+    }
+}

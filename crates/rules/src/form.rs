@@ -152,7 +152,9 @@ pub struct Strikes {
 /// An example beside the rule that says whether it must match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
-    /// As a platform would submit it: `typeId`, `id` (optional), `data`.
+    /// The item type of the example; the rule's only one if left out.
+    pub item_type: Option<TypeId>,
+    /// The `data` of an item.
     pub item: Json,
     /// The standing of its user, whatever the window.
     pub strikes: i64,

@@ -15,7 +15,6 @@ use crate::{
 
 /// An example's item, as its type reads it.
 pub struct TestItem {
-    pub type_id: TypeId,
     pub values: Box<dyn Fields>,
     pub user: Option<ItemKey>,
 }
@@ -44,43 +43,49 @@ pub enum TestResult {
 
 /// Runs each rule's examples against that rule alone, also if it has expired or is for reports only.
 ///
-/// `read` turns an example's `item` into values, as for a submission.
+/// `read` turns an example's `item` into values of its type, as for a submission.
 pub fn run_tests(
     plan: &Plan,
     now: Millis,
-    read: impl Fn(&Json) -> Result<TestItem, String>,
+    read: impl Fn(&TypeId, &Json) -> Result<TestItem, String>,
 ) -> Vec<TestReport> {
     let mut reports = Vec::new();
     for (rule, tests) in plan.tests() {
         for (nth, test) in tests.iter().enumerate() {
-            let result = match read(&test.item) {
-                Err(reason) => TestResult::Unreadable(reason),
-                Ok(item) if !rule.item_types.is_empty() && !rule.item_types.contains(&item.type_id) => {
-                    TestResult::Unreadable(format!("the rule is not for items of type {}", item.type_id))
-                }
-                Ok(read) => {
-                    let item = Item {
-                        type_id: &read.type_id,
-                        values: &*read.values,
-                        user: read.user.as_ref(),
-                        on: rule.on.first().copied().unwrap_or(On::Item),
-                        now,
-                        submission: derive(Kind::Submission, &[rule.head.rule.as_str().as_bytes()]),
-                    };
-                    let scan = plan.scan_these(&item, std::iter::once(rule));
-                    let mut facts = Facts::new();
-                    for need @ Need::Strikes { .. } in scan.needs() {
-                        facts.strikes(need.clone(), test.strikes);
+            let only = rule.item_types.iter().next().filter(|_| rule.item_types.len() == 1);
+            let result =
+                match test.item_type.as_ref().or(only).map(|type_id| (type_id, read(type_id, &test.item))) {
+                    None => TestResult::Unreadable("the test must name its item_type".to_owned()),
+                    Some((_, Err(reason))) => TestResult::Unreadable(reason),
+                    Some((type_id, _))
+                        if !rule.item_types.is_empty() && !rule.item_types.contains(type_id) =>
+                    {
+                        TestResult::Unreadable(format!("the rule is not for items of type {type_id}"))
                     }
-                    let outcome = plan.finish(scan, &facts);
-                    match (outcome.errored.into_iter().next(), !outcome.matched.is_empty(), test.matches) {
-                        (Some(errored), ..) => TestResult::Errored(errored.reason),
-                        (None, matched, expected) if matched == expected => TestResult::Right,
-                        (None, true, _) => TestResult::Matched,
-                        (None, false, _) => TestResult::Missed,
+                    Some((type_id, Ok(read))) => {
+                        let item = Item {
+                            type_id,
+                            values: &*read.values,
+                            user: read.user.as_ref(),
+                            on: rule.on.first().copied().unwrap_or(On::Item),
+                            now,
+                            submission: derive(Kind::Submission, &[rule.head.rule.as_str().as_bytes()]),
+                        };
+                        let scan = plan.scan_these(&item, std::iter::once(rule));
+                        let mut facts = Facts::new();
+                        for need @ Need::Strikes { .. } in scan.needs() {
+                            facts.strikes(need.clone(), test.strikes);
+                        }
+                        let outcome = plan.finish(scan, &facts);
+                        match (outcome.errored.into_iter().next(), !outcome.matched.is_empty(), test.matches)
+                        {
+                            (Some(errored), ..) => TestResult::Errored(errored.reason),
+                            (None, matched, expected) if matched == expected => TestResult::Right,
+                            (None, true, _) => TestResult::Matched,
+                            (None, false, _) => TestResult::Missed,
+                        }
                     }
-                }
-            };
+                };
             reports.push(TestReport { rule: rule.head.rule.clone(), test: nth, result });
         }
     }

@@ -4,7 +4,10 @@
 
 use std::cmp::Ordering;
 
-use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId, TypeId};
+use tidegate_schemas::{
+    ids::{ItemKey, Millis, SubmissionId, TypeId},
+    item_types,
+};
 
 use crate::form::On;
 
@@ -28,6 +31,32 @@ pub enum Value<'a> {
 /// The fields of an item's `data`; an absent or null field is `None`.
 pub trait Fields {
     fn field(&self, name: &str) -> Option<Value<'_>>;
+}
+
+impl Fields for item_types::Values {
+    fn field(&self, name: &str) -> Option<Value<'_>> {
+        self.field(name).map(Value::from)
+    }
+}
+
+impl<'a> From<&'a item_types::Value> for Value<'a> {
+    fn from(value: &'a item_types::Value) -> Self {
+        use item_types::Value as Checked;
+        match value {
+            Checked::Text(text) | Checked::Geohash(text) | Checked::Url(text) | Checked::Media(text) => {
+                Self::Text(text)
+            }
+            Checked::Number(item_types::Number::Int(whole)) => Self::Number((*whole).into()),
+            Checked::Number(item_types::Number::Float(fraction)) => Self::Number((*fraction).into()),
+            Checked::Bool(boolean) => Self::Boolean(*boolean),
+            Checked::DateTime(instant) => Self::Datetime(*instant),
+            Checked::Related(item) => Self::Related { type_id: item.type_id.as_str(), id: item.id.as_str() },
+            Checked::List(list) => Self::List(list.iter().map(Self::from).collect()),
+            Checked::Map(map) => {
+                Self::Map(map.iter().map(|(key, value)| (key.as_str(), Self::from(value))).collect())
+            }
+        }
+    }
 }
 
 /// One item as an evaluation sees it.

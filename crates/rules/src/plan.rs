@@ -25,6 +25,7 @@ use crate::{
 /// A rule's document, and the version that its matches are booked under.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSource<'a> {
+    /// Its `policies` are the service's ids: the caller has put them in the place of the keys.
     pub document: &'a Json,
     /// A hash of the content, made by the caller.
     pub version: &'a str,

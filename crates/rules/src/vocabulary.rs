@@ -4,7 +4,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tidegate_schemas::ids::TypeId;
+use tidegate_schemas::{
+    ids::TypeId,
+    item_types::{self, ItemType, Scalar},
+};
 
 /// What a field's values are, as far as rules tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,35 @@ impl Shape {
     }
 }
 
+impl From<&item_types::Field> for Shape {
+    fn from(field: &item_types::Field) -> Self {
+        let kind = match field.scalar {
+            Scalar::Number => Kind::Number,
+            Scalar::Boolean => Kind::Boolean,
+            Scalar::Datetime => Kind::Datetime,
+            Scalar::RelatedItem => Kind::Related,
+            Scalar::Id
+            | Scalar::UserId
+            | Scalar::String
+            | Scalar::Audio
+            | Scalar::Image
+            | Scalar::Video
+            | Scalar::Media
+            | Scalar::Geohash
+            | Scalar::Url
+            | Scalar::PolicyId
+            | Scalar::IpAddress
+            | Scalar::EmailAddress => Kind::Text,
+        };
+        let container = match field.container {
+            None => Container::One,
+            Some(item_types::Container::Array) => Container::List,
+            Some(item_types::Container::Map) => Container::Map,
+        };
+        Self { kind, container }
+    }
+}
+
 /// The item types that exist, with their fields.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
@@ -81,6 +113,16 @@ impl Vocabulary {
         for (name, shape) in fields {
             known.insert(name.to_owned(), shape);
         }
+    }
+
+    /// Item types as compiled from their documents.
+    pub fn of<'a>(item_types: impl IntoIterator<Item = &'a ItemType>) -> Self {
+        let mut vocabulary = Self::new();
+        for item_type in item_types {
+            let fields = item_type.fields().iter().map(|field| (&*field.name, Shape::from(field)));
+            vocabulary.add(item_type.key.clone(), fields);
+        }
+        vocabulary
     }
 
     pub(crate) fn types(&self) -> impl Iterator<Item = &TypeId> {

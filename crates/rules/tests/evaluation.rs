@@ -3,8 +3,8 @@
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Container, Facts, Fields, Item, Kind, Limits, Need, Number, On, Outcome, Plan, RuleSource, Shape, Value,
-    Verdict, Vocabulary, Within,
+    Container, Explained, Facts, Fields, Hit, Item, Kind, Limits, Need, Number, On, Outcome, Plan,
+    RuleSource, Shape, TestItem, TestResult, Value, Verdict, Vocabulary, Within, run_tests,
 };
 use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId, TypeId};
 
@@ -166,4 +166,147 @@ fn a_standing_is_asked_for_once_and_decides() {
     let outcome = plan.finish(quiet, &facts);
     let errored: Vec<_> = outcome.errored.iter().map(|e| (e.rule.as_str(), e.reason.as_str())).collect();
     assert_eq!(errored, [("a", "strikes: store_unavailable"), ("b", "strikes: store_unavailable")]);
+}
+
+fn first_hit(search: &Json, text: &str) -> Option<Hit> {
+    let mut leaf = json!({"in": ["text"]});
+    leaf.as_object_mut().unwrap().extend(search.as_object().unwrap().clone());
+    let plan = compile(&[rule(&json!({"text": leaf}))], &Limits::default());
+    let mut outcome = outcome_of(&plan, json!({"text": text}));
+    let Explained::Text(leaf) = outcome.matched.pop()?.tree else { panic!("a text condition") };
+    Some(leaf.hits[0].clone())
+}
+
+#[test]
+fn places_are_whole_characters_of_the_original() {
+    // What is sought, the text, and the original text that is found.
+    let cases = [
+        ("istanbul", "x ISTANBUL", Some("ISTANBUL")),
+        ("İstanbul", "in İSTANBUL", Some("İSTANBUL")),
+        ("stanbul", "İİİ İSTANBUL", Some("STANBUL")),
+        // Inside of what one character became: the whole character is shown.
+        ("\u{307}st", "aİSTb", Some("İST")),
+        ("ai", "AİST", Some("Aİ")),
+        ("straße", "DIE STRAẞE", Some("STRAẞE")),
+        ("ende", "ẞẞẞ ENDE", Some("ENDE")),
+        ("οδος", "ΟΔΟΣ", Some("ΟΔΟΣ")),
+        ("spam", "日本語 SPAM 日本", Some("SPAM")),
+        ("本語", "日本語", Some("本語")),
+        ("cafe", "CAFE\u{301}", Some("CAFE")),
+        ("👩", "👨\u{200d}👩\u{200d}👧", Some("👩")),
+        ("sc\u{200b}am", "SC\u{200b}AM", Some("SC\u{200b}AM")),
+        ("k", "\u{212a}elvin", Some("\u{212a}")),
+        ("ⱥ", "Ⱥx", Some("Ⱥ")),
+        ("strasse", "STRAẞE", None),
+    ];
+    for (sought, text, expected) in cases {
+        let hit = first_hit(&json!({"any_of": [sought]}), text);
+        assert_eq!(hit.as_ref().map(|hit| &text[hit.start..hit.end]), expected, "{sought} in {text}");
+        assert_eq!(hit.map(|hit| hit.found).as_deref(), expected);
+    }
+    let hit = first_hit(&json!({"regex": "e.d", "view": "lower"}), "İẞ END").unwrap();
+    assert_eq!((hit.start, hit.end), (6, 9));
+}
+
+#[test]
+fn a_whole_word_has_no_word_character_beside_it() {
+    let found = |word: &str, text: &str| first_hit(&json!({"words": [word]}), text).is_some();
+    assert!(found("scam", "SCAM!") && found("scam", "a-scam-b") && found("scam", "scams scam"));
+    assert!(!found("scam", "scams") && !found("scam", "_scam") && !found("scam", "éscam"));
+    // A combining mark and a joiner belong to the word; a zero-width space ends it.
+    assert!(!found("cafe", "cafe\u{301}") && !found("scam", "scam\u{200d}x"));
+    assert!(found("scam", "scam\u{200b}x"));
+    assert!(found("c++", "c++ is") && !found("c++", "c++11"));
+    assert!(first_hit(&json!({"any_of": ["aa"], "word": true}), "aaa aa").is_some_and(|hit| hit.start == 4));
+}
+
+#[test]
+fn comparisons_know_every_type() {
+    let data = json!({
+        "likes": 5, "verified": true, "title": "Hi", "tags": ["a", "b"], "scores": [1, 9],
+        "createdAt": "2026-01-02T00:00:00.000Z", "author": {"typeId": "user", "id": "u1"}, "labels": {"lang": "en"},
+    });
+    let cases = [
+        (json!({"path": "likes", "gte": 5, "lt": 6}), Verdict::Passed),
+        (json!({"path": "likes", "gt": 5}), Verdict::Failed),
+        (json!({"path": "likes", "eq": 5.0}), Verdict::Passed),
+        (json!({"path": "verified", "eq": true}), Verdict::Passed),
+        (json!({"path": "title", "in": ["Hi", "Ho"]}), Verdict::Passed),
+        (json!({"path": "title", "not_in": ["Hi"]}), Verdict::Failed),
+        (json!({"path": "createdAt", "lt": "2026-01-02T00:00:00.001Z"}), Verdict::Passed),
+        (json!({"path": "createdAt", "eq": "2026-01-02T01:00:00+01:00"}), Verdict::Passed),
+        (json!({"path": "author", "eq": {"typeId": "user", "id": "u1"}}), Verdict::Passed),
+        (json!({"path": "author.id", "eq": "u1"}), Verdict::Passed),
+        (json!({"path": "labels.lang", "eq": "en"}), Verdict::Passed),
+        (json!({"path": "labels.none", "eq": "en"}), Verdict::Inapplicable),
+        (json!({"path": "tags", "eq": "b"}), Verdict::Passed),
+        (json!({"path": "tags", "ne": "b"}), Verdict::Failed),
+        // One element must lie inside of the whole range.
+        (json!({"path": "scores", "gt": 1, "lt": 9}), Verdict::Failed),
+        (json!({"path": "scores", "gt": 1, "lt": 10}), Verdict::Passed),
+    ];
+    for (field, expected) in cases {
+        assert_eq!(verdict(&json!({"field": field}), &data), expected, "{field}");
+    }
+}
+
+#[test]
+fn status_cause_type_and_expiry_choose_the_rules() {
+    let with = |key: &str, name: &str, value: Json| {
+        let mut rule = json!({"rule": key, "when": {"text": {"in": ["text"], "words": ["hit"]}}});
+        rule[name] = value;
+        rule
+    };
+    let rules = [
+        with("draft", "status", json!("draft")),
+        with("archived", "status", json!("archived")),
+        with("report", "on", json!(["report"])),
+        with("other-type", "item_types", json!(["user"])),
+        with("ends-now", "expires_at", json!("1970-01-01T00:16:40.000Z")),
+        with("ends-later", "expires_at", json!("1970-01-01T00:16:40.001Z")),
+    ];
+    let outcome = outcome_of(&compile(&rules, &Limits::default()), json!({"text": "hit"}));
+    assert_eq!(outcome.matched.iter().map(|m| m.rule.as_str()).collect::<Vec<_>>(), ["draft", "ends-later"]);
+}
+
+#[test]
+fn long_text_is_cut_on_a_character_and_the_outcome_says_so() {
+    let limits = Limits { text_bytes: 10, ..Limits::default() };
+    let plan = compile(&[rule(&json!({"text": {"in": ["text", "title"], "any_of": ["end"]}}))], &limits);
+    let outcome = outcome_of(&plan, json!({"text": "日日日日 end", "title": "the end"}));
+    assert_eq!((outcome.matched.len(), outcome.truncated), (1, vec!["text".to_owned()]));
+    assert!(outcome_of(&plan, json!({"text": "0123456789end"})).matched.is_empty());
+}
+
+#[test]
+fn a_rule_without_steps_left_is_errored_and_the_next_one_runs() {
+    let limits = Limits { steps_per_rule: 50, ..Limits::default() };
+    let words: Vec<_> = (0..100).map(|n| format!("word{n}")).collect();
+    let rules = [
+        json!({"rule": "slow", "when": {"text": {"in": ["text"], "any_of": words}}}),
+        json!({"rule": "quick", "when": {"text": {"in": ["text"], "any_of": ["hit"]}}}),
+    ];
+    let outcome = outcome_of(&compile(&rules, &limits), json!({"text": format!("hit{}", "x".repeat(1_000))}));
+    assert_eq!(outcome.matched[0].rule.as_str(), "quick");
+    assert_eq!((outcome.errored[0].rule.as_str(), outcome.errored[0].reason.as_str()), ("slow", "deadline"));
+}
+
+#[test]
+fn examples_beside_a_rule_say_how_they_went() {
+    let document = json!({
+        "rule": "r", "item_types": ["post"],
+        "when": {"all": [{"text": {"in": ["text"], "words": ["scam"]}}, {"strikes": {"gt": 2}}]},
+        "tests": [
+            {"item": {"text": "scam"}, "strikes": 3, "expect": "match"},
+            {"item": {"text": "scam"}, "strikes": 2, "expect": "match"},
+            {"item": {"text": "scam"}, "strikes": 3, "expect": "no_match"},
+            {"item_type": "user", "item": {"text": "scam"}, "expect": "no_match"},
+        ],
+    });
+    let reports = run_tests(&compile(&[document], &Limits::default()), Millis(0), |_, item| {
+        Ok(TestItem { values: Box::new(Data(item.clone())), user: Some(user()) })
+    });
+    let results: Vec<_> = reports.into_iter().map(|report| report.result).collect();
+    assert_eq!(results[..3], [TestResult::Right, TestResult::Missed, TestResult::Matched]);
+    assert!(matches!(results[3], TestResult::Unreadable(_)));
 }

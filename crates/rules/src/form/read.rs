@@ -227,6 +227,9 @@ impl Reader<'_> {
 
     fn actions(&mut self, value: &Json) -> Option<Vec<ActionUse>> {
         let actions = self.list(value, |r, v| {
+            if v.is_string() {
+                return r.text(v).map(|id| ActionUse { id: ActionId::new(id), params: Map::new() });
+            }
             let object = r.object(v, &["id", "params"])?;
             let id = r.required(object, "id", |r, v| r.text(v).map(ActionId::new));
             let params = r.optional(object, "params", |r, v| match v.as_object() {
@@ -240,15 +243,17 @@ impl Reader<'_> {
     }
 
     fn test(&mut self, value: &Json) -> Option<Test> {
-        let object = self.object(value, &["item", "strikes", "expect"])?;
-        let item = self.required(object, "item", |r, v| {
-            r.object(v, &["id", "typeId", "typeVersion", "typeSchemaVariant", "data"])?;
-            Some(v.clone())
+        let object = self.object(value, &["name", "item_type", "item", "strikes", "expect"])?;
+        self.optional(object, "name", |r, v| r.text(v).map(|_| ()));
+        let item_type = self.optional(object, "item_type", |r, v| r.text(v).map(TypeId::new));
+        let item = self.required(object, "item", |r, v| match v {
+            Json::Object(_) => Some(v.clone()),
+            _ => r.fault("shape", "expected the `data` of an item"),
         });
         let strikes = self.optional(object, "strikes", Self::whole);
         let matches =
             self.required(object, "expect", |r, v| r.name(v, &[("match", true), ("no_match", false)]));
-        Some(Test { item: item?, strikes: strikes.unwrap_or_default(), matches: matches? })
+        Some(Test { item_type, item: item?, strikes: strikes.unwrap_or_default(), matches: matches? })
     }
 
     fn whole(&mut self, value: &Json) -> Option<i64> {
