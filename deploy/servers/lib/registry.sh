@@ -23,6 +23,7 @@ registry_start() {
     launch "$home" "$java" -Xmx"${REGISTRY_HEAP:-256m}" -XX:+ExitOnOutOfMemoryError \
       -Dquarkus.http.host=127.0.0.1 -Dquarkus.http.port="$(port_of "$home" http)" \
       -Dquarkus.management.host=127.0.0.1 -Dquarkus.management.port="$(port_of "$home" management)" \
+      -Dquarkus.log.level=WARN -Dquarkus.http.access-log.enabled=false \
       -Dapicurio.storage.sql.kind=h2 -Dapicurio.datasource.url="jdbc:h2:file:$home/data/registry" \
       -jar "$app/quarkus-run.jar"
   fi
