@@ -2,7 +2,16 @@
 //!
 //! It checks the form of a request; whether `data` fits its item type is `item_types`' concern.
 
+pub mod answers;
+pub mod appeals;
 pub mod fault;
+pub mod items;
 pub mod json;
+mod limits;
+pub mod policies;
+mod read;
+pub mod reports;
 
 pub use fault::{Fault, Faults, Pointer};
+pub use limits::Limits;
+pub use read::Request;

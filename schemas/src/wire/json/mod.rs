@@ -2,6 +2,7 @@
 //!
 //! It does not convert values into numbers or maps; whoever reads a node decides what it should be.
 
+mod digest;
 mod node;
 mod scan;
 

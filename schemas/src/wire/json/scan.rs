@@ -167,7 +167,6 @@ impl Scanner<'_> {
         let Some(open) = self.open.pop() else { return };
         if open.object {
             self.find_duplicates(open.keys);
-            self.keys.truncate(open.keys);
         }
         let next = self.tape.len() as u32;
         let entry = &mut self.tape[open.entry as usize];
@@ -330,6 +329,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
+    /// Reports the keys from there on that stand twice, and forgets them all.
     fn find_duplicates(&mut self, from: usize) {
         let mut again: Vec<u32> = Vec::new();
         {
@@ -358,10 +358,11 @@ impl Scanner<'_> {
                 again.sort_unstable();
             }
         }
+        self.keys.truncate(from);
         if again.is_empty() {
             return;
         }
-        // The object itself is closed already: the pointer leads to it, and the key is added.
+        // The object is closed and its keys are gone: the pointer leads to it, and the key is added.
         let parent = self.pointer();
         for key in again {
             let name = Node { text: self.text, tape: &self.tape, at: key }.unquoted();

@@ -1,0 +1,131 @@
+//! What the service answers to items, reports and look-ups of items.
+//!
+//! It does not hold the envelope of errors.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{
+    ids::{ActionId, EventId, ItemId, ReportId, RuleId, SubmissionId, TypeId},
+    records::Variant,
+};
+
+/// 202: the items are in the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submissions {
+    pub submissions: Vec<Submission>,
+}
+
+/// One accepted item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Submission {
+    pub id: ItemId,
+    pub type_id: TypeId,
+    pub submission_id: SubmissionId,
+}
+
+/// 201: the report is in the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportCreated {
+    pub report_id: ReportId,
+}
+
+/// What is known of an item.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    pub id: ItemId,
+    pub type_id: TypeId,
+    pub submission_id: SubmissionId,
+    pub state: ItemState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub type_version: Option<String>,
+    pub type_schema_variant: TypeSchemaVariant,
+    /// The client's own bytes.
+    pub data: Box<RawValue>,
+    pub matched_rules: Vec<MatchedRule>,
+    pub actions: Vec<TakenAction>,
+    pub media: Vec<Media>,
+    pub deliveries: Vec<Delivery>,
+}
+
+/// How far a submission has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemState {
+    /// Stored; its media is awaited.
+    Accepted,
+    /// All rules have been evaluated.
+    Evaluated,
+}
+
+/// `original` or `partial`, as requests write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TypeSchemaVariant {
+    Original,
+    Partial,
+}
+
+impl From<Variant> for TypeSchemaVariant {
+    fn from(variant: Variant) -> Self {
+        match variant {
+            Variant::Original => Self::Original,
+            Variant::Partial => Self::Partial,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatchedRule {
+    pub id: RuleId,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenAction {
+    pub id: ActionId,
+}
+
+/// One media address and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Media {
+    pub url: String,
+    /// `ok`, `low_quality`, `undecodable`, `too_large` or `fetch_failed`.
+    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pdq: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub md5: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha1: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    #[serde(default)]
+    pub matches: Vec<MediaMatch>,
+}
+
+/// A bank entry that media came close to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MediaMatch {
+    pub bank: String,
+    pub entry: String,
+    pub kind: String,
+    pub distance: u32,
+    #[serde(default)]
+    pub labels: Vec<String>,
+}
+
+/// A callback about the item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delivery {
+    pub event_id: EventId,
+    pub state: String,
+}

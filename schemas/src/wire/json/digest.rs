@@ -1,0 +1,49 @@
+//! A digest of a value that does not depend on the order of keys, white space or escapes.
+//!
+//! It takes numbers as they were written: `1` and `1.0` are two values.
+
+use sha2::{Digest, Sha256};
+
+use super::{Kind, Node};
+
+impl Node<'_> {
+    /// SHA-256 of the value with the keys of every object sorted.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        feed(*self, &mut hash);
+        hash.finalize().into()
+    }
+}
+
+/// Every part is preceded by its kind and its length, so that no two values feed the same bytes.
+fn feed(node: Node<'_>, hash: &mut Sha256) {
+    let part = |hash: &mut Sha256, kind: u8, text: &[u8]| {
+        hash.update([kind]);
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text);
+    };
+    let count = |hash: &mut Sha256, kind: u8, members: usize| {
+        hash.update([kind]);
+        hash.update((members as u64).to_be_bytes());
+    };
+    match node.kind() {
+        Kind::Null | Kind::Bool(_) => part(hash, b'w', node.raw()),
+        Kind::Number => part(hash, b'n', node.raw()),
+        Kind::String => part(hash, b's', node.unquoted().as_bytes()),
+        Kind::Array => {
+            count(hash, b'a', node.elements().count());
+            for element in node.elements() {
+                feed(element, hash);
+            }
+        }
+        Kind::Object => {
+            let mut entries: Vec<_> = node.entries().collect();
+            entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+            count(hash, b'o', entries.len());
+            for (key, value) in entries {
+                part(hash, b'k', key.as_bytes());
+                feed(value, hash);
+            }
+        }
+    }
+}

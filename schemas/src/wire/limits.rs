@@ -1,0 +1,49 @@
+//! How much one request may hold.
+//!
+//! It does not bound the body as a whole; the server does, before anything is parsed.
+
+use serde::{Deserialize, Serialize};
+
+/// Bounds of a request, set by the operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Items in one request. Default 1000.
+    pub items: usize,
+    /// Bytes of the `data` of one item. Default 1048576: the log takes no record above ten times that.
+    pub data_bytes: usize,
+    /// Thread entries, additional items, reported entries, actions or policies of one report or appeal, each
+    /// counted apart. Default 200.
+    pub context_items: usize,
+    /// Bytes of an id of an item, a type, a user, a policy, an action or an appeal, and of a version. Default 512:
+    /// ids are parts of keys, and both log and store bound those.
+    pub id_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { items: 1000, data_bytes: 1 << 20, context_items: 200, id_bytes: 512 }
+    }
+}
+
+impl Limits {
+    /// Names the first limit that no service could work with.
+    pub fn validate(&self) -> Result<(), String> {
+        // Three ids make a key, and the store takes no key above 64 KiB.
+        const LONGEST_ID: usize = 16 << 10;
+        // Beside one item's data, a record holds its envelope; the log takes ten MiB.
+        const LARGEST_DATA: usize = 8 << 20;
+        let bounds = [
+            ("items", self.items, 1 << 20),
+            ("data_bytes", self.data_bytes, LARGEST_DATA),
+            ("context_items", self.context_items, 1 << 20),
+            ("id_bytes", self.id_bytes, LONGEST_ID),
+        ];
+        match bounds.into_iter().find(|(_, value, most)| *value == 0 || value > most) {
+            Some((name, value, most)) => {
+                Err(format!("`{name}` is {value}, but must be between 1 and {most}"))
+            }
+            None => Ok(()),
+        }
+    }
+}

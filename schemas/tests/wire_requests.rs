@@ -1,0 +1,416 @@
+//! The requests of a platform: every field is read, every problem is placed.
+
+#![allow(clippy::unwrap_used)]
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tidegate_schemas::{
+    ids::{ItemKey, Millis},
+    item_types::Mode,
+    records::Variant,
+    wire::{Fault, Limits, answers, appeals, items, json as scanned, policies, reports},
+};
+
+fn body(value: &Value) -> Bytes {
+    Bytes::from(serde_json::to_vec(value).unwrap())
+}
+
+fn limits() -> Limits {
+    Limits::default()
+}
+
+fn places(found: &[Fault]) -> Vec<&str> {
+    found.iter().map(|fault| fault.pointer.as_deref().unwrap_or_default()).collect()
+}
+
+fn item(n: u32) -> Value {
+    json!({
+        "id": format!("id-{n}"), "typeId": format!("type-{n}"), "data": {"images": [format!("https://a.example/{n}")]},
+        "typeVersion": format!("version-{n}"), "typeSchemaVariant": if n % 2 == 0 { "original" } else { "partial" },
+    })
+}
+
+fn assert_item(found: &items::SubmittedItem, n: u32) {
+    assert_eq!(found.key(), ItemKey::new(format!("type-{n}"), format!("id-{n}")));
+    assert_eq!(found.type_version, Some(format!("version-{n}")));
+    assert_eq!(found.variant, if n % 2 == 0 { Variant::Original } else { Variant::Partial });
+    assert_eq!(found.mode(), if n % 2 == 0 { Mode::Strict } else { Mode::Partial });
+    assert_eq!(found.data, format!("{{\"images\":[\"https://a.example/{n}\"]}}"));
+}
+
+fn assert_context(found: &items::ContextItem, n: u32) {
+    assert_eq!((found.id.as_str(), found.type_id.as_str()), (&*format!("id-{n}"), &*format!("type-{n}")));
+    assert_eq!(found.type_version, Some(format!("version-{n}")));
+    assert_eq!(found.variant, if n % 2 == 0 { Variant::Original } else { Variant::Partial });
+    assert_eq!(found.data, format!("{{\"images\":[\"https://a.example/{n}\"]}}"));
+    assert_eq!(found.fault, None);
+}
+
+fn report() -> Value {
+    json!({
+        "reporter": {"kind": "user", "id": "reporter-id", "typeId": "reporter-type"},
+        "reportedAt": "2026-01-02T03:04:05.006Z",
+        "reportedItem": item(2),
+        "reportedForReason": {"policyId": "policy-1", "reason": "the reason", "csam": true},
+        "reportedItemThread": [item(3), item(4)],
+        "reportedItemsInThread": [{"id": "marked-id", "typeId": "marked-type"}],
+        "additionalItems": [item(5)],
+    })
+}
+
+fn appeal() -> Value {
+    json!({
+        "appealId": "appeal-1",
+        "appealedBy": {"id": "appealer-id", "typeId": "appealer-type"},
+        "appealedAt": "2026-02-03T04:05:06.007Z",
+        "actionedItem": item(6),
+        "actionsTaken": ["action-1", "action-2"],
+        "appealReason": "the appeal's reason",
+        "violatingPolicies": [{"id": "policy-2", "name": "ignored"}, {"id": "policy-3"}],
+        "additionalItems": [item(7), item(8)],
+    })
+}
+
+#[test]
+fn every_field_of_the_interface_is_found_again() {
+    let sent = body(&json!({"items": [item(0), item(1)], "more": {"is": "ignored"}}));
+    let request = items::parse(&sent, &limits()).unwrap();
+    assert_eq!(request.content.len(), 2);
+    for (n, found) in (0..).zip(&request.content) {
+        assert_item(found, n);
+        assert_eq!(request.data(found).raw(), &found.data[..]);
+        // A slice, not a copy.
+        assert!(sent.as_ptr_range().contains(&found.data.as_ptr()));
+    }
+
+    let request = reports::parse(&body(&report()), &limits()).unwrap();
+    let found = &request.content;
+    assert_eq!(found.reporter, ItemKey::new("reporter-type", "reporter-id"));
+    assert_eq!(found.reported_at, Millis(1_767_323_045_006));
+    assert_item(&found.item, 2);
+    assert_eq!(found.policy_id.as_deref(), Some("policy-1"));
+    assert_eq!(found.reason.as_deref(), Some("the reason"));
+    assert!(found.csam);
+    assert_eq!((found.thread.len(), found.additional.len()), (2, 1));
+    assert_context(&found.thread[0], 3);
+    assert_context(&found.thread[1], 4);
+    assert_context(&found.additional[0], 5);
+    assert_eq!(request.context_data(&found.additional[0]).unwrap().raw(), &found.additional[0].data[..]);
+    assert_eq!(found.reported_in_thread, [ItemKey::new("marked-type", "marked-id")]);
+
+    let request = appeals::parse(&body(&appeal()), &limits()).unwrap();
+    let found = &request.content;
+    assert_eq!(found.appeal_id.as_str(), "appeal-1");
+    assert_eq!(found.appealed_by, ItemKey::new("appealer-type", "appealer-id"));
+    assert_eq!(found.appealed_at, Millis(1_770_091_506_007));
+    assert_item(&found.item, 6);
+    assert_eq!(found.actions_taken, ["action-1", "action-2"]);
+    assert_eq!(found.reason.as_deref(), Some("the appeal's reason"));
+    assert_eq!(found.violating_policies, ["policy-2", "policy-3"]);
+    assert_context(&found.additional[0], 7);
+    assert_context(&found.additional[1], 8);
+}
+
+#[test]
+fn what_is_optional_may_be_left_out_or_null() {
+    let bare = json!({"id": "i", "typeId": "t", "data": {}});
+    let request = items::parse(&body(&json!({"items": [bare]})), &limits()).unwrap();
+    assert_eq!(request.content[0].variant, Variant::Original);
+    assert_eq!(request.content[0].type_version, None);
+    assert!(items::parse(&body(&json!({"items": []})), &limits()).unwrap().content.is_empty());
+
+    let who = json!({"kind": "user", "id": "u", "typeId": "t"});
+    let least = json!({"reporter": who, "reportedAt": "2026-01-02T03:04:05Z", "reportedItem": bare});
+    assert!(reports::parse(&body(&least), &limits()).is_ok());
+    let mut nulls = least;
+    for key in ["reportedForReason", "reportedItemThread", "reportedItemsInThread", "additionalItems"] {
+        nulls[key] = Value::Null;
+    }
+    assert!(reports::parse(&body(&nulls), &limits()).is_ok());
+    nulls["reportedForReason"] = json!({"policyId": null, "reason": null, "csam": null});
+    assert!(!reports::parse(&body(&nulls), &limits()).unwrap().content.csam);
+
+    let least = json!({"appealId": "a", "appealedBy": {"id": "u", "typeId": "t"}, "appealedAt": "2026-01-02T03:04Z",
+        "actionedItem": bare, "actionsTaken": []});
+    assert!(appeals::parse(&body(&least), &limits()).is_ok());
+}
+
+#[test]
+fn the_nested_form_says_the_same_and_never_both() {
+    let nested =
+        json!({"id": "i", "type": {"id": "t", "version": "v", "schemaVariant": "partial"}, "data": {"a": 1}});
+    let request = items::parse(&body(&json!({"items": [nested]})), &limits()).unwrap();
+    let found = &request.content[0];
+    assert_eq!(found.key(), ItemKey::new("t", "i"));
+    assert_eq!((found.type_version.as_deref(), found.variant), (Some("v"), Variant::Partial));
+
+    for (flat, value) in [("typeId", "t"), ("typeVersion", "v"), ("typeSchemaVariant", "partial")] {
+        let mut both = json!({"id": "i", "type": {"id": "t"}, "data": {}});
+        both[flat] = value.into();
+        let found = items::parse(&body(&json!({"items": [both]})), &limits()).unwrap_err();
+        assert_eq!(places(&found), ["/items/0"]);
+        assert!(found[0].detail.contains("never both"));
+    }
+    let wrong = json!({"items": [
+        {"id": "i", "type": "t", "data": {}},
+        {"id": "i", "type": {"version": 5, "schemaVariant": "origninal"}, "data": {}},
+    ]});
+    let found = items::parse(&body(&wrong), &limits()).unwrap_err();
+    assert_eq!(
+        places(&found),
+        ["/items/0/type", "/items/1/type/id", "/items/1/type/version", "/items/1/type/schemaVariant"]
+    );
+    assert!(found[3].detail.ends_with("Did you mean `original`?"));
+}
+
+#[test]
+fn all_problems_of_a_batch_are_placed() {
+    let long = "x".repeat(513);
+    let wrong = json!({"items": [
+        {"id": "i", "typeId": "t", "data": {}},
+        {"id": 7, "typeId": "", "data": []},
+        {},
+        "item",
+        {"id": long, "typeId": "t", "data": {}, "typeVersion": 3, "typeSchemaVariant": "whole"},
+        {"id": "i", "typeId": "t", "data": null},
+    ]});
+    let found = items::parse(&body(&wrong), &limits()).unwrap_err();
+    let mut at = places(&found);
+    at.sort_unstable();
+    assert_eq!(
+        at,
+        [
+            "/items/1/data",
+            "/items/1/id",
+            "/items/1/typeId",
+            "/items/2/data",
+            "/items/2/id",
+            "/items/2/typeId",
+            "/items/3",
+            "/items/4/id",
+            "/items/4/typeSchemaVariant",
+            "/items/4/typeVersion",
+            "/items/5/data",
+        ]
+    );
+    assert!(found.iter().all(|fault| fault.status == 400));
+    for (wrong, at) in [
+        (json!({}), "/items"),
+        (json!({"items": {}}), "/items"),
+        (json!({"items": null}), "/items"),
+        (json!([]), ""),
+    ] {
+        let found = items::parse(&body(&wrong), &limits()).unwrap_err();
+        assert_eq!(places(&found), [at], "{wrong}");
+    }
+    let many: Vec<Value> = (0..60).map(|_| json!({})).collect();
+    let found = items::parse(&body(&json!({"items": many})), &limits()).unwrap_err();
+    assert_eq!(found.len(), 101);
+    assert!(found[100].detail.contains("80 more"));
+}
+
+#[test]
+fn limits_bound_items_data_and_ids() {
+    let one = json!({"id": "i", "typeId": "t", "data": {"a": "xxxxxxxx"}});
+    let batch = |count: usize| body(&json!({"items": vec![one.clone(); count]}));
+    assert!(items::parse(&batch(1000), &limits()).is_ok());
+    let found = items::parse(&batch(1001), &limits()).unwrap_err();
+    assert_eq!((places(&found), found[0].status), (vec!["/items"], 400));
+    let small = Limits { data_bytes: 15, id_bytes: 1, ..limits() };
+    let found = items::parse(&batch(1), &small).unwrap_err();
+    assert_eq!((places(&found), found[0].status), (vec!["/items/0/data"], 413));
+    assert!(items::parse(&batch(1), &Limits { data_bytes: 16, ..small.clone() }).is_ok());
+    let mut wide = report();
+    wide["reportedItemThread"] = vec![item(1); 201].into();
+    assert_eq!(places(&reports::parse(&body(&wide), &limits()).unwrap_err()), ["/reportedItemThread"]);
+    assert_eq!(limits().validate(), Ok(()));
+    assert!(Limits { items: 0, ..limits() }.validate().is_err());
+    assert!(Limits { data_bytes: 9 << 20, ..limits() }.validate().is_err());
+    assert!(serde_json::from_str::<Limits>(r#"{"itmes": 5}"#).is_err());
+    assert_eq!(serde_json::from_str::<Limits>(r#"{"items": 5}"#).unwrap(), Limits { items: 5, ..limits() });
+}
+
+/// A field of the body, another value for it, and where the fault must point.
+type Spoiled = (&'static str, Value, &'static [&'static str]);
+
+#[test]
+fn each_wrong_field_of_a_report_is_placed() {
+    let cases: Vec<Spoiled> = vec![
+        ("/reporter", json!("u"), &["/reporter"]),
+        ("/reporter/kind", json!("rule"), &["/reporter/kind"]),
+        ("/reporter/kind", json!(1), &["/reporter/kind"]),
+        ("/reporter/id", json!(""), &["/reporter/id"]),
+        ("/reporter/typeId", json!(null), &["/reporter/typeId"]),
+        ("/reportedAt", json!("yesterday"), &["/reportedAt"]),
+        ("/reportedAt", json!(5), &["/reportedAt"]),
+        ("/reportedItem", json!(null), &["/reportedItem"]),
+        ("/reportedItem/data", json!("x"), &["/reportedItem/data"]),
+        ("/reportedItem/id", json!({}), &["/reportedItem/id"]),
+        ("/reportedForReason", json!("spam"), &["/reportedForReason"]),
+        ("/reportedForReason/csam", json!("true"), &["/reportedForReason/csam"]),
+        ("/reportedForReason/reason", json!(7), &["/reportedForReason/reason"]),
+        ("/reportedForReason/policyId", json!(7), &["/reportedForReason/policyId"]),
+        ("/reportedItemThread", json!({}), &["/reportedItemThread"]),
+        ("/reportedItemThread/1", json!("x"), &["/reportedItemThread/1"]),
+        ("/reportedItemsInThread/0", json!("x"), &["/reportedItemsInThread/0"]),
+        (
+            "/reportedItemsInThread/0",
+            json!({}),
+            &["/reportedItemsInThread/0/id", "/reportedItemsInThread/0/typeId"],
+        ),
+        ("/additionalItems", json!("x"), &["/additionalItems"]),
+    ];
+    for (place, value, expected) in cases {
+        let mut spoiled = report();
+        *spoiled.pointer_mut(place).unwrap() = value;
+        let found = reports::parse(&body(&spoiled), &limits()).unwrap_err();
+        assert_eq!(places(&found), expected, "{place}");
+    }
+    let found = reports::parse(&body(&json!({})), &limits()).unwrap_err();
+    assert_eq!(places(&found), ["/reporter", "/reportedAt", "/reportedItem"]);
+}
+
+#[test]
+fn each_wrong_field_of_an_appeal_is_placed() {
+    let cases: Vec<Spoiled> = vec![
+        ("/appealId", json!(""), &["/appealId"]),
+        ("/appealId", json!(5), &["/appealId"]),
+        ("/appealedBy", json!("u"), &["/appealedBy"]),
+        ("/appealedBy/id", json!(5), &["/appealedBy/id"]),
+        ("/appealedAt", json!("2026-01-02"), &["/appealedAt"]),
+        ("/actionedItem/typeId", json!(""), &["/actionedItem/typeId"]),
+        ("/actionsTaken", json!(null), &["/actionsTaken"]),
+        ("/actionsTaken/1", json!(5), &["/actionsTaken/1"]),
+        ("/actionsTaken/1", json!(""), &["/actionsTaken/1"]),
+        ("/appealReason", json!([]), &["/appealReason"]),
+        ("/violatingPolicies/0", json!("p"), &["/violatingPolicies/0"]),
+        ("/violatingPolicies/0/id", json!(1), &["/violatingPolicies/0/id"]),
+        ("/additionalItems/1", json!(null), &["/additionalItems/1"]),
+    ];
+    for (place, value, expected) in cases {
+        let mut spoiled = appeal();
+        *spoiled.pointer_mut(place).unwrap() = value;
+        let found = appeals::parse(&body(&spoiled), &limits()).unwrap_err();
+        assert_eq!(places(&found), expected, "{place}");
+    }
+    let found = appeals::parse(&body(&json!({})), &limits()).unwrap_err();
+    assert_eq!(places(&found), ["/appealId", "/appealedBy", "/appealedAt", "/actionedItem", "/actionsTaken"]);
+}
+
+#[test]
+fn a_thread_entry_that_lacks_something_is_kept_and_marked() {
+    let mut lax = report();
+    lax["reportedItemThread"] = json!([{"id": "a"}, {}, {"id": 5, "typeId": "t", "data": {"k": 1}}, {"id": "b", "typeId": "t", "data": [1]}]);
+    let request = reports::parse(&body(&lax), &limits()).unwrap();
+    let thread = &request.content.thread;
+    assert_eq!(thread.len(), 4);
+    assert_eq!((thread[0].id.as_str(), &thread[0].data[..]), ("a", &b"{}"[..]));
+    assert_eq!(thread[0].fault.as_deref(), Some("`typeId` is missing. `data` is missing."));
+    assert!(thread[1].fault.is_some() && thread[1].id.as_str().is_empty());
+    assert_eq!((thread[2].type_id.as_str(), &thread[2].data[..]), ("t", &b"{\"k\":1}"[..]));
+    assert_eq!(thread[2].fault.as_deref(), Some("`id` must be a string, not a number."));
+    assert_eq!(&thread[3].data[..], b"[1]");
+    assert!(thread[3].fault.as_deref().unwrap().contains("`data` must be an object"));
+
+    lax["reportedItemThread"] = json!([{"data": {"a": "x".repeat(100)}}]);
+    let small = Limits { data_bytes: 60, ..limits() };
+    let found = reports::parse(&body(&lax), &small).unwrap_err();
+    assert_eq!((places(&found), found[0].status), (vec!["/reportedItemThread/0/data"], 413));
+}
+
+#[test]
+fn faults_of_the_text_come_before_faults_of_the_shape() {
+    let found = items::parse(&Bytes::from_static(b"{\"items\":[{\"id\":1,\"id\":2}"), &limits()).unwrap_err();
+    assert_eq!(found.len(), 2);
+    assert_eq!((found[0].title, found[1].title), ("Duplicate key", "Malformed JSON"));
+    assert!(items::parse(&Bytes::new(), &limits()).is_err());
+}
+
+#[test]
+fn no_fault_repeats_what_stands_in_data() {
+    let wrong = r#"{"items":[{"id":"i","typeId":"t","data":"secret"},{"id":"i","typeId":"t","data":{"a":"secret","a":"secret","b":"\ud800secret"}}]}"#;
+    let found = items::parse(&Bytes::from_static(wrong.as_bytes()), &limits()).unwrap_err();
+    assert!(!format!("{found:?}").contains("secret"), "{found:?}");
+}
+
+#[test]
+fn every_prefix_of_a_request_is_refused_without_a_panic() {
+    for whole in [body(&json!({"items": [item(0)]})), body(&report()), body(&appeal())] {
+        for end in 0..whole.len() {
+            let part = whole.slice(..end);
+            assert!(items::parse(&part, &limits()).is_err());
+            assert!(reports::parse(&part, &limits()).is_err());
+            assert!(appeals::parse(&part, &limits()).is_err());
+        }
+    }
+}
+
+#[test]
+fn an_appeal_is_recognised_by_its_digest_however_it_is_written() {
+    let first = appeals::parse(&body(&appeal()), &limits()).unwrap().root().digest();
+    let pretty = Bytes::from(serde_json::to_vec_pretty(&appeal()).unwrap());
+    assert_eq!(appeals::parse(&pretty, &limits()).unwrap().root().digest(), first);
+    let mut other = appeal();
+    other["appealReason"] = json!("another");
+    assert_ne!(appeals::parse(&body(&other), &limits()).unwrap().root().digest(), first);
+}
+
+#[test]
+fn answers_have_the_names_of_the_interface() {
+    let list = policies::Policies {
+        policies: vec![policies::Policy { id: "p".into(), name: "P".into(), parent_id: None }],
+    };
+    assert_eq!(
+        serde_json::to_value(&list).unwrap(),
+        json!({"policies": [{"id": "p", "name": "P", "parentId": null}]})
+    );
+
+    let id = uuid(1);
+    let accepted = answers::Submissions {
+        submissions: vec![answers::Submission {
+            id: "i".into(),
+            type_id: "t".into(),
+            submission_id: id.into(),
+        }],
+    };
+    let expected = json!({"submissions": [{"id": "i", "typeId": "t", "submissionId": id.to_string()}]});
+    assert_eq!(serde_json::to_value(&accepted).unwrap(), expected);
+    let created = serde_json::to_value(answers::ReportCreated { report_id: id.into() }).unwrap();
+    assert_eq!(created, json!({"reportId": id.to_string()}));
+
+    let item = answers::Item {
+        id: "i".into(),
+        type_id: "t".into(),
+        submission_id: id.into(),
+        state: answers::ItemState::Evaluated,
+        type_version: Some("v".into()),
+        type_schema_variant: Variant::Partial.into(),
+        data: serde_json::from_str("{ \"a\" : 1.50 }").unwrap(),
+        matched_rules: vec![answers::MatchedRule { id: "r".into(), name: "R".into() }],
+        actions: vec![answers::TakenAction { id: "a".into() }],
+        media: vec![],
+        deliveries: vec![answers::Delivery { event_id: uuid(2).into(), state: "delivered".into() }],
+    };
+    let text = serde_json::to_string(&item).unwrap();
+    assert!(text.contains(r#""data":{ "a" : 1.50 }"#), "the client's bytes: {text}");
+    let expected = json!({
+        "id": "i", "typeId": "t", "submissionId": id.to_string(), "state": "evaluated", "typeVersion": "v",
+        "typeSchemaVariant": "partial", "data": {"a": 1}, "matchedRules": [{"id": "r", "name": "R"}], "actions": [{"id": "a"}],
+        "media": [], "deliveries": [{"eventId": uuid(2).to_string(), "state": "delivered"}],
+    });
+    let mut found: Value = serde_json::from_str(&text).unwrap();
+    found["data"] = json!({"a": 1});
+    assert_eq!(found, expected);
+}
+
+fn uuid(n: u128) -> uuid::Uuid {
+    uuid::Uuid::from_u128(n)
+}
+
+#[test]
+fn a_scan_of_the_data_alone_agrees_with_the_scan_of_the_request() {
+    let request = items::parse(&body(&json!({"items": [item(0)]})), &limits()).unwrap();
+    let found = &request.content[0];
+    let alone = scanned::scan(&found.data).unwrap();
+    assert_eq!(alone.root(&found.data).digest(), request.data(found).digest());
+}
