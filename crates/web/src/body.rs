@@ -1,0 +1,119 @@
+//! Receives a body whole: bounded in size, in time, and by the bytes under way over all requests.
+//!
+//! It is called after the caller is known: nobody without a key makes us read a byte.
+
+use axum::{
+    body::Body as Incoming,
+    extract::Request,
+    http::{HeaderMap, StatusCode, header},
+};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use tidegate_schemas::wire::fault::tag;
+
+use crate::{InFlight, Problem, Settings, Spent};
+
+/// A received body; its share of the byte budget is given back when it is dropped.
+#[derive(Debug)]
+pub struct Body {
+    pub bytes: Bytes,
+    _spent: Vec<Spent>,
+}
+
+/// Where no length is announced, the budget is taken in steps of this size.
+const STEP: usize = 64 << 10;
+
+/// Reads a JSON body.
+pub async fn read(request: Request, settings: &Settings, budget: &InFlight) -> Result<Body, Problem> {
+    let (parts, body) = request.into_parts();
+    check_type(&parts.headers)?;
+    let announced = announced(&parts.headers, settings.body_bytes)?;
+    match tokio::time::timeout(settings.body_read(), collect(body, announced, settings.body_bytes, budget))
+        .await
+    {
+        Ok(read) => read,
+        Err(_) => Err(Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            tag::INVALID_INPUT,
+            "The body came too slowly.",
+            format!("It must be here within {} ms.", settings.body_read_ms),
+        )),
+    }
+}
+
+fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = sent.split(';').next().unwrap_or("").trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        tag::INVALID_INPUT,
+        "The body must be JSON.",
+        "Send it with `Content-Type: application/json`.",
+    ))
+}
+
+fn announced(headers: &HeaderMap, most: usize) -> Result<Option<usize>, Problem> {
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    match length.and_then(|length| length.parse::<usize>().ok()) {
+        Some(length) if length > most => Err(over(most)),
+        length => Ok(length),
+    }
+}
+
+async fn collect(
+    mut body: Incoming,
+    announced: Option<usize>,
+    most: usize,
+    budget: &InFlight,
+) -> Result<Body, Problem> {
+    let mut spent = Vec::new();
+    let mut room = announced.unwrap_or(0);
+    if room > 0 {
+        spent.push(budget.take(room).ok_or_else(full)?);
+    }
+    let mut only: Option<Bytes> = None;
+    let mut whole = BytesMut::new();
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| {
+            Problem::new(
+                StatusCode::BAD_REQUEST,
+                tag::INVALID_INPUT,
+                "The body broke off.",
+                "The connection ended before the body did.",
+            )
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length > most {
+            return Err(over(most));
+        }
+        if length > room {
+            let step = (length - room).max(STEP);
+            spent.push(budget.take(step).ok_or_else(full)?);
+            room += step;
+        }
+        // Most bodies are one frame: they are not copied.
+        if only.is_none() && whole.is_empty() {
+            only = Some(data);
+            continue;
+        }
+        if let Some(first) = only.take() {
+            whole.reserve(room);
+            whole.extend_from_slice(&first);
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(Body { bytes: only.unwrap_or_else(|| whole.freeze()), _spent: spent })
+}
+
+fn over(most: usize) -> Problem {
+    Problem::too_large(format!("A body may have at most {most} bytes."))
+}
+
+fn full() -> Problem {
+    Problem::unavailable("Too many requests are under way.", std::time::Duration::from_secs(1))
+}

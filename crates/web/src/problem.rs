@@ -1,0 +1,197 @@
+//! How faults are told: RFC 9457 problem details with an `errors` array, one entry a fault.
+//!
+//! It finds no faults. A handler answers with a [`Problem`]; the [`envelope`] middleware writes it out, because only
+//! there the request's id and path are known.
+
+use std::time::Duration;
+
+use axum::{
+    body::Body,
+    extract::Request,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use tidegate_schemas::wire::{Fault, fault::tag};
+
+use crate::RequestId;
+
+const MOST_ERRORS: usize = 100;
+
+/// An answer that is not what was asked for.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    pub status: StatusCode,
+    pub title: &'static str,
+    pub faults: Vec<Fault>,
+    pub headers: HeaderMap,
+}
+
+impl Problem {
+    pub fn new(
+        status: StatusCode,
+        tag: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        let fault =
+            Fault { status: status.as_u16(), pointer: None, tags: vec![tag], title, detail: detail.into() };
+        Self { status, title, faults: vec![fault], headers: HeaderMap::new() }
+    }
+
+    /// The faults of a request. The first one's status is the answer's, unless one is about size.
+    pub fn of_faults(faults: Vec<Fault>) -> Self {
+        let status = faults.iter().map(|fault| fault.status).max().unwrap_or(400);
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+        let title = if status == StatusCode::PAYLOAD_TOO_LARGE {
+            "The request is too large."
+        } else {
+            "The request is not valid."
+        };
+        Self { status, title, faults, headers: HeaderMap::new() }
+    }
+
+    /// The same words for every kind of missing or wrong key.
+    pub fn unauthenticated(challenge: &'static str) -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            tag::AUTHENTICATION,
+            "A valid API key is required.",
+            "The key is missing, malformed, unknown or expired.",
+        )
+        .with(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
+    }
+
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, tag::AUTHORIZATION, "The key may not do this.", detail)
+    }
+
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, tag::NOT_FOUND, "There is nothing here.", detail)
+    }
+
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, tag::CONFLICT, "The state has changed.", detail)
+    }
+
+    pub fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, tag::TOO_LARGE, "The request is too large.", detail)
+    }
+
+    /// The service is full, or a part of it cannot be reached: worth another try.
+    pub fn unavailable(detail: impl Into<String>, again_after: Duration) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, tag::INTERNAL, "The service cannot take this now.", detail)
+            .retry_after(again_after)
+    }
+
+    /// A defect of ours. What it was goes to the log, not to the caller.
+    pub fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            tag::INTERNAL,
+            "Something went wrong on our side.",
+            "The log has the details under the request id.",
+        )
+    }
+
+    #[must_use]
+    pub fn with(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// In whole seconds, at least one.
+    #[must_use]
+    pub fn retry_after(self, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        self.with(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)))
+    }
+}
+
+impl From<Vec<Fault>> for Problem {
+    fn from(faults: Vec<Fault>) -> Self {
+        Self::of_faults(faults)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+#[derive(Serialize)]
+struct Details<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'a str,
+    status: u16,
+    detail: String,
+    instance: &'a str,
+    errors: Vec<Entry<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry<'a> {
+    #[serde(flatten)]
+    fault: &'a Fault,
+    request_id: &'a str,
+}
+
+/// Middleware, inside of `tag_request`: writes out problems, and turns bare error answers of the router (unknown
+/// route, wrong method) into the same envelope.
+pub async fn envelope(request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let id = request.extensions().get::<RequestId>().cloned();
+    let mut response = next.run(request).await;
+    let problem = match response.extensions_mut().remove::<Problem>() {
+        Some(problem) => problem,
+        None => match bare(&response) {
+            Some(problem) => problem,
+            None => return response,
+        },
+    };
+    let body = render(&problem, &path, id.as_ref().map_or("", RequestId::as_str));
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    for (name, value) in &problem.headers {
+        parts.headers.insert(name, value.clone());
+    }
+    Response::from_parts(parts, Body::from(body))
+}
+
+fn bare(response: &Response) -> Option<Problem> {
+    match response.status() {
+        StatusCode::NOT_FOUND => Some(Problem::not_found("No such route.")),
+        StatusCode::METHOD_NOT_ALLOWED => Some(Problem::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            tag::INVALID_INPUT,
+            "The route does not take this method.",
+            "The `allow` header lists the methods that it takes.",
+        )),
+        _ => None,
+    }
+}
+
+fn render(problem: &Problem, path: &str, request_id: &str) -> Vec<u8> {
+    let shown = &problem.faults[..problem.faults.len().min(MOST_ERRORS)];
+    let detail = match shown {
+        [only] => only.detail.clone(),
+        [] => String::new(),
+        [first, ..] => format!("{first}; and {} more", problem.faults.len() - 1),
+    };
+    let details = Details {
+        kind: "about:blank",
+        title: problem.title,
+        status: problem.status.as_u16(),
+        detail,
+        instance: path,
+        errors: shown.iter().map(|fault| Entry { fault, request_id }).collect(),
+    };
+    serde_json::to_vec(&details).expect("problem details have string keys only")
+}

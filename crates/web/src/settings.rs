@@ -1,0 +1,89 @@
+//! The settings of an HTTP server.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Limits of one HTTP server. Times are in milliseconds, sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Open connections; more wait in the system's queue.
+    pub connections: usize,
+    /// Concurrent requests of one HTTP/2 connection.
+    pub streams: u32,
+    /// The headers of a request, in all.
+    pub header_bytes: usize,
+    /// How long a client may take to send its headers, or to send the next request.
+    pub header_read_ms: u64,
+    /// How long a client may take to send a body.
+    pub body_read_ms: u64,
+    /// The largest body that is taken.
+    pub body_bytes: usize,
+    /// Bodies under way, in all: above it, requests are answered with 503.
+    pub in_flight_bytes: usize,
+    /// Requests a second that one organisation may make on average; 0: no limit.
+    pub requests_per_second: u32,
+    /// How many requests an organisation may make at once after a pause.
+    pub burst: u32,
+    /// How long requests under way may take to end when the server stops.
+    pub drain_ms: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            streams: 200,
+            header_bytes: 32 << 10,
+            header_read_ms: 30_000,
+            body_read_ms: 30_000,
+            body_bytes: 8 << 20,
+            in_flight_bytes: 256 << 20,
+            requests_per_second: 0,
+            burst: 1_000,
+            drain_ms: 20_000,
+        }
+    }
+}
+
+/// Two settings that cannot both hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Contradiction(pub String);
+
+impl Settings {
+    pub fn validate(&self) -> Result<(), Contradiction> {
+        if self.in_flight_bytes < self.body_bytes {
+            return Err(Contradiction(format!(
+                "in_flight_bytes = {} is below body_bytes = {}: the largest body could never be taken",
+                self.in_flight_bytes, self.body_bytes
+            )));
+        }
+        if self.connections == 0 || self.streams == 0 {
+            return Err(Contradiction(format!(
+                "connections = {} and streams = {} must both be above 0",
+                self.connections, self.streams
+            )));
+        }
+        if self.requests_per_second > 0 && self.burst == 0 {
+            return Err(Contradiction(format!(
+                "burst = 0 lets nothing through, although requests_per_second = {}",
+                self.requests_per_second
+            )));
+        }
+        Ok(())
+    }
+
+    pub fn header_read(&self) -> Duration {
+        Duration::from_millis(self.header_read_ms)
+    }
+
+    pub fn body_read(&self) -> Duration {
+        Duration::from_millis(self.body_read_ms)
+    }
+
+    pub fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
+    }
+}
