@@ -70,11 +70,11 @@ impl Settings {
                 self.queue_bytes
             ));
         }
-        if self.max_bytes != 0 && self.max_bytes < 256 << 20 {
+        if self.max_bytes != 0 && self.max_bytes < 128 << 20 {
             return refuse(format!(
                 "stream.embedded.max_bytes is {}, but the data folder needs at least {} to work in",
                 self.max_bytes,
-                256 << 20
+                128 << 20
             ));
         }
         Ok(())
