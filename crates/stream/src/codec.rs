@@ -222,3 +222,7 @@ const fn current(topic: Topic) -> CheckedIn {
         Topic::DeadLetters => of::<records::DeadLetter>(),
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

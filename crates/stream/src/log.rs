@@ -13,10 +13,10 @@ use crate::{
     embedded,
     error::{AppendError, OpenError, TailError},
     inbox::{Drained, Inbox},
-    metrics,
+    kafka, metrics,
     record::Addressed,
     settings::Settings,
-    tail::{self, Order, Page, Query, Run},
+    tail::{self, Page, Query},
     topics::{Group, Partition, Role, Topic, partition_of},
 };
 
@@ -26,6 +26,7 @@ pub use crate::health::Readiness;
 #[derive(Clone, Debug)]
 pub enum Log {
     Embedded(embedded::Log),
+    Kafka(kafka::Log),
 }
 
 impl Log {
@@ -33,6 +34,12 @@ impl Log {
     /// Ids of schemas are the checked-in ones. Reads the disk.
     pub fn open_embedded(db: fjall::Database, settings: &Settings) -> Result<Self, OpenError> {
         embedded::Log::open(db, settings, Arc::new(Codec::checked_in())).map(Self::Embedded)
+    }
+
+    /// The log on Kafka. Refuses topics that are missing or that differ where a promise rests on it; waits a while for
+    /// brokers and registry. Call it inside a tokio runtime.
+    pub async fn open_kafka(settings: Settings) -> Result<Self, OpenError> {
+        kafka::Log::open(settings).await.map(Self::Kafka)
     }
 
     /// The partition that a key's records go to, always the same.
@@ -44,6 +51,7 @@ impl Log {
     pub fn partitions(&self) -> u32 {
         match self {
             Self::Embedded(log) => log.partitions(),
+            Self::Kafka(log) => log.partitions(),
         }
     }
 
@@ -52,6 +60,7 @@ impl Log {
         let began = Clock::now();
         let result = match self {
             Self::Embedded(log) => log.append(records).await,
+            Self::Kafka(log) => log.append(records).await,
         };
         metrics::append_answered(&result, began.elapsed());
         result
@@ -63,6 +72,8 @@ impl Log {
     pub fn reserved(&self) -> Self {
         match self {
             Self::Embedded(log) => Self::Embedded(log.reserved()),
+            // Its disks are the brokers'.
+            Self::Kafka(log) => Self::Kafka(log.clone()),
         }
     }
 
@@ -78,36 +89,24 @@ impl Log {
     ) -> Inbox {
         match self {
             Self::Embedded(log) => log.consume(group, topics, budget, role, stop),
+            Self::Kafka(log) => log.consume(group, topics, budget, role, stop),
         }
     }
 
     /// Reads a page of a topic without a group.
     pub async fn tail(&self, query: Query) -> Result<Page, TailError> {
-        let limit = query.limit.max(1);
-        let mut runs = Vec::new();
-        for index in 0..self.partitions() {
-            let from = query.after.as_ref().and_then(|cursor| cursor.0.get(&index).copied());
-            let run = self.read(Partition::new(query.topic, index), query.order, from, limit).await?;
-            runs.push((index, run));
-        }
-        tail::page(self.codec(), query, limit, runs)
-    }
-
-    async fn read(
-        &self,
-        partition: Partition,
-        order: Order,
-        from: Option<i64>,
-        limit: usize,
-    ) -> Result<Run, TailError> {
+        let query = Query { limit: query.limit.max(1), ..query };
         match self {
-            Self::Embedded(log) => log.read(partition, order, from, limit).await,
-        }
-    }
-
-    fn codec(&self) -> &Codec {
-        match self {
-            Self::Embedded(log) => log.codec(),
+            Self::Embedded(log) => {
+                let mut runs = Vec::new();
+                for index in 0..log.partitions() {
+                    let from = query.after.as_ref().and_then(|cursor| cursor.0.get(&index).copied());
+                    let partition = Partition::new(query.topic, index);
+                    runs.push((index, log.read(partition, query.order, from, query.limit).await?));
+                }
+                tail::page(log.codec(), query, runs)
+            }
+            Self::Kafka(log) => log.tail(query).await,
         }
     }
 
@@ -115,6 +114,7 @@ impl Log {
     pub fn ready(&self) -> Readiness {
         match self {
             Self::Embedded(log) => log.ready(),
+            Self::Kafka(log) => log.ready(),
         }
     }
 
@@ -122,6 +122,7 @@ impl Log {
     pub async fn close(&self, deadline: Instant) -> Drained {
         match self {
             Self::Embedded(log) => log.close(deadline).await,
+            Self::Kafka(log) => log.close(deadline).await,
         }
     }
 }

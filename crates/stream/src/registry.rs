@@ -214,6 +214,7 @@ impl Client {
             drop(rustls::crypto::ring::default_provider().install_default());
         }
         #[expect(clippy::disallowed_methods, reason = "the operator alone names the registry")]
+        #[expect(clippy::disallowed_methods, reason = "the registry's address is the operator's")]
         let mut http = reqwest::Client::builder()
             .timeout(Duration::from_millis(settings.request_timeout_ms))
             .redirect(reqwest::redirect::Policy::none())
@@ -413,3 +414,10 @@ fn understand(found: Found) -> Writer {
         Err(why) => Writer::Foreign(why.to_string()),
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) mod tiny;

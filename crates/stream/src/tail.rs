@@ -84,22 +84,20 @@ pub(crate) struct Run {
 }
 
 /// Makes a page of what the partitions have, and takes it out of its framing.
-pub(crate) fn page(
-    codec: &Codec,
-    query: Query,
-    limit: usize,
-    runs: Vec<(u32, Run)>,
-) -> Result<Page, TailError> {
-    let Query { topic, order, after, .. } = query;
+pub(crate) fn page(codec: &Codec, query: Query, runs: Vec<(u32, Run)>) -> Result<Page, TailError> {
+    let Query { topic, order, limit, after } = query;
     let (fetched, next) = merge(order, limit, after.unwrap_or_default(), runs);
-    let mut records = Vec::with_capacity(fetched.len());
-    for Fetched { at, key, framed, headers, written_at } in fetched {
-        let value = codec
-            .open(topic, &framed)
-            .map_err(|error| TailError::Malformed { position: at, detail: error.to_string() })?;
-        records.push(Tailed { at, key, value, headers, written_at });
-    }
+    let records = fetched.into_iter().map(|record| opened(codec, topic, record)).collect::<Result<_, _>>()?;
     Ok(Page { records, next })
+}
+
+/// The record without its framing.
+pub(crate) fn opened(codec: &Codec, topic: Topic, record: Fetched) -> Result<Tailed, TailError> {
+    let Fetched { at, key, framed, headers, written_at } = record;
+    let value = codec
+        .open(topic, &framed)
+        .map_err(|error| TailError::Malformed { position: at, detail: error.to_string() })?;
+    Ok(Tailed { at, key, value, headers, written_at })
 }
 
 /// Takes the records in the order of their time over all partitions. It stops when a partition that has

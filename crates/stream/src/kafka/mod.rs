@@ -2,14 +2,20 @@
 //!
 //! Ledger, budget, epochs and drain are not here: the driver has them, the same for both engines.
 
+mod arena;
+mod context;
+mod engine;
+mod log;
 mod observe;
 mod producer;
 mod settings;
+mod tail;
 mod topics;
 
 use rdkafka::error::KafkaError;
 
 pub use self::{
+    log::Log,
     settings::{Compression, Consumer, GroupProtocol, Keys, Producer, Settings, Topics},
     topics::{TopicsReport, create_topics},
 };

@@ -24,7 +24,7 @@ const REFUSAL_COUNTS_FOR: Duration = Duration::from_secs(10);
 
 /// Whether brokers answer and take records. Every client of a log writes it, the probe only reads.
 #[derive(Debug, Default)]
-pub(super) struct Health {
+pub(super) struct BrokerHealth {
     state: Mutex<State>,
     fatal: OnceLock<String>,
 }
@@ -36,7 +36,7 @@ struct State {
     refused: Option<(Instant, String)>,
 }
 
-impl Health {
+impl BrokerHealth {
     /// Some broker is connected, or none.
     pub(super) fn brokers(&self, up: bool) {
         self.state.lock().up = Some(up);
@@ -149,7 +149,7 @@ pub(super) fn code(error: &KafkaError) -> String {
 }
 
 /// Passes on what librdkafka reports beside any single record.
-pub(super) fn fault(client: &str, health: &Health, error: &KafkaError, reason: &str) {
+pub(super) fn fault(client: &str, health: &BrokerHealth, error: &KafkaError, reason: &str) {
     match error.rdkafka_error_code() {
         Some(RDKafkaErrorCode::AllBrokersDown) => health.brokers(false),
         Some(RDKafkaErrorCode::Fatal) => {
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_log_is_ready_once_a_broker_answered_and_not_while_all_are_down() {
-        let (health, now) = (Health::default(), Instant::now());
+        let (health, now) = (BrokerHealth::default(), Instant::now());
         assert!(!health.readiness(now).is_ready());
         health.brokers(true);
         assert!(health.readiness(now).is_ready());
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_refused_append_counts_until_the_next_success_or_for_a_while() {
-        let (health, now) = (Health::default(), Instant::now());
+        let (health, now) = (BrokerHealth::default(), Instant::now());
         health.brokers(true);
         health.refused(now, "not enough replicas".to_owned());
         assert_eq!(health.readiness(now), Readiness::NotReady { why: "not enough replicas".to_owned() });
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_fatal_fault_is_never_forgotten() {
-        let (health, now) = (Health::default(), Instant::now());
+        let (health, now) = (BrokerHealth::default(), Instant::now());
         health.fatal("fenced".to_owned());
         health.fatal("later".to_owned());
         health.acknowledged();

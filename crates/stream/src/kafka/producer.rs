@@ -21,7 +21,7 @@ use rdkafka::{
 };
 use tokio::sync::oneshot;
 
-use super::observe::{self, Health};
+use super::observe::{self, BrokerHealth};
 use crate::{
     codec::{Codec, FRAMING},
     error::AppendError,
@@ -61,14 +61,16 @@ impl Reports {
             && let Some(done) = self.done.lock().take()
         {
             // Whoever waited may have gone; the records are settled all the same.
-            drop(done.send(()));
+            done.send(()).ok();
         }
     }
 }
 
 /// Receives the reports of all appends.
 struct Context {
-    health: Arc<Health>,
+    health: Arc<BrokerHealth>,
+    /// Records without a report. librdkafka's own count takes in log lines and statistics that wait to be served.
+    in_flight: Arc<AtomicUsize>,
 }
 
 impl ClientContext for Context {
@@ -102,6 +104,7 @@ impl ProducerContext for Context {
             }
         }
         reports.settle(1);
+        self.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -125,7 +128,7 @@ pub(super) struct Producer {
     /// Taken by `close`, so that it can be dropped where waiting harms nobody.
     client: Mutex<Option<Arc<ThreadedProducer<Context>>>>,
     topics: Vec<String>,
-    health: Arc<Health>,
+    in_flight: Arc<AtomicUsize>,
     closing: AtomicBool,
     append_timeout: Duration,
 }
@@ -135,13 +138,14 @@ impl Producer {
         config: &ClientConfig,
         prefix: &str,
         append_timeout: Duration,
-        health: Arc<Health>,
+        health: Arc<BrokerHealth>,
     ) -> KafkaResult<Self> {
-        let client = config.create_with_context(Context { health: Arc::clone(&health) })?;
+        let in_flight = Arc::<AtomicUsize>::default();
+        let client = config.create_with_context(Context { health, in_flight: Arc::clone(&in_flight) })?;
         Ok(Self {
             client: Mutex::new(Some(Arc::new(client))),
             topics: Topic::ALL.into_iter().map(|topic| topic.name(prefix)).collect(),
-            health,
+            in_flight,
             closing: AtomicBool::new(false),
             append_timeout,
         })
@@ -183,6 +187,7 @@ impl Producer {
             framed.clear();
             codec.frame(partition.topic, &record.value, &mut framed);
             let topic = &self.topics[partition.topic as usize];
+            self.in_flight.fetch_add(1, Ordering::AcqRel);
             let send = client.send(BaseRecord {
                 topic,
                 partition: Some(i32::try_from(partition.index).unwrap_or(i32::MAX)),
@@ -193,6 +198,7 @@ impl Producer {
                 delivery_opaque: Arc::clone(&reports),
             });
             if let Err((error, _)) = send {
+                self.in_flight.fetch_sub(1, Ordering::AcqRel);
                 reports.fail(refusal(&error, topic));
                 reports.settle(records.len() - at);
                 break;
@@ -213,10 +219,11 @@ impl Producer {
     pub(super) async fn close(&self, deadline: Instant) -> Drained {
         self.closing.store(true, Ordering::Release);
         let Some(client) = self.client.lock().take() else { return Drained::Clean };
+        let in_flight = Arc::clone(&self.in_flight);
         let flushed = tokio::task::spawn_blocking(move || {
             let left = deadline.saturating_duration_since(Instant::now());
             let flushed = client.flush(left);
-            let in_flight = client.in_flight_count();
+            let in_flight = in_flight.load(Ordering::Acquire);
             if let Err(why) = &flushed {
                 tracing::error!(in_flight, "the kafka producer did not finish in time: {why}");
             }

@@ -417,6 +417,19 @@ impl Settings {
         Ok(config)
     }
 
+    /// For reading without a group. librdkafka wants a group's name all the same; nothing is joined or committed.
+    pub(super) fn reader(&self, name: &str) -> Result<ClientConfig, String> {
+        let mut config = self.client()?;
+        config
+            .set("statistics.interval.ms", "0")
+            .set("group.id", name)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", "error")
+            .set("enable.partition.eof", "true");
+        Ok(config)
+    }
+
     pub(super) fn consumer(&self, group_id: &str) -> Result<ClientConfig, String> {
         let mut config = self.client()?;
         let consumer = &self.consumer;

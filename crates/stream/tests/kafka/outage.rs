@@ -1,0 +1,118 @@
+//! A broker of our own is killed and comes back, under appends and consumption.
+
+use std::{collections::BTreeSet, path::PathBuf, process::Stdio, time::Duration};
+
+use tidegate_stream::{Drained, Partition, Record, Topic, kafka::GroupProtocol};
+use tidegate_test_support::{PATIENCE, eventually, free_port, servers};
+use tokio::{process::Command, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::fixture::{Installation, close, complete, consume, settings, text};
+
+/// A Kafka that the test may kill. It ends with its folder.
+struct Own {
+    folder: tempfile::TempDir,
+    address: String,
+}
+
+impl Own {
+    async fn start() -> Self {
+        let port = free_port().unwrap();
+        let own = Self { folder: tempfile::tempdir().unwrap(), address: format!("127.0.0.1:{port}") };
+        own.run(&["start", "kafka", "--nodes", "1", "--port", &port.to_string()]).await;
+        own
+    }
+
+    async fn run(&self, command: &[&str]) {
+        let done = self.command(command).output();
+        let done = timeout(3 * PATIENCE, done).await.expect("the servers script ends").unwrap();
+        assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    fn command(&self, command: &[&str]) -> Command {
+        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/servers/servers");
+        let mut run = Command::new(script);
+        run.args(command).arg("--dir").arg(self.folder.path()).stdin(Stdio::null());
+        run
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let stopped = self.command(&["kill", "kafka-1"]).as_std_mut().status();
+        if !stopped.is_ok_and(|status| status.success()) {
+            eprintln!("the test's own broker may still run");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_killed_under_load_loses_no_acknowledged_record() {
+    if servers::kafka("kafka: broker killed").is_none() {
+        return;
+    }
+    let own = Own::start().await;
+    let mut settings = settings(&own.address);
+    settings.kafka.consumer.group_protocol = GroupProtocol::Consumer;
+    // A record that no broker takes is given up before the test is.
+    settings.kafka.socket_timeout_ms = 3_000;
+    settings.kafka.producer.message_timeout_ms = 6_000;
+    settings.kafka.producer.append_timeout_ms = 8_000;
+    let installation = Installation::passing(settings);
+    tidegate_stream::kafka::create_topics(&installation.settings).await.unwrap();
+    let log = installation.open().await;
+
+    let stop = CancellationToken::new();
+    let appending = tokio::spawn({
+        let (log, stop) = (log.clone(), stop.clone());
+        async move {
+            let (mut acknowledged, mut refused) = (Vec::new(), 0);
+            for number in 0.. {
+                if stop.is_cancelled() {
+                    break;
+                }
+                let value = format!("{number:06}");
+                let partition = Partition::new(Topic::Strikes, number % 2);
+                match log.append(&[(partition, Record::new(b"key", value.as_bytes().to_vec()))]).await {
+                    Ok(()) => acknowledged.push(value),
+                    Err(error) => {
+                        assert!(error.is_retriable(), "{error}");
+                        refused += 1;
+                    }
+                }
+            }
+            (acknowledged, refused)
+        }
+    });
+    let mut inbox = consume(&log, Topic::Strikes);
+    let (seen, mut progress) = (std::sync::Arc::new(parking_lot::Mutex::new(BTreeSet::new())), 0);
+    let consuming = tokio::spawn({
+        let seen = std::sync::Arc::clone(&seen);
+        async move {
+            while let Some(records) = inbox.next().await.unwrap() {
+                seen.lock().extend(records.iter().map(text));
+                complete(records);
+            }
+            inbox.drained().await
+        }
+    });
+    let mut passes = async |what: &str| {
+        eventually(what, PATIENCE, async || (seen.lock().len() > progress + 20).then_some(())).await.unwrap();
+        progress = seen.lock().len();
+    };
+    passes("the first records").await;
+    for _ in 0..2 {
+        own.run(&["kill", "kafka-1"]).await;
+        eventually("not ready", PATIENCE, async || (!log.ready().is_ready()).then_some(())).await.unwrap();
+        own.run(&["start", "kafka-1"]).await;
+        eventually("ready", PATIENCE, async || log.ready().is_ready().then_some(())).await.unwrap();
+        passes("records after the restart").await;
+    }
+    stop.cancel();
+    let (acknowledged, refused) = appending.await.unwrap();
+    let missing = || acknowledged.iter().filter(|value| !seen.lock().contains(*value)).count();
+    eventually("every acknowledged record", PATIENCE, async || (missing() == 0).then_some(())).await.unwrap();
+    println!("{} acknowledged, {refused} refused, none lost", acknowledged.len());
+    assert_eq!(close(&log).await, Drained::Clean);
+    assert_eq!(timeout(Duration::from_secs(20), consuming).await.unwrap().unwrap(), Drained::Clean);
+}
