@@ -59,31 +59,7 @@ pub(crate) fn shown(name: &str) -> String {
 
 /// `; did you mean ...?`, or nothing when no candidate is near.
 pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    let length = name.chars().count();
-    if length > 64 {
-        return String::new();
-    }
-    let reach = (length / 3).max(1);
-    let nearest = candidates
-        .into_iter()
-        .take(2_000)
-        .filter(|candidate| candidate.chars().count().abs_diff(length) <= reach)
-        .map(|candidate| (distance(name, candidate), candidate))
-        .filter(|(distance, _)| *distance <= reach)
-        .min();
-    nearest.map_or_else(String::new, |(_, candidate)| format!("; did you mean `{candidate}`?"))
-}
-
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().flat_map(char::to_lowercase).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.chars().flat_map(char::to_lowercase).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, right) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(left != *right);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    // An organisation may have tens of thousands of fields, and a document a hundred unknown ones.
+    let nearest = tidegate_schemas::nearest(name, candidates.into_iter().take(2_000));
+    nearest.map_or_else(String::new, |candidate| format!("; did you mean `{candidate}`?"))
 }

@@ -4,7 +4,6 @@
 
 mod read;
 
-pub(crate) use self::read::instant;
 pub use self::read::parse;
 
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,10 @@ use tidegate_rules::{
     Container, Explained, Facts, Fields, Hit, Item, Kind, Limits, Need, Number, On, Outcome, Plan,
     RuleSource, Shape, TestItem, TestResult, Value, Verdict, Vocabulary, Within, run_tests,
 };
-use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId, TypeId};
+use tidegate_schemas::{
+    ids::{ItemKey, Millis, SubmissionId, TypeId},
+    item_types::datetime,
+};
 
 struct Data(Json);
 
@@ -18,9 +21,7 @@ impl Fields for Data {
 
 fn read<'a>(name: &str, value: &'a Json) -> Value<'a> {
     match value {
-        Json::String(text) if name == "createdAt" => {
-            Value::Datetime(Millis(text.parse::<jiff::Timestamp>().unwrap().as_millisecond()))
-        }
+        Json::String(text) if name == "createdAt" => Value::Datetime(datetime::parse(text).unwrap()),
         Json::String(text) => Value::Text(text),
         Json::Number(number) => Value::Number(Number::parse(&number.to_string()).unwrap()),
         Json::Bool(boolean) => Value::Boolean(*boolean),

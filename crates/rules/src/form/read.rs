@@ -3,7 +3,10 @@
 //! It bounds what it reads, because a document may be hostile; whether fields exist it cannot say.
 
 use serde_json::{Map, Value as Json};
-use tidegate_schemas::ids::{ActionId, Millis, PolicyId, RuleId, TypeId};
+use tidegate_schemas::{
+    ids::{ActionId, Millis, PolicyId, RuleId, TypeId},
+    item_types::datetime,
+};
 
 use crate::{
     facts::Within,
@@ -222,7 +225,8 @@ impl Reader<'_> {
 
     fn instant(&mut self, value: &Json) -> Option<Millis> {
         let text = self.text(value)?;
-        instant(text).or_else(|| self.fault("shape", "expected an instant such as 2026-01-31T12:00:00.000Z"))
+        datetime::parse(text)
+            .or_else(|| self.fault("shape", "expected an instant such as 2026-01-31T12:00:00.000Z"))
     }
 
     fn actions(&mut self, value: &Json) -> Option<Vec<ActionUse>> {
@@ -414,9 +418,4 @@ impl Reader<'_> {
         }
         Some(Strikes { at_least, within })
     }
-}
-
-/// An instant in ISO 8601 with its offset.
-pub(crate) fn instant(text: &str) -> Option<Millis> {
-    text.parse::<jiff::Timestamp>().ok().map(|instant| Millis(instant.as_millisecond()))
 }

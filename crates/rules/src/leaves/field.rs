@@ -5,14 +5,17 @@
 use std::cmp::Ordering;
 
 use serde_json::{Map, Value as Json};
-use tidegate_schemas::ids::{ItemKey, Millis};
+use tidegate_schemas::{
+    ids::{ItemKey, Millis},
+    item_types::datetime,
+};
 
 use crate::{
     compile::Context,
     evaluate::Mask,
     explain::{Explained, FieldExplained, excerpt},
     faults::shown,
-    form::{Comparison, Op, instant},
+    form::{Comparison, Op},
     item::{Number, Value},
     leaves::Scene,
     limits::{Spent, Steps},
@@ -198,7 +201,7 @@ impl Operand {
             (Kind::Text, Json::String(text)) => Some(Self::Text(text.clone())),
             (Kind::Number, Json::Number(number)) => Number::parse(&number.to_string()).map(Self::Number),
             (Kind::Boolean, Json::Bool(boolean)) => Some(Self::Boolean(*boolean)),
-            (Kind::Datetime, Json::String(text)) => instant(text).map(Self::Datetime),
+            (Kind::Datetime, Json::String(text)) => datetime::parse(text).map(Self::Datetime),
             (Kind::Related, Json::Object(object)) => {
                 let part = |key| object.get(key).and_then(Json::as_str);
                 part("typeId").zip(part("id")).map(|(type_id, id)| Self::Related(ItemKey::new(type_id, id)))

@@ -63,7 +63,11 @@ impl TextLeaf {
                 let mut regexes = Vec::with_capacity(patterns.len());
                 context.at("regex", |c| {
                     for (nth, pattern) in patterns.iter().enumerate() {
-                        regexes.extend(c.at(nth, |c| pattern_of(pattern, text.view, c)));
+                        // A single pattern may stand without a list, so its path must hold for both.
+                        regexes.extend(match patterns.len() {
+                            1 => pattern_of(pattern, text.view, c),
+                            _ => c.at(nth, |c| pattern_of(pattern, text.view, c)),
+                        });
                     }
                 });
                 (regexes.len() == patterns.len()).then_some(regexes)?

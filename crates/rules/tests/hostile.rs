@@ -1,0 +1,220 @@
+//! Rule documents that are wrong, or written to do harm.
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value as Json, json};
+use tidegate_rules::{Fault, Kind, Limits, Plan, RuleSource, Shape, Vocabulary};
+use tidegate_schemas::ids::TypeId;
+
+fn compile(document: &Json) -> Result<(), Vec<Fault>> {
+    let mut vocabulary = Vocabulary::new();
+    let fields = [
+        ("text", Shape::one(Kind::Text)),
+        ("likes", Shape::one(Kind::Number)),
+        ("createdAt", Shape::one(Kind::Datetime)),
+        ("author", Shape::one(Kind::Related)),
+    ];
+    vocabulary.add(TypeId::new("post"), fields);
+    vocabulary
+        .add(TypeId::new("page"), [("text", Shape::one(Kind::Text)), ("likes", Shape::one(Kind::Text))]);
+    Plan::compile(&[RuleSource { document, version: "1" }], &vocabulary, &Limits::default()).map(|_| ())
+}
+
+fn faults(when: &Json) -> Vec<Fault> {
+    compile(&json!({"rule": "r", "item_types": ["post"], "when": when})).unwrap_err()
+}
+
+#[test]
+fn a_fault_names_the_rule_the_path_and_what_was_meant() {
+    let text = |field: &str| json!({"text": {"in": [field], "any_of": ["x"]}});
+    let cases = [
+        (
+            json!({"all": [text("text"), text("txet")]}),
+            "/when/all/1/text/in/0",
+            "unknown_field",
+            "mean `text`?",
+        ),
+        (json!({"txt": {}}), "/when/txt", "unknown_key", "mean `text`?"),
+        (
+            json!({"text": {"in": ["text"], "anyof": ["x"]}}),
+            "/when/text/anyof",
+            "unknown_key",
+            "mean `any_of`?",
+        ),
+        (json!({"text": {"in": ["text"], "any_of": []}}), "/when/text/any_of", "empty", "is empty"),
+        (json!({"text": {"in": ["text"], "any_of": [" "]}}), "/when/text/any_of/0", "empty", "blank"),
+        (json!({"text": {"in": [], "any_of": ["x"]}}), "/when/text/in", "empty", "is empty"),
+        (json!({"text": {"in": ["text"], "regex": "("}}), "/when/text/regex", "regex", "unclosed group"),
+        (
+            json!({"text": {"in": ["text"], "regex": "(?:\\w{500}){500}"}}),
+            "/when/text/regex",
+            "regex",
+            "262144",
+        ),
+        (json!({"text": {"in": ["text"], "regex": "a", "word": true}}), "/when/text", "shape", "`word`"),
+        (text("likes"), "/when/text/in/0", "type", "a number"),
+        (json!({"field": {"path": "likes", "lt": "7"}}), "/when/field/lt", "type", "a number"),
+        (json!({"field": {"path": "text", "lt": "7"}}), "/when/field/lt", "type", "order"),
+        (json!({"field": {"path": "likes", "in": [1, "2"]}}), "/when/field/in/1", "type", "a number"),
+        (json!({"field": {"path": "createdAt", "gt": "soon"}}), "/when/field/gt", "type", "a datetime"),
+        (
+            json!({"field": {"path": "author.name", "eq": "x"}}),
+            "/when/field/path",
+            "unknown_field",
+            "author.name",
+        ),
+        (json!({"field": {"path": "likes"}}), "/when/field", "shape", "compares nothing"),
+        (json!({"strikes": {"gte": 0}}), "/when/strikes", "type", "larger"),
+        (json!({"strikes": {"gte": 1, "within": "soon"}}), "/when/strikes/within", "type", "30d"),
+        (json!({"all": [], "any": []}), "/when", "shape", "exactly one"),
+        (json!({"any": []}), "/when/any", "empty", "is empty"),
+    ];
+    for (when, pointer, tag, detail) in cases {
+        let faults = faults(&when);
+        let named = |fault: &Fault| {
+            fault.rule == "r"
+                && fault.pointer == pointer
+                && fault.tag() == tag
+                && fault.detail.contains(detail)
+        };
+        assert!(faults.iter().any(named), "{when}: {faults:?}");
+    }
+    let document = json!({"rule": "r", "item_types": ["pots"], "when": text("text")});
+    assert!(compile(&document).unwrap_err()[0].to_string().contains("rule r, /item_types/0"));
+    let mixed = json!({"rule": "r", "when": {"field": {"path": "likes", "eq": 1}}});
+    assert_eq!(compile(&mixed).unwrap_err()[0].tag(), "type");
+}
+
+#[test]
+fn a_tree_too_deep_too_wide_or_too_wordy_is_refused() {
+    let leaf = json!({"text": {"in": ["text"], "any_of": ["x"]}});
+    let nested = |levels: usize| (0..levels).fold(leaf.clone(), |inner, _| json!({"not": inner}));
+    let all = |n: usize| json!({"all": vec![leaf.clone(); n]});
+    let word = |n: usize| json!({"text": {"in": ["text"], "any_of": vec!["x"; n]}});
+    let accepted = |when: &Json| compile(&json!({"rule": "r", "when": when})).is_ok();
+    assert!(accepted(&nested(31)) && accepted(&all(999)) && accepted(&word(10_000)));
+    for (when, tag) in [
+        (nested(32), "depth"),
+        (nested(100), "depth"),
+        (all(1_000), "nodes"),
+        (all(100_000), "limit"),
+        (word(100_000), "limit"),
+        (json!({"any": [word(6_000), word(6_000)]}), "limit"),
+        (json!({"text": {"in": ["text"], "any_of": ["x".repeat(2_000)]}}), "limit"),
+        (json!({"text": {"in": ["text"], "regex": "x".repeat(100_000)}}), "limit"),
+        (
+            json!({"text": {"in": ["text"], "regex": format!("{}a{}", "(".repeat(99), ")".repeat(99))}}),
+            "regex",
+        ),
+    ] {
+        assert_eq!(faults(&when)[0].tag(), tag);
+    }
+}
+
+#[test]
+fn a_document_full_of_faults_lists_a_hundred() {
+    let unknown: Map<String, Json> = (0..10_000).map(|n| (format!("key{n}"), json!(1))).collect();
+    assert_eq!(compile(&Json::Object(unknown)).unwrap_err().len(), 100);
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+
+    fn json(&mut self, depth: usize) -> Json {
+        const WORDS: [&str; 40] = [
+            "rule",
+            "name",
+            "status",
+            "expires_at",
+            "on",
+            "item_types",
+            "when",
+            "policies",
+            "actions",
+            "tests",
+            "all",
+            "any",
+            "not",
+            "text",
+            "field",
+            "strikes",
+            "in",
+            "view",
+            "word",
+            "any_of",
+            "all_of",
+            "words",
+            "regex",
+            "path",
+            "eq",
+            "lt",
+            "not_in",
+            "exists",
+            "gte",
+            "gt",
+            "within",
+            "id",
+            "params",
+            "item",
+            "expect",
+            "post",
+            "likes",
+            "author.id",
+            "1é",
+            "[(*\\p{",
+        ];
+        match self.roll(if depth == 0 { 5 } else { 10 }) {
+            0 => json!(WORDS[self.roll(WORDS.len())]),
+            1 => json!(self.roll(7)),
+            2 => json!([-1.5, 1e300, -0.0][self.roll(3)]),
+            3 => json!(self.roll(2) == 0),
+            4 => Json::Null,
+            5 | 6 => (0..self.roll(4)).map(|_| self.json(depth - 1)).collect(),
+            _ => {
+                let entries = 1 + self.roll(4);
+                let entries = (0..entries)
+                    .map(|_| (WORDS[self.roll(WORDS.len())].to_owned(), self.json(depth - 1)))
+                    .collect();
+                Json::Object(entries)
+            }
+        }
+    }
+}
+
+#[test]
+fn random_documents_are_refused_or_taken_and_never_panic() {
+    let end = Instant::now() + Duration::from_secs(15);
+    let (mut taken, mut refused) = (0, 0);
+    for seed in 0..40_000 {
+        if Instant::now() > end {
+            break;
+        }
+        let mut dice = Dice(seed);
+        let (leaf, noise) = (["text", "field", "strikes", "all", "any", "not"][dice.roll(6)], dice.json(4));
+        let sound = json!({"text": {"in": ["text"], "any_of": ["x"]}});
+        let documents =
+            [noise.clone(), json!({"rule": "r", "when": {leaf: noise}}), json!({"rule": "r", "when": sound})];
+        let mut document = documents[dice.roll(3)].clone();
+        if let Some(object) = document.as_object_mut()
+            && dice.roll(2) == 0
+        {
+            let key =
+                ["status", "expires_at", "on", "item_types", "policies", "actions", "tests"][dice.roll(7)];
+            object.insert(key.to_owned(), dice.json(3));
+        }
+        match compile(&document) {
+            Ok(()) => taken += 1,
+            Err(faults) => {
+                refused += 1;
+                assert!(!faults.is_empty(), "seed {seed}: refused without a reason: {document}");
+            }
+        }
+    }
+    assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused");
+}
