@@ -154,7 +154,7 @@ impl Dice {
 fn check_tree(tree: &Explained, data: &Json) {
     match tree {
         Explained::All(node) | Explained::Any(node) => {
-            node.of.iter().for_each(|inner| check_tree(inner, data))
+            node.of.iter().for_each(|inner| check_tree(inner, data));
         }
         Explained::Not(node) => check_tree(&node.of, data),
         Explained::Text(leaf) => {
