@@ -148,12 +148,17 @@ impl Engine {
             let seen = match attempt {
                 Some(Attempt::Applied) => return Ok(Decided::Ours),
                 Some(Attempt::Refused(Some(seen))) => Some(seen),
-                // Unknown, or refused without saying by what.
-                other => {
-                    if other.is_none() {
-                        pauses.wait().await;
-                    }
-                    self.settle(&key_cells, deadline, &mut pauses).await?
+                // Refused by a row that Cassandra does not show. No try of ours is in doubt, so the row as a
+                // quorum knows it is enough, and spares another round of the servers' agreement.
+                Some(Attempt::Refused(None)) if !unsure => {
+                    self.look(Shape::Get, &key_cells, deadline, &mut pauses).await?
+                }
+                Some(Attempt::Refused(None)) => {
+                    self.look(Shape::Settle, &key_cells, deadline, &mut pauses).await?
+                }
+                None => {
+                    pauses.wait().await;
+                    self.look(Shape::Settle, &key_cells, deadline, &mut pauses).await?
                 }
             };
             match seen {
@@ -173,19 +178,21 @@ impl Engine {
         }
     }
 
-    async fn settle<R: Versioned>(
+    /// The row at present, read until there is an answer.
+    async fn look<R: Versioned>(
         &self,
+        shape: Shape,
         key: &[Cell<'_>],
         deadline: Instant,
         pauses: &mut Pauses,
     ) -> Result<Option<Seen<R>>, Error> {
         loop {
-            match self.ask(R::TABLE, Shape::Settle, key).await {
+            match self.ask(R::TABLE, shape, key).await {
                 Ok(answer) => {
                     let row = answer.maybe_first_row::<RawRow<'_>>().map_err(unreadable)?;
                     let seen = row.map(|mut row| {
-                        // `ops` was asked for last.
-                        row.cells.pop();
+                        // `ops`, where it was asked for, comes last.
+                        row.cells.truncate(R::TABLE.columns.len());
                         Ok::<_, Error>(Seen { row: decode(row.cells)?, ops: row.ops })
                     });
                     return seen.transpose();

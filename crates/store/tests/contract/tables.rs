@@ -7,11 +7,11 @@ use tidegate_schemas::ids::{
     ActionId, ApiKeyId, AppealId, CauseId, ConfigVersion, DecisionId, EndpointId, EventId, ItemId, ItemKey,
     JobId, Millis, OrgId, PolicyId, QueueId, ReportId, RuleId, SubmissionId, TypeId,
 };
-use tidegate_store::{Row as _, Table, name_column, table};
+use tidegate_store::{name_column, table};
 use uuid::Uuid;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Colour {
+pub(crate) enum Colour {
     Red,
     Green,
 }
@@ -66,6 +66,3 @@ table! { /// A claim that lapses.
     partition { org: OrgId, name: String }
     values { holder: String }
 }
-
-pub const ALL: &[&Table] =
-    &[Everything::TABLE, Keyed::TABLE, Event::TABLE, Fleeting::TABLE, Counter::TABLE, Claim::TABLE];

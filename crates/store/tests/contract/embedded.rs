@@ -1,0 +1,114 @@
+//! What only the embedded engine has to show: its format, its limits, and its sweep.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use tidegate_schemas::ids::{Millis, OrgId};
+use tidegate_store::{Error, Row as _, Store, WriteTime, embedded};
+use tidegate_test_support::eventually;
+
+use crate::{
+    facts::event,
+    fixture::{MINUTE, open_folder, table},
+    tables::{Event, Fleeting},
+};
+
+#[tokio::test]
+async fn data_of_a_newer_format_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = [table::<Event>()];
+    let store = open_folder(folder.path(), &tables);
+    store.close().await.unwrap();
+    drop(store);
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let meta = db.keyspace("store.meta", fjall::KeyspaceCreateOptions::default).unwrap();
+    meta.insert("format", 2_u32.to_be_bytes()).unwrap();
+    let clock = tidegate_store::system_clock();
+    let refused =
+        embedded::Engine::open_tables(&db, embedded::Settings::default(), &tables, clock).err().unwrap();
+    assert!(matches!(refused, Error::NewerFormat { found: 2, known: 1 }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_stored_is_refused_and_nothing_breaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_folder(folder.path(), &[table::<Event>()]);
+    let long = tidegate_store_event("o".repeat(70_000));
+    let refused = store.put(WriteTime(1), std::slice::from_ref(&long)).await.unwrap_err();
+    assert!(matches!(refused, Error::KeyTooLong { table: "events", .. }), "{refused}");
+    assert!(matches!(store.get::<Event>(&long.to_key()).await, Err(Error::KeyTooLong { .. })));
+    store.put(WriteTime(1), &[event(1, "p", None)]).await.unwrap();
+    let unknown = Fleeting { org: OrgId::new("o"), seq: 1, n: 1 };
+    let refused = store.put(WriteTime::of(Millis::now(), 0), &[unknown]).await.unwrap_err();
+    assert!(matches!(refused, Error::UnknownTable("fleeting")), "{refused}");
+    store.close().await.unwrap();
+}
+
+fn tidegate_store_event(org: String) -> Event {
+    Event { org: OrgId::new(org), ..event(1, "p", None) }
+}
+
+#[tokio::test]
+async fn the_sweep_removes_what_is_over_and_nothing_else() {
+    const DAY: i64 = 86_400_000;
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let now = Arc::new(AtomicI64::new(1_000 * DAY));
+    let clock = {
+        let now = Arc::clone(&now);
+        Arc::new(move || Millis(now.load(Ordering::Relaxed)))
+    };
+    let settings = embedded::Settings {
+        tombstone_days: 2,
+        sweep_every_seconds: 0,
+        sweep_rows_per_second: 1_000,
+        ..embedded::Settings::default()
+    };
+    let tables = [table::<Event>(), table::<Fleeting>()];
+    let store = Store::Embedded(embedded::Engine::open_tables(&db, settings, &tables, clock).unwrap());
+    let at = |millis: i64| WriteTime::of(Millis(millis), 0);
+    let fleeting = |seq: i64| Fleeting { org: OrgId::new("o"), seq, n: seq };
+
+    // More than one slice of the sweep.
+    let rows: Vec<Fleeting> = (0..250).map(fleeting).collect();
+    store.put(at(1_000 * DAY), &rows).await.unwrap();
+    store.put(at(1_000 * DAY + 3_000_000), &[fleeting(250)]).await.unwrap();
+    store.put(at(1_000 * DAY), &[event(1, "p", None), event(2, "p", None)]).await.unwrap();
+    store.delete::<Event>(at(1_000 * DAY + 1), &event(1, "", None).to_key()).await.unwrap();
+    let raw = |name: &str| {
+        let keyspace = db.keyspace(name, fjall::KeyspaceCreateOptions::default).unwrap();
+        keyspace.len().unwrap()
+    };
+    assert_eq!((raw("store.fleeting"), raw("store.events")), (251, 2));
+
+    now.store(1_000 * DAY + 3_600_000, Ordering::Relaxed);
+    assert_eq!(
+        store.get::<Fleeting>(&fleeting(1).to_key()).await.unwrap(),
+        None,
+        "over is over, swept or not"
+    );
+    eventually("the rows that are over to leave the disk", MINUTE, async || {
+        (raw("store.fleeting") == 1).then_some(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(store.get::<Fleeting>(&fleeting(250).to_key()).await.unwrap(), Some(fleeting(250)));
+    assert_eq!(raw("store.events"), 2, "the tombstone stays while a replay can come");
+    store.put(at(1_000 * DAY), &[event(1, "p", None)]).await.unwrap();
+    assert_eq!(store.get::<Event>(&event(1, "", None).to_key()).await.unwrap(), None);
+
+    now.store(1_002 * DAY + 1, Ordering::Relaxed);
+    eventually("the tombstone to leave the disk", MINUTE, async || (raw("store.events") == 1).then_some(()))
+        .await
+        .unwrap();
+    assert!(store.get::<Event>(&event(2, "", None).to_key()).await.unwrap().is_some());
+    store.close().await.unwrap();
+    let closing = std::time::Instant::now();
+    drop(store);
+    assert!(closing.elapsed() < Duration::from_secs(30));
+}

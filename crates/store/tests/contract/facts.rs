@@ -1,0 +1,300 @@
+//! Puts and deletions: what comes back, and what wins.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use tidegate_schemas::ids::*;
+use tidegate_store::{At, Batch, Row as _, WriteTime};
+use tidegate_test_support::eventually;
+use uuid::Uuid;
+
+use crate::{
+    fixture::{Fixture, MINUTE},
+    tables::{Colour, Event, Everything, Fleeting, Keyed},
+};
+
+pub(crate) fn event(seq: i64, payload: &'static str, note: Option<&str>) -> Event {
+    Event {
+        org: OrgId::new("o"),
+        at: 1,
+        seq,
+        payload: Bytes::from_static(payload.as_bytes()),
+        note: note.map(str::to_owned),
+    }
+}
+
+fn everything(at: i64) -> Everything {
+    let id = Uuid::from_u128;
+    Everything {
+        org: OrgId::new("o\0\u{1}/ß\u{10ffff}"),
+        at: Millis(at),
+        id: SubmissionId(id(7)),
+        text: "a\0b\u{10ffff}".to_owned(),
+        long: i64::MIN,
+        short: i32::MAX,
+        yes: true,
+        real: -0.1,
+        uuid: id(u128::MAX),
+        instant: Millis(-62_135_596_800_000),
+        blob: Bytes::from(vec![0, 255, 0, 10]),
+        shared: "shared".into(),
+        colour: Colour::Green,
+        no_text: None,
+        no_long: None,
+        no_short: None,
+        no_yes: None,
+        no_real: None,
+        no_uuid: None,
+        no_instant: None,
+        no_blob: None,
+        type_id: TypeId::new("post"),
+        item_id: ItemId::new("a/b"),
+        item: ItemKey::new("post", "a/b/c"),
+        policy: PolicyId::new("p"),
+        action: ActionId::new("hide"),
+        rule: RuleId::new("r"),
+        endpoint: EndpointId::new("e"),
+        queue: QueueId::new("default"),
+        appeal: AppealId::new(""),
+        event: EventId(id(1)),
+        cause: CauseId(id(2)),
+        job: JobId(id(3)),
+        report: ReportId(id(4)),
+        decision: DecisionId(id(5)),
+        api_key: ApiKeyId(id(6)),
+        config: ConfigVersion(12),
+        no_item: None,
+    }
+}
+
+pub(crate) async fn every_column_type_comes_back_as_it_was(fixture: &Fixture) {
+    let store = &fixture.store;
+    let bare = everything(0);
+    let full = Everything {
+        at: Millis(i64::from(i32::MAX)),
+        text: String::new(),
+        blob: Bytes::new(),
+        colour: Colour::Red,
+        no_text: Some(String::new()),
+        no_long: Some(0),
+        no_short: Some(i32::MIN),
+        no_yes: Some(false),
+        no_real: Some(f64::MAX),
+        no_uuid: Some(Uuid::nil()),
+        no_instant: Some(Millis(1)),
+        no_blob: Some(Bytes::new()),
+        no_item: Some(ItemKey::new("user", "")),
+        ..everything(0)
+    };
+    store.put(WriteTime(1), &[bare.clone(), full.clone()]).await.unwrap();
+    assert_eq!(store.get::<Everything>(&bare.to_key()).await.unwrap(), Some(bare.clone()));
+    assert_eq!(store.get::<Everything>(&full.to_key()).await.unwrap(), Some(full.clone()));
+    let scanned = store.scan::<Everything>(&bare.to_partition(), At::all()).all().await.unwrap();
+    assert_eq!(scanned, [full, bare], "the newest first");
+}
+
+pub(crate) async fn key_columns_of_every_type_come_back_in_the_order_of_the_table(fixture: &Fixture) {
+    let mut rows = Vec::new();
+    for name in ["", "a", "a\0", "a\0b", "ab", "ß", "\u{10ffff}"] {
+        for short in [i32::MIN, -1, 0, i32::MAX] {
+            for long in [i64::MIN, -1, 0, i64::MAX] {
+                for yes in [false, true] {
+                    for cause in [0, 1, u128::from(u64::MAX) << 64] {
+                        // One version of ids: engines agree on the order of those only.
+                        let cause =
+                            uuid::Builder::from_custom_bytes(Uuid::from_u128(cause).into_bytes()).into_uuid();
+                        let n = rows.len() as i64;
+                        let (name, cause) = (name.to_owned(), CauseId(cause));
+                        let (org, user) = (OrgId::new("o"), ItemKey::new("user", "u"));
+                        rows.push(Keyed { org, day: -3, user, name, short, long, yes, cause, n });
+                    }
+                }
+            }
+        }
+    }
+    fixture.store.put(WriteTime(1), &rows).await.unwrap();
+    rows.sort_by(|a, b| {
+        let desc_asc = b.name.cmp(&a.name).then(a.short.cmp(&b.short)).then(b.long.cmp(&a.long));
+        desc_asc.then(a.yes.cmp(&b.yes)).then(b.cause.cmp(&a.cause))
+    });
+    let partition = Keyed::partition("o", -3, ItemKey::new("user", "u"));
+    let scanned = fixture.store.scan::<Keyed>(&partition, At::all().page_size(100)).all().await.unwrap();
+    assert_eq!(scanned.len(), rows.len());
+    assert!(scanned == rows, "not in the order of the table");
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Put(i64),
+    Delete(i64),
+}
+
+pub(crate) async fn an_older_write_never_wins_whatever_the_order_of_arrival(fixture: &Fixture) {
+    let store = &fixture.store;
+    let sets = [
+        [Change::Put(10), Change::Put(20), Change::Put(30)],
+        [Change::Put(10), Change::Delete(20), Change::Put(30)],
+        [Change::Put(10), Change::Put(20), Change::Delete(30)],
+        [Change::Delete(10), Change::Put(20), Change::Delete(15)],
+    ];
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    let mut seq = 0;
+    for set in sets {
+        for (index, order) in orders.iter().enumerate() {
+            seq += 1;
+            let row = |at: i64| Event { note: Some(at.to_string()), ..event(seq, "", None) };
+            let key = row(0).to_key();
+            let mut together = Batch::new();
+            for step in order {
+                match set[*step] {
+                    Change::Put(at) => drop(together.put_owned(WriteTime(at), row(at))),
+                    Change::Delete(at) => drop(together.delete::<Event>(WriteTime(at), &key)),
+                }
+                // One call each in half of the cases, all in one call in the others.
+                if index % 2 == 0 {
+                    store.write(std::mem::take(&mut together)).await.unwrap();
+                }
+            }
+            store.write(together).await.unwrap();
+            let last = set.iter().max_by_key(|change| match change {
+                Change::Put(at) | Change::Delete(at) => *at,
+            });
+            let wanted = match last {
+                Some(Change::Put(at)) => Some(row(*at)),
+                _ => None,
+            };
+            assert_eq!(store.get::<Event>(&key).await.unwrap(), wanted, "{set:?} in the order {order:?}");
+        }
+    }
+}
+
+pub(crate) async fn a_put_replaces_the_whole_row(fixture: &Fixture) {
+    let store = &fixture.store;
+    store.put(WriteTime(1), &[event(1, "first", Some("note"))]).await.unwrap();
+    store.put(WriteTime(2), &[event(1, "second", None)]).await.unwrap();
+    let row = store.get::<Event>(&event(1, "", None).to_key()).await.unwrap().unwrap();
+    assert_eq!(row, event(1, "second", None), "the note of the first put is left over");
+    store.put(WriteTime(1), &[event(1, "first", Some("note"))]).await.unwrap();
+    assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap(), Some(row), "a null is a value, and newer");
+}
+
+pub(crate) async fn at_one_write_time_a_deletion_wins_in_both_orders(fixture: &Fixture) {
+    let store = &fixture.store;
+    for (seq, put_first) in [(1, true), (2, false)] {
+        let row = event(seq, "p", None);
+        if put_first {
+            store.put(WriteTime(5), std::slice::from_ref(&row)).await.unwrap();
+        }
+        store.delete::<Event>(WriteTime(5), &row.to_key()).await.unwrap();
+        if !put_first {
+            store.put(WriteTime(5), std::slice::from_ref(&row)).await.unwrap();
+        }
+        assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap(), None, "put first: {put_first}");
+    }
+}
+
+pub(crate) async fn writes_of_several_tables_go_in_one_call_each_at_its_own_time(fixture: &Fixture) {
+    let store = &fixture.store;
+    let now = Millis::now();
+    let keyed = Keyed {
+        org: OrgId::new("o"),
+        day: 1,
+        user: ItemKey::new("user", "u"),
+        name: "n".to_owned(),
+        short: 1,
+        long: 1,
+        yes: true,
+        cause: CauseId(Uuid::nil()),
+        n: 9,
+    };
+    let fleeting = Fleeting { org: OrgId::new("o"), seq: 1, n: 1 };
+    store.put(WriteTime(50), &[event(1, "older", None), event(3, "gone", None)]).await.unwrap();
+    let (kept, lost) = (event(1, "newer", None), event(2, "p", None));
+    let mut batch = Batch::new();
+    batch
+        .put(WriteTime(60), &kept)
+        .put(WriteTime(10), &keyed)
+        .put_owned(WriteTime::of(now, 1), fleeting.clone());
+    batch.put(WriteTime(40), &lost).delete::<Event>(WriteTime(41), &lost.to_key());
+    batch.delete::<Event>(WriteTime(51), &event(3, "", None).to_key()).durable();
+    store.write(batch).await.unwrap();
+    let events = store.scan::<Event>(&kept.to_partition(), At::all()).all().await.unwrap();
+    assert_eq!(events, [kept]);
+    assert_eq!(store.get::<Keyed>(&keyed.to_key()).await.unwrap(), Some(keyed));
+    assert_eq!(store.get::<Fleeting>(&fleeting.to_key()).await.unwrap(), Some(fleeting));
+}
+
+pub(crate) async fn a_batch_of_many_times_40_kib_is_written_whole(fixture: &Fixture) {
+    let payload = Bytes::from(vec![7; 9 << 10]);
+    // Two partitions, rows of several sizes, some bigger than a chunk.
+    let rows: Vec<Event> = (0..200)
+        .map(|n| {
+            let size = if n % 20 == 0 { 60 << 10 } else { 9 << 10 };
+            let payload = if size > payload.len() { Bytes::from(vec![8; size]) } else { payload.clone() };
+            let org = OrgId::new(if n % 2 == 0 { "even" } else { "odd" });
+            Event { org, at: n, seq: 0, payload, note: None }
+        })
+        .collect();
+    fixture.store.put(WriteTime(1), &rows).await.unwrap();
+    for (org, rest) in [("even", 0), ("odd", 1)] {
+        let found = fixture.store.scan::<Event>(&Event::partition(org), At::all()).all().await.unwrap();
+        let wanted: Vec<&Event> = rows.iter().filter(|row| row.at % 2 == rest).collect();
+        assert!(found.iter().eq(wanted), "rows of `{org}` are missing or differ");
+    }
+}
+
+pub(crate) async fn a_row_of_one_mebibyte_comes_back(fixture: &Fixture) {
+    let payload: Bytes = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
+    let rows: Vec<Event> =
+        (1..=3).map(|seq| Event { payload: payload.clone(), ..event(seq, "", None) }).collect();
+    fixture.store.put(WriteTime(1), &rows).await.unwrap();
+    for row in rows {
+        assert!(fixture.store.get::<Event>(&row.to_key()).await.unwrap() == Some(row));
+    }
+}
+
+pub(crate) async fn a_row_is_gone_once_its_time_is_over(fixture: &Fixture) {
+    let store = &fixture.store;
+    let row = |seq, n| Fleeting { org: OrgId::new("o"), seq, n };
+    let hour = std::time::Duration::from_secs(3_600);
+    let now = Millis::now();
+    let over = WriteTime::of(now.minus(hour), 0);
+    let almost = WriteTime::of(Millis(now.minus(hour).0 + 3_000), 0);
+    let present = WriteTime::of(now, 0);
+
+    store.put(over, &[row(1, 1), row(2, 1)]).await.unwrap();
+    assert_eq!(store.get::<Fleeting>(&row(1, 1).to_key()).await.unwrap(), None, "it was over when it came");
+    store.put(present, &[row(3, 1)]).await.unwrap();
+    store.put(almost, &[row(1, 2), row(3, 2), row(4, 2)]).await.unwrap();
+    eventually("the row whose time is over to be gone", MINUTE, async || {
+        store.get::<Fleeting>(&row(4, 2).to_key()).await.unwrap().is_none().then_some(())
+    })
+    .await
+    .unwrap();
+    // Whatever expires a second later, the row with an hour left stays, and nothing older comes out.
+    let wanted = vec![row(3, 1)];
+    eventually("only the row that has time left", MINUTE, async || {
+        let rows = store.scan::<Fleeting>(&Fleeting::partition("o"), At::all()).all().await.unwrap();
+        (rows == wanted).then_some(())
+    })
+    .await
+    .unwrap();
+    store.put(present, &[row(4, 3)]).await.unwrap();
+    assert_eq!(
+        store.get::<Fleeting>(&row(4, 3).to_key()).await.unwrap(),
+        Some(row(4, 3)),
+        "it may come again"
+    );
+}
+
+pub(crate) async fn get_many_answers_in_the_order_of_the_keys(fixture: &Fixture) {
+    let rows: Vec<Event> = (0..300).map(|seq| event(seq, "p", None)).collect();
+    fixture.store.put(WriteTime(1), &rows).await.unwrap();
+    let keys: Vec<_> = (0..600).rev().map(|seq| event(seq, "", None).to_key()).collect();
+    let found = fixture.store.get_many::<Event>(&keys).await.unwrap();
+    assert_eq!(found.len(), 600);
+    assert!(found[..300].iter().all(Option::is_none));
+    assert!(found[300..].iter().flatten().eq(rows.iter().rev()));
+    let once: BTreeSet<i64> = found.iter().flatten().map(|row| row.seq).collect();
+    assert_eq!(once.len(), 300);
+}

@@ -1,0 +1,161 @@
+//! Broken links to a server: unknown outcomes are settled, outages are told apart from defects.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::future::join_all;
+use tidegate_store::{Migration, Replaced, Row as _, Store, WriteTime, cql};
+use tidegate_test_support::{Proxy, Way, eventually_ok};
+
+use crate::{
+    facts::event,
+    fixture::{Fixture, MINUTE, connect, table},
+    tables::{Counter, Event},
+    versioned::{add_one, counter},
+};
+
+/// A store behind a link that can be cut, and one beside it that tells the truth.
+struct Behind {
+    proxy: Arc<Proxy>,
+    store: Store,
+    fixture: Fixture,
+}
+
+async fn behind_a_proxy(case: &str) -> Option<Behind> {
+    let tables = [table::<Counter>(), table::<Event>()];
+    let fixture = Fixture::cql(case, &tables).await?;
+    let settings = fixture.settings().unwrap();
+    let proxy = Proxy::to(settings.contact_points[0].clone()).await.unwrap();
+    let through = cql::Settings { contact_points: vec![proxy.address().to_string()], ..settings.clone() };
+    let store = connect(&through, &tables).await;
+    store.migrate(Migration::Check).await.unwrap();
+    assert!(proxy.bytes(Way::ToServer) > 0, "the driver goes around the proxy");
+    Some(Behind { proxy: Arc::new(proxy), store, fixture })
+}
+
+/// Only one writer: whatever the link does, each of its writes must be reported as done, and be done once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_whose_answer_was_cut_off_is_settled() {
+    let Some(Behind { proxy, store, fixture }) = behind_a_proxy("a cut answer").await else { return };
+    // Prepares both statements while the link is whole.
+    store.insert_new(&counter("warm", 0)).await.unwrap();
+    store.replace(&counter("warm", 1), 1).await.unwrap();
+    let cuts = proxy.cuts();
+    for round in 0..12 {
+        let name = format!("cut {round}");
+        // Each name is carried in the bytes of the request: the answer to it, or what comes before it, is lost.
+        proxy.cut_answer_to(name.as_bytes());
+        assert!(
+            store.insert_new(&counter(&name, 0)).await.unwrap().is_new(),
+            "{name}: one writer, so it is ours"
+        );
+        match round % 3 {
+            0 => proxy.cut_answer_to(name.as_bytes()),
+            1 => proxy.cut_after(Way::ToClient, 0),
+            _ => proxy.cut_after(Way::ToServer, 10),
+        }
+        assert_eq!(store.replace(&counter(&name, 5), 1).await.unwrap(), Replaced::Yes, "{name}");
+        proxy.pass().await.unwrap();
+        let truth = fixture.store.get::<Counter>(&counter(&name, 0).to_key()).await.unwrap().unwrap();
+        assert_eq!((truth.n, truth.version), (5, 2), "{name}: written once");
+    }
+    assert!(proxy.cuts() > cuts + 12, "the link was hardly cut: {} times", proxy.cuts() - cuts);
+    store.close().await.unwrap();
+    fixture.end().await;
+}
+
+const EACH: usize = 6;
+
+/// Many writers of one row, and a link that is cut all the time: what was reported as won is exactly what was won,
+/// also where others have replaced the row before the outcome was known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_doubled_while_the_link_is_cut_again_and_again() {
+    let Some(Behind { proxy, store, fixture }) = behind_a_proxy("a link cut again and again").await else {
+        return;
+    };
+    // A statement that cannot be prepared is an outage without a doubt in it: prepared while the link is whole.
+    store.insert_new(&counter("warm", 0)).await.unwrap();
+    store.replace(&counter("warm", 1), 1).await.unwrap();
+    fixture.store.insert_new(&counter("c", 0)).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let unknown = Arc::new(AtomicU64::new(0));
+    let cutter = {
+        let (proxy, stop) = (Arc::clone(&proxy), Arc::clone(&stop));
+        tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                // By what was answered, not by the clock: some answers come through on a machine of any speed.
+                let cuts = proxy.cuts();
+                proxy.cut_after(Way::ToClient, 1_500);
+                while proxy.cuts() == cuts && !stop.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        })
+    };
+    let writer = |store: Store, patient: bool| {
+        let unknown = Arc::clone(&unknown);
+        tokio::spawn(async move {
+            let mut won = Vec::new();
+            while won.len() < EACH {
+                if patient {
+                    won.push(add_one(&store, "c").await);
+                    continue;
+                }
+                // Reads may fail through the broken link; that is an outage, and no matter.
+                let Ok(Some(mut row)) = store.get::<Counter>(&counter("c", 0).to_key()).await else {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                };
+                let was = row.version;
+                row.n += 1;
+                match store.replace(&row, was).await {
+                    Ok(Replaced::Yes) => won.push(was + 1),
+                    Ok(_) => {}
+                    Err(error) => {
+                        assert!(error.is_outage(), "{error}");
+                        unknown.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+            won
+        })
+    };
+    let writers = (0..8)
+        .map(|n| if n < 6 { writer(store.clone(), false) } else { writer(fixture.store.clone(), true) });
+    let mut won: Vec<i64> = join_all(writers).await.into_iter().flat_map(Result::unwrap).collect();
+    stop.store(true, Ordering::Relaxed);
+    cutter.await.unwrap();
+    won.sort_unstable();
+    let truth = fixture.store.get::<Counter>(&counter("c", 0).to_key()).await.unwrap().unwrap();
+    assert_eq!(unknown.load(Ordering::Relaxed), 0, "within a minute every outcome can be settled");
+    assert!(won.iter().copied().eq(2..=49), "versions reported as won: {won:?}");
+    assert_eq!((truth.n, truth.version), (48, 49));
+    assert!(proxy.cuts() > 3, "the link was hardly cut");
+    proxy.pass().await.unwrap();
+    store.close().await.unwrap();
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_away_is_an_outage_and_its_return_ends_it() {
+    let Some(Behind { proxy, store, fixture }) = behind_a_proxy("an outage").await else { return };
+    let row = event(1, "p", None);
+    store.put(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
+    proxy.refuse().await.unwrap();
+    proxy.cut();
+    let fault = store.put(WriteTime(2), std::slice::from_ref(&row)).await.unwrap_err();
+    assert!(fault.is_outage(), "{fault}");
+    let fault = store.get::<Event>(&row.to_key()).await.unwrap_err();
+    assert!(fault.is_outage(), "{fault}");
+    assert!(store.ping().await.is_err());
+    proxy.pass().await.unwrap();
+    eventually_ok("the store to be back", MINUTE, async || Ok(store.ping().await?)).await.unwrap();
+    assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap(), Some(row));
+    store.close().await.unwrap();
+    fixture.end().await;
+}

@@ -1,0 +1,167 @@
+//! Ranges, pages, cursors and splits.
+
+use std::{collections::BTreeSet, ops::Bound};
+
+use bytes::Bytes;
+use futures::TryStreamExt as _;
+use tidegate_schemas::ids::OrgId;
+use tidegate_store::{At, Cursor, Error, Row as _, Split, Store, WriteTime};
+
+use crate::{facts::event, fixture::Fixture, tables::Event};
+
+type Range = At<<Event as tidegate_store::Row>::Cluster>;
+
+fn row(org: &str, at: i64, seq: i64) -> Event {
+    Event { org: OrgId::new(org), at, seq, payload: Bytes::from_static(b"payload"), note: None }
+}
+
+pub(crate) async fn pages_of_a_hundred_thousand_rows_hold_each_once_in_order(fixture: &Fixture) {
+    const ROWS: i64 = 100_000;
+    let store = &fixture.store;
+    let rows: Vec<Event> = (0..ROWS).map(|n| row("o", n, 0)).collect();
+    for part in rows.chunks(10_000) {
+        store.put(WriteTime(1), part).await.unwrap();
+    }
+    // Neighbours that a scan must not run into.
+    store
+        .put(WriteTime(1), &[row("n", 1, 1), row("o\0", 1, 1), row("oo", 1, 1), row("p", 1, 1)])
+        .await
+        .unwrap();
+
+    let partition = Event::partition("o");
+    let mut pages = store.scan::<Event>(&partition, At::all().page_size(1_000));
+    let mut next = 0;
+    while let Some(page) = pages.next_page().await.unwrap() {
+        assert!(page.len() <= 1_000);
+        for row in page {
+            assert_eq!(row.at, next);
+            next += 1;
+        }
+    }
+    assert_eq!((next, pages.cursor()), (ROWS, None));
+
+    let streamed = store.scan::<Event>(&partition, At::all().page_size(7_919)).stream();
+    let count = streamed.try_fold(0, async |count, row| Ok(if row.at == count { count + 1 } else { count }));
+    assert_eq!(count.await.unwrap(), ROWS);
+
+    let mut first = store.scan::<Event>(&partition, At::since(50_000).limit(10));
+    assert_eq!(first.all().await.unwrap().last().map(|row| row.at), Some(50_009));
+    let handed_out = first.cursor().unwrap().to_string();
+    let back: Cursor = handed_out.parse().unwrap();
+    let second =
+        store.scan::<Event>(&partition, At::since(50_000).limit(10).after(back)).all().await.unwrap();
+    assert_eq!(second.iter().map(|row| row.at).collect::<Vec<_>>(), (50_010..50_020).collect::<Vec<_>>());
+}
+
+pub(crate) async fn ranges_limits_and_cursors_agree_with_a_plain_filter(fixture: &Fixture) {
+    let store = &fixture.store;
+    let mut rows = Vec::new();
+    for at in 0..5 {
+        for seq in (0..4).rev() {
+            rows.push(row("o", at, seq));
+        }
+    }
+    store.put(WriteTime(1), &rows).await.unwrap();
+
+    let ranges: Vec<(&str, Range, Box<dyn Fn(&Event) -> bool>)> = vec![
+        ("all", At::all(), Box::new(|_| true)),
+        ("since", At::since(2), Box::new(|row| row.at >= 2)),
+        ("until", At::until(2), Box::new(|row| row.at < 2)),
+        ("between", At::range((), 1..=3), Box::new(|row| (1..=3).contains(&row.at))),
+        ("after", At::range((), (Bound::Excluded(1), Bound::Unbounded)), Box::new(|row| row.at > 1)),
+        ("empty", At::range((), 3..3), Box::new(|_| false)),
+        ("backwards", At::range((), (Bound::Included(3), Bound::Included(1))), Box::new(|_| false)),
+        ("under", At::under((3,)), Box::new(|row| row.at == 3)),
+        ("under all", At::under((3, 2)), Box::new(|row| row.at == 3 && row.seq == 2)),
+        ("inside", At::range((3,), 1..3), Box::new(|row| row.at == 3 && (1..3).contains(&row.seq))),
+        (
+            "inside, above",
+            At::range((3,), (Bound::Excluded(1), Bound::Unbounded)),
+            Box::new(|row| row.at == 3 && row.seq > 1),
+        ),
+        ("inside, up to", At::range((3,), ..=1), Box::new(|row| row.at == 3 && row.seq <= 1)),
+        ("of nothing", At::under((9,)), Box::new(|_| false)),
+    ];
+    for (name, range, holds) in &ranges {
+        let wanted: Vec<Event> = rows.iter().filter(|row| holds(row)).cloned().collect();
+        let found = scan(store, range.clone().page_size(3)).await.0;
+        assert_eq!(found, wanted, "{name}");
+        let found = scan(store, range.clone().limit(2)).await.0;
+        assert_eq!(found, wanted[..wanted.len().min(2)], "{name}, two of them");
+        // From every row of the partition, also from those outside of the range.
+        for (index, from) in rows.iter().enumerate() {
+            let cursor =
+                scan(store, At::under((from.at, from.seq)).limit(1)).await.1.expect("the limit was met");
+            let wanted: Vec<Event> = rows[index + 1..].iter().filter(|row| holds(row)).cloned().collect();
+            let found = scan(store, range.clone().after(cursor).page_size(4)).await.0;
+            assert_eq!(found, wanted, "{name}, after {}/{}", from.at, from.seq);
+        }
+    }
+}
+
+async fn scan(store: &Store, range: Range) -> (Vec<Event>, Option<Cursor>) {
+    let mut pages = store.scan::<Event>(&Event::partition("o"), range);
+    let rows = pages.all().await.unwrap();
+    (rows, pages.cursor())
+}
+
+pub(crate) async fn a_made_up_cursor_is_refused_or_stays_in_its_partition(fixture: &Fixture) {
+    let store = &fixture.store;
+    store.put(WriteTime(1), &[row("o", 1, 1), row("p", 1, 1)]).await.unwrap();
+    for text in ["", "00", "zz", "ABCDEF", "8000000000000001", &"00".repeat(17), &"f".repeat(200_000), "0"] {
+        let refused = match text.parse::<Cursor>() {
+            Err(error) => error,
+            Ok(cursor) => store
+                .scan::<Event>(&Event::partition("o"), At::all().after(cursor))
+                .all()
+                .await
+                .expect_err("these are no sixteen bytes"),
+        };
+        assert!(matches!(refused, Error::BadCursor), "{refused}");
+    }
+    let highest: Cursor = "ff".repeat(16).parse().unwrap();
+    assert_eq!(scan(store, At::all().after(highest)).await.0, []);
+    let lowest: Cursor = "00".repeat(16).parse().unwrap();
+    assert_eq!(scan(store, At::all().after(lowest)).await.0, [row("o", 1, 1)]);
+}
+
+pub(crate) async fn the_splits_of_a_table_hold_every_row_once(fixture: &Fixture) {
+    let store = &fixture.store;
+    assert_eq!(read_splits(store, 4).await, BTreeSet::new(), "an empty table has splits, too");
+    let rows: Vec<Event> = (0..1_500)
+        .flat_map(|n| {
+            let org = format!("org {:x}", n * 7_919 % 1_500);
+            [row(&org, n, 0), row(&org, n, 1)]
+        })
+        .collect();
+    store.put(WriteTime(1), &rows).await.unwrap();
+    store.delete::<Event>(WriteTime(2), &rows[0].to_key()).await.unwrap();
+    let wanted: BTreeSet<_> = rows[1..].iter().map(|row| (row.org.to_string(), row.at, row.seq)).collect();
+    for parts in [1, 2, 3, 16, 100] {
+        assert!(read_splits(store, parts).await == wanted, "{parts} splits");
+    }
+    let whole = store.scan_all::<Event>(&Split::whole()).all().await.unwrap();
+    assert_eq!(whole.len(), wanted.len());
+    // Rows written behind and before the first cut belong to a split, too.
+    let splits = store.splits::<Event>(3).await.unwrap();
+    store.put(WriteTime(1), &[row("\0", 1, 1), row("\u{10ffff}", 1, 1), event(1, "p", None)]).await.unwrap();
+    let mut count = 0;
+    for split in splits {
+        count += store.scan_all::<Event>(&split).all().await.unwrap().len();
+    }
+    assert_eq!(count, wanted.len() + 3);
+}
+
+async fn read_splits(store: &Store, parts: usize) -> BTreeSet<(String, i64, i64)> {
+    let mut found = BTreeSet::new();
+    for split in store.splits::<Event>(parts).await.unwrap() {
+        let mut pages = store.scan_all::<Event>(&split);
+        while let Some(page) = pages.next_page().await.unwrap() {
+            for row in page {
+                let name = format!("{row:?}");
+                assert!(found.insert((row.org.to_string(), row.at, row.seq)), "seen twice: {name}");
+            }
+        }
+    }
+    found
+}
