@@ -149,6 +149,7 @@ impl<E: Engine> Driver<E> {
             }
             Event::Lost(partitions) => self.lost(&partitions),
             Event::Committed { partition, next } => {
+                crate::failpoint!("after_commit");
                 if let Err(error) = self.book.acknowledge(partition, next) {
                     tracing::warn!(role = %self.parts.role, %error, "a commit was acknowledged that was not asked for");
                 }

@@ -12,6 +12,7 @@ mod driver;
 pub mod embedded;
 mod engine;
 mod error;
+pub mod failpoint;
 mod health;
 mod inbox;
 pub mod kafka;

@@ -1,0 +1,56 @@
+//! How long to wait before the next try: doubling, bounded, and drawn so that many waiters do not come back at once.
+//!
+//! It does not wait.
+
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    time::Duration,
+};
+
+use crate::Settings;
+
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            next: Duration::from_millis(settings.retry_min_ms),
+            longest: Duration::from_millis(settings.retry_max_ms),
+        }
+    }
+
+    /// Between half and the whole of the present step.
+    pub(crate) fn next(&mut self) -> Duration {
+        let step = self.next;
+        self.next = (step * 2).min(self.longest);
+        let half = step / 2;
+        half + half.mul_f64(draw())
+    }
+}
+
+/// From 0 to 1: every `RandomState` has keys of its own.
+fn draw() -> f64 {
+    let drawn = RandomState::new().build_hasher().finish() >> 32;
+    f64::from(u32::try_from(drawn).unwrap_or_default()) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_differ_between_waiters() {
+        let settings = Settings { retry_min_ms: 100, retry_max_ms: 400, ..Settings::default() };
+        let mut backoff = Backoff::new(&settings);
+        for step in [100, 200, 400, 400] {
+            let pause = backoff.next();
+            assert!(pause >= Duration::from_millis(step / 2) && pause <= Duration::from_millis(step));
+        }
+        let firsts: Vec<_> = (0..8).map(|_| Backoff::new(&settings).next()).collect();
+        assert!(firsts.iter().any(|pause| *pause != firsts[0]));
+    }
+}

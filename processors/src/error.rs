@@ -1,0 +1,91 @@
+//! Why a role ends, and what kind of fault keeps a piece of work from being done.
+//!
+//! It does not try again: the worker does, guided by the class.
+
+use tidegate_moderation as moderation;
+use tidegate_store as store;
+use tidegate_stream::{AppendError, ConsumeError, Role};
+
+use crate::{pool::Panicked, settings::SettingsError};
+
+/// Why a role ends before it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum RoleError {
+    #[error(transparent)]
+    Consume(#[from] ConsumeError),
+    /// What cannot be processed is no accident of single items: going on would divert everybody's content.
+    #[error("role {role} stopped: {why}")]
+    Poison { role: Role, why: String },
+    #[error("role {role} broke: {detail}")]
+    Broken { role: Role, detail: String },
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+}
+
+impl RoleError {
+    pub const fn tag(&self) -> &'static str {
+        match self {
+            Self::Consume(error) => error.tag(),
+            Self::Poison { .. } => "poison",
+            Self::Broken { .. } => "broken",
+            Self::Settings(error) => error.tag(),
+        }
+    }
+}
+
+/// Why a piece of work is not done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error(transparent)]
+    Moderation(#[from] moderation::Error),
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
+}
+
+/// What is to be done about a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// The content is at fault: it goes to the dead letters.
+    Content,
+    /// A row of ours cannot be read: tried again for a while, for an upgrade may be under way.
+    Defect,
+    /// Something of one org is not here yet: tried again without limit, the others go on.
+    Missing,
+    /// The log or the store is away: tried again without limit, and nothing new is begun.
+    Outage,
+}
+
+impl Fault {
+    pub(crate) fn tag(&self) -> &'static str {
+        match self {
+            Self::Moderation(error) => error.tag(),
+            Self::Panicked(_) => "panicked",
+        }
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            Self::Moderation(error) => of_moderation(error),
+            Self::Panicked(_) => Class::Content,
+        }
+    }
+}
+
+fn of_moderation(error: &moderation::Error) -> Class {
+    match error {
+        moderation::Error::Content { .. } => Class::Content,
+        moderation::Error::Corrupt { .. } => Class::Defect,
+        moderation::Error::ConfigNotYet { .. } => Class::Missing,
+        moderation::Error::Store(error) => of_store(error),
+        moderation::Error::Append(AppendError::TooLarge { .. }) => Class::Content,
+        moderation::Error::Append(_) => Class::Outage,
+    }
+}
+
+fn of_store(error: &store::Error) -> Class {
+    match error {
+        store::Error::Corrupt(_) => Class::Defect,
+        store::Error::KeyTooLong { .. } => Class::Content,
+        _ => Class::Outage,
+    }
+}

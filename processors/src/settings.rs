@@ -1,0 +1,153 @@
+//! What an operator may set about processing, with the defaults.
+//!
+//! It does not read files or the environment: the binary hands the section over.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tidegate_stream::Budget;
+
+use crate::{lanes::Room, poison};
+
+/// The section `processors` of the service's settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Threads that evaluate rules; 0 is one for each processor. Default 0.
+    pub threads: usize,
+    /// Records that each consumer may hold before a commit has passed them. Default 50,000.
+    pub budget_records: usize,
+    /// Bytes that each consumer may hold before a commit has passed them. Default 64 MiB.
+    pub budget_bytes: usize,
+    /// Parts of records, as items, that each consumer may hold unfinished. Default 100,000.
+    pub room_works: usize,
+    /// Parts of records that each consumer works on at once, reads and writes included. Default 256.
+    pub concurrency: usize,
+    /// The first pause before work is tried again while the log or the store is away, in milliseconds. Default 100.
+    pub retry_min_ms: u64,
+    /// The longest such pause, in milliseconds. Default 5,000.
+    pub retry_max_ms: u64,
+    /// How long work is tried again that fails on a row of ours that cannot be read, in milliseconds; then it goes to
+    /// the dead letters. A newer process may have written the row in an upgrade. Default 60,000.
+    pub defect_patience_ms: u64,
+    /// How often decisions are looked for whose time to undo is over, in milliseconds. Default 250.
+    pub decision_poll_ms: u64,
+    /// How often the last ten minutes of due decisions are read again, in milliseconds. Default 5,000.
+    pub decision_sweep_ms: u64,
+    /// How long work may go on after a stop before it is left, in milliseconds. It should be above
+    /// `stream.consume.drain_timeout_ms`. Default 30,000.
+    pub drain_ms: u64,
+    pub poison: poison::Settings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            budget_records: 50_000,
+            budget_bytes: 64 << 20,
+            room_works: 100_000,
+            concurrency: 256,
+            retry_min_ms: 100,
+            retry_max_ms: 5_000,
+            defect_patience_ms: 60_000,
+            decision_poll_ms: 250,
+            decision_sweep_ms: 5_000,
+            drain_ms: 30_000,
+            poison: poison::Settings::default(),
+        }
+    }
+}
+
+/// A value that cannot be used, alone or beside another.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SettingsError(String);
+
+impl SettingsError {
+    pub const fn tag(&self) -> &'static str {
+        "setting_unusable"
+    }
+}
+
+impl Settings {
+    /// Refuses values that cannot work, naming both where two contradict each other.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        for (name, value) in [
+            ("budget_records", self.budget_records as u64),
+            ("budget_bytes", self.budget_bytes as u64),
+            ("room_works", self.room_works as u64),
+            ("concurrency", self.concurrency as u64),
+            ("retry_min_ms", self.retry_min_ms),
+            ("decision_poll_ms", self.decision_poll_ms),
+            ("decision_sweep_ms", self.decision_sweep_ms),
+            ("drain_ms", self.drain_ms),
+        ] {
+            if value == 0 {
+                return Err(SettingsError(format!("processors.{name} must be above 0")));
+            }
+        }
+        for (lesser, less, greater, great) in [
+            ("retry_min_ms", self.retry_min_ms, "retry_max_ms", self.retry_max_ms),
+            ("decision_poll_ms", self.decision_poll_ms, "decision_sweep_ms", self.decision_sweep_ms),
+            ("concurrency", self.concurrency as u64, "room_works", self.room_works as u64),
+        ] {
+            if less > great {
+                return Err(SettingsError(format!(
+                    "processors.{lesser} = {less} must not be above processors.{greater} = {great}"
+                )));
+            }
+        }
+        self.poison.validate().map_err(SettingsError)
+    }
+
+    pub(crate) const fn budget(&self) -> Budget {
+        Budget { records: self.budget_records, bytes: self.budget_bytes }
+    }
+
+    pub(crate) const fn room(&self) -> Room {
+        Room { works: self.room_works, bytes: self.budget_bytes }
+    }
+
+    pub(crate) const fn defect_patience(&self) -> Duration {
+        Duration::from_millis(self.defect_patience_ms)
+    }
+
+    pub(crate) const fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn an_empty_section_is_the_documented_default() {
+        let settings: Settings = serde_json::from_str("{}").unwrap();
+        assert_eq!(settings, Settings::default());
+        settings.validate().unwrap();
+        assert!(serde_json::from_str::<Settings>(r#"{"thread":1}"#).is_err());
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_both_settings_named() {
+        for (settings, named) in [
+            (Settings { concurrency: 0, ..Settings::default() }, "processors.concurrency"),
+            (Settings { retry_min_ms: 9_000, ..Settings::default() }, "processors.retry_max_ms = 5000"),
+            (Settings { room_works: 10, ..Settings::default() }, "processors.room_works = 10"),
+            (
+                Settings {
+                    poison: poison::Settings { percent: 0, ..Default::default() },
+                    ..Settings::default()
+                },
+                "processors.poison.percent",
+            ),
+        ] {
+            let fault = settings.validate().unwrap_err().to_string();
+            assert!(fault.contains(named), "{fault}");
+        }
+    }
+}
