@@ -195,7 +195,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 2000, ..Config::default() })]
+    #![proptest_config(Config { cases: 600, ..Config::default() })]
 
     #[test]
     fn valid_json_is_taken_with_its_values(value in any_json(), pretty: bool) {
@@ -237,7 +237,7 @@ proptest! {
 
 #[test]
 fn hostile_texts_cost_no_more_than_their_length() {
-    const SIZE: usize = 4 << 20;
+    const SIZE: usize = 1 << 20;
     let fill = |head: &str, body: &str, tail: &str| {
         let mut text = String::with_capacity(SIZE + 64);
         text.push_str(head);
@@ -255,8 +255,8 @@ fn hostile_texts_cost_no_more_than_their_length() {
         ("open objects", fill("", "{\"a\":", "")),
         ("tiny members", fill("[", "0,", "0]")),
         ("tiny objects", fill("[", "{},", "{}]")),
-        ("many keys", keys("k", 300_000)),
-        ("long equal beginnings", keys(&"p".repeat(300), 12_000)),
+        ("many keys", keys("k", 80_000)),
+        ("long equal beginnings", keys(&"p".repeat(300), 3_500)),
         ("the same key again and again", fill("{", "\"a\":0,", "\"a\":0}")),
         ("escaped keys", fill("{", "\"\\u0061\":0,", "\"\\u0061\":0}")),
         (
@@ -281,5 +281,5 @@ fn hostile_texts_cost_no_more_than_their_length() {
         assert!(answer < 200_000, "{name}: the answer has {answer} bytes");
     }
     // Quadratic work would take hours; the bound is wide for a slow machine.
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }

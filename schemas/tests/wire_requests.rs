@@ -26,22 +26,22 @@ fn places(found: &[Fault]) -> Vec<&str> {
 fn item(n: u32) -> Value {
     json!({
         "id": format!("id-{n}"), "typeId": format!("type-{n}"), "data": {"images": [format!("https://a.example/{n}")]},
-        "typeVersion": format!("version-{n}"), "typeSchemaVariant": if n % 2 == 0 { "original" } else { "partial" },
+        "typeVersion": format!("version-{n}"), "typeSchemaVariant": if n.is_multiple_of(2) { "original" } else { "partial" },
     })
 }
 
 fn assert_item(found: &items::SubmittedItem, n: u32) {
     assert_eq!(found.key(), ItemKey::new(format!("type-{n}"), format!("id-{n}")));
     assert_eq!(found.type_version, Some(format!("version-{n}")));
-    assert_eq!(found.variant, if n % 2 == 0 { Variant::Original } else { Variant::Partial });
-    assert_eq!(found.mode(), if n % 2 == 0 { Mode::Strict } else { Mode::Partial });
+    assert_eq!(found.variant, if n.is_multiple_of(2) { Variant::Original } else { Variant::Partial });
+    assert_eq!(found.mode(), if n.is_multiple_of(2) { Mode::Strict } else { Mode::Partial });
     assert_eq!(found.data, format!("{{\"images\":[\"https://a.example/{n}\"]}}"));
 }
 
 fn assert_context(found: &items::ContextItem, n: u32) {
     assert_eq!((found.id.as_str(), found.type_id.as_str()), (&*format!("id-{n}"), &*format!("type-{n}")));
     assert_eq!(found.type_version, Some(format!("version-{n}")));
-    assert_eq!(found.variant, if n % 2 == 0 { Variant::Original } else { Variant::Partial });
+    assert_eq!(found.variant, if n.is_multiple_of(2) { Variant::Original } else { Variant::Partial });
     assert_eq!(found.data, format!("{{\"images\":[\"https://a.example/{n}\"]}}"));
     assert_eq!(found.fault, None);
 }

@@ -72,23 +72,17 @@ impl Cursor<'_> {
 
     /// In minutes.
     fn offset(&mut self) -> Option<i64> {
-        let sign = match self.0.first() {
-            None => return Some(0),
-            Some(b'Z' | b'z') => {
-                self.0 = &self.0[1..];
-                return Some(0);
-            }
-            Some(b'+') => 1,
-            Some(b'-') => -1,
-            Some(_) => return None,
+        let Some((first, rest)) = self.0.split_first() else { return Some(0) };
+        self.0 = rest;
+        let sign = match first {
+            b'Z' | b'z' => return Some(0),
+            b'+' => 1,
+            b'-' => -1,
+            _ => return None,
         };
-        self.0 = &self.0[1..];
         let hours = self.number(2)?;
-        let minutes = match self.expect(b':') {
-            Some(()) => self.number(2)?,
-            None if self.0.is_empty() => 0,
-            None => self.number(2)?,
-        };
+        let colon = self.expect(b':').is_some();
+        let minutes = if !colon && self.0.is_empty() { 0 } else { self.number(2)? };
         (hours < 24 && minutes < 60).then_some(sign * (hours * 60 + minutes))
     }
 }
