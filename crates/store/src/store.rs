@@ -146,3 +146,24 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_schemas::ids::{ApiKeyId, OrgId};
+
+    use super::*;
+    use crate::tables::{items::items::Item, review::jobs::Job};
+
+    fn spawnable<T: Send + 'static>(_: impl FnOnce(Store) -> T) {}
+
+    #[test]
+    fn every_operation_can_be_spawned() {
+        let (org, job) = (OrgId::new("o"), ApiKeyId::random().0);
+        let key = (org, job.into());
+        let (one, many) = (key.clone(), vec![key]);
+        spawnable(|store| async move { store.put::<Item>(WriteTime(0), &[]).await });
+        spawnable(|store| async move { store.get::<Job>(&one).await });
+        spawnable(|store| async move { store.get_many::<Job>(&many).await });
+        spawnable(|store| async move { store.write(Batch::new()).await });
+    }
+}

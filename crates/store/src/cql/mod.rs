@@ -22,7 +22,7 @@ use std::{
     },
 };
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::RwLock;
 use scylla::{
     client::{
@@ -125,7 +125,8 @@ impl Engine {
 
     pub(crate) async fn write(&self, batch: Batch<'_>) -> Result<(), Error> {
         let chunks = self.encode(&batch).await?;
-        let sends = chunks.into_iter().map(|chunk| self.send(chunk));
+        // Boxed and collected: a lazy map over borrowed futures is not `Send` enough for a caller that spawns.
+        let sends: Vec<_> = chunks.into_iter().map(|chunk| self.send(chunk).boxed()).collect();
         stream::iter(sends).buffer_unordered(self.0.settings.max_in_flight).try_collect::<()>().await
     }
 
@@ -205,7 +206,7 @@ impl Engine {
     }
 
     pub(crate) async fn get_many<R: Row>(&self, keys: &[R::Key]) -> Result<Vec<Option<R>>, Error> {
-        let gets = keys.iter().map(|key| self.get::<R>(key));
+        let gets: Vec<_> = keys.iter().map(|key| self.get::<R>(key).boxed()).collect();
         stream::iter(gets).buffered(self.0.settings.max_in_flight).try_collect().await
     }
 
