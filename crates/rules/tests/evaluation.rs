@@ -8,7 +8,8 @@ use tidegate_rules::{
 };
 use tidegate_schemas::{
     ids::{ItemKey, Millis, SubmissionId, TypeId},
-    item_types::datetime,
+    item_types::{ItemType, Mode, datetime},
+    wire::Pointer,
 };
 
 struct Data(Json);
@@ -241,6 +242,7 @@ fn comparisons_know_every_type() {
         (json!({"path": "labels.lang", "eq": "en"}), Verdict::Passed),
         (json!({"path": "labels.none", "eq": "en"}), Verdict::Inapplicable),
         (json!({"path": "tags", "eq": "b"}), Verdict::Passed),
+        (json!({"path": "tags", "eq": "a"}), Verdict::Passed),
         (json!({"path": "tags", "ne": "b"}), Verdict::Failed),
         // One element must lie inside of the whole range.
         (json!({"path": "scores", "gt": 1, "lt": 9}), Verdict::Failed),
@@ -310,4 +312,56 @@ fn examples_beside_a_rule_say_how_they_went() {
     let results: Vec<_> = reports.into_iter().map(|report| report.result).collect();
     assert_eq!(results[..3], [TestResult::Right, TestResult::Missed, TestResult::Matched]);
     assert!(matches!(results[3], TestResult::Unreadable(_)));
+}
+
+#[test]
+fn an_explanation_also_shows_what_did_not_decide() {
+    let when = json!({"any": [
+        {"text": {"in": ["text"], "any_of": ["absent", "one", "two"]}},
+        {"not": {"field": {"path": "likes", "gt": 5}}},
+        {"field": {"path": "scores", "lt": 2}},
+        {"strikes": {"gte": 3}},
+    ]});
+    let plan = compile(&[rule(&when)], &Limits::default());
+    let outcome = outcome_of(&plan, json!({"text": "one two", "likes": 9}));
+    assert_eq!(
+        serde_json::to_value(&outcome.matched[0].tree).unwrap(),
+        json!({"any": {"outcome": "passed", "of": [
+            {"text": {"outcome": "passed", "in": ["text"], "view": "lower", "hits": [
+                {"field": "text", "sought": "one", "start": 0, "end": 3, "found": "one"},
+                {"field": "text", "sought": "two", "start": 4, "end": 7, "found": "two"},
+            ]}},
+            {"not": {"outcome": "failed", "of":
+                {"field": {"outcome": "passed", "path": "likes", "compared": {"gt": 5}, "value": 9}}}},
+            {"field": {"outcome": "inapplicable", "path": "scores", "compared": {"lt": 2}}},
+            // Nobody looks up a standing only to show it.
+            {"strikes": {"outcome": "skipped", "at_least": 3}},
+        ]}})
+    );
+}
+
+#[test]
+fn rules_read_the_values_that_an_item_type_has_checked() {
+    let document =
+        serde_json::from_value(json!({"item_type": "post", "name": "Post", "kind": "CONTENT", "fields": [
+            {"name": "text", "type": "STRING", "required": true},
+            {"name": "likes", "type": "NUMBER"},
+            {"name": "tags", "type": "STRING", "container": "ARRAY"},
+            {"name": "createdAt", "type": "DATETIME"},
+        ]}))
+        .unwrap();
+    let post = ItemType::compile(&document, "1", &[TypeId::new("post")].into());
+    let data = br#"{"text": "hi", "likes": 3, "tags": ["a", "b"], "createdAt": "2026-01-01T00:00:00.000Z"}"#;
+    let values = post.check(data, Mode::Strict, &Pointer::Root).unwrap();
+    let document = rule(&json!({"all": [
+        {"text": {"in": ["text", "tags"], "all_of": ["hi", "b"]}},
+        {"field": {"path": "likes", "eq": 3}},
+        {"field": {"path": "createdAt", "lt": "2026-01-01T00:00:01.000Z"}},
+    ]}));
+    let source = RuleSource { document: &document, version: "v1" };
+    let (plan, _) = Plan::compile(&[source], &Vocabulary::of([&post]), &Limits::default()).unwrap();
+    let outcome = with_item(json!({}), |item| {
+        plan.finish(plan.scan(&Item { values: &values, ..*item }), &Facts::new())
+    });
+    assert_eq!(outcome.matched.len(), 1);
 }
