@@ -104,6 +104,7 @@ impl<C> At<C> {
         }
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "a tuple made for this call")]
     pub fn under<P: PrefixOf<C>>(prefix: P) -> Self {
         let mut at = Self::all();
         at.span.prefix = owned(&prefix);

@@ -253,6 +253,7 @@ macro_rules! table {
                 ($(self.$p.clone(),)+)
             }
 
+            #[allow(clippy::unused_unit, reason = "what is left of a tuple without columns")]
             fn to_cluster(&self) -> Self::Cluster {
                 ($($(self.$c.clone(),)*)?)
             }

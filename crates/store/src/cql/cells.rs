@@ -104,10 +104,9 @@ impl<'frame, 'metadata> DeserializeRow<'frame, 'metadata> for Cells<'frame> {
                 continue;
             }
             found.cells.push(match (column.slice, kind_of(column.spec.typ())) {
-                (None, _) => Cell::Null,
                 (Some(slice), Some(kind)) => cell(slice, kind).map_err(DeserializationError::new)?,
-                // A column of a newer version, in the whole row of a refused insert.
-                (Some(_), None) => Cell::Null,
+                // Null, or a column of a newer version in the whole row of a refused insert.
+                _ => Cell::Null,
             });
         }
         Ok(found)

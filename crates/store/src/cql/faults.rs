@@ -29,6 +29,7 @@ pub(super) fn prepare(error: PrepareError) -> Error {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "handed to map_err")]
 pub(super) fn session(error: NewSessionError) -> Error {
     match error {
         NewSessionError::FailedToResolveAnyHostname(_) | NewSessionError::MetadataError(_) => {

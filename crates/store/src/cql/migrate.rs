@@ -29,7 +29,7 @@ impl Engine {
             differences.push(Difference::Keyspace(keyspace.clone()));
             match (mode, &self.0.settings.replication) {
                 (Migration::Expand, Some(replication)) => {
-                    self.run(&create_keyspace(keyspace, replication)).await?
+                    self.run(&create_keyspace(keyspace, replication)).await?;
                 }
                 (Migration::Expand, None) => {
                     return Err(Error::Settings(format!(

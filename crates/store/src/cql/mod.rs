@@ -46,7 +46,7 @@ use self::{
     statements::Shape,
 };
 use crate::{
-    Cell, Corrupt, Error, Row, Table,
+    Cell, Error, Row, Table,
     batch::{Batch, Change},
     embedded::key,
     range::Cells,
@@ -281,7 +281,7 @@ fn first<R: Row>(answer: &QueryRowsResult) -> Result<Option<R>, Error> {
 }
 
 fn decode<R: Row>(cells: Vec<Cell<'_>>) -> Result<R, Error> {
-    Ok(R::from_cells(cells).map_err(|corrupt: Corrupt| Error::Corrupt(corrupt))?)
+    R::from_cells(cells).map_err(Error::Corrupt)
 }
 
 fn unreadable(error: impl std::fmt::Display) -> Error {

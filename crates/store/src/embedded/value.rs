@@ -101,12 +101,16 @@ pub(crate) fn push_cells(out: &mut Vec<u8>, cells: &[Cell<'_>], layout: &Layout)
 fn push_cell(out: &mut Vec<u8>, id: u8, bytes: &[u8]) {
     out.push(id);
     let mut length = bytes.len();
-    while length >= 0x80 {
-        out.push((length & 0x7F) as u8 | 0x80);
+    loop {
+        // Seven bits at a time, the lowest first.
+        let [low, ..] = length.to_le_bytes();
         length >>= 7;
+        if length == 0 {
+            out.push(low & 0x7F);
+            break;
+        }
+        out.push(low | 0x80);
     }
-    #[allow(clippy::cast_possible_truncation, reason = "below 0x80")]
-    out.push(length as u8);
     out.extend_from_slice(bytes);
 }
 

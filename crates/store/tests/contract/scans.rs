@@ -10,6 +10,7 @@ use tidegate_store::{At, Cursor, Error, Row as _, Split, Store, WriteTime};
 use crate::{facts::event, fixture::Fixture, tables::Event};
 
 type Range = At<<Event as tidegate_store::Row>::Cluster>;
+type Holds = Box<dyn Fn(&Event) -> bool>;
 
 fn row(org: &str, at: i64, seq: i64) -> Event {
     Event { org: OrgId::new(org), at, seq, payload: Bytes::from_static(b"payload"), note: None }
@@ -63,7 +64,7 @@ pub(crate) async fn ranges_limits_and_cursors_agree_with_a_plain_filter(fixture:
     }
     store.put(WriteTime(1), &rows).await.unwrap();
 
-    let ranges: Vec<(&str, Range, Box<dyn Fn(&Event) -> bool>)> = vec![
+    let ranges: Vec<(&str, Range, Holds)> = vec![
         ("all", At::all(), Box::new(|_| true)),
         ("since", At::since(2), Box::new(|row| row.at >= 2)),
         ("until", At::until(2), Box::new(|row| row.at < 2)),
