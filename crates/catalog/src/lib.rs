@@ -1,0 +1,32 @@
+//! What an organisation configured: validated, versioned, compiled and live; its API keys, and its endpoints' secrets.
+//!
+//! It does not say what an item leads to, and serves no request: `moderation` and the roles call it.
+
+mod cache;
+mod compile;
+mod compiled;
+mod content;
+mod endpoint;
+mod error;
+mod first_start;
+mod flights;
+mod item_type;
+pub mod keys;
+mod live;
+pub mod members;
+pub mod orgs;
+pub mod secrets;
+mod settings;
+mod snapshots;
+
+pub use self::{
+    compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
+    endpoint::{Endpoint, Unresolved},
+    error::Error,
+    first_start::{DEFAULT_ORG, FirstStart, first_start},
+    item_type::ItemType,
+    keys::{Caller, Denied, Keys, Scope, Scopes},
+    live::Live,
+    secrets::{MasterKey, Secrets, Security},
+    settings::{Settings, SettingsError},
+};

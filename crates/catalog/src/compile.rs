@@ -1,0 +1,251 @@
+//! Compiles documents to what runs, with every fault and warning at its document.
+//!
+//! It reads no store and judges no address; see `change::check` for what only new documents are held to.
+
+use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tidegate_rules::{self as rules, Limits, Plan, RuleSource, Vocabulary};
+use tidegate_schemas::{
+    documents::{self, DocumentFault, Origin},
+    ids::{ConfigVersion, Kind as IdKind, OrgId, PolicyId, TypeId, derive},
+    item_types::{self, Container, Scalar},
+};
+use uuid::Uuid;
+
+use crate::{
+    Endpoint, ItemType,
+    compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
+    content::Content,
+};
+
+/// The queues that every organisation has.
+const BUILT_IN_QUEUES: [(&str, &str); 3] =
+    [("default", "Default"), ("appeals", "Appeals"), ("child-safety", "Child safety")];
+
+/// A compiled configuration, and what is allowed in it but hardly meant.
+type WithWarnings = (Compiled, Vec<DocumentFault>);
+
+pub(crate) fn compile(
+    org: &OrgId,
+    version: ConfigVersion,
+    content: &Content,
+    limits: &Limits,
+    variable_prefix: &str,
+) -> Result<WithWarnings, Vec<DocumentFault>> {
+    let set = &content.set;
+    let item_types = item_types(content);
+    let policies = policies(org, content);
+    let (plan, warnings) = plan(org, content, &item_types, limits)?;
+    let compiled = Compiled {
+        org: org.clone(),
+        version,
+        policy_places: policies.iter().enumerate().map(|(place, it)| (it.id.clone(), place)).collect(),
+        item_types,
+        policies,
+        actions: set.actions.iter().map(|(id, (_, it))| (id.clone(), action(it))).collect(),
+        endpoints: set
+            .endpoints
+            .iter()
+            .map(|(id, (_, it))| (id.clone(), Endpoint::new(it, variable_prefix)))
+            .collect(),
+        thresholds: set.thresholds.values().map(|(_, it)| threshold(it)).collect(),
+        queues: queues(content),
+        plan,
+    };
+    Ok((compiled, warnings))
+}
+
+/// The id that platforms see: the same for a key for ever.
+pub(crate) fn policy_id(org: &OrgId, key: &str) -> PolicyId {
+    let id: Uuid = derive(IdKind::Policy, &[org.as_str().as_bytes(), key.as_bytes()]);
+    PolicyId::new(id.to_string())
+}
+
+fn item_types(content: &Content) -> BTreeMap<TypeId, ItemType> {
+    let types: Arc<[TypeId]> = content.set.item_types.keys().cloned().collect();
+    let compiled = content.set.item_types.iter().map(|(id, (_, document))| {
+        let version = content.type_versions.get(id).copied().unwrap_or(1).to_string();
+        let inner = item_types::ItemType::compile(document, &version, &types);
+        (id.clone(), ItemType::new(inner))
+    });
+    compiled.collect()
+}
+
+fn policies(org: &OrgId, content: &Content) -> Vec<Policy> {
+    let existing = content.policy_order.iter().filter_map(|key| content.set.policies.get(key));
+    let policy = |(_, document): &(Origin, documents::Policy)| Policy {
+        id: policy_id(org, &document.key),
+        key: document.key.clone(),
+        name: document.display_name().to_owned(),
+        parent_id: document.parent.as_deref().map(|key| policy_id(org, key)),
+    };
+    existing.map(policy).collect()
+}
+
+fn action(document: &documents::Action) -> Action {
+    let default = |it: &documents::Parameter| Some((it.name.clone(), it.default.clone()?));
+    Action {
+        id: document.key.clone(),
+        name: document.display_name().to_owned(),
+        kind: match document.kind {
+            documents::ActionKind::Callback => ActionKind::Callback { endpoint: document.endpoint.clone() },
+            documents::ActionKind::EnqueueReview => ActionKind::EnqueueReview { queue: None },
+        },
+        strikes: document.strikes.into(),
+        parameters: document.parameters.iter().filter_map(default).collect(),
+    }
+}
+
+fn threshold(document: &documents::Threshold) -> Threshold {
+    Threshold {
+        key: document.key.clone(),
+        strikes: document.strikes.into(),
+        within: Some(document.within.duration()),
+        action: document.action.clone(),
+    }
+}
+
+fn queues(content: &Content) -> Vec<Queue> {
+    let named = |key: &str| content.set.queues.get(key).map(|(_, it)| it.display_name().to_owned());
+    let built_in = BUILT_IN_QUEUES.iter().map(|(key, name)| Queue {
+        key: (*key).into(),
+        name: named(key).unwrap_or_else(|| (*name).to_owned()),
+    });
+    let own = content
+        .set
+        .queues
+        .values()
+        .filter(|(_, it)| BUILT_IN_QUEUES.iter().all(|(key, _)| *key != it.key.as_str()));
+    let own = own.map(|(_, it)| Queue { key: it.key.clone(), name: it.display_name().to_owned() });
+    built_in.chain(own).collect()
+}
+
+fn plan(
+    org: &OrgId,
+    content: &Content,
+    item_types: &BTreeMap<TypeId, ItemType>,
+    limits: &Limits,
+) -> Result<(Plan, Vec<DocumentFault>), Vec<DocumentFault>> {
+    let mut vocabulary = Vocabulary::new();
+    for (id, item_type) in item_types {
+        let fields = item_type.fields().iter().map(|field| (&*field.name, shape(field)));
+        vocabulary.add(id.clone(), fields);
+    }
+    let documents: Vec<(Value, String)> = content
+        .set
+        .rules
+        .values()
+        .map(|(_, rule)| (rule_form(org, rule, item_types), content_hash(rule)))
+        .collect();
+    let sources: Vec<RuleSource<'_>> =
+        documents.iter().map(|(document, version)| RuleSource { document, version }).collect();
+    let place = |rule: &str, pointer: &str, detail: &str| DocumentFault {
+        origin: content.set.rules.get(rule).map(|(origin, _)| origin.clone()).unwrap_or_default(),
+        line: None,
+        path: path(pointer),
+        message: detail.to_owned(),
+    };
+    match Plan::compile(&sources, &vocabulary, limits) {
+        Ok((plan, warnings)) => {
+            let warnings = warnings.iter().map(|it| place(&it.rule, &it.pointer, &it.detail)).collect();
+            Ok((plan, warnings))
+        }
+        Err(faults) => Err(faults.iter().map(|it| place(&it.rule, &it.pointer, &it.detail)).collect()),
+    }
+}
+
+/// The rule as `rules` reads it: policies by id, actions in their long form, examples as submitted items.
+fn rule_form(org: &OrgId, rule: &documents::Rule, item_types: &BTreeMap<TypeId, ItemType>) -> Value {
+    let mut form = serde_json::to_value(rule).expect("documents have string keys and finite numbers only");
+    if !rule.policies.is_empty() {
+        form["policies"] = rule.policies.iter().map(|key| json!(policy_id(org, key))).collect();
+    }
+    if !rule.actions.is_empty() {
+        let long = |it: &documents::RuleAction| json!({"id": it.id, "params": it.params});
+        form["actions"] = rule.actions.iter().map(long).collect();
+    }
+    if !rule.tests.is_empty() {
+        form["tests"] = rule.tests.iter().map(|test| test_form(rule, test, item_types)).collect();
+    }
+    form
+}
+
+fn test_form(
+    rule: &documents::Rule,
+    test: &documents::Test,
+    item_types: &BTreeMap<TypeId, ItemType>,
+) -> Value {
+    let mut item = json!({"data": test.item});
+    if let Some(type_id) = type_of_test(rule, test, item_types) {
+        item["typeId"] = json!(type_id);
+    }
+    json!({"item": item, "expect": test.expect})
+}
+
+/// The item type of an example: the one it names, or the only one it can be of.
+fn type_of_test<'a>(
+    rule: &'a documents::Rule,
+    test: &'a documents::Test,
+    item_types: &'a BTreeMap<TypeId, ItemType>,
+) -> Option<&'a TypeId> {
+    let only = || match rule.item_types.as_slice() {
+        [] if item_types.len() == 1 => item_types.keys().next(),
+        [only] => Some(only),
+        _ => None,
+    };
+    test.item_type.as_ref().or_else(only)
+}
+
+/// What matches are booked under.
+fn content_hash(rule: &documents::Rule) -> String {
+    let text = serde_json::to_vec(rule).expect("documents have string keys and finite numbers only");
+    Sha256::digest(text).iter().take(8).fold(String::with_capacity(16), |mut hex, byte| {
+        write!(hex, "{byte:02x}").expect("a string takes everything");
+        hex
+    })
+}
+
+fn shape(field: &item_types::Field) -> rules::Shape {
+    let kind = match field.scalar {
+        Scalar::Number => rules::Kind::Number,
+        Scalar::Boolean => rules::Kind::Boolean,
+        Scalar::Datetime => rules::Kind::Datetime,
+        Scalar::RelatedItem => rules::Kind::Related,
+        Scalar::Id
+        | Scalar::UserId
+        | Scalar::String
+        | Scalar::Audio
+        | Scalar::Image
+        | Scalar::Video
+        | Scalar::Media
+        | Scalar::Geohash
+        | Scalar::Url
+        | Scalar::PolicyId
+        | Scalar::IpAddress
+        | Scalar::EmailAddress => rules::Kind::Text,
+    };
+    let container = match field.container {
+        None => rules::Container::One,
+        Some(Container::Array) => rules::Container::List,
+        Some(Container::Map) => rules::Container::Map,
+    };
+    rules::Shape { kind, container }
+}
+
+/// A JSON Pointer as faults of documents show paths: `when.all[0].text`.
+fn path(pointer: &str) -> String {
+    let mut path = String::new();
+    for step in pointer.split('/').skip(1) {
+        if !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit()) {
+            path.extend(["[", step, "]"]);
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&step.replace("~1", "/").replace("~0", "~"));
+        }
+    }
+    path
+}

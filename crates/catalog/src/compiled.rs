@@ -1,0 +1,152 @@
+//! What an organisation configured, ready to run: immutable, one of each version.
+//!
+//! It does not come into being here; `compile` makes it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use serde_json::{Map, Value};
+use tidegate_rules::{Plan, RuleHead};
+use tidegate_schemas::ids::{ActionId, ConfigVersion, EndpointId, OrgId, PolicyId, QueueId, RuleId, TypeId};
+
+use crate::{Endpoint, ItemType};
+
+/// A policy under the id that platforms see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub id: PolicyId,
+    pub key: String,
+    pub name: String,
+    pub parent_id: Option<PolicyId>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Action {
+    pub id: ActionId,
+    pub name: String,
+    pub kind: ActionKind,
+    /// The points that the item's creator gets.
+    pub strikes: i64,
+    /// The parameters that have a default, with it.
+    pub parameters: Map<String, Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActionKind {
+    /// Calls the platform back: at this endpoint, or else at those that take the event.
+    Callback { endpoint: Option<EndpointId> },
+    /// Opens a job in this queue, or else in the default one.
+    EnqueueReview { queue: Option<QueueId> },
+}
+
+impl Action {
+    /// Where its callback goes, if it names one.
+    pub fn endpoint(&self) -> Option<&EndpointId> {
+        match &self.kind {
+            ActionKind::Callback { endpoint } => endpoint.as_ref(),
+            ActionKind::EnqueueReview { .. } => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    pub key: String,
+    /// The sum at which a user has crossed it.
+    pub strikes: i64,
+    /// How far back strikes count; without it, always.
+    pub within: Option<Duration>,
+    pub action: ActionId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    pub key: QueueId,
+    pub name: String,
+}
+
+/// One version of an organisation's configuration.
+#[derive(Debug)]
+pub struct Compiled {
+    pub(crate) org: OrgId,
+    pub(crate) version: ConfigVersion,
+    pub(crate) item_types: BTreeMap<TypeId, ItemType>,
+    pub(crate) policies: Vec<Policy>,
+    pub(crate) policy_places: HashMap<PolicyId, usize>,
+    pub(crate) actions: BTreeMap<ActionId, Action>,
+    pub(crate) endpoints: BTreeMap<EndpointId, Endpoint>,
+    pub(crate) thresholds: Vec<Threshold>,
+    pub(crate) queues: Vec<Queue>,
+    pub(crate) plan: Plan,
+}
+
+impl Compiled {
+    pub fn org(&self) -> &OrgId {
+        &self.org
+    }
+
+    pub fn version(&self) -> ConfigVersion {
+        self.version
+    }
+
+    pub fn item_type(&self, id: &TypeId) -> Option<&ItemType> {
+        self.item_types.get(id)
+    }
+
+    pub fn item_types(&self) -> impl Iterator<Item = &ItemType> {
+        self.item_types.values()
+    }
+
+    /// In the order in which they were created.
+    pub fn policies(&self) -> &[Policy] {
+        &self.policies
+    }
+
+    pub fn policy(&self, id: &PolicyId) -> Option<&Policy> {
+        self.policy_places.get(id).map(|place| &self.policies[*place])
+    }
+
+    pub fn action(&self, id: &ActionId) -> Option<&Action> {
+        self.actions.get(id)
+    }
+
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.actions.values()
+    }
+
+    pub fn endpoint(&self, id: &EndpointId) -> Option<&Endpoint> {
+        self.endpoints.get(id)
+    }
+
+    pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.values()
+    }
+
+    /// The endpoints at which events of this type arrive that name none.
+    pub fn endpoints_for(&self, event_type: &str) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.values().filter(move |endpoint| endpoint.takes(event_type))
+    }
+
+    pub fn thresholds(&self) -> &[Threshold] {
+        &self.thresholds
+    }
+
+    /// The queues that every organisation has, then its own.
+    pub fn queues(&self) -> &[Queue] {
+        &self.queues
+    }
+
+    pub fn queue(&self, id: &QueueId) -> Option<&Queue> {
+        self.queues.iter().find(|queue| queue.key == *id)
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub fn rule(&self, id: &RuleId) -> Option<&RuleHead> {
+        self.plan.rules().find(|head| head.rule == *id)
+    }
+}

@@ -1,0 +1,185 @@
+//! A callback endpoint as the service runs it, and what its header values stand for.
+//!
+//! It sends nothing, and keeps no secret.
+
+use std::fmt;
+
+use tidegate_schemas::{
+    documents::{self, Event},
+    ids::EndpointId,
+};
+
+/// Where callbacks go.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    pub key: EndpointId,
+    pub url: String,
+    /// As configured: a value may be a reference such as `${CALLBACK_TOKEN}`. See [`Endpoint::resolve_headers`].
+    pub headers: Vec<(String, String)>,
+    /// The events that come here; empty means all.
+    pub events: Vec<Event>,
+    pub(crate) variable_prefix: String,
+}
+
+/// A header value names a variable that cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unresolved {
+    #[error("the header `{header}` refers to `{variable}`, which is not set here")]
+    NotSet { header: String, variable: String },
+    #[error(
+        "the header `{header}` refers to `{variable}`: only variables that begin with `{prefix}` may be sent (catalog.header_variable_prefix)"
+    )]
+    Forbidden { header: String, variable: String, prefix: String },
+    #[error("the value of the header `{header}` has a `${{` without the name of a variable and a `}}`")]
+    Malformed { header: String },
+}
+
+impl Unresolved {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::NotSet { .. } => "header_variable_not_set",
+            Self::Forbidden { .. } => "header_variable_forbidden",
+            Self::Malformed { .. } => "header_variable_malformed",
+        }
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn new(document: &documents::Endpoint, variable_prefix: &str) -> Self {
+        let pair = |(name, value): (&String, &String)| (name.clone(), value.clone());
+        Self {
+            key: document.key.clone(),
+            url: document.url.clone(),
+            headers: document.headers.iter().map(pair).collect(),
+            events: document.events.clone(),
+            variable_prefix: variable_prefix.to_owned(),
+        }
+    }
+
+    /// Whether events of this type come here unless they name another endpoint.
+    pub fn takes(&self, event_type: &str) -> bool {
+        match self.events.as_slice() {
+            [] => Event::ALL.iter().any(|event| event.name() == event_type),
+            events => events.iter().any(|event| event.name() == event_type),
+        }
+    }
+
+    /// The headers to send, with `${...}` replaced by what `variable` (the environment) knows.
+    pub fn resolve_headers(
+        &self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Vec<(String, String)>, Unresolved> {
+        let resolve = |(header, value): &(String, String)| {
+            let value = replace(header, value, &self.variable_prefix, |name| {
+                let not_set = || Unresolved::NotSet { header: header.clone(), variable: name.to_owned() };
+                variable(name).ok_or_else(not_set)
+            })?;
+            Ok((header.clone(), value))
+        };
+        self.headers.iter().map(resolve).collect()
+    }
+
+    /// Whether every reference has the right form and names a variable that may be sent; it need not be set here.
+    pub(crate) fn check_references(&self) -> Vec<Unresolved> {
+        let check = |(header, value): &(String, String)| {
+            replace(header, value, &self.variable_prefix, |_| Ok(String::new())).err()
+        };
+        self.headers.iter().filter_map(check).collect()
+    }
+}
+
+fn replace(
+    header: &str,
+    value: &str,
+    prefix: &str,
+    variable: impl Fn(&str) -> Result<String, Unresolved>,
+) -> Result<String, Unresolved> {
+    let malformed = || Unresolved::Malformed { header: header.to_owned() };
+    let mut resolved = String::with_capacity(value.len());
+    let mut rest = value;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (name, tail) = after.split_once('}').ok_or_else(malformed)?;
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            return Err(malformed());
+        }
+        if !name.starts_with(prefix) {
+            return Err(Unresolved::Forbidden {
+                header: header.to_owned(),
+                variable: name.to_owned(),
+                prefix: prefix.to_owned(),
+            });
+        }
+        resolved.push_str(before);
+        resolved.push_str(&variable(name)?);
+        rest = tail;
+    }
+    resolved.push_str(rest);
+    Ok(resolved)
+}
+
+// Header values are secrets, and an address may carry one in its query.
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("key", &self.key)
+            .field("events", &self.events)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn endpoint(value: &str) -> Endpoint {
+        Endpoint {
+            key: EndpointId::new("platform"),
+            url: "https://platform.example/?token=abc".to_owned(),
+            headers: vec![("Authorization".to_owned(), value.to_owned())],
+            events: vec![Event::AppealDecision],
+            variable_prefix: "CALLBACK_".to_owned(),
+        }
+    }
+
+    fn resolve(value: &str) -> Result<String, Unresolved> {
+        let known = |name: &str| (name == "CALLBACK_TOKEN").then(|| "t0ken".to_owned());
+        endpoint(value).resolve_headers(known).map(|headers| headers[0].1.clone())
+    }
+
+    #[test]
+    fn a_reference_is_replaced_wherever_it_stands() {
+        assert_eq!(resolve("Bearer ${CALLBACK_TOKEN}").unwrap(), "Bearer t0ken");
+        assert_eq!(resolve("${CALLBACK_TOKEN}:${CALLBACK_TOKEN}").unwrap(), "t0ken:t0ken");
+        assert_eq!(resolve("plain $5 }").unwrap(), "plain $5 }");
+    }
+
+    #[test]
+    fn a_variable_that_was_not_set_aside_for_it_is_never_sent() {
+        for name in ["TIDEGATE__SECURITY__MASTER_KEY", "PATH", "XCALLBACK_TOKEN"] {
+            let value = format!("${{{name}}}");
+            assert!(matches!(resolve(&value), Err(Unresolved::Forbidden { .. })), "{name}");
+            assert_eq!(endpoint(&value).check_references().len(), 1);
+        }
+        assert!(matches!(resolve("${CALLBACK_OTHER}"), Err(Unresolved::NotSet { .. })));
+        assert_eq!(endpoint("${CALLBACK_OTHER}").check_references(), []);
+        for value in ["${}", "${CALLBACK_A", "${CALLBACK A}"] {
+            assert!(matches!(resolve(value), Err(Unresolved::Malformed { .. })), "{value}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_takes_its_events_and_one_without_a_list_takes_all() {
+        let some = endpoint("x");
+        assert!(some.takes("appeal.decision") && !some.takes("action.automatic"));
+        let all = Endpoint { events: Vec::new(), ..some };
+        assert!(all.takes("appeal.decision") && all.takes("action.automatic") && !all.takes("other"));
+    }
+
+    #[test]
+    fn neither_address_nor_header_values_are_printed() {
+        let text = format!("{:?}", endpoint("Bearer abc"));
+        assert!(!text.contains("abc") && !text.contains("platform.example"), "{text}");
+    }
+}

@@ -1,0 +1,41 @@
+//! Why a configuration is not at hand, and whether waiting helps.
+//!
+//! It does not retry; callers do, guided by [`Error::is_outage`].
+
+use tidegate_schemas::ids::{ConfigVersion, OrgId};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Store(#[from] tidegate_store::Error),
+    #[error("there is no organisation {0}")]
+    NoSuchOrg(OrgId),
+    #[error("organisation {org} has no configuration version {}: it is at {}", .wanted.0, .head.0)]
+    NoSuchVersion { org: OrgId, wanted: ConfigVersion, head: ConfigVersion },
+    /// A newer version of the service wrote it, or a stored document is refused by this one.
+    #[error("configuration version {} of organisation {org} does not compile here: {reason}", .version.0)]
+    NotCompiled { org: OrgId, version: ConfigVersion, reason: String },
+    #[error("configuration version {} of organisation {org} cannot be read: {reason}", .version.0)]
+    Unreadable { org: OrgId, version: ConfigVersion, reason: String },
+}
+
+impl Error {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Store(error) => error.tag(),
+            Self::NoSuchOrg(_) => "config_no_such_org",
+            Self::NoSuchVersion { .. } => "config_no_such_version",
+            Self::NotCompiled { .. } => "config_not_compiled",
+            Self::Unreadable { .. } => "config_unreadable",
+        }
+    }
+
+    /// Waiting may help: the store is away, or an upgrade is in progress and a newer process can run the version.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_outage(),
+            Self::NotCompiled { .. } | Self::Unreadable { .. } => true,
+            Self::NoSuchOrg(_) | Self::NoSuchVersion { .. } => false,
+        }
+    }
+}

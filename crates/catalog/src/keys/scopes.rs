@@ -1,0 +1,134 @@
+//! What a key may do.
+//!
+//! It does not say which request needs which scope; the servers do.
+
+use std::{fmt, str::FromStr};
+
+/// One permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    ItemsWrite,
+    ItemsRead,
+    ReportsWrite,
+    AppealsWrite,
+    PoliciesRead,
+    /// The admin API, with everything in it.
+    Admin,
+}
+
+impl Scope {
+    pub const ALL: [Self; 6] = [
+        Self::ItemsWrite,
+        Self::ItemsRead,
+        Self::ReportsWrite,
+        Self::AppealsWrite,
+        Self::PoliciesRead,
+        Self::Admin,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ItemsWrite => "items:write",
+            Self::ItemsRead => "items:read",
+            Self::ReportsWrite => "reports:write",
+            Self::AppealsWrite => "appeals:write",
+            Self::PoliciesRead => "policies:read",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// A set of permissions. As text, their names with spaces between.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Scopes(u8);
+
+/// A name that no scope has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no scope `{0}`; there are items:write, items:read, reports:write, appeals:write, policies:read, admin"
+)]
+pub struct UnknownScope(String);
+
+impl Scopes {
+    /// What a platform needs, and nothing of the administration.
+    pub fn platform() -> Self {
+        Scope::ALL.into_iter().filter(|scope| *scope != Scope::Admin).collect()
+    }
+
+    pub fn contains(self, scope: Scope) -> bool {
+        self.0 & (1 << scope as u8) != 0
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.into_iter().filter(move |scope| self.contains(*scope))
+    }
+
+    /// Of a stored key: a scope that a newer version of the service knows opens nothing here.
+    pub(super) fn of_stored(text: &str) -> Self {
+        let known = |name: &str| Scope::ALL.into_iter().find(|scope| scope.name() == name);
+        text.split_ascii_whitespace().filter_map(known).collect()
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().fold(0, |bits, scope| bits | 1 << scope as u8))
+    }
+}
+
+impl FromStr for Scope {
+    type Err = UnknownScope;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|scope| scope.name() == name);
+        known.ok_or_else(|| UnknownScope(name.chars().take(64).collect()))
+    }
+}
+
+impl FromStr for Scopes {
+    type Err = UnknownScope;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.split([' ', ',']).filter(|name| !name.is_empty()).map(str::parse).collect()
+    }
+}
+
+impl fmt::Display for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, scope) in self.iter().enumerate() {
+            f.write_str(if place == 0 { "" } else { " " })?;
+            f.write_str(scope.name())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scopes({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn scopes_are_read_as_they_are_written() {
+        let all: Scopes = Scope::ALL.into_iter().collect();
+        for scopes in [all, Scopes::platform(), Scopes::default()] {
+            assert_eq!(scopes.to_string().parse::<Scopes>().unwrap(), scopes);
+            assert_eq!(Scopes::of_stored(&scopes.to_string()), scopes);
+        }
+        assert_eq!("items:read,admin".parse::<Scopes>().unwrap().to_string(), "items:read admin");
+        assert!("items".parse::<Scopes>().is_err());
+        assert!(Scopes::of_stored("everything:write").is_empty());
+        assert!(!Scopes::platform().contains(Scope::Admin) && all.contains(Scope::Admin));
+    }
+}

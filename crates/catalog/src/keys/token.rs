@@ -1,0 +1,141 @@
+//! The written form of an API key: `tg_<env>_<id>_<secret>_<checksum>`.
+//!
+//! It looks nothing up. The checksum lets a typo, or a truncated paste, be refused without a look-up, and lets
+//! scanners of public code tell a real key from a string that looks like one.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use tidegate_schemas::ids::ApiKeyId;
+use uuid::Uuid;
+
+const PREFIX: &str = "tg";
+const SECRET_BYTES: usize = 32;
+const CHECKSUM_DIGITS: usize = 8;
+
+/// A key as its holder has it. It is shown once and never printed by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    pub env: String,
+    pub id: ApiKeyId,
+    secret: [u8; SECRET_BYTES],
+}
+
+/// The text is no API key: wrong form, or its checksum does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an API key")]
+pub struct NotAToken;
+
+impl Token {
+    pub fn new(env: &str, id: ApiKeyId, secret: [u8; SECRET_BYTES]) -> Self {
+        Self { env: env.to_owned(), id, secret }
+    }
+
+    pub fn parse(text: &str) -> Result<Self, NotAToken> {
+        let mut parts = text.split('_');
+        let mut part = || parts.next().ok_or(NotAToken);
+        let (prefix, env, id, secret, checksum) = (part()?, part()?, part()?, part()?, part()?);
+        let shape = prefix == PREFIX && parts.next().is_none() && is_env(env);
+        if !shape || checksum != checksum_of(&text[..text.len() - checksum.len() - 1]) {
+            return Err(NotAToken);
+        }
+        let id = Uuid::try_parse(id).map_err(|_| NotAToken)?;
+        Ok(Self { env: env.to_owned(), id: ApiKeyId(id), secret: from_hex(secret).ok_or(NotAToken)? })
+    }
+
+    /// The text to hand to the holder, once.
+    pub fn reveal(&self) -> String {
+        let body = format!("{}_{}", shown(&self.env, self.id), to_hex(&self.secret));
+        let checksum = checksum_of(&body);
+        format!("{body}_{checksum}")
+    }
+
+    /// What the store keeps of the secret. It has 256 bits, so no slow hash is needed.
+    pub fn hash(&self) -> [u8; 32] {
+        Sha256::digest(self.secret).into()
+    }
+
+    /// In constant time.
+    pub fn has_hash(&self, hash: &[u8]) -> bool {
+        self.hash().ct_eq(hash).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({})", shown(&self.env, self.id))
+    }
+}
+
+/// The beginning of a token, which names the key and opens nothing.
+pub fn shown(env: &str, id: ApiKeyId) -> String {
+    format!("{PREFIX}_{env}_{}", id.0.simple())
+}
+
+/// Letters and digits, so that the parts of a key stay apart.
+pub fn is_env(env: &str) -> bool {
+    (1..=16).contains(&env.len()) && env.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+fn checksum_of(body: &str) -> String {
+    let mut digits = to_hex(&Sha256::digest(body.as_bytes()));
+    digits.truncate(CHECKSUM_DIGITS);
+    digits
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Option<[u8; SECRET_BYTES]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * SECRET_BYTES {
+        return None;
+    }
+    let digit = |byte: u8| (byte as char).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut bytes = [0; SECRET_BYTES];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn token() -> Token {
+        Token::new("live", ApiKeyId::random(), [7; SECRET_BYTES])
+    }
+
+    #[test]
+    fn a_revealed_token_is_read_back() {
+        let token = token();
+        assert_eq!(Token::parse(&token.reveal()).unwrap(), token);
+    }
+
+    #[test]
+    fn any_changed_character_is_refused() {
+        let text = token().reveal();
+        for at in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert!(Token::parse(&changed).is_err(), "{at}");
+        }
+        for end in 0..text.len() {
+            assert!(Token::parse(&text[..end]).is_err(), "{end}");
+        }
+        assert!(Token::parse(&format!("{text}_")).is_err());
+        assert!(Token::parse("").is_err());
+    }
+
+    #[test]
+    fn debug_output_does_not_hold_the_secret() {
+        let token = token();
+        assert!(!format!("{token:?}").contains(&to_hex(&token.secret)));
+    }
+}

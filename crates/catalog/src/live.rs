@@ -1,0 +1,333 @@
+//! The configurations that run in this process: compiled in the background, swapped when one changes.
+//!
+//! It changes no configuration (`change`) and keeps no old ones: work in flight holds the `Arc` that it began with.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tidegate_schemas::ids::{ConfigVersion, OrgId};
+use tidegate_store::{Clock, Store, system_clock, tables::catalog::configs::ConfigHead};
+use tokio::{
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Compiled, Error, Settings,
+    compile::compile,
+    content::{Content, joined},
+    flights::Flights,
+    members::{Failing, Heartbeat},
+    snapshots,
+};
+
+/// One a process; every role asks the same one.
+pub struct Live(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    settings: Settings,
+    clock: Clock,
+    orgs: ArcSwap<HashMap<OrgId, Arc<Compiled>>>,
+    /// Current versions that do not compile here. They are not tried again until they are replaced.
+    failing: Mutex<BTreeMap<OrgId, Failing>>,
+    loading: Flights<OrgId>,
+    compilers: Semaphore,
+    answered: Mutex<Instant>,
+    opened_at_epoch: i64,
+}
+
+impl Live {
+    /// Compiles every organisation's current configuration. One that does not compile is missing here and alarmed.
+    pub async fn open(store: Store, settings: Settings) -> Result<Self, Error> {
+        Self::open_with_clock(store, settings, system_clock()).await
+    }
+
+    pub async fn open_with_clock(store: Store, settings: Settings, clock: Clock) -> Result<Self, Error> {
+        let compilers = match settings.compilers {
+            0 => std::thread::available_parallelism().map_or(2, usize::from).max(2),
+            some => some,
+        };
+        // Before the heads: what moves in between is seen again at the first poll.
+        let opened_at_epoch = snapshots::epoch(&store).await?;
+        let live = Self(Arc::new(Inner {
+            store,
+            settings,
+            clock,
+            orgs: ArcSwap::default(),
+            failing: Mutex::default(),
+            loading: Flights::new(),
+            compilers: Semaphore::new(compilers),
+            answered: Mutex::new(Instant::now()),
+            opened_at_epoch,
+        }));
+        let mut loads = JoinSet::new();
+        for head in snapshots::heads(&live.0.store).await? {
+            loads.spawn(Arc::clone(&live.0).load(head));
+        }
+        for loaded in loads.join_all().await {
+            match loaded {
+                Err(Error::Store(error)) => return Err(error.into()),
+                Err(_) | Ok(_) => {}
+            }
+        }
+        Ok(live)
+    }
+
+    /// What runs for an organisation now. It asks nobody.
+    pub fn org(&self, org: &OrgId) -> Option<Arc<Compiled>> {
+        self.0.org(org)
+    }
+
+    /// The organisations that run here.
+    pub fn orgs(&self) -> Vec<OrgId> {
+        let mut orgs: Vec<_> = self.0.orgs.load().keys().cloned().collect();
+        orgs.sort_unstable();
+        orgs
+    }
+
+    /// The current version, read through to the store.
+    pub async fn latest(&self, org: &OrgId) -> Result<Arc<Compiled>, Error> {
+        let head = snapshots::head(&self.0.store, org).await?;
+        let head = head.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
+        match self.org(org) {
+            Some(here) if here.version() >= head.config_version => Ok(here),
+            _ => Arc::clone(&self.0).load(head).await,
+        }
+    }
+
+    /// This version or a later one. A version that does not show up within `version_wait_ms` is said not to exist.
+    pub async fn at_least(&self, org: &OrgId, version: ConfigVersion) -> Result<Arc<Compiled>, Error> {
+        const PAUSE: Duration = Duration::from_millis(50);
+        let give_up = Instant::now() + self.0.settings.version_wait();
+        loop {
+            if let Some(here) = self.org(org).filter(|here| here.version() >= version) {
+                return Ok(here);
+            }
+            let error = match self.latest(org).await {
+                Ok(latest) if latest.version() >= version => return Ok(latest),
+                Ok(latest) => {
+                    Error::NoSuchVersion { org: org.clone(), wanted: version, head: latest.version() }
+                }
+                Err(error @ Error::NoSuchOrg(_)) => error,
+                Err(error) => return Err(error),
+            };
+            if Instant::now() + PAUSE > give_up {
+                return Err(error);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Whether the store answered lately, so that what runs here is known to be current.
+    pub fn ready(&self) -> bool {
+        self.0.answered.lock().elapsed() < self.0.settings.stale_after()
+    }
+
+    /// The organisations whose current version does not compile here: what they run is an older one, or nothing.
+    pub fn failing(&self) -> Vec<Failing> {
+        self.0.failing.lock().values().cloned().collect()
+    }
+
+    /// Follows the changes until it is told to stop.
+    pub async fn run(&self, stop: CancellationToken) {
+        let mut follower = Follower::new(Arc::clone(&self.0));
+        let mut tick = tokio::time::interval(self.0.settings.poll());
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(loaded) = follower.loads.join_next() => follower.loaded(loaded.unwrap_or(false)),
+                _ = tick.tick() => follower.poll().await,
+            }
+            follower.tell().await;
+        }
+        follower.heartbeat.leave(&self.0.store, (self.0.clock)()).await;
+    }
+}
+
+/// What the task that follows the changes remembers.
+struct Follower {
+    live: Arc<Inner>,
+    /// Loads that go on; whether each came to an end that is final for its version.
+    loads: JoinSet<bool>,
+    seen: i64,
+    /// The last epoch whose changes all run here.
+    settled: i64,
+    /// A load was cut off by an outage, so the heads must be read again.
+    again: bool,
+    heads_due: Instant,
+    heartbeat: Heartbeat,
+}
+
+impl Follower {
+    fn new(live: Arc<Inner>) -> Self {
+        let heartbeat =
+            Heartbeat::new(live.settings.member_label.clone(), live.settings.member_every(), (live.clock)());
+        let epoch = live.opened_at_epoch;
+        let heads_due = Instant::now() + live.settings.heads_every();
+        Self { live, loads: JoinSet::new(), seen: epoch, settled: epoch, again: false, heads_due, heartbeat }
+    }
+
+    async fn poll(&mut self) {
+        match self.follow().await {
+            Ok(()) => *self.live.answered.lock() = Instant::now(),
+            Err(error) => {
+                metrics::counter!("tidegate_config_poll_failures_total").increment(1);
+                tracing::debug!(tag = error.tag(), "cannot ask for changed configurations");
+            }
+        }
+    }
+
+    async fn follow(&mut self) -> Result<(), Error> {
+        let epoch = snapshots::epoch(&self.live.store).await?;
+        if epoch != self.seen || self.again || Instant::now() >= self.heads_due {
+            for head in snapshots::heads(&self.live.store).await? {
+                if self.live.is_new(&head) {
+                    let load = Arc::clone(&self.live).load(head);
+                    self.loads.spawn(async move {
+                        !matches!(load.await, Err(error) if can_be_tried_again(&error))
+                    });
+                }
+            }
+            (self.seen, self.again) = (epoch, false);
+            self.heads_due = Instant::now() + self.live.settings.heads_every();
+        }
+        Ok(())
+    }
+
+    fn loaded(&mut self, is_final: bool) {
+        self.again |= !is_final;
+    }
+
+    /// Tells the others how far this process is: at once when it got further, else now and then.
+    async fn tell(&mut self) {
+        if self.loads.is_empty() && !self.again {
+            self.settled = self.seen;
+        }
+        let failing = || self.live.failing.lock().values().cloned().collect();
+        let told = self.heartbeat.beat(&self.live.store, self.settled, failing, (self.live.clock)()).await;
+        if let Err(error) = told {
+            tracing::debug!(tag = error.tag(), "cannot renew the membership");
+        }
+    }
+}
+
+/// The version may run here after all; a version that does not compile will not.
+fn can_be_tried_again(error: &Error) -> bool {
+    !matches!(error, Error::NotCompiled { .. })
+}
+
+impl Inner {
+    fn org(&self, org: &OrgId) -> Option<Arc<Compiled>> {
+        self.orgs.load().get(org).cloned()
+    }
+
+    fn is_new(&self, head: &ConfigHead) -> bool {
+        let runs = self.org(&head.org).is_some_and(|here| here.version() >= head.config_version);
+        !runs && self.known_failure(head).is_none()
+    }
+
+    fn known_failure(&self, head: &ConfigHead) -> Option<Error> {
+        let failing = self.failing.lock();
+        let known = failing.get(&head.org).filter(|known| known.version == head.config_version)?;
+        Some(Error::NotCompiled {
+            org: head.org.clone(),
+            version: head.config_version,
+            reason: known.reason.clone(),
+        })
+    }
+
+    /// Makes the version of a head run here, unless it does or a later one does.
+    async fn load(self: Arc<Self>, head: ConfigHead) -> Result<Arc<Compiled>, Error> {
+        let _flight = self.loading.enter(&head.org).await;
+        if let Some(here) = self.org(&head.org).filter(|here| here.version() >= head.config_version) {
+            return Ok(here);
+        }
+        if let Some(error) = self.known_failure(&head) {
+            return Err(error);
+        }
+        let text = match snapshots::read(&self.store, &head).await {
+            Ok(text) => text,
+            Err(error) => {
+                if let Error::Unreadable { reason, .. } = &error {
+                    tracing::error!(org = %head.org, version = head.config_version.0, reason, "a configuration cannot be read");
+                }
+                return Err(error);
+            }
+        };
+        // Nobody closes the semaphore.
+        let _permit = self.compilers.acquire().await;
+        let began = Instant::now();
+        let compiled = self.compile(&head, text).await;
+        metrics::histogram!("tidegate_config_compile_seconds").record(began.elapsed().as_secs_f64());
+        match compiled {
+            Ok(compiled) => Ok(self.install(compiled)),
+            Err(reason) => Err(self.failed(&head, reason)),
+        }
+    }
+
+    async fn compile(&self, head: &ConfigHead, text: String) -> Result<Compiled, String> {
+        let (org, version) = (head.org.clone(), head.config_version);
+        let (limits, prefix) = (self.settings.rules.clone(), self.settings.header_variable_prefix.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            let content = Content::decode(&text, version)?;
+            let (compiled, _) =
+                compile(&org, version, &content, &limits, &prefix).map_err(|faults| joined(&faults))?;
+            Ok(compiled)
+        });
+        task.await.unwrap_or_else(|panic| Err(format!("the compiler failed: {panic}")))
+    }
+
+    fn install(&self, compiled: Compiled) -> Arc<Compiled> {
+        let compiled = Arc::new(compiled);
+        let org = compiled.org();
+        self.orgs.rcu(|orgs| {
+            let mut orgs = HashMap::clone(orgs);
+            orgs.insert(org.clone(), Arc::clone(&compiled));
+            orgs
+        });
+        let mut failing = self.failing.lock();
+        failing.remove(org);
+        alarm(failing.len());
+        metrics::counter!("tidegate_config_reloads_total").increment(1);
+        tracing::info!(%org, version = compiled.version().0, "a configuration is live");
+        compiled
+    }
+
+    fn failed(&self, head: &ConfigHead, reason: String) -> Error {
+        let (org, version) = (head.org.clone(), head.config_version);
+        let running = self.org(&org).map(|here| here.version());
+        tracing::error!(%org, version = version.0, running = running.map(|it| it.0), reason,
+            "a configuration does not compile; what ran before goes on");
+        let mut failing = self.failing.lock();
+        failing.insert(org.clone(), Failing { org: org.clone(), version, running, reason: reason.clone() });
+        alarm(failing.len());
+        Error::NotCompiled { org, version, reason }
+    }
+}
+
+fn alarm(failing: usize) {
+    metrics::gauge!("tidegate_config_failing_orgs").set(u32::try_from(failing).unwrap_or(u32::MAX));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Roles spawn them; an `async fn` whose future is not `Send` would only be noticed there.
+    #[test]
+    fn what_roles_spawn_can_be_spawned() {
+        fn sendable<T: Send>(_: impl Fn(&'static Live, &'static OrgId) -> T) {}
+        sendable(|live, _| live.run(CancellationToken::new()));
+        sendable(Live::latest);
+        sendable(|live, org| live.at_least(org, ConfigVersion(1)));
+    }
+}

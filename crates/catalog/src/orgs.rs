@@ -1,0 +1,91 @@
+//! Makes organisations, and lists them.
+//!
+//! It does not say who may; the admin API does.
+
+use tidegate_schemas::{
+    documents::is_key,
+    ids::{ConfigVersion, Millis, OrgId},
+};
+use tidegate_store::{
+    Replaced, Split, Store,
+    tables::catalog::{configs::ConfigHead, orgs::Org},
+};
+
+use crate::{Error, content::Content, snapshots};
+
+/// Why an organisation cannot be made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OrgError {
+    #[error(
+        "an organisation's id begins with a letter or digit and has at most 64 letters, digits, `_`, `.` and `-`"
+    )]
+    BadId,
+    #[error(transparent)]
+    Catalog(#[from] Error),
+}
+
+impl OrgError {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::BadId => "org_bad_id",
+            Self::Catalog(error) => error.tag(),
+        }
+    }
+}
+
+impl From<tidegate_store::Error> for OrgError {
+    fn from(error: tidegate_store::Error) -> Self {
+        Self::Catalog(error.into())
+    }
+}
+
+/// Makes an organisation with an empty configuration; `false` if it was there. Whoever died in the middle of it can
+/// do it again.
+pub async fn create(store: &Store, org: &OrgId, name: &str, now: Millis) -> Result<bool, OrgError> {
+    if !is_key(org.as_str()) {
+        return Err(OrgError::BadId);
+    }
+    let row = Org { org: org.clone(), name: name.to_owned(), created_at: now, disabled_at: None, version: 0 };
+    let is_new = store.insert_new(&row).await?.is_new();
+    if snapshots::head(store, org).await?.is_none() {
+        let version = ConfigVersion(1);
+        let author = "tidegate";
+        let text = Content::default().encode();
+        let snapshot_id = snapshots::write(store, org, version, &text, author, now).await?;
+        let head = ConfigHead {
+            org: org.clone(),
+            config_version: version,
+            snapshot_id,
+            changed_at: now,
+            author: author.to_owned(),
+            version: 0,
+        };
+        store.insert_new(&head).await?;
+        snapshots::bump(store, now).await?;
+    }
+    Ok(is_new)
+}
+
+pub async fn get(store: &Store, org: &OrgId) -> Result<Option<Org>, Error> {
+    Ok(store.get::<Org>(&Org::key(org.clone())).await?)
+}
+
+pub async fn list(store: &Store) -> Result<Vec<Org>, Error> {
+    let mut orgs = store.scan_all::<Org>(&Split::whole()).all().await?;
+    orgs.sort_by(|left, right| (left.created_at, &left.org).cmp(&(right.created_at, &right.org)));
+    Ok(orgs)
+}
+
+/// While an organisation is disabled its keys open nothing; processes notice as they notice a revoked key.
+pub async fn set_disabled(store: &Store, org: &OrgId, disabled_at: Option<Millis>) -> Result<(), Error> {
+    let no_such_org = || Error::NoSuchOrg(org.clone());
+    let mut row = get(store, org).await?.ok_or_else(no_such_org)?;
+    loop {
+        let changed = Org { disabled_at, ..row.clone() };
+        match store.replace(&changed, row.version).await? {
+            Replaced::Yes => return Ok(()),
+            Replaced::No(newer) => row = newer,
+            Replaced::Gone => return Err(no_such_org()),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The key under which secrets are sealed: read from the settings or a file, or made once for embedded data.
+//!
+//! It seals nothing itself.
+
+use std::{
+    fmt,
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+/// The section `security` of the service's settings.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Security {
+    /// The base64 of 32 random bytes, such as `openssl rand -base64 32` prints. Best given in the environment, as
+    /// `TIDEGATE__SECURITY__MASTER_KEY`. Every process of an installation needs the same one.
+    pub master_key: Option<String>,
+    /// A file that holds it. Without either, embedded data gets a key of its own beside it; elsewhere the service
+    /// refuses to start.
+    pub master_key_file: Option<PathBuf>,
+}
+
+/// 32 bytes, and a name for them that tells nothing.
+#[derive(Clone)]
+pub struct MasterKey {
+    bytes: [u8; 32],
+    id: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MasterKeyError {
+    #[error("set security.master_key or security.master_key_file, not both")]
+    Both,
+    #[error("set security.master_key (or TIDEGATE__SECURITY__MASTER_KEY), or security.master_key_file")]
+    Missing,
+    #[error("{place} is not the base64 of 32 bytes, such as `openssl rand -base64 32` prints")]
+    Malformed { place: String },
+    #[error("cannot use the master key file {}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("the master key file {} is open to every user of the machine (mode {mode:o}): allow its owner, at most its group", path.display())]
+    Open { path: PathBuf, mode: u32 },
+    #[error("the system gives no random bytes")]
+    NoRandomness,
+}
+
+impl MasterKeyError {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Both => "master_key_both",
+            Self::Missing => "master_key_missing",
+            Self::Malformed { .. } => "master_key_malformed",
+            Self::File { .. } => "master_key_file",
+            Self::Open { .. } => "master_key_open",
+            Self::NoRandomness => "no_randomness",
+        }
+    }
+}
+
+/// In the folder of embedded data.
+const FILE: &str = "master.key";
+
+impl MasterKey {
+    pub fn new(bytes: [u8; 32]) -> Self {
+        let digest = Sha256::new().chain_update("tidegate master key id").chain_update(bytes).finalize();
+        let id = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        Self { bytes, id }
+    }
+
+    /// The key that the settings name. `embedded_data` is the folder that may get a key of its own.
+    pub fn load(settings: &Security, embedded_data: Option<&Path>) -> Result<Self, MasterKeyError> {
+        match (&settings.master_key, &settings.master_key_file, embedded_data) {
+            (Some(_), Some(_), _) => Err(MasterKeyError::Both),
+            (Some(text), None, _) => Self::parse(text, "security.master_key"),
+            (None, Some(path), _) => Self::read(path)?.ok_or_else(|| MasterKeyError::File {
+                path: path.clone(),
+                error: io::ErrorKind::NotFound.into(),
+            }),
+            (None, None, Some(folder)) => Self::of_embedded(&folder.join(FILE)),
+            (None, None, None) => Err(MasterKeyError::Missing),
+        }
+    }
+
+    /// Names the key; what is sealed names it too, so that a wrong key is told from a changed secret.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; 32] {
+        &self.bytes
+    }
+
+    fn parse(text: &str, place: &str) -> Result<Self, MasterKeyError> {
+        let bytes = BASE64.decode(text.trim()).ok().and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self::new).ok_or_else(|| MasterKeyError::Malformed { place: place.to_owned() })
+    }
+
+    fn read(path: &Path) -> Result<Option<Self>, MasterKeyError> {
+        match fs::read_to_string(path) {
+            Ok(text) => {
+                closed_to_others(path)?;
+                Self::parse(&text, &path.display().to_string()).map(Some)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(MasterKeyError::File { path: path.to_owned(), error }),
+        }
+    }
+
+    /// One process opens embedded data, so nobody else makes the file meanwhile. It is complete before it has its
+    /// name: a key that was lost half-written would leave sealed secrets behind that nothing opens.
+    fn of_embedded(path: &Path) -> Result<Self, MasterKeyError> {
+        if let Some(key) = Self::read(path)? {
+            return Ok(key);
+        }
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(|_| MasterKeyError::NoRandomness)?;
+        let write = || {
+            let unfinished = path.with_extension("key.new");
+            match fs::remove_file(&unfinished) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let mut file = options.open(&unfinished)?;
+            writeln!(file, "{}", BASE64.encode(bytes))?;
+            file.sync_all()?;
+            fs::rename(&unfinished, path)?;
+            path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
+        };
+        write().map_err(|error| MasterKeyError::File { path: path.to_owned(), error })?;
+        Ok(Self::new(bytes))
+    }
+}
+
+/// A file that a secret store mounts is often readable by a group; by everybody it must not be.
+#[cfg(unix)]
+fn closed_to_others(path: &Path) -> Result<(), MasterKeyError> {
+    use std::os::unix::fs::PermissionsExt;
+    let metadata =
+        fs::metadata(path).map_err(|error| MasterKeyError::File { path: path.to_owned(), error })?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o007 == 0 { Ok(()) } else { Err(MasterKeyError::Open { path: path.to_owned(), mode }) }
+}
+
+#[cfg(not(unix))]
+fn closed_to_others(_: &Path) -> Result<(), MasterKeyError> {
+    Ok(())
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MasterKey({})", self.id)
+    }
+}
+
+impl fmt::Debug for Security {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Security")
+            .field("master_key", &self.master_key.as_ref().map(|_| "****"))
+            .field("master_key_file", &self.master_key_file)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn embedded_data_keeps_the_key_that_it_was_given_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = MasterKey::load(&Security::default(), Some(folder.path())).unwrap();
+        let again = MasterKey::load(&Security::default(), Some(folder.path())).unwrap();
+        assert_eq!(first.bytes(), again.bytes());
+        assert_eq!(first.id(), again.id());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            let path = folder.path().join(FILE);
+            assert_eq!(mode(&path), 0o600);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            let refused = MasterKey::load(&Security::default(), Some(folder.path())).unwrap_err();
+            assert_eq!(refused.tag(), "master_key_open");
+        }
+    }
+
+    #[test]
+    fn a_broken_key_file_is_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        MasterKey::load(&Security::default(), Some(folder.path())).unwrap();
+        fs::write(&path, "").unwrap();
+        let refused = MasterKey::load(&Security::default(), Some(folder.path())).unwrap_err();
+        assert_eq!(refused.tag(), "master_key_malformed");
+    }
+
+    #[test]
+    fn without_embedded_data_a_key_must_be_given_once() {
+        let load = |key: Option<&str>, file: Option<&Path>| {
+            let master_key_file = file.map(Path::to_owned);
+            MasterKey::load(&Security { master_key: key.map(str::to_owned), master_key_file }, None)
+        };
+        let text = BASE64.encode([7; 32]);
+        assert_eq!(load(Some(&text), None).unwrap().id(), MasterKey::new([7; 32]).id());
+        assert_eq!(load(None, None).unwrap_err().tag(), "master_key_missing");
+        assert_eq!(load(Some("c2hvcnQ="), None).unwrap_err().tag(), "master_key_malformed");
+        assert_eq!(load(Some(&text), Some(Path::new("x"))).unwrap_err().tag(), "master_key_both");
+        assert_eq!(load(None, Some(Path::new("no-such-file"))).unwrap_err().tag(), "master_key_file");
+    }
+
+    #[test]
+    fn nothing_prints_the_key() {
+        let text = BASE64.encode([7; 32]);
+        let settings = Security { master_key: Some(text.clone()), master_key_file: None };
+        assert!(!format!("{settings:?}").contains(&text));
+        assert_eq!(format!("{:?}", MasterKey::new([7; 32])).len(), "MasterKey(00000000)".len());
+    }
+}

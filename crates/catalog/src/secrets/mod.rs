@@ -1,0 +1,136 @@
+//! The signing secrets of endpoints: made, kept sealed, opened for who signs.
+//!
+//! It signs nothing (`egress`), and decides nothing about endpoints.
+
+mod master_key;
+mod seal;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tidegate_egress::Secret;
+use tidegate_schemas::ids::{EndpointId, OrgId};
+use tidegate_store::{Clock, Inserted, Store, system_clock, tables::catalog::secrets::EndpointSecret};
+
+pub use self::master_key::{MasterKey, MasterKeyError, Security};
+use crate::{Settings, cache::Cache};
+
+/// Why a secret cannot be had. It shows nothing of it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SecretError {
+    #[error("{0}")]
+    Store(Arc<tidegate_store::Error>),
+    #[error(
+        "the secret of endpoint {endpoint} is sealed under master key {sealed_under}, and the one at hand is {at_hand}"
+    )]
+    OtherMasterKey { endpoint: EndpointId, sealed_under: String, at_hand: String },
+    #[error("the sealed secret of endpoint {endpoint} was changed or belongs to another place")]
+    Tampered { endpoint: EndpointId },
+    #[error("the system gives no random bytes")]
+    NoRandomness,
+}
+
+impl SecretError {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Store(error) => error.tag(),
+            Self::OtherMasterKey { .. } => "secret_other_master_key",
+            Self::Tampered { .. } => "secret_tampered",
+            Self::NoRandomness => "no_randomness",
+        }
+    }
+
+    /// Whether waiting may help.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_outage())
+    }
+}
+
+impl From<tidegate_store::Error> for SecretError {
+    fn from(error: tidegate_store::Error) -> Self {
+        Self::Store(Arc::new(error))
+    }
+}
+
+/// Opens and makes secrets. Cloning it is cheap: all clones remember together.
+#[derive(Clone)]
+pub struct Secrets(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    key: MasterKey,
+    opened: Cache<(OrgId, EndpointId), Secret>,
+    clock: Clock,
+}
+
+/// A missing secret is looked for again after this time: an endpoint waits for it.
+const MISSING_FOR: Duration = Duration::from_secs(5);
+
+impl Secrets {
+    pub fn new(store: Store, key: MasterKey, settings: &Settings) -> Self {
+        Self::with_clock(store, key, settings, system_clock())
+    }
+
+    pub fn with_clock(store: Store, key: MasterKey, settings: &Settings, clock: Clock) -> Self {
+        let kept = Duration::from_secs(settings.secret_cache_seconds);
+        let opened = Cache::new(kept, MISSING_FOR.min(kept), settings.cache_entries, Arc::clone(&clock));
+        Self(Arc::new(Inner { store, key, opened, clock }))
+    }
+
+    /// What to sign with. It may be as old as `secret_cache_seconds`.
+    pub async fn for_endpoint(
+        &self,
+        org: &OrgId,
+        endpoint: &EndpointId,
+    ) -> Result<Option<Secret>, SecretError> {
+        let key = (org.clone(), endpoint.clone());
+        self.0.opened.get(&key, || self.read(org, endpoint)).await
+    }
+
+    /// The secret's text, for who configures the receiver. Always read anew.
+    pub async fn reveal(&self, org: &OrgId, endpoint: &EndpointId) -> Result<Option<String>, SecretError> {
+        Ok(self.read(org, endpoint).await?.map(|secret| secret.expose().to_owned()))
+    }
+
+    /// Makes a secret for an endpoint that has none; whether it did. The secret of an endpoint that was removed
+    /// stays, so that one that comes back still verifies at its receiver.
+    pub async fn ensure(&self, org: &OrgId, endpoint: &EndpointId) -> Result<bool, SecretError> {
+        let key = EndpointSecret::key(org.clone(), endpoint.clone());
+        if self.0.store.get::<EndpointSecret>(&key).await?.is_some() {
+            return Ok(false);
+        }
+        let mut random = [0; 32];
+        getrandom::fill(&mut random).map_err(|_| SecretError::NoRandomness)?;
+        let sealed = seal::seal(&self.0.key, org, endpoint, Secret::generate(random).expose())?;
+        let row = EndpointSecret {
+            org: org.clone(),
+            endpoint: endpoint.clone(),
+            sealed: Bytes::from(sealed),
+            master_key: self.0.key.id().to_owned(),
+            created_at: (self.0.clock)(),
+            version: 0,
+        };
+        let made = matches!(self.0.store.insert_new(&row).await?, Inserted::New);
+        self.0.opened.forget(&(org.clone(), endpoint.clone()));
+        Ok(made)
+    }
+
+    async fn read(&self, org: &OrgId, endpoint: &EndpointId) -> Result<Option<Secret>, SecretError> {
+        let key = EndpointSecret::key(org.clone(), endpoint.clone());
+        let Some(row) = self.0.store.get::<EndpointSecret>(&key).await? else { return Ok(None) };
+        if row.master_key != self.0.key.id() {
+            return Err(SecretError::OtherMasterKey {
+                endpoint: endpoint.clone(),
+                sealed_under: row.master_key,
+                at_hand: self.0.key.id().to_owned(),
+            });
+        }
+        seal::open(&self.0.key, org, endpoint, &row.sealed).map(Some)
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets(under {})", self.0.key.id())
+    }
+}
