@@ -133,12 +133,8 @@ fn plan(
         let fields = item_type.fields().iter().map(|field| (&*field.name, shape(field)));
         vocabulary.add(id.clone(), fields);
     }
-    let documents: Vec<(Value, String)> = content
-        .set
-        .rules
-        .values()
-        .map(|(_, rule)| (rule_form(org, rule, item_types), content_hash(rule)))
-        .collect();
+    let documents: Vec<(Value, String)> =
+        content.set.rules.values().map(|(_, rule)| (rule_form(org, rule), content_hash(rule))).collect();
     let sources: Vec<RuleSource<'_>> =
         documents.iter().map(|(document, version)| RuleSource { document, version }).collect();
     let place = |rule: &str, pointer: &str, detail: &str| DocumentFault {
@@ -156,8 +152,8 @@ fn plan(
     }
 }
 
-/// The rule as `rules` reads it: policies by id, actions in their long form, examples as submitted items.
-fn rule_form(org: &OrgId, rule: &documents::Rule, item_types: &BTreeMap<TypeId, ItemType>) -> Value {
+/// The rule as `rules` reads it: policies by id, actions in their long form.
+fn rule_form(org: &OrgId, rule: &documents::Rule) -> Value {
     let mut form = serde_json::to_value(rule).expect("documents have string keys and finite numbers only");
     if !rule.policies.is_empty() {
         form["policies"] = rule.policies.iter().map(|key| json!(policy_id(org, key))).collect();
@@ -166,36 +162,7 @@ fn rule_form(org: &OrgId, rule: &documents::Rule, item_types: &BTreeMap<TypeId, 
         let long = |it: &documents::RuleAction| json!({"id": it.id, "params": it.params});
         form["actions"] = rule.actions.iter().map(long).collect();
     }
-    if !rule.tests.is_empty() {
-        form["tests"] = rule.tests.iter().map(|test| test_form(rule, test, item_types)).collect();
-    }
     form
-}
-
-fn test_form(
-    rule: &documents::Rule,
-    test: &documents::Test,
-    item_types: &BTreeMap<TypeId, ItemType>,
-) -> Value {
-    let mut item = json!({"data": test.item});
-    if let Some(type_id) = type_of_test(rule, test, item_types) {
-        item["typeId"] = json!(type_id);
-    }
-    json!({"item": item, "expect": test.expect})
-}
-
-/// The item type of an example: the one it names, or the only one it can be of.
-fn type_of_test<'a>(
-    rule: &'a documents::Rule,
-    test: &'a documents::Test,
-    item_types: &'a BTreeMap<TypeId, ItemType>,
-) -> Option<&'a TypeId> {
-    let only = || match rule.item_types.as_slice() {
-        [] if item_types.len() == 1 => item_types.keys().next(),
-        [only] => Some(only),
-        _ => None,
-    };
-    test.item_type.as_ref().or_else(only)
 }
 
 /// What matches are booked under.

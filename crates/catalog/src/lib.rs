@@ -3,6 +3,7 @@
 //! It does not say what an item leads to, and serves no request: `moderation` and the roles call it.
 
 mod cache;
+pub mod change;
 mod compile;
 mod compiled;
 mod content;
@@ -20,6 +21,7 @@ mod settings;
 mod snapshots;
 
 pub use self::{
+    change::{Applied, ApplyError, Change, Changes},
     compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
     endpoint::{Endpoint, Unresolved},
     error::Error,

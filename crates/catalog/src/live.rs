@@ -73,9 +73,8 @@ impl Live {
             loads.spawn(Arc::clone(&live.0).load(head));
         }
         for loaded in loads.join_all().await {
-            match loaded {
-                Err(Error::Store(error)) => return Err(error.into()),
-                Err(_) | Ok(_) => {}
+            if let Err(Error::Store(error)) = loaded {
+                return Err(error.into());
             }
         }
         Ok(live)

@@ -1,0 +1,107 @@
+//! What new documents are held to, all of it at once: form, names, addresses, headers, rules and their examples.
+//!
+//! It changes nothing. A stored configuration is only compiled: what was valid once goes on running.
+
+use tidegate_egress::{callback::check_headers, target::Target};
+use tidegate_schemas::{
+    documents::{ActionKind, DocumentFault, Endpoint, Event, Origin, Set, parse},
+    ids::{ConfigVersion, Millis, OrgId},
+};
+
+use super::{File, inline};
+use crate::{Settings, compile::compile, content::Content, endpoint};
+
+/// Checks files by themselves, as for an organisation that has nothing else. Answers with the warnings.
+pub fn lint(
+    files: &[File],
+    settings: &Settings,
+    now: Millis,
+) -> Result<Vec<DocumentFault>, Vec<DocumentFault>> {
+    let given = parse(files)?;
+    let created = super::created_policies(&given);
+    let content = Content::default().succeeded_by(Set::collect(given)?, &created);
+    whole(&OrgId::new("lint"), ConfigVersion(0), &content, settings, now)
+}
+
+/// All faults of a content, or its warnings.
+pub(super) fn whole(
+    org: &OrgId,
+    version: ConfigVersion,
+    content: &Content,
+    settings: &Settings,
+    now: Millis,
+) -> Result<Vec<DocumentFault>, Vec<DocumentFault>> {
+    let mut faults = content.set.validate().err().unwrap_or_default();
+    for (origin, document) in content.set.endpoints.values() {
+        check_endpoint(origin, document, settings, &mut faults);
+    }
+    let mut warnings = Vec::new();
+    match compile(org, version, content, &settings.rules, &settings.header_variable_prefix) {
+        Err(found) => faults.extend(found),
+        Ok((compiled, found)) => {
+            warnings = found;
+            faults.extend(inline::run(&compiled, content, now));
+        }
+    }
+    warnings.extend(unheard(&content.set));
+    if faults.is_empty() {
+        return Ok(warnings);
+    }
+    faults.sort_by(|left, right| place(left).cmp(&place(right)));
+    faults.dedup();
+    Err(faults)
+}
+
+fn place(fault: &DocumentFault) -> (&str, usize, &str) {
+    (&fault.origin.file, fault.origin.index, &fault.path)
+}
+
+pub(super) fn fault(origin: &Origin, path: impl Into<String>, message: impl Into<String>) -> DocumentFault {
+    DocumentFault { origin: origin.clone(), line: None, path: path.into(), message: message.into() }
+}
+
+fn check_endpoint(
+    origin: &Origin,
+    document: &Endpoint,
+    settings: &Settings,
+    faults: &mut Vec<DocumentFault>,
+) {
+    if let Err(found) = Target::parse(&document.url) {
+        faults.push(fault(origin, "url", sentence(&found)));
+    }
+    let endpoint = endpoint::Endpoint::new(document, &settings.header_variable_prefix);
+    let mut alone = Vec::new();
+    for header in &endpoint.headers {
+        if let Err(found) = check_headers(std::slice::from_ref(header)) {
+            alone.push(fault(origin, "headers", sentence(&found)));
+        }
+    }
+    // One by one finds all of them; together finds what only the whole can have, such as two spellings of a name.
+    if let (true, Err(found)) = (alone.is_empty(), check_headers(&endpoint.headers)) {
+        alone.push(fault(origin, "headers", sentence(&found)));
+    }
+    faults.extend(alone);
+    faults.extend(endpoint.check_references().iter().map(|found| fault(origin, "headers", sentence(found))));
+}
+
+/// Actions whose callbacks nobody would take: they are kept as held until somebody does.
+fn unheard(set: &Set) -> Vec<DocumentFault> {
+    let heard = set.endpoints.values().any(|(_, it)| it.takes(Event::AutomaticAction));
+    let silent = set
+        .actions
+        .values()
+        .filter(|(_, it)| it.kind == ActionKind::Callback && it.endpoint.is_none() && !heard);
+    let message = "No endpoint takes `action.automatic`: callbacks of this action are held until one does.";
+    silent.map(|(origin, _)| fault(origin, "endpoint", message)).collect()
+}
+
+/// As the other faults are written.
+fn sentence(error: &impl ToString) -> String {
+    let mut text = error.to_string();
+    if let Some(first) = text.get(..1) {
+        let first = first.to_uppercase();
+        text.replace_range(..1, &first);
+    }
+    text.push('.');
+    text
+}

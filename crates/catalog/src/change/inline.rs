@@ -1,0 +1,70 @@
+//! The examples that stand beside rules: each must go as its author expects.
+//!
+//! It does not evaluate submissions; `moderation` does.
+
+use serde_json::Value as Json;
+use tidegate_rules::{Fields, Number, TestItem, TestResult, Value, run_tests};
+use tidegate_schemas::{
+    documents::DocumentFault,
+    ids::{ItemKey, Millis, TypeId},
+    item_types::{self, Mode, Values},
+    wire::Pointer,
+};
+
+use super::check::fault;
+use crate::{Compiled, content::Content};
+
+/// The examples that went otherwise.
+pub(super) fn run(compiled: &Compiled, content: &Content, now: Millis) -> Vec<DocumentFault> {
+    let reports = run_tests(compiled.plan(), now, |type_id, data| read(compiled, type_id, data));
+    let wrong = reports.into_iter().filter_map(|report| {
+        let message = match report.result {
+            TestResult::Right => return None,
+            TestResult::Missed => "The rule does not match this example, and should.".to_owned(),
+            TestResult::Matched => "The rule matches this example, and should not.".to_owned(),
+            TestResult::Errored(reason) => {
+                format!("The rule cannot be evaluated for this example: {reason}.")
+            }
+            TestResult::Unreadable(reason) => format!("This example cannot be read: {reason}"),
+        };
+        let (origin, _) = content.set.rules.get(&report.rule)?;
+        Some(fault(origin, format!("tests[{}]", report.test), message))
+    });
+    wrong.collect()
+}
+
+fn read(compiled: &Compiled, type_id: &TypeId, data: &Json) -> Result<TestItem, String> {
+    let item_type =
+        compiled.item_type(type_id).ok_or_else(|| format!("there is no item type `{type_id}`."))?;
+    let data = data.to_string();
+    let values = item_type
+        .check(data.as_bytes(), Mode::Partial, &Pointer::Root)
+        .map_err(|faults| faults.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join(" "))?;
+    let user = item_type.creator(&ItemKey::new(type_id.clone(), "example"), data.as_bytes());
+    Ok(TestItem { values: Box::new(Checked(values)), user })
+}
+
+/// Checked values, as rules ask for them.
+struct Checked(Values);
+
+impl Fields for Checked {
+    fn field(&self, name: &str) -> Option<Value<'_>> {
+        self.0.field(name).map(adapt)
+    }
+}
+
+fn adapt(value: &item_types::Value) -> Value<'_> {
+    use item_types::Value as Typed;
+    match value {
+        Typed::Text(text) | Typed::Geohash(text) | Typed::Url(text) | Typed::Media(text) => Value::Text(text),
+        Typed::Number(item_types::Number::Int(whole)) => Value::Number(Number::from(*whole)),
+        Typed::Number(item_types::Number::Float(fraction)) => Value::Number(Number::from(*fraction)),
+        Typed::Bool(value) => Value::Boolean(*value),
+        Typed::DateTime(at) => Value::Datetime(*at),
+        Typed::Related(item) => Value::Related { type_id: item.type_id.as_str(), id: item.id.as_str() },
+        Typed::List(values) => Value::List(values.iter().map(adapt).collect()),
+        Typed::Map(entries) => {
+            Value::Map(entries.iter().map(|(key, value)| (&**key, adapt(value))).collect())
+        }
+    }
+}

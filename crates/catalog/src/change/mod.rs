@@ -1,0 +1,252 @@
+//! Changes of a configuration: checked as a whole, kept as a new snapshot, made current under a condition.
+//!
+//! It makes nothing run (`live` does), and reads no files: who calls hands in their names and texts.
+
+mod check;
+mod difference;
+mod inline;
+mod render;
+mod wait;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tidegate_schemas::{
+    documents::{Document, DocumentFault, Origin, Set, parse},
+    ids::{ConfigVersion, EndpointId, Millis, OrgId},
+};
+use tidegate_store::{Clock, Replaced, Store, system_clock, tables::catalog::configs::ConfigHead};
+
+pub use self::{
+    check::lint,
+    difference::{Difference, How},
+    wait::Waited,
+};
+use crate::{
+    Error, Settings,
+    content::Content,
+    secrets::{SecretError, Secrets},
+    snapshots,
+};
+
+/// A file of documents: its name, as faults show it, and its text. A name ending in `.json` means JSON, else YAML.
+pub type File = (String, String);
+
+/// What somebody wants to be configured.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub files: Vec<File>,
+    pub author: String,
+    /// The version that the change was made from; it is refused if that one is not current any more.
+    pub expected_version: Option<ConfigVersion>,
+    /// Whether documents that are not in the files go.
+    pub prune: bool,
+}
+
+/// What became of a change.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// The current version now: the old one if nothing was different.
+    pub version: ConfigVersion,
+    pub differences: Vec<Difference>,
+    /// What is allowed but hardly meant.
+    pub warnings: Vec<DocumentFault>,
+    /// Endpoints that got a signing secret; their receivers need it.
+    pub new_secrets: Vec<EndpointId>,
+}
+
+/// Why a change is not made. Nothing changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("{} of the documents' faults: {}", .0.len(), crate::content::joined(.0))]
+    Invalid(Vec<DocumentFault>),
+    #[error("the configuration is at version {}, and the change was made from version {}: pull and try again", .found.0, .expected.0)]
+    HeadMoved { expected: ConfigVersion, found: ConfigVersion },
+    #[error(transparent)]
+    Catalog(#[from] Error),
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error("the checks of the documents failed: {0}")]
+    Panicked(String),
+}
+
+impl ApplyError {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "documents_invalid",
+            Self::HeadMoved { .. } => "config_head_moved",
+            Self::Catalog(error) => error.tag(),
+            Self::Secret(error) => error.tag(),
+            Self::Panicked(_) => "config_check_panicked",
+        }
+    }
+
+    /// Whether waiting may help.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Catalog(error) => error.is_outage(),
+            Self::Secret(error) => error.is_outage(),
+            Self::Invalid(_) | Self::HeadMoved { .. } | Self::Panicked(_) => false,
+        }
+    }
+}
+
+impl From<tidegate_store::Error> for ApplyError {
+    fn from(error: tidegate_store::Error) -> Self {
+        Self::Catalog(error.into())
+    }
+}
+
+/// The current configuration as files, and the version to name when they are applied again.
+#[derive(Clone, Debug)]
+pub struct Pulled {
+    pub version: ConfigVersion,
+    pub changed_at: Millis,
+    pub author: String,
+    pub files: Vec<File>,
+}
+
+/// Makes changes. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Changes {
+    store: Store,
+    secrets: Secrets,
+    settings: Arc<Settings>,
+    clock: Clock,
+}
+
+/// A change that was checked: what was current, and what should be.
+struct Planned {
+    head: ConfigHead,
+    next: Content,
+    differences: Vec<Difference>,
+    warnings: Vec<DocumentFault>,
+}
+
+impl Changes {
+    pub fn new(store: Store, secrets: Secrets, settings: &Settings) -> Self {
+        Self { store, secrets, settings: Arc::new(settings.clone()), clock: system_clock() }
+    }
+
+    /// Checks the change and makes it, if the head is still where it was read.
+    pub async fn apply(&self, org: &OrgId, change: Change) -> Result<Applied, ApplyError> {
+        let Change { files, author, expected_version, prune } = change;
+        let planned = self.plan(org, files, expected_version, prune).await?;
+        let Planned { head, next, differences, warnings } = planned;
+        // Before the endpoints are live: nothing may wait for a secret that nobody makes.
+        let mut new_secrets = Vec::new();
+        for endpoint in next.set.endpoints.keys() {
+            if self.secrets.ensure(org, endpoint).await? {
+                new_secrets.push(endpoint.clone());
+            }
+        }
+        if differences.is_empty() {
+            return Ok(Applied { version: head.config_version, differences, warnings, new_secrets });
+        }
+        let now = (self.clock)();
+        let version = ConfigVersion(head.config_version.0 + 1);
+        let snapshot_id = snapshots::write(&self.store, org, version, &next.encode(), &author, now).await?;
+        let next_head =
+            ConfigHead { config_version: version, snapshot_id, changed_at: now, author, ..head.clone() };
+        match self.store.replace(&next_head, head.version).await? {
+            Replaced::Yes => {}
+            Replaced::No(moved) => {
+                let found = moved.config_version;
+                return Err(ApplyError::HeadMoved { expected: head.config_version, found });
+            }
+            Replaced::Gone => return Err(Error::NoSuchOrg(org.clone()).into()),
+        }
+        // The change is made: without the bump it is seen a little later.
+        if let Err(error) = snapshots::bump(&self.store, now).await {
+            tracing::warn!(tag = error.tag(), %org, version = version.0, "processes see the change late");
+        }
+        tracing::info!(%org, version = version.0, changes = differences.len(), "the configuration changed");
+        Ok(Applied { version, differences, warnings, new_secrets })
+    }
+
+    /// What applying the files would change, after the same checks.
+    pub async fn diff(
+        &self,
+        org: &OrgId,
+        files: Vec<File>,
+        prune: bool,
+    ) -> Result<Vec<Difference>, ApplyError> {
+        Ok(self.plan(org, files, None, prune).await?.differences)
+    }
+
+    /// The current documents in their canonical form, one file a kind.
+    pub async fn pull(&self, org: &OrgId) -> Result<Pulled, Error> {
+        let (head, content) = self.current(org).await?;
+        let ConfigHead { config_version: version, changed_at, author, .. } = head;
+        Ok(Pulled { version, changed_at, author, files: render::files(&content) })
+    }
+
+    /// Waits until every process that lives runs this version or a later one.
+    pub async fn wait(
+        &self,
+        org: &OrgId,
+        version: ConfigVersion,
+        within: std::time::Duration,
+    ) -> Result<Waited, Error> {
+        wait::wait(&self.store, org, version, within, (self.clock)()).await
+    }
+
+    async fn current(&self, org: &OrgId) -> Result<(ConfigHead, Content), Error> {
+        let head = snapshots::head(&self.store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
+        let text = snapshots::read(&self.store, &head).await?;
+        let content = Content::decode(&text, head.config_version).map_err(|reason| Error::Unreadable {
+            org: org.clone(),
+            version: head.config_version,
+            reason,
+        })?;
+        Ok((head, content))
+    }
+
+    async fn plan(
+        &self,
+        org: &OrgId,
+        files: Vec<File>,
+        expected: Option<ConfigVersion>,
+        prune: bool,
+    ) -> Result<Planned, ApplyError> {
+        let (head, current) = self.current(org).await?;
+        if let Some(expected) = expected.filter(|expected| *expected != head.config_version) {
+            return Err(ApplyError::HeadMoved { expected, found: head.config_version });
+        }
+        let (org, settings, now) = (org.clone(), Arc::clone(&self.settings), (self.clock)());
+        let version = ConfigVersion(head.config_version.0 + 1);
+        let check = move || {
+            let next = succession(&current, &files, prune)?;
+            let warnings = check::whole(&org, version, &next, &settings, now)?;
+            let differences = difference::between(&current, &next);
+            Ok((next, differences, warnings))
+        };
+        let checked = tokio::task::spawn_blocking(check).await;
+        let checked = checked.map_err(|panic| ApplyError::Panicked(panic.to_string()))?;
+        let (next, differences, warnings) = checked.map_err(ApplyError::Invalid)?;
+        Ok(Planned { head, next, differences, warnings })
+    }
+}
+
+/// The content after the change. Without `prune`, documents that are not in the files stay as they are.
+fn succession(current: &Content, files: &[File], prune: bool) -> Result<Content, Vec<DocumentFault>> {
+    let given = parse(files)?;
+    let created = created_policies(&given);
+    let mut set = Set::collect(given.clone())?;
+    if !prune {
+        let named: BTreeSet<_> =
+            given.iter().map(|(_, document)| (document.kind(), document.key())).collect();
+        let kept = current.set.documents().into_iter();
+        let kept = kept.filter(|(_, document)| !named.contains(&(document.kind(), document.key())));
+        set = Set::collect(kept.chain(given.iter().cloned()).collect())?;
+    }
+    Ok(current.succeeded_by(set, &created))
+}
+
+/// The keys of the policies in the order of the files.
+fn created_policies(given: &[(Origin, Document)]) -> Vec<String> {
+    let key = |document: &Document| match document {
+        Document::Policy(policy) => Some(policy.key.clone()),
+        _ => None,
+    };
+    given.iter().filter_map(|(_, document)| key(document)).collect()
+}
