@@ -1,4 +1,4 @@
-//! What librdkafka tells a consumer while it is polled, kept until the engine looks: rebalances, commits, ends, outages.
+//! What librdkafka tells a consumer while it is polled, kept until the engine looks: rebalances, ends, outages.
 //!
 //! It answers nothing: the group waits until the engine has assigned or unassigned. Only while the consumer closes,
 //! when no engine looks any more, does it let go at once.
@@ -17,7 +17,6 @@ use rdkafka::{
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol},
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
-    topic_partition_list::Offset,
     types::RDKafkaRespErr,
 };
 
@@ -55,18 +54,10 @@ impl Names {
     }
 }
 
-/// What became of one partition's commit.
-pub(super) struct Answer {
-    pub(super) partition: Partition,
-    pub(super) next: NextOffset,
-    pub(super) refused: Option<RDKafkaErrorCode>,
-}
-
 /// Something that happened inside a poll.
 pub(super) enum Note {
     Assign(TopicPartitionList),
     Revoke { list: TopicPartitionList, lost: bool },
-    Commit(Vec<Answer>),
     Ends(Vec<(Partition, NextOffset)>),
     Brokers { up: bool },
 }
@@ -169,17 +160,6 @@ impl ConsumerContext for Context {
         } else {
             Note::Revoke { list: list.clone(), lost: consumer.assignment_lost() }
         });
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        let whole = result.err().and_then(|error| error.rdkafka_error_code());
-        let answers = offsets.elements().into_iter().filter_map(|element| {
-            let partition = self.names.partition(element.topic(), element.partition())?;
-            let Offset::Offset(next) = element.offset() else { return None };
-            let own = element.error().err().and_then(|error| error.rdkafka_error_code());
-            Some(Answer { partition, next: NextOffset(next), refused: own.or(whole) })
-        });
-        self.note(Note::Commit(answers.collect()));
     }
 }
 

@@ -3,21 +3,23 @@
 //! It keeps no promise by itself: what may be committed, and when a partition may go, the driver says.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
 use rdkafka::{
     Offset as KafkaOffset, TopicPartitionList,
-    consumer::{BaseConsumer, CommitMode, Consumer},
+    consumer::{BaseConsumer, Consumer},
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
     message::Message,
 };
 
 use super::{
     arena::Arena,
-    context::{self, Answer, Context, Names, Note},
+    committer::{Answer, Committer},
+    context::{self, Context, Names, Note},
+    index_of,
     observe::{self, BrokerHealth},
     settings::Settings,
 };
@@ -77,7 +79,8 @@ struct Catch {
 
 pub(super) struct Engine {
     /// None once closed.
-    consumer: Option<BaseConsumer<Context>>,
+    consumer: Option<Arc<BaseConsumer<Context>>>,
+    committer: Option<Committer>,
     names: Arc<Names>,
     signal: Arc<Signal>,
     health: Arc<BrokerHealth>,
@@ -91,15 +94,12 @@ pub(super) struct Engine {
     /// Assigned by the group; reading begins once it is known where.
     assigning: VecDeque<TopicPartitionList>,
     revoking: VecDeque<Revoking>,
-    /// Commits that the driver did not ask for.
-    own_commits: HashSet<(Partition, NextOffset)>,
     /// Some position is outside its partition; librdkafka does not say which.
     out_of_range: bool,
     /// No question to the brokers before this.
     ask_at: Instant,
     outage: Outage,
     failed: bool,
-    later: Vec<Event>,
 }
 
 impl Engine {
@@ -120,8 +120,12 @@ impl Engine {
         consumer.set_nonempty_callback(move || ring.ring());
         let topics: Vec<&str> = topics.iter().map(|topic| names.kafkas(*topic)).collect();
         consumer.subscribe(&topics).map_err(|why| why.to_string())?;
+        let consumer = Arc::new(consumer);
+        let committer = Committer::start(Arc::clone(&consumer), Arc::clone(&names), Arc::clone(&signal))
+            .map_err(|why| format!("no thread for commits: {why}"))?;
         Ok(Self {
             consumer: Some(consumer),
+            committer: Some(committer),
             names,
             signal,
             health,
@@ -131,18 +135,16 @@ impl Engine {
             held: VecDeque::new(),
             assigning: VecDeque::new(),
             revoking: VecDeque::new(),
-            own_commits: HashSet::new(),
             out_of_range: false,
             ask_at: Instant::now(),
             outage: Outage::default(),
             failed: false,
-            later: Vec::new(),
         })
     }
 
     /// Everything that can be had without waiting, in order. True: nothing more is there.
     fn sweep(&mut self, room: Charge, events: &mut Vec<Event>) -> bool {
-        events.append(&mut self.later);
+        self.hear_of_commits(events);
         if let Some(why) = self.health.fatal_reason() {
             let detail = why.to_owned();
             self.fail(detail, events);
@@ -267,7 +269,6 @@ impl Engine {
                 self.ask_brokers(events);
             }
             Note::Revoke { list, lost } => self.revoke(list, lost, events),
-            Note::Commit(answers) => self.committed(answers, events),
             Note::Ends(ends) => events.extend(
                 ends.into_iter()
                     .filter(|(partition, _)| self.next.contains_key(partition))
@@ -311,28 +312,26 @@ impl Engine {
         self.paused.remove(&partition);
         self.stopped.remove(&partition);
         self.held.retain(|record| record.at.partition != partition);
+        if let Some(committer) = &self.committer {
+            committer.forget(partition);
+        }
     }
 
-    fn committed(&mut self, answers: Vec<Answer>, events: &mut Vec<Event>) {
-        let mut refused: BTreeMap<&'static str, (Vec<Partition>, String)> = BTreeMap::new();
-        for Answer { partition, next, refused: code } in answers {
-            if self.own_commits.remove(&(partition, next)) {
-                continue;
-            }
-            match code {
-                None => events.push(Event::Committed { partition, next }),
-                Some(code) => {
-                    let (partitions, _) =
-                        refused.entry(tag(code)).or_insert_with(|| (Vec::new(), code.to_string()));
-                    partitions.push(partition);
+    fn hear_of_commits(&self, events: &mut Vec<Event>) {
+        for Answer { upto, result } in self.committer.iter().flat_map(Committer::answers) {
+            match result {
+                Ok(()) => {
+                    events.extend(
+                        upto.into_iter().map(|(partition, next)| Event::Committed { partition, next }),
+                    );
                 }
+                Err(why) => events.push(Event::CommitFailed {
+                    partitions: upto.into_iter().map(|(partition, _)| partition).collect(),
+                    tag: why.rdkafka_error_code().map_or("refused", tag),
+                    detail: why.to_string(),
+                }),
             }
         }
-        events.extend(refused.into_iter().map(|(tag, (partitions, detail))| Event::CommitFailed {
-            partitions,
-            tag,
-            detail,
-        }));
     }
 
     /// What can only be done with an answer of the brokers, and is tried until there is one.
@@ -353,7 +352,7 @@ impl Engine {
         let Some(consumer) = &self.consumer else { return Ok(()) };
         while let Some(list) = self.assigning.front() {
             let starts = consumer.committed_offsets(list.clone(), PATIENCE)?;
-            let mut fresh = TopicPartitionList::new();
+            let mut fresh = Vec::new();
             let mut assigned = Vec::new();
             for mut element in starts.elements() {
                 element.error()?;
@@ -366,12 +365,7 @@ impl Engine {
                         let (start, _) =
                             consumer.fetch_watermarks(element.topic(), element.partition(), PATIENCE)?;
                         element.set_offset(KafkaOffset::Offset(start))?;
-                        fresh.add_partition_offset(
-                            element.topic(),
-                            element.partition(),
-                            KafkaOffset::Offset(start),
-                        )?;
-                        self.own_commits.insert((partition, NextOffset(start)));
+                        fresh.push((partition, NextOffset(start)));
                         start
                     }
                 };
@@ -380,10 +374,8 @@ impl Engine {
             context::take(consumer, &starts)?;
             // A pause of an assignment before this one is not this one's.
             consumer.resume(&starts)?;
-            if fresh.count() > 0
-                && let Err(why) = consumer.commit(&fresh, CommitMode::Async)
-            {
-                tracing::warn!("the start of a new group was not committed: {why}");
+            if let Some(committer) = &self.committer {
+                committer.ask(fresh);
             }
             self.assigning.pop_front();
             for (partition, next) in assigned {
@@ -482,19 +474,8 @@ impl engine::Engine for Engine {
     }
 
     fn commit(&mut self, upto: &[(Partition, NextOffset)]) {
-        let mut list = TopicPartitionList::new();
-        let added = upto.iter().try_for_each(|(partition, next)| {
-            list.add_partition_offset(
-                self.names.kafkas(partition.topic),
-                index_of(*partition),
-                KafkaOffset::Offset(next.0),
-            )
-        });
-        let Some(consumer) = &self.consumer else { return };
-        if let Err(why) = added.and_then(|()| consumer.commit(&list, CommitMode::Async)) {
-            let partitions = upto.iter().map(|(partition, _)| *partition).collect();
-            let tag = why.rdkafka_error_code().map_or("refused", tag);
-            self.later.push(Event::CommitFailed { partitions, tag, detail: why.to_string() });
+        if let Some(committer) = &self.committer {
+            committer.ask(upto.iter().copied());
         }
     }
 
@@ -512,6 +493,7 @@ impl engine::Engine for Engine {
 
     fn close(&mut self) {
         let Some(consumer) = self.consumer.take() else { return };
+        let committer = self.committer.take();
         while let Some(revoking) = self.revoking.pop_front() {
             if let Err(why) = context::let_go(&consumer, &revoking.list) {
                 tracing::warn!("partitions could not be given back to their group: {why}");
@@ -520,7 +502,11 @@ impl engine::Engine for Engine {
         consumer.context().close();
         let (left, has_left) = mpsc::channel();
         let leaving = std::thread::Builder::new().name("leave-group".to_owned()).spawn(move || {
-            // Leaves the group and waits for it without limit, so nobody waits for this thread without one.
+            // Both wait for brokers without limit, so nobody waits for this thread without one. Dropping the consumer
+            // leaves the group, and it is dropped with its last user.
+            if let Some(committer) = committer {
+                committer.end();
+            }
             drop(consumer);
             // Whoever waited may have given up.
             left.send(()).ok();
@@ -531,8 +517,11 @@ impl engine::Engine for Engine {
     }
 }
 
-fn index_of(partition: Partition) -> i32 {
-    i32::try_from(partition.index).unwrap_or(i32::MAX)
+// A driver that panics closes nothing, and the thread that commits would keep the consumer in its group.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        engine::Engine::close(self);
+    }
 }
 
 /// A refused commit's stable name.

@@ -3,6 +3,7 @@
 //! Ledger, budget, epochs and drain are not here: the driver has them, the same for both engines.
 
 mod arena;
+mod committer;
 mod context;
 mod engine;
 mod log;
@@ -13,6 +14,8 @@ mod tail;
 mod topics;
 
 use rdkafka::error::KafkaError;
+
+use crate::topics::Partition;
 
 pub use self::{
     log::Log,
@@ -26,4 +29,9 @@ fn creation(why: &KafkaError) -> String {
         KafkaError::ClientConfig(_, detail, key, _) => format!("stream.kafka: {key}: {detail}"),
         other => format!("stream.kafka: {other}"),
     }
+}
+
+/// Kafka counts partitions in signed numbers; ours never come near their end.
+fn index_of(partition: Partition) -> i32 {
+    i32::try_from(partition.index).unwrap_or(i32::MAX)
 }
