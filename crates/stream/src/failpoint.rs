@@ -69,7 +69,8 @@ mod armed {
     fn parse(text: &str) -> Result<Armed, String> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let armed = parts.map(|part| {
-            let (name, at) = part.split_once("=kill@").ok_or_else(|| format!("{part:?} is not <place>=kill@<hit>"))?;
+            let (name, at) =
+                part.split_once("=kill@").ok_or_else(|| format!("{part:?} is not <place>=kill@<hit>"))?;
             let at = at.parse().ok().filter(|at| *at > 0);
             let at = at.ok_or_else(|| format!("{part:?}: the hit is a number from 1"))?;
             Ok((name.to_owned(), (at, AtomicU64::new(0))))

@@ -136,6 +136,9 @@ impl Log {
 
     /// From cached state.
     pub fn ready(&self) -> Readiness {
+        if self.0.consumers.is_closing() {
+            return Readiness::NotReady { why: "the log is shutting down".to_owned() };
+        }
         let brokers = self.0.brokers.readiness(Instant::now());
         if !brokers.is_ready() {
             return brokers;

@@ -109,7 +109,7 @@ async fn kill_after(mut child: Process, notes: &Path, count: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_acknowledged_append_is_lost_when_the_process_is_killed() {
     let fixture = Fixture::embedded();
-    let Fixture::Embedded { data } = &fixture;
+    let Fixture::Embedded { data } = &fixture else { unreachable!("it is the embedded one") };
     let notes_in = tempfile::tempdir().unwrap();
     let notes = notes_in.path().join("acknowledged");
     let mut first = 0;
@@ -144,7 +144,7 @@ async fn no_acknowledged_append_is_lost_when_the_process_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_kill_whatever_may_have_begun_is_marked_and_nothing_is_skipped() {
     let fixture = Fixture::embedded();
-    let Fixture::Embedded { data } = &fixture;
+    let Fixture::Embedded { data } = &fixture else { unreachable!("it is the embedded one") };
     let notes_in = tempfile::tempdir().unwrap();
     let notes = notes_in.path().join("begun");
     let log = fixture.open().await;

@@ -171,7 +171,7 @@ async fn data_of_a_newer_format_is_refused_naming_both() {
     let fixture = Fixture::embedded();
     let log = fixture.open().await;
     fixture.close(log).await;
-    let Fixture::Embedded { data } = &fixture;
+    let Fixture::Embedded { data } = &fixture else { unreachable!("it is the embedded one") };
     {
         let db = fjall::Database::builder(data.path()).open().unwrap();
         let meta = db.keyspace("log.meta", KeyspaceCreateOptions::default).unwrap();
@@ -185,7 +185,7 @@ async fn data_of_a_newer_format_is_refused_naming_both() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_touches_only_keyspaces_of_its_prefix() {
     let fixture = Fixture::embedded();
-    let Fixture::Embedded { data } = &fixture;
+    let Fixture::Embedded { data } = &fixture else { unreachable!("it is the embedded one") };
     let db = fjall::Database::builder(data.path()).open().unwrap();
     let log = Log::open_embedded(db.clone(), &fixture.settings()).unwrap();
     for topic in Topic::ALL {

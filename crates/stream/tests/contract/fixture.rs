@@ -2,19 +2,62 @@
 
 use std::time::Duration;
 
+use rdkafka::{
+    ClientConfig, Offset, TopicPartitionList,
+    admin::{AdminClient, AdminOptions},
+    client::DefaultClientContext,
+    mocking::MockCluster,
+};
 use tempfile::TempDir;
-use tidegate_stream::{Drained, Log, NextOffset, OpenError, Partition, Settings};
-use tidegate_test_support::{PATIENCE, eventually_ok};
+use tidegate_schemas::ids::SubmissionId;
+use tidegate_stream::{Drained, EngineKind, Log, NextOffset, OpenError, Partition, Settings, Topic, kafka};
+use tidegate_test_support::{PATIENCE, eventually_ok, servers};
 use tokio::time::Instant;
 
 /// Where a test's log lives. Opening it again is a restart: what was durable is there.
 pub enum Fixture {
-    Embedded { data: TempDir },
+    Embedded {
+        data: TempDir,
+    },
+    /// Topics of its own on a shared Kafka; they go with the fixture.
+    Kafka {
+        brokers: String,
+        prefix: String,
+    },
+    /// librdkafka's own cluster inside this process, which it never leaves: its clients end with it.
+    Mock {
+        brokers: String,
+        prefix: String,
+    },
 }
 
 impl Fixture {
     pub fn embedded() -> Self {
         Self::Embedded { data: tempfile::tempdir().unwrap() }
+    }
+
+    /// None, and the suite is reported as skipped, where no Kafka is named.
+    pub async fn kafka(contract: &str) -> Option<Self> {
+        let brokers = servers::kafka(&format!("the log's contract on Kafka: {contract}"))?;
+        let fixture = Self::Kafka { brokers, prefix: format!("contract-{}", SubmissionId::random()) };
+        kafka::create_topics(&fixture.settings()).await.unwrap();
+        Some(fixture)
+    }
+
+    /// None for what that cluster cannot do.
+    pub fn mock(contract: &str) -> Option<Self> {
+        // It deletes no records on demand.
+        if contract == "an_offset_eaten_by_retention_stops_the_partition_by_name" {
+            return None;
+        }
+        let cluster = Box::leak(Box::new(MockCluster::new(1).unwrap()));
+        let fixture = Self::Mock { brokers: cluster.bootstrap_servers(), prefix: "contract".to_owned() };
+        let settings = fixture.settings();
+        for topic in Topic::ALL {
+            let partitions = i32::try_from(settings.partition_count()).unwrap();
+            cluster.create_topic(&topic.name(&settings.prefix), partitions, 1).unwrap();
+        }
+        Some(fixture)
     }
 
     /// Four partitions, and quick commits, so that no test waits long.
@@ -24,6 +67,13 @@ impl Fixture {
         settings.consume.drain_timeout_ms = 30_000;
         match self {
             Self::Embedded { .. } => settings.embedded.min_free_bytes = 0,
+            Self::Kafka { brokers, prefix } | Self::Mock { brokers, prefix } => {
+                settings.engine = EngineKind::Kafka;
+                settings.prefix.clone_from(prefix);
+                settings.kafka.brokers = vec![brokers.clone()];
+                settings.kafka.topics =
+                    kafka::Topics { replication: 1, min_insync_replicas: 1, ..kafka::Topics::default() };
+            }
         }
         settings
     }
@@ -40,6 +90,7 @@ impl Fixture {
                 let db = eventually_ok("the database to open", PATIENCE, open).await.unwrap();
                 Log::open_embedded(db, settings)
             }
+            Self::Kafka { .. } | Self::Mock { .. } => Log::open_kafka(settings.clone()).await,
         }
     }
 
@@ -49,14 +100,41 @@ impl Fixture {
             (Self::Embedded { .. }, Log::Embedded(log)) => {
                 assert_eq!(log.delete_records(partition, before).await, Ok(before));
             }
-            #[allow(unreachable_patterns, reason = "another engine's log is another fixture's")]
-            _ => unreachable!(),
+            (Self::Kafka { brokers, prefix }, _) => {
+                let mut list = TopicPartitionList::new();
+                let index = i32::try_from(partition.index).unwrap();
+                list.add_partition_offset(&partition.topic.name(prefix), index, Offset::Offset(before.0))
+                    .unwrap();
+                let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
+                admin(brokers).delete_records(&list, &options).await.unwrap();
+            }
+            _ => unreachable!("this engine deletes no records on demand"),
         }
     }
 
     /// Closes the log; whoever still holds records or inboxes of it keeps an embedded database open.
     pub async fn close(&self, log: Log) -> Drained {
         log.close(Instant::now() + Duration::from_secs(60)).await
+    }
+}
+
+fn admin(brokers: &str) -> AdminClient<DefaultClientContext> {
+    ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap()
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let Self::Kafka { brokers, prefix } = self else { return };
+        let admin = admin(brokers);
+        let names: Vec<String> = Topic::ALL.iter().map(|topic| topic.name(prefix)).collect();
+        // On a thread without a runtime: inside one, nothing may block.
+        let deleting = std::thread::spawn(move || {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            futures::executor::block_on(admin.delete_topics(&names, &AdminOptions::new())).map(drop)
+        });
+        if !matches!(deleting.join(), Ok(Ok(()))) {
+            eprintln!("the topics of {prefix} were not deleted");
+        }
     }
 }
 
@@ -68,6 +146,28 @@ macro_rules! contract {
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
                     super::$name(&crate::fixture::Fixture::embedded()).await;
+                }
+            )*
+        }
+
+        mod mock_cluster {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    if let Some(fixture) = crate::fixture::Fixture::mock(stringify!($name)) {
+                        super::$name(&fixture).await;
+                    }
+                }
+            )*
+        }
+
+        mod real_kafka {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    if let Some(fixture) = crate::fixture::Fixture::kafka(stringify!($name)).await {
+                        super::$name(&fixture).await;
+                    }
                 }
             )*
         }

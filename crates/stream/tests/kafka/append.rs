@@ -1,7 +1,7 @@
 //! One wait an append, whatever becomes of its records.
 
 use tidegate_stream::{AppendError, Drained, Partition, Record, Topic};
-use tidegate_test_support::servers;
+use tidegate_test_support::{PATIENCE, eventually_ok, servers};
 
 use super::fixture::{Installation, append, close, complete, consume, next, numbers, settings, take, text};
 
@@ -56,8 +56,9 @@ async fn an_append_that_finds_the_queue_full_waits_for_what_it_enqueued() {
     assert!(matches!(error, AppendError::Full { .. }) && error.is_retriable(), "{error}");
     assert!(log.ready().is_ready(), "a full queue is no outage");
 
-    // The refusal came after the outcome of the ten: they are durable by now.
-    append(&log, partition, numbers(50..51)).await;
+    // The refusal came after the outcome of the ten: they are durable by now, and make room.
+    let last = [(partition, Record::new(b"key", b"000050".to_vec()))];
+    eventually_ok("room", PATIENCE, async || Ok(log.append(&last).await?)).await.unwrap();
     let mut inbox = consume(&log, Topic::Strikes);
     let records = take(&mut inbox, 11).await;
     let texts: Vec<_> = records.iter().map(text).collect();
