@@ -69,14 +69,21 @@ pub(crate) async fn every_acknowledged_row_survives_the_death_of_the_process(fix
         for row in rows_of(*life, *n) {
             assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap(), Some(row), "of {life} {n}");
         }
-        let key = counter(&format!("{life} {n}"), 0).to_key();
-        let row = store.get::<Counter>(&key).await.unwrap().expect("an acknowledged insert is lost");
-        assert_eq!((row.n, row.version), (2, 2), "an acknowledged replacement is lost");
+        if with_conditions(*life) {
+            let key = counter(&format!("{life} {n}"), 0).to_key();
+            let row = store.get::<Counter>(&key).await.unwrap().expect("an acknowledged insert is lost");
+            assert_eq!((row.n, row.version), (2, 2), "an acknowledged replacement is lost");
+        }
     }
     store.close().await.unwrap();
 }
 
-/// Written in one batch: some small rows, and one that is bigger than what fjall buffers.
+/// Every second life only puts: a conditional write is synced, and what came before it with it.
+fn with_conditions(life: i64) -> bool {
+    life % 2 == 1
+}
+
+/// Small rows, many of which fit into a buffer that would be lost; in the other lives also one that fits into none.
 fn rows_of(life: i64, n: i64) -> Vec<Event> {
     let row = |seq: i64, size: usize| Event {
         org: OrgId::new(format!("life {life}")),
@@ -85,7 +92,7 @@ fn rows_of(life: i64, n: i64) -> Vec<Event> {
         payload: Bytes::from(vec![u8::try_from(n % 251).unwrap(); size]),
         note: None,
     };
-    (0..5).map(|seq| row(seq, 100)).chain([row(5, 20_000)]).collect()
+    (0..3).map(|seq| row(seq, 50)).chain(with_conditions(life).then(|| row(3, 20_000))).collect()
 }
 
 /// Started by the case above as a process of its own; does nothing in a run of the whole suite.
@@ -95,10 +102,12 @@ async fn a_child_that_writes_until_it_is_killed() {
     let life: i64 = life.parse().unwrap();
     let store = open_place(&place, &[table::<Event>(), table::<Counter>()]).await;
     for n in 0.. {
-        let row = counter(&format!("{life} {n}"), 1);
         store.put(WriteTime(n), &rows_of(life, n)).await.unwrap();
-        assert!(store.insert_new(&row).await.unwrap().is_new());
-        assert!(store.replace(&Counter { n: 2, ..row }, 1).await.unwrap().is_done());
+        if with_conditions(life) {
+            let row = counter(&format!("{life} {n}"), 1);
+            assert!(store.insert_new(&row).await.unwrap().is_new());
+            assert!(store.replace(&Counter { n: 2, ..row }, 1).await.unwrap().is_done());
+        }
         // A dot at the end, so that a line torn by the kill does not count.
         writeln!(std::io::stdout(), "acknowledged {life} {n} .").unwrap();
     }
