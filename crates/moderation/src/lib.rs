@@ -1,0 +1,35 @@
+//! What an item, a report, an appeal or a decision leads to: evaluate, plan, apply.
+//!
+//! It consumes no topic and serves no request: `processors`, `ingest` and `console` call it.
+
+pub mod appeals;
+pub mod context;
+pub mod decisions;
+pub mod effects;
+pub mod evaluate;
+pub mod events;
+pub mod items;
+pub mod job_answers;
+pub mod jobs;
+pub mod queues;
+pub mod reports;
+pub mod strikes;
+pub mod submissions;
+
+mod error;
+
+use std::sync::Arc;
+
+use tidegate_catalog::Live;
+use tidegate_store::Store;
+use tidegate_stream::Log;
+
+pub use error::Error;
+
+/// What every operation works on: the log, the store, and the configuration that is live.
+#[derive(Clone)]
+pub struct Deps {
+    pub log: Log,
+    pub store: Store,
+    pub live: Arc<Live>,
+}

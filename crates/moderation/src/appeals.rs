@@ -1,0 +1,82 @@
+//! What an appeal leads to: its row and a job of its own.
+//!
+//! It decides no appeal (`decisions`), and the claim on an `appealId` is made before the log takes the appeal.
+
+use bytes::Bytes;
+use tidegate_schemas::{
+    ids::{AppealId, Kind, Millis, OrgId, QueueId, derive},
+    records::{self, JobClass},
+};
+use tidegate_store::{
+    Inserted, Store, WriteTime,
+    tables::review::appeals::{Appeal, AppealClaim},
+};
+
+use crate::{
+    Deps, Error, context,
+    jobs::{self, Cause, CauseKind, Opening, built_in},
+};
+
+/// Whether an appeal with this digest may use the id: the first digest that came with the id, for ever.
+pub async fn claim(
+    store: &Store,
+    org: &OrgId,
+    appeal_id: &AppealId,
+    digest: &[u8],
+    now: Millis,
+) -> Result<bool, Error> {
+    let claim = AppealClaim {
+        org: org.clone(),
+        appeal_id: appeal_id.clone(),
+        digest: Bytes::copy_from_slice(digest),
+        claimed_at: now,
+        version: 1,
+    };
+    Ok(match store.insert_new(&claim).await? {
+        Inserted::New => true,
+        Inserted::Existing(first) => first.digest == digest,
+    })
+}
+
+/// Done when the appeal is stored and its job is open.
+pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
+    deps.store.put(WriteTime::of(written_at, 0), &[row(appeal, written_at)?]).await?;
+    let opening = Opening {
+        org: appeal.org.clone(),
+        class: JobClass::Appeal,
+        subject: appeal.item.key(),
+        queue: QueueId::new(built_in::APPEALS),
+        cause: Cause {
+            id: derive(Kind::JobCause, &[b"appeal", appeal.appeal_id.as_str().as_bytes()]),
+            kind: CauseKind::Appeal,
+            at: written_at,
+            report_id: None,
+            appeal_id: Some(appeal.appeal_id.clone()),
+            submission_id: None,
+            rules: "[]".to_owned(),
+        },
+    };
+    jobs::open_for_appeal(&deps.store, &opening, &appeal.appeal_id, Millis::now()).await?;
+    Ok(())
+}
+
+fn row(appeal: &records::Appeal, written_at: Millis) -> Result<Appeal, Error> {
+    Ok(Appeal {
+        org: appeal.org.clone(),
+        appeal_id: appeal.appeal_id.clone(),
+        item: appeal.item.key(),
+        type_version: appeal.item.type_version.clone(),
+        variant: appeal.item.variant.symbol().to_owned(),
+        data: appeal.item.data.clone(),
+        appealed_by: appeal.appealed_by.clone(),
+        appealed_at: appeal.appealed_at,
+        received_at: appeal.received_at,
+        written_at,
+        request_id: appeal.request_id.clone(),
+        config_version: appeal.config_version,
+        actions_taken: context::mentions(&appeal.actions_taken)?,
+        violating_policies: context::mentions(&appeal.violating_policies)?,
+        reason: appeal.reason.clone(),
+        additional: context::items(&appeal.additional)?,
+    })
+}

@@ -1,0 +1,74 @@
+//! How reports and appeals keep lists of items, keys and mentions: as JSON texts that an operator can read.
+//!
+//! It keeps `data` as the bytes that the client sent.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tidegate_schemas::{
+    ids::{ItemId, ItemKey, TypeId},
+    records::{ContextItem, Mention},
+};
+
+use crate::Error;
+
+/// An item that was sent along, as stored and as shown.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredItem {
+    pub id: ItemId,
+    pub type_id: TypeId,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub type_version: Option<String>,
+    pub type_schema_variant: String,
+    pub data: Box<RawValue>,
+    /// Why it does not fit its type.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fault: Option<String>,
+}
+
+/// An id that the platform named, and whether the configuration had it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredMention {
+    pub id: String,
+    pub known: bool,
+}
+
+pub(crate) fn items(items: &[ContextItem]) -> Result<String, Error> {
+    let stored = items.iter().map(|item| {
+        Ok(StoredItem {
+            id: item.id.clone(),
+            type_id: item.type_id.clone(),
+            type_version: item.type_version.clone(),
+            type_schema_variant: item.variant.symbol().to_owned(),
+            data: raw(&item.data)?,
+            fault: item.fault.clone(),
+        })
+    });
+    text(&stored.collect::<Result<Vec<_>, Error>>()?)
+}
+
+pub(crate) fn keys(keys: &[ItemKey]) -> Result<String, Error> {
+    text(keys)
+}
+
+pub(crate) fn mention(mention: Option<&Mention>) -> Result<Option<String>, Error> {
+    mention.map(|mention| text(&stored(mention))).transpose()
+}
+
+pub(crate) fn mentions(mentions: &[Mention]) -> Result<String, Error> {
+    text(&mentions.iter().map(stored).collect::<Vec<_>>())
+}
+
+/// JSON bytes that ingest has checked, as a value that serialises to itself.
+pub fn raw(data: &[u8]) -> Result<Box<RawValue>, Error> {
+    serde_json::from_slice(data)
+        .map_err(|error| Error::Content { tag: "malformed_data", detail: error.to_string() })
+}
+
+fn stored(mention: &Mention) -> StoredMention {
+    StoredMention { id: mention.id.clone(), known: mention.known }
+}
+
+fn text(value: &(impl Serialize + ?Sized)) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(Error::corrupt("list"))
+}

@@ -1,0 +1,457 @@
+//! A moderator's decision, from the click to its effects.
+//!
+//! It neither picks jobs (`queues`) nor scans for due ones; a processor does and calls `release`.
+//!
+//! The walk. The console writes a due row, then the job's row with the decision `pending`: whoever dies in between
+//! leaves a due row that points at nothing. When the time to undo is over, the scanner replaces `pending` by
+//! `released`, appends the decision to the log, and marks it `appended`. A scanner that dies between leaves
+//! `released` without a mark, which is appended again after its lease: the same ids, so the effects happen once.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tidegate_catalog::{ActionKind, Compiled};
+use tidegate_schemas::{
+    ids::{
+        ActionId, CauseId, ConfigVersion, DecisionId, EventId, ItemKey, JobId, Kind, Millis, OrgId, PolicyId,
+        QueueId, derive,
+    },
+    records::{self, JobClass, Record as _, Verdict},
+};
+use tidegate_store::{
+    At, Replaced, WriteTime,
+    tables::{
+        items::strikes::ActionByItem,
+        review::{
+            appeals::Appeal,
+            decisions::{Decision, DecisionDue},
+            jobs::Job,
+        },
+    },
+};
+use tidegate_stream::{Record, Topic};
+
+use crate::{
+    Deps, Error,
+    context::StoredMention,
+    effects::{self, Plan, PlannedAction, PlannedCallback, PlannedReview, PlannedStrike},
+    events, items,
+    jobs::{DECIDED, OPEN, built_in, day_of},
+};
+
+pub const PENDING: &str = "pending";
+pub const RELEASED: &str = "released";
+pub const APPENDED: &str = "appended";
+
+pub const MINUTE_MS: i64 = 60_000;
+
+/// A released decision without a mark is appended again after this time.
+const APPEND_LEASE: Duration = Duration::from_secs(30);
+
+/// What a moderator says.
+#[derive(Clone, Debug)]
+pub struct Ruling {
+    pub verdict: Verdict,
+    pub actions: Vec<ActionId>,
+    pub policies: Vec<PolicyId>,
+    pub reason: Option<String>,
+    pub decided_by: String,
+    /// The claim under which it is said.
+    pub epoch: i64,
+}
+
+/// Why a decision is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NotFound,
+    AlreadyDecided,
+    /// The claim lapsed or went to somebody else.
+    NotYours {
+        claimed_by: Option<String>,
+    },
+    Invalid {
+        pointer: String,
+        detail: String,
+    },
+}
+
+/// A decision as the job's row carries it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decided {
+    pub decision_id: DecisionId,
+    pub config_version: ConfigVersion,
+    pub verdict: String,
+    pub actions: Vec<ActionId>,
+    pub policies: Vec<PolicyId>,
+    pub reason: Option<String>,
+    pub decided_by: String,
+    pub decided_at: Millis,
+    pub release_at: Millis,
+}
+
+/// Takes the decision; its effects follow when the time to undo it is over.
+pub async fn decide(
+    deps: &Deps,
+    org: &OrgId,
+    job_id: JobId,
+    ruling: &Ruling,
+    undo: Duration,
+    now: Millis,
+) -> Result<Result<Decided, Refusal>, Error> {
+    let Some(mut job) = deps.store.get::<Job>(&(org.clone(), job_id)).await? else {
+        return Ok(Err(Refusal::NotFound));
+    };
+    let config = deps.live.latest(org).await?;
+    if let Err(refusal) = check(&config, &job, ruling) {
+        return Ok(Err(refusal));
+    }
+    let decided = Decided {
+        decision_id: derive(Kind::Decision, &[job_id.as_bytes(), &ruling.epoch.to_be_bytes()]),
+        config_version: config.version(),
+        verdict: ruling.verdict.symbol().to_owned(),
+        actions: ruling.actions.clone(),
+        policies: ruling.policies.clone(),
+        reason: ruling.reason.clone(),
+        decided_by: ruling.decided_by.clone(),
+        decided_at: now,
+        release_at: now.plus(undo),
+    };
+    put_due(deps, &job, &decided, now).await?;
+    loop {
+        if let Some(refusal) = not_open_to(&job, ruling) {
+            return Ok(Err(refusal));
+        }
+        let next = Job {
+            state: DECIDED.to_owned(),
+            decision: Some(serde_json::to_string(&decided).map_err(Error::corrupt("decision"))?),
+            decision_state: Some(PENDING.to_owned()),
+            lease_until: None,
+            ..job.clone()
+        };
+        match deps.store.replace(&next, job.version).await? {
+            Replaced::Yes => return Ok(Ok(decided)),
+            Replaced::No(current) => job = current,
+            Replaced::Gone => return Ok(Err(Refusal::NotFound)),
+        }
+    }
+}
+
+fn not_open_to(job: &Job, ruling: &Ruling) -> Option<Refusal> {
+    if job.state != OPEN {
+        return Some(Refusal::AlreadyDecided);
+    }
+    let yours = job.claimed_by.as_deref() == Some(&ruling.decided_by) && job.epoch == ruling.epoch;
+    (!yours).then(|| Refusal::NotYours { claimed_by: job.claimed_by.clone() })
+}
+
+fn check(config: &Compiled, job: &Job, ruling: &Ruling) -> Result<(), Refusal> {
+    let invalid =
+        |pointer: &str, detail: String| Err(Refusal::Invalid { pointer: pointer.to_owned(), detail });
+    let appeal = job.class == JobClass::Appeal.symbol();
+    let fits = match ruling.verdict {
+        Verdict::Accept | Verdict::Reject => appeal,
+        Verdict::Ignore | Verdict::Act => !appeal,
+    };
+    if !fits {
+        let wanted = if appeal { "accept or reject" } else { "ignore or act" };
+        return invalid("/verdict", format!("a job of class {} takes {wanted}", job.class));
+    }
+    if ruling.verdict == Verdict::Act && ruling.actions.is_empty() {
+        return invalid("/actions", "to act, name at least one action".to_owned());
+    }
+    if ruling.verdict != Verdict::Act && !ruling.actions.is_empty() {
+        return invalid("/actions", format!("{} takes no actions", ruling.verdict.symbol()));
+    }
+    for (index, action) in ruling.actions.iter().enumerate() {
+        if config.action(action).is_none() {
+            return invalid(&format!("/actions/{index}"), format!("there is no action {action}"));
+        }
+    }
+    for (index, policy) in ruling.policies.iter().enumerate() {
+        if config.policy(policy).is_none() {
+            return invalid(&format!("/policies/{index}"), format!("there is no policy {policy}"));
+        }
+    }
+    Ok(())
+}
+
+async fn put_due(deps: &Deps, job: &Job, decided: &Decided, now: Millis) -> Result<(), Error> {
+    let shard = deps.log.partition(Topic::Decisions, &job.item.log_key(&job.org)).index;
+    let due = DecisionDue {
+        shard: i64::from(shard),
+        minute: decided.release_at.0.div_euclid(MINUTE_MS),
+        due_at: decided.release_at,
+        org: job.org.clone(),
+        job_id: job.job_id,
+        decision_id: decided.decision_id,
+    };
+    deps.store.put(WriteTime::of(now, 0), &[due]).await?;
+    Ok(())
+}
+
+/// What is left to do for a due row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Nothing, now or later.
+    Settled,
+    /// Look again at this instant.
+    Again(Millis),
+}
+
+/// A due row without its decision is looked at again for so long: the console may still be writing.
+const DECISION_FOLLOWS: Duration = Duration::from_secs(300);
+
+/// Appends a decision whose time to undo is over. Only the owner of the shard may call it.
+pub async fn release(deps: &Deps, due: &DecisionDue, now: Millis) -> Result<Release, Error> {
+    let Some(job) = deps.store.get::<Job>(&(due.org.clone(), due.job_id)).await? else {
+        return Ok(Release::Settled);
+    };
+    let decided: Option<Decided> =
+        job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("decision"))?;
+    let Some(decided) = decided.filter(|decided| decided.decision_id == due.decision_id) else {
+        let until = due.due_at.plus(DECISION_FOLLOWS);
+        return Ok(if now < until {
+            Release::Again(now.plus(Duration::from_secs(5)))
+        } else {
+            Release::Settled
+        });
+    };
+    match job.decision_state.as_deref() {
+        Some(PENDING) if now < decided.release_at => Ok(Release::Again(decided.release_at)),
+        Some(RELEASED) if job.lease_until.is_some_and(|lease| now < lease) => {
+            Ok(Release::Again(job.lease_until.unwrap_or(now)))
+        }
+        Some(PENDING | RELEASED) => append(deps, job, &decided, now).await,
+        _ => Ok(Release::Settled),
+    }
+}
+
+async fn append(deps: &Deps, job: Job, decided: &Decided, now: Millis) -> Result<Release, Error> {
+    let lease = now.plus(APPEND_LEASE);
+    let released = Job { decision_state: Some(RELEASED.to_owned()), lease_until: Some(lease), ..job.clone() };
+    if !deps.store.replace(&released, job.version).await?.is_done() {
+        // Undone, or another scanner was faster: look again.
+        return Ok(Release::Again(now));
+    }
+    let key = job.item.log_key(&job.org);
+    let record = record(&job, decided)?;
+    let partition = deps.log.partition(Topic::Decisions, &key);
+    deps.log.append(&[(partition, Record::new(&key, record.to_datum()))]).await?;
+    let marked = Job { decision_state: Some(APPENDED.to_owned()), lease_until: None, ..job.clone() };
+    if deps.store.replace(&marked, job.version + 1).await?.is_done() {
+        return Ok(Release::Settled);
+    }
+    Ok(Release::Again(lease))
+}
+
+fn record(job: &Job, decided: &Decided) -> Result<records::Decision, Error> {
+    let defect = |detail: &str| Error::Corrupt { what: "decision", detail: detail.to_owned() };
+    Ok(records::Decision {
+        org: job.org.clone(),
+        config_version: decided.config_version,
+        decision_id: decided.decision_id,
+        job_id: job.job_id,
+        class: JobClass::from_symbol(&job.class).ok_or_else(|| defect("its job has an unknown class"))?,
+        item: job.item.clone(),
+        appeal_id: job.appeal_id.clone(),
+        decided_at: decided.decided_at,
+        decided_by: decided.decided_by.clone(),
+        verdict: Verdict::from_symbol(&decided.verdict).ok_or_else(|| defect("unknown verdict"))?,
+        actions: decided.actions.clone(),
+        policies: decided.policies.clone(),
+        reason: decided.reason.clone(),
+    })
+}
+
+/// Carries out a decision that the log has taken.
+pub async fn accept(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<(), Error> {
+    let plan = match effects::stored(&deps.store, &decision.org, decision.decision_id.0).await? {
+        Some(plan) => plan,
+        None => effects::adopt(&deps.store, plan(deps, decision, written_at).await?, Millis::now()).await?,
+    };
+    deps.store.put(WriteTime::of(decision.decided_at, 0), &[row(decision)?]).await?;
+    effects::apply(deps, &plan).await
+}
+
+fn row(decision: &records::Decision) -> Result<Decision, Error> {
+    Ok(Decision {
+        org: decision.org.clone(),
+        day: day_of(decision.decided_at),
+        at: decision.decided_at,
+        decision_id: decision.decision_id,
+        job_id: decision.job_id,
+        class: decision.class.symbol().to_owned(),
+        item: decision.item.clone(),
+        verdict: decision.verdict.symbol().to_owned(),
+        actions: serde_json::to_string(&decision.actions).map_err(Error::corrupt("decision"))?,
+        policies: serde_json::to_string(&decision.policies).map_err(Error::corrupt("decision"))?,
+        reason: decision.reason.clone(),
+        decided_by: decision.decided_by.clone(),
+        decided_at: decision.decided_at,
+    })
+}
+
+async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<Plan, Error> {
+    let config = effects::config(deps, &decision.org, decision.config_version).await?;
+    let mut plan =
+        Plan::empty(&decision.org, decision.decision_id.0, effects::Kind::Decision, config.version());
+    match decision.verdict {
+        Verdict::Ignore => {}
+        Verdict::Act => {
+            let user = items::struck_user(deps, &config, decision).await?;
+            for action in &decision.actions {
+                take(&mut plan, &config, decision, action, user.as_ref(), written_at);
+            }
+        }
+        Verdict::Accept | Verdict::Reject => {
+            answer_appeal(&mut plan, deps, &config, decision, written_at).await?
+        }
+    }
+    Ok(plan)
+}
+
+fn take(
+    plan: &mut Plan,
+    config: &Compiled,
+    decision: &records::Decision,
+    id: &ActionId,
+    user: Option<&ItemKey>,
+    written_at: Millis,
+) {
+    let Some(action) = config.action(id) else { return };
+    let event_id: EventId =
+        derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes(), id.as_str().as_bytes()]);
+    match &action.kind {
+        ActionKind::EnqueueReview { queue } => plan.reviews.push(PlannedReview {
+            subject: decision.item.clone(),
+            queue: queue.clone().unwrap_or_else(|| QueueId::new(built_in::DEFAULT)),
+            cause: derive(Kind::JobCause, &[decision.decision_id.as_bytes(), id.as_str().as_bytes()]),
+            at: written_at,
+            rules: Vec::new(),
+        }),
+        ActionKind::Callback { endpoint } => {
+            let event = events::ActionEvent {
+                id: event_id,
+                event_type: events::DECISION,
+                occurred_at: decision.decided_at.iso(),
+                item: decision.item.clone(),
+                action: events::ActionRef { id: id.clone() },
+                policies: events::policies(config, &decision.policies),
+                rules: Vec::new(),
+                creator: user.cloned(),
+                user_strike_count: None,
+                decision_reason: decision.reason.clone(),
+                custom: action.parameters.clone(),
+            };
+            plan.callbacks.push(PlannedCallback {
+                event_id,
+                event_type: events::DECISION.to_owned(),
+                endpoint: endpoint.clone(),
+                subject: decision.item.clone(),
+                occurred_at: decision.decided_at,
+                body: events::body(&event),
+            });
+        }
+    }
+    let points = if user.is_some() { action.strikes } else { 0 };
+    plan.taken.push(PlannedAction {
+        item: decision.item.clone(),
+        event_id,
+        action: id.clone(),
+        at: written_at,
+        user: user.cloned(),
+        points,
+    });
+    if points != 0
+        && let Some(user) = user
+    {
+        plan.strikes.push(PlannedStrike {
+            user: user.clone(),
+            cause: CauseId(event_id.0),
+            at: written_at,
+            points,
+            action: id.clone(),
+            item: decision.item.clone(),
+            reverses: None,
+        });
+    }
+}
+
+async fn answer_appeal(
+    plan: &mut Plan,
+    deps: &Deps,
+    config: &Compiled,
+    decision: &records::Decision,
+    written_at: Millis,
+) -> Result<(), Error> {
+    let missing = |detail: &str| Error::Corrupt { what: "appeal", detail: detail.to_owned() };
+    let appeal_id = decision.appeal_id.clone().ok_or_else(|| missing("its decision names none"))?;
+    let appeal = deps
+        .store
+        .get::<Appeal>(&(decision.org.clone(), appeal_id.clone()))
+        .await?
+        .ok_or_else(|| missing("its row is gone"))?;
+    let accepted = decision.verdict == Verdict::Accept;
+    let listening: Vec<_> =
+        config.endpoints_for(events::APPEAL).map(|endpoint| Some(endpoint.key.clone())).collect();
+    // With no endpoint for it, the event is kept as held rather than lost.
+    let endpoints = if listening.is_empty() { vec![None] } else { listening };
+    for endpoint in endpoints {
+        let name = endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
+        let event_id: EventId =
+            derive(Kind::AppealEvent, &[decision.decision_id.as_bytes(), name.as_bytes()]);
+        let event = events::AppealEvent {
+            id: event_id,
+            event_type: events::APPEAL,
+            occurred_at: decision.decided_at.iso(),
+            appeal_id: appeal_id.clone(),
+            appealed_by: appeal.appealed_by.clone(),
+            appeal_decision: if accepted { "ACCEPT" } else { "REJECT" },
+            item: appeal.item.clone(),
+            decision_reason: decision.reason.clone(),
+            custom: serde_json::Map::new(),
+        };
+        plan.callbacks.push(PlannedCallback {
+            event_id,
+            event_type: events::APPEAL.to_owned(),
+            endpoint,
+            subject: appeal.item.clone(),
+            occurred_at: decision.decided_at,
+            body: events::body(&event),
+        });
+    }
+    if accepted {
+        plan.strikes = reversals(deps, decision, &appeal, written_at).await?;
+    }
+    Ok(())
+}
+
+/// Takes back the strikes of the actions that the appeal was against.
+async fn reversals(
+    deps: &Deps,
+    decision: &records::Decision,
+    appeal: &Appeal,
+    written_at: Millis,
+) -> Result<Vec<PlannedStrike>, Error> {
+    let against: Vec<StoredMention> =
+        serde_json::from_str(&appeal.actions_taken).map_err(Error::corrupt("appeal"))?;
+    let partition = (appeal.org.clone(), appeal.item.type_id.clone(), appeal.item.id.clone());
+    let taken = deps.store.scan::<ActionByItem>(&partition, At::all()).all().await?;
+    let named = |action: &ActionId| against.iter().any(|mention| mention.id == action.as_str());
+    Ok(taken
+        .into_iter()
+        .filter(|row| row.points != 0 && named(&row.action))
+        .filter_map(|row| {
+            Some(PlannedStrike {
+                user: row.user?,
+                cause: derive(Kind::Reversal, &[decision.decision_id.as_bytes(), row.event_id.as_bytes()]),
+                at: written_at,
+                points: row.points,
+                action: row.action,
+                item: appeal.item.clone(),
+                reverses: Some(CauseId(row.event_id.0)),
+            })
+        })
+        .collect())
+}

@@ -1,0 +1,101 @@
+//! Carries a plan out: rows first, then appends to the log.
+//!
+//! It makes no choices; a plan is carried out as it stands, and may be carried out again.
+
+use bytes::Bytes;
+use tidegate_schemas::{
+    ids::Millis,
+    records::{self, Command, JobClass, Record as _},
+};
+use tidegate_store::{WriteTime, tables::items::strikes::ActionByItem};
+use tidegate_stream::{Record, Topic};
+
+use super::{Plan, PlannedCallback, PlannedStrike};
+use crate::{
+    Deps, Error,
+    jobs::{self, Cause, CauseKind, Opening},
+};
+
+/// Done when every row is stored and every record is acknowledged by the log.
+pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
+    for action in &plan.taken {
+        let row = ActionByItem {
+            org: plan.org.clone(),
+            type_id: action.item.type_id.clone(),
+            item_id: action.item.id.clone(),
+            event_id: action.event_id,
+            action: action.action.clone(),
+            at: action.at,
+            user: action.user.clone(),
+            points: action.points,
+        };
+        deps.store.put(WriteTime::of(action.at, 0), &[row]).await?;
+    }
+    for review in &plan.reviews {
+        let opening = Opening {
+            org: plan.org.clone(),
+            class: JobClass::Review,
+            subject: review.subject.clone(),
+            queue: review.queue.clone(),
+            cause: Cause {
+                id: review.cause,
+                kind: CauseKind::Rule,
+                at: review.at,
+                report_id: None,
+                appeal_id: None,
+                submission_id: Some(plan.cause.into()),
+                rules: serde_json::to_string(&review.rules).map_err(Error::corrupt("plan"))?,
+            },
+        };
+        jobs::open_or_join(&deps.store, &opening, Millis::now()).await?;
+    }
+    append(deps, plan).await
+}
+
+async fn append(deps: &Deps, plan: &Plan) -> Result<(), Error> {
+    let mut records = Vec::with_capacity(plan.strikes.len() + plan.callbacks.len());
+    for strike in &plan.strikes {
+        let key = strike.user.log_key(&plan.org);
+        records.push((Topic::Strikes, key, strike_record(plan, strike).to_datum()));
+    }
+    for callback in &plan.callbacks {
+        let key = callback.subject.log_key(&plan.org);
+        records.push((Topic::Callbacks, key, callback_record(plan, callback).to_datum()));
+    }
+    if records.is_empty() {
+        return Ok(());
+    }
+    let addressed: Vec<_> = records
+        .iter()
+        .map(|(topic, key, datum)| (deps.log.partition(*topic, key), Record::new(key, datum.as_slice())))
+        .collect();
+    deps.log.append(&addressed).await?;
+    Ok(())
+}
+
+fn strike_record(plan: &Plan, strike: &PlannedStrike) -> records::Strike {
+    records::Strike {
+        org: plan.org.clone(),
+        user: strike.user.clone(),
+        cause: strike.cause,
+        at: strike.at,
+        points: strike.points,
+        action: strike.action.clone(),
+        item: strike.item.clone(),
+        reverses: strike.reverses,
+        config_version: plan.config_version,
+    }
+}
+
+fn callback_record(plan: &Plan, callback: &PlannedCallback) -> records::Callback {
+    records::Callback {
+        org: plan.org.clone(),
+        command: Command::Send,
+        event_id: callback.event_id,
+        event_type: callback.event_type.clone(),
+        endpoint: callback.endpoint.clone(),
+        subject: callback.subject.clone(),
+        occurred_at: callback.occurred_at,
+        body: Bytes::copy_from_slice(callback.body.as_bytes()),
+    }
+}

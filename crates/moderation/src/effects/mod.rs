@@ -1,0 +1,156 @@
+//! Carries out what an evaluation or a decision leads to, once per cause.
+//!
+//! It does not find out what that is: `plan` does for items, `decisions` and `strikes` for theirs.
+//!
+//! The first plan stored for a cause is the one that is carried out, so a replay under newer rules writes the same
+//! rows and sends the same events. Everything in a plan is named by derived ids; carrying it out twice is harmless.
+
+mod apply;
+mod plan;
+
+use serde::{Deserialize, Serialize};
+use tidegate_catalog::Compiled;
+use tidegate_schemas::ids::{
+    ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, QueueId, RuleId,
+};
+use tidegate_store::{Inserted, Store, tables::items::plans};
+use uuid::Uuid;
+
+pub use apply::apply;
+pub use plan::{Evaluated, plan_item};
+
+use crate::{Deps, Error};
+
+/// Everything that one cause leads to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    pub org: OrgId,
+    pub cause: Uuid,
+    pub kind: Kind,
+    pub config_version: ConfigVersion,
+    /// What is stored with the item: only for items.
+    pub evaluation: Option<Findings>,
+    pub taken: Vec<PlannedAction>,
+    pub callbacks: Vec<PlannedCallback>,
+    pub strikes: Vec<PlannedStrike>,
+    pub reviews: Vec<PlannedReview>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Item,
+    Decision,
+    Threshold,
+}
+
+/// What the rules found, as the item's row keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Findings {
+    pub evaluated_at: Millis,
+    pub matched: String,
+    pub errored: String,
+    pub actions: String,
+}
+
+/// An action on an item, for the list that an appeal is reversed from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedAction {
+    pub item: ItemKey,
+    pub event_id: EventId,
+    pub action: ActionId,
+    pub at: Millis,
+    pub user: Option<ItemKey>,
+    pub points: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedCallback {
+    pub event_id: EventId,
+    pub event_type: String,
+    pub endpoint: Option<EndpointId>,
+    pub subject: ItemKey,
+    pub occurred_at: Millis,
+    pub body: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedStrike {
+    pub user: ItemKey,
+    pub cause: CauseId,
+    pub at: Millis,
+    pub points: i64,
+    pub action: ActionId,
+    pub item: ItemKey,
+    pub reverses: Option<CauseId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedReview {
+    pub subject: ItemKey,
+    pub queue: QueueId,
+    pub cause: Uuid,
+    pub at: Millis,
+    pub rules: Vec<RuleId>,
+}
+
+impl Plan {
+    pub fn empty(org: &OrgId, cause: Uuid, kind: Kind, config_version: ConfigVersion) -> Self {
+        Self {
+            org: org.clone(),
+            cause,
+            kind,
+            config_version,
+            evaluation: None,
+            taken: Vec::new(),
+            callbacks: Vec::new(),
+            strikes: Vec::new(),
+            reviews: Vec::new(),
+        }
+    }
+
+    /// Whether anything is done beyond storing what was found.
+    pub fn has_effects(&self) -> bool {
+        !(self.taken.is_empty()
+            && self.callbacks.is_empty()
+            && self.strikes.is_empty()
+            && self.reviews.is_empty())
+    }
+}
+
+/// The plan that was stored for a cause, if one was.
+pub async fn stored(store: &Store, org: &OrgId, cause: Uuid) -> Result<Option<Plan>, Error> {
+    let row = store.get::<plans::Plan>(&(org.clone(), cause)).await?;
+    row.map(|row| serde_json::from_str(&row.plan).map_err(Error::corrupt("plan"))).transpose()
+}
+
+/// Stores the plan unless the cause has one; answers with the one to carry out.
+pub async fn adopt(store: &Store, plan: Plan, now: Millis) -> Result<Plan, Error> {
+    let row = plans::Plan {
+        org: plan.org.clone(),
+        cause: plan.cause,
+        kind: serde_json::to_string(&plan.kind).map_err(Error::corrupt("plan"))?.trim_matches('"').to_owned(),
+        plan: serde_json::to_string(&plan).map_err(Error::corrupt("plan"))?,
+        created_at: now,
+        version: 1,
+    };
+    match store.insert_new(&row).await? {
+        Inserted::New => Ok(plan),
+        Inserted::Existing(first) => serde_json::from_str(&first.plan).map_err(Error::corrupt("plan")),
+    }
+}
+
+/// The configuration of an org at the given version or a later one.
+pub async fn config(
+    deps: &Deps,
+    org: &OrgId,
+    version: ConfigVersion,
+) -> Result<std::sync::Arc<Compiled>, Error> {
+    Ok(deps.live.at_least(org, version).await?)
+}

@@ -1,0 +1,116 @@
+//! Evaluates one item against the rules that are live: check, scan, look up what is missing, finish.
+//!
+//! It plans no effects (`effects::plan`). `begin` and `finish` are pure and belong on the compute pool; only
+//! `look_up` waits for the store.
+
+use std::sync::Arc;
+
+use tidegate_catalog::Compiled;
+use tidegate_rules::{self as rules, Facts, Need, On, Outcome, Scan};
+use tidegate_schemas::{
+    ids::{ItemKey, Millis, OrgId},
+    item_types::{Mode, Values},
+    records::{ItemEntry, Source, Variant},
+    wire::Pointer,
+};
+use tidegate_store::Store;
+
+use crate::{Error, strikes};
+
+/// An item that fits its type, and the configuration that it is evaluated under.
+#[derive(Debug)]
+pub struct Prepared {
+    pub config: Arc<Compiled>,
+    pub key: ItemKey,
+    /// Who is struck: the field with role creator, or the user that the item is.
+    pub user: Option<ItemKey>,
+    values: Values,
+    on: On,
+    now: Millis,
+    submission: tidegate_schemas::ids::SubmissionId,
+}
+
+/// How far an evaluation came without asking anybody.
+#[derive(Debug)]
+pub enum Begun {
+    Finished(Outcome),
+    /// Undecided rules wait for the scan's needs.
+    Waiting(Scan),
+}
+
+/// Checks the item against its type. A fault is one of the content.
+pub fn prepare(
+    config: Arc<Compiled>,
+    source: Source,
+    entry: &ItemEntry,
+    append_ms: Millis,
+) -> Result<Prepared, Error> {
+    let item_type = config.item_type(&entry.type_id).ok_or_else(|| Error::Content {
+        tag: "unknown_type",
+        detail: format!("there is no item type {} any more", entry.type_id),
+    })?;
+    let mode = if entry.variant == Variant::Partial { Mode::Partial } else { Mode::Strict };
+    let values = item_type.check(&entry.data, mode, &Pointer::Root).map_err(|faults| Error::Content {
+        tag: "unfit_data",
+        // Titles name fields and types, never values.
+        detail: faults.iter().take(3).map(|fault| fault.title.as_ref()).collect::<Vec<_>>().join("; "),
+    })?;
+    let key = entry.key();
+    let user = if item_type.is_user() { Some(key.clone()) } else { values.creator() };
+    Ok(Prepared {
+        key,
+        user,
+        values,
+        on: match source {
+            Source::Report => On::Report,
+            Source::Appeal => On::Appeal,
+            Source::Api | Source::PartialItems | Source::Retroact => On::Item,
+        },
+        now: append_ms,
+        submission: entry.submission_id,
+        config,
+    })
+}
+
+/// Decides what can be decided from the item alone.
+pub fn begin(prepared: &Prepared) -> Begun {
+    let scan = prepared.config.plan().scan(&prepared.item());
+    if scan.needs().is_empty() {
+        Begun::Finished(prepared.config.plan().finish(scan, &Facts::new()))
+    } else {
+        Begun::Waiting(scan)
+    }
+}
+
+/// Decides the rest.
+pub fn finish(prepared: &Prepared, scan: Scan, facts: &Facts) -> Outcome {
+    prepared.config.plan().finish(scan, facts)
+}
+
+/// Fetches the facts, each need once.
+pub async fn look_up(store: &Store, org: &OrgId, needs: &[Need], now: Millis) -> Result<Facts, Error> {
+    let mut facts = Facts::new();
+    for need in needs {
+        match need {
+            Need::Strikes { user, within } => {
+                let since = within.map_or(Millis(0), |within| within.since(now));
+                let points = strikes::standing(store, org, user, since).await?;
+                facts.strikes(need.clone(), points);
+            }
+        }
+    }
+    Ok(facts)
+}
+
+impl Prepared {
+    fn item(&self) -> rules::Item<'_> {
+        rules::Item {
+            type_id: &self.key.type_id,
+            values: &self.values,
+            user: self.user.as_ref(),
+            on: self.on,
+            now: self.now,
+            submission: self.submission,
+        }
+    }
+}

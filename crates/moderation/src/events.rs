@@ -1,0 +1,75 @@
+//! The bodies of callback events, without the `sequence` that the callbacks topic's owner adds.
+//!
+//! It sends nothing and decides nothing.
+
+use serde::Serialize;
+use tidegate_catalog::Compiled;
+use tidegate_schemas::ids::{ActionId, AppealId, EventId, ItemKey, PolicyId, RuleId};
+
+pub const AUTOMATIC: &str = "action.automatic";
+pub const DECISION: &str = "decision.moderator";
+pub const THRESHOLD: &str = "user.threshold";
+pub const APPEAL: &str = "appeal.decision";
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Named<Id> {
+    pub id: Id,
+    pub name: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ActionRef {
+    pub id: ActionId,
+}
+
+/// The event of an action that rules or a moderator took, or that a user's standing led to.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActionEvent {
+    pub id: EventId,
+    #[serde(rename = "type")]
+    pub event_type: &'static str,
+    pub occurred_at: String,
+    pub item: ItemKey,
+    pub action: ActionRef,
+    pub policies: Vec<Named<PolicyId>>,
+    pub rules: Vec<Named<RuleId>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creator: Option<ItemKey>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_strike_count: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_reason: Option<String>,
+    pub custom: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The event that tells the platform how its appeal ended.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AppealEvent {
+    pub id: EventId,
+    #[serde(rename = "type")]
+    pub event_type: &'static str,
+    pub occurred_at: String,
+    pub appeal_id: AppealId,
+    pub appealed_by: ItemKey,
+    pub appeal_decision: &'static str,
+    pub item: ItemKey,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_reason: Option<String>,
+    pub custom: serde_json::Map<String, serde_json::Value>,
+}
+
+pub fn body(event: &impl Serialize) -> String {
+    serde_json::to_string(event).expect("an event has string keys only")
+}
+
+/// Names for the ids; a policy that is gone from the configuration keeps its id as its name.
+pub fn policies(config: &Compiled, ids: &[PolicyId]) -> Vec<Named<PolicyId>> {
+    ids.iter()
+        .map(|id| Named {
+            id: id.clone(),
+            name: config.policy(id).map_or_else(|| id.to_string(), |policy| policy.name.clone()),
+        })
+        .collect()
+}

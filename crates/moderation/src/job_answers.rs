@@ -1,0 +1,202 @@
+//! What a reviewer is shown of a job: why it is here, the item, and everything that was sent along.
+//!
+//! It claims and decides nothing.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tidegate_schemas::ids::{AppealId, ItemKey, JobId, OrgId, QueueId, ReportId, SubmissionId};
+use tidegate_store::{
+    At, Store,
+    tables::review::{
+        appeals::Appeal,
+        jobs::{Job, JobCause},
+        reports::Report,
+    },
+};
+
+use crate::{Error, context, decisions::Decided, items};
+
+/// A job as lists show it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    pub id: JobId,
+    pub class: String,
+    pub queue: QueueId,
+    pub state: String,
+    pub item: ItemKey,
+    pub generation: i64,
+    pub priority: i64,
+    pub created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub appeal_id: Option<AppealId>,
+    pub epoch: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claimed_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decided>,
+    /// How far the decision has come: pending, released, appended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_state: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Answer {
+    #[serde(flatten)]
+    pub job: Summary,
+    pub causes: Vec<Cause>,
+    /// The item as it is known now; absent until a processor stored it.
+    #[serde(rename = "latestItem", skip_serializing_if = "Option::is_none")]
+    pub latest_item: Option<items::Answer>,
+}
+
+/// What opened or joined the job, with what the platform sent.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cause {
+    pub kind: String,
+    pub at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submission_id: Option<SubmissionId>,
+    pub rules: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<ReportAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub appeal: Option<AppealAnswer>,
+}
+
+/// The item of a report or an appeal, as it was sent.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SentItem {
+    #[serde(flatten)]
+    pub key: ItemKey,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub type_version: Option<String>,
+    pub type_schema_variant: String,
+    pub data: Box<RawValue>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportAnswer {
+    pub id: ReportId,
+    pub reporter: ItemKey,
+    pub reported_at: String,
+    pub reported_item: SentItem,
+    /// `{id, known}` as the platform named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub csam: bool,
+    pub reported_item_thread: Box<RawValue>,
+    pub reported_items_in_thread: Box<RawValue>,
+    pub additional_items: Box<RawValue>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AppealAnswer {
+    pub id: AppealId,
+    pub appealed_by: ItemKey,
+    pub appealed_at: String,
+    pub actioned_item: SentItem,
+    /// `[{id, known}]`
+    pub actions_taken: Box<RawValue>,
+    pub violating_policies: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub additional_items: Box<RawValue>,
+}
+
+pub fn summary(job: Job) -> Result<Summary, Error> {
+    let decision =
+        job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
+    Ok(Summary {
+        id: job.job_id,
+        class: job.class,
+        queue: job.queue,
+        state: job.state,
+        item: job.item,
+        generation: job.generation,
+        priority: job.priority,
+        created_at: job.created_at.iso(),
+        appeal_id: job.appeal_id,
+        epoch: job.epoch,
+        claimed_by: job.claimed_by,
+        lease_until: job.lease_until.map(tidegate_schemas::ids::Millis::iso),
+        decision,
+        decision_state: job.decision_state,
+    })
+}
+
+pub async fn answer(store: &Store, org: &OrgId, job_id: JobId) -> Result<Option<Answer>, Error> {
+    let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
+    let rows = store.scan::<JobCause>(&(org.clone(), job_id), At::all()).all().await?;
+    let mut causes = Vec::with_capacity(rows.len());
+    for row in rows {
+        causes.push(cause(store, org, row).await?);
+    }
+    let latest_item = items::answer(store, org, &job.item, None).await?;
+    Ok(Some(Answer { job: summary(job)?, causes, latest_item }))
+}
+
+async fn cause(store: &Store, org: &OrgId, row: JobCause) -> Result<Cause, Error> {
+    let report = match row.report_id {
+        Some(id) => store.get::<Report>(&(org.clone(), id)).await?.map(report).transpose()?,
+        None => None,
+    };
+    let appeal = match &row.appeal_id {
+        Some(id) => store.get::<Appeal>(&(org.clone(), id.clone())).await?.map(appeal).transpose()?,
+        None => None,
+    };
+    Ok(Cause {
+        kind: row.kind,
+        at: row.at.iso(),
+        submission_id: row.submission_id,
+        rules: context::raw(row.rules.as_bytes())?,
+        report,
+        appeal,
+    })
+}
+
+fn report(row: Report) -> Result<ReportAnswer, Error> {
+    Ok(ReportAnswer {
+        id: row.report_id,
+        reporter: row.reporter,
+        reported_at: row.reported_at.iso(),
+        reported_item: SentItem {
+            key: row.item,
+            type_version: row.type_version,
+            type_schema_variant: row.variant,
+            data: context::raw(&row.data)?,
+        },
+        policy: row.policy.map(|policy| context::raw(policy.as_bytes())).transpose()?,
+        reason: row.reason,
+        csam: row.csam,
+        reported_item_thread: context::raw(row.thread.as_bytes())?,
+        reported_items_in_thread: context::raw(row.reported_in_thread.as_bytes())?,
+        additional_items: context::raw(row.additional.as_bytes())?,
+    })
+}
+
+fn appeal(row: Appeal) -> Result<AppealAnswer, Error> {
+    Ok(AppealAnswer {
+        id: row.appeal_id,
+        appealed_by: row.appealed_by,
+        appealed_at: row.appealed_at.iso(),
+        actioned_item: SentItem {
+            key: row.item,
+            type_version: row.type_version,
+            type_schema_variant: row.variant,
+            data: context::raw(&row.data)?,
+        },
+        actions_taken: context::raw(row.actions_taken.as_bytes())?,
+        violating_policies: context::raw(row.violating_policies.as_bytes())?,
+        reason: row.reason,
+        additional_items: context::raw(row.additional.as_bytes())?,
+    })
+}

@@ -1,0 +1,271 @@
+//! Opens review jobs, lets causes join open ones, and starts the next generation once a job is decided.
+//!
+//! It does not pick jobs for reviewers (`queues`) nor take their decisions (`decisions`).
+//!
+//! The protocol. Pointers first (`subject_jobs`, the queue's entry), then the job's row, then the cause's row. One
+//! `insert_new` or `replace` of the job decides whether the cause or a decision came first; a cause that lost goes
+//! to the next generation. The cause's row is written last, so it exists only where the job took the cause in: a
+//! replay that finds it is done, and one that does not, because a crash came between, raises the open job once
+//! more or, if it was decided without anybody seeing the cause, opens the next generation. Every id is derived, so
+//! a replay walks the same path.
+
+use tidegate_schemas::{
+    ids::{AppealId, ItemKey, JobId, Kind, Millis, OrgId, QueueId, ReportId, SubmissionId, derive},
+    records::JobClass,
+};
+use tidegate_store::{
+    Inserted, Replaced, Store, WriteTime,
+    tables::review::jobs::{Job, JobCause, QueueDay, QueueEntry, SubjectJob},
+};
+use uuid::Uuid;
+
+use crate::Error;
+
+pub const OPEN: &str = "open";
+pub const DECIDED: &str = "decided";
+
+/// The queues that exist from the start.
+pub mod built_in {
+    pub const DEFAULT: &str = "default";
+    pub const APPEALS: &str = "appeals";
+    pub const CHILD_SAFETY: &str = "child-safety";
+}
+
+/// What a job is to be opened, or joined, for.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    pub id: Uuid,
+    pub kind: CauseKind,
+    pub at: Millis,
+    pub report_id: Option<ReportId>,
+    pub appeal_id: Option<AppealId>,
+    pub submission_id: Option<SubmissionId>,
+    /// JSON: the rules that asked for a review.
+    pub rules: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CauseKind {
+    Report,
+    Appeal,
+    Rule,
+}
+
+impl CauseKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::Appeal => "appeal",
+            Self::Rule => "rule",
+        }
+    }
+}
+
+/// The subject of a job and the queue that it waits in.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    pub org: OrgId,
+    pub class: JobClass,
+    pub subject: ItemKey,
+    pub queue: QueueId,
+    pub cause: Cause,
+}
+
+/// Opens a job for the cause or lets it join the open one; says which job holds it.
+pub async fn open_or_join(store: &Store, opening: &Opening, now: Millis) -> Result<JobId, Error> {
+    loop {
+        let pointer = newest_generation(store, opening).await?;
+        if let Some(previous) = pointer.previous_job_id
+            && holds(store, opening, previous).await?
+        {
+            return Ok(previous);
+        }
+        if join(store, opening, &pointer, now).await? {
+            return Ok(pointer.job_id);
+        }
+        let generation = pointer.generation + 1;
+        let next = SubjectJob {
+            generation,
+            job_id: job_id(opening, generation),
+            previous_job_id: Some(pointer.job_id),
+            ..pointer.clone()
+        };
+        // Whoever loses this finds the winner's generation on the next round.
+        store.replace(&next, pointer.version).await?;
+    }
+}
+
+/// Opens the job of an appeal. An appeal is its own subject: it never joins and never has a second generation.
+pub async fn open_for_appeal(
+    store: &Store,
+    opening: &Opening,
+    appeal_id: &AppealId,
+    now: Millis,
+) -> Result<JobId, Error> {
+    let job_id = derive(
+        Kind::Job,
+        &[opening.org.as_str().as_bytes(), b"appeal", appeal_id.as_str().as_bytes(), &1_i64.to_be_bytes()],
+    );
+    if !holds(store, opening, job_id).await? && !open(store, opening, job_id, 1, now).await?.is_new() {
+        // An earlier run died between the job's row and the cause's.
+        put_cause(store, opening, job_id).await?;
+    }
+    Ok(job_id)
+}
+
+fn job_id(opening: &Opening, generation: i64) -> JobId {
+    derive(
+        Kind::Job,
+        &[
+            opening.org.as_str().as_bytes(),
+            opening.class.symbol().as_bytes(),
+            opening.subject.type_id.as_str().as_bytes(),
+            opening.subject.id.as_str().as_bytes(),
+            &generation.to_be_bytes(),
+        ],
+    )
+}
+
+async fn newest_generation(store: &Store, opening: &Opening) -> Result<SubjectJob, Error> {
+    let key = (
+        opening.org.clone(),
+        opening.class.symbol().to_owned(),
+        opening.subject.type_id.clone(),
+        opening.subject.id.clone(),
+    );
+    if let Some(pointer) = store.get::<SubjectJob>(&key).await? {
+        return Ok(pointer);
+    }
+    let first = SubjectJob {
+        org: opening.org.clone(),
+        class: opening.class.symbol().to_owned(),
+        type_id: opening.subject.type_id.clone(),
+        item_id: opening.subject.id.clone(),
+        generation: 1,
+        job_id: job_id(opening, 1),
+        previous_job_id: None,
+        version: 1,
+    };
+    Ok(match store.insert_new(&first).await? {
+        Inserted::New => first,
+        Inserted::Existing(pointer) => pointer,
+    })
+}
+
+async fn holds(store: &Store, opening: &Opening, job_id: JobId) -> Result<bool, Error> {
+    let key = (opening.org.clone(), job_id, opening.cause.id);
+    Ok(store.get::<JobCause>(&key).await?.is_some())
+}
+
+/// `false`: the job is decided without the cause.
+async fn join(store: &Store, opening: &Opening, pointer: &SubjectJob, now: Millis) -> Result<bool, Error> {
+    if holds(store, opening, pointer.job_id).await? {
+        return Ok(true);
+    }
+    let mut job = match store.get::<Job>(&(opening.org.clone(), pointer.job_id)).await? {
+        Some(job) => job,
+        None => match open(store, opening, pointer.job_id, pointer.generation, now).await? {
+            Inserted::New => return Ok(true),
+            Inserted::Existing(job) => job,
+        },
+    };
+    while job.state == OPEN {
+        match store.replace(&job, job.version).await? {
+            Replaced::Yes => {
+                put_cause(store, opening, pointer.job_id).await?;
+                return Ok(true);
+            }
+            Replaced::No(current) => job = current,
+            Replaced::Gone => return Err(lost_row(pointer.job_id)),
+        }
+    }
+    Ok(false)
+}
+
+async fn open(
+    store: &Store,
+    opening: &Opening,
+    job_id: JobId,
+    generation: i64,
+    now: Millis,
+) -> Result<Inserted<Job>, Error> {
+    let priority = 0;
+    let day = day_of(now);
+    let at = WriteTime::of(now, 0);
+    // The day's own start as its write time: never over a later mark of how far the day is decided.
+    let day_start = Millis(day * crate::queues::DAY_MS);
+    store
+        .put(
+            WriteTime::of(day_start, 0),
+            &[QueueDay {
+                org: opening.org.clone(),
+                queue: opening.queue.clone(),
+                priority,
+                day,
+                first_at: day_start,
+            }],
+        )
+        .await?;
+    store
+        .put(
+            at,
+            &[QueueEntry {
+                org: opening.org.clone(),
+                queue: opening.queue.clone(),
+                priority,
+                day,
+                created_at: now,
+                job_id,
+                item: opening.subject.clone(),
+            }],
+        )
+        .await?;
+    let job = Job {
+        org: opening.org.clone(),
+        job_id,
+        class: opening.class.symbol().to_owned(),
+        queue: opening.queue.clone(),
+        state: OPEN.to_owned(),
+        item: opening.subject.clone(),
+        generation,
+        priority,
+        created_at: now,
+        appeal_id: opening.cause.appeal_id.clone(),
+        epoch: 0,
+        claimed_by: None,
+        lease_until: None,
+        decision: None,
+        decision_state: None,
+        version: 1,
+    };
+    let inserted = store.insert_new(&job).await?;
+    if matches!(inserted, Inserted::New) {
+        put_cause(store, opening, job_id).await?;
+    }
+    Ok(inserted)
+}
+
+async fn put_cause(store: &Store, opening: &Opening, job_id: JobId) -> Result<(), Error> {
+    let cause = &opening.cause;
+    let row = JobCause {
+        org: opening.org.clone(),
+        job_id,
+        cause: cause.id,
+        kind: cause.kind.as_str().to_owned(),
+        at: cause.at,
+        report_id: cause.report_id,
+        appeal_id: cause.appeal_id.clone(),
+        submission_id: cause.submission_id,
+        rules: cause.rules.clone(),
+    };
+    store.put(WriteTime::of(cause.at, 0), &[row]).await?;
+    Ok(())
+}
+
+pub(crate) fn day_of(at: Millis) -> i64 {
+    at.0.div_euclid(crate::queues::DAY_MS)
+}
+
+fn lost_row(job_id: JobId) -> Error {
+    Error::Corrupt { what: "job", detail: format!("job {job_id} was there and is gone") }
+}

@@ -1,0 +1,88 @@
+//! What a report leads to: its row, its job, and the reported item as a submission of its own.
+//!
+//! It evaluates nothing; the reported item goes back to the items topic, where rules with `on: report` meet it.
+
+use tidegate_schemas::{
+    ids::{Kind, Millis, QueueId, derive},
+    records::{self, JobClass, Record as _, Source},
+};
+use tidegate_store::{WriteTime, tables::review::reports::Report};
+use tidegate_stream::{Record, Topic};
+
+use crate::{
+    Deps, Error, context,
+    jobs::{self, Cause, CauseKind, Opening, built_in},
+};
+
+/// Done when the report is stored, its job is open, and the item is on its way to the rules.
+pub async fn accept(deps: &Deps, report: &records::Report, written_at: Millis) -> Result<(), Error> {
+    deps.store.put(WriteTime::of(written_at, 0), &[row(report, written_at)?]).await?;
+    jobs::open_or_join(&deps.store, &opening(report, written_at), Millis::now()).await?;
+    submit_item(deps, report).await
+}
+
+/// Reported as child sexual abuse material, it skips routing and never meets the review queues.
+fn opening(report: &records::Report, written_at: Millis) -> Opening {
+    let (class, queue) = if report.csam {
+        (JobClass::ChildSafety, built_in::CHILD_SAFETY)
+    } else {
+        (JobClass::Review, built_in::DEFAULT)
+    };
+    Opening {
+        org: report.org.clone(),
+        class,
+        subject: report.item.key(),
+        queue: QueueId::new(queue),
+        cause: Cause {
+            id: derive(Kind::JobCause, &[b"report", report.report_id.as_bytes()]),
+            kind: CauseKind::Report,
+            at: written_at,
+            report_id: Some(report.report_id),
+            appeal_id: None,
+            submission_id: Some(report.item.submission_id),
+            rules: "[]".to_owned(),
+        },
+    }
+}
+
+async fn submit_item(deps: &Deps, report: &records::Report) -> Result<(), Error> {
+    let key = report.item.key().log_key(&report.org);
+    // A replay appends the item again: as with an idempotency key, the first one stands.
+    let entry = records::ItemEntry { keyed: true, ..report.item.clone() };
+    let items = records::Items {
+        org: report.org.clone(),
+        config_version: report.config_version,
+        source: Source::Report,
+        received_at: report.received_at,
+        request_id: report.request_id.clone(),
+        report_id: Some(report.report_id),
+        items: vec![entry],
+    };
+    let partition = deps.log.partition(Topic::Items, &key);
+    deps.log.append(&[(partition, Record::new(&key, items.to_datum()))]).await?;
+    Ok(())
+}
+
+fn row(report: &records::Report, written_at: Millis) -> Result<Report, Error> {
+    Ok(Report {
+        org: report.org.clone(),
+        report_id: report.report_id,
+        item: report.item.key(),
+        type_version: report.item.type_version.clone(),
+        variant: report.item.variant.symbol().to_owned(),
+        data: report.item.data.clone(),
+        submission_id: report.item.submission_id,
+        reporter: report.reporter.clone(),
+        reported_at: report.reported_at,
+        received_at: report.received_at,
+        written_at,
+        request_id: report.request_id.clone(),
+        config_version: report.config_version,
+        policy: context::mention(report.policy_id.as_ref())?,
+        reason: report.reason.clone(),
+        csam: report.csam,
+        thread: context::items(&report.thread)?,
+        reported_in_thread: context::keys(&report.reported_in_thread)?,
+        additional: context::items(&report.additional)?,
+    })
+}

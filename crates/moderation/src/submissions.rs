@@ -1,0 +1,159 @@
+//! One submission from its record to its effects: what stands already, and what is carried out now.
+//!
+//! It evaluates nothing (`evaluate`); a processor brings evaluation and effects together.
+
+use tidegate_catalog::Compiled;
+use tidegate_rules::Outcome;
+use tidegate_schemas::{
+    ids::Millis,
+    records::{self, Coordinates, ItemEntry, Record as _},
+};
+use tidegate_store::tables::{
+    items::items::{EVALUATED, Item, Stage, write_time},
+    review::reports::Report,
+};
+use tidegate_stream::{Record, Topic};
+
+use crate::{
+    Deps, Error,
+    effects::{self, Evaluated, Findings, Plan},
+    evaluate::Prepared,
+    items,
+};
+
+/// An item of a record, and where the record stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission<'a> {
+    pub header: &'a records::Items,
+    pub entry: &'a ItemEntry,
+    /// Of the first record of the submission.
+    pub at: Coordinates,
+}
+
+impl<'a> Submission<'a> {
+    pub fn new(header: &'a records::Items, entry: &'a ItemEntry, here: Coordinates) -> Self {
+        Self { header, entry, at: entry.origin.unwrap_or(here) }
+    }
+}
+
+/// What an earlier run left of a submission that may be a replay.
+#[derive(Debug)]
+pub enum Standing {
+    /// Its plan is stored and may not be carried out yet.
+    Planned(Box<Plan>),
+    /// It was evaluated and had no effects.
+    Evaluated,
+    Fresh,
+}
+
+/// Looks for an earlier run: its plan, or its evaluated row.
+pub async fn standing(deps: &Deps, submission: &Submission<'_>) -> Result<Standing, Error> {
+    let (org, entry) = (&submission.header.org, submission.entry);
+    if let Some(plan) = effects::stored(&deps.store, org, entry.submission_id.0).await? {
+        return Ok(Standing::Planned(Box::new(plan)));
+    }
+    let row = items::find(&deps.store, org, &entry.key(), Some(entry.submission_id)).await?;
+    Ok(match row {
+        Some(row) if row.state == EVALUATED => Standing::Evaluated,
+        _ => Standing::Fresh,
+    })
+}
+
+/// Why the reviews that rules ask for are not opened, if they are not.
+pub async fn no_reviews(deps: &Deps, header: &records::Items) -> Result<Option<&'static str>, Error> {
+    let Some(report_id) = header.report_id else { return Ok(None) };
+    let report = deps.store.get::<Report>(&(header.org.clone(), report_id)).await?;
+    Ok(report.is_some_and(|report| report.csam).then_some("child_safety"))
+}
+
+/// The plan of an evaluation.
+pub fn plan(
+    submission: &Submission<'_>,
+    prepared: &Prepared,
+    outcome: &Outcome,
+    no_reviews: Option<&'static str>,
+) -> Plan {
+    let config: &Compiled = &prepared.config;
+    effects::plan_item(
+        config,
+        &Evaluated {
+            org: &submission.header.org,
+            submission_id: submission.entry.submission_id,
+            item: &prepared.key,
+            user: prepared.user.as_ref(),
+            append_ms: submission.at.append_ms,
+            outcome,
+            no_reviews,
+        },
+    )
+}
+
+/// Carries the plan out, or the one that an earlier run stored. Done when everything is durable.
+pub async fn carry_out(deps: &Deps, submission: &Submission<'_>, plan: Plan) -> Result<(), Error> {
+    let plan =
+        if plan.has_effects() { effects::adopt(&deps.store, plan, Millis::now()).await? } else { plan };
+    finish(deps, submission, &plan).await
+}
+
+/// Carries out a plan that is stored already, or has no effects.
+pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Result<(), Error> {
+    let Some(findings) = &plan.evaluation else {
+        return Err(Error::Corrupt { what: "plan", detail: "an item's plan without findings".to_owned() });
+    };
+    let row = row(submission, plan, findings);
+    deps.store.put(write_time(submission.at.append_ms, Stage::Evaluated), &[row]).await?;
+    effects::apply(deps, plan).await?;
+    publish(deps, submission, plan, findings).await
+}
+
+fn row(submission: &Submission<'_>, plan: &Plan, findings: &Findings) -> Item {
+    let Submission { header, entry, at } = *submission;
+    Item {
+        org: header.org.clone(),
+        type_id: entry.type_id.clone(),
+        item_id: entry.id.clone(),
+        append_ms: at.append_ms,
+        offset: at.offset,
+        position: i64::from(at.position),
+        submission_id: entry.submission_id,
+        source: header.source.symbol().to_owned(),
+        variant: entry.variant.symbol().to_owned(),
+        type_version: entry.type_version.clone(),
+        data: entry.data.clone(),
+        state: EVALUATED.to_owned(),
+        config_version: plan.config_version,
+        request_id: header.request_id.clone(),
+        received_at: header.received_at,
+        evaluated_at: Some(findings.evaluated_at),
+        report_id: header.report_id,
+        matched: findings.matched.clone(),
+        errored: findings.errored.clone(),
+        actions: findings.actions.clone(),
+        media: "[]".to_owned(),
+    }
+}
+
+/// Matches and failures go to the evaluations topic, for whoever listens; it is not what effects are made from.
+async fn publish(
+    deps: &Deps,
+    submission: &Submission<'_>,
+    plan: &Plan,
+    findings: &Findings,
+) -> Result<(), Error> {
+    if findings.matched == "[]" && findings.errored == "[]" {
+        return Ok(());
+    }
+    let evaluation = records::Evaluation {
+        org: submission.header.org.clone(),
+        submission_id: submission.entry.submission_id,
+        item: submission.entry.key(),
+        evaluated_at: findings.evaluated_at,
+        config_version: plan.config_version,
+        matched: findings.matched.clone(),
+        errored: findings.errored.clone(),
+    };
+    let key = submission.entry.key().log_key(&submission.header.org);
+    let partition = deps.log.partition(Topic::Evaluations, &key);
+    deps.log.append(&[(partition, Record::new(&key, evaluation.to_datum()))]).await?;
+    Ok(())
+}
