@@ -1,0 +1,259 @@
+use std::time::Duration;
+
+use tidegate_catalog::{
+    ActionKind, ApplyError, Change,
+    change::{How, Waited, lint},
+};
+use tidegate_schemas::ids::{ActionId, ConfigVersion, EndpointId, ItemKey, Millis, OrgId, TypeId};
+
+use crate::support::{House, POST, change, files};
+
+fn faults(error: ApplyError) -> Vec<String> {
+    match error {
+        ApplyError::Invalid(faults) => faults.iter().map(ToString::to_string).collect(),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn what_was_applied_is_what_runs() {
+    let house = House::new().await;
+    let applied = house.changes().apply(&house.org, change(POST)).await.unwrap();
+    assert_eq!(applied.version, ConfigVersion(2));
+    assert_eq!(applied.differences.len(), 9);
+    assert_eq!(applied.new_secrets, [EndpointId::new("platform")]);
+    let running = house.live().await;
+    let config = running.live.org(&house.org).unwrap();
+    assert_eq!(config.version(), ConfigVersion(2));
+
+    let action = config.action(&ActionId::new("limit_reach")).unwrap();
+    assert_eq!((action.kind.clone(), action.strikes), (ActionKind::Callback { endpoint: None }, 1));
+    assert_eq!(serde_json::to_string(&action.parameters).unwrap(), r#"{"hours":24}"#);
+    assert_eq!(config.endpoints_for("action.automatic").count(), 1);
+    assert_eq!(config.thresholds()[0].within, Some(Duration::from_secs(90 * 86_400)));
+    let queues: Vec<_> = config.queues().iter().map(|queue| queue.key.as_str()).collect();
+    assert_eq!(queues, ["default", "appeals", "child-safety"]);
+
+    let policies = config.policies();
+    assert_eq!(policies[0].name, "Scam");
+    assert_eq!(policies[1].parent_id.as_ref(), Some(&policies[0].id));
+    let rule = config.plan().rules().next().unwrap();
+    assert_eq!(rule.policies, [policies[1].id.clone()]);
+    assert_eq!(config.policy(&rule.policies[0]).unwrap().key, "crypto");
+
+    let post = config.item_type(&TypeId::new("post")).unwrap();
+    let item = ItemKey::new("post", "1");
+    let data = br#"{"text":"hi","author":{"id":"ann","typeId":"user"}}"#;
+    assert_eq!(post.creator(&item, data), Some(ItemKey::new("user", "ann")));
+    let unfit = br#"{"text":5e400,"author":{"id":"ann","typeId":"user"}}"#;
+    assert_eq!(post.creator(&item, unfit), Some(ItemKey::new("user", "ann")));
+    assert_eq!(post.creator(&item, br#"{"text":"hi"}"#), None);
+    let user = config.item_type(&TypeId::new("user")).unwrap();
+    assert_eq!(user.creator(&ItemKey::new("user", "ann"), b"{}"), Some(ItemKey::new("user", "ann")));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn applying_what_was_pulled_changes_nothing_here_and_makes_the_same_elsewhere() {
+    let house = House::new().await;
+    let version = house.apply(POST).await;
+    let pulled = house.changes().pull(&house.org).await.unwrap();
+    assert_eq!((pulled.version, pulled.author.as_str()), (version, "tests"));
+    for prune in [false, true] {
+        let again = Change {
+            files: pulled.files.clone(),
+            author: "again".to_owned(),
+            expected_version: Some(version),
+            prune,
+        };
+        let applied = house.changes().apply(&house.org, again.clone()).await.unwrap();
+        assert_eq!((applied.version, applied.differences.len()), (version, 0));
+    }
+    assert_eq!(house.changes().diff(&house.org, pulled.files.clone(), true).await.unwrap(), []);
+    let other = House::new().await;
+    let there =
+        Change { files: pulled.files.clone(), author: "x".to_owned(), expected_version: None, prune: true };
+    other.changes().apply(&other.org, there).await.unwrap();
+    assert_eq!(other.changes().pull(&other.org).await.unwrap().files, pulled.files);
+}
+
+#[tokio::test]
+async fn documents_that_are_absent_stay_unless_they_are_pruned() {
+    let house = House::new().await;
+    house.apply(POST).await;
+    let queue = "queue: spam\n";
+    let difference = house.changes().diff(&house.org, files(queue), false).await.unwrap();
+    assert_eq!(difference.len(), 1);
+    assert_eq!(difference[0].to_string(), "+ queue: spam");
+    house.apply(queue).await;
+    let pruned = Change { prune: true, ..change(&format!("{POST}---\npolicy: extra\n")) };
+    let applied = house.changes().apply(&house.org, pruned).await.unwrap();
+    let told: Vec<_> = applied.differences.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["+ policy: extra", "- queue: spam"]);
+    assert_eq!(applied.differences[1].how, How::Removed);
+
+    let without_action = POST.replace("action: limit_reach\nkind: callback", "action: other\nkind: callback");
+    let pruned = Change { prune: true, ..change(&without_action) };
+    let found = faults(house.changes().apply(&house.org, pruned).await.unwrap_err());
+    assert_eq!(found.len(), 2, "the rule and the threshold still name it: {found:?}");
+}
+
+#[tokio::test]
+async fn a_change_made_from_an_old_version_is_refused_naming_both() {
+    let house = House::new().await;
+    let first = house.apply("queue: a\n").await;
+    house.apply("queue: b\n").await;
+    let stale = Change { expected_version: Some(first), ..change("queue: c\n") };
+    let refused = house.changes().apply(&house.org, stale).await.unwrap_err();
+    assert!(matches!(refused, ApplyError::HeadMoved { expected: ConfigVersion(2), found: ConfigVersion(3) }));
+    let text = refused.to_string();
+    assert!(text.contains("version 3") && text.contains("version 2"), "{text}");
+}
+
+#[tokio::test]
+async fn of_changes_at_once_from_one_version_exactly_one_is_made() {
+    let house = House::new().await;
+    let tasks: Vec<_> = (0..8)
+        .map(|number| {
+            let (changes, org) = (house.changes(), house.org.clone());
+            let change = Change {
+                expected_version: Some(ConfigVersion(1)),
+                ..change(&format!("queue: q{number}\nname: \"{number}\"\n"))
+            };
+            tokio::spawn(async move { changes.apply(&org, change).await })
+        })
+        .collect();
+    let mut made = Vec::new();
+    for (number, task) in tasks.into_iter().enumerate() {
+        match task.await.unwrap() {
+            Ok(applied) => made.push((number, applied.version)),
+            Err(ApplyError::HeadMoved { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    let [(winner, ConfigVersion(2))] = made[..] else { panic!("{made:?}") };
+    let pulled = house.changes().pull(&house.org).await.unwrap();
+    assert!(pulled.files[0].1.contains(&format!("q{winner}")), "the head names the winner's snapshot");
+}
+
+const WRONG: &str = "\
+item_type: post
+kind: CONTENT
+fields: [{name: text, type: STRING}]
+---
+rule: one
+status: live
+when: {text: {in: [txet], words: [scamcoin]}}
+policies: [scma]
+---
+rule: two
+when: {text: {in: [text], regex: '('}}
+---
+rule: three
+when: {text: {in: [text], words: [bread]}}
+tests: [{item: {text: nothing}, expect: match}]
+---
+endpoint: e
+url: ftp://platform.example/
+headers: {Host: x, A: '${PATH}'}
+---
+threshold: t
+strikes: 3
+within: 1d
+action: missing
+";
+
+#[tokio::test]
+async fn every_fault_of_every_document_is_listed_at_its_place() {
+    let house = House::new().await;
+    let found = faults(house.changes().apply(&house.org, change(WRONG)).await.unwrap_err());
+    let expected = [
+        ("document 2", "policies[0]"),
+        ("document 2", "when.text.in"),
+        ("document 3", "when.text.regex"),
+        ("document 5", "url"),
+        ("document 5", "`Host`"),
+        ("document 5", "`PATH`"),
+        ("document 6", "action"),
+    ];
+    for (document, part) in expected {
+        let named = |fault: &&String| {
+            fault.starts_with("all.yaml:") && fault.contains(document) && fault.contains(part)
+        };
+        assert!(found.iter().any(|fault| named(&fault)), "{document} {part}: {found:#?}");
+    }
+    assert_eq!(house.changes().pull(&house.org).await.unwrap().version, ConfigVersion(1));
+    let linted = lint(&files(WRONG), &house.settings, Millis(1)).unwrap_err();
+    assert_eq!(linted.iter().map(ToString::to_string).collect::<Vec<_>>(), found);
+    assert_eq!(lint(&files(POST), &house.settings, Millis(1)).unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_rule_that_fails_its_own_example_is_refused() {
+    let house = House::new().await;
+    let wrong = POST.replace("{text: buy bread}, expect: no_match", "{text: buy bread}, expect: match");
+    let found = faults(house.changes().apply(&house.org, change(&wrong)).await.unwrap_err());
+    assert_eq!(found.len(), 1);
+    assert!(found[0].contains("tests[1]") && found[0].contains("does not match"), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_policy_keeps_its_id_and_place_and_an_item_type_counts_its_versions() {
+    let house = House::new().await;
+    house.apply("policy: b\n---\npolicy: a\n---\nitem_type: t\nkind: CONTENT\n").await;
+    let config = house.live().await;
+    let before = config.live.latest(&house.org).await.unwrap();
+    let keys = |config: &tidegate_catalog::Compiled| {
+        config.policies().iter().map(|it| it.key.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&before), ["b", "a"]);
+    let pruned = Change { prune: true, ..change("policy: a\n---\npolicy: c\n") };
+    house.changes().apply(&house.org, pruned).await.unwrap();
+    let renamed = "policy: b\nname: New\n---\nitem_type: t\nkind: CONTENT\nname: T\n";
+    house.apply(renamed).await;
+    let after = config.live.latest(&house.org).await.unwrap();
+    assert_eq!(keys(&after), ["b", "a", "c"]);
+    assert_eq!(after.policies()[0].id, before.policies()[0].id);
+    let version =
+        |config: &tidegate_catalog::Compiled| config.item_type(&TypeId::new("t")).unwrap().version.clone();
+    assert_eq!((version(&before).as_str(), version(&after).as_str()), ("1", "2"));
+    config.stop().await;
+}
+
+#[tokio::test]
+async fn a_configuration_larger_than_a_row_is_stored_in_parts() {
+    let house = House::new().await;
+    let word = "é".repeat(200);
+    let many: Vec<String> = (0..3_000).map(|n| format!("queue: q{n}\nname: \"{word}\"\n")).collect();
+    let many = many.join("---\n");
+    let version = house.apply(&many).await;
+    let running = house.live().await;
+    let config = running.live.org(&house.org).unwrap();
+    assert_eq!((config.version(), config.queues().len()), (version, 3_003));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn waiting_ends_when_all_members_run_the_version() {
+    let house = House::new().await;
+    let (one, two) = (house.live().await, house.live().await);
+    let version = house.apply(POST).await;
+    let waited = house.changes().wait(&house.org, version, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(waited, Waited::Running(2));
+    for running in [&one, &two] {
+        assert_eq!(running.live.org(&house.org).unwrap().version(), version);
+    }
+    one.stop().await;
+    let waited = house.changes().wait(&house.org, version, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(waited, Waited::Running(1), "a process that left in order is not waited for");
+    let missing = house.changes().wait(&house.org, ConfigVersion(99), Duration::from_secs(1)).await;
+    assert_eq!(missing.unwrap_err().tag(), "config_no_such_version");
+    two.stop().await;
+}
+
+#[tokio::test]
+async fn an_organisation_that_does_not_exist_is_not_made_by_a_change() {
+    let house = House::new().await;
+    let refused = house.changes().apply(&OrgId::new("other"), change(POST)).await.unwrap_err();
+    assert_eq!(refused.tag(), "config_no_such_org");
+}

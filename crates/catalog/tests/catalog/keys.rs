@@ -1,0 +1,172 @@
+use std::time::Duration;
+
+use tidegate_catalog::{
+    Denied, Keys, Scope, Scopes,
+    keys::{Created, NewKey},
+    orgs,
+};
+use tidegate_schemas::ids::{Millis, OrgId};
+use tidegate_test_support::{PATIENCE, eventually};
+
+use crate::support::{Hand, House};
+
+struct Gate {
+    house: House,
+    hand: Hand,
+    keys: Keys,
+}
+
+impl Gate {
+    async fn new() -> Self {
+        let (house, hand) = (House::new().await, Hand::new());
+        let keys = Keys::with_clock(house.store.clone(), &house.settings, hand.clock());
+        Self { house, hand, keys }
+    }
+
+    /// As another process on the same store.
+    fn elsewhere(&self) -> Keys {
+        Keys::with_clock(self.house.store.clone(), &self.house.settings, self.hand.clock())
+    }
+
+    async fn create(&self, expires_at: Option<Millis>) -> Created {
+        let new = NewKey {
+            org: self.house.org.clone(),
+            name: "app".to_owned(),
+            scopes: Scopes::platform(),
+            expires_at,
+        };
+        self.keys.create(new).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_key_names_its_organisation_and_its_scopes() {
+    let gate = Gate::new().await;
+    let created = gate.create(None).await;
+    let text = created.token.reveal();
+    let caller = gate.elsewhere().authenticate(&text).await.unwrap();
+    assert_eq!((caller.org.clone(), caller.key_id), (gate.house.org.clone(), created.info.id));
+    assert!(caller.may(Scope::ItemsWrite) && !caller.may(Scope::Admin));
+    assert!(text.starts_with(&created.info.prefix));
+    assert!(text.starts_with("tg_live_"));
+}
+
+#[tokio::test]
+async fn whatever_is_no_valid_key_is_denied_by_its_reason() {
+    let gate = Gate::new().await;
+    let text = gate.create(None).await.token.reveal();
+    let denied = async |key: &str| gate.keys.authenticate(key).await.unwrap_err();
+    assert_eq!(denied("").await, Denied::Missing);
+    assert_eq!(denied("tg_live_x").await, Denied::Malformed);
+    assert_eq!(denied(&text[..text.len() - 1]).await, Denied::Malformed);
+    let other = Gate::new().await.create(None).await.token.reveal();
+    assert_eq!(denied(&other).await, Denied::Unknown);
+    let id = tidegate_catalog::keys::Token::parse(&text).unwrap().id;
+    let forged = tidegate_catalog::keys::Token::new("live", id, [1; 32]).reveal();
+    assert_eq!(denied(&forged).await, Denied::Unknown, "the right id with another secret");
+    assert!(gate.keys.authenticate(&text).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_key_ends_at_its_instant_though_it_is_remembered() {
+    let gate = Gate::new().await;
+    let text = gate.create(Some(gate.hand.now().plus(Duration::from_secs(10)))).await.token.reveal();
+    gate.hand.move_on(9_999);
+    assert!(gate.keys.authenticate(&text).await.is_ok());
+    gate.hand.move_on(1);
+    assert_eq!(gate.keys.authenticate(&text).await.unwrap_err(), Denied::Expired);
+}
+
+#[tokio::test]
+async fn a_revoked_key_stops_at_once_here_and_within_thirty_seconds_elsewhere() {
+    let gate = Gate::new().await;
+    let created = gate.create(None).await;
+    let text = created.token.reveal();
+    let elsewhere = gate.elsewhere();
+    assert!(elsewhere.authenticate(&text).await.is_ok());
+    gate.hand.move_on(1);
+    gate.keys.revoke(&gate.house.org, created.info.id).await.unwrap();
+    assert_eq!(gate.keys.authenticate(&text).await.unwrap_err(), Denied::Revoked);
+    gate.hand.move_on(29_998);
+    assert!(elsewhere.authenticate(&text).await.is_ok(), "still remembered");
+    gate.hand.move_on(1);
+    assert_eq!(elsewhere.authenticate(&text).await.unwrap_err(), Denied::Revoked);
+    let first = gate.keys.list(&gate.house.org).await.unwrap()[0].revoked_at;
+    gate.keys.revoke(&gate.house.org, created.info.id).await.unwrap();
+    assert_eq!(gate.keys.list(&gate.house.org).await.unwrap()[0].revoked_at, first);
+}
+
+#[tokio::test]
+async fn the_keys_of_a_disabled_organisation_open_nothing_until_it_is_enabled() {
+    let gate = Gate::new().await;
+    let text = gate.create(None).await.token.reveal();
+    orgs::set_disabled(&gate.house.store, &gate.house.org, Some(gate.hand.now())).await.unwrap();
+    let denied = gate.elsewhere().authenticate(&text).await.unwrap_err();
+    assert_eq!((denied, denied.status()), (Denied::OrgDisabled, 403));
+    orgs::set_disabled(&gate.house.store, &gate.house.org, None).await.unwrap();
+    assert!(gate.elsewhere().authenticate(&text).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_rotated_key_works_on_for_the_overlap_and_no_longer() {
+    let gate = Gate::new().await;
+    let old = gate.create(None).await;
+    let new = gate.keys.rotate(&gate.house.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
+    assert_eq!(new.info.scopes, old.info.scopes);
+    let (old_text, new_text) = (old.token.reveal(), new.token.reveal());
+    gate.hand.move_on(3_599_999);
+    assert!(gate.keys.authenticate(&old_text).await.is_ok());
+    gate.hand.move_on(1);
+    assert_eq!(gate.keys.authenticate(&old_text).await.unwrap_err(), Denied::Expired);
+    assert!(gate.keys.authenticate(&new_text).await.is_ok());
+    let again = gate.keys.rotate(&gate.house.org, old.info.id, Duration::ZERO).await.unwrap_err();
+    assert_eq!(again.tag(), "key_ended");
+}
+
+#[tokio::test]
+async fn an_organisation_neither_sees_nor_ends_the_keys_of_another() {
+    let gate = Gate::new().await;
+    let other = OrgId::new("other");
+    orgs::create(&gate.house.store, &other, "Other", Millis(1)).await.unwrap();
+    let created = gate.create(None).await;
+    assert_eq!(gate.keys.revoke(&other, created.info.id).await.unwrap_err().tag(), "key_no_such_key");
+    assert_eq!(gate.keys.list(&other).await.unwrap(), []);
+    assert!(gate.keys.authenticate(&created.token.reveal()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_use_is_noted_once_a_minute_and_shown_in_the_list() {
+    let gate = Gate::new().await;
+    let text = gate.create(None).await.token.reveal();
+    let used = async || gate.keys.list(&gate.house.org).await.unwrap()[0].last_used_at;
+    assert_eq!(used().await, None);
+    let first = gate.hand.now();
+    gate.keys.authenticate(&text).await.unwrap();
+    eventually("the use to be noted", PATIENCE, async || used().await.filter(|at| *at == first))
+        .await
+        .unwrap();
+    gate.hand.move_on(59_999);
+    gate.keys.authenticate(&text).await.unwrap();
+    gate.hand.move_on(1);
+    gate.keys.authenticate(&text).await.unwrap();
+    let last = gate.hand.now();
+    eventually("the later use to be noted", PATIENCE, async || used().await.filter(|at| *at == last))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn the_store_holds_no_secret_of_a_key() {
+    let gate = Gate::new().await;
+    let text = gate.create(None).await.token.reveal();
+    let secret = text.split('_').nth(3).unwrap().to_owned();
+    assert!(gate.keys.authenticate(&text).await.is_ok());
+    gate.house.store.close().await.unwrap();
+    let bytes = crate::secrets::all_bytes(gate.house.folder.path());
+    let raw: Vec<u8> =
+        (0..64).step_by(2).map(|at| u8::from_str_radix(&secret[at..at + 2], 16).unwrap()).collect();
+    assert!(!crate::secrets::holds(&bytes, secret.as_bytes()) && !crate::secrets::holds(&bytes, &raw));
+    let id = text.split('_').nth(2).unwrap();
+    let id = uuid::Uuid::parse_str(id).unwrap();
+    assert!(crate::secrets::holds(&bytes, id.as_bytes()), "the search finds what is there");
+}

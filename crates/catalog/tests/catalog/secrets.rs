@@ -1,0 +1,96 @@
+use std::path::Path;
+
+use bytes::Bytes;
+use tidegate_catalog::{MasterKey, Secrets};
+use tidegate_schemas::ids::EndpointId;
+use tidegate_store::{Replaced, tables::catalog::secrets::EndpointSecret};
+
+use crate::support::{House, POST, change, open};
+
+pub(crate) fn all_bytes(folder: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            bytes.extend(all_bytes(&path));
+        } else if path.file_name().is_some_and(|name| name != "lock") {
+            bytes.extend(std::fs::read(&path).unwrap());
+        }
+    }
+    bytes
+}
+
+pub(crate) fn holds(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+fn platform() -> EndpointId {
+    EndpointId::new("platform")
+}
+
+#[tokio::test]
+async fn an_endpoint_has_one_secret_for_ever_and_the_disk_does_not_show_it() {
+    let house = House::new().await;
+    house.apply(POST).await;
+    let secrets = house.secrets();
+    let secret = secrets.for_endpoint(&house.org, &platform()).await.unwrap().unwrap();
+    let text = secrets.reveal(&house.org, &platform()).await.unwrap().unwrap();
+    assert_eq!(secret.expose(), text);
+    let again =
+        house.changes().apply(&house.org, change(&POST.replace("/callbacks", "/other"))).await.unwrap();
+    assert_eq!(again.new_secrets, []);
+    assert!(!format!("{secrets:?}{secret:?}").contains(&text[6..]));
+
+    house.store.close().await.unwrap();
+    let House { store, folder, settings, org } = house;
+    drop((store, secrets));
+    let bytes = all_bytes(&folder.path().join("db"));
+    let tail = text.strip_prefix("whsec_").unwrap();
+    let raw = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, tail).unwrap();
+    assert!(!holds(&bytes, tail.as_bytes()) && !holds(&bytes, &raw));
+    assert!(holds(&bytes, b"platform.example"), "the search finds what is there");
+
+    let store = open(folder.path());
+    let house = House { store, folder, settings, org };
+    assert_eq!(house.secrets().reveal(&house.org, &platform()).await.unwrap().unwrap(), text);
+}
+
+#[tokio::test]
+async fn a_secret_that_was_tampered_with_or_copied_is_refused() {
+    let house = House::new().await;
+    house.apply(POST).await;
+    house.apply("endpoint: other\nurl: https://other.example/\n").await;
+    let key = |endpoint: &str| EndpointSecret::key(house.org.clone(), endpoint);
+    let row = house.store.get::<EndpointSecret>(&key("platform")).await.unwrap().unwrap();
+    let other = house.store.get::<EndpointSecret>(&key("other")).await.unwrap().unwrap();
+
+    let copied = EndpointSecret { sealed: other.sealed, ..row.clone() };
+    assert_eq!(house.store.replace(&copied, row.version).await.unwrap(), Replaced::Yes);
+    let refused = house.secrets().for_endpoint(&house.org, &platform()).await.unwrap_err();
+    assert_eq!((refused.tag(), refused.is_outage()), ("secret_tampered", false));
+
+    let mut changed = row.sealed.to_vec();
+    changed[30] ^= 1;
+    let changed = EndpointSecret { sealed: Bytes::from(changed), ..row.clone() };
+    assert_eq!(house.store.replace(&changed, row.version + 1).await.unwrap(), Replaced::Yes);
+    let refused = house.secrets().reveal(&house.org, &platform()).await.unwrap_err();
+    assert_eq!(refused.tag(), "secret_tampered");
+}
+
+#[tokio::test]
+async fn another_master_key_is_named_and_never_replaces_a_secret() {
+    let house = House::new().await;
+    house.apply(POST).await;
+    let other = Secrets::new(house.store.clone(), MasterKey::new([1; 32]), &house.settings);
+    let refused = other.for_endpoint(&house.org, &platform()).await.unwrap_err();
+    assert_eq!(refused.tag(), "secret_other_master_key");
+    assert!(!other.ensure(&house.org, &platform()).await.unwrap());
+    assert!(house.secrets().for_endpoint(&house.org, &platform()).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn an_endpoint_without_a_secret_has_none() {
+    let house = House::new().await;
+    assert!(house.secrets().for_endpoint(&house.org, &platform()).await.unwrap().is_none());
+    assert!(house.secrets().reveal(&house.org, &platform()).await.unwrap().is_none());
+}

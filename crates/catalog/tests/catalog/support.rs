@@ -1,0 +1,155 @@
+//! A store in a temporary folder, what works on it, and documents to configure.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use tempfile::TempDir;
+use tidegate_catalog::{Change, Changes, Live, MasterKey, Secrets, Security, Settings, orgs};
+use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
+use tidegate_store::{Clock, Store, embedded};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const POST: &str = "\
+item_type: post
+kind: CONTENT
+fields:
+  - {name: text, type: STRING, required: true}
+  - {name: author, type: RELATED_ITEM, role: creator}
+---
+item_type: user
+kind: USER
+---
+policy: scam
+name: Scam
+---
+policy: crypto
+parent: scam
+---
+action: limit_reach
+kind: callback
+strikes: 1
+parameters: [{name: hours, type: NUMBER, default: 24}]
+---
+action: look
+kind: enqueue_review
+---
+rule: demo-scam
+status: live
+item_types: [post]
+when: {text: {in: [text], words: [scamcoin]}}
+policies: [crypto]
+actions: [limit_reach]
+tests:
+  - {item: {text: buy scamcoin now}, expect: match}
+  - {item: {text: buy bread}, expect: no_match}
+---
+endpoint: platform
+url: https://platform.example/callbacks
+headers: {Authorization: 'Bearer ${CALLBACK_TOKEN}'}
+---
+threshold: three
+strikes: 3
+within: 90d
+action: limit_reach
+";
+
+pub(crate) struct House {
+    pub(crate) store: Store,
+    pub(crate) org: OrgId,
+    pub(crate) settings: Settings,
+    pub(crate) folder: TempDir,
+}
+
+impl House {
+    /// An organisation with an empty configuration.
+    pub(crate) async fn new() -> Self {
+        let house = Self::empty();
+        orgs::create(&house.store, &house.org, "Org", Millis(1)).await.unwrap();
+        house
+    }
+
+    pub(crate) fn empty() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        Self { store, org: OrgId::new("org"), settings: Settings::default(), folder }
+    }
+
+    pub(crate) fn secrets(&self) -> Secrets {
+        let key = MasterKey::load(&Security::default(), Some(self.folder.path())).unwrap();
+        Secrets::new(self.store.clone(), key, &self.settings)
+    }
+
+    pub(crate) fn changes(&self) -> Changes {
+        Changes::new(self.store.clone(), self.secrets(), &self.settings)
+    }
+
+    pub(crate) async fn apply(&self, yaml: &str) -> ConfigVersion {
+        self.changes().apply(&self.org, change(yaml)).await.unwrap().version
+    }
+
+    /// As another process on the same store.
+    pub(crate) async fn live(&self) -> Running {
+        let live = Arc::new(Live::open(self.store.clone(), self.settings.clone()).await.unwrap());
+        let stop = CancellationToken::new();
+        let task = {
+            let (live, stop) = (Arc::clone(&live), stop.clone());
+            tokio::spawn(async move { live.run(stop).await })
+        };
+        Running { live, stop, task }
+    }
+}
+
+pub(crate) fn open(folder: &Path) -> Store {
+    let db = fjall::Database::builder(folder.join("db")).open().unwrap();
+    Store::open_embedded(&db, embedded::Settings::default()).unwrap()
+}
+
+pub(crate) struct Running {
+    pub(crate) live: Arc<Live>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+pub(crate) fn files(yaml: &str) -> Vec<(String, String)> {
+    vec![("all.yaml".to_owned(), yaml.to_owned())]
+}
+
+pub(crate) fn change(yaml: &str) -> Change {
+    Change { files: files(yaml), author: "tests".to_owned(), expected_version: None, prune: false }
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Clone)]
+pub(crate) struct Hand(Arc<AtomicI64>);
+
+impl Hand {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(AtomicI64::new(1_800_000_000_000)))
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        let hand = self.clone();
+        Arc::new(move || hand.now())
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        Millis(self.0.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn move_on(&self, millis: i64) {
+        self.0.fetch_add(millis, Ordering::SeqCst);
+    }
+}
