@@ -512,3 +512,6 @@ impl<E: Engine> Driver<E> {
         wait
     }
 }
+
+#[cfg(test)]
+mod tests;

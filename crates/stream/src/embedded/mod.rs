@@ -305,3 +305,6 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
         .spawn(run)
         .map_err(|error| OpenError::Unavailable { detail: format!("no thread for {name}: {error}") })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! What needs bytes that only another version, or nobody of ours, would append.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{sync::atomic::AtomicU32, time::Duration};
+
+use bytes::Bytes;
+use tidegate_schemas::records::{Items, Record as _};
+use tidegate_test_support::{PATIENCE, eventually};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    time::timeout,
+};
+
+use super::*;
+use crate::{
+    error::{ConsumeError, Stopped},
+    record::Record,
+    registry::{self, Registry},
+};
+
+const GROUP: Group = Group("test");
+const ROLE: Role = Role("test");
+const BUDGET: Budget = Budget { records: 100, bytes: 1 << 20 };
+const NEWER: u32 = 999;
+
+fn settings() -> all::Settings {
+    let mut settings = all::Settings { partitions: Some(2), ..all::Settings::default() };
+    settings.consume.commit_interval_ms = 20;
+    settings.consume.schema_retry_ms = 20;
+    settings
+}
+
+fn open(folder: &tempfile::TempDir, codec: Codec) -> Log {
+    let db = Database::builder(folder.path()).open().unwrap();
+    Log::open(db, &settings(), Arc::new(codec)).unwrap()
+}
+
+fn consume(log: &Log) -> Inbox {
+    log.consume(GROUP, &[Topic::Items], BUDGET, ROLE, CancellationToken::new())
+}
+
+/// Appends bytes as they are, in place of the framing of this program.
+async fn append_raw(log: &Log, index: u32, framed: &[u8]) {
+    let record = Record::new(b"key", &b""[..]);
+    let stored = format::encode(&record, |_, out| out.extend_from_slice(framed));
+    let (done, answer) = oneshot::channel();
+    let bytes = stored.len();
+    log.inner.state.queued.fetch_add(bytes, Ordering::AcqRel);
+    let records = vec![(Partition::new(Topic::Items, index), stored)];
+    log.inner.jobs.send(Job::Append(Append { records, bytes, done })).map_err(drop).unwrap();
+    answer.await.unwrap().unwrap();
+}
+
+async fn append(log: &Log, index: u32, value: &'static str) {
+    let to = Partition::new(Topic::Items, index);
+    log.append(&[(to, Record::new(b"key", value.as_bytes()))]).await.unwrap();
+}
+
+async fn next(inbox: &mut Inbox) -> Vec<String> {
+    let batch = timeout(PATIENCE, inbox.next()).await.unwrap().unwrap().unwrap();
+    let text = |value: &Bytes| String::from_utf8(value.to_vec()).unwrap();
+    batch
+        .into_iter()
+        .map(|one| {
+            let value = text(&one.value);
+            one.ticket.complete();
+            value
+        })
+        .collect()
+}
+
+/// A registry on loopback. It gives every schema the same id, and knows `NEWER` once it is told to.
+async fn serve_registry() -> (String, Arc<AtomicBool>, Arc<AtomicU32>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (knows, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let (knows_it, was_asked) = (Arc::clone(&knows), Arc::clone(&asked));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = vec![0; 64 << 10];
+            let mut length = 0;
+            // Head and body may come apart; a registration ends with its body's brace.
+            loop {
+                let read = stream.read(&mut request[length..]).await.unwrap_or(0);
+                length += read;
+                let text = String::from_utf8_lossy(&request[..length]);
+                let whole = text.starts_with("GET") && text.contains("\r\n\r\n") || text.ends_with('}');
+                if read == 0 || whole {
+                    break;
+                }
+            }
+            let (status, body) = if request.starts_with(b"POST") {
+                ("200 OK", r#"{"id":1}"#.to_owned())
+            } else if knows_it.load(Ordering::Acquire) {
+                ("200 OK", serde_json::json!({ "schema": Items::SCHEMA }).to_string())
+            } else {
+                was_asked.fetch_add(1, Ordering::AcqRel);
+                ("404 Not Found", r#"{"error_code":40403,"message":"no schema"}"#.to_owned())
+            };
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    (url, knows, asked)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_schema_pauses_its_partition_until_it_is_known_and_loses_no_order() {
+    let (url, knows, asked) = serve_registry().await;
+    let of_registry = registry::Settings { url, retry_ms: 20, ..registry::Settings::default() };
+    let codec = Codec::registered(Registry::new(&of_registry).unwrap(), "test").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(&folder, codec);
+    let mut inbox = consume(&log);
+
+    append(&log, 0, "before").await;
+    assert_eq!(next(&mut inbox).await, ["before"]);
+    let mut newer = vec![0];
+    newer.extend_from_slice(&NEWER.to_be_bytes());
+    newer.extend_from_slice(b"newer");
+    append_raw(&log, 0, &newer).await;
+    append(&log, 0, "after").await;
+
+    let mut ownership = inbox.ownership();
+    let stopped = timeout(PATIENCE, ownership.wait_for(|owned| !owned.stopped.is_empty())).await;
+    let stopped = stopped.unwrap().unwrap().stopped.clone();
+    assert!(matches!(stopped[..], [Stopped::UnknownSchema { schema: NEWER, .. }]), "{stopped:?}");
+    // The other partition goes on, and the schema is asked for again and again.
+    append(&log, 1, "elsewhere").await;
+    assert_eq!(next(&mut inbox).await, ["elsewhere"]);
+    eventually("a second look-up", PATIENCE, async || (asked.load(Ordering::Acquire) >= 2).then_some(()))
+        .await
+        .unwrap();
+    timeout(Duration::from_millis(100), inbox.next()).await.expect_err("nothing overtakes the unknown one");
+
+    knows.store(true, Ordering::Release);
+    let mut came = Vec::new();
+    while came.len() < 2 {
+        came.extend(next(&mut inbox).await);
+    }
+    assert_eq!(came, ["newer", "after"]);
+    timeout(PATIENCE, ownership.wait_for(|owned| owned.stopped.is_empty())).await.unwrap().unwrap();
+    append(&log, 0, "on").await;
+    assert_eq!(next(&mut inbox).await, ["on"]);
+    inbox.stop();
+    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), Drained::Clean);
+    log.close(Instant::now() + PATIENCE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_that_waits_for_a_schema_commits_nothing_past_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(&folder, Codec::checked_in());
+    let mut newer = vec![0];
+    newer.extend_from_slice(&NEWER.to_be_bytes());
+    append(&log, 0, "before").await;
+    append_raw(&log, 0, &newer).await;
+    append(&log, 0, "after").await;
+    let mut inbox = consume(&log);
+    assert_eq!(next(&mut inbox).await, ["before"]);
+    inbox.stop();
+    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), Drained::Clean);
+    let committed = log.inner.state.groups.read()[GROUP.0][&Partition::new(Topic::Items, 0)];
+    assert_eq!(committed, NextOffset(1));
+    log.close(Instant::now() + PATIENCE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_that_nobody_of_ours_wrote_stop_the_consumer_loudly() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(&folder, Codec::checked_in());
+    append_raw(&log, 1, b"no framing").await;
+    let mut inbox = consume(&log);
+    let error = timeout(PATIENCE, inbox.next()).await.unwrap().unwrap_err();
+    let ConsumeError::Malformed { role, position, .. } = &error else { panic!("{error}") };
+    assert_eq!((*role, position.to_string().as_str()), (ROLE, "items[1]@0"));
+    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), Drained::Forced);
+    log.close(Instant::now() + PATIENCE).await;
+}
+
+/// Not a bound, which would fail on a busy machine: the figures for the notes. Run it with
+/// `cargo test --release -p tidegate-stream --lib -- --ignored --nocapture how_fast`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn how_fast_appending_and_reading_are() {
+    const RECORDS: usize = 1_000_000;
+    const GROUPED: usize = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(&folder, Codec::checked_in());
+    let began = std::time::Instant::now();
+    let appenders = (0..8_u32).map(|appender| {
+        let log = log.clone();
+        tokio::spawn(async move {
+            let value: Vec<u8> = (0..300_u32).map(|n| (n * 7 + appender).to_le_bytes()[0]).collect();
+            let to = Partition::new(Topic::Items, appender % 2);
+            for _ in 0..RECORDS / 8 / GROUPED {
+                let records: Vec<_> =
+                    (0..GROUPED).map(|_| (to, Record::new(b"a key of 20 bytes..", &value[..]))).collect();
+                log.append(&records).await.unwrap();
+            }
+        })
+    });
+    for appender in appenders.collect::<Vec<_>>() {
+        appender.await.unwrap();
+    }
+    let appended = began.elapsed();
+
+    let began = std::time::Instant::now();
+    let budget = Budget { records: 100_000, bytes: 256 << 20 };
+    let mut inbox = log.consume(GROUP, &[Topic::Items], budget, ROLE, CancellationToken::new());
+    let mut read = 0;
+    while read < RECORDS {
+        for one in inbox.next().await.unwrap().unwrap() {
+            read += 1;
+            one.ticket.complete();
+        }
+    }
+    let consumed = began.elapsed();
+    #[allow(clippy::cast_precision_loss)]
+    let rate = |took: Duration| RECORDS as f64 / took.as_secs_f64() / 1_000.0;
+    eprintln!("appended {:.0} k/s, consumed {:.0} k/s", rate(appended), rate(consumed));
+    inbox.stop();
+    log.close(Instant::now() + PATIENCE).await;
+}
