@@ -145,7 +145,8 @@ impl Book {
         self.assigned.iter().map(|(partition, own)| (*partition, own.ledger.frontier()))
     }
 
-    pub(crate) fn partitions(&self) -> Vec<Partition> {
+    #[cfg(test)]
+    fn partitions(&self) -> Vec<Partition> {
         self.assigned.keys().copied().collect()
     }
 

@@ -120,11 +120,7 @@ impl Ledger {
         self.slots.get(self.prefix).map_or(self.end, |slot| NextOffset(slot.offset.0))
     }
 
-    /// What an acknowledged commit through the frontier would give back.
-    pub(crate) const fn is_ahead_of_commit(&self) -> bool {
-        self.prefix > 0
-    }
-
+    /// Records that only wait for a commit.
     pub(crate) const fn completed_prefix(&self) -> usize {
         self.prefix
     }
@@ -149,11 +145,6 @@ impl Ledger {
 
     pub(crate) const fn acknowledged(&self) -> NextOffset {
         self.acknowledged
-    }
-
-    /// Where the next delivery is expected.
-    pub(crate) const fn end(&self) -> NextOffset {
-        self.end
     }
 
     /// Records that somebody still works on.

@@ -49,7 +49,9 @@ impl<'a> Record<'a> {
 
 /// The headers of a record that was read. Most have none, and then nothing is allocated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Headers(Option<Arc<[(Box<str>, Bytes)]>>);
+pub struct Headers(Option<Arc<[Header]>>);
+
+type Header = (Box<str>, Bytes);
 
 impl Headers {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Bytes)> {

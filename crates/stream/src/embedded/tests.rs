@@ -190,15 +190,16 @@ async fn bytes_that_nobody_of_ours_wrote_stop_the_consumer_loudly() {
 async fn how_fast_appending_and_reading_are() {
     const RECORDS: usize = 1_000_000;
     const GROUPED: usize = 100;
+    const APPENDERS: u32 = 50;
     let folder = tempfile::tempdir().unwrap();
     let log = open(&folder, Codec::checked_in());
     let began = std::time::Instant::now();
-    let appenders = (0..8_u32).map(|appender| {
+    let appenders = (0..APPENDERS).map(|appender| {
         let log = log.clone();
         tokio::spawn(async move {
             let value: Vec<u8> = (0..300_u32).map(|n| (n * 7 + appender).to_le_bytes()[0]).collect();
             let to = Partition::new(Topic::Items, appender % 2);
-            for _ in 0..RECORDS / 8 / GROUPED {
+            for _ in 0..RECORDS / APPENDERS as usize / GROUPED {
                 let records: Vec<_> =
                     (0..GROUPED).map(|_| (to, Record::new(b"a key of 20 bytes..", &value[..]))).collect();
                 log.append(&records).await.unwrap();

@@ -8,7 +8,7 @@ use std::{
     sync::{
         Arc,
         atomic::Ordering,
-        mpsc::{Receiver, SyncSender, TryRecvError},
+        mpsc::{Receiver, SyncSender},
     },
 };
 
@@ -53,8 +53,11 @@ pub(super) struct Append {
 pub(super) struct Commit {
     pub(super) group: &'static str,
     pub(super) upto: Vec<(Partition, NextOffset)>,
-    pub(super) done: Box<dyn FnOnce(Result<&[(Partition, NextOffset)], String>) + Send>,
+    pub(super) done: Answer,
 }
+
+/// Takes what is durable now, or why it is not.
+type Answer = Box<dyn FnOnce(Result<&[(Partition, NextOffset)], String>) + Send>;
 
 pub(super) type Registered = Result<Vec<(Partition, NextOffset)>, String>;
 
@@ -132,10 +135,7 @@ impl Writer {
                 }
             }
             if group.bytes < self.state.settings.group_commit_bytes {
-                next = match self.jobs.try_recv() {
-                    Ok(job) => Some(job),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-                };
+                next = self.jobs.try_recv().ok();
             }
         }
         self.write(group);

@@ -64,9 +64,7 @@ async fn append_for_ever(log: Log, notes: File) {
             }
         })
     });
-    for writer in writers.collect::<Vec<_>>() {
-        writer.await.unwrap();
-    }
+    futures::future::join_all(writers).await;
 }
 
 /// Notes each record when its effects begin, then completes it.

@@ -15,7 +15,7 @@ use tidegate_test_support::{PATIENCE, eventually_ok, servers};
 use tokio::time::Instant;
 
 /// Where a test's log lives. Opening it again is a restart: what was durable is there.
-pub enum Fixture {
+pub(crate) enum Fixture {
     Embedded {
         data: TempDir,
     },
@@ -32,12 +32,12 @@ pub enum Fixture {
 }
 
 impl Fixture {
-    pub fn embedded() -> Self {
+    pub(crate) fn embedded() -> Self {
         Self::Embedded { data: tempfile::tempdir().unwrap() }
     }
 
     /// None, and the suite is reported as skipped, where no Kafka is named.
-    pub async fn kafka(contract: &str) -> Option<Self> {
+    pub(crate) async fn kafka(contract: &str) -> Option<Self> {
         let brokers = servers::kafka(&format!("the log's contract on Kafka: {contract}"))?;
         let fixture = Self::Kafka { brokers, prefix: format!("contract-{}", SubmissionId::random()) };
         kafka::create_topics(&fixture.settings()).await.unwrap();
@@ -45,7 +45,7 @@ impl Fixture {
     }
 
     /// None for what that cluster cannot do.
-    pub fn mock(contract: &str) -> Option<Self> {
+    pub(crate) fn mock(contract: &str) -> Option<Self> {
         // It deletes no records on demand.
         if contract == "an_offset_eaten_by_retention_stops_the_partition_by_name" {
             return None;
@@ -61,7 +61,7 @@ impl Fixture {
     }
 
     /// Four partitions, and quick commits, so that no test waits long.
-    pub fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let mut settings = Settings { partitions: Some(4), ..Settings::default() };
         settings.consume.commit_interval_ms = 20;
         settings.consume.drain_timeout_ms = 30_000;
@@ -78,11 +78,11 @@ impl Fixture {
         settings
     }
 
-    pub async fn open(&self) -> Log {
+    pub(crate) async fn open(&self) -> Log {
         self.open_with(&self.settings()).await.unwrap()
     }
 
-    pub async fn open_with(&self, settings: &Settings) -> Result<Log, OpenError> {
+    pub(crate) async fn open_with(&self, settings: &Settings) -> Result<Log, OpenError> {
         match self {
             Self::Embedded { data } => {
                 // The log before may still be letting its files go.
@@ -95,7 +95,7 @@ impl Fixture {
     }
 
     /// Removes records as retention does, without asking any group.
-    pub async fn eat(&self, log: &Log, partition: Partition, before: NextOffset) {
+    pub(crate) async fn eat(&self, log: &Log, partition: Partition, before: NextOffset) {
         match (self, log) {
             (Self::Embedded { .. }, Log::Embedded(log)) => {
                 assert_eq!(log.delete_records(partition, before).await, Ok(before));
@@ -113,7 +113,7 @@ impl Fixture {
     }
 
     /// Closes the log; whoever still holds records or inboxes of it keeps an embedded database open.
-    pub async fn close(&self, log: Log) -> Drained {
+    pub(crate) async fn close(&self, log: Log) -> Drained {
         log.close(Instant::now() + Duration::from_secs(60)).await
     }
 }

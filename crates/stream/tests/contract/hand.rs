@@ -5,31 +5,31 @@ use tidegate_test_support::PATIENCE;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-pub const GROUP: Group = Group("contract");
-pub const ROLE: Role = Role("contract");
-pub const BUDGET: Budget = Budget { records: 1_000, bytes: 64 << 20 };
+pub(crate) const GROUP: Group = Group("contract");
+pub(crate) const ROLE: Role = Role("contract");
+pub(crate) const BUDGET: Budget = Budget { records: 1_000, bytes: 64 << 20 };
 
 /// Appends one record for each value, in one call.
-pub async fn append(log: &Log, to: Partition, key: &[u8], values: impl IntoIterator<Item = String>) {
+pub(crate) async fn append(log: &Log, to: Partition, key: &[u8], values: impl IntoIterator<Item = String>) {
     let values: Vec<String> = values.into_iter().collect();
     let records: Vec<_> = values.iter().map(|value| (to, Record::new(key, value.as_bytes()))).collect();
     log.append(&records).await.unwrap();
 }
 
-pub fn numbers(range: std::ops::Range<usize>) -> impl Iterator<Item = String> {
+pub(crate) fn numbers(range: std::ops::Range<usize>) -> impl Iterator<Item = String> {
     range.map(|n| n.to_string())
 }
 
-pub fn items(index: u32) -> Partition {
+pub(crate) fn items(index: u32) -> Partition {
     Partition::new(Topic::Items, index)
 }
 
-pub fn consume(log: &Log, budget: Budget) -> Inbox {
+pub(crate) fn consume(log: &Log, budget: Budget) -> Inbox {
     log.consume(GROUP, &[Topic::Items], budget, ROLE, CancellationToken::new())
 }
 
 /// At least `count` records.
-pub async fn receive(inbox: &mut Inbox, count: usize) -> Vec<Received> {
+pub(crate) async fn receive(inbox: &mut Inbox, count: usize) -> Vec<Received> {
     let mut received = Vec::new();
     while received.len() < count {
         let next = timeout(PATIENCE, inbox.next()).await;
@@ -39,20 +39,20 @@ pub async fn receive(inbox: &mut Inbox, count: usize) -> Vec<Received> {
     received
 }
 
-pub fn value(received: &Received) -> String {
+pub(crate) fn value(received: &Received) -> String {
     String::from_utf8(received.value.to_vec()).unwrap()
 }
 
-pub fn values(received: &[Received]) -> Vec<String> {
+pub(crate) fn values(received: &[Received]) -> Vec<String> {
     received.iter().map(value).collect()
 }
 
-pub fn complete(received: Vec<Received>) {
+pub(crate) fn complete(received: Vec<Received>) {
     received.into_iter().for_each(|one| one.ticket.complete());
 }
 
 /// Stops the consumer, and waits until it has let go.
-pub async fn stop(mut inbox: Inbox) -> tidegate_stream::Drained {
+pub(crate) async fn stop(mut inbox: Inbox) -> tidegate_stream::Drained {
     inbox.stop();
     assert!(timeout(PATIENCE, inbox.next()).await.unwrap().unwrap().is_none(), "a stopped inbox ends");
     timeout(PATIENCE, inbox.drained()).await.unwrap()
