@@ -221,12 +221,19 @@ async fn a_policy_keeps_its_id_and_place_and_an_item_type_counts_its_versions() 
 }
 
 #[tokio::test]
-async fn a_configuration_larger_than_a_row_is_stored_in_parts() {
+async fn a_configuration_larger_than_a_row_or_a_file_is_stored_and_pulled_in_parts() {
     let house = House::new().await;
     let word = "é".repeat(200);
-    let many: Vec<String> = (0..3_000).map(|n| format!("queue: q{n}\nname: \"{word}\"\n")).collect();
-    let many = many.join("---\n");
-    let version = house.apply(&many).await;
+    let file = |thousand: usize| {
+        let queues = (0..1_000).map(|n| format!("queue: q{thousand}-{n}\nname: \"{word}\"\n"));
+        (format!("{thousand}.yaml"), queues.collect::<Vec<_>>().join("---\n"))
+    };
+    let large = Change { files: (0..3).map(file).collect(), ..change("") };
+    let version = house.changes().apply(&house.org, large).await.unwrap().version;
+    let pulled = house.changes().pull(&house.org).await.unwrap().files;
+    assert!(pulled.len() > 1 && pulled.is_sorted());
+    let again = Change { files: pulled, prune: true, ..change("") };
+    assert_eq!(house.changes().apply(&house.org, again).await.unwrap().differences, []);
     let running = house.live().await;
     let config = running.live.org(&house.org).unwrap();
     assert_eq!((config.version(), config.queues().len()), (version, 3_003));
