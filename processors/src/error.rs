@@ -2,6 +2,7 @@
 //!
 //! It does not try again: the worker does, guided by the class.
 
+use tidegate_catalog as catalog;
 use tidegate_moderation as moderation;
 use tidegate_store as store;
 use tidegate_stream::{AppendError, ConsumeError, Role};
@@ -47,7 +48,7 @@ pub(crate) enum Fault {
 pub(crate) enum Class {
     /// The content is at fault: it goes to the dead letters.
     Content,
-    /// A row of ours cannot be read: tried again for a while, for an upgrade may be under way.
+    /// A row of ours is gone or cannot be read: tried again for a while, for an upgrade may be under way.
     Defect,
     /// Something of one org is not here yet: tried again without limit, the others go on.
     Missing,
@@ -75,10 +76,18 @@ fn of_moderation(error: &moderation::Error) -> Class {
     match error {
         moderation::Error::Content { .. } => Class::Content,
         moderation::Error::Corrupt { .. } => Class::Defect,
-        moderation::Error::ConfigNotYet { .. } => Class::Missing,
+        moderation::Error::Catalog(error) => of_catalog(error),
         moderation::Error::Store(error) => of_store(error),
         moderation::Error::Append(AppendError::TooLarge { .. }) => Class::Content,
         moderation::Error::Append(_) => Class::Outage,
+    }
+}
+
+fn of_catalog(error: &catalog::Error) -> Class {
+    match error {
+        catalog::Error::Store(error) => of_store(error),
+        catalog::Error::NotCompiled { .. } | catalog::Error::Unreadable { .. } => Class::Missing,
+        catalog::Error::NoSuchOrg(_) | catalog::Error::NoSuchVersion { .. } => Class::Defect,
     }
 }
 

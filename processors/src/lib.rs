@@ -2,4 +2,45 @@
 //!
 //! It decides nothing about content (`tidegate-moderation` does) and serves no request.
 
+mod appeals;
+mod backoff;
+pub mod dead_letters;
+mod decision_due;
+mod decisions;
+mod due_scan;
+mod error;
+mod facts;
+mod health;
+mod items;
 pub mod lanes;
+mod poison;
+mod pool;
+mod process;
+mod reports;
+mod settings;
+mod strikes;
+mod worker;
+
+use std::sync::Arc;
+
+use tidegate_catalog::Live;
+use tidegate_store::Store;
+use tidegate_stream::Log;
+
+pub use self::{
+    error::RoleError,
+    health::Health,
+    poison::Settings as PoisonSettings,
+    process::process,
+    settings::{Settings, SettingsError},
+};
+
+/// What a role works on.
+#[derive(Clone)]
+pub struct Deps {
+    pub log: Log,
+    pub store: Store,
+    pub live: Arc<Live>,
+    /// Shared by the roles of the process, and asked by readiness.
+    pub health: Health,
+}

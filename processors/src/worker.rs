@@ -55,8 +55,6 @@ pub(crate) struct Job<R> {
 pub(crate) trait Handler: Send + Sync + 'static {
     type Record: Record + Send + Sync + 'static;
 
-    fn org(record: &Self::Record) -> &OrgId;
-
     /// The key and the size of each part.
     fn parts(record: &Self::Record) -> Vec<(Key, usize)>;
 

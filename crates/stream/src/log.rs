@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Instant as Clock};
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +18,7 @@ use crate::{
     record::Addressed,
     settings::Settings,
     tail::{self, Page, Query},
-    topics::{Group, Partition, Role, Topic, partition_of},
+    topics::{Group, Partition, Position, Role, Topic, partition_of},
 };
 
 pub use crate::health::Readiness;
@@ -108,6 +109,17 @@ impl Log {
             }
             Self::Kafka(log) => log.tail(query).await,
         }
+    }
+
+    /// The datum of a record of `topic` that is kept in its framing, as the dead letter at `at` keeps one.
+    pub fn unframe(&self, at: Position, topic: Topic, framed: &Bytes) -> Result<Bytes, TailError> {
+        let codec = match self {
+            Self::Embedded(log) => log.codec(),
+            Self::Kafka(log) => log.codec(),
+        };
+        codec
+            .open(topic, framed)
+            .map_err(|error| TailError::Malformed { position: at, detail: error.to_string() })
     }
 
     /// From cached state: asking costs nothing.

@@ -88,6 +88,10 @@ impl Log {
         self.0.settings.partition_count()
     }
 
+    pub(crate) fn codec(&self) -> &Codec {
+        &self.0.codec
+    }
+
     pub async fn append(&self, records: &[Addressed<'_>]) -> Result<(), AppendError> {
         let partitions = self.partitions();
         let result = match records.iter().find(|(partition, _)| partition.index >= partitions) {

@@ -1,0 +1,35 @@
+//! Consumes appeals.
+//!
+//! What one leads to is `tidegate_moderation::appeals`.
+
+use std::sync::Arc;
+
+use tidegate_moderation::{self as moderation, appeals};
+use tidegate_schemas::{
+    ids::SubmissionId,
+    records::Appeal,
+};
+
+use crate::{
+    error::Fault,
+    lanes::Key,
+    worker::{Handler, Job},
+};
+
+pub(crate) struct Appeals(pub(crate) moderation::Deps);
+
+impl Handler for Appeals {
+    type Record = Appeal;
+
+    fn parts(record: &Appeal) -> Vec<(Key, usize)> {
+        vec![(Key { org: record.org.clone(), item: record.item.key() }, record.item.data.len())]
+    }
+
+    fn submission(_record: &Appeal, _part: usize) -> Option<SubmissionId> {
+        None
+    }
+
+    async fn handle(&self, job: Arc<Job<Appeal>>, _part: usize, _again: bool) -> Result<(), Fault> {
+        Ok(appeals::accept(&self.0, &job.record, job.written_at).await?)
+    }
+}

@@ -1,0 +1,83 @@
+//! Releases decisions whose time to undo is over: the due rows of the partitions of `decisions` that are owned here.
+//!
+//! What a release is, `tidegate_moderation::decisions` knows; when to look, `due_scan`.
+
+use std::ops::RangeInclusive;
+
+use tidegate_moderation::{
+    self as moderation,
+    decisions::{self, Release},
+};
+use tidegate_schemas::ids::{JobId, Millis, OrgId};
+use tidegate_store::{
+    At, Split, WriteTime,
+    tables::review::decisions::{DecisionCursor, DecisionDue},
+};
+
+use crate::{
+    due_scan::{DueRow, DueTable, Next},
+    error::Fault,
+};
+
+pub(crate) struct DueDecisions(pub(crate) moderation::Deps);
+
+impl DueRow for DecisionDue {
+    type Id = (Millis, OrgId, JobId);
+
+    fn id(&self) -> Self::Id {
+        (self.due_at, self.org.clone(), self.job_id)
+    }
+
+    fn minute(&self) -> i64 {
+        self.minute
+    }
+
+    fn due_at(&self) -> Millis {
+        self.due_at
+    }
+}
+
+impl DueTable for DueDecisions {
+    type Row = DecisionDue;
+
+    async fn read(
+        &self,
+        shard: u32,
+        minute: i64,
+        due: Option<RangeInclusive<Millis>>,
+    ) -> Result<Vec<DecisionDue>, Fault> {
+        let partition = (i64::from(shard), minute);
+        let range = due.map_or_else(At::all, |due| At::range((), due));
+        let rows = self.0.store.scan::<DecisionDue>(&partition, range).all().await;
+        Ok(rows.map_err(moderation::Error::from)?)
+    }
+
+    async fn start(&self, shard: u32) -> Result<Option<i64>, Fault> {
+        let shard = i64::from(shard);
+        let cursor = self.0.store.get::<DecisionCursor>(&(shard,)).await.map_err(moderation::Error::from)?;
+        if let Some(cursor) = cursor {
+            return Ok(Some(cursor.minute));
+        }
+        // Nobody has scanned the shard yet; what was decided meanwhile may be old.
+        let mut oldest = None;
+        let mut rows = self.0.store.scan_all::<DecisionDue>(&Split::whole());
+        while let Some(rows) = rows.next_page().await.map_err(moderation::Error::from)? {
+            let own = rows.iter().filter(|row| row.shard == shard).map(|row| row.minute);
+            oldest = own.chain(oldest).min();
+        }
+        Ok(oldest)
+    }
+
+    async fn save(&self, shard: u32, minute: i64) -> Result<(), Fault> {
+        let row = DecisionCursor { shard: i64::from(shard), minute };
+        let saved = self.0.store.put(WriteTime::after(None, Millis::now()), &[row]).await;
+        Ok(saved.map_err(moderation::Error::from)?)
+    }
+
+    async fn act(&self, row: &DecisionDue, now: Millis) -> Result<Next, Fault> {
+        Ok(match decisions::release(&self.0, row, now).await? {
+            Release::Settled => Next::Settled,
+            Release::Again(at) => Next::Again(at),
+        })
+    }
+}

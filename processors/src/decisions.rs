@@ -1,0 +1,35 @@
+//! Consumes the decisions that were released.
+//!
+//! What one leads to is `tidegate_moderation::decisions`; `decision_due` releases them.
+
+use std::sync::Arc;
+
+use tidegate_moderation::{self as moderation, decisions};
+use tidegate_schemas::{
+    ids::SubmissionId,
+    records::Decision,
+};
+
+use crate::{
+    error::Fault,
+    lanes::Key,
+    worker::{Handler, Job},
+};
+
+pub(crate) struct Decisions(pub(crate) moderation::Deps);
+
+impl Handler for Decisions {
+    type Record = Decision;
+
+    fn parts(record: &Decision) -> Vec<(Key, usize)> {
+        vec![(Key { org: record.org.clone(), item: record.item.clone() }, 0)]
+    }
+
+    fn submission(_record: &Decision, _part: usize) -> Option<SubmissionId> {
+        None
+    }
+
+    async fn handle(&self, job: Arc<Job<Decision>>, _part: usize, _again: bool) -> Result<(), Fault> {
+        Ok(decisions::accept(&self.0, &job.record, job.written_at).await?)
+    }
+}

@@ -1,0 +1,199 @@
+//! Items from their record to their effects: what stands already, evaluation on the pool, facts, plan, apply.
+//!
+//! It neither orders nor retries (`worker`), and decides nothing about an item (`tidegate-moderation`).
+
+use std::sync::Arc;
+
+use tidegate_catalog::Compiled;
+use tidegate_moderation::{
+    self as moderation,
+    effects::Plan,
+    evaluate::{self, Begun, Prepared},
+    items,
+    submissions::{self, Standing, Submission},
+};
+use tidegate_rules::{Outcome, Scan};
+use tidegate_schemas::{
+    ids::SubmissionId,
+    records::{self, Coordinates, ItemEntry, Record as _},
+};
+
+use crate::{
+    error::Fault,
+    facts::Desk,
+    lanes::Key,
+    pool::Pool,
+    worker::{Handler, Job},
+};
+
+/// Why the effects of a replayed item are not taken.
+const SUPERSEDED: &str = "superseded";
+
+pub(crate) struct Items {
+    deps: moderation::Deps,
+    pool: Pool,
+    facts: Desk,
+}
+
+type ItemJob = Job<records::Items>;
+
+/// How far the pool came with an item.
+enum Step {
+    Planned(Box<Plan>),
+    /// Rules wait for facts.
+    Waiting(Box<(Prepared, Scan)>),
+}
+
+impl Items {
+    pub(crate) fn new(deps: moderation::Deps, pool: Pool) -> Self {
+        Self { facts: Desk::new(deps.store.clone()), deps, pool }
+    }
+
+    async fn config(&self, header: &records::Items) -> Result<Arc<Compiled>, Fault> {
+        if let Some(config) = self.deps.live.org(&header.org)
+            && config.version() >= header.config_version
+        {
+            return Ok(config);
+        }
+        Ok(moderation::effects::config(&self.deps, &header.org, header.config_version).await?)
+    }
+
+    async fn plan(
+        &self,
+        job: Arc<ItemJob>,
+        part: usize,
+        no_reviews: Option<&'static str>,
+    ) -> Result<Plan, Fault> {
+        let config = self.config(&job.record).await?;
+        let begun = {
+            let job = Arc::clone(&job);
+            self.pool.run(move || begin(&job, part, config, no_reviews)).await??
+        };
+        let (prepared, scan) = match begun {
+            Step::Planned(plan) => return Ok(*plan),
+            Step::Waiting(waiting) => *waiting,
+        };
+        let now = submission(&job, part).at.append_ms;
+        let facts = self.facts.fetch(&job.record.org, scan.needs(), now).await?;
+        let finish = move || {
+            let outcome = evaluate::finish(&prepared, scan, &facts);
+            plan(&job, part, &prepared, &outcome, no_reviews)
+        };
+        Ok(self.pool.run(finish).await?)
+    }
+
+    /// Whether a newer version of the item is stored. Acting on the older one now would overtake it.
+    async fn is_superseded(&self, submission: &Submission<'_>) -> Result<bool, Fault> {
+        let (org, key) = (&submission.header.org, submission.entry.key());
+        let newest = items::newest(&self.deps.store, org, &key).await?;
+        let at = submission.at;
+        let own = (at.append_ms, at.offset, i64::from(at.position));
+        Ok(newest.is_some_and(|row| items::coordinates(&row) > own))
+    }
+}
+
+impl Handler for Items {
+    type Record = records::Items;
+
+    fn parts(record: &records::Items) -> Vec<(Key, usize)> {
+        let key = |entry: &ItemEntry| Key { org: record.org.clone(), item: entry.key() };
+        record.items.iter().map(|entry| (key(entry), entry.data.len())).collect()
+    }
+
+    fn submission(record: &records::Items, part: usize) -> Option<SubmissionId> {
+        record.items.get(part).map(|entry| entry.submission_id)
+    }
+
+    /// With its coordinates, so that a replay knows its place among the item's versions.
+    fn alone(job: &ItemJob, part: usize) -> Vec<u8> {
+        let at = submission(job, part).at;
+        let entry = ItemEntry { origin: Some(at), ..job.record.items[part].clone() };
+        records::Items { items: vec![entry], ..head(&job.record) }.to_datum()
+    }
+
+    async fn handle(&self, job: Arc<ItemJob>, part: usize, again: bool) -> Result<(), Fault> {
+        let submission = submission(&job, part);
+        let may_stand = again || job.maybe_replayed || submission.entry.keyed || submission.entry.origin.is_some();
+        if may_stand {
+            match submissions::standing(&self.deps, &submission).await? {
+                Standing::Planned(plan) => {
+                    return Ok(submissions::finish(&self.deps, &submission, &plan).await?);
+                }
+                Standing::Evaluated => return Ok(()),
+                Standing::Fresh => {}
+            }
+        }
+        let no_reviews = submissions::no_reviews(&self.deps, &job.record).await?;
+        let mut plan = self.plan(Arc::clone(&job), part, no_reviews).await?;
+        if job.is_resent && plan.has_effects() && self.is_superseded(&submission).await? {
+            supersede(&mut plan)?;
+        }
+        Ok(submissions::carry_out(&self.deps, &submission, plan).await?)
+    }
+}
+
+fn submission(job: &ItemJob, part: usize) -> Submission<'_> {
+    let here = Coordinates {
+        append_ms: job.written_at,
+        offset: job.at.offset.0,
+        position: i32::try_from(part).unwrap_or(i32::MAX),
+    };
+    Submission::new(&job.record, &job.record.items[part], here)
+}
+
+fn begin(
+    job: &ItemJob,
+    part: usize,
+    config: Arc<Compiled>,
+    no_reviews: Option<&'static str>,
+) -> Result<Step, moderation::Error> {
+    let submission = submission(job, part);
+    let prepared =
+        evaluate::prepare(config, job.record.source, submission.entry, submission.at.append_ms)?;
+    Ok(match evaluate::begin(&prepared) {
+        Begun::Finished(outcome) => Step::Planned(Box::new(plan(job, part, &prepared, &outcome, no_reviews))),
+        Begun::Waiting(scan) => Step::Waiting(Box::new((prepared, scan))),
+    })
+}
+
+fn plan(
+    job: &ItemJob,
+    part: usize,
+    prepared: &Prepared,
+    outcome: &Outcome,
+    no_reviews: Option<&'static str>,
+) -> Plan {
+    submissions::plan(&submission(job, part), prepared, outcome, no_reviews)
+}
+
+/// Everything of the record but its items.
+fn head(record: &records::Items) -> records::Items {
+    records::Items {
+        org: record.org.clone(),
+        config_version: record.config_version,
+        source: record.source,
+        received_at: record.received_at,
+        request_id: record.request_id.clone(),
+        report_id: record.report_id,
+        items: Vec::new(),
+    }
+}
+
+/// Keeps what was found and takes nothing of it.
+fn supersede(plan: &mut Plan) -> Result<(), moderation::Error> {
+    plan.taken.clear();
+    plan.callbacks.clear();
+    plan.strikes.clear();
+    plan.reviews.clear();
+    let Some(findings) = &mut plan.evaluation else { return Ok(()) };
+    let unreadable =
+        |error: serde_json::Error| moderation::Error::Corrupt { what: "plan", detail: error.to_string() };
+    let mut actions: Vec<serde_json::Map<String, serde_json::Value>> =
+        serde_json::from_str(&findings.actions).map_err(unreadable)?;
+    for action in &mut actions {
+        action.remove("eventId");
+        action.entry("suppressed").or_insert_with(|| SUPERSEDED.into());
+    }
+    findings.actions = serde_json::to_string(&actions).map_err(unreadable)?;
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! The role `process`: the consumers of all topics but callbacks, and the scanner of due decisions.
+//!
+//! It only starts and ends them.
+
+use std::{sync::Arc, time::Duration};
+
+use tidegate_moderation as moderation;
+use tidegate_stream::{Drained, Group, Inbox, Role, Topic};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Deps, Health, RoleError, Settings,
+    appeals::Appeals,
+    decision_due::DueDecisions,
+    decisions::Decisions,
+    due_scan::Scanner,
+    items::Items,
+    pool::Pool,
+    reports::Reports,
+    strikes::Strikes,
+    worker::{Handler, Worker},
+};
+
+const DUE: Role = Role("decisions-due");
+
+/// Runs until it is told to stop and has drained. The first consumer that fails ends the others, and is returned.
+pub async fn process(deps: Deps, settings: Settings, stop: CancellationToken) -> Result<Drained, RoleError> {
+    settings.validate()?;
+    let settings = Arc::new(settings);
+    let pool = Pool::new(settings.threads)
+        .map_err(|error| RoleError::Broken { role: Role("process"), detail: error.to_string() })?;
+    // What accepted records lead to may use the part of the disk that requests may not.
+    let work = moderation::Deps {
+        log: deps.log.reserved(),
+        store: deps.store.clone(),
+        live: Arc::clone(&deps.live),
+    };
+    let mut roles = Roles { deps, settings, stop: stop.child_token(), tasks: JoinSet::new() };
+
+    let items = || Items::new(work.clone(), pool.clone());
+    roles.start("items", Topic::Items, items());
+    roles.start("items-slow", Topic::ItemsSlow, items());
+    roles.start("reports", Topic::Reports, Reports(work.clone()));
+    roles.start("appeals", Topic::Appeals, Appeals(work.clone()));
+    roles.start("strikes", Topic::Strikes, Strikes(work.clone()));
+    let inbox = roles.consume("decisions", Topic::Decisions);
+    roles.scan_due(&inbox, work.clone());
+    roles.work("decisions", inbox, Decisions(work));
+    roles.join().await
+}
+
+struct Roles {
+    deps: Deps,
+    settings: Arc<Settings>,
+    stop: CancellationToken,
+    tasks: JoinSet<Result<Drained, RoleError>>,
+}
+
+impl Roles {
+    /// The group is called as the role.
+    fn start<H: Handler>(&mut self, name: &'static str, topic: Topic, handler: H) {
+        let inbox = self.consume(name, topic);
+        self.work(name, inbox, handler);
+    }
+
+    fn consume(&self, name: &'static str, topic: Topic) -> Inbox {
+        let budget = self.settings.budget();
+        self.deps.log.consume(Group(name), &[topic], budget, Role(name), self.stop.clone())
+    }
+
+    fn work<H: Handler>(&mut self, name: &'static str, inbox: Inbox, handler: H) {
+        let worker =
+            Worker::new(Role(name), inbox, handler, Arc::clone(&self.settings), self.health());
+        self.tasks.spawn(worker.run());
+    }
+
+    fn scan_due(&mut self, inbox: &Inbox, work: moderation::Deps) {
+        let scanner = Scanner {
+            role: DUE,
+            topic: Topic::Decisions,
+            table: DueDecisions(work),
+            poll: Duration::from_millis(self.settings.decision_poll_ms),
+            sweep: Duration::from_millis(self.settings.decision_sweep_ms),
+            settings: Arc::clone(&self.settings),
+            health: self.health(),
+        };
+        let (ownership, stop) = (inbox.ownership(), self.stop.clone());
+        self.tasks.spawn(async move {
+            scanner.run(ownership, stop).await;
+            Ok(Drained::Clean)
+        });
+    }
+
+    fn health(&self) -> Health {
+        self.deps.health.clone()
+    }
+
+    async fn join(mut self) -> Result<Drained, RoleError> {
+        let mut all = Ok(Drained::Clean);
+        while let Some(ended) = self.tasks.join_next().await {
+            let ended = ended.unwrap_or_else(|error| {
+                Err(RoleError::Broken { role: Role("process"), detail: error.to_string() })
+            });
+            match (ended, &mut all) {
+                (Ok(drained), Ok(before)) => *before = before.and(drained),
+                (Ok(_), Err(_)) => {}
+                (Err(error), all) => {
+                    tracing::error!(tag = error.tag(), "{error}");
+                    self.stop.cancel();
+                    if all.is_ok() {
+                        *all = Err(error);
+                    }
+                }
+            }
+        }
+        all
+    }
+}

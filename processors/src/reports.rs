@@ -1,0 +1,35 @@
+//! Consumes reports.
+//!
+//! What one leads to is `tidegate_moderation::reports`.
+
+use std::sync::Arc;
+
+use tidegate_moderation::{self as moderation, reports};
+use tidegate_schemas::{
+    ids::SubmissionId,
+    records::Report,
+};
+
+use crate::{
+    error::Fault,
+    lanes::Key,
+    worker::{Handler, Job},
+};
+
+pub(crate) struct Reports(pub(crate) moderation::Deps);
+
+impl Handler for Reports {
+    type Record = Report;
+
+    fn parts(record: &Report) -> Vec<(Key, usize)> {
+        vec![(Key { org: record.org.clone(), item: record.item.key() }, record.item.data.len())]
+    }
+
+    fn submission(record: &Report, _part: usize) -> Option<SubmissionId> {
+        Some(record.item.submission_id)
+    }
+
+    async fn handle(&self, job: Arc<Job<Report>>, _part: usize, _again: bool) -> Result<(), Fault> {
+        Ok(reports::accept(&self.0, &job.record, job.written_at).await?)
+    }
+}
