@@ -214,7 +214,6 @@ impl Client {
             drop(rustls::crypto::ring::default_provider().install_default());
         }
         #[expect(clippy::disallowed_methods, reason = "the operator alone names the registry")]
-        #[expect(clippy::disallowed_methods, reason = "the registry's address is the operator's")]
         let mut http = reqwest::Client::builder()
             .timeout(Duration::from_millis(settings.request_timeout_ms))
             .redirect(reqwest::redirect::Policy::none())

@@ -208,7 +208,7 @@ impl Engine {
             match consumer.poll(Duration::ZERO) {
                 Some(Ok(message)) => match self.names.partition(message.topic(), message.partition()) {
                     Some(partition) if self.next.contains_key(&partition) => {
-                        catch.arena.push(partition, &message)
+                        catch.arena.push(partition, &message);
                     }
                     // Left in a queue by an assignment that is gone: its next owner reads it.
                     _ => {}

@@ -433,8 +433,11 @@ impl Settings {
     pub(super) fn consumer(&self, group_id: &str) -> Result<ClientConfig, String> {
         let mut config = self.client()?;
         let consumer = &self.consumer;
-        // Records beyond the budget wait at the broker rather than here.
-        for (key, value) in [("queued.min.messages", "1000"), ("fetch.queue.backoff.ms", "5")] {
+        // Records beyond the budget wait at the broker rather than here. A partition that is resumed is fetched only
+        // when the broker has answered for the idle ones, so that answer must not take long.
+        for (key, value) in
+            [("queued.min.messages", "1000"), ("fetch.queue.backoff.ms", "5"), ("fetch.wait.max.ms", "50")]
+        {
             if config.get(key).is_none() {
                 config.set(key, value);
             }

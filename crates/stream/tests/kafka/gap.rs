@@ -46,7 +46,7 @@ async fn an_offset_eaten_by_retention_stops_its_partition_by_name_and_no_other()
     append(&log, whole, numbers(110..111)).await;
     let mut inbox = consume(&log, Topic::Strikes);
     let expected = Stopped::Gap { partition: gone, committed: NextOffset(40), start: NextOffset(70) };
-    assert_eq!(stopped(&inbox).await, [expected.clone()]);
+    assert_eq!(stopped(&inbox).await, std::slice::from_ref(&expected));
     assert!(expected.to_string().contains("strikes[0]") && expected.to_string().contains("40"), "{expected}");
     let records = take(&mut inbox, 1).await;
     assert_eq!(records.iter().map(text).collect::<Vec<_>>(), ["000110"], "the other partition goes on");

@@ -117,7 +117,9 @@ async fn versions_side_by_side_read_each_other_through_a_real_registry() {
     // A newer program registers its version under the same subject, and writes with it.
     let (schema, datum) = newer(&next_one);
     let subject = format!("{}-value", Topic::Items.name(&installation.settings.prefix));
-    let answer: serde_json::Value = reqwest::Client::new()
+    #[expect(clippy::disallowed_methods, reason = "the test's own registry")]
+    let client = reqwest::Client::new();
+    let answer: serde_json::Value = client
         .post(format!("{url}/subjects/{subject}/versions"))
         .header("content-type", "application/vnd.schemaregistry.v1+json")
         .body(serde_json::json!({ "schema": schema }).to_string())
