@@ -207,6 +207,8 @@ async fn a_policy_keeps_its_id_and_place_and_an_item_type_counts_its_versions() 
         config.policies().iter().map(|it| it.key.clone()).collect::<Vec<_>>()
     };
     assert_eq!(keys(&before), ["b", "a"]);
+    // Nothing about the item type changes: it stays at its version.
+    house.apply("queue: other\n").await;
     let pruned = Change { prune: true, ..change("policy: a\n---\npolicy: c\n") };
     house.changes().apply(&house.org, pruned).await.unwrap();
     let renamed = "policy: b\nname: New\n---\nitem_type: t\nkind: CONTENT\nname: T\n";
