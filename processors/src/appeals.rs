@@ -5,10 +5,7 @@
 use std::sync::Arc;
 
 use tidegate_moderation::{self as moderation, appeals};
-use tidegate_schemas::{
-    ids::SubmissionId,
-    records::Appeal,
-};
+use tidegate_schemas::{ids::SubmissionId, records::Appeal};
 
 use crate::{
     error::Fault,

@@ -5,10 +5,7 @@
 use std::sync::Arc;
 
 use tidegate_moderation::{self as moderation, decisions};
-use tidegate_schemas::{
-    ids::SubmissionId,
-    records::Decision,
-};
+use tidegate_schemas::{ids::SubmissionId, records::Decision};
 
 use crate::{
     error::Fault,

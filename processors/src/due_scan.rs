@@ -128,7 +128,9 @@ impl<R: DueRow> Agenda<R> {
                 self.waiting.insert((at, minute, id));
                 break;
             }
-            let Some(state) = self.minutes.get_mut(&minute).and_then(|rows| rows.get_mut(&id)) else { continue };
+            let Some(state) = self.minutes.get_mut(&minute).and_then(|rows| rows.get_mut(&id)) else {
+                continue;
+            };
             if let State::Waiting(row) = std::mem::replace(state, State::UnderWay) {
                 due.push(row);
             }

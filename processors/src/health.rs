@@ -71,10 +71,7 @@ mod tests {
         let first = health.complain(Role("items"), "store_timeout");
         let second = health.complain(Role("items"), "store_timeout");
         drop(first);
-        assert_eq!(
-            health.readiness(),
-            Readiness::NotReady { why: "items: store_timeout".to_owned() }
-        );
+        assert_eq!(health.readiness(), Readiness::NotReady { why: "items: store_timeout".to_owned() });
         drop(second);
         assert!(health.readiness().is_ready());
     }

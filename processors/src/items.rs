@@ -113,7 +113,8 @@ impl Handler for Items {
 
     async fn handle(&self, job: Arc<ItemJob>, part: usize, again: bool) -> Result<(), Fault> {
         let submission = submission(&job, part);
-        let may_stand = again || job.maybe_replayed || submission.entry.keyed || submission.entry.origin.is_some();
+        let may_stand =
+            again || job.maybe_replayed || submission.entry.keyed || submission.entry.origin.is_some();
         if may_stand {
             match submissions::standing(&self.deps, &submission).await? {
                 Standing::Planned(plan) => {
@@ -148,8 +149,7 @@ fn begin(
     no_reviews: Option<&'static str>,
 ) -> Result<Step, moderation::Error> {
     let submission = submission(job, part);
-    let prepared =
-        evaluate::prepare(config, job.record.source, submission.entry, submission.at.append_ms)?;
+    let prepared = evaluate::prepare(config, job.record.source, submission.entry, submission.at.append_ms)?;
     Ok(match evaluate::begin(&prepared) {
         Begun::Finished(outcome) => Step::Planned(Box::new(plan(job, part, &prepared, &outcome, no_reviews))),
         Begun::Waiting(scan) => Step::Waiting(Box::new((prepared, scan))),

@@ -40,7 +40,9 @@ pub(crate) enum Verdict {
     GoOn,
     /// From here on the org's content goes to the dead letters, unseen.
     Divert,
-    Stop { why: String },
+    Stop {
+        why: String,
+    },
 }
 
 #[derive(Debug)]
@@ -148,7 +150,10 @@ impl Settings {
             }
         }
         if !(1..=100).contains(&self.percent) {
-            return Err(format!("processors.poison.percent must be between 1 and 100, but is {}", self.percent));
+            return Err(format!(
+                "processors.poison.percent must be between 1 and 100, but is {}",
+                self.percent
+            ));
         }
         Ok(())
     }

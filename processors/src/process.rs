@@ -70,8 +70,7 @@ impl Roles {
     }
 
     fn work<H: Handler>(&mut self, name: &'static str, inbox: Inbox, handler: H) {
-        let worker =
-            Worker::new(Role(name), inbox, handler, Arc::clone(&self.settings), self.health());
+        let worker = Worker::new(Role(name), inbox, handler, Arc::clone(&self.settings), self.health());
         self.tasks.spawn(worker.run());
     }
 

@@ -5,10 +5,7 @@
 use std::sync::Arc;
 
 use tidegate_moderation::{self as moderation, reports};
-use tidegate_schemas::{
-    ids::SubmissionId,
-    records::Report,
-};
+use tidegate_schemas::{ids::SubmissionId, records::Report};
 
 use crate::{
     error::Fault,

@@ -5,10 +5,7 @@
 use std::sync::Arc;
 
 use tidegate_moderation::{self as moderation, strikes};
-use tidegate_schemas::{
-    ids::SubmissionId,
-    records::Strike,
-};
+use tidegate_schemas::{ids::SubmissionId, records::Strike};
 
 use crate::{
     error::Fault,

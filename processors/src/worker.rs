@@ -34,8 +34,8 @@ use crate::{
     error::{Class, Fault},
     health::Complaint,
     lanes::{Ended, Key, Lanes, Work},
-    pool::Panicked,
     poison::{Verdict, Watch},
+    pool::Panicked,
 };
 
 /// A record that is worked on.
@@ -87,9 +87,15 @@ struct Shared<H> {
 }
 
 enum Done<R> {
-    Part { work: Work<Arc<Job<R>>>, how: How },
+    Part {
+        work: Work<Arc<Job<R>>>,
+        how: How,
+    },
     /// A record that could not be read.
-    Unreadable { ticket: Ticket, how: How },
+    Unreadable {
+        ticket: Ticket,
+        how: How,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,9 +156,8 @@ impl<H: Handler> Worker<H> {
                 break;
             }
             let was_open = self.is_open;
-            let admits = self.is_open
-                && self.lanes.has_room()
-                && self.shared.outages.load(Ordering::Relaxed) == 0;
+            let admits =
+                self.is_open && self.lanes.has_room() && self.shared.outages.load(Ordering::Relaxed) == 0;
             tokio::select! {
                 biased;
                 Some(done) = self.under_way.join_next() => self.ended(done),
@@ -414,7 +419,8 @@ impl<H: Handler> Shared<H> {
         // What one org's rows or configuration lack is a metric and a log line; the process stays ready for the rest.
         let complaint = outages.map(|_| self.health.complain(self.role, tag));
         if complaint.is_none() {
-            metrics::counter!("tidegate_processing_held_total", "role" => self.role.0, "tag" => tag).increment(1);
+            metrics::counter!("tidegate_processing_held_total", "role" => self.role.0, "tag" => tag)
+                .increment(1);
         }
         Waits { tag, class, outages, _complaint: complaint }
     }

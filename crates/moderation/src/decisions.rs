@@ -234,6 +234,7 @@ async fn append(deps: &Deps, job: Job, decided: &Decided, now: Millis) -> Result
         // Undone, or another scanner was faster: look again.
         return Ok(Release::Again(now));
     }
+    tidegate_stream::failpoint!("after_due_release");
     let key = job.item.log_key(&job.org);
     let record = record(&job, decided)?;
     let partition = deps.log.partition(Topic::Decisions, &key);

@@ -8,7 +8,7 @@ use tidegate_schemas::{
     records::{self, Command, JobClass, Record as _},
 };
 use tidegate_store::{WriteTime, tables::items::strikes::ActionByItem};
-use tidegate_stream::{Record, Topic};
+use tidegate_stream::{Record, Topic, failpoint};
 
 use super::{Plan, PlannedCallback, PlannedStrike};
 use crate::{
@@ -49,6 +49,7 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
         };
         jobs::open_or_join(&deps.store, &opening, Millis::now()).await?;
     }
+    failpoint!("after_apply_rows");
     append(deps, plan).await
 }
 
@@ -70,6 +71,7 @@ async fn append(deps: &Deps, plan: &Plan) -> Result<(), Error> {
         .map(|(topic, key, datum)| (deps.log.partition(*topic, key), Record::new(key, datum.as_slice())))
         .collect();
     deps.log.append(&addressed).await?;
+    failpoint!("after_callback_append");
     Ok(())
 }
 

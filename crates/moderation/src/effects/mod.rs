@@ -140,7 +140,9 @@ pub async fn adopt(store: &Store, plan: Plan, now: Millis) -> Result<Plan, Error
         created_at: now,
         version: 1,
     };
-    match store.insert_new(&row).await? {
+    let inserted = store.insert_new(&row).await?;
+    tidegate_stream::failpoint!("after_plan");
+    match inserted {
         Inserted::New => Ok(plan),
         Inserted::Existing(first) => serde_json::from_str(&first.plan).map_err(Error::corrupt("plan")),
     }

@@ -1,0 +1,15 @@
+//! The role `process` on the embedded engine, in a temporary folder: from records to rows and records.
+#![allow(clippy::unwrap_used)]
+
+#[path = "pipeline/items.rs"]
+mod items;
+#[path = "pipeline/poison.rs"]
+mod poison;
+#[path = "pipeline/replays.rs"]
+mod replays;
+#[path = "pipeline/reviews.rs"]
+mod reviews;
+#[path = "pipeline/standing.rs"]
+mod standing;
+#[path = "pipeline/world.rs"]
+mod world;

@@ -1,0 +1,165 @@
+//! Content that cannot be processed goes to the dead letters, alone, and comes back from there.
+
+use tidegate_catalog::orgs;
+use tidegate_processors::{
+    PoisonSettings, RoleError, Settings,
+    dead_letters::{self, Selection},
+};
+use tidegate_schemas::{
+    ids::{ItemKey, Millis, OrgId},
+    records::{DeadLetter, Items},
+};
+use tidegate_store::tables::items::items::EVALUATED;
+use tidegate_stream::{Record, Topic};
+
+use crate::world::{World, entry, entry_of, org, post};
+
+fn of_unknown_type(id: &str) -> tidegate_schemas::records::ItemEntry {
+    entry_of(&ItemKey::new("video", id), r#"{"text": "hello"}"#.to_owned())
+}
+
+async fn letters(world: &World, count: usize) -> Vec<DeadLetter> {
+    world
+        .until("the dead letters", async || {
+            let letters = world.tail(Topic::DeadLetters).await;
+            (letters.len() >= count).then(|| letters.iter().map(|tailed| tailed.decode().unwrap()).collect())
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_three_items_only_the_poisonous_one_is_a_dead_letter() {
+    let mut world = World::started().await;
+    let (good, bad, other) =
+        (entry(&post("p1"), "hello"), of_unknown_type("v1"), entry(&post("p2"), "hello"));
+    let submissions = (good.submission_id, bad.submission_id, other.submission_id);
+    world.submit(vec![good, bad, other]).await;
+    world.evaluated(&post("p1"), submissions.0).await;
+    world.evaluated(&post("p2"), submissions.2).await;
+    let letter = letters(&world, 1).await.remove(0);
+    assert_eq!((letter.reason.as_str(), letter.stage.as_str()), ("unknown_type", "items"));
+    assert_eq!(letter.submission_id, Some(submissions.1));
+    assert_eq!(letter.org, Some(org()));
+    world.drain().await;
+    assert_eq!(world.tail(Topic::DeadLetters).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_that_does_not_fit_its_type_any_more_is_a_dead_letter_without_its_values() {
+    let mut world = World::started().await;
+    world.submit(vec![entry_of(&post("p1"), r#"{"text": {"secret": 5}}"#.to_owned())]).await;
+    let letter = letters(&world, 1).await.remove(0);
+    assert_eq!(letter.reason, "unfit_data");
+    assert!(!letter.detail.contains("secret"), "{}", letter.detail);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_be_read_is_a_dead_letter_as_it_is() {
+    let mut world = World::started().await;
+    let partition = world.deps.log.partition(Topic::Reports, b"key");
+    world.deps.log.append(&[(partition, Record::new(b"key", &[255_u8; 9][..]))]).await.unwrap();
+    let letter = letters(&world, 1).await.remove(0);
+    assert_eq!((letter.reason.as_str(), letter.stage.as_str()), ("malformed_record", "reports"));
+    assert!(letter.value.ends_with(&[255; 9]));
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_are_listed_without_content_and_replayed_into_their_own_place() {
+    let mut world = World::started().await;
+    let late = entry(&post("p1"), "scamcoin");
+    let bad = tidegate_schemas::records::ItemEntry {
+        data: bytes::Bytes::from_static(br#"{"text": "scamcoin", "extra": 1}"#),
+        ..late
+    };
+    let submission = bad.submission_id;
+    // Its type is not known yet.
+    let renamed = tidegate_schemas::records::ItemEntry { type_id: "video".into(), ..bad };
+    world.submit(vec![renamed]).await;
+    letters(&world, 1).await;
+    world
+        .configure(
+            "item_type: video\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n---\n\
+             rule: videos\nstatus: live\nitem_types: [video]\nwhen: {text: {in: [text], words: [scamcoin]}}\n\
+             actions: [limit_reach]\n",
+            false,
+        )
+        .await;
+    let key = ItemKey::new("video", "p1");
+    let newer = entry(&key, "hello");
+    let newest = newer.submission_id;
+    world.submit(vec![newer]).await;
+    world.evaluated(&key, newest).await;
+
+    let page = dead_letters::list(&world.deps.log, &Selection::default(), 10, None).await.unwrap();
+    assert_eq!(page.items.len(), 1);
+    assert!(!serde_json::to_string(&page).unwrap().contains("scamcoin"));
+    let other = Selection { org: Some(OrgId::new("other")), ..Selection::default() };
+    assert!(dead_letters::list(&world.deps.log, &other, 10, None).await.unwrap().items.is_empty());
+
+    let one = Selection { id: Some(page.items[0].id.clone()), ..Selection::default() };
+    assert_eq!(dead_letters::replay(&world.deps.log, &one).await.unwrap().replayed, 1);
+    let row = world.evaluated(&key, submission).await;
+    assert_eq!(row.state, EVALUATED);
+    assert!(row.matched.contains("videos") && row.actions.contains("superseded"), "{}", row.actions);
+    let versions = world.versions(&key).await;
+    assert_eq!(versions[0].submission_id, newest, "the replayed one did not overtake");
+    world.drain().await;
+    assert!(world.callbacks().await.is_empty(), "an older version takes no action");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_org_of_mostly_poison_is_diverted_and_the_others_go_on() {
+    let poison = PoisonSettings { least: 3, ..PoisonSettings::default() };
+    let mut world = World::with(Settings { poison, ..Settings::default() }).await;
+    let other = OrgId::new("other");
+    orgs::create(&world.deps.store, &other, "Other", Millis::now()).await.unwrap();
+    world.start();
+    for nth in 0..3 {
+        world.submit_as(&other, vec![of_unknown_type(&format!("v{nth}"))]).await;
+    }
+    letters(&world, 3).await;
+    // Counted after the dead letter is durable: until then it may still be judged by itself.
+    let diverted = world
+        .until("a diverted item", async || {
+            world.submit_as(&other, vec![of_unknown_type("more")]).await;
+            let letters = world.tail(Topic::DeadLetters).await;
+            letters
+                .iter()
+                .map(|tailed| tailed.decode::<DeadLetter>().unwrap())
+                .find(|letter| letter.reason == "org_diverted")
+        })
+        .await;
+    assert_eq!(diverted.org, Some(other));
+    let submission = world.submit_text("p1", "hello").await;
+    world.evaluated(&post("p1"), submission).await;
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn poison_of_several_orgs_at_once_ends_the_role_by_name() {
+    let poison = PoisonSettings { least: 1, orgs: 2, ..PoisonSettings::default() };
+    let mut world = World::with(Settings { poison, ..Settings::default() }).await;
+    let other = OrgId::new("other");
+    orgs::create(&world.deps.store, &other, "Other", Millis::now()).await.unwrap();
+    world.start();
+    world.submit(vec![of_unknown_type("v1")]).await;
+    world.submit_as(&other, vec![of_unknown_type("v1")]).await;
+    let ended = world.ended().await;
+    assert!(matches!(&ended, Err(RoleError::Poison { role, .. }) if role.0 == "items"), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_of_an_item_holds_only_it_with_its_coordinates() {
+    let mut world = World::started().await;
+    world.submit(vec![entry(&post("p1"), "hello"), of_unknown_type("v1")]).await;
+    let letter = letters(&world, 1).await.remove(0);
+    let at = world.tail(Topic::DeadLetters).await[0].at;
+    let datum = world.deps.log.unframe(at, Topic::Items, &letter.value).unwrap();
+    let record = <Items as tidegate_schemas::records::Record>::decode(&datum).unwrap();
+    assert_eq!(record.items.len(), 1);
+    let origin = record.items[0].origin.unwrap();
+    assert_eq!((origin.append_ms, origin.offset, origin.position), (letter.written_at, letter.offset, 1));
+    world.drain().await;
+}

@@ -1,0 +1,299 @@
+//! An installation in a temporary folder, what is sent to it, and what is found in it.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use tidegate_catalog::{Change, Changes, Live, MasterKey, Secrets, orgs};
+use tidegate_moderation as moderation;
+use tidegate_processors::{Deps, Health, RoleError, Settings, process};
+use tidegate_schemas::{
+    ids::{ConfigVersion, EventId, ItemKey, Millis, OrgId, SubmissionId},
+    records::{self, Callback, ItemEntry, Items, Source, Variant},
+};
+use tidegate_store::{At, Row, Store, tables::items::items::Item};
+use tidegate_stream::{Drained, Log, Order, Query, Record, Tailed, Topic};
+use tidegate_test_support::{PATIENCE, eventually};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const DOCUMENTS: &str = r"
+item_type: post
+kind: CONTENT
+fields:
+  - {name: text, type: STRING, required: true}
+  - {name: author, type: RELATED_ITEM, role: creator}
+---
+item_type: user
+kind: USER
+fields: [{name: name, type: STRING}]
+---
+policy: scam
+name: Scam
+---
+endpoint: platform
+url: https://platform.example/callbacks
+---
+action: limit_reach
+kind: callback
+endpoint: platform
+strikes: 1
+---
+action: ban
+kind: callback
+endpoint: platform
+---
+action: look
+kind: enqueue_review
+---
+rule: demo-scam
+name: Scam
+status: live
+on: [item, report]
+item_types: [post]
+when: {text: {in: [text], words: [scamcoin]}}
+policies: [scam]
+actions: [limit_reach]
+---
+rule: doubtful
+status: live
+on: [item, report]
+item_types: [post]
+when: {text: {in: [text], words: [doubtful]}}
+actions: [look]
+---
+rule: known-offender
+status: live
+item_types: [post]
+when: {all: [{text: {in: [text], words: [hello]}}, {strikes: {gte: 2, within: 30d}}]}
+actions: [ban]
+---
+threshold: three
+strikes: 3
+within: 30d
+action: ban
+";
+
+pub(crate) struct World {
+    folder: TempDir,
+    pub(crate) deps: Deps,
+    changes: Changes,
+    settings: Settings,
+    running: Option<(CancellationToken, JoinHandle<Result<Drained, RoleError>>)>,
+}
+
+pub(crate) fn org() -> OrgId {
+    OrgId::new("acme")
+}
+
+pub(crate) fn post(id: &str) -> ItemKey {
+    ItemKey::new("post", id)
+}
+
+pub(crate) fn user(id: &str) -> ItemKey {
+    ItemKey::new("user", id)
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(Settings::default()).await
+    }
+
+    pub(crate) async fn with(settings: Settings) -> Self {
+        let world = Self::open(tempfile::tempdir().unwrap(), settings).await;
+        orgs::create(&world.deps.store, &org(), "Acme", Millis::now()).await.unwrap();
+        world.configure(DOCUMENTS, false).await;
+        world
+    }
+
+    async fn open(folder: TempDir, settings: Settings) -> Self {
+        let db = fjall::Database::builder(folder.path().join("data")).open().unwrap();
+        let stream = tidegate_stream::Settings {
+            partitions: Some(4),
+            consume: tidegate_stream::Consume {
+                // Commits come at a stop only: whatever an image is taken of is replayed.
+                commit_interval_ms: 3_600_000,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let log = Log::open_embedded(db.clone(), &stream).unwrap();
+        let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+        let catalog = tidegate_catalog::Settings::default();
+        let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
+        let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
+        let changes = Changes::new(store.clone(), secrets, &catalog);
+        let deps = Deps { log, store, live, health: Health::default() };
+        Self { folder, deps, changes, settings, running: None }
+    }
+
+    pub(crate) async fn configure(&self, documents: &str, prune: bool) {
+        let change = Change {
+            files: vec![("config.yaml".to_owned(), documents.to_owned())],
+            author: "test".to_owned(),
+            expected_version: None,
+            prune,
+        };
+        self.changes.apply(&org(), change).await.unwrap();
+    }
+
+    pub(crate) fn start(&mut self) {
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(process(self.deps.clone(), self.settings.clone(), stop.clone()));
+        self.running = Some((stop, running));
+    }
+
+    pub(crate) async fn started() -> Self {
+        let mut world = Self::new().await;
+        world.start();
+        world
+    }
+
+    pub(crate) async fn stop(&mut self) -> Result<Drained, RoleError> {
+        let (stop, running) = self.running.take().unwrap();
+        stop.cancel();
+        running.await.unwrap()
+    }
+
+    /// How the role ended by itself.
+    pub(crate) async fn ended(&mut self) -> Result<Drained, RoleError> {
+        let (_, running) = self.running.take().unwrap();
+        tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap()
+    }
+
+    /// What the disk holds now, as after a kill: opened by another process. Nothing may be written meanwhile.
+    pub(crate) async fn image(&self) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        copy(&self.folder.path().join("data"), &folder.path().join("data"));
+        Self::open(folder, self.settings.clone()).await
+    }
+
+    pub(crate) fn moderation(&self) -> moderation::Deps {
+        let Deps { log, store, live, .. } = self.deps.clone();
+        moderation::Deps { log, store, live }
+    }
+
+    pub(crate) async fn version(&self) -> ConfigVersion {
+        self.deps.live.latest(&org()).await.unwrap().version()
+    }
+
+    pub(crate) async fn append<R: records::Record>(&self, topic: Topic, key: &[u8], record: &R) {
+        let partition = self.deps.log.partition(topic, key);
+        self.deps.log.append(&[(partition, Record::new(key, record.to_datum()))]).await.unwrap();
+    }
+
+    /// One record with these items.
+    pub(crate) async fn submit(&self, items: Vec<ItemEntry>) {
+        self.submit_as(&org(), items).await;
+    }
+
+    pub(crate) async fn submit_as(&self, org: &OrgId, items: Vec<ItemEntry>) {
+        let record = self.record(org, items).await;
+        self.send(record).await;
+    }
+
+    /// A record to be sent, as long as the store is there.
+    pub(crate) async fn prepare(&self, items: Vec<ItemEntry>) -> Items {
+        self.record(&org(), items).await
+    }
+
+    pub(crate) async fn send(&self, record: Items) {
+        let key = record.items[0].key().log_key(&record.org);
+        self.append(Topic::Items, &key, &record).await;
+    }
+
+    async fn record(&self, org: &OrgId, items: Vec<ItemEntry>) -> Items {
+        Items {
+            org: org.clone(),
+            config_version: self.deps.live.latest(org).await.unwrap().version(),
+            source: Source::Api,
+            received_at: Millis::now(),
+            request_id: "request".to_owned(),
+            report_id: None,
+            items,
+        }
+    }
+
+    pub(crate) async fn submit_text(&self, id: &str, text: &str) -> SubmissionId {
+        let entry = entry(&post(id), text);
+        let submission = entry.submission_id;
+        self.submit(vec![entry]).await;
+        submission
+    }
+
+    pub(crate) async fn versions(&self, item: &ItemKey) -> Vec<Item> {
+        self.rows(&(org(), item.type_id.clone(), item.id.clone())).await
+    }
+
+    pub(crate) async fn evaluated(&self, item: &ItemKey, submission: SubmissionId) -> Item {
+        self.until("an evaluated row", async || {
+            self.versions(item).await.into_iter().find(|row| row.submission_id == submission)
+        })
+        .await
+    }
+
+    pub(crate) async fn rows<R: Row>(&self, partition: &R::Partition) -> Vec<R> {
+        self.deps.store.scan::<R>(partition, At::all()).all().await.unwrap()
+    }
+
+    pub(crate) async fn tail(&self, topic: Topic) -> Vec<Tailed> {
+        let query = Query { topic, order: Order::Oldest, limit: 1_000, after: None };
+        self.deps.log.tail(query).await.unwrap().records
+    }
+
+    pub(crate) async fn callbacks(&self) -> Vec<Callback> {
+        self.tail(Topic::Callbacks).await.iter().map(|tailed| tailed.decode().unwrap()).collect()
+    }
+
+    /// The distinct events among the callbacks, of one type.
+    pub(crate) async fn events(&self, event_type: &str) -> Vec<EventId> {
+        let callbacks = self.callbacks().await;
+        let of_type = callbacks.iter().filter(|callback| callback.event_type == event_type);
+        let mut events: Vec<_> = of_type.map(|callback| callback.event_id).collect();
+        events.sort_unstable();
+        events.dedup();
+        events
+    }
+
+    pub(crate) async fn until<T>(&self, what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
+        eventually(what, PATIENCE, probe).await.unwrap()
+    }
+
+    /// Stops, which fails unless every record was completed.
+    pub(crate) async fn drain(&mut self) {
+        assert_eq!(self.stop().await.unwrap(), Drained::Clean);
+    }
+}
+
+pub(crate) fn entry(item: &ItemKey, text: &str) -> ItemEntry {
+    let data = serde_json::json!({"text": text, "author": {"typeId": "user", "id": "u1"}});
+    entry_of(item, data.to_string())
+}
+
+pub(crate) fn entry_of(item: &ItemKey, data: String) -> ItemEntry {
+    ItemEntry {
+        submission_id: SubmissionId::random(),
+        type_id: item.type_id.clone(),
+        id: item.id.clone(),
+        type_version: None,
+        variant: Variant::Original,
+        data: Bytes::from(data),
+        origin: None,
+        keyed: false,
+    }
+}
+
+pub(crate) const SHORT: Duration = Duration::from_millis(1);
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
