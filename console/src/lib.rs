@@ -1,0 +1,43 @@
+//! The admin API on the console's port: configuration, keys, jobs, deliveries, dead letters.
+//!
+//! It decides nothing itself: a handler reads the request, makes one call into `moderation` or `catalog`, and renders.
+
+pub mod admin;
+pub mod dead_letters;
+mod deliveries;
+mod settings;
+
+use std::sync::Arc;
+
+use tidegate_catalog::{Keys, Secrets, change::Changes};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub use self::{
+    admin::LocalToken,
+    settings::{Settings, SettingsError},
+};
+
+/// What the console works on.
+#[derive(Clone)]
+pub struct Deps {
+    pub moderation: tidegate_moderation::Deps,
+    pub keys: Keys,
+    pub secrets: Secrets,
+    pub changes: Changes,
+    pub dead_letters: Arc<dyn dead_letters::DeadLetters>,
+    /// Lets commands of the same user in, on the machine that the process runs on.
+    pub local_token: Arc<LocalToken>,
+}
+
+/// Serves until it is told to stop, then drains.
+pub async fn run(
+    deps: Deps,
+    settings: Settings,
+    http: tidegate_web::Settings,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> tidegate_web::Drained {
+    let router = admin::router(deps, settings, http.clone());
+    tidegate_web::serve(listener, router, &http, stop).await
+}

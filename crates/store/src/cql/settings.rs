@@ -4,11 +4,11 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// `host:port` of some nodes; the others are found through them.
@@ -35,7 +35,7 @@ pub struct Settings {
     pub batch_bytes: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Replication {
     /// So many copies, for clusters of one datacenter.
@@ -56,6 +56,12 @@ impl Secret {
 
     pub(super) fn reveal(&self) -> &str {
         &self.0
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("***")
     }
 }
 

@@ -1,0 +1,215 @@
+//! `/admin/v1/config`: the organisation's documents, checked, changed and read back as files.
+//!
+//! It judges no document; `catalog` does.
+
+use std::time::Duration;
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    routing::{get, post},
+};
+use serde::{Deserialize, Serialize};
+use tidegate_catalog::change::{ApplyError, Change, Difference, File, How, Waited};
+use tidegate_schemas::{
+    documents::DocumentFault,
+    ids::{ConfigVersion, EndpointId},
+    wire::{Fault, Pointer},
+};
+use tidegate_web::Problem;
+
+use super::{
+    Api,
+    caller::Caller,
+    extract::{Body, Params},
+    faults,
+};
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/config", get(pull).put(apply).post(apply))
+        .route("/config/validate", post(validate))
+        .route("/config/wait", get(wait))
+}
+
+/// A file of documents. Its name's ending says whether it is JSON or YAML, and faults name it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    name: String,
+    text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Documents {
+    files: Vec<Named>,
+    /// The version that the change was made from; another current one refuses it.
+    #[serde(default)]
+    expected_version: Option<ConfigVersion>,
+    /// Whether documents that are not in the files go.
+    #[serde(default)]
+    prune: bool,
+}
+
+impl Documents {
+    fn files(self) -> Vec<File> {
+        self.files.into_iter().map(|file| (file.name, file.text)).collect()
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Pulled {
+    version: ConfigVersion,
+    changed_at: String,
+    author: String,
+    files: Vec<Named>,
+}
+
+#[derive(Serialize)]
+struct Changed {
+    kind: &'static str,
+    key: String,
+    how: &'static str,
+}
+
+impl From<Difference> for Changed {
+    fn from(difference: Difference) -> Self {
+        let how = match difference.how {
+            How::Added => "added",
+            How::Changed => "changed",
+            How::Removed => "removed",
+        };
+        Self { kind: difference.kind.name(), key: difference.key, how }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Applied {
+    version: ConfigVersion,
+    changes: Vec<Changed>,
+    warnings: Vec<String>,
+    /// Endpoints that got a signing secret; their receivers need it.
+    new_secrets: Vec<EndpointId>,
+}
+
+#[derive(Serialize)]
+struct Valid {
+    changes: Vec<Changed>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wanted {
+    version: i64,
+    #[serde(default = "ten_seconds")]
+    within_ms: u64,
+    #[serde(rename = "org")]
+    _org: Option<String>,
+}
+
+fn ten_seconds() -> u64 {
+    10_000
+}
+
+/// One request holds its connection at most so long.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+#[derive(Serialize)]
+struct Answer {
+    /// `running`, `failing` or `behind`.
+    state: &'static str,
+    /// Processes that live, where all of them run it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<usize>,
+    /// Those that do not, and why.
+    others: Vec<String>,
+}
+
+async fn pull(State(api): State<Api>, caller: Caller) -> Result<Json<Pulled>, Problem> {
+    let pulled = api.deps.changes.pull(&caller.org).await.map_err(faults::catalog)?;
+    Ok(Json(Pulled {
+        version: pulled.version,
+        changed_at: pulled.changed_at.iso(),
+        author: pulled.author,
+        files: pulled.files.into_iter().map(|(name, text)| Named { name, text }).collect(),
+    }))
+}
+
+async fn apply(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(documents): Body<Documents>,
+) -> Result<Json<Applied>, Problem> {
+    let change = Change {
+        expected_version: documents.expected_version,
+        prune: documents.prune,
+        author: caller.name.to_string(),
+        files: documents.files(),
+    };
+    let applied = api.deps.changes.apply(&caller.org, change).await.map_err(refused)?;
+    tracing::info!(
+        target: "audit", org = %caller.org, by = %caller.name, version = applied.version.0,
+        changes = applied.differences.len(), "applied a configuration"
+    );
+    Ok(Json(Applied {
+        version: applied.version,
+        changes: applied.differences.into_iter().map(Changed::from).collect(),
+        warnings: applied.warnings.iter().map(ToString::to_string).collect(),
+        new_secrets: applied.new_secrets,
+    }))
+}
+
+async fn validate(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(documents): Body<Documents>,
+) -> Result<Json<Valid>, Problem> {
+    let prune = documents.prune;
+    let differences = api.deps.changes.diff(&caller.org, documents.files(), prune).await.map_err(refused)?;
+    Ok(Json(Valid { changes: differences.into_iter().map(Changed::from).collect() }))
+}
+
+async fn wait(
+    State(api): State<Api>,
+    caller: Caller,
+    Params(wanted): Params<Wanted>,
+) -> Result<Json<Answer>, Problem> {
+    let within = Duration::from_millis(wanted.within_ms).min(LONGEST_WAIT);
+    let version = ConfigVersion(wanted.version);
+    let waited = api.deps.changes.wait(&caller.org, version, within).await.map_err(|error| match error {
+        error @ tidegate_catalog::Error::NoSuchVersion { .. } => Problem::not_found(error.to_string()),
+        error => faults::catalog(error),
+    })?;
+    Ok(Json(match waited {
+        Waited::Running(members) => Answer { state: "running", members: Some(members), others: Vec::new() },
+        Waited::Failing(members) => Answer {
+            state: "failing",
+            members: None,
+            others: members.into_iter().map(|(label, failing)| format!("{label}: {}", failing.reason)).collect(),
+        },
+        Waited::Behind(members) => Answer { state: "behind", members: None, others: members },
+    }))
+}
+
+fn refused(error: ApplyError) -> Problem {
+    match error {
+        ApplyError::Invalid(found) => Problem {
+            status: StatusCode::BAD_REQUEST,
+            title: "The documents are not valid.",
+            ..Problem::of_faults(found.iter().map(fault).collect())
+        },
+        error @ ApplyError::HeadMoved { .. } => Problem::conflict(error.to_string()),
+        ApplyError::Catalog(error) => faults::catalog(error),
+        ApplyError::Secret(error) => faults::secret(error),
+        error @ ApplyError::Panicked(_) => faults::told(false, error.tag(), &error),
+    }
+}
+
+/// Its detail names the file, the line and the path in the document.
+fn fault(found: &DocumentFault) -> Fault {
+    Fault::invalid(&Pointer::Root, "Invalid document", found.to_string())
+}

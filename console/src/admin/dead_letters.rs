@@ -1,0 +1,106 @@
+//! `/admin/v1/dead-letters`: what could not be processed, and sending it back.
+//!
+//! Lists show where a letter comes from and why it failed, never its content.
+
+use axum::{
+    Json, Router,
+    extract::State,
+    routing::{get, post},
+};
+use serde::{Deserialize, Serialize};
+use tidegate_stream::Topic;
+use tidegate_web::Problem;
+
+use super::{
+    Api, List,
+    caller::Caller,
+    extract::{Body, Params, invalid},
+    faults,
+    job_list::limit,
+};
+use crate::dead_letters::{Fault, Which};
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new().route("/dead-letters", get(list)).route("/dead-letters/replay", post(replay))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// The topic that a letter comes from.
+    topic: Option<String>,
+    reason: Option<String>,
+    id: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+    #[serde(rename = "org")]
+    _org: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Selected {
+    #[serde(default)]
+    topic: Option<String>,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    id: Option<String>,
+    /// Without it, one of the others must be named: nobody sends everything back by a slip.
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    replayed: u64,
+    /// Letters that cannot be sent back: their topic or their framing is not known here.
+    refused: u64,
+}
+
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Params(wanted): Params<Wanted>,
+) -> Result<Json<List<serde_json::Value>>, Problem> {
+    let limit = limit(&api, wanted.limit)?;
+    let which = which(&caller, wanted.topic.as_deref(), wanted.reason, wanted.id)?;
+    let page = api.deps.dead_letters.list(which, limit, wanted.cursor).await.map_err(told)?;
+    Ok(Json(List { items: page.items, next: page.next }))
+}
+
+async fn replay(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(selected): Body<Selected>,
+) -> Result<Json<Answer>, Problem> {
+    let Selected { topic, reason, id, all } = selected;
+    if !all && topic.is_none() && reason.is_none() && id.is_none() {
+        return Err(invalid("", "Name an `id`, a `topic` or a `reason`, or say `all`."));
+    }
+    let which = which(&caller, topic.as_deref(), reason, id)?;
+    let replayed = api.deps.dead_letters.replay(which).await.map_err(told)?;
+    tracing::info!(
+        target: "audit", org = %caller.org, by = %caller.name, replayed = replayed.replayed, "sent dead letters back"
+    );
+    Ok(Json(Answer { replayed: replayed.replayed, refused: replayed.refused }))
+}
+
+fn which(
+    caller: &Caller,
+    topic: Option<&str>,
+    reason: Option<String>,
+    id: Option<String>,
+) -> Result<Which, Problem> {
+    let topic = topic.map(|label| {
+        Topic::from_label(label).ok_or_else(|| invalid("", format!("There is no topic `{label}`.")))
+    });
+    Ok(Which { org: caller.org.clone(), topic: topic.transpose()?, reason, id })
+}
+
+fn told(fault: Fault) -> Problem {
+    match fault {
+        Fault::Cursor => invalid("", "This is not a cursor of this list."),
+        Fault::Failed { is_outage, tag, detail } => faults::told(is_outage, tag, &detail),
+    }
+}

@@ -1,0 +1,213 @@
+//! `/admin/v1/deliveries`: callbacks, how far they are, and another try.
+//!
+//! Bodies are shown with one delivery only; a list would be too long for them.
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::StatusCode,
+    routing::{get, post},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tidegate_schemas::{
+    ids::{EndpointId, EventId, ItemKey, Millis},
+    records::Command,
+};
+use tidegate_store::tables::callbacks::deliveries as rows;
+use tidegate_web::Problem;
+
+use super::{
+    Api, List,
+    caller::Caller,
+    extract::{Params, id, invalid},
+    faults,
+    job_list::limit,
+};
+use crate::deliveries::{self, Query};
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/deliveries", get(list))
+        .route("/deliveries/{event}", get(one))
+        .route("/deliveries/{event}/resend", post(resend))
+        .route("/deliveries/{event}/cancel", post(cancel))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wanted {
+    /// Such as `held`, `exhausted` or `delivered`; all, if left out.
+    state: Option<String>,
+    event_type: Option<String>,
+    endpoint: Option<String>,
+    /// Only callbacks about this item.
+    type_id: Option<String>,
+    item_id: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+    #[serde(rename = "org")]
+    _org: Option<String>,
+}
+
+impl Wanted {
+    fn wants(&self, delivery: &rows::Delivery) -> bool {
+        fn is(named: Option<&String>, own: &str) -> bool {
+            named.is_none_or(|named| named == own)
+        }
+        is(self.state.as_ref(), &delivery.state)
+            && is(self.event_type.as_ref(), &delivery.event_type)
+            && is(self.endpoint.as_ref(), delivery.endpoint.as_ref().map_or("", |it| it.as_str()))
+            && is(self.type_id.as_ref(), delivery.subject.type_id.as_str())
+            && is(self.item_id.as_ref(), delivery.subject.id.as_str())
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Delivery {
+    event_id: EventId,
+    #[serde(rename = "type")]
+    event_type: String,
+    endpoint: Option<EndpointId>,
+    item: ItemKey,
+    state: String,
+    attempts: i64,
+    sequence: i64,
+    occurred_at: String,
+    created_at: String,
+    next_at: Option<String>,
+    delivered_at: Option<String>,
+    held_reason: Option<String>,
+    last_status: Option<i64>,
+    last_error: Option<String>,
+}
+
+impl From<&rows::Delivery> for Delivery {
+    fn from(row: &rows::Delivery) -> Self {
+        Self {
+            event_id: row.event_id,
+            event_type: row.event_type.clone(),
+            endpoint: row.endpoint.clone(),
+            item: row.subject.clone(),
+            state: row.state.clone(),
+            attempts: row.attempts,
+            sequence: row.sequence,
+            occurred_at: row.occurred_at.iso(),
+            created_at: row.created_at.iso(),
+            next_at: row.next_at.map(Millis::iso),
+            delivered_at: row.delivered_at.map(Millis::iso),
+            held_reason: row.held_reason.clone(),
+            last_status: row.last_status,
+            last_error: row.last_error.clone(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Attempt {
+    number: i64,
+    at: String,
+    took_ms: i64,
+    /// What led to it.
+    trigger: String,
+    outcome: String,
+    http_status: Option<i64>,
+    error: Option<String>,
+    remote_ip: Option<String>,
+    /// How the endpoint's answer begins.
+    response_head: String,
+}
+
+impl From<rows::Attempt> for Attempt {
+    fn from(row: rows::Attempt) -> Self {
+        Self {
+            number: row.number,
+            at: row.at.iso(),
+            took_ms: row.took_ms,
+            trigger: row.trigger,
+            outcome: row.outcome,
+            http_status: row.http_status,
+            error: row.error,
+            remote_ip: row.remote_ip,
+            response_head: String::from_utf8_lossy(&row.response_head).into_owned(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Whole {
+    #[serde(flatten)]
+    delivery: Delivery,
+    body: Option<Box<RawValue>>,
+    attempt_list: Vec<Attempt>,
+}
+
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Params(wanted): Params<Wanted>,
+) -> Result<Json<List<Delivery>>, Problem> {
+    let from = wanted.cursor.as_deref().map(str::parse).transpose();
+    let query = Query {
+        from: from.map_err(|()| invalid("", "This is not a cursor of this list."))?,
+        limit: limit(&api, wanted.limit)?,
+        rows: api.settings.rows_per_page,
+        wants: |delivery: &rows::Delivery| wanted.wants(delivery),
+    };
+    let store = &api.deps.moderation.store;
+    let page = deliveries::page(store, &caller.org, query, Millis::now()).await;
+    let (found, next) = page.map_err(faults::store)?;
+    let items = found.iter().map(Delivery::from).collect();
+    Ok(Json(List { items, next: next.map(|place| place.to_string()) }))
+}
+
+async fn one(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(event): Path<String>,
+) -> Result<Json<Whole>, Problem> {
+    let found = deliveries::one(&api.deps.moderation.store, &caller.org, id(&event)?).await;
+    let (row, attempts) = found.map_err(faults::store)?.ok_or_else(no_such_delivery)?;
+    Ok(Json(Whole {
+        delivery: Delivery::from(&row),
+        body: std::str::from_utf8(&row.body).ok().and_then(|text| RawValue::from_string(text.to_owned()).ok()),
+        attempt_list: attempts.into_iter().map(Attempt::from).collect(),
+    }))
+}
+
+async fn resend(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(event): Path<String>,
+) -> Result<StatusCode, Problem> {
+    command(&api, &caller, &event, Command::Resend).await
+}
+
+async fn cancel(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(event): Path<String>,
+) -> Result<StatusCode, Problem> {
+    command(&api, &caller, &event, Command::Cancel).await
+}
+
+/// 202: the owner of the delivery has the command.
+async fn command(api: &Api, caller: &Caller, event: &str, command: Command) -> Result<StatusCode, Problem> {
+    let event: EventId = id(event)?;
+    let known = deliveries::command(&api.deps.moderation, &caller.org, event, command).await;
+    if !known.map_err(faults::moderation)? {
+        return Err(no_such_delivery());
+    }
+    tracing::info!(
+        target: "audit", org = %caller.org, by = %caller.name, %event, command = command.symbol(),
+        "asked about a delivery"
+    );
+    Ok(StatusCode::ACCEPTED)
+}
+
+fn no_such_delivery() -> Problem {
+    Problem::not_found("There is no such delivery.")
+}

@@ -1,0 +1,78 @@
+//! Reads the parts of a request, and tells what is wrong with them in the same envelope as everything else.
+//!
+//! It knows no resource.
+
+use std::str::FromStr;
+
+use axum::{
+    body::HttpBody as _,
+    extract::{FromRequest, FromRequestParts, Query, Request},
+    http::{Uri, header, request::Parts},
+};
+use serde::de::DeserializeOwned;
+use tidegate_schemas::wire::{Fault, Pointer};
+use tidegate_web::Problem;
+
+use super::{Api, caller::Caller};
+
+pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+    Query::<T>::try_from_uri(uri).map(|Query(query)| query).map_err(|rejection| {
+        let fault = Fault::invalid(&Pointer::Root, "The query is not valid.", rejection.body_text());
+        Problem::of_faults(vec![fault])
+    })
+}
+
+/// A query's parameters.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Api> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
+        query(&parts.uri).map(Self)
+    }
+}
+
+impl FromRequestParts<Api> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
+        // Put there by `authenticate`, which every route passes.
+        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::internal)
+    }
+}
+
+/// A JSON body. None at all counts as `{}`, so that a command without arguments needs none.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let no_body = request.body().is_end_stream()
+            && !request.headers().contains_key(header::TRANSFER_ENCODING);
+        if no_body {
+            return parse(b"{}").map(Self);
+        }
+        let body = tidegate_web::read(request, &api.http, &api.in_flight).await?;
+        parse(&body.bytes).map(Self)
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let fault = Fault::invalid(&Pointer::Root, "The body is not valid.", error.to_string());
+        Problem::of_faults(vec![fault])
+    })
+}
+
+/// An id in a path. One that is malformed names nothing.
+pub(crate) fn id<T: FromStr>(text: &str) -> Result<T, Problem> {
+    text.parse().map_err(|_| Problem::not_found("There is no such id."))
+}
+
+/// One wrong value; without a pointer it stands in the query.
+pub(crate) fn invalid(pointer: &str, detail: impl Into<String>) -> Problem {
+    let pointer = if pointer.is_empty() { Pointer::Root } else { Pointer::Text(pointer) };
+    Problem::of_faults(vec![Fault::invalid(&pointer, "The request is not valid.", detail)])
+}

@@ -1,0 +1,53 @@
+//! How errors of the layers below are told: an outage as 503, a defect as 500 with its reason in the log only.
+//!
+//! Refusals of a request are the handlers' own.
+
+use std::time::Duration;
+
+use tidegate_web::Problem;
+
+use super::extract::invalid;
+
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The store or the log cannot be reached.
+pub(crate) fn unreachable() -> Problem {
+    Problem::unavailable("A part of the service cannot be reached.", AGAIN)
+}
+
+pub(crate) fn store(error: tidegate_store::Error) -> Problem {
+    if matches!(error, tidegate_store::Error::BadCursor) {
+        return invalid("", "This is not a cursor of this list.");
+    }
+    told(error.is_outage(), error.tag(), &error)
+}
+
+pub(crate) fn moderation(error: tidegate_moderation::Error) -> Problem {
+    use tidegate_moderation::Error;
+    match error {
+        Error::Store(error) => store(error),
+        Error::Catalog(error) => catalog(error),
+        Error::Append(error) => told(error.is_retriable(), error.tag(), &error),
+        error @ (Error::Content { .. } | Error::Corrupt { .. }) => told(false, error.tag(), &error),
+    }
+}
+
+pub(crate) fn catalog(error: tidegate_catalog::Error) -> Problem {
+    if let tidegate_catalog::Error::NoSuchOrg(org) = &error {
+        return Problem::not_found(format!("There is no organisation `{org}`."));
+    }
+    told(error.is_outage(), error.tag(), &error)
+}
+
+pub(crate) fn secret(error: tidegate_catalog::secrets::SecretError) -> Problem {
+    told(error.is_outage(), error.tag(), &error)
+}
+
+pub(crate) fn told(is_outage: bool, tag: &'static str, error: &dyn std::fmt::Display) -> Problem {
+    if is_outage {
+        tracing::warn!(tag, %error, "a request cannot be served now");
+        return unreachable();
+    }
+    tracing::error!(tag, %error, "a request failed");
+    Problem::internal()
+}

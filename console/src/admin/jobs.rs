@@ -1,0 +1,242 @@
+//! `/admin/v1/jobs`: what waits for a moderator, claims, and decisions.
+//!
+//! A decision's effects come later, from the log; here it is only taken.
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde::{Deserialize, Serialize};
+use tidegate_moderation::{
+    decisions::{self, Decided, Refusal, Ruling},
+    job_answers::{self, Answer, Summary},
+    queues::{self, Claim, Reviewer},
+};
+use tidegate_schemas::{
+    ids::{ActionId, JobId, Millis, PolicyId, QueueId, SubmissionId},
+    records::Verdict,
+};
+use tidegate_web::Problem;
+
+use super::{
+    Api, List,
+    caller::Caller,
+    extract::{Body, Params, id, invalid},
+    faults, job_list,
+};
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/jobs", get(list))
+        .route("/jobs/claim-next", post(claim_next))
+        .route("/jobs/{id}", get(one))
+        .route("/jobs/{id}/claim", post(claim))
+        .route("/jobs/{id}/release", post(release))
+        .route("/jobs/{id}/decisions", post(decide))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Claimed {
+    /// Who reviews, where the caller's own name does not say.
+    #[serde(default)]
+    reviewer: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Next {
+    queue: QueueId,
+    #[serde(default)]
+    reviewer: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Released {
+    epoch: i64,
+    #[serde(default)]
+    reviewer: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Said {
+    /// Of the claim, as its answer named it.
+    epoch: i64,
+    verdict: String,
+    #[serde(default)]
+    actions: Vec<ActionId>,
+    #[serde(default)]
+    policies: Vec<PolicyId>,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    reviewer: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Taken {
+    /// When its effects begin.
+    release_at: String,
+    decided_at: String,
+    #[serde(flatten)]
+    decision: Decision,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Decision {
+    decision_id: tidegate_schemas::ids::DecisionId,
+    verdict: String,
+    actions: Vec<ActionId>,
+    policies: Vec<PolicyId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    decided_by: String,
+}
+
+impl From<Decided> for Taken {
+    fn from(decided: Decided) -> Self {
+        Self {
+            release_at: decided.release_at.iso(),
+            decided_at: decided.decided_at.iso(),
+            decision: Decision {
+                decision_id: decided.decision_id,
+                verdict: decided.verdict,
+                actions: decided.actions,
+                policies: decided.policies,
+                reason: decided.reason,
+                decided_by: decided.decided_by,
+            },
+        }
+    }
+}
+
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Params(wanted): Params<job_list::Wanted>,
+) -> Result<Json<List<Summary>>, Problem> {
+    job_list::page(&api, &caller.org, &wanted).await.map(Json)
+}
+
+async fn one(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(job): Path<String>,
+) -> Result<Json<Answer>, Problem> {
+    let answer = job_answers::answer(&api.deps.moderation.store, &caller.org, id(&job)?).await;
+    answer.map_err(faults::moderation)?.map(Json).ok_or_else(no_such_job)
+}
+
+async fn claim(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(job): Path<String>,
+    Body(Claimed { reviewer }): Body<Claimed>,
+) -> Result<Json<Summary>, Problem> {
+    let who = reviewer_of(&api, &caller, reviewer)?;
+    let claim = queues::claim(&api.deps.moderation.store, &caller.org, id(&job)?, &who, Millis::now()).await;
+    match claim.map_err(faults::moderation)? {
+        Claim::Yours(job) => summary(*job),
+        Claim::Taken { by, until } => {
+            Err(Problem::conflict(format!("The job is claimed by {by} until {}.", until.iso())))
+        }
+        Claim::Decided => Err(decided_already()),
+        Claim::NotFound => Err(no_such_job()),
+    }
+}
+
+/// 204: the queue has no job that is free.
+async fn claim_next(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(Next { queue, reviewer }): Body<Next>,
+) -> Result<Response, Problem> {
+    // Uniform enough to keep reviewers apart; a random id is drawn for each request.
+    let random = SubmissionId::random().0.as_u128();
+    let draw = |free: usize| usize::try_from(random % (free as u128).max(1)).unwrap_or(0);
+    let who = reviewer_of(&api, &caller, reviewer)?;
+    let store = &api.deps.moderation.store;
+    let claimed = queues::claim_next(store, &caller.org, &queue, &who, Millis::now(), draw).await;
+    match claimed.map_err(faults::moderation)? {
+        Some(job) => Ok(summary(job)?.into_response()),
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
+}
+
+async fn release(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(job): Path<String>,
+    Body(Released { epoch, reviewer }): Body<Released>,
+) -> Result<StatusCode, Problem> {
+    let who = caller.reviewer(reviewer);
+    let released = queues::release(&api.deps.moderation.store, &caller.org, id(&job)?, epoch, &who).await;
+    if released.map_err(faults::moderation)? {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(Problem::conflict("The claim is not yours, or not any more."))
+}
+
+/// 202: taken; its effects begin when the time to undo it is over.
+async fn decide(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(job): Path<String>,
+    Body(said): Body<Said>,
+) -> Result<(StatusCode, Json<Taken>), Problem> {
+    let job: JobId = id(&job)?;
+    let verdict = Verdict::from_symbol(&said.verdict.to_lowercase())
+        .ok_or_else(|| invalid("/verdict", "A verdict is ignore, act, accept or reject."))?;
+    let ruling = Ruling {
+        verdict,
+        actions: said.actions,
+        policies: said.policies,
+        reason: said.reason,
+        decided_by: caller.reviewer(said.reviewer),
+        epoch: said.epoch,
+    };
+    let undo = api.settings.undo();
+    let taken =
+        decisions::decide(&api.deps.moderation, &caller.org, job, &ruling, undo, Millis::now()).await;
+    match taken.map_err(faults::moderation)? {
+        Ok(decided) => Ok((StatusCode::ACCEPTED, Json(decided.into()))),
+        Err(Refusal::NotFound) => Err(no_such_job()),
+        Err(Refusal::AlreadyDecided) => Err(decided_already()),
+        Err(Refusal::NotYours { claimed_by: Some(by) }) => {
+            Err(Problem::conflict(format!("The job is claimed by {by}, or under another epoch: claim it first.")))
+        }
+        Err(Refusal::NotYours { claimed_by: None }) => {
+            Err(Problem::conflict("The job is not claimed: claim it first."))
+        }
+        Err(Refusal::Invalid { pointer, detail }) => Err(invalid(&pointer, detail)),
+    }
+}
+
+const LONGEST_NAME: usize = 200;
+
+fn reviewer_of(api: &Api, caller: &Caller, named: Option<String>) -> Result<Reviewer, Problem> {
+    let name = caller.reviewer(named);
+    if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
+        return Err(invalid("/reviewer", "A reviewer's name has 1 to 200 bytes and no control characters."));
+    }
+    Ok(Reviewer { name, lease: api.settings.lease() })
+}
+
+fn summary(job: tidegate_store::tables::review::jobs::Job) -> Result<Json<Summary>, Problem> {
+    job_answers::summary(job).map(Json).map_err(faults::moderation)
+}
+
+fn no_such_job() -> Problem {
+    Problem::not_found("There is no such job.")
+}
+
+fn decided_already() -> Problem {
+    Problem::conflict("The job is decided already.")
+}

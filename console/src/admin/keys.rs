@@ -1,0 +1,156 @@
+//! `/admin/v1/keys`: API keys of the organisation.
+//!
+//! A key's token is in the answer that makes it, and never again.
+
+use std::time::Duration;
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::StatusCode,
+    routing::{get, post},
+};
+use serde::{Deserialize, Serialize};
+use tidegate_catalog::{
+    Scope, Scopes,
+    keys::{Created, KeyError, KeyInfo, NewKey},
+};
+use tidegate_schemas::ids::{ApiKeyId, Millis};
+use tidegate_web::Problem;
+
+use super::{
+    Api, List,
+    caller::Caller,
+    extract::{Body, id, invalid},
+    faults,
+};
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/keys", get(list).post(create))
+        .route("/keys/{id}", axum::routing::delete(revoke))
+        .route("/keys/{id}/revoke", post(revoke))
+        .route("/keys/{id}/rotate", post(rotate))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Key {
+    id: ApiKeyId,
+    name: String,
+    prefix: String,
+    scopes: Vec<&'static str>,
+    created_at: String,
+    expires_at: Option<String>,
+    revoked_at: Option<String>,
+    last_used_at: Option<String>,
+}
+
+impl From<KeyInfo> for Key {
+    fn from(info: KeyInfo) -> Self {
+        Self {
+            id: info.id,
+            name: info.name,
+            prefix: info.prefix,
+            scopes: info.scopes.iter().map(Scope::name).collect(),
+            created_at: info.created_at.iso(),
+            expires_at: info.expires_at.map(Millis::iso),
+            revoked_at: info.revoked_at.map(Millis::iso),
+            last_used_at: info.last_used_at.map(Millis::iso),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct NewlyMade {
+    /// Shown now and never again.
+    key: String,
+    #[serde(flatten)]
+    info: Key,
+}
+
+fn made(created: Created) -> (StatusCode, Json<NewlyMade>) {
+    (StatusCode::CREATED, Json(NewlyMade { key: created.token.reveal(), info: created.info.into() }))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wanted {
+    #[serde(default)]
+    name: Option<String>,
+    /// The scopes that a platform needs, if left out.
+    #[serde(default)]
+    scopes: Option<Vec<String>>,
+    #[serde(default)]
+    expires_in_seconds: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Rotation {
+    /// How much longer the old key works.
+    #[serde(default)]
+    overlap_seconds: u64,
+}
+
+async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<List<Key>>, Problem> {
+    let keys = api.deps.keys.list(&caller.org).await.map_err(told)?;
+    Ok(Json(List::whole(keys.into_iter().map(Key::from).collect())))
+}
+
+async fn create(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(wanted): Body<Wanted>,
+) -> Result<(StatusCode, Json<NewlyMade>), Problem> {
+    let scopes = match wanted.scopes {
+        None => Scopes::platform(),
+        Some(names) => names
+            .join(" ")
+            .parse()
+            .map_err(|error: tidegate_catalog::keys::UnknownScope| invalid("/scopes", error.to_string()))?,
+    };
+    let expires_at = wanted.expires_in_seconds.map(|seconds| Millis::now().plus(Duration::from_secs(seconds)));
+    let name = wanted.name.unwrap_or_else(|| "key".to_owned());
+    let new = NewKey { org: caller.org.clone(), name, scopes, expires_at };
+    let created = api.deps.keys.create(new).await.map_err(told)?;
+    tracing::info!(target: "audit", org = %caller.org, by = %caller.name, key = %created.info.id, "made an API key");
+    Ok(made(created))
+}
+
+async fn revoke(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(key): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let key: ApiKeyId = id(&key)?;
+    api.deps.keys.revoke(&caller.org, key).await.map_err(told)?;
+    tracing::info!(target: "audit", org = %caller.org, by = %caller.name, %key, "revoked an API key");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn rotate(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(key): Path<String>,
+    Body(rotation): Body<Rotation>,
+) -> Result<(StatusCode, Json<NewlyMade>), Problem> {
+    let key: ApiKeyId = id(&key)?;
+    let overlap = Duration::from_secs(rotation.overlap_seconds);
+    let created = api.deps.keys.rotate(&caller.org, key, overlap).await.map_err(told)?;
+    tracing::info!(
+        target: "audit", org = %caller.org, by = %caller.name, old = %key, key = %created.info.id, "rotated an API key"
+    );
+    Ok(made(created))
+}
+
+fn told(error: KeyError) -> Problem {
+    match error {
+        KeyError::NoSuchKey => Problem::not_found("There is no such key."),
+        KeyError::NoSuchOrg(org) => Problem::not_found(format!("There is no organisation `{org}`.")),
+        KeyError::Ended => Problem::conflict("The key was revoked or has expired."),
+        KeyError::NoScopes => invalid("/scopes", "A key needs at least one scope."),
+        KeyError::Store(error) => faults::store(error),
+        error @ KeyError::NoRandomness => faults::told(false, error.tag(), &error),
+    }
+}

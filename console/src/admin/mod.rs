@@ -1,0 +1,69 @@
+//! The routes of the admin API, and what all of them share.
+//!
+//! Each resource has a file of its own.
+
+mod caller;
+mod config;
+mod dead_letters;
+mod deliveries;
+mod endpoints;
+mod extract;
+mod faults;
+mod job_list;
+mod jobs;
+mod keys;
+mod orgs;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    middleware::{from_fn, from_fn_with_state},
+};
+use serde::Serialize;
+
+pub use self::caller::LocalToken;
+use crate::{Deps, Settings};
+
+/// What handlers work on.
+pub(crate) struct Shared {
+    deps: Deps,
+    settings: Settings,
+    http: tidegate_web::Settings,
+    in_flight: tidegate_web::InFlight,
+}
+
+pub(crate) type Api = Arc<Shared>;
+
+/// A page of a list. `next` is given back as `cursor`; without it the list has ended.
+#[derive(Debug, Serialize)]
+pub(crate) struct List<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) next: Option<String>,
+}
+
+impl<T> List<T> {
+    fn whole(items: Vec<T>) -> Self {
+        Self { items, next: None }
+    }
+}
+
+/// The whole API; every route asks who calls before anything else.
+pub fn router(deps: Deps, settings: Settings, http: tidegate_web::Settings) -> Router {
+    let in_flight = tidegate_web::InFlight::new(http.in_flight_bytes);
+    let api = Arc::new(Shared { deps, settings, http, in_flight });
+    let routes = Router::new()
+        .merge(config::routes())
+        .merge(dead_letters::routes())
+        .merge(deliveries::routes())
+        .merge(endpoints::routes())
+        .merge(jobs::routes())
+        .merge(keys::routes())
+        .merge(orgs::routes());
+    Router::new()
+        .nest("/admin/v1", routes)
+        .layer(from_fn_with_state(Arc::clone(&api), caller::authenticate))
+        .layer(from_fn(tidegate_web::envelope))
+        .layer(from_fn(tidegate_web::tag_request))
+        .with_state(api)
+}

@@ -1,0 +1,105 @@
+//! What an operator may set about reviewing, with the defaults.
+//!
+//! Queues and policies are an organisation's own and belong to `catalog`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The section `review` of the service's settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How long a decision can be undone before its effects begin, in milliseconds. Default 10,000.
+    pub undo_ms: u64,
+    /// How long a claim holds without being renewed, in milliseconds. Default 600,000 (10 minutes).
+    pub lease_ms: u64,
+    /// How many entries a list gives where a request names no number. Default 50.
+    pub page: usize,
+    /// How many entries a request may ask for. Default 500.
+    pub page_most: usize,
+    /// How many rows one page of a filtered list may cost; such a page may be short, and names where to go on.
+    /// Default 5,000.
+    pub rows_per_page: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { undo_ms: 10_000, lease_ms: 600_000, page: 50, page_most: 500, rows_per_page: 5_000 }
+    }
+}
+
+/// A value that cannot be used, alone or beside another.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    #[error("review.{name} = {value}: {why}")]
+    Unusable { name: &'static str, value: u64, why: &'static str },
+    #[error("review.{lesser} = {less} is above review.{greater} = {great}")]
+    Contradiction { lesser: &'static str, less: usize, greater: &'static str, great: usize },
+}
+
+impl SettingsError {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Unusable { .. } => "setting_unusable",
+            Self::Contradiction { .. } => "settings_contradict",
+        }
+    }
+}
+
+/// Due decisions are found in rows that are written before the decision; a day is far beyond any use.
+const LONGEST_UNDO_MS: u64 = 86_400_000;
+
+impl Settings {
+    /// Refuses values that cannot work, naming both where two contradict each other.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        let unusable = |name, value, why| Err(SettingsError::Unusable { name, value, why });
+        if self.undo_ms > LONGEST_UNDO_MS {
+            return unusable("undo_ms", self.undo_ms, "must be at most 86400000, a day");
+        }
+        if self.lease_ms < 1_000 {
+            return unusable("lease_ms", self.lease_ms, "must be at least 1000");
+        }
+        if self.page == 0 {
+            return unusable("page", 0, "must be at least 1");
+        }
+        for (lesser, less, greater, great) in [
+            ("page", self.page, "page_most", self.page_most),
+            ("page_most", self.page_most, "rows_per_page", self.rows_per_page),
+        ] {
+            if less > great {
+                return Err(SettingsError::Contradiction { lesser, less, greater, great });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) const fn undo(&self) -> Duration {
+        Duration::from_millis(self.undo_ms)
+    }
+
+    pub(crate) const fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_defaults_hold_together_and_contradictions_name_both() {
+        Settings::default().validate().unwrap();
+        assert!(serde_json::from_str::<Settings>(r#"{"undo":1}"#).is_err());
+        for (settings, named) in [
+            (Settings { lease_ms: 0, ..Settings::default() }, "lease_ms = 0"),
+            (Settings { page: 900, ..Settings::default() }, "page = 900 is above review.page_most = 500"),
+            (Settings { undo_ms: u64::MAX, ..Settings::default() }, "undo_ms"),
+        ] {
+            let fault = settings.validate().unwrap_err().to_string();
+            assert!(fault.contains(named), "{fault}");
+        }
+    }
+}
