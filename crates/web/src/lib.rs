@@ -3,15 +3,24 @@
 //! It knows no route and no resource; `ingest` and `console` do.
 
 mod body;
+mod caller;
 mod limits;
 mod problem;
+mod rate_headers;
 mod request_id;
 mod serve;
 mod settings;
 
 pub use body::{Body, read};
+pub use caller::{Scheme, authenticate, authorize, bearer};
 pub use limits::{InFlight, Rate, Rates, Spent};
 pub use problem::{Problem, envelope};
 pub use request_id::{RequestId, tag_request};
 pub use serve::{Drained, serve};
 pub use settings::{Contradiction, Settings};
+
+/// The layers that every route of both servers stands under: the request's id, the envelope of problems, and an
+/// answer for whoever calls a handler that panics.
+pub fn dressed(router: axum::Router) -> axum::Router {
+    router.layer(axum::middleware::from_fn(envelope)).layer(axum::middleware::from_fn(tag_request))
+}

@@ -3,7 +3,7 @@
 //! It finds no faults. A handler answers with a [`Problem`]; the [`envelope`] middleware writes it out, because only
 //! there the request's id and path are known.
 
-use std::time::Duration;
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use axum::{
     body::Body,
@@ -12,6 +12,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use futures::FutureExt;
 use serde::Serialize;
 use tidegate_schemas::wire::{Fault, fault::tag};
 
@@ -40,7 +41,7 @@ impl Problem {
         Self { status, title, faults: vec![fault], headers: HeaderMap::new() }
     }
 
-    /// The faults of a request. The first one's status is the answer's, unless one is about size.
+    /// The faults of a request. The highest of their statuses is the answer's: 413 goes over 400.
     pub fn of_faults(faults: Vec<Fault>) -> Self {
         let status = faults.iter().map(|fault| fault.status).max().unwrap_or(400);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
@@ -104,9 +105,13 @@ impl Problem {
     /// In whole seconds, at least one.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        self.with(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)))
+        self.with(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait).max(1)))
     }
+}
+
+/// Rounded up: a client that waits so long is not too early.
+pub(crate) fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 impl From<Vec<Fault>> for Problem {
@@ -147,7 +152,14 @@ struct Entry<'a> {
 pub async fn envelope(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let id = request.extensions().get::<RequestId>().cloned();
-    let mut response = next.run(request).await;
+    let mut response = match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
+            // The hook of the process has logged where it was.
+            tracing::error!(request_id = id.as_ref().map(RequestId::as_str), "a handler panicked");
+            Problem::internal().into_response()
+        }
+    };
     let problem = match response.extensions_mut().remove::<Problem>() {
         Some(problem) => problem,
         None => match bare(&response) {
@@ -180,10 +192,12 @@ fn bare(response: &Response) -> Option<Problem> {
 
 fn render(problem: &Problem, path: &str, request_id: &str) -> Vec<u8> {
     let shown = &problem.faults[..problem.faults.len().min(MOST_ERRORS)];
-    let detail = match shown {
-        [only] => only.detail.clone(),
-        [] => String::new(),
-        [first, ..] => format!("{first}; and {} more", problem.faults.len() - 1),
+    let detail = match (shown, problem.faults.get(MOST_ERRORS..)) {
+        ([only], _) => only.detail.clone(),
+        ([], _) => String::new(),
+        // The last one counts those that were not even kept.
+        ([first, ..], Some([.., last])) => format!("{first} {}", last.detail),
+        ([first, rest @ ..], _) => format!("{first}; and {} more", rest.len()),
     };
     let details = Details {
         kind: "about:blank",

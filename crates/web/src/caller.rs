@@ -1,0 +1,137 @@
+//! Who makes a request: the key in its headers, looked up before a byte of the body is read.
+//!
+//! It keeps no keys (`tidegate-catalog` does) and does not know which scope a route needs.
+
+use axum::http::{HeaderMap, header};
+use tidegate_catalog::{Caller, Denied, Keys, Scope};
+
+use crate::Problem;
+
+const API_KEY: &str = "x-api-key";
+
+/// Where a server looks for the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// `X-API-KEY: <key>`
+    ApiKey,
+    /// `Authorization: Bearer <key>`, or `X-API-KEY`.
+    Bearer,
+}
+
+impl Scheme {
+    fn challenge(self) -> &'static str {
+        match self {
+            Self::ApiKey => r#"ApiKey realm="tidegate", header="X-API-KEY""#,
+            Self::Bearer => r#"Bearer realm="tidegate""#,
+        }
+    }
+
+    /// The key as it was sent; empty if there is none, or more than one.
+    fn key(self, headers: &HeaderMap) -> &str {
+        match self {
+            Self::Bearer if headers.contains_key(header::AUTHORIZATION) => bearer(headers).unwrap_or(""),
+            Self::ApiKey | Self::Bearer => only(headers, API_KEY).unwrap_or(""),
+        }
+    }
+}
+
+/// The token of `Authorization: Bearer`, if there is exactly one.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = only(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// A header that came once. Of two keys, nobody could say which one was meant.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    if values.next().is_some() { None } else { value.to_str().ok() }
+}
+
+/// The caller, or the answer that tells it nothing about which keys exist.
+pub async fn authenticate(keys: &Keys, headers: &HeaderMap, scheme: Scheme) -> Result<Caller, Problem> {
+    keys.authenticate(scheme.key(headers)).await.map_err(|denied| refusal(denied, scheme))
+}
+
+/// As [`authenticate`], for a request that needs a scope.
+pub async fn authorize(
+    keys: &Keys,
+    headers: &HeaderMap,
+    scheme: Scheme,
+    scope: Scope,
+) -> Result<Caller, Problem> {
+    let caller = authenticate(keys, headers, scheme).await?;
+    if caller.may(scope) {
+        return Ok(caller);
+    }
+    Err(Problem::forbidden(format!("The key lacks the scope `{}`.", scope.name())))
+}
+
+fn refusal(denied: Denied, scheme: Scheme) -> Problem {
+    metrics::counter!("tidegate_http_denied_total", "reason" => denied.tag()).increment(1);
+    match denied {
+        Denied::Missing | Denied::Malformed | Denied::Unknown | Denied::Expired | Denied::Revoked => {
+            Problem::unauthenticated(scheme.challenge())
+        }
+        Denied::OrgDisabled => Problem::forbidden("The organisation is disabled."),
+        Denied::Unavailable => {
+            Problem::unavailable("Keys cannot be checked now.", std::time::Duration::from_secs(1))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_platform_sends_its_key_in_one_header() {
+        assert_eq!(Scheme::ApiKey.key(&headers(&[("x-api-key", "k")])), "k");
+        assert_eq!(Scheme::ApiKey.key(&headers(&[("authorization", "Bearer k")])), "");
+    }
+
+    #[test]
+    fn two_keys_are_no_key() {
+        assert_eq!(Scheme::ApiKey.key(&headers(&[("x-api-key", "a"), ("x-api-key", "a")])), "");
+    }
+
+    #[test]
+    fn the_admin_server_takes_a_bearer_token_of_any_case() {
+        for value in ["Bearer k", "bearer k", "BEARER  k"] {
+            assert_eq!(Scheme::Bearer.key(&headers(&[("authorization", value)])), "k", "{value}");
+        }
+        assert_eq!(Scheme::Bearer.key(&headers(&[("x-api-key", "k")])), "k");
+        for value in ["Basic k", "k", ""] {
+            assert_eq!(
+                Scheme::Bearer.key(&headers(&[("authorization", value), ("x-api-key", "k")])),
+                "",
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_way_of_having_no_valid_key_gets_the_same_words() {
+        let answers =
+            [Denied::Missing, Denied::Malformed, Denied::Unknown, Denied::Expired, Denied::Revoked].map(
+                |denied| {
+                    let problem = refusal(denied, Scheme::ApiKey);
+                    (problem.status, problem.title, problem.faults, problem.headers)
+                },
+            );
+        assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
+        assert_eq!(answers[0].0, 401);
+        assert_eq!(refusal(Denied::OrgDisabled, Scheme::ApiKey).status, 403);
+        assert_eq!(refusal(Denied::Unavailable, Scheme::ApiKey).status, 503);
+    }
+}
