@@ -1,0 +1,118 @@
+//! The HTTP API that platforms call: items, reports and appeals go into the log, policies and items are read back.
+//!
+//! It evaluates nothing and stores nothing but the claim on an `appealId`: what a record leads to is decided by its
+//! consumers.
+
+mod admission;
+mod appeals;
+mod config;
+mod context;
+mod failures;
+mod item;
+mod items;
+mod metrics;
+mod policies;
+mod reports;
+mod settings;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    routing::{MethodRouter, get, post},
+};
+use tidegate_catalog::{Keys, Live, Scope};
+use tidegate_store::Store;
+use tidegate_stream::Log;
+use tidegate_web::{Drained, InFlight, Rates, dressed, serve};
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_util::sync::CancellationToken;
+
+pub use settings::{Settings, SettingsError};
+
+/// What the API works on.
+#[derive(Clone)]
+pub struct Deps {
+    pub log: Log,
+    pub store: Store,
+    pub live: Arc<Live>,
+    pub keys: Keys,
+}
+
+/// Why the API does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Http(#[from] tidegate_web::Contradiction),
+}
+
+impl Error {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Settings(_) => "ingest_settings",
+            Self::Http(_) => "http_settings",
+        }
+    }
+}
+
+/// What every handler works with.
+struct Api {
+    deps: Deps,
+    settings: Settings,
+    http: tidegate_web::Settings,
+    in_flight: InFlight,
+    rates: Rates,
+    /// Requests that may wait for an item at once.
+    waiting: Semaphore,
+    stop: CancellationToken,
+}
+
+type Shared = Arc<Api>;
+
+/// All routes. It answers without a socket, too.
+pub fn router(
+    deps: Deps,
+    settings: &Settings,
+    http: &tidegate_web::Settings,
+    stop: CancellationToken,
+) -> Result<Router, Error> {
+    settings.validate()?;
+    http.validate()?;
+    let api = Arc::new(Api {
+        deps,
+        settings: settings.clone(),
+        http: http.clone(),
+        in_flight: InFlight::new(http.in_flight_bytes),
+        rates: Rates::new(http.requests_per_second, http.burst),
+        waiting: Semaphore::new(settings.waiting_requests),
+        stop,
+    });
+    let routes: [(&str, &'static str, Scope, MethodRouter<Shared>); 5] = [
+        ("/api/v1/items/async", "items", Scope::ItemsWrite, post(items::submit)),
+        ("/api/v1/report", "report", Scope::ReportsWrite, post(reports::submit)),
+        ("/api/v1/report/appeal", "appeal", Scope::AppealsWrite, post(appeals::submit)),
+        ("/api/v1/policies", "policies", Scope::PoliciesRead, get(policies::list)),
+        ("/api/v1/items/{type_id}/{id}", "item", Scope::ItemsRead, get(item::show)),
+    ];
+    let mut router = Router::new();
+    for (path, endpoint, scope, route) in routes {
+        let route = admission::guarded(route, Arc::clone(&api), endpoint, scope);
+        router = router.route(path, route.clone()).route(&format!("{path}/"), route);
+    }
+    metrics::begin();
+    Ok(dressed(router.with_state(api)))
+}
+
+/// Serves the API until it is told to stop, and drains it.
+pub async fn run(
+    deps: Deps,
+    settings: Settings,
+    http: tidegate_web::Settings,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> Result<Drained, Error> {
+    let router = router(deps, &settings, &http, stop.clone())?;
+    Ok(serve(listener, router, &http, stop).await)
+}

@@ -122,13 +122,11 @@ mod tests {
 
     #[test]
     fn every_way_of_having_no_valid_key_gets_the_same_words() {
-        let answers =
-            [Denied::Missing, Denied::Malformed, Denied::Unknown, Denied::Expired, Denied::Revoked].map(
-                |denied| {
-                    let problem = refusal(denied, Scheme::ApiKey);
-                    (problem.status, problem.title, problem.faults, problem.headers)
-                },
-            );
+        let answers = [Denied::Missing, Denied::Malformed, Denied::Unknown, Denied::Expired, Denied::Revoked]
+            .map(|denied| {
+                let problem = refusal(denied, Scheme::ApiKey);
+                (problem.status, problem.title, problem.faults, problem.headers)
+            });
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
         assert_eq!(answers[0].0, 401);
         assert_eq!(refusal(Denied::OrgDisabled, Scheme::ApiKey).status, 403);

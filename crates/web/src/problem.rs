@@ -8,7 +8,7 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use axum::{
     body::Body,
     extract::Request,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderName, HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -26,7 +26,8 @@ pub struct Problem {
     pub status: StatusCode,
     pub title: &'static str,
     pub faults: Vec<Fault>,
-    pub headers: HeaderMap,
+    /// What the answer says beside its body.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Problem {
@@ -38,7 +39,7 @@ impl Problem {
     ) -> Self {
         let fault =
             Fault { status: status.as_u16(), pointer: None, tags: vec![tag], title, detail: detail.into() };
-        Self { status, title, faults: vec![fault], headers: HeaderMap::new() }
+        Self { status, title, faults: vec![fault], headers: Vec::new() }
     }
 
     /// The faults of a request. The highest of their statuses is the answer's: 413 goes over 400.
@@ -50,7 +51,7 @@ impl Problem {
         } else {
             "The request is not valid."
         };
-        Self { status, title, faults, headers: HeaderMap::new() }
+        Self { status, title, faults, headers: Vec::new() }
     }
 
     /// The same words for every kind of missing or wrong key.
@@ -97,8 +98,8 @@ impl Problem {
     }
 
     #[must_use]
-    pub fn with(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
+    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
         self
     }
 
@@ -171,9 +172,7 @@ pub async fn envelope(request: Request, next: Next) -> Response {
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    for (name, value) in &problem.headers {
-        parts.headers.insert(name, value.clone());
-    }
+    parts.headers.extend(problem.headers);
     Response::from_parts(parts, Body::from(body))
 }
 

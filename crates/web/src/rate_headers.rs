@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use tidegate_schemas::{ids::OrgId, wire::fault::tag};
 
 use crate::{Problem, Rate, Rates, problem::whole_seconds};
@@ -17,31 +17,30 @@ impl Rates {
     pub fn admit(&self, org: &OrgId, now: Instant) -> Result<Rate, Problem> {
         let rate = self.take(org, now);
         let Rate::Over(wait) = rate else { return Ok(rate) };
-        let mut problem = Problem::new(
+        let problem = Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             tag::RATE_LIMITED,
             "Too many requests.",
             "The organisation is over its rate; `Retry-After` says when the next request is taken.",
         )
         .retry_after(wait);
-        self.tell(rate, &mut problem.headers);
-        Err(problem)
+        Err(self.told(rate).into_iter().fold(problem, |problem, (name, value)| problem.with(name, value)))
     }
 
-    /// Adds the headers that say what is left.
-    pub fn tell(&self, rate: Rate, headers: &mut HeaderMap) {
+    /// The headers that say what is left.
+    pub fn told(&self, rate: Rate) -> Vec<(HeaderName, HeaderValue)> {
         let (left, wait) = match rate {
-            Rate::Unlimited => return,
+            Rate::Unlimited => return Vec::new(),
             Rate::Left(left) => (left, Duration::ZERO),
             Rate::Over(wait) => (0, wait),
         };
-        let policy = format!(r#""org";q={};w={}"#, self.burst(), whole_seconds(self.window()).max(1));
+        let window = whole_seconds(self.window()).max(1);
+        let policy = format!(r#""org";q={};w={window}"#, self.burst());
         let limit = format!(r#""org";r={left};t={}"#, whole_seconds(wait));
-        for (name, text) in [(POLICY, policy), (LIMIT, limit)] {
-            if let Ok(value) = HeaderValue::try_from(text) {
-                headers.insert(name, value);
-            }
-        }
+        [(POLICY, policy), (LIMIT, limit)]
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?)))
+            .collect()
     }
 }
 
@@ -51,25 +50,27 @@ mod tests {
 
     use super::*;
 
+    fn text(headers: &[(HeaderName, HeaderValue)], name: &str) -> String {
+        let value = headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.to_str().unwrap());
+        value.unwrap_or_default().to_owned()
+    }
+
     #[test]
     fn the_caller_is_told_what_is_left_and_when_to_come_again() {
         let rates = Rates::new(1, 2);
         let (org, now) = (OrgId::new("o"), Instant::now());
-        let mut headers = HeaderMap::new();
-        rates.tell(rates.admit(&org, now).unwrap(), &mut headers);
-        assert_eq!(headers[POLICY], r#""org";q=2;w=2"#);
-        assert_eq!(headers[LIMIT], r#""org";r=1;t=0"#);
+        let headers = rates.told(rates.admit(&org, now).unwrap());
+        assert_eq!(text(&headers, "ratelimit-policy"), r#""org";q=2;w=2"#);
+        assert_eq!(text(&headers, "ratelimit"), r#""org";r=1;t=0"#);
         rates.admit(&org, now).unwrap();
         let refused = rates.admit(&org, now).unwrap_err();
         assert_eq!(refused.status, 429);
-        assert_eq!(refused.headers[LIMIT], r#""org";r=0;t=1"#);
-        assert_eq!(refused.headers["retry-after"], "1");
+        assert_eq!(text(&refused.headers, "ratelimit"), r#""org";r=0;t=1"#);
+        assert_eq!(text(&refused.headers, "retry-after"), "1");
     }
 
     #[test]
     fn without_a_rate_there_are_no_headers() {
-        let mut headers = HeaderMap::new();
-        Rates::new(0, 0).tell(Rate::Unlimited, &mut headers);
-        assert!(headers.is_empty());
+        assert!(Rates::new(0, 0).told(Rate::Unlimited).is_empty());
     }
 }

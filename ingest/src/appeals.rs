@@ -1,0 +1,108 @@
+//! `POST /api/v1/report/appeal`: an appeal into the log, once its id is claimed.
+//!
+//! It opens no job; the consumer of the topic does, and opens one however often the appeal is appended.
+
+use axum::{
+    extract::{Request, State},
+    http::StatusCode,
+};
+use tidegate_catalog::Compiled;
+use tidegate_moderation::appeals::claim;
+use tidegate_schemas::{
+    ids::{Kind, Millis, OrgId, derive},
+    records,
+    wire::{self, Fault, Faults, Pointer, appeals::AppealRequest, fault::tag},
+};
+use tidegate_stream::{Record, Topic};
+use tidegate_web::Problem;
+
+use crate::{Api, Shared, admission::Received, config, context, items, reports::main_item};
+
+type Appeal = wire::Request<AppealRequest>;
+
+pub(crate) async fn submit(State(api): State<Shared>, request: Request) -> Result<StatusCode, Problem> {
+    let received = api.receive(request).await?;
+    let (appeal, digest) = api.checked_appeal(&received).await?;
+    let claimed = claim(&api.deps.store, &appeal.org, &appeal.appeal_id, &digest, appeal.received_at).await;
+    if !claimed.map_err(|error| api.of_moderation(&error))? {
+        return Err(vec![conflict()].into());
+    }
+    // Also when the id was claimed before: whoever claimed it may have died before the append.
+    let key = appeal.item.key().log_key(&appeal.org);
+    let partition = api.deps.log.partition(Topic::Appeals, &key);
+    let appended = api.deps.log.append(&[(partition, Record::of(&key, &appeal))]).await;
+    appended.map_err(|error| api.of_append(&error))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn conflict() -> Fault {
+    let detail = "An appeal with another content was submitted under this `appealId` before. Send it unchanged, \
+                  or under an id of its own.";
+    let fault = Fault::invalid(&Pointer::Root.key("appealId"), "The appealId is in use.", detail);
+    Fault { tags: vec![tag::UNIQUE_VIOLATION, tag::INVALID_INPUT], ..fault }
+}
+
+impl Api {
+    async fn checked_appeal(&self, received: &Received) -> Result<(records::Appeal, [u8; 32]), Problem> {
+        let (body, limits) = (received.bytes().clone(), self.settings.limits.clone());
+        let size = body.len();
+        let parsed = self.work(size, move || wire::appeals::parse(&body, &limits)).await??;
+        let config = self.config(&received.org, |config| all_known(config, &parsed.content)).await?;
+        let header = Header {
+            org: received.org.clone(),
+            received_at: received.received_at,
+            request_id: received.request_id.clone(),
+        };
+        self.work(size, move || {
+            check(&config, &parsed)?;
+            let digest = parsed.root().digest();
+            Ok::<_, Vec<Fault>>((record(&config, &parsed, header, &digest), digest))
+        })
+        .await?
+        .map_err(Problem::from)
+    }
+}
+
+/// What does not stand in the body.
+struct Header {
+    org: OrgId,
+    received_at: Millis,
+    request_id: String,
+}
+
+fn all_known(config: &Compiled, appeal: &AppealRequest) -> bool {
+    let item = &appeal.item;
+    config::knows(config, &item.type_id, item.type_version.as_deref())
+        && config::knows(config, &appeal.appealed_by.type_id, None)
+        && appeal.actions_taken.iter().all(|id| config::action(config, id).known)
+        && appeal.violating_policies.iter().all(|id| config::policy(config, id).known)
+        && context::all_known(config, &appeal.additional)
+}
+
+fn check(config: &Compiled, parsed: &Appeal) -> Result<(), Vec<Fault>> {
+    let mut faults = Faults::default();
+    let appeal = &parsed.content;
+    config::user_type(config, &appeal.appealed_by.type_id, &Pointer::Root.key("appealedBy"), &mut faults);
+    main_item(config, parsed, &appeal.item, "actionedItem", &mut faults);
+    faults.or(Some(()))
+}
+
+fn record(config: &Compiled, parsed: &Appeal, header: Header, digest: &[u8; 32]) -> records::Appeal {
+    let appeal = &parsed.content;
+    let Header { org, received_at, request_id } = header;
+    let cause = [b"appeal".as_slice(), org.as_str().as_bytes(), appeal.appeal_id.as_str().as_bytes(), digest];
+    records::Appeal {
+        config_version: config.version(),
+        appeal_id: appeal.appeal_id.clone(),
+        received_at,
+        request_id,
+        appealed_at: appeal.appealed_at,
+        appealed_by: appeal.appealed_by.clone(),
+        item: items::entry(appeal.item.clone(), derive(Kind::Submission, &cause), false),
+        actions_taken: appeal.actions_taken.iter().map(|id| config::action(config, id)).collect(),
+        violating_policies: appeal.violating_policies.iter().map(|id| config::policy(config, id)).collect(),
+        reason: appeal.reason.clone(),
+        additional: context::checked(config, parsed, &appeal.additional),
+        org,
+    }
+}

@@ -1,0 +1,109 @@
+//! Which configuration a request is checked against, and whether an item's type is in it.
+//!
+//! It compiles nothing; the catalog does.
+
+use std::sync::Arc;
+
+use tidegate_catalog::{Compiled, ItemType};
+use tidegate_schemas::{
+    ids::{ActionId, OrgId, PolicyId, TypeId},
+    nearest,
+    records::Mention,
+    wire::{Fault, Faults, Pointer, items::SubmittedItem, json::Node},
+};
+use tidegate_web::Problem;
+
+use crate::Api;
+
+impl Api {
+    /// The configuration that is live here, or the newest one if that does not know all that the request names: it
+    /// may have been changed a moment ago.
+    pub(crate) async fn config(
+        &self,
+        org: &OrgId,
+        knows: impl Fn(&Compiled) -> bool,
+    ) -> Result<Arc<Compiled>, Problem> {
+        match self.deps.live.org(org) {
+            Some(config) if knows(&config) => Ok(config),
+            _ => self.deps.live.latest(org).await.map_err(|error| self.of_catalog(&error)),
+        }
+    }
+}
+
+/// Whether the configuration has the type, in the version that the item names.
+pub(crate) fn knows(config: &Compiled, type_id: &TypeId, version: Option<&str>) -> bool {
+    config.item_type(type_id).is_some_and(|item_type| version.is_none_or(|named| named == item_type.version))
+}
+
+/// Why the type or its version is refused.
+pub(crate) fn unknown(config: &Compiled, type_id: &TypeId, version: Option<&str>) -> Option<Unknown> {
+    let Some(item_type) = config.item_type(type_id) else {
+        let known = config.item_types().map(|known| known.key.as_str());
+        let hint = nearest(type_id.as_str(), known)
+            .map(|near| format!(" Did you mean `{near}`?"))
+            .unwrap_or_default();
+        return Some(Unknown::Type(format!("There is no item type `{type_id}`.{hint}")));
+    };
+    let named = version.filter(|named| *named != item_type.version)?;
+    let current = &item_type.version;
+    Some(Unknown::Version(format!("`{type_id}` has no version `{named}`; its version is `{current}`.")))
+}
+
+pub(crate) enum Unknown {
+    Type(String),
+    Version(String),
+}
+
+impl Unknown {
+    pub(crate) fn detail(self) -> String {
+        match self {
+            Self::Type(detail) | Self::Version(detail) => detail,
+        }
+    }
+
+    /// Points at the member that names it, in whichever form the item was sent.
+    fn fault(self, item: Option<Node<'_>>, at: &Pointer<'_>) -> Fault {
+        let nested = item.is_some_and(|item| item.get("type").is_some());
+        let inner = at.key("type");
+        match (self, nested) {
+            (Self::Type(detail), false) => Fault::data(&at.key("typeId"), detail),
+            (Self::Type(detail), true) => Fault::data(&inner.key("id"), detail),
+            (Self::Version(detail), false) => Fault::data(&at.key("typeVersion"), detail),
+            (Self::Version(detail), true) => Fault::data(&inner.key("version"), detail),
+        }
+    }
+}
+
+/// The type of an item that must have one. `node` is the item as it stands in the request.
+pub(crate) fn item_type<'c>(
+    config: &'c Compiled,
+    item: &SubmittedItem,
+    node: Option<Node<'_>>,
+    at: &Pointer<'_>,
+    faults: &mut Faults,
+) -> Option<&'c ItemType> {
+    match unknown(config, &item.type_id, item.type_version.as_deref()) {
+        None => config.item_type(&item.type_id),
+        Some(unknown) => {
+            faults.push(unknown.fault(node, at));
+            None
+        }
+    }
+}
+
+/// Refuses the type of a user that does not exist.
+pub(crate) fn user_type(config: &Compiled, type_id: &TypeId, at: &Pointer<'_>, faults: &mut Faults) {
+    if let Some(unknown) = unknown(config, type_id, None) {
+        faults.push(unknown.fault(None, at));
+    }
+}
+
+/// A policy that a platform named. An unknown one is kept and marked.
+pub(crate) fn policy(config: &Compiled, id: &str) -> Mention {
+    Mention { id: id.to_owned(), known: config.policy(&PolicyId::new(id)).is_some() }
+}
+
+/// An action that a platform named. An unknown one is kept and marked.
+pub(crate) fn action(config: &Compiled, id: &str) -> Mention {
+    Mention { id: id.to_owned(), known: config.action(&ActionId::new(id)).is_some() }
+}

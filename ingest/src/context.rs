@@ -1,0 +1,53 @@
+//! Items that only give context: what does not fit is kept and marked, never refused.
+//!
+//! Items that a request is about are checked strictly, by their endpoints.
+
+use tidegate_catalog::Compiled;
+use tidegate_schemas::{
+    item_types::Mode,
+    records,
+    wire::{Faults, Pointer, Request, items::ContextItem},
+};
+
+use crate::config::{knows, unknown};
+
+/// So many of an item's faults are kept.
+const KEPT: usize = 5;
+
+/// Whether the configuration has the types of all that name one.
+pub(crate) fn all_known(config: &Compiled, items: &[ContextItem]) -> bool {
+    items
+        .iter()
+        .filter(|item| !item.type_id.as_str().is_empty())
+        .all(|item| knows(config, &item.type_id, item.type_version.as_deref()))
+}
+
+/// The items as the log keeps them, each with what is wrong with it.
+pub(crate) fn checked<T>(
+    config: &Compiled,
+    request: &Request<T>,
+    items: &[ContextItem],
+) -> Vec<records::ContextItem> {
+    items
+        .iter()
+        .map(|item| records::ContextItem {
+            type_id: item.type_id.clone(),
+            id: item.id.clone(),
+            type_version: item.type_version.clone(),
+            variant: item.variant,
+            data: item.data.clone(),
+            fault: item.fault.clone().or_else(|| fault(config, request, item)),
+        })
+        .collect()
+}
+
+fn fault<T>(config: &Compiled, request: &Request<T>, item: &ContextItem) -> Option<String> {
+    if let Some(unknown) = unknown(config, &item.type_id, item.type_version.as_deref()) {
+        return Some(unknown.detail());
+    }
+    let (item_type, data) = (config.item_type(&item.type_id)?, request.context_data(item)?);
+    let mut faults = Faults::default();
+    item_type.check_node(data, Mode::Partial, &Pointer::Root, &mut faults);
+    let lines: Vec<_> = faults.into_vec().into_iter().take(KEPT).map(|fault| fault.to_string()).collect();
+    (!lines.is_empty()).then(|| lines.join(" "))
+}

@@ -1,0 +1,83 @@
+//! `GET /api/v1/items/{typeId}/{id}`: what became of an item, at once or when it is evaluated.
+//!
+//! It renders nothing; `moderation::items` does.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::{Path, Query, Request, State, rejection::QueryRejection},
+};
+use serde::Deserialize;
+use tidegate_moderation::items::{Answer, answer, answer_when_evaluated};
+use tidegate_schemas::{
+    ids::{ItemKey, OrgId, SubmissionId},
+    wire::{Fault, Pointer},
+};
+use tidegate_web::Problem;
+
+use crate::{
+    Api, Shared,
+    admission::{caller, time},
+};
+
+#[derive(Deserialize)]
+pub(crate) struct Asked {
+    submission: Option<String>,
+    wait: Option<String>,
+}
+
+pub(crate) async fn show(
+    State(api): State<Shared>,
+    Path((type_id, id)): Path<(String, String)>,
+    query: Result<Query<Asked>, QueryRejection>,
+    request: Request,
+) -> Result<Json<Answer>, Problem> {
+    let org = &caller(&request)?.org;
+    let (submission, wait) = read(query)?;
+    match api.item(org, &ItemKey::new(type_id, id), submission, wait).await? {
+        Some(answer) => Ok(Json(answer)),
+        None => Err(Problem::not_found("No processor has stored such an item, or not yet.")),
+    }
+}
+
+fn read(
+    query: Result<Query<Asked>, QueryRejection>,
+) -> Result<(Option<SubmissionId>, Option<Duration>), Problem> {
+    let Query(asked) = query.map_err(|_| invalid("The query cannot be read."))?;
+    let submission = asked.submission.map(|text| text.parse::<SubmissionId>());
+    let submission =
+        submission.transpose().map_err(|_| invalid("`submission` must be a submission's id."))?;
+    let wait = asked
+        .wait
+        .map(|text| time(&text).ok_or_else(|| invalid("`wait` must be a time such as `10s` or `500ms`.")));
+    Ok((submission, wait.transpose()?))
+}
+
+fn invalid(detail: &str) -> Problem {
+    vec![Fault::invalid(&Pointer::Root, "Invalid query", detail)].into()
+}
+
+impl Api {
+    async fn item(
+        &self,
+        org: &OrgId,
+        item: &ItemKey,
+        submission: Option<SubmissionId>,
+        wait: Option<Duration>,
+    ) -> Result<Option<Answer>, Problem> {
+        let store = &self.deps.store;
+        if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
+            let Ok(_turn) = self.waiting.try_acquire() else {
+                return Err(self.unavailable("Too many requests wait for items."));
+            };
+            let wait = wait.min(self.settings.longest_wait());
+            let waited = answer_when_evaluated(store, org, item, submission, wait);
+            // A server that stops answers with what it has.
+            if let Some(answer) = self.stop.run_until_cancelled(waited).await {
+                return answer.map_err(|error| self.of_moderation(&error));
+            }
+        }
+        answer(store, org, item, submission).await.map_err(|error| self.of_moderation(&error))
+    }
+}

@@ -1,0 +1,133 @@
+//! `POST /api/v1/report`: a report into the log.
+//!
+//! It opens no job; the consumer of the topic does.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::StatusCode,
+};
+use tidegate_catalog::Compiled;
+use tidegate_schemas::{
+    ids::{Kind, Millis, OrgId, ReportId, derive},
+    item_types::Mode,
+    records,
+    wire::{
+        self, Fault, Faults, Pointer, answers::ReportCreated, items::SubmittedItem, reports::ReportRequest,
+    },
+};
+use tidegate_stream::{Record, Topic};
+use tidegate_web::Problem;
+
+use crate::{Api, Shared, admission::Received, config, context, items};
+
+type Report = wire::Request<ReportRequest>;
+
+pub(crate) async fn submit(
+    State(api): State<Shared>,
+    request: Request,
+) -> Result<(StatusCode, Json<ReportCreated>), Problem> {
+    let received = api.receive(request).await?;
+    let report = api.checked_report(&received).await?;
+    let key = report.item.key().log_key(&report.org);
+    let partition = api.deps.log.partition(Topic::Reports, &key);
+    let appended = api.deps.log.append(&[(partition, Record::of(&key, &report))]).await;
+    appended.map_err(|error| api.of_append(&error))?;
+    Ok((StatusCode::CREATED, Json(ReportCreated { report_id: report.report_id })))
+}
+
+impl Api {
+    async fn checked_report(&self, received: &Received) -> Result<records::Report, Problem> {
+        let (body, limits) = (received.bytes().clone(), self.settings.limits.clone());
+        let size = body.len();
+        let parsed = self.work(size, move || wire::reports::parse(&body, &limits)).await??;
+        let config = self.config(&received.org, |config| all_known(config, &parsed.content)).await?;
+        let header = Header {
+            org: received.org.clone(),
+            report_id: report_id(received, &parsed),
+            keyed: received.key.is_some(),
+            received_at: received.received_at,
+            request_id: received.request_id.clone(),
+        };
+        self.work(size, move || {
+            check(&config, &parsed)?;
+            Ok::<_, Vec<Fault>>(record(&config, &parsed, header))
+        })
+        .await?
+        .map_err(Problem::from)
+    }
+}
+
+/// Random, or with an idempotency key the same for the same body.
+fn report_id(received: &Received, parsed: &Report) -> ReportId {
+    match &received.key {
+        None => ReportId::random(),
+        Some(key) => {
+            let cause = [received.org.as_str().as_bytes(), key.as_bytes(), &parsed.root().digest()];
+            derive(Kind::Report, &cause)
+        }
+    }
+}
+
+/// What does not stand in the body.
+struct Header {
+    org: OrgId,
+    report_id: ReportId,
+    keyed: bool,
+    received_at: Millis,
+    request_id: String,
+}
+
+fn all_known(config: &Compiled, report: &ReportRequest) -> bool {
+    let item = &report.item;
+    config::knows(config, &item.type_id, item.type_version.as_deref())
+        && config::knows(config, &report.reporter.type_id, None)
+        && report.policy_id.as_ref().is_none_or(|id| config::policy(config, id).known)
+        && context::all_known(config, &report.thread)
+        && context::all_known(config, &report.additional)
+}
+
+fn check(config: &Compiled, parsed: &Report) -> Result<(), Vec<Fault>> {
+    let mut faults = Faults::default();
+    let report = &parsed.content;
+    config::user_type(config, &report.reporter.type_id, &Pointer::Root.key("reporter"), &mut faults);
+    main_item(config, parsed, &report.item, "reportedItem", &mut faults);
+    faults.or(Some(()))
+}
+
+/// The item that a request is about: whole, whatever variant it names.
+pub(crate) fn main_item<T>(
+    config: &Compiled,
+    parsed: &wire::Request<T>,
+    item: &SubmittedItem,
+    key: &str,
+    faults: &mut Faults,
+) {
+    let at = &Pointer::Root.key(key);
+    if let Some(item_type) = config::item_type(config, item, parsed.root().get(key), at, faults) {
+        item_type.check_node(parsed.data(item), Mode::Strict, &at.key("data"), faults);
+    }
+}
+
+fn record(config: &Compiled, parsed: &Report, header: Header) -> records::Report {
+    let report = &parsed.content;
+    let Header { org, report_id, keyed, received_at, request_id } = header;
+    let submission_id = derive(Kind::Submission, &[b"report", report_id.as_bytes()]);
+    records::Report {
+        org,
+        config_version: config.version(),
+        report_id,
+        keyed,
+        received_at,
+        request_id,
+        reported_at: report.reported_at,
+        reporter: report.reporter.clone(),
+        item: items::entry(report.item.clone(), submission_id, keyed),
+        policy_id: report.policy_id.as_ref().map(|id| config::policy(config, id)),
+        reason: report.reason.clone(),
+        csam: report.csam,
+        thread: context::checked(config, parsed, &report.thread),
+        reported_in_thread: report.reported_in_thread.clone(),
+        additional: context::checked(config, parsed, &report.additional),
+    }
+}
