@@ -74,11 +74,12 @@ impl Fault {
 
 fn of_moderation(error: &moderation::Error) -> Class {
     match error {
-        moderation::Error::Content { .. } => Class::Content,
+        moderation::Error::Content { .. } | moderation::Error::Append(AppendError::TooLarge { .. }) => {
+            Class::Content
+        }
         moderation::Error::Corrupt { .. } => Class::Defect,
         moderation::Error::Catalog(error) => of_catalog(error),
         moderation::Error::Store(error) => of_store(error),
-        moderation::Error::Append(AppendError::TooLarge { .. }) => Class::Content,
         moderation::Error::Append(_) => Class::Outage,
     }
 }

@@ -32,18 +32,12 @@ async fn a_replay_after_a_crash_before_the_commit_has_the_same_effects() {
     assert_eq!(second.rows::<Strike>(&(org(), user("u1"))).await.len(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn under_changed_rules_a_replay_carries_out_the_first_plan() {
+/// The replay of a scam under other rules carries out the first plan.
+async fn replay_under(rules: &str) {
     let mut first = processed().await;
     let mut second = first.image().await;
     first.drain().await;
-    second
-        .configure(
-            "rule: demo-scam\nstatus: archived\nwhen: {text: {in: [text], words: [scamcoin]}}\n---\n\
-             rule: other\nstatus: live\nwhen: {text: {in: [text], words: [scamcoin]}}\nactions: [ban]\n",
-            false,
-        )
-        .await;
+    second.configure(rules, false).await;
     second.start();
     let marker = second.submit_text("p1", "good morning").await;
     second.evaluated(&post("p1"), marker).await;
@@ -52,6 +46,19 @@ async fn under_changed_rules_a_replay_carries_out_the_first_plan() {
     let rows = second.versions(&post("p1")).await;
     assert!(rows.iter().any(|row| row.matched.contains("demo-scam")), "the row stands");
     assert!(rows.iter().all(|row| !row.matched.contains("other")));
+}
+
+const NO_MORE: &str = "rule: demo-scam\nstatus: archived\nwhen: {text: {in: [text], words: [scamcoin]}}\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_under_rules_that_match_no_more_carries_out_the_first_plan() {
+    replay_under(NO_MORE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_under_rules_that_ask_for_another_action_carries_out_the_first_plan() {
+    let other = "rule: other\nstatus: live\nwhen: {text: {in: [text], words: [scamcoin]}}\nactions: [ban]\n";
+    replay_under(&format!("{NO_MORE}---\n{other}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

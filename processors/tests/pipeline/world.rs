@@ -100,13 +100,22 @@ impl World {
     }
 
     pub(crate) async fn with(settings: Settings) -> Self {
-        let world = Self::open(tempfile::tempdir().unwrap(), settings).await;
+        Self::configured(Self::open(tempfile::tempdir().unwrap(), settings, None).await).await
+    }
+
+    /// The log in a folder, the rows elsewhere.
+    pub(crate) async fn on(store: Store) -> Self {
+        Self::configured(Self::open(tempfile::tempdir().unwrap(), Settings::default(), Some(store)).await)
+            .await
+    }
+
+    async fn configured(world: Self) -> Self {
         orgs::create(&world.deps.store, &org(), "Acme", Millis::now()).await.unwrap();
         world.configure(DOCUMENTS, false).await;
         world
     }
 
-    async fn open(folder: TempDir, settings: Settings) -> Self {
+    async fn open(folder: TempDir, settings: Settings, elsewhere: Option<Store>) -> Self {
         let db = fjall::Database::builder(folder.path().join("data")).open().unwrap();
         let stream = tidegate_stream::Settings {
             partitions: Some(4),
@@ -118,7 +127,9 @@ impl World {
             ..Default::default()
         };
         let log = Log::open_embedded(db.clone(), &stream).unwrap();
-        let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+        let store = elsewhere.unwrap_or_else(|| {
+            Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap()
+        });
         let catalog = tidegate_catalog::Settings::default();
         let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
         let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
@@ -165,7 +176,7 @@ impl World {
     pub(crate) async fn image(&self) -> Self {
         let folder = tempfile::tempdir().unwrap();
         copy(&self.folder.path().join("data"), &folder.path().join("data"));
-        Self::open(folder, self.settings.clone()).await
+        Self::open(folder, self.settings.clone(), None).await
     }
 
     pub(crate) fn moderation(&self) -> moderation::Deps {
