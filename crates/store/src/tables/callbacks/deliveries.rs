@@ -29,17 +29,28 @@ table! {
         last_status: Option<i64>,
         last_error: Option<String>,
         shard: i64,
+        /// Counts the resends.
+        round: i64,
+        /// Attempts of this round, and how many of them met an address that may not be called.
+        tries: i64,
+        blocked: i64,
+        /// Answers in a row by which the receiver wants no more.
+        gone: i64,
+        /// Offset of the last record of the topic that was applied to it.
+        applied: i64,
+        /// Write time of this row, in microseconds: the next write comes after it.
         written: i64,
     }
 }
 
 table! {
-    /// One attempt at a delivery, and what the endpoint said.
+    /// One attempt at a delivery, and what the endpoint said. `at` is in the key because a former owner of the shard
+    /// may still end an attempt of the same number.
     Fact Attempt in "attempts" ttl Some(30 days);
     partition { org: OrgId, event_id: EventId }
-    cluster { number: i64 [Asc] }
+    cluster { number: i64 [Asc], at: Millis [Asc] }
     values {
-        at: Millis,
+        round: i64,
         took_ms: i64,
         trigger: String,
         outcome: String,
@@ -51,8 +62,9 @@ table! {
 }
 
 table! {
-    /// The deliveries of a day, for lists; the delivery's row is the truth.
-    Fact DeliveryByDay in "deliveries_by_day" ttl Some(30 days);
+    /// The deliveries of a day, for lists; the delivery's row is the truth. It outlives the last change that the
+    /// schedule makes to that row.
+    Fact DeliveryByDay in "deliveries_by_day" ttl Some(35 days);
     partition { org: OrgId, day: i64 }
     cluster { at: Millis [Desc], event_id: EventId [Asc] }
     values { subject: ItemKey }

@@ -7,11 +7,15 @@ use tidegate_schemas::ids::{EventId, Millis, OrgId};
 use crate::table;
 
 table! {
-    /// A delivery to look at. `shard` is the partition of the callbacks topic, whose owner looks.
+    /// A delivery to look at. `shard` is the partition of the callbacks topic, whose owner looks. A delivery is written
+    /// with the row that it waits for, so these outlive it: after however long an outage none is missing.
     Fact Due in "due" ttl Some(35 days);
     partition { shard: i64, minute: i64 }
     cluster { due_at: Millis [Asc], org: OrgId [Asc], event_id: EventId [Asc] }
-    values { attempt: i64 }
+    values {
+        /// The attempt that the writer had in mind, for who reads the table.
+        attempt: i64,
+    }
 }
 
 table! {
