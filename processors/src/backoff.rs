@@ -33,7 +33,7 @@ impl Backoff {
 }
 
 /// From 0 to 1: every `RandomState` has keys of its own.
-fn draw() -> f64 {
+pub(crate) fn draw() -> f64 {
     let drawn = RandomState::new().build_hasher().finish() >> 32;
     f64::from(u32::try_from(drawn).unwrap_or_default()) / f64::from(u32::MAX)
 }

@@ -1,9 +1,11 @@
-//! What the topics lead to: items, reports, appeals, decisions and strikes, each consumed in the order of its key.
+//! What the topics lead to: items, reports, appeals, decisions, strikes and callbacks, each consumed in the order of
+//! its key.
 //!
 //! It decides nothing about content (`tidegate-moderation` does) and serves no request.
 
 mod appeals;
 mod backoff;
+pub mod callbacks;
 pub mod dead_letters;
 mod decision_due;
 mod decisions;

@@ -65,6 +65,10 @@ impl Default for Settings {
 pub struct SettingsError(String);
 
 impl SettingsError {
+    pub(crate) const fn new(text: String) -> Self {
+        Self(text)
+    }
+
     pub const fn tag(&self) -> &'static str {
         "setting_unusable"
     }

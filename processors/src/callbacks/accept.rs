@@ -1,0 +1,100 @@
+//! The records of the topic `callbacks`: begins deliveries, and carries commands out on them.
+//!
+//! It sends nothing. The worker keeps the order of records of one subject, and so of one event.
+
+use std::sync::Arc;
+
+use tidegate_moderation as moderation;
+use tidegate_schemas::{
+    ids::{Millis, SubmissionId},
+    records::{Callback, Command},
+};
+use tidegate_stream::failpoint;
+
+use super::{attempt::tell_change, body, courier::Courier, rows};
+use crate::{
+    error::Fault,
+    lanes::Key,
+    worker::{Handler, Job},
+};
+
+pub(crate) struct Accept(pub(crate) Arc<Courier>);
+
+impl Handler for Accept {
+    type Record = Callback;
+
+    fn parts(record: &Callback) -> Vec<(Key, usize)> {
+        let key = Key { org: record.org.clone(), item: record.subject.clone() };
+        vec![(key, record.body.len())]
+    }
+
+    fn submission(_: &Callback, _: usize) -> Option<SubmissionId> {
+        None
+    }
+
+    async fn handle(&self, job: Arc<Job<Callback>>, _: usize, _: bool) -> Result<(), Fault> {
+        match job.record.command {
+            Command::Send => self.begin(&job).await,
+            command => self.command(&job, command).await,
+        }
+    }
+}
+
+impl Accept {
+    /// The first record of an event wins: body, time and sequence are its.
+    async fn begin(&self, job: &Job<Callback>) -> Result<(), Fault> {
+        let courier = &*self.0;
+        let record = &job.record;
+        let _lock = courier.lock(record.event_id).await;
+        if rows::get(&courier.store, &record.org, record.event_id).await?.is_some() {
+            // Its due row was written before it: nothing is left to do, whoever was interrupted.
+            metrics::counter!("tidegate_callbacks_repeated_total").increment(1);
+            return Ok(());
+        }
+        let offset = job.at.offset.0;
+        let body = body::with_sequence(&record.body, offset, courier.settings.max_body_bytes)
+            .map_err(|bad| moderation::Error::Content { tag: bad.tag(), detail: bad.to_string() })?;
+        let now = Millis::now();
+        let mut row = rows::begun(record.clone(), body, (job.at.partition.index, offset), job.written_at);
+        // A broker whose clock is ahead of ours delays nothing.
+        let next_at = job.written_at.min(now).plus(courier.schedule.first());
+        row.next_at = Some(next_at);
+        let is_due = next_at <= now;
+        let due_at = if is_due { now.plus(courier.lease()) } else { next_at };
+        rows::begin(&courier.store, &row, due_at, now).await?;
+        failpoint!("after_callback_rows");
+        metrics::counter!("tidegate_callbacks_total", "state" => "pending").increment(1);
+        if is_due {
+            // A full lane leaves it to the due row.
+            courier.offer(&row, true, now);
+        }
+        Ok(())
+    }
+
+    async fn command(&self, job: &Job<Callback>, command: Command) -> Result<(), Fault> {
+        let courier = &*self.0;
+        let record = &job.record;
+        let _lock = courier.lock(record.event_id).await;
+        let offset = job.at.offset.0;
+        let row = rows::get(&courier.store, &record.org, record.event_id).await?;
+        // Expired meanwhile, or carried out before.
+        let Some(row) = row.filter(|row| row.applied < offset) else { return Ok(()) };
+        let was = rows::progress(&row)?;
+        let now = Millis::now();
+        let next = match command {
+            Command::Resend => was.after_resend(now),
+            Command::Cancel => was.after_cancel(),
+            Command::Hold => was.after_hold(),
+            Command::Send => return Ok(()),
+        };
+        let mut moved = rows::moved(&row, &next, now);
+        moved.applied = offset;
+        let due_at = (command == Command::Resend).then(|| now.plus(courier.lease()));
+        rows::save(&courier.store, &moved, None, due_at, now).await?;
+        tell_change(&moved, was.state, next.state);
+        if command == Command::Resend {
+            courier.offer(&moved, false, now);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! One attempt at a delivery: what it needs, the call, and what is written down of it.
+//!
+//! When to make one, `courier` and `scan` know; what its outcome means, `state`.
+
+use tidegate_catalog::{self as catalog, Compiled, Endpoint};
+use tidegate_egress::{
+    Secret,
+    callback::{self, CallbackRequest},
+};
+use tidegate_schemas::ids::Millis;
+use tidegate_store::{
+    At,
+    tables::callbacks::deliveries::{Attempt, Delivery},
+};
+use tidegate_stream::failpoint;
+use tokio::time::sleep;
+
+use super::{
+    ROLE,
+    courier::Courier,
+    lanes::Work,
+    rows,
+    state::{Made, Progress, State},
+};
+use crate::{
+    backoff::{Backoff, draw},
+    error::{Class, Fault},
+};
+
+/// An attempt that was made and is to be written down.
+struct Sent {
+    made: Made,
+    row: Attempt,
+    endpoint: Option<tidegate_schemas::ids::EndpointId>,
+    /// Drawn once: writing it down again gives the same due time.
+    draw: f64,
+    /// Its row is stored already.
+    is_recovered: bool,
+}
+
+/// What a call needs, as it is configured now.
+pub(crate) struct Route {
+    endpoint: tidegate_schemas::ids::EndpointId,
+    url: String,
+    headers: Vec<(String, String)>,
+    secret: Secret,
+}
+
+pub(crate) enum Routed {
+    Ready(Box<Route>),
+    Missing(&'static str),
+}
+
+impl Courier {
+    /// Makes the attempt, unless it is not owed any more. While the store is away it waits: what was sent is written
+    /// down, however long it takes, because a call that is forgotten is made again.
+    pub(crate) async fn attempt(&self, work: &Work) {
+        let mut backoff = Backoff::new(&self.processing);
+        let mut waits = None;
+        let mut sent = Vec::new();
+        loop {
+            let Err(fault) = self.try_attempt(work, &mut sent).await else { return };
+            if fault.class() != Class::Outage {
+                metrics::counter!("tidegate_callback_faults_total", "tag" => fault.tag()).increment(1);
+                tracing::error!(org = %work.lane.org, event = %work.event_id, tag = fault.tag(),
+                    "an attempt waits for a fault to be mended: {fault}");
+                return;
+            }
+            waits.get_or_insert_with(|| self.health.complain(ROLE, fault.tag()));
+            sleep(backoff.next()).await;
+        }
+    }
+
+    async fn try_attempt(&self, work: &Work, sent: &mut Vec<Sent>) -> Result<(), Fault> {
+        if sent.is_empty() {
+            *sent = self.send(work).await?;
+        }
+        for sent in sent.iter() {
+            self.write_down(work, sent).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&self, work: &Work) -> Result<Vec<Sent>, Fault> {
+        let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else {
+            return Ok(Vec::new());
+        };
+        let progress = rows::progress(&row)?;
+        let now = Millis::now();
+        let is_due = work.is_fresh || progress.next_at.is_none_or(|at| at <= now);
+        if !progress.is_owed() || !is_due {
+            return Ok(Vec::new());
+        }
+        if !work.is_fresh {
+            let recovered = self.recovered(&row).await?;
+            if !recovered.is_empty() {
+                return Ok(recovered);
+            }
+        }
+        let route = match self.route(&row).await? {
+            Routed::Ready(route) => *route,
+            Routed::Missing(reason) => {
+                self.hold(work, reason).await?;
+                return Ok(Vec::new());
+            }
+        };
+        self.call(work, &row, &progress, route).await
+    }
+
+    /// Attempts whose process died before it had written down what they led to.
+    async fn recovered(&self, row: &Delivery) -> Result<Vec<Sent>, Fault> {
+        let later = At::range((), row.attempts + 1..);
+        let rows = self.store.scan::<Attempt>(&(row.org.clone(), row.event_id), later).all().await;
+        rows.map_err(rows::fault)?
+            .into_iter()
+            .map(|row| {
+                let made = rows::made(&row)?;
+                Ok(Sent { made, row, endpoint: None, draw: draw(), is_recovered: true })
+            })
+            .collect()
+    }
+
+    async fn call(
+        &self,
+        work: &Work,
+        row: &Delivery,
+        progress: &Progress,
+        route: Route,
+    ) -> Result<Vec<Sent>, Fault> {
+        let number = row.attempts + 1;
+        let Route { endpoint, url, headers, secret } = route;
+        let request = CallbackRequest {
+            url,
+            event_id: row.event_id,
+            event_type: row.event_type.clone(),
+            attempt_no: u32::try_from(number).unwrap_or(u32::MAX),
+            body: row.body.clone(),
+            headers,
+            secrets: vec![secret],
+        };
+        let began = Millis::now();
+        failpoint!("before_callback");
+        let attempt =
+            match callback::send(&self.client, &request, began.0.div_euclid(1_000).unsigned_abs()).await {
+                Ok(attempt) => attempt,
+                // The configuration's fault: nothing was sent, and nothing is charged.
+                Err(not_sent) => {
+                    self.hold(work, not_sent.tag()).await?;
+                    return Ok(Vec::new());
+                }
+            };
+        failpoint!("after_callback");
+        let tag = attempt.outcome.tag();
+        metrics::counter!("tidegate_callback_attempts_total", "outcome" => tag).increment(1);
+        metrics::histogram!("tidegate_callback_attempt_seconds").record(attempt.duration.as_secs_f64());
+        if let Some(failure) = &attempt.error {
+            tracing::info!(org = %row.org, event = %row.event_id, %endpoint, number, outcome = tag,
+                failure = failure.tag(), "a callback attempt met a fault");
+        }
+        let trigger = match (progress.tries, progress.round) {
+            (0, 0) => "first",
+            (0, _) => "resend",
+            _ => "retry",
+        };
+        let made = Made {
+            number,
+            round: progress.round,
+            at: Millis::now(),
+            outcome: attempt.outcome,
+            retry_after: attempt.retry_after,
+        };
+        let row = Attempt {
+            org: row.org.clone(),
+            event_id: row.event_id,
+            number,
+            at: made.at,
+            round: made.round,
+            took_ms: i64::try_from(attempt.duration.as_millis()).unwrap_or(i64::MAX),
+            trigger: trigger.to_owned(),
+            outcome: tag.to_owned(),
+            http_status: attempt.http_status.map(i64::from),
+            // As the org may see it.
+            error: attempt.error.as_ref().map(|failure| failure.org_tag().to_owned()),
+            remote_ip: attempt.remote_ip.map(|address| address.to_string()),
+            response_head: attempt.response_head,
+        };
+        Ok(vec![Sent { made, row, endpoint: Some(endpoint), draw: draw(), is_recovered: false }])
+    }
+
+    /// Applies the attempt to the row as it is now, since commands may have come meanwhile.
+    async fn write_down(&self, work: &Work, sent: &Sent) -> Result<(), Fault> {
+        let _lock = self.lock(work.event_id).await;
+        let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else { return Ok(()) };
+        let was = rows::progress(&row)?;
+        let next = was.after_attempt(&sent.made, &self.schedule, sent.draw);
+        let now = Millis::now();
+        let mut moved = rows::moved(&row, &next, now);
+        if sent.made.number >= row.attempts {
+            moved.last_status = sent.row.http_status;
+            moved.last_error = sent.row.error.clone();
+        }
+        moved.endpoint = moved.endpoint.or_else(|| sent.endpoint.clone());
+        let due_at = next.next_at.filter(|at| next.is_owed() && Some(*at) != was.next_at);
+        let attempt = (!sent.is_recovered).then_some(&sent.row);
+        rows::save(&self.store, &moved, attempt, due_at, now).await?;
+        tell_change(&moved, was.state, next.state);
+        Ok(())
+    }
+
+    /// Keeps it, visibly, until what is missing is there.
+    async fn hold(&self, work: &Work, reason: &'static str) -> Result<(), Fault> {
+        let _lock = self.lock(work.event_id).await;
+        let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else { return Ok(()) };
+        let was = rows::progress(&row)?;
+        if !was.is_owed() {
+            return Ok(());
+        }
+        let now = Millis::now();
+        let next = was.after_missing(reason, self.recheck_at(now));
+        let moved = rows::moved(&row, &next, now);
+        rows::save(&self.store, &moved, None, next.next_at, now).await?;
+        tell_change(&moved, was.state, next.state);
+        Ok(())
+    }
+
+    /// What is held together is not looked at together.
+    pub(crate) fn recheck_at(&self, now: Millis) -> Millis {
+        now.plus(self.settings.recheck().mul_f64(0.75 + 0.5 * draw()))
+    }
+
+    /// What the call needs. An error: the store is away.
+    pub(crate) async fn route(&self, row: &Delivery) -> Result<Routed, Fault> {
+        let config = self.live.org(&row.org);
+        if let Some(found) = config.as_deref().and_then(|config| endpoint(config, row)) {
+            return self.route_to(row, found).await;
+        }
+        // The event may come from a configuration that this process is about to load.
+        let latest = match self.live.latest(&row.org).await {
+            Ok(latest) => latest,
+            Err(catalog::Error::Store(error)) => return Err(rows::fault(error)),
+            Err(error) => return Ok(Routed::Missing(error.tag())),
+        };
+        match endpoint(&latest, row) {
+            Some(found) => self.route_to(row, found).await,
+            None => Ok(Routed::Missing("endpoint_missing")),
+        }
+    }
+
+    async fn route_to(&self, row: &Delivery, endpoint: &Endpoint) -> Result<Routed, Fault> {
+        let headers = match endpoint.resolve_headers(|name| std::env::var(name).ok()) {
+            Ok(headers) => headers,
+            Err(unresolved) => return Ok(Routed::Missing(unresolved.tag())),
+        };
+        match self.secrets.for_endpoint(&row.org, &endpoint.key).await {
+            Ok(Some(secret)) => Ok(Routed::Ready(Box::new(Route {
+                endpoint: endpoint.key.clone(),
+                url: endpoint.url.clone(),
+                headers,
+                secret,
+            }))),
+            Ok(None) => Ok(Routed::Missing("secret_missing")),
+            Err(error) if error.is_outage() => {
+                Err(rows::fault(tidegate_store::Error::Unreachable(error.to_string())))
+            }
+            Err(error) => Ok(Routed::Missing(error.tag())),
+        }
+    }
+}
+
+/// The endpoint that the event names, or else the first that takes events of its type.
+fn endpoint<'a>(config: &'a Compiled, row: &Delivery) -> Option<&'a Endpoint> {
+    match &row.endpoint {
+        Some(named) => config.endpoint(named),
+        None => config.endpoints_for(&row.event_type).next(),
+    }
+}
+
+/// Counts and logs a delivery that came to rest or was held.
+pub(crate) fn tell_change(row: &Delivery, was: State, is: State) {
+    if was == is {
+        return;
+    }
+    metrics::counter!("tidegate_callbacks_total", "state" => is.name()).increment(1);
+    let endpoint = row.endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
+    match is {
+        State::Held | State::Exhausted => tracing::warn!(org = %row.org, event = %row.event_id, endpoint,
+            state = is.name(), reason = row.held_reason, error = row.last_error, "a callback is not delivered"),
+        _ => {
+            tracing::debug!(org = %row.org, event = %row.event_id, endpoint, state = is.name(), "a callback moved on")
+        }
+    }
+}

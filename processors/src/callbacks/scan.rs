@@ -1,0 +1,120 @@
+//! Brings deliveries up when they are due: the due rows of the owned partitions of `callbacks`.
+//!
+//! How rows are read and passed, `due_scan` knows; attempts are made by the lanes.
+//!
+//! A due row that was acted on is settled at once, because another one is written before: whatever becomes of this
+//! process, what is owed comes up again. Due rows outlive deliveries, so none has to be made anew after an outage.
+
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+use tidegate_schemas::ids::{EventId, Millis, OrgId};
+use tidegate_store::{
+    At, Split, WriteTime,
+    tables::callbacks::{
+        deliveries::Delivery,
+        due::{Due, DueCursor},
+    },
+};
+
+use super::{attempt::Routed, courier::Courier, lanes::Offered, rows, state::State};
+use crate::{
+    due_scan::{DueRow, DueTable, Next},
+    error::Fault,
+};
+
+/// A due row is written before its delivery; so long it may take until the delivery is there.
+const UNWRITTEN: Duration = Duration::from_secs(300);
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+pub(crate) struct DueDeliveries(pub(crate) Arc<Courier>);
+
+impl DueRow for Due {
+    type Id = (Millis, OrgId, EventId);
+
+    fn id(&self) -> Self::Id {
+        (self.due_at, self.org.clone(), self.event_id)
+    }
+
+    fn minute(&self) -> i64 {
+        self.minute
+    }
+
+    fn due_at(&self) -> Millis {
+        self.due_at
+    }
+}
+
+impl DueTable for DueDeliveries {
+    type Row = Due;
+
+    async fn read(
+        &self,
+        shard: u32,
+        minute: i64,
+        due: Option<RangeInclusive<Millis>>,
+    ) -> Result<Vec<Due>, Fault> {
+        let partition = (i64::from(shard), minute);
+        let range = due.map_or_else(At::all, |due| At::range((), due));
+        self.0.store.scan::<Due>(&partition, range).all().await.map_err(rows::fault)
+    }
+
+    async fn start(&self, shard: u32) -> Result<Option<i64>, Fault> {
+        let courier = &*self.0;
+        courier.took_over(shard, Millis::now());
+        let shard = i64::from(shard);
+        if let Some(cursor) = courier.store.get::<DueCursor>(&(shard,)).await.map_err(rows::fault)? {
+            return Ok(Some(cursor.minute));
+        }
+        // Nobody has scanned the shard yet; what was accepted meanwhile may be old.
+        let mut oldest = None;
+        let mut rows = courier.store.scan_all::<Due>(&Split::whole());
+        while let Some(rows) = rows.next_page().await.map_err(rows::fault)? {
+            let own = rows.iter().filter(|row| row.shard == shard).map(|row| row.minute);
+            oldest = own.chain(oldest).min();
+        }
+        Ok(oldest)
+    }
+
+    async fn save(&self, shard: u32, minute: i64) -> Result<(), Fault> {
+        let row = DueCursor { shard: i64::from(shard), minute };
+        self.0.store.put(WriteTime::after(None, Millis::now()), &[row]).await.map_err(rows::fault)
+    }
+
+    async fn act(&self, due: &Due, _: Millis) -> Result<Next, Fault> {
+        let courier = &*self.0;
+        let now = Millis::now();
+        let shard = u32::try_from(due.shard).unwrap_or(u32::MAX);
+        if let Some(until) = courier.leased_until(shard, due.due_at).filter(|until| *until > now) {
+            return Ok(Next::Again(until));
+        }
+        let Some(row) = rows::get(&courier.store, &due.org, due.event_id).await? else {
+            let is_new = due.due_at.plus(UNWRITTEN) > now;
+            return Ok(if is_new { Next::Again(now.plus(LOOK_AGAIN)) } else { Next::Settled });
+        };
+        let progress = rows::progress(&row)?;
+        // Another due row stands where the delivery waits.
+        let comes_later = progress.next_at.is_some_and(|at| at > now);
+        if !progress.is_owed() || comes_later {
+            return Ok(Next::Settled);
+        }
+        if progress.state == State::Held && self.is_still_missing(&row).await? {
+            // The row stays as it is: looking costs no more than this.
+            rows::put_due(&courier.store, &row, courier.recheck_at(now), now).await?;
+            return Ok(Next::Settled);
+        }
+        let again = match courier.offer(&row, false, now) {
+            Offered::Taken | Offered::IsUnderWay => now.plus(courier.lease()),
+            Offered::Waits => now.plus(Duration::from_millis(courier.settings.longest_deferral_ms)),
+            Offered::Full(at) => at,
+        };
+        rows::put_due(&courier.store, &row, again, now).await?;
+        Ok(Next::Settled)
+    }
+}
+
+impl DueDeliveries {
+    async fn is_still_missing(&self, row: &Delivery) -> Result<bool, Fault> {
+        let routed = self.0.route(row).await?;
+        Ok(matches!(routed, Routed::Missing(reason) if row.held_reason.as_deref() == Some(reason)))
+    }
+}

@@ -1,0 +1,169 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+
+const NOW: Millis = Millis(1_795_255_200_000);
+
+fn bounds() -> Bounds {
+    Bounds { lane: 2, all: 5, backlog: 3, backlog_of_all: 1_000, longest_deferral: Duration::from_secs(60) }
+}
+
+fn work(endpoint: usize, event: u128) -> Work {
+    Work {
+        lane: LaneKey { org: OrgId::new("o"), endpoint: EndpointId::new(endpoint.to_string()) },
+        event_id: EventId(Uuid::from_u128(event)),
+        shard: u32::try_from(event % 3).unwrap(),
+        due_at: NOW,
+        is_fresh: false,
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Offer { endpoint: usize, event: u128 },
+    Start,
+    Finish { nth: usize },
+    LoseShard(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..4_usize, 0..60_u128).prop_map(|(endpoint, event)| Step::Offer { endpoint, event: event * 4 + endpoint as u128 }),
+        3 => Just(Step::Start),
+        2 => (0..8_usize).prop_map(|nth| Step::Finish { nth }),
+        1 => (0..3_u32).prop_map(Step::LoseShard),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn bounds_hold_nothing_is_attempted_twice_at_once_and_nothing_taken_is_forgotten(
+        steps in prop::collection::vec(step(), 1..200),
+    ) {
+        let bounds = bounds();
+        let mut lanes = Lanes::new(bounds);
+        let mut waiting: BTreeMap<EventId, Work> = BTreeMap::new();
+        let mut under_way: Vec<Work> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Offer { endpoint, event } => {
+                    let work = work(endpoint, event);
+                    let is_under_way = under_way.contains(&work);
+                    match lanes.offer(work.clone(), NOW) {
+                        Offered::Taken => {
+                            prop_assert!(!is_under_way);
+                            prop_assert!(waiting.insert(work.event_id, work).is_none());
+                        }
+                        Offered::Waits => prop_assert!(waiting.contains_key(&work.event_id)),
+                        Offered::IsUnderWay => prop_assert!(is_under_way),
+                        Offered::Full(at) => {
+                            let same = waiting.values().filter(|other| other.lane == work.lane).count();
+                            prop_assert_eq!(same, bounds.backlog);
+                            prop_assert!(at > NOW && at <= NOW.plus(bounds.longest_deferral));
+                        }
+                    }
+                }
+                Step::Start => {
+                    let busy = |lane: &LaneKey| under_way.iter().filter(|work| work.lane == *lane).count();
+                    let may = under_way.len() < bounds.all
+                        && waiting.values().any(|work| busy(&work.lane) < bounds.lane);
+                    let started = lanes.start();
+                    prop_assert_eq!(started.is_some(), may, "a free lane with work starts, whatever the others do");
+                    if let Some(work) = started {
+                        prop_assert!(busy(&work.lane) < bounds.lane);
+                        prop_assert_eq!(waiting.remove(&work.event_id), Some(work.clone()));
+                        under_way.push(work);
+                    }
+                }
+                Step::Finish { nth } => {
+                    if nth < under_way.len() {
+                        let work = under_way.remove(nth);
+                        lanes.finish(&work.lane, work.event_id, Duration::from_millis(20));
+                    }
+                }
+                Step::LoseShard(shard) => {
+                    lanes.retain(|work| work.shard != shard);
+                    waiting.retain(|_, work| work.shard != shard);
+                }
+            }
+            prop_assert_eq!(lanes.under_way(), under_way.len());
+            prop_assert_eq!(lanes.waiting(), waiting.len());
+        }
+        for work in under_way {
+            lanes.finish(&work.lane, work.event_id, Duration::ZERO);
+        }
+        let mut rest = BTreeSet::new();
+        while let Some(work) = lanes.start() {
+            lanes.finish(&work.lane, work.event_id, Duration::ZERO);
+            rest.insert(work.event_id);
+        }
+        prop_assert_eq!(rest, waiting.into_keys().collect::<BTreeSet<_>>());
+        prop_assert!(lanes.lanes.is_empty() && lanes.known.is_empty() && lanes.turns.is_empty(), "idle lanes are forgotten");
+    }
+}
+
+#[test]
+fn one_endpoint_that_hangs_leaves_the_others_their_lanes() {
+    let mut lanes = Lanes::new(bounds());
+    for event in 0..3 {
+        assert_eq!(lanes.offer(work(0, event), NOW), Offered::Taken);
+    }
+    assert!(lanes.start().is_some() && lanes.start().is_some());
+    assert!(lanes.start().is_none(), "its two attempts never end");
+    for event in 10..1_000 {
+        assert_eq!(lanes.offer(work(1, event), NOW), Offered::Taken);
+        let other = lanes.start().unwrap();
+        assert_eq!(other.event_id, work(1, event).event_id);
+        lanes.finish(&other.lane, other.event_id, Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn lanes_that_are_stuck_leave_room_in_memory_for_the_others() {
+    let bounds = Bounds { backlog: 1_000, backlog_of_all: 1_000, ..bounds() };
+    let mut lanes = Lanes::new(bounds);
+    for event in 0..1_000 {
+        assert_eq!(lanes.offer(work(0, event), NOW), Offered::Taken);
+    }
+    assert!(matches!(lanes.offer(work(0, 1_000), NOW), Offered::Full(_)));
+    for event in 2_000..2_064 {
+        assert_eq!(lanes.offer(work(1, event), NOW), Offered::Taken);
+    }
+    assert!(matches!(lanes.offer(work(1, 3_000), NOW), Offered::Full(_)));
+}
+
+#[test]
+fn a_long_backlog_comes_up_as_fast_as_its_lane_takes_it() {
+    let mut lanes = Lanes::new(bounds());
+    for event in 0..3 {
+        lanes.offer(work(0, event), NOW);
+    }
+    for _ in 0..60 {
+        let taken = lanes.start().unwrap();
+        lanes.finish(&taken.lane, taken.event_id, Duration::from_secs(4));
+        lanes.offer(taken, NOW);
+    }
+    let places: Vec<_> = (100..110)
+        .map(|event| match lanes.offer(work(0, event), NOW) {
+            Offered::Full(at) => at.0 - NOW.0,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(places[0], 1_000);
+    for two in places.windows(2) {
+        // Two at once, four seconds each.
+        assert!((1_900..=2_000).contains(&(two[1] - two[0])), "{places:?}");
+    }
+    let late = (200..400).map(|event| lanes.offer(work(0, event), NOW)).last();
+    assert_eq!(
+        late,
+        Some(Offered::Full(NOW.plus(Duration::from_secs(60)))),
+        "but not later than the longest deferral"
+    );
+    assert_eq!(lanes.oldest_due(), Some(NOW));
+}

@@ -1,0 +1,87 @@
+//! What operators ask of deliveries.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU16, Ordering},
+};
+
+use tidegate_processors::callbacks::Settings;
+use tidegate_schemas::records::Command;
+
+use super::{
+    receiver::{Answer, Receiver},
+    world::{World, quick},
+};
+
+/// Answers with a status that can be changed.
+async fn switched(status: u16) -> (Arc<AtomicU16>, Receiver) {
+    let switch = Arc::new(AtomicU16::new(status));
+    let read = Arc::clone(&switch);
+    let receiver = Receiver::start(move |_, _| Answer::Status(read.load(Ordering::SeqCst))).await;
+    (switch, receiver)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivered_callback_is_sent_again_under_the_same_id_and_stays_delivered() {
+    let (_, receiver) = switched(200).await;
+    let mut world = World::new(quick()).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let event = world.ask("platform").await;
+    let first = world.until_state(event, "delivered").await;
+    world.command(event, Command::Resend).await;
+    let again = world
+        .until("a second attempt", async || world.delivery(event).await.filter(|row| row.attempts == 2))
+        .await;
+    assert_eq!((again.state.as_str(), again.delivered_at), ("delivered", first.delivered_at));
+    let requests = receiver.requests();
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[0].body, requests[1].body);
+    assert_eq!(requests[0].header("webhook-id"), requests[1].header("webhook-id"));
+    assert_eq!(world.attempts(event).await[1].trigger, "resend");
+    receiver.all_are_signed(&[world.secret("platform").await]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exhausted_callback_gets_a_whole_schedule_by_a_resend() {
+    let (switch, receiver) = switched(500).await;
+    let schedule = ["0s", "10ms", "10ms"].map(|pause| pause.parse().unwrap()).to_vec();
+    let mut world = World::new(Settings { schedule, ..quick() }).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let event = world.ask("platform").await;
+    assert_eq!(world.until_state(event, "exhausted").await.attempts, 3);
+    world.command(event, Command::Resend).await;
+    world
+        .until("another round", async || {
+            world.delivery(event).await.filter(|row| row.state == "exhausted" && row.attempts == 6)
+        })
+        .await;
+    switch.store(200, Ordering::SeqCst);
+    world.command(event, Command::Resend).await;
+    let row = world.until_state(event, "delivered").await;
+    assert_eq!((row.attempts, row.round, row.tries), (7, 2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_canceled_or_held_callback_is_not_sent_until_it_is_resent() {
+    let (switch, receiver) = switched(500).await;
+    let schedule = ["0s", "1h"].map(|pause| pause.parse().unwrap()).to_vec();
+    let mut world = World::new(Settings { schedule, ..quick() }).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let canceled = world.ask("platform").await;
+    let held = world.ask("platform").await;
+    for event in [canceled, held] {
+        world.until_state(event, "retry_wait").await;
+    }
+    world.command(canceled, Command::Cancel).await;
+    world.command(held, Command::Hold).await;
+    assert_eq!(world.until_state(canceled, "canceled").await.next_at, None);
+    assert_eq!(world.until_state(held, "held").await.held_reason.as_deref(), Some("by_command"));
+    switch.store(200, Ordering::SeqCst);
+    for event in [canceled, held] {
+        world.command(event, Command::Resend).await;
+        assert_eq!(world.until_state(event, "delivered").await.attempts, 2);
+    }
+}

@@ -1,0 +1,149 @@
+//! What a kill leaves behind, and what the next process makes of it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tidegate_processors::callbacks::Settings;
+use tidegate_schemas::{ids::Millis, records::Command};
+use tidegate_store::{WriteTime, tables::callbacks::deliveries::Attempt};
+use tidegate_stream::Drained;
+
+use super::{
+    receiver::{Answer, Receiver},
+    world::{World, org, quick},
+};
+
+/// Hangs until it is told to answer.
+async fn hanging() -> (Arc<AtomicBool>, Receiver) {
+    let answers = Arc::new(AtomicBool::new(false));
+    let read = Arc::clone(&answers);
+    let receiver =
+        Receiver::start(
+            move |_, _| {
+                if read.load(Ordering::SeqCst) { Answer::Status(200) } else { Answer::Hang }
+            },
+        )
+        .await;
+    (answers, receiver)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_accepted_and_what_was_under_way_at_a_kill_is_delivered_with_one_attempt_more_at_most() {
+    let (answers, receiver) = hanging().await;
+    let settings = Settings { in_flight_per_endpoint: 1, ..quick() };
+    let mut world = World::calling_for(settings.clone(), 3_000).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let under_way = world.ask("platform").await;
+    world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
+    // It waits behind the other: accepted, and never attempted.
+    let accepted = world.ask("platform").await;
+    world.until_state(accepted, "pending").await;
+    let mut next = world.image(settings).await;
+    drop(world);
+    assert_eq!(receiver.requests().len(), 1, "the image was taken before the next attempt");
+
+    answers.store(true, Ordering::SeqCst);
+    next.start();
+    for event in [under_way, accepted] {
+        let row = next.until_state(event, "delivered").await;
+        assert_eq!(row.attempts, 1);
+        assert_eq!(next.attempts(event).await.len(), 1);
+    }
+    let id = |event: tidegate_schemas::ids::EventId| event.to_string();
+    let requests = receiver.requests();
+    let of = |event| {
+        requests.iter().filter(|request| request.header("webhook-id") == id(event)).collect::<Vec<_>>()
+    };
+    assert_eq!(of(accepted).len(), 1);
+    assert_eq!(of(under_way).len(), 2, "one attempt more, because nobody knows what became of the first");
+    assert_eq!(of(under_way)[0].body, of(under_way)[1].body);
+    receiver.all_are_signed(&[next.secret("platform").await]);
+    assert_eq!(next.stop().await, Drained::Clean);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_whose_row_was_written_is_not_made_again() {
+    let (answers, receiver) = hanging().await;
+    let mut world = World::calling_for(quick(), 3_000).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let event = world.ask("platform").await;
+    world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
+    let mut next = world.image(quick()).await;
+    drop(world);
+    // The row of the attempt is written before that of the delivery.
+    let at = Millis::now();
+    let attempt = Attempt {
+        org: org(),
+        event_id: event,
+        number: 1,
+        at,
+        round: 0,
+        took_ms: 5,
+        trigger: "first".to_owned(),
+        outcome: "delivered".to_owned(),
+        http_status: Some(200),
+        error: None,
+        remote_ip: None,
+        response_head: bytes::Bytes::new(),
+    };
+    next.deps.store.put(WriteTime::after(None, at), &[attempt]).await.unwrap();
+    answers.store(true, Ordering::SeqCst);
+    next.start();
+    let row = next.until_state(event, "delivered").await;
+    assert_eq!((row.attempts, row.delivered_at), (1, Some(at)));
+    assert_eq!(receiver.requests().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_is_replayed_is_carried_out_once() {
+    let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
+    let mut world = World::new(quick()).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let event = world.ask("platform").await;
+    world.until_state(event, "delivered").await;
+    world.command(event, Command::Resend).await;
+    world
+        .until("a second attempt", async || world.delivery(event).await.filter(|row| row.attempts == 2))
+        .await;
+    let mut next = world.image(quick()).await;
+    world.stop().await;
+    next.start();
+    // Behind the replayed records of the same partition.
+    let last = world_event(&next, event).await;
+    next.until_state(last, "delivered").await;
+    let row = next.delivery(event).await.unwrap();
+    assert_eq!((row.state.as_str(), row.attempts, row.round), ("delivered", 2, 1));
+    assert_eq!(receiver.requests().len(), 3);
+}
+
+/// Another event of the same subject.
+async fn world_event(world: &World, like: tidegate_schemas::ids::EventId) -> tidegate_schemas::ids::EventId {
+    let mut record = super::world::callback(Some("platform"));
+    record.subject = world.delivery(like).await.unwrap().subject;
+    world.append(&record).await;
+    record.event_id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_waits_for_the_call_under_way_and_starts_no_other() {
+    let receiver = Receiver::start(|_, _| Answer::Hang).await;
+    let settings = Settings { in_flight_per_endpoint: 1, ..quick() };
+    let mut world = World::calling_for(settings, 1_500).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let first = world.ask("platform").await;
+    let second = world.ask("platform").await;
+    world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
+    world.until_state(second, "pending").await;
+    assert_eq!(world.stop().await, Drained::Clean);
+    let rows = (world.delivery(first).await.unwrap(), world.delivery(second).await.unwrap());
+    let (made, waiting) = if rows.0.attempts == 1 { rows } else { (rows.1, rows.0) };
+    assert_eq!((made.state.as_str(), made.last_error.as_deref()), ("retry_wait", Some("timeout")));
+    assert_eq!((waiting.state.as_str(), waiting.attempts), ("pending", 0));
+    assert_eq!(receiver.requests().len(), 1);
+}

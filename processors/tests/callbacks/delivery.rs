@@ -1,0 +1,236 @@
+//! What receivers do, and what becomes of the deliveries.
+
+use tidegate_catalog::{MasterKey, Secrets};
+use tidegate_processors::callbacks::Settings;
+use tidegate_schemas::ids::EndpointId;
+use tidegate_store::Store;
+use tidegate_stream::Drained;
+
+use super::{
+    receiver::{Answer, Receiver},
+    world::{World, callback, org, quick},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callback_arrives_signed_with_its_sequence_and_every_byte_of_its_body() {
+    let receiver = Receiver::start(|_, _| Answer::Status(204)).await;
+    let mut world = World::new(Settings::default()).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let record = callback(Some("platform"));
+    world.append(&record).await;
+    let row = world.until_state(record.event_id, "delivered").await;
+    assert_eq!((row.attempts, row.last_status, row.next_at), (1, Some(204), None));
+    assert!(row.delivered_at.is_some());
+    let requests = receiver.requests();
+    assert_eq!(requests.len(), 1);
+    let planned = std::str::from_utf8(&record.body).unwrap().strip_suffix('}').unwrap();
+    assert_eq!(requests[0].body, format!("{planned},\"sequence\":{}}}", row.sequence).into_bytes());
+    assert_eq!(requests[0].header("webhook-id"), record.event_id.to_string());
+    assert_eq!(requests[0].header("service-attempt"), "1");
+    assert_eq!(requests[0].header("service-event-type"), "action.automatic");
+    receiver.all_are_signed(&[world.secret("platform").await]);
+    let attempts = world.attempts(record.event_id).await;
+    assert_eq!(attempts.len(), 1);
+    assert_eq!((attempts[0].trigger.as_str(), attempts[0].outcome.as_str()), ("first", "delivered"));
+    assert_eq!(world.stop().await, Drained::Clean);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_record_makes_one_delivery_with_the_first_ones_sequence_and_body() {
+    let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
+    let mut world = World::new(quick()).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    let record = callback(Some("platform"));
+    world.append(&record).await;
+    let other = tidegate_schemas::records::Callback { body: r#"{"other":true}"#.into(), ..record.clone() };
+    world.append(&other).await;
+    world.append(&record).await;
+    world.start();
+    let row = world.until_state(record.event_id, "delivered").await;
+    assert_eq!(row.sequence, 0);
+    // Of the same subject, so it comes after them.
+    let last = tidegate_schemas::records::Callback {
+        event_id: tidegate_schemas::ids::EventId::random(),
+        ..record.clone()
+    };
+    world.append(&last).await;
+    world.until_state(last.event_id, "delivered").await;
+    let sequences: Vec<_> =
+        receiver.requests().iter().map(|request| request.json()["sequence"].clone()).collect();
+    assert_eq!(sequences, [0, 3], "a later event of the subject has a greater sequence");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_fails_for_a_while_gets_the_same_body_again_under_fresh_signatures() {
+    let receiver =
+        Receiver::start(|_, nth| if nth < 4 { Answer::Status(500) } else { Answer::Status(200) }).await;
+    let mut world = World::new(quick()).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let event = world.ask("platform").await;
+    let row = world.until_state(event, "delivered").await;
+    assert_eq!((row.attempts, row.tries), (5, 5));
+    let requests = receiver.requests();
+    assert!(requests.iter().all(|request| request.body == requests[0].body));
+    let numbers: Vec<_> = requests.iter().map(|request| request.header("service-attempt")).collect();
+    assert_eq!(numbers, ["1", "2", "3", "4", "5"]);
+    let attempts = world.attempts(event).await;
+    let outcomes: Vec<_> = attempts.iter().map(|attempt| attempt.outcome.as_str()).collect();
+    assert_eq!(outcomes, ["server_error", "server_error", "server_error", "server_error", "delivered"]);
+    receiver.all_are_signed(&[world.secret("platform").await]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_closes_at_once_exhausts_twelve_attempts_and_no_more() {
+    let receiver = Receiver::start(|_, _| Answer::Close).await;
+    let mut world = World::new(quick()).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let event = world.ask("platform").await;
+    let row = world.until_state(event, "exhausted").await;
+    assert_eq!((row.attempts, row.last_error.as_deref()), (12, Some("reset")));
+    assert_eq!(receiver.requests().len(), 12);
+    receiver.all_are_signed(&[world.secret("platform").await]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_receiver_that_hangs_delays_nobody_else() {
+    let receiver =
+        Receiver::start(|path, _| if path == "/hangs" { Answer::Hang } else { Answer::Status(200) }).await;
+    let settings = Settings { in_flight_per_endpoint: 2, in_flight: 4, ..quick() };
+    let mut world = World::calling_for(settings, 600_000).await;
+    world.endpoints(&[("hangs", receiver.url("/hangs")), ("works", receiver.url("/works"))]).await;
+    world.start();
+    for _ in 0..20 {
+        world.ask("hangs").await;
+    }
+    let mut events = Vec::new();
+    for _ in 0..50 {
+        events.push(world.ask("works").await);
+    }
+    for event in events {
+        world.until_state(event, "delivered").await;
+    }
+    assert_eq!(receiver.requests_at("/works").len(), 50);
+    assert_eq!(receiver.requests_at("/hangs").len(), 2, "the lane is full");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_finds_no_room_in_memory_comes_up_again_from_the_store() {
+    let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
+    let settings =
+        Settings { in_flight_per_endpoint: 1, in_flight: 1, backlog_per_endpoint: 1, backlog: 1, ..quick() };
+    let mut world = World::calling_for(settings, 1_000).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    let mut events = Vec::new();
+    for _ in 0..20 {
+        events.push(world.ask("platform").await);
+    }
+    world.start();
+    for event in &events {
+        world.until_state(*event, "delivered").await;
+    }
+    assert_eq!(receiver.requests().len(), 20, "each once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_is_gone_twice_holds_the_callback() {
+    let receiver = Receiver::start(|_, _| Answer::Status(410)).await;
+    let mut world = World::new(quick()).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let event = world.ask("platform").await;
+    let row = world.until_state(event, "held").await;
+    assert_eq!((row.attempts, row.held_reason.as_deref(), row.next_at), (2, Some("endpoint_gone"), None));
+    assert_eq!(receiver.requests().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_endpoint_a_callback_is_held_and_sent_once_there_is_one() {
+    let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
+    let mut world = World::new(quick()).await;
+    world.start();
+    let named = world.ask("platform").await;
+    let unnamed = callback(None);
+    world.append(&unnamed).await;
+    for event in [named, unnamed.event_id] {
+        let row = world.until_state(event, "held").await;
+        assert_eq!((row.attempts, row.held_reason.as_deref()), (0, Some("endpoint_missing")));
+    }
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    for event in [named, unnamed.event_id] {
+        let row = world.until_state(event, "delivered").await;
+        assert_eq!((row.attempts, row.endpoint.as_ref().unwrap().as_str()), (1, "platform"));
+        assert_eq!(row.held_reason, None);
+    }
+    receiver.all_are_signed(&[world.secret("platform").await]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_secret_nothing_is_sent_and_with_it_everything_is() {
+    let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
+    let mut world = World::new(quick()).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    // Another place for secrets, with none in it.
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let empty = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+    let settings = tidegate_catalog::Settings { secret_cache_seconds: 0, ..Default::default() };
+    world.deps.secrets = Secrets::new(empty, MasterKey::new([7; 32]), &settings);
+    world.start();
+    let event = world.ask("platform").await;
+    let row = world.until_state(event, "held").await;
+    assert_eq!((row.attempts, row.held_reason.as_deref()), (0, Some("secret_missing")));
+    assert_eq!(receiver.requests().len(), 0);
+    world.deps.secrets.ensure(&org(), &EndpointId::new("platform")).await.unwrap();
+    world.until_state(event, "delivered").await;
+    assert_eq!(receiver.requests().len(), 1);
+    receiver.all_are_signed(&[world.secret("platform").await]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_cannot_be_opened_and_a_header_that_is_not_set_cost_no_attempt() {
+    let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
+    let mut world = World::new(quick()).await;
+    let url = receiver.url("/hook");
+    world.configure(&format!(
+        "endpoint: sealed\nurl: {url}\n---\nendpoint: unset\nurl: {url}\nheaders: {{Authorization: '${{CALLBACK_NOT_SET}}'}}\n"
+    )).await;
+    let settings = tidegate_catalog::Settings { secret_cache_seconds: 0, ..Default::default() };
+    world.start();
+    let unset = world.ask("unset").await;
+    let row = world.until_state(unset, "held").await;
+    assert_eq!((row.attempts, row.held_reason.as_deref()), (0, Some("header_variable_not_set")));
+    world.stop().await;
+    world.deps.secrets = Secrets::new(world.deps.store.clone(), MasterKey::new([8; 32]), &settings);
+    world.start();
+    let sealed = world.ask("sealed").await;
+    let row = world.until_state(sealed, "held").await;
+    assert_eq!((row.attempts, row.held_reason.as_deref()), (0, Some("secret_other_master_key")));
+    assert_eq!(receiver.requests().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_may_not_be_called_is_tried_three_times() {
+    let mut world = World::new(quick()).await;
+    world.endpoints(&[("inside", "http://10.0.0.1/hook".to_owned())]).await;
+    world.start();
+    let event = world.ask("inside").await;
+    let row = world.until_state(event, "exhausted").await;
+    assert_eq!((row.attempts, row.blocked), (3, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_no_event_goes_to_the_dead_letters_and_holds_nobody_up() {
+    let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
+    let mut world = World::new(quick()).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let bad = tidegate_schemas::records::Callback { body: "[1]".into(), ..callback(Some("platform")) };
+    world.append(&bad).await;
+    let good = world.ask("platform").await;
+    world.until_state(good, "delivered").await;
+    world.until("a dead letter", async || (world.dead_letters().await == 1).then_some(())).await;
+    assert!(world.delivery(bad.event_id).await.is_none());
+}

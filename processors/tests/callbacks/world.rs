@@ -1,0 +1,217 @@
+//! An installation in a temporary folder, the callbacks that are asked of it, and what became of them.
+
+use std::{fs, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use tidegate_catalog::{Change, Changes, Live, MasterKey, Secrets, orgs};
+use tidegate_egress::{Client, Secret};
+use tidegate_processors::{
+    Health, RoleError, Settings as Processing,
+    callbacks::{Deps, Pause, Settings, deliver},
+};
+use tidegate_schemas::{
+    ids::{EndpointId, EventId, ItemKey, Millis, OrgId},
+    records::{Callback, Command},
+};
+use tidegate_store::{
+    At, Store,
+    tables::callbacks::deliveries::{Attempt, Delivery},
+};
+use tidegate_stream::{Drained, Log, Order, Query, Record, Topic};
+use tidegate_test_support::{PATIENCE, eventually};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct World {
+    folder: TempDir,
+    pub(crate) deps: Deps,
+    changes: Changes,
+    pub(crate) settings: Settings,
+    running: Option<(CancellationToken, JoinHandle<Result<Drained, RoleError>>)>,
+}
+
+pub(crate) fn org() -> OrgId {
+    OrgId::new("acme")
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some((stop, _)) = &self.running {
+            stop.cancel();
+        }
+    }
+}
+
+/// Twelve attempts within two seconds or so.
+pub(crate) fn quick() -> Settings {
+    let pauses = [
+        "0s", "50ms", "50ms", "100ms", "100ms", "200ms", "200ms", "200ms", "200ms", "200ms", "200ms", "200ms",
+    ];
+    Settings {
+        schedule: pauses.map(|pause| pause.parse::<Pause>().unwrap()).to_vec(),
+        lease_margin_ms: 100,
+        hold_recheck_ms: 200,
+        poll_ms: 20,
+        sweep_ms: 200,
+        longest_deferral_ms: 500,
+        ..Settings::default()
+    }
+}
+
+impl World {
+    pub(crate) async fn new(settings: Settings) -> Self {
+        Self::calling_for(settings, 5_000).await
+    }
+
+    /// A call may take so many milliseconds.
+    pub(crate) async fn calling_for(settings: Settings, total_timeout_ms: u64) -> Self {
+        let world = Self::open(tempfile::tempdir().unwrap(), settings, total_timeout_ms).await;
+        orgs::create(&world.deps.store, &org(), "Acme", Millis::now()).await.unwrap();
+        world
+    }
+
+    async fn open(folder: TempDir, settings: Settings, total_timeout_ms: u64) -> Self {
+        let db = fjall::Database::builder(folder.path().join("data")).open().unwrap();
+        let stream = tidegate_stream::Settings {
+            partitions: Some(4),
+            consume: tidegate_stream::Consume {
+                // Commits come at a stop only: whatever an image is taken of is replayed.
+                commit_interval_ms: 3_600_000,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let log = Log::open_embedded(db.clone(), &stream).unwrap();
+        let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+        let catalog = tidegate_catalog::Settings { secret_cache_seconds: 0, ..Default::default() };
+        let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
+        let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
+        let changes = Changes::new(store.clone(), secrets.clone(), &catalog);
+        let client = Client::new(tidegate_egress::Settings {
+            allow_cidrs: vec!["127.0.0.0/8".parse().unwrap()],
+            connect_timeout_ms: total_timeout_ms,
+            total_timeout_ms,
+            ..Default::default()
+        });
+        let deps = Deps { log, store, live, secrets, client: client.unwrap(), health: Health::default() };
+        Self { folder, deps, changes, settings, running: None }
+    }
+
+    /// Endpoints by name and URL.
+    pub(crate) async fn endpoints(&self, endpoints: &[(&str, String)]) {
+        let documents: Vec<_> =
+            endpoints.iter().map(|(name, url)| format!("endpoint: {name}\nurl: {url}\n")).collect();
+        self.configure(&documents.join("---\n")).await;
+    }
+
+    pub(crate) async fn configure(&self, documents: &str) {
+        let change = Change {
+            files: vec![("config.yaml".to_owned(), documents.to_owned())],
+            author: "test".to_owned(),
+            expected_version: None,
+            prune: false,
+        };
+        self.changes.apply(&org(), change).await.unwrap();
+    }
+
+    pub(crate) async fn secret(&self, endpoint: &str) -> Secret {
+        self.deps.secrets.for_endpoint(&org(), &EndpointId::new(endpoint)).await.unwrap().unwrap()
+    }
+
+    pub(crate) fn start(&mut self) {
+        let stop = CancellationToken::new();
+        let role = deliver(self.deps.clone(), Processing::default(), self.settings.clone(), stop.clone());
+        self.running = Some((stop, tokio::spawn(role)));
+    }
+
+    pub(crate) async fn stop(&mut self) -> Drained {
+        let (stop, running) = self.running.take().unwrap();
+        stop.cancel();
+        tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap().unwrap()
+    }
+
+    /// What the disk holds now, as after a kill: opened by another process. Nothing may be written meanwhile.
+    pub(crate) async fn image(&self, settings: Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        copy(&self.folder.path().join("data"), &folder.path().join("data"));
+        let total = self.deps.client.settings().total_timeout_ms;
+        Self::open(folder, settings, total).await
+    }
+
+    pub(crate) async fn append(&self, record: &Callback) {
+        let key = record.subject.log_key(&record.org);
+        let partition = self.deps.log.partition(Topic::Callbacks, &key);
+        self.deps.log.append(&[(partition, Record::of(&key, record))]).await.unwrap();
+    }
+
+    /// Asks for a callback; its event.
+    pub(crate) async fn ask(&self, endpoint: &str) -> EventId {
+        let record = callback(Some(endpoint));
+        self.append(&record).await;
+        record.event_id
+    }
+
+    pub(crate) async fn command(&self, event_id: EventId, command: Command) {
+        let row = self.delivery(event_id).await.unwrap();
+        self.append(&Callback {
+            event_id,
+            command,
+            subject: row.subject,
+            body: Bytes::new(),
+            ..callback(None)
+        })
+        .await;
+    }
+
+    pub(crate) async fn delivery(&self, event_id: EventId) -> Option<Delivery> {
+        self.deps.store.get::<Delivery>(&(org(), event_id)).await.unwrap()
+    }
+
+    pub(crate) async fn attempts(&self, event_id: EventId) -> Vec<Attempt> {
+        self.deps.store.scan::<Attempt>(&(org(), event_id), At::all()).all().await.unwrap()
+    }
+
+    pub(crate) async fn until_state(&self, event_id: EventId, state: &str) -> Delivery {
+        self.until(&format!("state {state}"), async || {
+            self.delivery(event_id).await.filter(|row| row.state == state)
+        })
+        .await
+    }
+
+    pub(crate) async fn until<T>(&self, what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
+        eventually(what, PATIENCE, probe).await.unwrap()
+    }
+
+    pub(crate) async fn dead_letters(&self) -> usize {
+        let query = Query { topic: Topic::DeadLetters, order: Order::Oldest, limit: 100, after: None };
+        self.deps.log.tail(query).await.unwrap().records.len()
+    }
+}
+
+pub(crate) fn callback(endpoint: Option<&str>) -> Callback {
+    let event_id = EventId::random();
+    Callback {
+        org: org(),
+        command: Command::Send,
+        event_id,
+        event_type: "action.automatic".to_owned(),
+        endpoint: endpoint.map(EndpointId::new),
+        subject: ItemKey::new("post", event_id.to_string()),
+        occurred_at: Millis::now(),
+        body: format!(r#"{{"id":"{event_id}", "item":{{"id":"Zürich"}}, "weight":1.0}}"#).into(),
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
