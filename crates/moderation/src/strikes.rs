@@ -6,7 +6,7 @@
 //! its `seq`, the offset: a replay finds the row and keeps it. A strike crosses a threshold if the sum of what came
 //! before it in the log is below and the sum through it is not, so neither a replay nor a late strike crosses twice.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use tidegate_catalog::{Compiled, Threshold};
 use tidegate_schemas::{
@@ -137,7 +137,10 @@ fn plan(
             creator: Some(strike.user.clone()),
             user_strike_count: Some(crossing.standing),
             decision_reason: None,
-            custom: serde_json::Map::new(),
+            custom: config
+                .action(&crossing.threshold.action)
+                .map(|action| action.parameters.clone())
+                .unwrap_or_default(),
         };
         effects::PlannedCallback {
             event_id,
@@ -160,7 +163,7 @@ fn endpoint_of(config: &Compiled, action: &ActionId) -> Option<tidegate_schemas:
 
 /// The strikes and reversals of a user since an instant.
 struct History {
-    /// (`seq`, points): reversals count against.
+    /// (`seq`, points): what was taken back counts against.
     entries: Vec<(i64, i64)>,
 }
 
@@ -171,21 +174,79 @@ impl History {
         let partition = (org.clone(), user.clone());
         let reversals: Vec<StrikeReversal> =
             store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
-        let counted: std::collections::HashSet<CauseId> = strikes.iter().map(|strike| strike.cause).collect();
-        let entries = strikes
-            .iter()
-            .map(|strike| (strike.seq, strike.points))
-            .chain(
-                reversals
-                    .iter()
-                    .filter(|reversal| counted.contains(&reversal.reversed))
-                    .map(|reversal| (reversal.seq, -reversal.points)),
-            )
-            .collect();
-        Ok(Self { entries })
+        Ok(Self { entries: entries(&strikes, &reversals) })
     }
 
     fn sum(&self, counts: impl Fn(i64) -> bool) -> i64 {
         self.entries.iter().filter(|(seq, _)| counts(*seq)).map(|(_, points)| points).sum()
+    }
+}
+
+/// A strike is taken back once, however many appeals against it were accepted, and not before it was given: a
+/// reversal may come first, and would else make room for a crossing that never was.
+fn entries(strikes: &[Strike], reversals: &[StrikeReversal]) -> Vec<(i64, i64)> {
+    let mut taken_back: HashMap<CauseId, i64> = HashMap::new();
+    for reversal in reversals {
+        let seq = taken_back.entry(reversal.reversed).or_insert(reversal.seq);
+        *seq = reversal.seq.min(*seq);
+    }
+    let mut entries = Vec::with_capacity(strikes.len() + taken_back.len());
+    for strike in strikes {
+        entries.push((strike.seq, strike.points));
+        if let Some(seq) = taken_back.get(&strike.cause) {
+            entries.push((strike.seq.max(*seq), -strike.points));
+        }
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn strike(cause: u128, seq: i64) -> Strike {
+        Strike {
+            org: OrgId::new("acme"),
+            user: ItemKey::new("user", "u1"),
+            at: Millis(1_000),
+            cause: CauseId(Uuid::from_u128(cause)),
+            points: 1,
+            action: ActionId::new("warn"),
+            item: ItemKey::new("post", "p1"),
+            seq,
+        }
+    }
+
+    fn reversal(cause: u128, reversed: u128, seq: i64) -> StrikeReversal {
+        StrikeReversal {
+            org: OrgId::new("acme"),
+            user: ItemKey::new("user", "u1"),
+            cause: CauseId(Uuid::from_u128(cause)),
+            reversed: CauseId(Uuid::from_u128(reversed)),
+            at: Millis(2_000),
+            points: 1,
+            seq,
+        }
+    }
+
+    fn history(strikes: &[Strike], reversals: &[StrikeReversal]) -> History {
+        History { entries: entries(strikes, reversals) }
+    }
+
+    #[test]
+    fn two_accepted_appeals_take_a_strike_back_once() {
+        let history = history(&[strike(1, 1), strike(2, 2)], &[reversal(10, 1, 3), reversal(11, 1, 4)]);
+        assert_eq!(history.sum(|_| true), 1);
+        assert_eq!(history.sum(|seq| seq <= 3), 1, "from the first reversal on");
+    }
+
+    #[test]
+    fn a_reversal_that_comes_before_its_strike_makes_no_room_for_a_crossing() {
+        let strikes = [strike(1, 1), strike(2, 2), strike(3, 3), strike(4, 9)];
+        let history = history(&strikes, &[reversal(10, 4, 5)]);
+        assert_eq!(history.sum(|seq| seq < 9), 3, "the fourth was not given yet");
+        assert_eq!(history.sum(|seq| seq <= 9), 3, "nor does it count once it is");
     }
 }
