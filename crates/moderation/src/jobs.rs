@@ -75,10 +75,8 @@ pub struct Opening {
 pub async fn open_or_join(store: &Store, opening: &Opening, now: Millis) -> Result<JobId, Error> {
     loop {
         let pointer = newest_generation(store, opening).await?;
-        if let Some(previous) = pointer.previous_job_id
-            && holds(store, opening, previous).await?
-        {
-            return Ok(previous);
+        if let Some(earlier) = held_before(store, opening, pointer.generation).await? {
+            return Ok(earlier);
         }
         if join(store, opening, &pointer, now).await? {
             return Ok(pointer.job_id);
@@ -155,6 +153,22 @@ async fn newest_generation(store: &Store, opening: &Opening) -> Result<SubjectJo
 async fn holds(store: &Store, opening: &Opening, job_id: JobId) -> Result<bool, Error> {
     let key = (opening.org.clone(), job_id, opening.cause.id);
     Ok(store.get::<JobCause>(&key).await?.is_some())
+}
+
+/// The job of an earlier generation that the cause belongs to. All are asked, the latest first: a record may be
+/// processed again, or be sent again under its key, when moderators have decided many times since.
+async fn held_before(store: &Store, opening: &Opening, generation: i64) -> Result<Option<JobId>, Error> {
+    const AT_ONCE: usize = 32;
+    let earlier: Vec<JobId> = (1..generation).rev().map(|earlier| job_id(opening, earlier)).collect();
+    for jobs in earlier.chunks(AT_ONCE) {
+        let keys: Vec<_> =
+            jobs.iter().map(|job_id| (opening.org.clone(), *job_id, opening.cause.id)).collect();
+        let held = store.get_many::<JobCause>(&keys).await?;
+        if let Some((job_id, _)) = jobs.iter().zip(held).find(|(_, cause)| cause.is_some()) {
+            return Ok(Some(*job_id));
+        }
+    }
+    Ok(None)
 }
 
 /// `false`: the job is decided without the cause.

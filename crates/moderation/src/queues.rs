@@ -13,7 +13,7 @@ use tidegate_store::{
     tables::review::jobs::{Job, QueueDay, QueueEntry},
 };
 
-use crate::{Error, jobs::OPEN};
+use crate::{Error, decisions::PENDING, jobs::OPEN};
 
 pub const DAY_MS: i64 = 86_400_000;
 
@@ -165,10 +165,13 @@ async fn look_through(
                 all_decided = false;
                 continue;
             };
-            if job.queue != day.queue {
+            // The job bears the instant of the entry that it was opened with; whoever was interrupted before, or lost
+            // the race to open it, left an entry of another instant.
+            if job.queue != day.queue || job.created_at != entry.created_at {
                 continue;
             }
-            all_decided &= job.state != OPEN;
+            // A decision that can be undone gives the job back to the queue.
+            all_decided &= job.state != OPEN && job.decision_state.as_deref() != Some(PENDING);
             if all_decided {
                 decided_until = entry.created_at;
             } else if job.state == OPEN && wanted(&job) && found.len() < limit {

@@ -12,8 +12,8 @@ use tidegate_schemas::{
     records::JobClass,
 };
 use tidegate_store::{
-    At, Replaced, Store,
-    tables::review::jobs::{Job, JobCause},
+    At, Replaced, Store, WriteTime,
+    tables::review::jobs::{Job, JobCause, QueueEntry},
 };
 use uuid::Uuid;
 
@@ -97,6 +97,40 @@ async fn after_a_decision_the_next_cause_opens_the_next_generation_and_old_ones_
     assert_eq!(join(&store, 1).await, first, "also when a later generation is open");
     assert_eq!(causes(&store, second).await, HashSet::from([2]));
     assert_eq!(store.get::<Job>(&(org(), second)).await.unwrap().unwrap().generation, 2);
+}
+
+#[tokio::test]
+async fn a_cause_that_comes_again_after_many_generations_joins_nothing() {
+    let Fixture { store, _folder } = fixture();
+    let first = join(&store, 1).await;
+    for cause in 2..=5 {
+        decide(&store, join(&store, 1).await).await;
+        let next = join(&store, cause).await;
+        decide(&store, next).await;
+    }
+    let open = join(&store, 6).await;
+    assert_eq!(join(&store, 1).await, first);
+    assert_eq!(join(&store, 3).await, join(&store, 3).await);
+    assert_eq!(causes(&store, open).await, HashSet::from([6]));
+}
+
+#[tokio::test]
+async fn a_job_is_listed_once_though_an_opener_that_died_left_an_entry_too() {
+    let Fixture { store, _folder } = fixture();
+    let job_id = join(&store, 1).await;
+    let job = store.get::<Job>(&(org(), job_id)).await.unwrap().unwrap();
+    let left = QueueEntry {
+        org: org(),
+        queue: job.queue.clone(),
+        priority: job.priority,
+        day: job.created_at.0.div_euclid(queues::DAY_MS),
+        created_at: Millis(job.created_at.0 - 1),
+        job_id,
+        item: job.item.clone(),
+    };
+    store.put(WriteTime::of(left.created_at, 0), &[left]).await.unwrap();
+    let waiting = queues::waiting(&store, &org(), &job.queue, 10, Millis::now(), |_| true).await.unwrap();
+    assert_eq!(waiting.iter().map(|job| job.job_id).collect::<Vec<_>>(), [job_id]);
 }
 
 #[tokio::test]
