@@ -2,7 +2,7 @@
 //!
 //! It evaluates and stores nothing.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -34,12 +34,21 @@ pub async fn find(
     item: &ItemKey,
     submission: Option<SubmissionId>,
 ) -> Result<Option<Item>, Error> {
+    let rows = submissions(store, org, item).await?;
+    Ok(match submission {
+        Some(wanted) => rows.into_iter().find(|row| row.submission_id == wanted),
+        None => rows.into_iter().next_back(),
+    })
+}
+
+/// The first row of each submission, the oldest submission first.
+async fn submissions(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Vec<Item>, Error> {
     let partition = (org.clone(), item.type_id.clone(), item.id.clone());
-    let rows = store.scan::<Item>(&partition, At::all().limit(SEARCHED)).all().await?;
-    let Some(wanted) = submission.or_else(|| rows.first().map(|row| row.submission_id)) else {
-        return Ok(None);
-    };
-    Ok(rows.into_iter().filter(|row| row.submission_id == wanted).min_by_key(coordinates))
+    let mut rows = store.scan::<Item>(&partition, At::all().limit(SEARCHED)).all().await?;
+    rows.sort_unstable_by_key(coordinates);
+    let mut seen = HashSet::with_capacity(rows.len());
+    rows.retain(|row| seen.insert(row.submission_id));
+    Ok(rows)
 }
 
 /// Where the log put a row's first record.
@@ -49,8 +58,7 @@ pub fn coordinates(row: &Item) -> (Millis, i64, i64) {
 
 /// The newest whole version of an item; a partial refresh never replaces an original.
 pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
-    let partition = (org.clone(), item.type_id.clone(), item.id.clone());
-    let rows = store.scan::<Item>(&partition, At::all().limit(SEARCHED)).all().await?;
+    let rows = submissions(store, org, item).await?;
     let original = records::Variant::Original.symbol();
     Ok(rows.into_iter().max_by_key(|row| (row.variant == original, coordinates(row))))
 }

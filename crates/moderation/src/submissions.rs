@@ -12,7 +12,7 @@ use tidegate_store::tables::{
     items::items::{EVALUATED, Item, Stage, write_time},
     review::reports::Report,
 };
-use tidegate_stream::{Record, Topic};
+use tidegate_stream::{AppendError, Record, Topic};
 
 use crate::{
     Deps, Error,
@@ -34,6 +34,10 @@ impl<'a> Submission<'a> {
     pub fn new(header: &'a records::Items, entry: &'a ItemEntry, here: Coordinates) -> Self {
         Self { header, entry, at: entry.origin.unwrap_or(here) }
     }
+
+    fn place(&self) -> (Millis, i64, i64) {
+        (self.at.append_ms, self.at.offset, i64::from(self.at.position))
+    }
 }
 
 /// What an earlier run left of a submission that may be a replay.
@@ -41,7 +45,7 @@ impl<'a> Submission<'a> {
 pub enum Standing {
     /// Its plan is stored and may not be carried out yet.
     Planned(Box<Plan>),
-    /// It was evaluated and had no effects.
+    /// Nothing is left to do: it had no effects, or this record came after the one that had them.
     Evaluated,
     Fresh,
 }
@@ -49,14 +53,18 @@ pub enum Standing {
 /// Looks for an earlier run: its plan, or its evaluated row.
 pub async fn standing(deps: &Deps, submission: &Submission<'_>) -> Result<Standing, Error> {
     let (org, entry) = (&submission.header.org, submission.entry);
+    let row = items::find(&deps.store, org, &entry.key(), Some(entry.submission_id)).await?;
+    let evaluated = row.filter(|row| row.state == EVALUATED);
+    // A record with other coordinates is the submission sent again. The log keeps the order of an item, so whoever
+    // gets here has left the first record behind. A second row would stand as the item's newest version, and effects
+    // taken again so late would meet deliveries that have expired.
+    if evaluated.as_ref().is_some_and(|row| items::coordinates(row) != submission.place()) {
+        return Ok(Standing::Evaluated);
+    }
     if let Some(plan) = effects::stored(&deps.store, org, entry.submission_id.0).await? {
         return Ok(Standing::Planned(Box::new(plan)));
     }
-    let row = items::find(&deps.store, org, &entry.key(), Some(entry.submission_id)).await?;
-    Ok(match row {
-        Some(row) if row.state == EVALUATED => Standing::Evaluated,
-        _ => Standing::Fresh,
-    })
+    Ok(if evaluated.is_some() { Standing::Evaluated } else { Standing::Fresh })
 }
 
 /// Why the reviews that rules ask for are not opened, if they are not.
@@ -100,10 +108,11 @@ pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Re
     let Some(findings) = &plan.evaluation else {
         return Err(Error::Corrupt { what: "plan", detail: "an item's plan without findings".to_owned() });
     };
+    // Before the row: without effects, an evaluated row says that nothing is left to do.
+    publish(deps, submission, plan, findings).await?;
     let row = row(submission, plan, findings);
     deps.store.put(write_time(submission.at.append_ms, Stage::Evaluated), &[row]).await?;
-    effects::apply(deps, plan).await?;
-    publish(deps, submission, plan, findings).await
+    effects::apply(deps, plan).await
 }
 
 fn row(submission: &Submission<'_>, plan: &Plan, findings: &Findings) -> Item {
@@ -154,6 +163,14 @@ async fn publish(
     };
     let key = submission.entry.key().log_key(&submission.header.org);
     let partition = deps.log.partition(Topic::Evaluations, &key);
-    deps.log.append(&[(partition, Record::new(&key, evaluation.to_datum()))]).await?;
-    Ok(())
+    match deps.log.append(&[(partition, Record::new(&key, evaluation.to_datum()))]).await {
+        // The item's row explains as much; its effects must not fail for a listener's sake.
+        Err(error @ AppendError::TooLarge { .. }) => {
+            metrics::counter!("tidegate_evaluations_unpublished_total").increment(1);
+            tracing::warn!(org = %submission.header.org, submission = %submission.entry.submission_id,
+                tag = error.tag(), "an evaluation is too large to be published");
+            Ok(())
+        }
+        appended => Ok(appended?),
+    }
 }
