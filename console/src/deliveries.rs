@@ -141,10 +141,9 @@ mod tests {
 
     #[test]
     fn a_place_survives_its_text_and_nothing_else_is_one() {
-        for place in [
-            Place { day: 20_778, after: None },
-            Place { day: 20_778, after: Some("00ff".parse().unwrap()) },
-        ] {
+        for place in
+            [Place { day: 20_778, after: None }, Place { day: 20_778, after: Some("00ff".parse().unwrap()) }]
+        {
             assert_eq!(place.to_string().parse::<Place>().unwrap(), place);
         }
         for text in ["", "1", "a~", "1~xyz"] {

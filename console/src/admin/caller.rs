@@ -88,7 +88,9 @@ async fn caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Pro
             is_operator: true,
         }),
         Some(key) => match named {
-            Some(named) if named != key.org => Err(Problem::forbidden("The key belongs to another organisation.")),
+            Some(named) if named != key.org => {
+                Err(Problem::forbidden("The key belongs to another organisation."))
+            }
             _ => Ok(Caller { org: key.org, name: key.name, is_operator: false }),
         },
     }

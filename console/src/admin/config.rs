@@ -189,7 +189,10 @@ async fn wait(
         Waited::Failing(members) => Answer {
             state: "failing",
             members: None,
-            others: members.into_iter().map(|(label, failing)| format!("{label}: {}", failing.reason)).collect(),
+            others: members
+                .into_iter()
+                .map(|(label, failing)| format!("{label}: {}", failing.reason))
+                .collect(),
         },
         Waited::Behind(members) => Answer { state: "behind", members: None, others: members },
     }))

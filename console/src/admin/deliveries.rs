@@ -173,7 +173,9 @@ async fn one(
     let (row, attempts) = found.map_err(faults::store)?.ok_or_else(no_such_delivery)?;
     Ok(Json(Whole {
         delivery: Delivery::from(&row),
-        body: std::str::from_utf8(&row.body).ok().and_then(|text| RawValue::from_string(text.to_owned()).ok()),
+        body: std::str::from_utf8(&row.body)
+            .ok()
+            .and_then(|text| RawValue::from_string(text.to_owned()).ok()),
         attempt_list: attempts.into_iter().map(Attempt::from).collect(),
     }))
 }

@@ -14,9 +14,7 @@ use tidegate_web::Problem;
 use super::{Api, List, caller::Caller, faults};
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/endpoints", get(list))
-        .route("/endpoints/{key}/secret/reveal", post(reveal))
+    Router::new().route("/endpoints", get(list)).route("/endpoints/{key}/secret/reveal", post(reveal))
 }
 
 #[derive(Serialize)]

@@ -49,8 +49,8 @@ impl<T: DeserializeOwned> FromRequest<Api> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        let no_body = request.body().is_end_stream()
-            && !request.headers().contains_key(header::TRANSFER_ENCODING);
+        let no_body =
+            request.body().is_end_stream() && !request.headers().contains_key(header::TRANSFER_ENCODING);
         if no_body {
             return parse(b"{}").map(Self);
         }

@@ -263,8 +263,7 @@ mod tests {
 
     #[test]
     fn a_place_knows_which_days_lie_behind_it() {
-        let place =
-            Place { queue: QueueId::new("q"), priority: 1, day: 10, after: None };
+        let place = Place { queue: QueueId::new("q"), priority: 1, day: 10, after: None };
         let day = |priority, day| QueueDay {
             org: OrgId::new("o"),
             queue: QueueId::new("q"),

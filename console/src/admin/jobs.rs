@@ -203,15 +203,14 @@ async fn decide(
         epoch: said.epoch,
     };
     let undo = api.settings.undo();
-    let taken =
-        decisions::decide(&api.deps.moderation, &caller.org, job, &ruling, undo, Millis::now()).await;
+    let taken = decisions::decide(&api.deps.moderation, &caller.org, job, &ruling, undo, Millis::now()).await;
     match taken.map_err(faults::moderation)? {
         Ok(decided) => Ok((StatusCode::ACCEPTED, Json(decided.into()))),
         Err(Refusal::NotFound) => Err(no_such_job()),
         Err(Refusal::AlreadyDecided) => Err(decided_already()),
-        Err(Refusal::NotYours { claimed_by: Some(by) }) => {
-            Err(Problem::conflict(format!("The job is claimed by {by}, or under another epoch: claim it first.")))
-        }
+        Err(Refusal::NotYours { claimed_by: Some(by) }) => Err(Problem::conflict(format!(
+            "The job is claimed by {by}, or under another epoch: claim it first."
+        ))),
         Err(Refusal::NotYours { claimed_by: None }) => {
             Err(Problem::conflict("The job is not claimed: claim it first."))
         }

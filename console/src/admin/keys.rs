@@ -110,7 +110,8 @@ async fn create(
             .parse()
             .map_err(|error: tidegate_catalog::keys::UnknownScope| invalid("/scopes", error.to_string()))?,
     };
-    let expires_at = wanted.expires_in_seconds.map(|seconds| Millis::now().plus(Duration::from_secs(seconds)));
+    let expires_at =
+        wanted.expires_in_seconds.map(|seconds| Millis::now().plus(Duration::from_secs(seconds)));
     let name = wanted.name.unwrap_or_else(|| "key".to_owned());
     let new = NewKey { org: caller.org.clone(), name, scopes, expires_at };
     let created = api.deps.keys.create(new).await.map_err(told)?;

@@ -306,7 +306,7 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
             }
         }
         Verdict::Accept | Verdict::Reject => {
-            answer_appeal(&mut plan, deps, &config, decision, written_at).await?
+            answer_appeal(&mut plan, deps, &config, decision, written_at).await?;
         }
     }
     Ok(plan)

@@ -53,7 +53,7 @@ pub fn prepare(
     let values = item_type.check(&entry.data, mode, &Pointer::Root).map_err(|faults| Error::Content {
         tag: "unfit_data",
         // Titles name fields and types, never values.
-        detail: faults.iter().take(3).map(|fault| fault.title.as_ref()).collect::<Vec<_>>().join("; "),
+        detail: faults.iter().take(3).map(|fault| fault.title).collect::<Vec<_>>().join("; "),
     })?;
     let key = entry.key();
     let user = if item_type.is_user() { Some(key.clone()) } else { values.creator() };
