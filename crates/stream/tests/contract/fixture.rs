@@ -73,6 +73,12 @@ impl Fixture {
                 settings.kafka.brokers = vec![brokers.clone()];
                 settings.kafka.topics =
                     kafka::Topics { replication: 1, min_insync_replicas: 1, ..kafka::Topics::default() };
+                if matches!(self, Self::Mock { .. }) {
+                    // It forgets a member that left without a word only when its session ends.
+                    settings.consume.drain_timeout_ms = 3_000;
+                    settings.consume.commit_timeout_ms = 1_000;
+                    settings.kafka.consumer.session_timeout_ms = 6_000;
+                }
             }
         }
         settings
