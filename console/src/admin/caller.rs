@@ -6,19 +6,17 @@ use std::{fmt, sync::Arc};
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, Uri, header},
+    http::{HeaderMap, Uri},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
 use subtle::ConstantTimeEq;
-use tidegate_catalog::{DEFAULT_ORG, Denied, Scope};
+use tidegate_catalog::{DEFAULT_ORG, Scope};
 use tidegate_schemas::ids::OrgId;
-use tidegate_web::Problem;
+use tidegate_web::{Problem, Scheme, authorize, bearer};
 
-use super::{Api, extract, faults};
-
-const CHALLENGE: &str = "Bearer realm=\"tidegate-admin\"";
+use super::{Api, extract};
 
 /// A token that lives as long as the process.
 pub struct LocalToken(String);
@@ -76,9 +74,12 @@ pub(crate) async fn authenticate(State(api): State<Api>, mut request: Request, n
 }
 
 async fn caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Problem> {
-    let token = bearer(headers).ok_or_else(|| Problem::unauthenticated(CHALLENGE))?;
-    let local = api.deps.local_token.is(token);
-    let key = if local { None } else { Some(known(api, token).await?) };
+    let local = bearer(headers).is_some_and(|token| api.deps.local_token.is(token));
+    let key = if local {
+        None
+    } else {
+        Some(authorize(&api.deps.keys, headers, Scheme::Bearer, Scope::Admin).await?)
+    };
     // Only now: what a stranger sends is not even looked at.
     let named = extract::query::<Named>(uri)?.org.map(OrgId::from);
     match key {
@@ -96,40 +97,9 @@ async fn caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Pro
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-}
-
-async fn known(api: &Api, token: &str) -> Result<tidegate_catalog::Caller, Problem> {
-    match api.deps.keys.authenticate(token).await {
-        Ok(caller) if caller.may(Scope::Admin) => Ok(caller),
-        Ok(_) => Err(Problem::forbidden("The key lacks the scope `admin`.")),
-        Err(Denied::OrgDisabled) => Err(Problem::forbidden("The organisation is disabled.")),
-        Err(Denied::Unavailable) => Err(faults::unreachable()),
-        Err(_) => Err(Problem::unauthenticated(CHALLENGE)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
-
-    #[test]
-    fn a_bearer_is_read_whatever_the_case_of_its_scheme() {
-        let read = |value: &'static str| {
-            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().unwrap())]);
-            bearer(&headers).map(str::to_owned)
-        };
-        assert_eq!(read("Bearer abc").as_deref(), Some("abc"));
-        assert_eq!(read("bearer  abc").as_deref(), Some("abc"));
-        assert_eq!(read("Basic abc"), None);
-        assert_eq!(read("abc"), None);
-        assert_eq!(bearer(&HeaderMap::new()), None);
-    }
 
     #[test]
     fn only_the_whole_local_token_is_it_and_nothing_prints_it() {

@@ -16,10 +16,7 @@ mod orgs;
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    middleware::{from_fn, from_fn_with_state},
-};
+use axum::{Router, middleware::from_fn_with_state};
 use serde::Serialize;
 
 pub use self::caller::LocalToken;
@@ -60,10 +57,9 @@ pub fn router(deps: Deps, settings: Settings, http: tidegate_web::Settings) -> R
         .merge(jobs::routes())
         .merge(keys::routes())
         .merge(orgs::routes());
-    Router::new()
+    let router = Router::new()
         .nest("/admin/v1", routes)
         .layer(from_fn_with_state(Arc::clone(&api), caller::authenticate))
-        .layer(from_fn(tidegate_web::envelope))
-        .layer(from_fn(tidegate_web::tag_request))
-        .with_state(api)
+        .with_state(api);
+    tidegate_web::dressed(router)
 }

@@ -1,0 +1,196 @@
+//! Talks to the admin API of a running process, for commands.
+//!
+//! It knows no resource: commands name paths and bodies.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use reqwest::{Method, StatusCode};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{server_file, settings};
+
+/// Where the admin API is, and as whom to speak. Without any of it, the process on the data folder of this machine.
+#[derive(Debug, Args)]
+pub(crate) struct Connection {
+    /// Address of the admin API, such as http://127.0.0.1:8081
+    #[arg(long, env = "TIDEGATE_SERVER", value_name = "URL")]
+    server: Option<String>,
+    /// A key of scope `admin`
+    #[arg(long, env = "TIDEGATE_TOKEN", value_name = "KEY", hide_env_values = true)]
+    token: Option<String>,
+    /// The organisation to act for; only with the token of server.json
+    #[arg(long, env = "TIDEGATE_ORG", value_name = "ID")]
+    org: Option<String>,
+    /// The data folder of the process to talk to
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The settings file that names the data folder
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+pub(crate) struct Client {
+    http: reqwest::Client,
+    base: String,
+    token: String,
+    org: Option<String>,
+    /// For messages: where the address comes from.
+    found_in: String,
+}
+
+#[derive(Deserialize)]
+struct ProblemDetails {
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    errors: Vec<ProblemEntry>,
+}
+
+#[derive(Deserialize)]
+struct ProblemEntry {
+    #[serde(default)]
+    pointer: Option<String>,
+    #[serde(default)]
+    detail: String,
+}
+
+impl Connection {
+    pub(crate) fn open(self) -> anyhow::Result<Client> {
+        let Self { server, token, org, data, config } = self;
+        let (base, token, found_in) = match (server, token) {
+            (Some(server), Some(token)) => (server, token, "--server or TIDEGATE_SERVER".to_owned()),
+            (Some(server), None) => bail!(
+                "{server} needs a key: give one of scope `admin` with --token or TIDEGATE_TOKEN (make one with \
+                 `tidegate keys create --scopes admin` on the machine that runs it)"
+            ),
+            (None, token) => {
+                let folder = match data {
+                    Some(folder) => folder,
+                    None => settings::load(config.as_deref(), Vec::new())?.settings.data.folder,
+                };
+                let path = server_file::path(&folder);
+                let found = server_file::read(&folder)?.ok_or_else(|| not_running(&path))?;
+                (found.admin_url, token.unwrap_or(found.token), path.display().to_string())
+            }
+        };
+        Client::new(base.trim_end_matches('/').to_owned(), token, org, found_in)
+    }
+}
+
+fn not_running(path: &Path) -> anyhow::Error {
+    anyhow!(
+        "there is no {}: start `tidegate up` (the demo's data are in ./tidegate-demo: --data ./tidegate-demo), or name \
+         a running process with --server and --token",
+        path.display()
+    )
+}
+
+impl Client {
+    pub(crate) fn new(
+        base: String,
+        token: String,
+        org: Option<String>,
+        found_in: String,
+    ) -> anyhow::Result<Self> {
+        Ok(Self { http: http()?, base, token, org, found_in })
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> anyhow::Result<T> {
+        self.ask::<T, Value>(Method::GET, path, query, None).await
+    }
+
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        self.ask(Method::POST, path, &[], Some(body)).await
+    }
+
+    async fn ask<T: DeserializeOwned, B: Serialize>(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, String)],
+        body: Option<&B>,
+    ) -> anyhow::Result<T> {
+        let mut url = reqwest::Url::parse(&format!("{}/admin/v1{path}", self.base))
+            .with_context(|| format!("{} (from {}) is no address", self.base, self.found_in))?;
+        let org = self.org.iter().map(|org| ("org", org.clone()));
+        let pairs: Vec<_> = query.iter().cloned().chain(org).collect();
+        if !pairs.is_empty() {
+            url.query_pairs_mut().extend_pairs(pairs);
+        }
+        let mut request = self.http.request(method, url).bearer_auth(&self.token);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        let bytes = response.bytes().await.context("the answer broke off")?;
+        if !status.is_success() {
+            return Err(self.refused(status, &bytes));
+        }
+        let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
+        serde_json::from_slice(text)
+            .with_context(|| format!("{} does not answer as tidegate does", self.base))
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
+        let reason = if error.is_connect() { "nobody listens there" } else { "it does not answer" };
+        anyhow!(
+            "the admin API at {} (from {}) cannot be reached: {reason}; is the process running?",
+            self.base,
+            self.found_in
+        )
+    }
+
+    fn refused(&self, status: StatusCode, body: &[u8]) -> anyhow::Error {
+        if status == StatusCode::UNAUTHORIZED {
+            return anyhow!(
+                "the admin API at {} does not know this key (from {}): it was revoked, or the process was started \
+                 anew meanwhile",
+                self.base,
+                self.found_in
+            );
+        }
+        let Ok(problem) = serde_json::from_slice::<ProblemDetails>(body) else {
+            return anyhow!("{} answered {status}", self.base);
+        };
+        let details: Vec<_> = problem
+            .errors
+            .iter()
+            .map(|entry| match &entry.pointer {
+                Some(pointer) => format!("{pointer}: {}", entry.detail),
+                None => entry.detail.clone(),
+            })
+            .collect();
+        match details.as_slice() {
+            [] => anyhow!("{} ({status})", problem.title),
+            [only] => anyhow!("{only}"),
+            many => anyhow!("{}\n  {}", problem.title, many.join("\n  ")),
+        }
+    }
+}
+
+/// A plain client, for addresses that the operator names.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the operator names the address, on the command line, in server.json or in the demo's env"
+)]
+pub(crate) fn http() -> anyhow::Result<reqwest::Client> {
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(90);
+    reqwest::Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .timeout(PATIENCE)
+        .build()
+        .context("no HTTP client")
+}

@@ -1,0 +1,91 @@
+//! `tidegate apply DIR`: makes the documents in a folder the configuration.
+//!
+//! Documents that are not in the folder stay, unless `--prune` says otherwise.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::documents::{self, Change, Pulled};
+use crate::{
+    client::{Client, Connection},
+    output::{complain, say},
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct Apply {
+    /// The folder of documents
+    folder: PathBuf,
+    /// Wait until every running process uses the new configuration
+    #[arg(long)]
+    wait: bool,
+    /// Remove documents that are not in the folder
+    #[arg(long)]
+    prune: bool,
+    /// Go over changes that somebody else made since the folder was pulled
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Applied {
+    version: i64,
+    changes: Vec<Change>,
+    warnings: Vec<String>,
+    new_secrets: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Waited {
+    state: String,
+    members: Option<usize>,
+    others: Vec<String>,
+}
+
+impl Apply {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let files = documents::read(&self.folder)?;
+        let pulled = Pulled::read(&self.folder)?;
+        let expected = pulled.as_ref().filter(|_| !self.force).map(|pulled| pulled.version);
+        let client = self.connection.open()?;
+        let body = json!({ "files": files, "prune": self.prune, "expectedVersion": expected });
+        let applied: Applied = client.post("/config", &body).await?;
+        for warning in &applied.warnings {
+            complain(format!("warning: {warning}"));
+        }
+        for change in &applied.changes {
+            say(change);
+        }
+        for endpoint in &applied.new_secrets {
+            say(format!("the endpoint {endpoint} got a signing secret; its receiver verifies with it"));
+        }
+        say(format!(
+            "version {}{}",
+            applied.version,
+            if applied.changes.is_empty() { ", unchanged" } else { "" }
+        ));
+        if pulled.is_some() {
+            Pulled { version: applied.version }.write(&self.folder)?;
+        }
+        if self.wait { wait(&client, applied.version).await } else { Ok(ExitCode::SUCCESS) }
+    }
+}
+
+async fn wait(client: &Client, version: i64) -> anyhow::Result<ExitCode> {
+    const WITHIN_MS: &str = "30000";
+    let query = [("version", version.to_string()), ("withinMs", WITHIN_MS.to_owned())];
+    let waited: Waited = client.get("/config/wait", &query).await?;
+    if waited.state == "running" {
+        say(format!("{} processes run it", waited.members.unwrap_or_default()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for other in &waited.others {
+        complain(format!("{}: {other}", waited.state));
+    }
+    Ok(ExitCode::FAILURE)
+}

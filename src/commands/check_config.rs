@@ -1,0 +1,24 @@
+//! `tidegate check-config`: would the service start with these settings, and which are they?
+//!
+//! It opens nothing: an address that answers nobody is not found here.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::SettingsFile;
+use crate::{output::say, settings::show};
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckConfig {
+    #[command(flatten)]
+    file: SettingsFile,
+}
+
+impl CheckConfig {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let loaded = self.file.load(Vec::new())?;
+        say(show(&loaded)?.trim_end());
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,98 @@
+//! The documents in a folder: which files they are, and from which version they were pulled.
+//!
+//! It reads no document; the catalog does.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+
+/// A file as the admin API takes it: its path below the folder, and its text.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct File {
+    pub(super) name: String,
+    pub(super) text: String,
+}
+
+/// One change of a document.
+#[derive(Debug, Deserialize)]
+pub(super) struct Change {
+    pub(super) kind: String,
+    pub(super) key: String,
+    pub(super) how: String,
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = match self.how.as_str() {
+            "added" => '+',
+            "removed" => '-',
+            _ => '~',
+        };
+        write!(f, "{sign} {}: {}", self.kind, self.key)
+    }
+}
+
+/// Every YAML and JSON file in the folder and below, in the order of their names. Hidden ones are left out.
+pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<File>> {
+    let mut files = Vec::new();
+    walk(folder, folder, &mut files)
+        .with_context(|| format!("the documents in {} cannot be read", folder.display()))?;
+    if files.is_empty() {
+        bail!("there is no .yaml, .yml or .json file in {}", folder.display());
+    }
+    files.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(files)
+}
+
+fn walk(root: &Path, folder: &Path, files: &mut Vec<File>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            walk(root, &path, files)?;
+        } else if matches!(path.extension().and_then(|ending| ending.to_str()), Some("yaml" | "yml" | "json"))
+        {
+            let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+            let text = fs::read_to_string(&path)
+                .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
+            files.push(File { name, text });
+        }
+    }
+    Ok(())
+}
+
+/// From which version a folder was pulled; `apply` refuses to go over another one.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Pulled {
+    pub(super) version: i64,
+}
+
+fn pulled_path(folder: &Path) -> PathBuf {
+    folder.join(".tidegate.json")
+}
+
+impl Pulled {
+    pub(super) fn read(folder: &Path) -> anyhow::Result<Option<Self>> {
+        let path = pulled_path(folder);
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .with_context(|| format!("{} is damaged: remove it, or pull again", path.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        let path = pulled_path(folder);
+        fs::write(&path, serde_json::to_vec(self)?)
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+}

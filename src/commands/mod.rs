@@ -1,0 +1,145 @@
+//! The command line. One file a subcommand.
+//!
+//! Commands that need data talk to the admin API; only `store`, `topics` and the roles open engines themselves.
+
+mod apply;
+mod check_config;
+mod dead_letters;
+mod demo;
+mod diff;
+mod documents;
+mod keys;
+mod lint;
+mod org;
+mod pull;
+mod role;
+mod store;
+mod topics;
+mod up;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::settings::{self, Loaded, Override};
+
+/// Takes platforms' content, evaluates rules, opens review jobs, and calls the platform back.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, about, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run all roles in one process
+    Up(up::Up),
+    /// Run the API that platforms call
+    Ingest(role::Role),
+    /// Run the consumers that evaluate, open jobs and count strikes
+    Process(role::Role),
+    /// Run the delivery of callbacks
+    Deliver(role::Role),
+    /// Run the console and the admin API
+    Console(role::Role),
+    /// Print the effective settings, and where each was set
+    CheckConfig(check_config::CheckConfig),
+    /// Look after the store's tables
+    #[command(subcommand)]
+    Store(store::Store),
+    /// Look after the log's topics
+    #[command(subcommand)]
+    Topics(topics::Topics),
+    /// Make the documents in a folder the configuration
+    Apply(apply::Apply),
+    /// Write the configuration into a folder
+    Pull(pull::Pull),
+    /// Compare the documents in a folder with the configuration (exit code 2: they differ)
+    Diff(diff::Diff),
+    /// Check the documents in a folder, without a server
+    Lint(lint::Lint),
+    /// Make, list and end API keys
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Make organisations
+    #[command(subcommand)]
+    Org(org::Org),
+    /// List what could not be processed, and send it back
+    #[command(subcommand)]
+    DeadLetters(dead_letters::DeadLetters),
+    /// Play with a running `tidegate up --demo`
+    #[command(subcommand)]
+    Demo(demo::Demo),
+}
+
+impl Cli {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        use crate::serve::Which;
+        match self.command {
+            Command::Up(command) => command.run().await,
+            Command::Ingest(command) => command.run(Which::Ingest).await,
+            Command::Process(command) => command.run(Which::Process).await,
+            Command::Deliver(command) => command.run(Which::Deliver).await,
+            Command::Console(command) => command.run(Which::Console).await,
+            Command::CheckConfig(command) => command.run(),
+            Command::Store(command) => command.run().await,
+            Command::Topics(command) => command.run().await,
+            Command::Apply(command) => command.run().await,
+            Command::Pull(command) => command.run().await,
+            Command::Diff(command) => command.run().await,
+            Command::Lint(command) => command.run(),
+            Command::Keys(command) => command.run().await,
+            Command::Org(command) => command.run().await,
+            Command::DeadLetters(command) => command.run().await,
+            Command::Demo(command) => command.run().await,
+        }
+    }
+}
+
+/// Which settings file to read.
+#[derive(Debug, Args)]
+struct SettingsFile {
+    /// The settings file; ./tidegate.toml if it is there and none is named
+    #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl SettingsFile {
+    fn load(&self, overrides: Vec<Override>) -> anyhow::Result<Loaded> {
+        Ok(settings::load(self.config.as_deref(), overrides)?)
+    }
+}
+
+/// Addresses and folders that the command line may set over everything else.
+#[derive(Debug, Args)]
+struct Places {
+    /// The folder of embedded data and of server.json
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where the API for platforms listens; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    api_listen: Option<String>,
+    /// Where the console and the admin API listen
+    #[arg(long, value_name = "ADDRESS")]
+    console_listen: Option<String>,
+    /// Where /livez, /readyz, /metrics and /buildinfo are
+    #[arg(long, value_name = "ADDRESS")]
+    ops_listen: Option<String>,
+}
+
+impl Places {
+    fn overrides(&self) -> Vec<Override> {
+        let data = self.data.as_ref().map(|folder| folder.display().to_string());
+        let all: [(&'static [&'static str], &'static str, Option<String>); 4] = [
+            (&["data", "folder"], "--data", data),
+            (&["api", "listen"], "--api-listen", self.api_listen.clone()),
+            (&["console", "listen"], "--console-listen", self.console_listen.clone()),
+            (&["ops", "listen"], "--ops-listen", self.ops_listen.clone()),
+        ];
+        let set = all
+            .into_iter()
+            .filter_map(|(path, flag, value)| Some(Override { path, flag, value: value?.into() }));
+        set.collect()
+    }
+}

@@ -1,0 +1,33 @@
+//! `tidegate org`: makes organisations.
+//!
+//! It needs the token of server.json: a key belongs to one organisation.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use crate::{client::Connection, output::say};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Org {
+    /// Make an organisation; then make its first key with `tidegate keys create --org ID`
+    Create {
+        /// Its id, for ever
+        id: String,
+        /// For people; the id if left out
+        #[arg(long)]
+        name: Option<String>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+impl Org {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let Self::Create { id, name, connection } = self;
+        let _made: Value = connection.open()?.post("/orgs", &json!({ "id": id, "name": name })).await?;
+        say(format!("made {id}; its first key: tidegate keys create --org {id}"));
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,51 @@
+//! `tidegate store migrate`: brings the store's tables to what this version declares.
+//!
+//! It opens the store itself: a process that needs the tables does not start without them.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use tidegate_store::{Migration, Store as Tables};
+
+use super::SettingsFile;
+use crate::{
+    output::{DIFFERENT, say},
+    settings::StoreEngine,
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Store {
+    /// Make the tables and columns that are missing; the version before runs on beside it
+    Migrate {
+        /// Only say what is missing (exit code 2: something is)
+        #[arg(long, conflicts_with = "expand")]
+        check: bool,
+        /// Make what is missing, and nothing else; the default
+        #[arg(long)]
+        expand: bool,
+        #[command(flatten)]
+        file: SettingsFile,
+    },
+}
+
+impl Store {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let Self::Migrate { check, expand: _, file } = self;
+        let settings = file.load(Vec::new())?.settings.store;
+        if settings.engine == StoreEngine::Embedded {
+            say("store.engine = embedded: its tables are made when it is opened");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let tables = Tables::open_cql(settings.cql).await?;
+        let mode = if check { Migration::Check } else { Migration::Expand };
+        let differences = tables.migrate(mode).await?;
+        for difference in &differences {
+            say(format!("{} {difference}", if check { "missing" } else { "made" }));
+        }
+        tables.close().await?;
+        if differences.is_empty() {
+            say("the tables are as this version needs them");
+        }
+        Ok(if check && !differences.is_empty() { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+    }
+}

@@ -1,0 +1,36 @@
+//! `tidegate topics create`: makes the log's topics on Kafka, and compares those that exist.
+//!
+//! It changes no topic that exists.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use tidegate_stream::{EngineKind, kafka};
+
+use super::SettingsFile;
+use crate::output::{complain, say};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Topics {
+    /// Make the topics that are missing
+    Create {
+        #[command(flatten)]
+        file: SettingsFile,
+    },
+}
+
+impl Topics {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let Self::Create { file } = self;
+        let settings = file.load(Vec::new())?.settings.stream;
+        if settings.engine == EngineKind::Embedded {
+            say("stream.engine = embedded: its topics are made when it is opened");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let report = kafka::create_topics(&settings).await?;
+        report.created.iter().for_each(|name| say(format!("made {name}")));
+        report.existing.iter().for_each(|name| say(format!("there is {name}")));
+        report.warnings.iter().for_each(|warning| complain(format!("warning: {warning}")));
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,43 @@
+//! `tidegate up`: all roles in one process, on embedded data unless the settings say otherwise.
+//!
+//! With `--demo` it also plays the platform; see `demo`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{Places, SettingsFile};
+use crate::{
+    demo,
+    serve::{self, Which},
+};
+
+/// Exit codes: 0 drained, 3 ended with work under way (it is done again at the next start), 4 a role failed,
+/// 2 refused to start, 1 another fault.
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    #[command(flatten)]
+    file: SettingsFile,
+    #[command(flatten)]
+    places: Places,
+    /// Sample types, rules and policies, and a platform that verifies and prints callbacks; data in ./tidegate-demo
+    #[arg(long)]
+    demo: bool,
+    /// Where the demo's platform listens
+    #[arg(long, value_name = "ADDRESS", requires = "demo", default_value = "127.0.0.1:8090")]
+    receiver_listen: std::net::SocketAddr,
+}
+
+impl Up {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let mut overrides = self.places.overrides();
+        let demo = if self.demo {
+            overrides.extend(demo::overrides(self.places.data.is_none()));
+            Some(demo::Demo { receiver: self.receiver_listen })
+        } else {
+            None
+        };
+        let loaded = self.file.load(overrides)?;
+        serve::run(loaded, &Which::ALL, demo).await
+    }
+}

@@ -1,0 +1,142 @@
+//! What the probes say: which roles run, and whether log, store and configurations answer.
+//!
+//! It asks nobody when a probe comes: a task of its own looks at the parts, and probes read what it saw.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tidegate_catalog::Live;
+use tidegate_store::Store;
+use tidegate_stream::{Log, Readiness};
+use tokio_util::sync::CancellationToken;
+
+/// How often the store is asked.
+const EVERY: Duration = Duration::from_secs(1);
+/// An answer that takes longer counts as none.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One a process; a clone is the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Health(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    roles: BTreeMap<&'static str, Role>,
+    /// Who has a complaint, and which.
+    complaints: BTreeMap<&'static str, String>,
+    opened: bool,
+    stopping: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
+    Starting,
+    Running,
+    Ended,
+}
+
+/// The answer of `/readyz`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) ready: bool,
+    pub(crate) roles: BTreeMap<&'static str, Role>,
+    /// Why not, one entry a part.
+    pub(crate) complaints: BTreeMap<&'static str, String>,
+}
+
+impl Health {
+    pub(crate) fn role(&self, name: &'static str, state: Role) {
+        self.0.lock().roles.insert(name, state);
+    }
+
+    /// Everything that the roles need is open.
+    pub(crate) fn opened(&self) {
+        self.0.lock().opened = true;
+    }
+
+    pub(crate) fn stopping(&self) {
+        self.0.lock().stopping = true;
+    }
+
+    fn part(&self, name: &'static str, fault: Option<String>) {
+        let mut state = self.0.lock();
+        match fault {
+            Some(why) => state.complaints.insert(name, why),
+            None => state.complaints.remove(name),
+        };
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let state = self.0.lock();
+        let mut complaints = state.complaints.clone();
+        if state.stopping {
+            complaints.insert("process", "stopping".to_owned());
+        } else if !state.opened {
+            complaints.insert("process", "starting".to_owned());
+        }
+        let running = state.roles.values().all(|role| *role == Role::Running);
+        Report { ready: running && complaints.is_empty(), roles: state.roles.clone(), complaints }
+    }
+
+    /// Looks at the parts until it is told to stop.
+    pub(crate) async fn watch(self, parts: Parts, stop: CancellationToken) {
+        loop {
+            self.look(&parts).await;
+            if stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    async fn look(&self, parts: &Parts) {
+        let store = match tokio::time::timeout(PATIENCE, parts.store.ping()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no answer within {PATIENCE:?}")),
+        };
+        self.part("store", store);
+        self.part("log", complaint(parts.log.ready()));
+        self.part("processing", complaint(parts.processing.readiness()));
+        let live = (!parts.live.ready()).then(|| "configurations may be out of date".to_owned());
+        self.part("configurations", live);
+    }
+}
+
+fn complaint(readiness: Readiness) -> Option<String> {
+    match readiness {
+        Readiness::Ready => None,
+        Readiness::NotReady { why } => Some(why),
+    }
+}
+
+/// What is looked at.
+pub(crate) struct Parts {
+    pub(crate) log: Log,
+    pub(crate) store: Store,
+    pub(crate) live: Arc<Live>,
+    pub(crate) processing: tidegate_processors::Health,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_means_opened_all_roles_running_and_no_complaint() {
+        let health = Health::default();
+        health.role("ingest", Role::Starting);
+        assert!(!health.report().ready);
+        health.role("ingest", Role::Running);
+        assert!(!health.report().ready, "not opened yet");
+        health.opened();
+        assert!(health.report().ready);
+        health.part("store", Some("away".to_owned()));
+        assert!(!health.report().ready);
+        health.part("store", None);
+        assert!(health.report().ready);
+        health.stopping();
+        assert!(!health.report().ready);
+    }
+}

@@ -1,0 +1,414 @@
+//! One process from its start to its end: listeners, what is opened, the roles, and letting go in order.
+//!
+//! It decides which roles exist; how they run beside each other is `roles`' concern.
+
+mod dead_letters;
+
+use std::{future::Future, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use tidegate_catalog::{Keys, Secrets, change::Changes, first_start};
+use tidegate_console::LocalToken;
+use tidegate_egress::Client;
+use tidegate_schemas::ids::SubmissionId;
+use tidegate_store::{Store, system_clock};
+use tidegate_stream::Drained;
+use tokio::{net::TcpListener, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    demo::{self, Demo},
+    health::{self, Health, Parts},
+    open::{self, Opened},
+    operations,
+    output::say,
+    roles::{self, End, Phase, Role, Timing},
+    server_file,
+    settings::{Loaded, Settings},
+    telemetry,
+};
+
+/// The roles that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Ingest,
+    Process,
+    Deliver,
+    Console,
+}
+
+impl Which {
+    pub(crate) const ALL: [Self; 4] = [Self::Ingest, Self::Process, Self::Deliver, Self::Console];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ingest => "ingest",
+            Self::Process => "process",
+            Self::Deliver => "deliver",
+            Self::Console => "console",
+        }
+    }
+}
+
+/// What is closed last has this long, also when draining took all its time.
+const CLOSING: Duration = Duration::from_secs(10);
+
+pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> anyhow::Result<ExitCode> {
+    let settings = loaded.settings;
+    telemetry::log(&settings.telemetry)?;
+    let metrics = telemetry::metrics()?;
+    let (signal, force) = signals()?;
+    let listeners = Listeners::bind(&settings, which, demo.as_ref()).await?;
+
+    let health = Health::default();
+    for role in which {
+        health.role(role.name(), health::Role::Starting);
+    }
+    let background = Background::default();
+    background.run(telemetry::upkeep(metrics.clone(), background.stop()));
+    let ops = operations::router(health.clone(), metrics);
+    let Listeners { ops: port, servers } = listeners;
+    background.run(serve_operations(port, ops, background.stop()));
+
+    let Some(opened) = signal.run_until_cancelled(open::open(&settings)).await else {
+        return Ok(End::Clean.code());
+    };
+    let end = match opened {
+        Ok(opened) => {
+            let house = House { settings: &settings, which, health: &health, background: &background };
+            house.run(opened, servers, demo, (signal, force)).await
+        }
+        Err(error) => Err(error),
+    };
+    background.end().await;
+    end.map(|end| {
+        if let End::Failed { role, error } = &end {
+            crate::output::complain(format!("error: role {role} failed: {error:#}"));
+        }
+        end.code()
+    })
+}
+
+struct House<'a> {
+    settings: &'a Settings,
+    which: &'a [Which],
+    health: &'a Health,
+    background: &'a Background,
+}
+
+impl House<'_> {
+    async fn run(
+        self,
+        opened: Opened,
+        mut servers: Servers,
+        demo: Option<Demo>,
+        (signal, force): (CancellationToken, CancellationToken),
+    ) -> anyhow::Result<End> {
+        let Opened { log, store, live, keys, secrets } = opened;
+        let changes = Changes::new(store.clone(), secrets.clone(), &self.settings.catalog);
+        let token = Arc::new(LocalToken::new(local_token()));
+        if self.which.contains(&Which::Console) && demo.is_none() {
+            greet(&store, &keys).await?;
+        }
+        let processing = tidegate_processors::Health::default();
+        let parts = Parts {
+            log: log.clone(),
+            store: store.clone(),
+            live: Arc::clone(&live),
+            processing: processing.clone(),
+        };
+        let (follow, stop_following) = (Arc::clone(&live), CancellationToken::new());
+        let until = stop_following.clone();
+        let following = tokio::spawn(async move { follow.run(until).await });
+        self.background.run(self.health.clone().watch(parts, self.background.stop()));
+
+        let addresses = servers.addresses;
+        let demo = match (demo, servers.receiver) {
+            (Some(demo), Some(listener)) => {
+                let wiring =
+                    demo::Wiring { store: &store, keys: &keys, secrets: &secrets, changes: &changes };
+                Some(demo.begin(&self.settings.data.folder, wiring, &addresses, listener).await?)
+            }
+            _ => None,
+        };
+        let written = match addresses.console {
+            Some(console) => {
+                open::make_folder(&self.settings.data.folder)?;
+                Some(server_file::write(&self.settings.data.folder, console, token.reveal())?)
+            }
+            None => None,
+        };
+
+        let moderation =
+            tidegate_moderation::Deps { log: log.clone(), store: store.clone(), live: Arc::clone(&live) };
+        let mut all = Vec::new();
+        for role in self.which {
+            let settings = self.settings;
+            all.extend(match role {
+                Which::Ingest => {
+                    servers.api.take().map(|listener| ingest(settings, &moderation, &keys, listener))
+                }
+                Which::Console => servers.console.take().map(|listener| {
+                    let deps = tidegate_console::Deps {
+                        moderation: moderation.clone(),
+                        keys: keys.clone(),
+                        secrets: secrets.clone(),
+                        changes: changes.clone(),
+                        dead_letters: Arc::new(dead_letters::OfLog(log.clone())),
+                        local_token: Arc::clone(&token),
+                    };
+                    console(settings, deps, listener)
+                }),
+                Which::Process => Some(process(settings, &moderation, &processing)),
+                Which::Deliver => Some(deliver(settings, &moderation, &secrets, &processing)?),
+            });
+        }
+        if let Some(demo) = demo {
+            all.push(demo.role());
+        }
+        self.health.opened();
+        announce(&addresses);
+
+        let timing = Timing { linger: self.settings.ops.linger(), drain: self.settings.ops.drain() };
+        let end = roles::run(all, self.health, &timing, signal, force).await;
+        drop(written);
+        let closed = log.close(Instant::now() + CLOSING).await;
+        stop_following.cancel();
+        let _followed = tokio::time::timeout(CLOSING, following).await;
+        if let Err(error) = store.close().await {
+            tracing::warn!(%error, "the store was not closed in order");
+        }
+        Ok(match end {
+            End::Clean if closed == Drained::Forced => End::Forced,
+            end => end,
+        })
+    }
+}
+
+fn ingest(
+    settings: &Settings,
+    moderation: &tidegate_moderation::Deps,
+    keys: &Keys,
+    listener: TcpListener,
+) -> Role {
+    let deps = tidegate_ingest::Deps {
+        log: moderation.log.clone(),
+        store: moderation.store.clone(),
+        live: Arc::clone(&moderation.live),
+        keys: keys.clone(),
+    };
+    let (own, http) = (settings.ingest.clone(), settings.api.http.clone());
+    Role::new(Which::Ingest.name(), Phase::Server, move |stop| async move {
+        Ok(of_web(tidegate_ingest::run(deps, own, http, listener, stop).await?))
+    })
+}
+
+fn console(settings: &Settings, deps: tidegate_console::Deps, listener: TcpListener) -> Role {
+    let (own, http) = (settings.review.clone(), settings.console.http.clone());
+    Role::new(Which::Console.name(), Phase::Server, move |stop| async move {
+        Ok(of_web(tidegate_console::run(deps, own, http, listener, stop).await))
+    })
+}
+
+fn process(
+    settings: &Settings,
+    moderation: &tidegate_moderation::Deps,
+    health: &tidegate_processors::Health,
+) -> Role {
+    let deps = tidegate_processors::Deps {
+        log: moderation.log.clone(),
+        store: moderation.store.clone(),
+        live: Arc::clone(&moderation.live),
+        health: health.clone(),
+    };
+    let own = settings.processors.clone();
+    Role::new(Which::Process.name(), Phase::Worker, move |stop| async move {
+        Ok(tidegate_processors::process(deps, own, stop).await?)
+    })
+}
+
+fn deliver(
+    settings: &Settings,
+    moderation: &tidegate_moderation::Deps,
+    secrets: &Secrets,
+    health: &tidegate_processors::Health,
+) -> anyhow::Result<Role> {
+    let deps = tidegate_processors::callbacks::Deps {
+        log: moderation.log.reserved(),
+        store: moderation.store.clone(),
+        live: Arc::clone(&moderation.live),
+        secrets: secrets.clone(),
+        client: Client::new(settings.egress.clone())?,
+        health: health.clone(),
+    };
+    let (processing, own) = (settings.processors.clone(), settings.callbacks.clone());
+    Ok(Role::new(Which::Deliver.name(), Phase::Worker, move |stop| async move {
+        Ok(tidegate_processors::callbacks::deliver(deps, processing, own, stop).await?)
+    }))
+}
+
+fn of_web(drained: tidegate_web::Drained) -> Drained {
+    match drained {
+        tidegate_web::Drained::Clean => Drained::Clean,
+        tidegate_web::Drained::Forced => Drained::Forced,
+    }
+}
+
+/// The operations port outlives the roles, so that probes see them drain.
+async fn serve_operations(listener: TcpListener, router: axum::Router, stop: CancellationToken) {
+    const DRAIN_MS: u64 = 1_000;
+    let http =
+        tidegate_web::Settings { connections: 256, drain_ms: DRAIN_MS, ..tidegate_web::Settings::default() };
+    tidegate_web::serve(listener, router, &http, stop).await;
+}
+
+/// Two random ids: 244 bits that nobody guesses.
+fn local_token() -> String {
+    let random = || SubmissionId::random().0.simple().to_string();
+    format!("{}{}", random(), random())
+}
+
+/// On an empty store, makes the first organisation and shows its key, once.
+async fn greet(store: &Store, keys: &Keys) -> anyhow::Result<()> {
+    let first = first_start(store, keys, &system_clock()).await;
+    if let Some(first) = first.context("the first organisation cannot be made")? {
+        say(format!(
+            "made the organisation `{}`, with a key for its platform. It is shown this once:",
+            first.org
+        ));
+        say(first.key.reveal());
+    }
+    Ok(())
+}
+
+fn announce(addresses: &Addresses) {
+    let all = [("api", addresses.api), ("admin", addresses.console), ("operations", Some(addresses.ops))];
+    let shown: Vec<_> = all
+        .into_iter()
+        .filter_map(|(name, address)| Some(format!("{name} http://{}", server_file::reachable(address?))))
+        .collect();
+    say(format!("tidegate {} is ready: {}", telemetry::BUILD.version, shown.join(", ")));
+}
+
+/// Where everything listens; with port 0 in the settings, the real one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    pub(crate) api: Option<SocketAddr>,
+    pub(crate) console: Option<SocketAddr>,
+    pub(crate) ops: SocketAddr,
+    pub(crate) receiver: Option<SocketAddr>,
+}
+
+/// Bound before anything is opened: an address in use is told at once.
+struct Listeners {
+    ops: TcpListener,
+    servers: Servers,
+}
+
+struct Servers {
+    api: Option<TcpListener>,
+    console: Option<TcpListener>,
+    receiver: Option<TcpListener>,
+    addresses: Addresses,
+}
+
+impl Listeners {
+    async fn bind(settings: &Settings, which: &[Which], demo: Option<&Demo>) -> anyhow::Result<Self> {
+        let api = which.contains(&Which::Ingest).then_some(("api.listen", settings.api.listen));
+        let console = which.contains(&Which::Console).then_some(("console.listen", settings.console.listen));
+        let receiver = demo.map(|demo| ("--receiver-listen", demo.receiver));
+        let ops = bind("ops.listen", settings.ops.listen).await?;
+        let (api, console, receiver) = (maybe(api).await?, maybe(console).await?, maybe(receiver).await?);
+        let address =
+            |listener: &Option<TcpListener>| listener.as_ref().map(TcpListener::local_addr).transpose();
+        let addresses = Addresses {
+            api: address(&api)?,
+            console: address(&console)?,
+            receiver: address(&receiver)?,
+            ops: ops.local_addr()?,
+        };
+        Ok(Self { ops, servers: Servers { api, console, receiver, addresses } })
+    }
+}
+
+async fn maybe(wanted: Option<(&str, SocketAddr)>) -> anyhow::Result<Option<TcpListener>> {
+    match wanted {
+        Some((name, address)) => bind(name, address).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn bind(name: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("{name} = {address} cannot be listened on"))
+}
+
+/// The first signal asks to drain, the second not to wait for it.
+fn signals() -> anyhow::Result<(CancellationToken, CancellationToken)> {
+    let (first, second) = (CancellationToken::new(), CancellationToken::new());
+    let (signal, force) = (first.clone(), second.clone());
+    let mut terminate = Signal::listen()?;
+    tokio::spawn(async move {
+        terminate.next().await;
+        first.cancel();
+        terminate.next().await;
+        second.cancel();
+    });
+    Ok((signal, force))
+}
+
+#[cfg(unix)]
+struct Signal(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
+
+#[cfg(unix)]
+impl Signal {
+    fn listen() -> anyhow::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.0.recv() => {}
+            _ = self.1.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signal;
+
+#[cfg(not(unix))]
+impl Signal {
+    fn listen() -> anyhow::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Tasks that look after the process and end with it.
+#[derive(Default)]
+struct Background {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Background {
+    fn stop(&self) -> CancellationToken {
+        self.stop.child_token()
+    }
+
+    fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    async fn end(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        let _ended = tokio::time::timeout(CLOSING, self.tasks.wait()).await;
+    }
+}

@@ -1,0 +1,363 @@
+//! Reads typed settings out of a tree, and says of a fault at which path it is and who set it.
+//!
+//! It knows no setting. Variables are text, so a number, a truth value or a list is read out of text where the
+//! setting's type asks for one, and only there.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, VariantAccess, Visitor},
+    forward_to_deserialize_any,
+};
+
+use super::tree::{Node, Origin};
+
+/// A value that cannot be used.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    path: Option<String>,
+    origin: Option<Origin>,
+    message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(f, "{path}: ")?;
+        }
+        f.write_str(self.message.trim_end())?;
+        match &self.origin {
+            Some(origin) => write!(f, " (set by {origin})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl de::Error for Fault {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self { path: None, origin: None, message: message.to_string() }
+    }
+}
+
+impl Fault {
+    /// The innermost place counts.
+    fn at(mut self, path: &str, node: &Node) -> Self {
+        if self.path.is_none() {
+            self.path = Some(path.to_owned());
+            self.origin = node.any_origin().cloned();
+        }
+        self
+    }
+}
+
+pub(crate) fn read<'de, T: Deserialize<'de>>(tree: &'de Node) -> Result<T, Fault> {
+    T::deserialize(Reader { node: tree, path: String::new() })
+}
+
+struct Reader<'a> {
+    node: &'a Node,
+    path: String,
+}
+
+impl Reader<'_> {
+    /// The text of a variable; other leaves have a type already.
+    fn text(&self) -> Option<&str> {
+        match self.node {
+            Node::Leaf { value: toml::Value::String(text), origin: Origin::Variable(_) } => Some(text),
+            _ => None,
+        }
+    }
+
+    fn typed(&self) -> Result<toml::Value, Fault> {
+        match self.node {
+            Node::Leaf { value, .. } => Ok(value.clone()),
+            Node::Table(_) => Err(de::Error::custom("a single value is expected, not a section")),
+        }
+    }
+
+    fn here(&self) -> impl FnOnce(Fault) -> Fault + use<'_> {
+        |fault| fault.at(&self.path, self.node)
+    }
+}
+
+fn of_toml(error: &toml::de::Error) -> Fault {
+    de::Error::custom(error.message())
+}
+
+macro_rules! parsed {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            let value = match self.text() {
+                Some(text) => inline(text.trim()).map_err(self.here())?,
+                None => self.typed().map_err(self.here())?,
+            };
+            Deserializer::$method(value, visitor).map_err(|error| of_toml(&error)).map_err(self.here())
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Reader<'_> {
+    type Error = Fault;
+
+    parsed! {
+        deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8
+        deserialize_u16 deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.node {
+            Node::Table(_) => self.deserialize_map(visitor),
+            Node::Leaf { value, .. } => {
+                value.clone().deserialize_any(visitor).map_err(|error| of_toml(&error)).map_err(self.here())
+            }
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match (self.node, self.text()) {
+            (Node::Table(table), _) => {
+                let entries = Entries { rest: table.iter(), path: &self.path, value: None };
+                visitor.visit_map(entries).map_err(self.here())
+            }
+            (_, Some(text)) => inline(text)
+                .and_then(|value| value.deserialize_map(visitor).map_err(|error| of_toml(&error)))
+                .map_err(self.here()),
+            (_, None) => Err(self.here()(de::Error::custom("a section is expected, not a single value"))),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        self.deserialize_map(visitor)
+    }
+
+    /// Written as in the file (`["a", "b"]`), or as in a variable: `a,b`.
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        let value = match self.text().map(str::trim) {
+            None => self.typed().map_err(self.here())?,
+            Some(text) if text.starts_with('[') => inline(text).map_err(self.here())?,
+            Some(text) => {
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+                toml::Value::Array(parts.map(|part| toml::Value::String(part.to_owned())).collect())
+            }
+        };
+        value.deserialize_seq(visitor).map_err(|error| of_toml(&error)).map_err(self.here())
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match self.node {
+            Node::Table(table) => match table.iter().next() {
+                Some((key, node)) if table.len() == 1 => {
+                    let inner = Reader { node, path: join(&self.path, key) };
+                    visitor.visit_enum(Variant { key, inner }).map_err(self.here())
+                }
+                _ => Err(self.here()(de::Error::custom("exactly one of its kinds is expected"))),
+            },
+            Node::Leaf { .. } => self
+                .typed()
+                .and_then(|value| {
+                    value.deserialize_enum(name, variants, visitor).map_err(|error| of_toml(&error))
+                })
+                .map_err(self.here()),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        i128 u128 char str string bytes byte_buf unit unit_struct tuple tuple_struct identifier ignored_any
+    }
+}
+
+/// A value as the file would have it.
+fn inline(text: &str) -> Result<toml::Value, Fault> {
+    let file = format!("value = {text}");
+    let table: toml::Table = toml::from_str(&file)
+        .map_err(|_| de::Error::custom("the value cannot be read: write it as in the settings file"))?;
+    table.into_iter().next().map(|(_, value)| value).ok_or_else(|| de::Error::custom("the value is empty"))
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+struct Entries<'a> {
+    rest: std::collections::btree_map::Iter<'a, String, Node>,
+    path: &'a str,
+    value: Option<(&'a str, &'a Node)>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_> {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+        let Some((key, node)) = self.rest.next() else { return Ok(None) };
+        self.value = Some((key, node));
+        let name: de::value::StrDeserializer<'_, Fault> = key.as_str().into_deserializer();
+        // An unknown key shows here.
+        seed.deserialize(name).map(Some).map_err(|fault| fault.at(&join(self.path, key), node))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let (key, node) = self.value.take().ok_or_else(|| de::Error::custom("a value without its key"))?;
+        let path = join(self.path, key);
+        seed.deserialize(Reader { node, path: path.clone() }).map_err(|fault| fault.at(&path, node))
+    }
+}
+
+struct Variant<'a> {
+    key: &'a str,
+    inner: Reader<'a>,
+}
+
+impl<'a, 'de> EnumAccess<'de> for Variant<'a> {
+    type Error = Fault;
+    type Variant = Reader<'a>;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Reader<'a>), Fault> {
+        let name: de::value::StrDeserializer<'_, Fault> = self.key.into_deserializer();
+        Ok((seed.deserialize(name)?, self.inner))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Reader<'_> {
+    type Error = Fault;
+
+    fn unit_variant(self) -> Result<(), Fault> {
+        Err(self.here()(de::Error::custom("this kind takes no value")))
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Fault> {
+        seed.deserialize(self)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        self.deserialize_map(visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Sample {
+        count: u32,
+        on: bool,
+        name: String,
+        list: Vec<String>,
+        maybe: Option<u64>,
+        kind: Kind,
+        copies: Option<Copies>,
+        inner: Option<Box<Self>>,
+    }
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Kind {
+        #[default]
+        Plain,
+        Fancy,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Copies {
+        Simple(u8),
+        Named(BTreeMap<String, u8>),
+    }
+
+    fn of_variables(variables: &[(&str, &str)]) -> Result<Sample, String> {
+        let mut tree = Node::default();
+        tree.lay_over(variables.iter().map(|(name, text)| (format!("TIDEGATE__{name}"), (*text).to_owned())));
+        read(&tree).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn text_becomes_what_the_setting_asks_for() {
+        let sample = of_variables(&[
+            ("COUNT", "7"),
+            ("ON", "true"),
+            ("NAME", "123"),
+            ("LIST", "a, b"),
+            ("MAYBE", "9"),
+            ("KIND", "fancy"),
+            ("COPIES__SIMPLE", "3"),
+            ("INNER__LIST", r#"["x,y"]"#),
+        ]);
+        let expected = Sample {
+            count: 7,
+            on: true,
+            name: "123".to_owned(),
+            list: vec!["a".to_owned(), "b".to_owned()],
+            maybe: Some(9),
+            kind: Kind::Fancy,
+            copies: Some(Copies::Simple(3)),
+            inner: Some(Box::new(Sample { list: vec!["x,y".to_owned()], ..Sample::default() })),
+        };
+        assert_eq!(sample.unwrap(), expected);
+    }
+
+    #[test]
+    fn a_fault_names_its_path_and_who_set_it() {
+        let fault = of_variables(&[("INNER__COUNT", "many")]).unwrap_err();
+        assert!(fault.contains("inner.count") && fault.contains("TIDEGATE__INNER__COUNT"), "{fault}");
+        let fault = of_variables(&[("INNER__CUONT", "1")]).unwrap_err();
+        assert!(fault.contains("inner.cuont") && fault.contains("unknown field"), "{fault}");
+        let fault = of_variables(&[("INNER", "1")]).unwrap_err();
+        assert!(fault.contains("inner"), "{fault}");
+        let fault = of_variables(&[("KIND", "odd")]).unwrap_err();
+        assert!(fault.contains("kind") && fault.contains("odd"), "{fault}");
+    }
+
+    #[test]
+    fn text_in_a_file_is_not_read_as_a_number() {
+        let origin = Origin::File("a.toml".into());
+        let tree = Node::of_toml(toml::from_str("count = \"7\"").unwrap(), &origin);
+        let fault = read::<Sample>(&tree).unwrap_err().to_string();
+        assert!(fault.contains("count") && fault.contains("a.toml"), "{fault}");
+    }
+
+    #[test]
+    fn named_copies_are_a_section() {
+        let copies = of_variables(&[("COPIES__NAMED__NORTH", "3")]).unwrap().copies;
+        assert_eq!(copies, Some(Copies::Named(BTreeMap::from([("north".to_owned(), 3)]))));
+    }
+}

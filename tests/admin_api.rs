@@ -1,0 +1,281 @@
+//! The admin API as an integrator meets it: who is let in, lists, claims, decisions, and every field that was sent.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use reqwest::Method;
+use running::{Demo, Place, post, report};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn only_admin_keys_and_the_local_token_are_let_in() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let mut answers = Vec::new();
+    for token in ["", "wrong", "tg_live_1_2_3"] {
+        for path in ["/jobs", "/no-such-thing"] {
+            let (status, mut body) = demo.admin_as(token, Method::GET, path, None).await;
+            assert_eq!(status, 401, "{token} {path}");
+            assert_eq!(body["errors"][0]["status"], 401);
+            body["instance"] = Value::Null;
+            body["errors"][0]["requestId"] = Value::Null;
+            answers.push(body);
+        }
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "all strangers hear the same");
+    let (status, body) = demo.admin_as(demo.var("TIDEGATE_API_KEY"), Method::GET, "/jobs", None).await;
+    assert_eq!(status, 403);
+    assert!(body["detail"].as_str().unwrap().contains("admin"), "{body}");
+    let (status, body) = demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, "/nothing", None).await;
+    assert_eq!((status.as_u16(), &body["title"]), (404, &json!("There is nothing here.")));
+
+    let server = std::fs::read(place.data().join("server.json")).unwrap();
+    let server: Value = serde_json::from_slice(&server).unwrap();
+    let local = server["token"].as_str().unwrap();
+    assert_eq!(demo.admin_as(local, Method::GET, "/orgs", None).await.1["items"][0]["id"], "default");
+    assert_eq!(demo.admin_as(local, Method::GET, "/config?org=nobody", None).await.0, 404);
+}
+
+#[tokio::test]
+async fn wrong_requests_are_told_in_the_envelope() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let admin = demo.var("TIDEGATE_ADMIN_KEY");
+    for (method, path, body, expected) in [
+        (Method::GET, "/jobs?limit=0", None, 400),
+        (Method::GET, "/jobs?state=odd", None, 400),
+        (Method::GET, "/jobs?cursor=odd", None, 400),
+        (Method::GET, "/jobs?odd=1", None, 400),
+        (Method::GET, "/deliveries?cursor=1~zz", None, 400),
+        (Method::GET, "/jobs/odd", None, 404),
+        (Method::GET, "/deliveries/00000000-0000-0000-0000-000000000000", None, 404),
+        (Method::POST, "/deliveries/00000000-0000-0000-0000-000000000000/resend", None, 404),
+        (Method::POST, "/keys", Some(json!({ "scopes": [] })), 400),
+        (Method::POST, "/keys", Some(json!({ "scope": "x" })), 400),
+        (Method::DELETE, "/keys/00000000-0000-0000-0000-000000000000", None, 404),
+        (Method::POST, "/endpoints/nobody/secret/reveal", None, 404),
+        (Method::POST, "/config", Some(json!({ "files": [{ "name": "a.yaml", "text": "rule: x\n" }] })), 400),
+        (Method::POST, "/dead-letters/replay", None, 400),
+        (Method::PATCH, "/jobs", None, 405),
+    ] {
+        let (status, answer) = demo.admin_as(admin, method, path, body.as_ref()).await;
+        assert_eq!(status.as_u16(), expected, "{path}: {answer}");
+        assert_eq!(answer["errors"][0]["status"], expected, "{path}: {answer}");
+        assert!(answer["errors"][0]["requestId"].is_string(), "{path}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_configuration_names_file_and_place_and_changes_nothing() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let before = demo.admin("/config").await["version"].clone();
+    let text = "rule: x\nwhen: {text: {in: [text], words: [y]}}\nactions: [nothing]\npolicies: [nobody]\n";
+    let change = json!({ "files": [{ "name": "mine.yaml", "text": text }] });
+    let (status, answer) = demo.command("/config", &change).await;
+    assert_eq!(status, 400);
+    let details: Vec<_> =
+        answer["errors"].as_array().unwrap().iter().map(|it| it["detail"].as_str().unwrap()).collect();
+    assert!(details.iter().all(|detail| detail.starts_with("mine.yaml")), "{details:?}");
+    for named in ["nothing", "nobody"] {
+        assert!(details.iter().any(|detail| detail.contains(named)), "{details:?}");
+    }
+    assert_eq!(demo.admin("/config").await["version"], before);
+    let moved = json!({ "files": [{ "name": "q.yaml", "text": "queue: q\n" }], "expectedVersion": 1 });
+    assert_eq!(demo.command("/config", &moved).await.0, 409);
+}
+
+#[tokio::test]
+async fn claims_hold_against_others_and_decisions_need_one() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let job = reported(&demo, "p1").await;
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let ann = json!({ "reviewer": "ann" });
+    let said = |epoch: &Value, reviewer: &str| json!({ "epoch": epoch, "verdict": "act", "actions": ["remove"], "reviewer": reviewer });
+
+    let unclaimed = demo.command(&format!("{path}/decisions"), &said(&json!(0), "ann")).await;
+    assert_eq!(unclaimed.0, 409, "{}", unclaimed.1);
+    let (status, claimed) = demo.command(&format!("{path}/claim"), &ann).await;
+    assert_eq!((status.as_u16(), &claimed["claimedBy"]), (200, &json!("ann")));
+    let (status, taken) = demo.command(&format!("{path}/claim"), &json!({ "reviewer": "bob" })).await;
+    assert_eq!(status, 409);
+    assert!(taken["detail"].as_str().unwrap().contains("ann"), "{taken}");
+    assert_eq!(
+        demo.command("/jobs/claim-next", &json!({ "queue": "default", "reviewer": "bob" })).await.0,
+        204
+    );
+    assert_eq!(demo.command(&format!("{path}/decisions"), &said(&claimed["epoch"], "bob")).await.0, 409);
+    for (verdict, actions, pointer) in [
+        ("accept", json!([]), "/verdict"),
+        ("odd", json!([]), "/verdict"),
+        ("act", json!([]), "/actions"),
+        ("act", json!(["odd"]), "/actions/0"),
+    ] {
+        let wrong =
+            json!({ "epoch": claimed["epoch"], "verdict": verdict, "actions": actions, "reviewer": "ann" });
+        let (status, answer) = demo.command(&format!("{path}/decisions"), &wrong).await;
+        assert_eq!((status.as_u16(), &answer["errors"][0]["pointer"]), (400, &json!(pointer)), "{answer}");
+    }
+
+    let released = json!({ "epoch": claimed["epoch"], "reviewer": "ann" });
+    assert_eq!(demo.command(&format!("{path}/release"), &released).await.0, 204);
+    assert_eq!(demo.command(&format!("{path}/release"), &released).await.0, 409);
+    let (status, next) =
+        demo.command("/jobs/claim-next", &json!({ "queue": "default", "reviewer": "bob" })).await;
+    assert_eq!((status.as_u16(), &next["id"]), (200, &job["id"]));
+    // Ann's old claim is of another epoch.
+    assert_eq!(demo.command(&format!("{path}/decisions"), &said(&claimed["epoch"], "ann")).await.0, 409);
+    assert_eq!(demo.command(&format!("{path}/decisions"), &said(&next["epoch"], "bob")).await.0, 202);
+    assert_eq!(demo.command(&format!("{path}/decisions"), &said(&next["epoch"], "bob")).await.0, 409);
+    assert_eq!(demo.command(&format!("{path}/claim"), &ann).await.0, 409);
+}
+
+#[tokio::test]
+async fn lists_are_paged_without_gaps_or_repeats() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    for n in 0..7 {
+        reported(&demo, &format!("p{n}")).await;
+        demo.submit(&post(&format!("s{n}"), &format!("user{n}"), "scamcoin")).await;
+    }
+    demo.received("action.automatic", 7).await;
+    for (path, key) in [("/jobs?limit=2", "id"), ("/deliveries?limit=3&state=delivered", "eventId")] {
+        let mut seen = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let page = demo.admin(&format!("{path}{cursor}")).await;
+            seen.extend(page["items"].as_array().unwrap().iter().map(|item| item[key].clone()));
+            match page["next"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        let ids: std::collections::HashSet<_> = seen.iter().map(ToString::to_string).collect();
+        if path.starts_with("/jobs") {
+            assert_eq!((seen.len(), ids.len()), (7, 7), "{path}");
+        }
+        assert_eq!(seen.len(), ids.len(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_signing_secret_is_revealed_to_admins() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let listed = demo.admin("/endpoints").await;
+    assert_eq!(listed["items"][0]["id"], "demo-receiver");
+    assert!(!listed.to_string().contains(demo.var("TIDEGATE_WEBHOOK_SECRET")));
+    let (status, revealed) = demo.command("/endpoints/demo-receiver/secret/reveal", &json!({})).await;
+    assert_eq!(
+        (status.as_u16(), revealed["secret"].as_str()),
+        (200, Some(demo.var("TIDEGATE_WEBHOOK_SECRET")))
+    );
+}
+
+/// Every field of an item, a report and an appeal, each with a value of its own, is found again.
+#[tokio::test]
+async fn every_field_that_a_platform_sends_is_found_again() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let types = "
+item_type: full
+kind: CONTENT
+version: v-17
+fields:
+  - {name: string, type: STRING}
+  - {name: number, type: NUMBER}
+  - {name: boolean, type: BOOLEAN}
+  - {name: images, type: IMAGE, container: ARRAY}
+  - {name: audio, type: AUDIO}
+  - {name: video, type: VIDEO}
+  - {name: geohash, type: GEOHASH}
+  - {name: datetime, type: DATETIME}
+  - {name: related, type: RELATED_ITEM}
+";
+    let applied =
+        demo.command("/config", &json!({ "files": [{ "name": "full.yaml", "text": types }] })).await;
+    assert_eq!(applied.0, 200, "{}", applied.1);
+    let policy = demo.platform(Method::GET, "/api/v1/policies/", None).await.1["policies"][0]["id"].clone();
+    let item = |id: &str| {
+        json!({
+            "id": id,
+            "typeId": "full",
+            "typeVersion": "v-17",
+            "typeSchemaVariant": "original",
+            "data": {
+                "string": format!("text of {id}"),
+                "number": 1_234.5,
+                "boolean": true,
+                "images": [format!("https://media.example/{id}.jpg")],
+                "audio": format!("https://media.example/{id}.ogg"),
+                "video": format!("https://media.example/{id}.mp4"),
+                "geohash": "u4pruydqqvj",
+                "datetime": "2026-01-02T03:04:05.678Z",
+                "related": { "id": format!("author of {id}"), "typeId": "user" },
+                "undeclared": { "kept": [format!("extra of {id}")] },
+            },
+        })
+    };
+
+    let sent = item("i-1");
+    demo.submit(&sent).await;
+    found_again(&sent, &demo.evaluated("full", "i-1").await);
+
+    let sent = json!({
+        "reporter": { "kind": "user", "id": "reporter-7", "typeId": "user" },
+        "reportedAt": "2026-02-03T04:05:06.789Z",
+        "reportedItem": item("i-2"),
+        "reportedForReason": { "policyId": policy, "reason": "because of this", "csam": false },
+        "reportedItemThread": [item("t-1"), item("t-2")],
+        "reportedItemsInThread": [{ "id": "t-2", "typeId": "full" }],
+        "additionalItems": [item("x-1")],
+    });
+    let answer = demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await;
+    assert_eq!(answer.0, 201, "{}", answer.1);
+    let job = demo.job("default", "i-2").await;
+    let whole = demo.admin(&format!("/jobs/{}", job["id"].as_str().unwrap())).await;
+    found_again(&sent, &whole);
+    found_again(&answer.1, &whole);
+
+    let sent = json!({
+        "appealId": "appeal-9",
+        "appealedBy": { "id": "appellant-3", "typeId": "user" },
+        "appealedAt": "2026-03-04T05:06:07.891Z",
+        "actionedItem": item("i-3"),
+        "actionsTaken": ["limit_reach", "an-unknown-action"],
+        "appealReason": "that was unfair",
+        "violatingPolicies": [{ "id": policy }, { "id": "an-unknown-policy" }],
+        "additionalItems": [item("x-2")],
+    });
+    let answer = demo.platform(Method::POST, "/api/v1/report/appeal", Some(&sent)).await;
+    assert_eq!(answer.0, 204, "{}", answer.1);
+    let job = demo.job("appeals", "i-3").await;
+    let whole = demo.admin(&format!("/jobs/{}", job["id"].as_str().unwrap())).await;
+    found_again(&sent, &whole);
+}
+
+fn found_again(sent: &Value, answer: &Value) {
+    let (mut wanted, mut found) = (Vec::new(), Vec::new());
+    leaves(sent, &mut wanted);
+    leaves(answer, &mut found);
+    for leaf in wanted {
+        assert!(found.contains(&leaf), "{leaf} is not in {answer}");
+    }
+}
+
+fn leaves(value: &Value, into: &mut Vec<Value>) {
+    match value {
+        Value::Object(entries) => entries.values().for_each(|value| leaves(value, into)),
+        Value::Array(values) => values.iter().for_each(|value| leaves(value, into)),
+        leaf => into.push(leaf.clone()),
+    }
+}
+
+async fn reported(demo: &Demo, id: &str) -> Value {
+    let sent = report(&post(id, "mallory", "hm"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    demo.job("default", id).await
+}

@@ -1,0 +1,93 @@
+//! What the service refuses to start with, and what it says about the settings that are in force.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use running::{Place, text};
+
+/// Runs `check-config` on a settings file and variables; gives its exit code, output and complaints.
+async fn check(file: &str, env: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let place = Place::new();
+    std::fs::write(place.folder.path().join("tidegate.toml"), file).unwrap();
+    let output = place.run_with(&["check-config"], env).await;
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[tokio::test]
+async fn defaults_file_and_variables_are_told_apart() {
+    let file = "[stream]\nprefix = \"ours\"\n[review]\nundo_ms = 5\n";
+    let (code, shown, _) = check(file, &[("TIDEGATE__REVIEW__UNDO_MS", "7")]).await;
+    assert_eq!(code, Some(0));
+    for line in [
+        "stream.prefix = \"ours\"  # tidegate.toml",
+        "review.undo_ms = 7  # TIDEGATE__REVIEW__UNDO_MS",
+        "stream.engine = \"embedded\"  # default",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_masked() {
+    let key = "A".repeat(43) + "=";
+    let env = [
+        ("TIDEGATE__SECURITY__MASTER_KEY", key.as_str()),
+        ("TIDEGATE__STORE__CQL__USERNAME", "us"),
+        ("TIDEGATE__STORE__CQL__PASSWORD", "hunter2"),
+        ("TIDEGATE__STREAM__SCHEMA_REGISTRY__URL", "http://127.0.0.1:1"),
+        ("TIDEGATE__STREAM__SCHEMA_REGISTRY__USERNAME", "us"),
+        ("TIDEGATE__STREAM__SCHEMA_REGISTRY__PASSWORD", "hunter3"),
+    ];
+    let file = "[stream.kafka.librdkafka]\n\"sasl.password\" = \"hunter4\"\n";
+    let (code, shown, complaints) = check(file, &env).await;
+    assert_eq!(code, Some(0), "{complaints}");
+    assert_eq!(shown.matches("***").count(), 4, "{shown}");
+    for secret in [key.as_str(), "hunter"] {
+        assert!(!shown.contains(secret) && !complaints.contains(secret));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused_by_name_and_by_who_set_it() {
+    for (file, env, named) in [
+        ("[api]\nlisen = \"x\"\n", None, &["api.lisen", "tidegate.toml"][..]),
+        ("[revew]\n", None, &["revew", "unknown"]),
+        ("[review]\nundo_ms = \"soon\"\n", None, &["review.undo_ms", "tidegate.toml"]),
+        ("", Some(("TIDEGATE__REVIEW__UNDO_MS", "soon")), &["review.undo_ms", "TIDEGATE__REVIEW__UNDO_MS"]),
+        ("", Some(("TIDEGATE__NOTHING", "1")), &["nothing", "TIDEGATE__NOTHING"]),
+        ("[api]\nlisten = \"127.0.0.1:9464\"\n", None, &["api.listen", "ops.listen", "127.0.0.1:9464"]),
+        (
+            "[egress]\nconnect_timeout_ms = 20000\n",
+            None,
+            &["egress.connect_timeout_ms = 20000", "egress.total_timeout_ms = 15000", "tidegate.toml"],
+        ),
+        (
+            "[store]\nengine = \"cql\"\n[store.cql]\nsettle_timeout_ms = 1\n",
+            None,
+            &["store.cql", "settle_timeout_ms"],
+        ),
+        ("[ops]\ndrain_ms = 1\n", None, &["ops.drain_ms = 1", "stream.consume.drain_timeout_ms"]),
+        (
+            "[security]\nmaster_key = \"x\"\nmaster_key_file = \"y\"\n",
+            None,
+            &["security.master_key", "security.master_key_file"],
+        ),
+        ("[stream]\nengine = \"redis\"\n", None, &["stream.engine", "redis"]),
+        ("[api\n", None, &["tidegate.toml"]),
+    ] {
+        let (code, _, complaints) = check(file, env.as_slice()).await;
+        assert_eq!(code, Some(2), "{file}: {complaints}");
+        for name in named {
+            assert!(complaints.contains(name), "{name}: {complaints}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_was_named_must_be_there() {
+    let place = Place::new();
+    let output = place.run(&["check-config", "--config", "missing.toml"]).await;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("missing.toml"));
+}
