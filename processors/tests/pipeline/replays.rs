@@ -2,7 +2,7 @@
 
 use tidegate_schemas::records::ItemEntry;
 use tidegate_store::tables::items::strikes::Strike;
-use tidegate_stream::Readiness;
+use tidegate_stream::{Readiness, Topic};
 
 use crate::world::{World, entry, org, post, user};
 
@@ -13,6 +13,8 @@ async fn processed() -> World {
     let world = World::started().await;
     world.submit_text("p1", "scamcoin").await;
     world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
+    // The last that an item leads to.
+    world.until("its evaluation", async || world.tail(Topic::Evaluations).await.pop()).await;
     world
 }
 
@@ -98,5 +100,5 @@ async fn an_outage_of_the_store_keeps_the_work_and_says_so() {
     let row = again.evaluated(&post("p1"), submission).await;
     assert!(row.matched.contains("demo-scam"));
     again.drain().await;
-    assert!(again.tail(tidegate_stream::Topic::DeadLetters).await.is_empty(), "an outage is not poison");
+    assert!(again.tail(Topic::DeadLetters).await.is_empty(), "an outage is not poison");
 }

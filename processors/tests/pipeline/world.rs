@@ -1,6 +1,6 @@
 //! An installation in a temporary folder, what is sent to it, and what is found in it.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{fs, io, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -146,6 +146,8 @@ impl World {
             prune,
         };
         self.changes.apply(&org(), change).await.unwrap();
+        // Live from here on, as if the task that follows changes had seen it.
+        self.deps.live.latest(&org()).await.unwrap();
     }
 
     pub(crate) fn start(&mut self) {
@@ -174,8 +176,13 @@ impl World {
 
     /// What the disk holds now, as after a kill: opened by another process. Nothing may be written meanwhile.
     pub(crate) async fn image(&self) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        copy(&self.folder.path().join("data"), &folder.path().join("data"));
+        // The engine tidies its folder up in the background; a file that goes meanwhile spoils the copy.
+        let folder = self
+            .until("an image of the folder", async || {
+                let folder = tempfile::tempdir().unwrap();
+                copy(&self.folder.path().join("data"), &folder.path().join("data")).ok().map(|()| folder)
+            })
+            .await;
         Self::open(folder, self.settings.clone(), None).await
     }
 
@@ -296,15 +303,16 @@ pub(crate) fn entry_of(item: &ItemKey, data: String) -> ItemEntry {
 
 pub(crate) const SHORT: Duration = Duration::from_millis(1);
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
         let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
         } else {
-            fs::copy(entry.path(), target).unwrap();
+            fs::copy(entry.path(), target)?;
         }
     }
+    Ok(())
 }
