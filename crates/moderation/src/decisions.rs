@@ -102,12 +102,16 @@ pub async fn decide(
     let Some(mut job) = deps.store.get::<Job>(&(org.clone(), job_id)).await? else {
         return Ok(Err(Refusal::NotFound));
     };
+    // Before anything is written: what was not claimed leaves no due row.
+    if let Some(refusal) = not_open_to(&job, ruling) {
+        return Ok(Err(refusal));
+    }
     let config = deps.live.latest(org).await?;
     if let Err(refusal) = check(&config, &job, ruling) {
         return Ok(Err(refusal));
     }
     let decided = Decided {
-        decision_id: derive(Kind::Decision, &[job_id.as_bytes(), &ruling.epoch.to_be_bytes()]),
+        decision_id: decision_id(job_id, ruling.epoch),
         config_version: config.version(),
         verdict: ruling.verdict.symbol().to_owned(),
         actions: ruling.actions.clone(),
@@ -135,6 +139,10 @@ pub async fn decide(
             Replaced::Gone => return Ok(Err(Refusal::NotFound)),
         }
     }
+}
+
+fn decision_id(job_id: JobId, epoch: i64) -> DecisionId {
+    derive(Kind::Decision, &[job_id.as_bytes(), &epoch.to_be_bytes()])
 }
 
 fn not_open_to(job: &Job, ruling: &Ruling) -> Option<Refusal> {
@@ -199,8 +207,10 @@ pub enum Release {
     Again(Millis),
 }
 
-/// A due row without its decision is looked at again for so long: the console may still be writing.
-const DECISION_FOLLOWS: Duration = Duration::from_secs(300);
+/// A due row without its decision is looked at again for so long: the console may still be writing, and its clock may
+/// be minutes behind.
+const DECISION_FOLLOWS: Duration = Duration::from_secs(3_600);
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Appends a decision whose time to undo is over. Only the owner of the shard may call it.
 pub async fn release(deps: &Deps, due: &DecisionDue, now: Millis) -> Result<Release, Error> {
@@ -210,9 +220,11 @@ pub async fn release(deps: &Deps, due: &DecisionDue, now: Millis) -> Result<Rele
     let decided: Option<Decided> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("decision"))?;
     let Some(decided) = decided.filter(|decided| decided.decision_id == due.decision_id) else {
-        let until = due.due_at.plus(DECISION_FOLLOWS);
-        return Ok(if now < until {
-            Release::Again(now.plus(Duration::from_secs(5)))
+        // Only the claim that it was written under can still bring it: a decision conditions on the claim's epoch.
+        let may_follow = job.state == OPEN && decision_id(job.job_id, job.epoch) == due.decision_id;
+        let is_new = now < due.due_at.plus(DECISION_FOLLOWS);
+        return Ok(if may_follow && is_new {
+            Release::Again(now.plus(LOOK_AGAIN))
         } else {
             Release::Settled
         });
@@ -320,10 +332,13 @@ fn take(
     user: Option<&ItemKey>,
     written_at: Millis,
 ) {
-    let Some(action) = config.action(id) else { return };
     let event_id: EventId =
         derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes(), id.as_str().as_bytes()]);
-    match &action.kind {
+    let action = config.action(id);
+    // An action that was deleted while the decision could be undone: its event goes to whoever takes decisions, or is
+    // kept as held.
+    let gone = ActionKind::Callback { endpoint: None };
+    match action.map_or(&gone, |action| &action.kind) {
         ActionKind::EnqueueReview { queue } => plan.reviews.push(PlannedReview {
             subject: decision.item.clone(),
             queue: queue.clone().unwrap_or_else(|| QueueId::new(built_in::DEFAULT)),
@@ -343,7 +358,7 @@ fn take(
                 creator: user.cloned(),
                 user_strike_count: None,
                 decision_reason: decision.reason.clone(),
-                custom: action.parameters.clone(),
+                custom: action.map(|action| action.parameters.clone()).unwrap_or_default(),
             };
             plan.callbacks.push(PlannedCallback {
                 event_id,
@@ -355,7 +370,7 @@ fn take(
             });
         }
     }
-    let points = if user.is_some() { action.strikes } else { 0 };
+    let points = if user.is_some() { action.map_or(0, |action| action.strikes) } else { 0 };
     plan.taken.push(PlannedAction {
         item: decision.item.clone(),
         event_id,

@@ -1,0 +1,180 @@
+//! What stands of a submission that comes again, and of a decision whose due row comes up.
+#![allow(clippy::unwrap_used)]
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tidegate_catalog::Live;
+use tidegate_moderation::{
+    Deps,
+    decisions::{self, Release},
+    effects::{self, Kind, Plan},
+    items,
+    jobs::{DECIDED, OPEN},
+    submissions::{self, Standing, Submission},
+};
+use tidegate_schemas::{
+    ids::{
+        ConfigVersion, DecisionId, ItemKey, JobId, Kind as IdKind, Millis, OrgId, QueueId, SubmissionId,
+        derive,
+    },
+    records::{Coordinates, ItemEntry, Items, Source, Variant},
+};
+use tidegate_store::{
+    Store,
+    tables::{
+        items::items::{EVALUATED, Item, Stage, write_time},
+        review::{decisions::DecisionDue, jobs::Job},
+    },
+};
+use tidegate_stream::Log;
+use uuid::Uuid;
+
+struct Fixture {
+    deps: Deps,
+    _folder: tempfile::TempDir,
+}
+
+async fn fixture() -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let stream = tidegate_stream::Settings { partitions: Some(1), ..Default::default() };
+    let log = Log::open_embedded(db.clone(), &stream).unwrap();
+    let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+    let live = Arc::new(Live::open(store.clone(), tidegate_catalog::Settings::default()).await.unwrap());
+    Fixture { deps: Deps { log, store, live }, _folder: folder }
+}
+
+fn org() -> OrgId {
+    OrgId::new("acme")
+}
+
+fn post() -> ItemKey {
+    ItemKey::new("post", "p1")
+}
+
+fn submission(nth: u128) -> SubmissionId {
+    Uuid::from_u128(nth).into()
+}
+
+async fn stored(store: &Store, nth: u128, append_ms: i64) {
+    let row = Item {
+        org: org(),
+        type_id: post().type_id,
+        item_id: post().id,
+        append_ms: Millis(append_ms),
+        offset: append_ms,
+        position: 0,
+        submission_id: submission(nth),
+        source: Source::Api.symbol().to_owned(),
+        variant: Variant::Original.symbol().to_owned(),
+        type_version: None,
+        data: Bytes::from_static(b"{}"),
+        state: EVALUATED.to_owned(),
+        config_version: ConfigVersion(1),
+        request_id: "request".to_owned(),
+        received_at: Millis(append_ms),
+        evaluated_at: Some(Millis(append_ms)),
+        report_id: None,
+        matched: "[]".to_owned(),
+        errored: "[]".to_owned(),
+        actions: "[]".to_owned(),
+        media: "[]".to_owned(),
+    };
+    store.put(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
+}
+
+fn record(nth: u128) -> Items {
+    Items {
+        org: org(),
+        config_version: ConfigVersion(1),
+        source: Source::Api,
+        received_at: Millis(1),
+        request_id: "request".to_owned(),
+        report_id: None,
+        items: vec![ItemEntry {
+            submission_id: submission(nth),
+            type_id: post().type_id,
+            id: post().id,
+            type_version: None,
+            variant: Variant::Original,
+            data: Bytes::from_static(b"{}"),
+            origin: None,
+            keyed: true,
+        }],
+    }
+}
+
+async fn standing(deps: &Deps, nth: u128, append_ms: i64) -> Standing {
+    let record = record(nth);
+    let here = Coordinates { append_ms: Millis(append_ms), offset: append_ms, position: 0 };
+    submissions::standing(deps, &Submission::new(&record, &record.items[0], here)).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_replay_carries_its_plan_out_and_a_submission_that_is_sent_again_does_nothing() {
+    let Fixture { deps, _folder } = fixture().await;
+    assert!(matches!(standing(&deps, 1, 10).await, Standing::Fresh));
+    let plan = Plan::empty(&org(), Uuid::from_u128(1), Kind::Item, ConfigVersion(1));
+    effects::adopt(&deps.store, plan, Millis(10)).await.unwrap();
+    assert!(matches!(standing(&deps, 1, 10).await, Standing::Planned(_)), "it died before its row");
+    stored(&deps.store, 1, 10).await;
+    assert!(matches!(standing(&deps, 1, 10).await, Standing::Planned(_)), "it died after its row");
+    assert!(matches!(standing(&deps, 1, 20).await, Standing::Evaluated), "it was sent again");
+}
+
+#[tokio::test]
+async fn a_submission_that_was_sent_again_does_not_become_the_newest_version() {
+    let Fixture { deps, _folder } = fixture().await;
+    for (nth, append_ms) in [(1, 10), (2, 20), (1, 30)] {
+        stored(&deps.store, nth, append_ms).await;
+    }
+    let newest = items::newest(&deps.store, &org(), &post()).await.unwrap().unwrap();
+    assert_eq!(newest.submission_id, submission(2));
+    let latest = items::find(&deps.store, &org(), &post(), None).await.unwrap().unwrap();
+    assert_eq!(latest.submission_id, submission(2));
+    let first = items::find(&deps.store, &org(), &post(), Some(submission(1))).await.unwrap().unwrap();
+    assert_eq!(first.append_ms, Millis(10));
+}
+
+#[tokio::test]
+async fn a_due_row_waits_for_its_decision_as_long_as_its_claim_may_bring_it() {
+    let Fixture { deps, _folder } = fixture().await;
+    let job_id: JobId = Uuid::from_u128(7).into();
+    let now = Millis::now();
+    let decision_id: DecisionId = derive(IdKind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
+    let due = DecisionDue { shard: 0, minute: 0, due_at: now, org: org(), job_id, decision_id };
+    let mut job = Job {
+        org: org(),
+        job_id,
+        class: "review".to_owned(),
+        queue: QueueId::new("default"),
+        state: OPEN.to_owned(),
+        item: post(),
+        generation: 1,
+        priority: 0,
+        created_at: now,
+        appeal_id: None,
+        epoch: 2,
+        claimed_by: Some("ann".to_owned()),
+        lease_until: None,
+        decision: None,
+        decision_state: None,
+        version: 1,
+    };
+    deps.store.insert_new(&job).await.unwrap();
+    // The console's clock is ten minutes behind the scanner's.
+    let ahead = now.plus(Duration::from_secs(600));
+    let again = decisions::release(&deps, &due, ahead).await.unwrap();
+    assert!(matches!(again, Release::Again(at) if at > ahead));
+    job.epoch = 3;
+    assert!(deps.store.replace(&job, 1).await.unwrap().is_done());
+    assert_eq!(decisions::release(&deps, &due, now).await.unwrap(), Release::Settled, "the claim is void");
+    job.state = DECIDED.to_owned();
+    assert!(deps.store.replace(&job, 2).await.unwrap().is_done());
+    let due = DecisionDue {
+        decision_id: derive(IdKind::Decision, &[job_id.as_bytes(), &3_i64.to_be_bytes()]),
+        ..due
+    };
+    assert_eq!(decisions::release(&deps, &due, now).await.unwrap(), Release::Settled, "decided otherwise");
+}
