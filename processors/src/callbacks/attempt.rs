@@ -282,11 +282,10 @@ pub(crate) fn tell_change(row: &Delivery, was: State, is: State) {
     }
     metrics::counter!("tidegate_callbacks_total", "state" => is.name()).increment(1);
     let endpoint = row.endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
-    match is {
-        State::Held | State::Exhausted => tracing::warn!(org = %row.org, event = %row.event_id, endpoint,
-            state = is.name(), reason = row.held_reason, error = row.last_error, "a callback is not delivered"),
-        _ => {
-            tracing::debug!(org = %row.org, event = %row.event_id, endpoint, state = is.name(), "a callback moved on")
-        }
+    if matches!(is, State::Held | State::Exhausted) {
+        tracing::warn!(org = %row.org, event = %row.event_id, endpoint, state = is.name(),
+            reason = row.held_reason, error = row.last_error, "a callback is not delivered");
+    } else {
+        tracing::debug!(org = %row.org, event = %row.event_id, endpoint, state = is.name(), "a callback moved on");
     }
 }

@@ -64,6 +64,7 @@ pub async fn deliver(
     let ownership = inbox.ownership();
     let courier = Arc::new(Courier::new(&deps, settings.clone(), Arc::clone(&processing), ownership.clone()));
     let calls_stop = stop.child_token();
+    let _calls_on_drop = calls_stop.clone().drop_guard();
     let scanner = Scanner {
         role: ROLE,
         topic: Topic::Callbacks,
