@@ -2,15 +2,20 @@
 //!
 //! It knows no route. Slow or silent connections end by themselves, and the number of connections is bounded.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::Router;
+use hyper::server::conn::{http1, http2};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::graceful::{GracefulConnection, GracefulShutdown, Watcher},
     service::TowerToHyperService,
 };
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::Settings;
@@ -26,6 +31,7 @@ pub enum Drained {
 /// A failed accept is tried again after this time: it mostly means that file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Serves until `stop`, and returns when no connection is left.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -34,7 +40,8 @@ pub async fn serve(
 ) -> Drained {
     let slots = Arc::new(Semaphore::new(settings.connections));
     let graceful = GracefulShutdown::new();
-    let server = Arc::new(server(settings));
+    let cut = CancellationToken::new();
+    let server = Server::new(settings, router, stop.clone());
     loop {
         let slot = tokio::select! {
             () = stop.cancelled() => break,
@@ -51,37 +58,88 @@ pub async fn serve(
                 }
             },
         };
-        // Small answers must not wait for an acknowledgement of the packet before.
-        let _unsupported = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
-        let server = Arc::clone(&server);
-        let watcher = graceful.watcher();
+        let (server, watcher, cut) = (server.clone(), graceful.watcher(), cut.clone());
         tokio::spawn(async move {
-            let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
-            // Clients go away in all manners; none of them is worth a log line.
-            let _gone = watcher.watch(connection).await;
+            let _cut = cut.run_until_cancelled(server.connection(stream, watcher)).await;
             drop(slot);
         });
     }
     drop(listener);
-    match tokio::time::timeout(settings.drain(), graceful.shutdown()).await {
+    let drained = timeout(settings.drain(), graceful.shutdown()).await;
+    cut.cancel();
+    match drained {
         Ok(()) => Drained::Clean,
         Err(_) => Drained::Forced,
     }
 }
 
-fn server(settings: &Settings) -> auto::Builder<TokioExecutor> {
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(settings.header_read())
-        .max_buf_size(settings.header_bytes.max(8_192));
-    server
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(settings.header_bytes.try_into().unwrap_or(u32::MAX))
-        .keep_alive_interval(Some(settings.header_read()))
-        .max_concurrent_streams(settings.streams);
-    server
+#[derive(Clone)]
+struct Server {
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    router: Router,
+    first_bytes: Duration,
+    stop: CancellationToken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// What a client that speaks HTTP/2 without being asked sends first.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Between two looks at a client that has sent only a part of its first bytes.
+const PEEK_PAUSE: Duration = Duration::from_millis(10);
+
+impl Server {
+    fn new(settings: &Settings, router: Router, stop: CancellationToken) -> Self {
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(settings.header_read())
+            .max_buf_size(settings.header_bytes.max(8_192));
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .max_header_list_size(settings.header_bytes.try_into().unwrap_or(u32::MAX))
+            .keep_alive_interval(Some(settings.header_read()))
+            .max_concurrent_streams(settings.streams);
+        Self { http1, http2, router, first_bytes: settings.header_read(), stop }
+    }
+
+    async fn connection(self, stream: TcpStream, watcher: Watcher) {
+        // Small answers must not wait for an acknowledgement of the packet before.
+        let _unsupported = stream.set_nodelay(true);
+        // A client that says nothing has no request under way: it neither keeps its slot nor holds up a drain.
+        let first = self.stop.run_until_cancelled(timeout(self.first_bytes, protocol(&stream))).await;
+        let Some(Ok(Ok(Some(protocol)))) = first else { return };
+        let service = TowerToHyperService::new(self.router);
+        let io = TokioIo::new(stream);
+        match protocol {
+            Protocol::Http1 => finish(watcher, self.http1.serve_connection(io, service)).await,
+            Protocol::Http2 => finish(watcher, self.http2.serve_connection(io, service)).await,
+        }
+    }
+}
+
+/// Clients go away in all manners; none of them is worth a log line.
+async fn finish<C: GracefulConnection>(watcher: Watcher, connection: C) {
+    let _gone = watcher.watch(connection).await;
+}
+
+/// Which protocol the first bytes are of; nothing if the client went away. The bytes stay where they are.
+async fn protocol(stream: &TcpStream) -> io::Result<Option<Protocol>> {
+    let mut first = [0; PREFACE.len()];
+    loop {
+        let length = stream.peek(&mut first).await?;
+        match PREFACE[..].strip_prefix(&first[..length]) {
+            _ if length == 0 => return Ok(None),
+            None => return Ok(Some(Protocol::Http1)),
+            Some([]) => return Ok(Some(Protocol::Http2)),
+            Some(_) => tokio::time::sleep(PEEK_PAUSE).await,
+        }
+    }
 }

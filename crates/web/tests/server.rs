@@ -1,0 +1,323 @@
+//! The server as sockets see it: limits, envelopes, slow and silent clients, both protocols, drains.
+#![allow(clippy::unwrap_used)]
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use axum::{
+    Router,
+    extract::{Request, State},
+    routing::{get, post},
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::Value;
+use tidegate_test_support::PATIENCE;
+use tidegate_web::{Drained, InFlight, Problem, Settings, dressed, read, serve};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+struct Shared {
+    settings: Settings,
+    budget: InFlight,
+    entered: Notify,
+    leave: Notify,
+}
+
+type App = State<Arc<Shared>>;
+
+/// How many bytes came.
+async fn count(State(app): App, request: Request) -> Result<String, Problem> {
+    let body = read(request, &app.settings, &app.budget).await?;
+    Ok(body.bytes.len().to_string())
+}
+
+/// Answers when it is told to.
+async fn held(State(app): App) -> &'static str {
+    app.entered.notify_one();
+    app.leave.notified().await;
+    "done"
+}
+
+async fn broken() -> &'static str {
+    panic!("a secret of the handler")
+}
+
+struct Running {
+    address: SocketAddr,
+    app: Arc<Shared>,
+    stop: CancellationToken,
+    task: JoinHandle<Drained>,
+}
+
+impl Running {
+    async fn new(set: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        set(&mut settings);
+        let budget = InFlight::new(settings.in_flight_bytes);
+        let app = Arc::new(Shared { settings, budget, entered: Notify::new(), leave: Notify::new() });
+        let router = Router::new()
+            .route("/count", post(count))
+            .route("/held", get(held))
+            .route("/broken", get(broken))
+            .with_state(Arc::clone(&app));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let task = {
+            let (stop, settings) = (stop.clone(), app.settings.clone());
+            tokio::spawn(async move { serve(listener, dressed(router), &settings, stop).await })
+        };
+        Self { address, app, stop, task }
+    }
+
+    async fn connect(&self) -> Client {
+        Client { stream: TcpStream::connect(self.address).await.unwrap(), unread: Vec::new() }
+    }
+
+    async fn ask(&self, text: &str) -> Answer {
+        let mut client = self.connect().await;
+        client.send(text).await;
+        client.answer().await.unwrap()
+    }
+
+    async fn drained(self) -> Drained {
+        self.stop.cancel();
+        timeout(PATIENCE, self.task).await.unwrap().unwrap()
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    headers: String,
+    body: String,
+}
+
+impl Answer {
+    /// The body of a problem, which is whole.
+    fn problem(&self) -> Value {
+        assert!(self.headers.contains("content-type: application/problem+json"), "{self:?}");
+        let problem: Value = serde_json::from_str(&self.body).unwrap();
+        assert_eq!(problem["status"], self.status);
+        let request_id = problem["errors"][0]["requestId"].as_str().unwrap();
+        assert!(self.headers.contains(&format!("x-request-id: {request_id}")), "{self:?}");
+        problem
+    }
+}
+
+impl Client {
+    async fn send(&mut self, text: impl AsRef<[u8]>) {
+        // The server may have answered and gone already.
+        let _gone = self.stream.write_all(text.as_ref()).await;
+    }
+
+    /// The next answer; nothing if the server ended the connection.
+    async fn answer(&mut self) -> Option<Answer> {
+        timeout(PATIENCE, async {
+            loop {
+                if let Some(answer) = self.parse() {
+                    return Some(answer);
+                }
+                let mut bytes = [0; 4096];
+                match self.stream.read(&mut bytes).await {
+                    Ok(0) | Err(_) => return None,
+                    Ok(length) => self.unread.extend_from_slice(&bytes[..length]),
+                }
+            }
+        })
+        .await
+        .expect("the server answers or ends the connection")
+    }
+
+    fn parse(&mut self) -> Option<Answer> {
+        let head = self.unread.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+        let headers = String::from_utf8(self.unread[..head].to_vec()).unwrap();
+        let length = headers.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let end = head + length.map_or(0, |length| length.parse::<usize>().unwrap());
+        let body = String::from_utf8(self.unread.get(head..end)?.to_vec()).unwrap();
+        self.unread.drain(..end);
+        let status = headers[9..12].parse().unwrap();
+        Some(Answer { status, headers, body })
+    }
+}
+
+const JSON: &str = "host: h\r\ncontent-type: application/json\r\n";
+
+fn with_length(length: usize, body: &str) -> String {
+    format!("POST /count HTTP/1.1\r\n{JSON}content-length: {length}\r\n\r\n{body}")
+}
+
+#[tokio::test]
+async fn bodies_are_read_whole_in_pieces_and_in_chunks() {
+    let server = Running::new(|_| {}).await;
+    assert_eq!(server.ask(&with_length(5, "12345")).await.body, "5");
+    assert_eq!(server.ask(&with_length(0, "")).await.body, "0");
+    let chunked = format!(
+        "POST /count HTTP/1.1\r\n{JSON}transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n"
+    );
+    assert_eq!(server.ask(&chunked).await.body, "7");
+    let mut client = server.connect().await;
+    client.send(with_length(6, "123")).await;
+    client.send("456").await;
+    assert_eq!(client.answer().await.unwrap().body, "6");
+    assert_eq!(server.app.budget.bytes(), 0, "all of the budget is given back");
+}
+
+#[tokio::test]
+async fn a_body_above_the_limit_is_413_told_or_chunked() {
+    let server = Running::new(|settings| settings.body_bytes = 1_000).await;
+    // Not one byte of it is waited for.
+    assert_eq!(server.ask(&with_length(1_001, "")).await.status, 413);
+    let chunk = format!("1f4\r\n{}\r\n", "x".repeat(500));
+    let chunked =
+        format!("POST /count HTTP/1.1\r\n{JSON}transfer-encoding: chunked\r\n\r\n{}", chunk.repeat(3));
+    let answer = server.ask(&chunked).await;
+    assert_eq!(answer.status, 413);
+    answer.problem();
+    assert_eq!(server.app.budget.bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_length_that_lies_never_becomes_a_request() {
+    let server = Running::new(|_| {}).await;
+    let mut client = server.connect().await;
+    client.send(with_length(10, "short")).await;
+    client.stream.shutdown().await.unwrap();
+    assert!(client.answer().await.is_none_or(|answer| answer.status == 400));
+    // What is longer than told is the next request, and none that can be understood.
+    let mut client = server.connect().await;
+    client.send(with_length(2, "{}garbage\r\n\r\n")).await;
+    assert_eq!(client.answer().await.unwrap().body, "2");
+    assert!(client.answer().await.is_none_or(|answer| answer.status == 400));
+    let both = format!("POST /count HTTP/1.1\r\n{JSON}content-length: 2\r\ncontent-length: 3\r\n\r\n{{}}");
+    assert_eq!(server.ask(&both).await.status, 400);
+}
+
+#[tokio::test]
+async fn a_body_that_comes_too_slowly_is_408() {
+    let server = Running::new(|settings| settings.body_read_ms = 50).await;
+    let answer = server.ask(&with_length(10, "12")).await;
+    assert_eq!(answer.status, 408);
+    answer.problem();
+    assert_eq!(server.app.budget.bytes(), 0);
+}
+
+#[tokio::test]
+async fn what_is_no_request_for_us_gets_the_envelope_too() {
+    let server = Running::new(|_| {}).await;
+    let answer = server.ask("GET /nothing?secret=1 HTTP/1.1\r\nhost: h\r\nx-request-id: r-1\r\n\r\n").await;
+    assert_eq!((answer.status, &answer.problem()["instance"]), (404, &Value::from("/nothing")));
+    assert!(answer.headers.contains("x-request-id: r-1"));
+    let answer = server.ask("GET /count HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    assert_eq!(answer.status, 405);
+    assert!(answer.headers.contains("allow: POST"), "{answer:?}");
+    answer.problem();
+    let plain = "POST /count HTTP/1.1\r\nhost: h\r\ncontent-type: text/plain\r\ncontent-length: 0\r\n\r\n";
+    let answer = server.ask(plain).await;
+    assert_eq!(answer.status, 415);
+    answer.problem();
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_is_500_without_its_words_and_the_connection_lives() {
+    let server = Running::new(|_| {}).await;
+    let mut client = server.connect().await;
+    for _ in 0..2 {
+        client.send("GET /broken HTTP/1.1\r\nhost: h\r\n\r\n").await;
+        let answer = client.answer().await.unwrap();
+        assert_eq!(answer.status, 500);
+        assert!(!answer.body.contains("secret"), "{answer:?}");
+        answer.problem();
+    }
+}
+
+#[tokio::test]
+async fn headers_that_are_too_many_or_too_slow_end_the_connection() {
+    let server = Running::new(|settings| {
+        settings.header_bytes = 8_192;
+        settings.header_read_ms = 50;
+    })
+    .await;
+    let long = format!("GET /held HTTP/1.1\r\nhost: h\r\nx: {}\r\n\r\n", "x".repeat(20_000));
+    assert_eq!(server.ask(&long).await.status, 431);
+    // Nothing, a part of a request, a part of the other protocol's first words, and nothing after a request.
+    for first in ["", "GET /held HTTP/1.1\r\nhost:", "PRI * HT", &with_length(2, "{}")] {
+        let mut client = server.connect().await;
+        client.send(first).await;
+        while let Some(answer) = client.answer().await {
+            assert!([200, 408].contains(&answer.status), "{answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn above_its_connections_a_server_takes_no_more_until_one_ends() {
+    let server = Running::new(|settings| settings.connections = 1).await;
+    let mut first = server.connect().await;
+    first.send(with_length(2, "{}")).await;
+    assert_eq!(first.answer().await.unwrap().body, "2");
+    let mut second = server.connect().await;
+    second.send(with_length(3, "{ }")).await;
+    let mut byte = [0];
+    assert!(timeout(Duration::from_millis(100), second.stream.peek(&mut byte)).await.is_err());
+    drop(first);
+    assert_eq!(second.answer().await.unwrap().body, "3");
+}
+
+#[tokio::test]
+async fn a_second_protocol_is_spoken_on_the_same_port() {
+    let server = Running::new(|_| {}).await;
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let (mut send, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request = http::Request::get(format!("http://{}/nothing", server.address));
+    let answer = send.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
+    assert_eq!((answer.version(), answer.status().as_u16()), (http::Version::HTTP_2, 404));
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["status"], 404);
+}
+
+#[tokio::test]
+async fn a_server_that_stops_ends_what_is_idle_and_finishes_what_is_under_way() {
+    let server = Running::new(|_| {}).await;
+    let silent = server.connect().await;
+    let mut idle = server.connect().await;
+    idle.send(with_length(2, "{}")).await;
+    assert_eq!(idle.answer().await.unwrap().status, 200);
+    let mut busy = server.connect().await;
+    busy.send("GET /held HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    server.app.entered.notified().await;
+    server.stop.cancel();
+    assert!(idle.answer().await.is_none());
+    assert!(!server.task.is_finished());
+    server.app.leave.notify_one();
+    assert_eq!(busy.answer().await.unwrap().body, "done");
+    let address = server.address;
+    assert_eq!(server.drained().await, Drained::Clean);
+    assert!(TcpStream::connect(address).await.is_err());
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_drain_that_takes_too_long_is_cut_and_told() {
+    let server = Running::new(|settings| settings.drain_ms = 50).await;
+    let mut busy = server.connect().await;
+    busy.send("GET /held HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    server.app.entered.notified().await;
+    assert_eq!(server.drained().await, Drained::Forced);
+    assert!(busy.answer().await.is_none(), "its connection is ended");
+}
