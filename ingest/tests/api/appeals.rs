@@ -1,0 +1,64 @@
+//! Appeals, and who may use an `appealId`.
+
+use serde_json::json;
+use tidegate_moderation::appeals::claim;
+use tidegate_schemas::{
+    ids::{AppealId, Millis},
+    wire::json::scan,
+};
+
+use crate::support::{APPEAL, appeal, service};
+
+#[tokio::test]
+async fn an_appeal_is_claimed_appended_and_answered_without_a_body() {
+    let service = service().await;
+    let answer = service.post(APPEAL, &appeal("a-1")).await;
+    assert_eq!((answer.status.as_u16(), &answer.body), (204, &json!(null)));
+    let appeals = service.appeals().await;
+    assert_eq!(appeals.len(), 1);
+    assert_eq!(appeals[0].org, service.org);
+}
+
+#[tokio::test]
+async fn the_same_appeal_again_is_appended_again() {
+    let service = service().await;
+    for path in [APPEAL, "/api/v1/report/appeal/"] {
+        assert_eq!(service.post(path, &appeal("a-1")).await.status, 204);
+    }
+    // The order of keys is no other content.
+    let sorted = r#"{"actionsTaken":["limit_reach"],"actionedItem":{"data":{"text":"hello"},"typeId":"post","id":"p-1"},
+        "appealedAt":"2026-01-02T03:04:05.006Z","appealedBy":{"typeId":"user","id":"u-1"},"appealId":"a-1"}"#;
+    assert_eq!(service.post_text(APPEAL, sorted).await.status, 204);
+    let appeals = service.appeals().await;
+    assert_eq!(appeals.len(), 3);
+    assert!(appeals.iter().all(|one| one.item.submission_id == appeals[0].item.submission_id));
+}
+
+#[tokio::test]
+async fn another_appeal_under_the_same_id_is_refused_by_name() {
+    let service = service().await;
+    assert_eq!(service.post(APPEAL, &appeal("a-1")).await.status, 204);
+    let mut other = appeal("a-1");
+    other["appealReason"] = json!("and another thing");
+    let answer = service.post(APPEAL, &other).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.faults(), ["/appealId"]);
+    let tags = &answer.body["errors"][0]["type"];
+    assert_eq!(tags, &json!(["/errors/unique-violation", "/errors/invalid-user-input"]));
+    assert_eq!(service.appeals().await.len(), 1);
+    other["appealId"] = json!("a-2");
+    assert_eq!(service.post(APPEAL, &other).await.status, 204);
+}
+
+#[tokio::test]
+async fn a_claim_without_an_append_does_not_swallow_the_retry() {
+    let service = service().await;
+    let body = appeal("a-1").to_string();
+    let digest = scan(body.as_bytes()).unwrap().root(body.as_bytes()).digest();
+    // As a process leaves it that dies between its claim and its append.
+    let store = &service.deps.store;
+    assert!(claim(store, &service.org, &AppealId::new("a-1"), &digest, Millis(1)).await.unwrap());
+    service.assert_nothing_appended().await;
+    assert_eq!(service.post_text(APPEAL, body).await.status, 204);
+    assert_eq!(service.appeals().await.len(), 1);
+}

@@ -1,0 +1,249 @@
+//! Requests that are refused: the right status, every fault at its place, and nothing in the log.
+
+use axum::{
+    body::{Body, Bytes},
+    http::{Request, header},
+};
+use futures::stream;
+use serde_json::{Value, json};
+
+use crate::support::{APPEAL, Answer, ITEMS, POLICIES, REPORT, Service, appeal, post, report, service};
+
+#[tokio::test]
+async fn text_that_is_not_strict_json_is_refused_everywhere() {
+    let service = service().await;
+    let deep = format!(
+        r#"{{"items":[{{"id":"a","typeId":"post","data":{{"text":"x","deep":{}1{}}}}}]}}"#,
+        "[".repeat(64),
+        "]".repeat(64)
+    );
+    let item = |data: &str| format!(r#"{{"items":[{{"id":"a","typeId":"post","data":{data}}}]}}"#);
+    let bad = [
+        ("nothing", String::new()),
+        ("a beginning", r#"{"items":["#.to_owned()),
+        ("two documents", r#"{"items":[]}{"items":[]}"#.to_owned()),
+        ("no JSON at all", "items=1".to_owned()),
+        ("nesting", deep),
+        ("a key twice", r#"{"items":[],"items":[]}"#.to_owned()),
+        ("a key twice inside data", item(r#"{"text":"x","a":{"b":1,"b":2}}"#)),
+        ("a lone surrogate", item(r#"{"text":"\ud800"}"#)),
+        ("a lone surrogate in an unknown field", item(r#"{"text":"x","y":"\udc00"}"#)),
+        ("a number that is none", item(r#"{"text":"x","likes":01}"#)),
+        ("a comma too many", item(r#"{"text":"x",}"#)),
+    ];
+    for (name, body) in bad {
+        for path in [ITEMS, REPORT, APPEAL] {
+            let answer = service.post_text(path, body.clone()).await;
+            assert_eq!(answer.status, 400, "{name}: {answer:?}");
+            answer.assert_envelope();
+        }
+    }
+    let not_utf8 = service.post_text(ITEMS, &b"{\"items\":[\"\xff\"]}"[..]).await;
+    assert_eq!(not_utf8.status, 400);
+    service.assert_nothing_appended().await;
+}
+
+#[tokio::test]
+async fn all_faults_of_all_items_are_listed_and_one_refuses_the_batch() {
+    let service = service().await;
+    let answer = service
+        .submit(json!([
+            post("good"),
+            {"id": "a", "typeId": "post", "data": {"likes": "many", "createdAt": "yesterday"}},
+            {"id": "b", "typeId": "pots", "data": {}},
+            {"id": "c", "type": {"id": "versioned", "version": "2025"}, "data": {}},
+            {"id": "d", "typeId": "versioned", "typeVersion": "2025", "data": {}},
+        ]))
+        .await;
+    assert_eq!(answer.status, 400);
+    let mut faults = answer.faults();
+    faults.sort_unstable();
+    assert_eq!(
+        faults,
+        [
+            "/items/1/data/createdAt",
+            "/items/1/data/likes",
+            "/items/1/data/text",
+            "/items/2/typeId",
+            "/items/3/type/version",
+            "/items/4/typeVersion",
+        ]
+    );
+    let text = answer.body.to_string();
+    assert!(text.contains("Did you mean `post`?"), "{text}");
+    assert!(!text.contains("yesterday") && !text.contains("many"), "values are not echoed: {text}");
+    service.assert_nothing_appended().await;
+}
+
+#[tokio::test]
+async fn shapes_that_are_no_items_are_refused() {
+    let service = service().await;
+    let item = |change: Value| {
+        let mut item = post("a");
+        item.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        json!({"items": [item]})
+    };
+    let bad = [
+        (json!([]), ""),
+        (json!({}), "/items"),
+        (json!({"items": {}}), "/items"),
+        (json!({"items": [1]}), "/items/0"),
+        (item(json!({"id": 1})), "/items/0/id"),
+        (item(json!({"id": ""})), "/items/0/id"),
+        (item(json!({"data": []})), "/items/0/data"),
+        (item(json!({"data": null})), "/items/0/data"),
+        (item(json!({"typeSchemaVariant": "whole"})), "/items/0/typeSchemaVariant"),
+        (item(json!({"type": {"id": "post"}})), "/items/0"),
+        (item(json!({"id": "x".repeat(513)})), "/items/0/id"),
+    ];
+    for (body, pointer) in bad {
+        let answer = service.post(ITEMS, &body).await;
+        assert_eq!(answer.status, 400, "{body}");
+        assert_eq!(answer.faults(), [pointer], "{body}");
+    }
+    service.assert_nothing_appended().await;
+}
+
+#[tokio::test]
+async fn the_item_above_the_bound_refuses_the_batch_and_faults_are_counted_above_a_hundred() {
+    let service = service().await;
+    let answer = service.submit((0..1_001).map(|n| post(&n.to_string())).collect()).await;
+    assert_eq!((answer.status.as_u16(), answer.faults()), (400, vec!["/items"]));
+    let answer = service
+        .submit((0..150).map(|n| json!({"id": n.to_string(), "typeId": "post", "data": {}})).collect())
+        .await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.faults().len(), 100);
+    assert!(answer.body["detail"].as_str().unwrap().contains("50 more"), "{}", answer.body["detail"]);
+    service.assert_nothing_appended().await;
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_413_whether_its_length_is_told_or_not() {
+    let service = service().await;
+    let large = Bytes::from(vec![b' '; 9 << 20]);
+    let told = service.post_text(ITEMS, large.clone()).await;
+    let chunks = large.chunks(1 << 16).map(|chunk| Ok::<_, std::io::Error>(large.slice_ref(chunk)));
+    let chunks: Vec<_> = chunks.collect();
+    let untold = service.post_text(ITEMS, Body::from_stream(stream::iter(chunks))).await;
+    let lying = service.request("POST", ITEMS).header(header::CONTENT_LENGTH, "9437184");
+    let lying = service.ask(lying.body(Body::from("{}")).unwrap()).await;
+    let text = "x".repeat((1 << 20) + 1);
+    let item = service.submit(json!([{"id": "a", "typeId": "post", "data": {"text": text}}])).await;
+    assert_eq!(item.faults(), ["/items/0/data"]);
+    for answer in [told, untold, lying, item] {
+        assert_eq!(answer.status, 413, "{:?}", answer.body);
+        answer.assert_envelope();
+    }
+    service.assert_nothing_appended().await;
+}
+
+#[tokio::test]
+async fn other_content_types_are_415() {
+    let service = service().await;
+    let send = async |kind: Option<&str>| -> Answer {
+        let mut request = Request::builder().method("POST").uri(ITEMS).header("x-api-key", &service.key);
+        if let Some(kind) = kind {
+            request = request.header(header::CONTENT_TYPE, kind);
+        }
+        service.ask(request.body(Body::from(r#"{"items":[]}"#)).unwrap()).await
+    };
+    for kind in [None, Some("text/plain"), Some("application/xml"), Some("application/jsonp")] {
+        let answer = send(kind).await;
+        assert_eq!(answer.status, 415, "{kind:?}");
+        answer.assert_envelope();
+    }
+    assert_eq!(send(Some("application/json; charset=utf-8")).await.status, 202);
+    assert_eq!(send(Some("Application/JSON")).await.status, 202);
+}
+
+#[tokio::test]
+async fn unknown_routes_and_methods_get_the_same_envelope() {
+    let service = service().await;
+    for (method, path, status) in [
+        ("GET", "/", 404),
+        ("GET", "/api/v1/nothing", 404),
+        ("POST", "/api/v2/report", 404),
+        ("GET", ITEMS, 405),
+        ("DELETE", REPORT, 405),
+        ("POST", POLICIES, 405),
+    ] {
+        let answer = service.ask(service.request(method, path).body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, status, "{method} {path}");
+        answer.assert_envelope();
+        assert_eq!(answer.body["instance"], path);
+        assert_eq!(answer.headers.contains_key(header::ALLOW), status == 405);
+    }
+}
+
+#[tokio::test]
+async fn a_report_is_refused_for_every_fault_of_its_parts_at_once() {
+    let service = service().await;
+    let answer = service
+        .post(
+            REPORT,
+            &json!({
+                "reporter": {"kind": "bot", "id": "u", "typeId": "user"},
+                "reportedAt": "soon",
+                "reportedItem": {"id": "p", "typeId": "post"},
+                "reportedForReason": {"csam": "yes"},
+                "reportedItemThread": {},
+                "reportedItemsInThread": [{"id": "x"}],
+            }),
+        )
+        .await;
+    assert_eq!(answer.status, 400);
+    let mut faults = answer.faults();
+    faults.sort_unstable();
+    assert_eq!(
+        faults,
+        [
+            "/reportedAt",
+            "/reportedForReason/csam",
+            "/reportedItem/data",
+            "/reportedItemThread",
+            "/reportedItemsInThread/0/typeId",
+            "/reporter/kind",
+        ]
+    );
+    for (key, value, pointer) in [
+        ("reportedItem", json!({"id": "p", "typeId": "post", "data": {}}), "/reportedItem/data/text"),
+        ("reportedItem", json!({"id": "p", "typeId": "none", "data": {}}), "/reportedItem/typeId"),
+        (
+            "reportedItem",
+            json!({"id": "p", "typeId": "post", "typeSchemaVariant": "partial", "data": {}}),
+            "/reportedItem/data/text",
+        ),
+        ("reporter", json!({"kind": "user", "id": "u", "typeId": "usr"}), "/reporter/typeId"),
+    ] {
+        refused(&service, REPORT, report(), key, value, pointer).await;
+    }
+    service.assert_nothing_appended().await;
+}
+
+#[tokio::test]
+async fn an_appeal_is_refused_for_its_faults_and_claims_nothing() {
+    let service = service().await;
+    for (key, value, pointer) in [
+        ("appealId", json!(""), "/appealId"),
+        ("appealedAt", json!(5), "/appealedAt"),
+        ("appealedBy", json!({"id": "u"}), "/appealedBy/typeId"),
+        ("appealedBy", json!({"id": "u", "typeId": "none"}), "/appealedBy/typeId"),
+        ("actionedItem", json!({"id": "p", "typeId": "post", "data": {}}), "/actionedItem/data/text"),
+        ("actionsTaken", json!("limit_reach"), "/actionsTaken"),
+        ("actionsTaken", json!([1]), "/actionsTaken/0"),
+        ("violatingPolicies", json!(["p"]), "/violatingPolicies/0"),
+        ("additionalItems", json!([1]), "/additionalItems/0"),
+    ] {
+        refused(&service, APPEAL, appeal("a-1"), key, value, pointer).await;
+    }
+    service.assert_nothing_appended().await;
+    assert_eq!(service.post(APPEAL, &appeal("a-1")).await.status, 204);
+}
+
+async fn refused(service: &Service, path: &str, mut body: Value, key: &str, value: Value, pointer: &str) {
+    body[key] = value;
+    let answer = service.post(path, &body).await;
+    assert_eq!(answer.status, 400, "{body}: {answer:?}");
+    assert_eq!(answer.faults(), [pointer], "{body}");
+}

@@ -1,0 +1,15 @@
+//! The API as a platform sees it: requests into the router, and what stands in the log afterwards.
+//!
+//! What records lead to is the processors' tests' concern.
+#![allow(clippy::unwrap_used)]
+
+mod appeals;
+mod bad_input;
+mod callers;
+mod fields;
+mod idempotency;
+mod items;
+mod look_ups;
+mod pressure;
+mod reports;
+mod support;

@@ -1,0 +1,134 @@
+//! What a platform is told when too much is asked, or a part of the service cannot do its work.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use futures::{StreamExt, stream};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::{APPEAL, Answer, ITEMS, REPORT, Service, appeal, post, report};
+
+fn assert_come_again(answer: &Answer) {
+    assert_eq!(answer.status, 503, "{answer:?}");
+    answer.assert_envelope();
+    assert!(answer.header("retry-after").parse::<u64>().unwrap() >= 1);
+}
+
+async fn post_all(service: &Service) -> [Answer; 3] {
+    [
+        service.post(ITEMS, &json!({"items": [post("a")]})).await,
+        service.post(REPORT, &report()).await,
+        service.post(APPEAL, &appeal("a-1")).await,
+    ]
+}
+
+#[tokio::test]
+async fn a_full_log_is_503_and_never_an_acknowledgement() {
+    let service = Service::with(|_, _, stream| stream.embedded.min_free_bytes = u64::MAX).await;
+    for answer in post_all(&service).await {
+        assert_come_again(&answer);
+    }
+    service.assert_nothing_appended().await;
+}
+
+#[tokio::test]
+async fn a_closed_log_is_503() {
+    let service = Service::with(|_, _, _| {}).await;
+    service.deps.log.close(Instant::now() + Duration::from_secs(10)).await;
+    for answer in post_all(&service).await {
+        assert_come_again(&answer);
+    }
+}
+
+#[tokio::test]
+async fn above_its_rate_an_organisation_is_told_when_to_come_again() {
+    let service = Service::with(|_, http, _| {
+        http.requests_per_second = 1;
+        http.burst = 2;
+    })
+    .await;
+    let left = async || service.post(ITEMS, &json!({"items": []})).await;
+    let first = left().await;
+    assert_eq!(first.status, 202);
+    assert_eq!(first.header("ratelimit-policy"), r#""org";q=2;w=2"#);
+    assert_eq!(first.header("ratelimit"), r#""org";r=1;t=0"#);
+    let mut answers = Vec::new();
+    for _ in 0..20 {
+        answers.push(left().await);
+    }
+    let refused = answers.iter().find(|answer| answer.status == 429).expect("the burst is spent");
+    refused.assert_envelope();
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(refused.header("ratelimit"), r#""org";r=0;t=1"#);
+}
+
+#[tokio::test]
+async fn a_refused_rate_is_told_before_the_body_comes() {
+    let service = Service::with(|_, http, _| {
+        http.requests_per_second = 1;
+        http.burst = 1;
+    })
+    .await;
+    let silent = || Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+    let mut refused = false;
+    for _ in 0..20 {
+        let ask = service.post_text(ITEMS, silent());
+        refused |=
+            tokio::time::timeout(Duration::from_millis(50), ask).await.is_ok_and(|it| it.status == 429);
+    }
+    assert!(refused);
+}
+
+#[tokio::test]
+async fn a_spent_byte_budget_is_503_until_a_request_ends() {
+    let service = Service::with(|_, http, _| {
+        http.body_bytes = 100_000;
+        http.in_flight_bytes = 100_000;
+    })
+    .await;
+    let (gate, opened) = futures::channel::oneshot::channel::<()>();
+    let body = stream::once(async { Ok::<_, std::io::Error>(Bytes::from_static(b"{\"items\":")) }).chain(
+        stream::once(async {
+            let _told = opened.await;
+            Ok(Bytes::from_static(b"[]}"))
+        }),
+    );
+    let slow = service.request("POST", ITEMS).header("content-length", "90000");
+    let slow = slow.body(Body::from_stream(body)).unwrap();
+    let other = async {
+        let large = format!("{{\"items\":[]}}{}", " ".repeat(20_000));
+        let request = service.request("POST", ITEMS).header("content-length", large.len());
+        let refused = service.ask(request.body(large.clone().into()).unwrap()).await;
+        gate.send(()).unwrap();
+        refused
+    };
+    let (slow, refused) = futures::join!(service.ask(slow), other);
+    assert_come_again(&refused);
+    assert_eq!(slow.status, 202, "{slow:?}");
+    assert_eq!(service.post(ITEMS, &json!({"items": []})).await.status, 202);
+}
+
+#[tokio::test]
+async fn a_body_that_comes_too_slowly_is_408() {
+    let service = Service::with(|_, http, _| http.body_read_ms = 20).await;
+    let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+    let answer = service.post_text(ITEMS, body).await;
+    assert_eq!(answer.status, 408);
+    answer.assert_envelope();
+}
+
+#[tokio::test]
+async fn too_many_who_wait_are_503_and_who_does_not_wait_is_answered() {
+    let service = Service::with(|settings, _, _| settings.waiting_requests = 0).await;
+    assert_come_again(&service.get("/api/v1/items/post/p-1?wait=1s").await);
+    assert_eq!(service.get("/api/v1/items/post/p-1").await.status, 404);
+}
+
+#[tokio::test]
+async fn an_appeal_whose_id_cannot_be_claimed_is_503_and_not_appended() {
+    let service = Service::with(|_, _, _| {}).await;
+    service.deps.store.close().await.unwrap();
+    assert_come_again(&service.post(APPEAL, &appeal("a-1")).await);
+    assert_eq!(service.appeals().await.len(), 0);
+}

@@ -1,0 +1,65 @@
+//! Reports: what is checked strictly, and what is kept although it does not fit.
+
+use serde_json::json;
+
+use crate::support::{APPEAL, REPORT, appeal, report, service};
+
+#[tokio::test]
+async fn a_report_is_answered_with_the_id_that_the_log_has() {
+    let service = service().await;
+    for path in [REPORT, "/api/v1/report/"] {
+        let answer = service.post(path, &report()).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        let reports = service.reports().await;
+        let logged = reports.last().unwrap();
+        assert_eq!(answer.body, json!({"reportId": logged.report_id.to_string()}));
+        assert!(!logged.keyed && !logged.item.keyed);
+    }
+}
+
+#[tokio::test]
+async fn context_that_does_not_fit_is_kept_and_marked() {
+    let service = service().await;
+    let mut body = report();
+    body["reportedItemThread"] = json!([
+        {"id": "fits", "typeId": "post", "data": {"likes": 1}},
+        {"id": "wrong", "typeId": "post", "data": {"likes": "many"}},
+        {"id": "unknown", "typeId": "none", "data": {"a": 1}},
+        {"id": "old", "typeId": "versioned", "typeVersion": "1", "data": {}},
+        {"data": {"text": "no id"}},
+    ]);
+    body["additionalItems"] = json!([{"id": "no-data", "typeId": "post"}]);
+    let answer = service.post(REPORT, &body).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let report = service.reports().await.remove(0);
+    let faults: Vec<_> = report.thread.iter().map(|item| item.fault.as_deref()).collect();
+    assert_eq!(faults[0], None);
+    for (fault, word) in faults[1..].iter().zip(["likes", "none", "version", "`id` is missing"]) {
+        assert!(fault.unwrap().contains(word), "{fault:?}");
+    }
+    assert!(!faults[1].unwrap().contains("many"), "values are not echoed");
+    assert_eq!(&report.thread[1].data[..], br#"{"likes":"many"}"#);
+    assert!(report.additional[0].fault.as_deref().unwrap().contains("data"));
+}
+
+#[tokio::test]
+async fn names_that_nobody_configured_are_kept_and_marked() {
+    let service = service().await;
+    let policies = service.get("/api/v1/policies/").await.body;
+    let known = policies["policies"][1]["id"].as_str().unwrap();
+    let mut one = report();
+    for (id, is_known) in [(known, true), ("gone", false)] {
+        one["reportedForReason"] = json!({"policyId": id});
+        assert_eq!(service.post(REPORT, &one).await.status, 201);
+        let reports = service.reports().await;
+        let mention = reports.iter().filter_map(|one| one.policy_id.as_ref()).find(|one| one.id == id);
+        assert_eq!(mention.unwrap().known, is_known);
+    }
+    let mut other = appeal("a-1");
+    other["actionsTaken"] = json!(["limit_reach", "gone"]);
+    other["violatingPolicies"] = json!([{"id": "gone"}, {"id": known, "name": "Scams"}]);
+    assert_eq!(service.post(APPEAL, &other).await.status, 204);
+    let appeal = service.appeals().await.remove(0);
+    assert_eq!(appeal.actions_taken.iter().map(|one| one.known).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(appeal.violating_policies.iter().map(|one| one.known).collect::<Vec<_>>(), [false, true]);
+}
