@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 use serde::Serialize;
+use tidegate_moderation::submissions::RESENT;
 use tidegate_schemas::{
     ids::{OrgId, SubmissionId},
     records::DeadLetter,
@@ -14,9 +15,6 @@ use tidegate_schemas::{
 use tidegate_stream::{
     AppendError, Cursor, Headers, Log, NotACursor, Order, Query, Record, TailError, Tailed, Topic,
 };
-
-/// The header of a record that was a dead letter.
-pub(crate) const RESENT: &str = "tidegate-resent";
 
 /// Letters that are read at once.
 const PAGE: usize = 100;

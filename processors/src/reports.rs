@@ -27,6 +27,6 @@ impl Handler for Reports {
     }
 
     async fn handle(&self, job: Arc<Job<Report>>, _part: usize, _again: bool) -> Result<(), Fault> {
-        Ok(reports::accept(&self.0, &job.record, job.written_at).await?)
+        Ok(reports::accept(&self.0, &job.record, job.written_at, job.is_resent).await?)
     }
 }

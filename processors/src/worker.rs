@@ -16,6 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::FutureExt as _;
+use tidegate_moderation::submissions::RESENT;
 use tidegate_schemas::{
     ids::{Millis, OrgId, SubmissionId},
     records::Record,
@@ -30,7 +31,6 @@ use tokio::{
 use crate::{
     Health, RoleError, Settings,
     backoff::Backoff,
-    dead_letters::RESENT,
     error::{Class, Fault},
     health::Complaint,
     lanes::{Ended, Key, Lanes, Work},

@@ -4,7 +4,7 @@
 
 use tidegate_schemas::{
     ids::{Kind, Millis, QueueId, derive},
-    records::{self, JobClass, Record as _, Source},
+    records::{self, Coordinates, JobClass, Record as _, Source},
 };
 use tidegate_store::{WriteTime, tables::review::reports::Report};
 use tidegate_stream::{Record, Topic};
@@ -12,13 +12,20 @@ use tidegate_stream::{Record, Topic};
 use crate::{
     Deps, Error, context,
     jobs::{self, Cause, CauseKind, Opening, built_in},
+    submissions::RESENT,
 };
 
-/// Done when the report is stored, its job is open, and the item is on its way to the rules.
-pub async fn accept(deps: &Deps, report: &records::Report, written_at: Millis) -> Result<(), Error> {
+/// Done when the report is stored, its job is open, and the item is on its way to the rules. `is_resent`: it was a
+/// dead letter.
+pub async fn accept(
+    deps: &Deps,
+    report: &records::Report,
+    written_at: Millis,
+    is_resent: bool,
+) -> Result<(), Error> {
     deps.store.put(WriteTime::of(written_at, 0), &[row(report, written_at)?]).await?;
     jobs::open_or_join(&deps.store, &opening(report, written_at), Millis::now()).await?;
-    submit_item(deps, report).await
+    submit_item(deps, report, is_resent).await
 }
 
 /// Reported as child sexual abuse material, it skips routing and never meets the review queues.
@@ -45,10 +52,14 @@ fn opening(report: &records::Report, written_at: Millis) -> Opening {
     }
 }
 
-async fn submit_item(deps: &Deps, report: &records::Report) -> Result<(), Error> {
+async fn submit_item(deps: &Deps, report: &records::Report, is_resent: bool) -> Result<(), Error> {
     let key = report.item.key().log_key(&report.org);
+    // What was reported long ago takes its place among the item's versions: it is not the newest, and has no effects
+    // if a newer one is there.
+    let then = is_resent.then_some(Coordinates { append_ms: report.received_at, offset: 0, position: 0 });
     // A replay appends the item again: as with an idempotency key, the first one stands.
-    let entry = records::ItemEntry { keyed: true, ..report.item.clone() };
+    let entry =
+        records::ItemEntry { keyed: true, origin: report.item.origin.or(then), ..report.item.clone() };
     let items = records::Items {
         org: report.org.clone(),
         config_version: report.config_version,
@@ -59,7 +70,8 @@ async fn submit_item(deps: &Deps, report: &records::Report) -> Result<(), Error>
         items: vec![entry],
     };
     let partition = deps.log.partition(Topic::Items, &key);
-    deps.log.append(&[(partition, Record::new(&key, items.to_datum()))]).await?;
+    let headers: &[(&str, &[u8])] = if is_resent { &[(RESENT, b"1")] } else { &[] };
+    deps.log.append(&[(partition, Record::new(&key, items.to_datum()).with_headers(headers))]).await?;
     Ok(())
 }
 

@@ -21,6 +21,9 @@ use crate::{
     items,
 };
 
+/// The header of a record that was a dead letter.
+pub const RESENT: &str = "tidegate-resent";
+
 /// An item of a record, and where the record stands.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission<'a> {

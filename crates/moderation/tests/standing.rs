@@ -11,14 +11,15 @@ use tidegate_moderation::{
     effects::{self, Kind, Plan},
     items,
     jobs::{DECIDED, OPEN},
-    submissions::{self, Standing, Submission},
+    reports,
+    submissions::{self, RESENT, Standing, Submission},
 };
 use tidegate_schemas::{
     ids::{
         ConfigVersion, DecisionId, ItemKey, JobId, Kind as IdKind, Millis, OrgId, QueueId, SubmissionId,
         derive,
     },
-    records::{Coordinates, ItemEntry, Items, Source, Variant},
+    records::{self, Coordinates, ItemEntry, Items, Source, Variant},
 };
 use tidegate_store::{
     Store,
@@ -27,7 +28,7 @@ use tidegate_store::{
         review::{decisions::DecisionDue, jobs::Job},
     },
 };
-use tidegate_stream::Log;
+use tidegate_stream::{Log, Order, Query, Topic};
 use uuid::Uuid;
 
 struct Fixture {
@@ -177,4 +178,39 @@ async fn a_due_row_waits_for_its_decision_as_long_as_its_claim_may_bring_it() {
         ..due
     };
     assert_eq!(decisions::release(&deps, &due, now).await.unwrap(), Release::Settled, "decided otherwise");
+}
+
+#[tokio::test]
+async fn the_item_of_a_report_that_was_a_dead_letter_takes_its_old_place() {
+    let Fixture { deps, _folder } = fixture().await;
+    let mut report = records::Report {
+        org: org(),
+        config_version: ConfigVersion(1),
+        report_id: Uuid::from_u128(5).into(),
+        keyed: false,
+        received_at: Millis(15),
+        request_id: "request".to_owned(),
+        reported_at: Millis(15),
+        reporter: ItemKey::new("user", "u1"),
+        item: record(3).items.remove(0),
+        policy_id: None,
+        reason: None,
+        csam: false,
+        thread: Vec::new(),
+        reported_in_thread: Vec::new(),
+        additional: Vec::new(),
+    };
+    reports::accept(&deps, &report, Millis(100), false).await.unwrap();
+    report.report_id = Uuid::from_u128(6).into();
+    reports::accept(&deps, &report, Millis(100), true).await.unwrap();
+    let query = Query { topic: Topic::Items, order: Order::Oldest, limit: 10, after: None };
+    let tailed = deps.log.tail(query).await.unwrap().records;
+    let origins: Vec<_> = tailed
+        .iter()
+        .map(|tailed| {
+            (tailed.headers.get(RESENT).is_some(), tailed.decode::<Items>().unwrap().items[0].origin)
+        })
+        .collect();
+    let then = Coordinates { append_ms: Millis(15), offset: 0, position: 0 };
+    assert_eq!(origins, [(false, None), (true, Some(then))]);
 }
