@@ -3,7 +3,7 @@
 use tidegate_catalog::{MasterKey, Secrets};
 use tidegate_processors::callbacks::Settings;
 use tidegate_schemas::ids::EndpointId;
-use tidegate_store::Store;
+use tidegate_store::{At, Store, tables::callbacks::due::Due};
 use tidegate_stream::Drained;
 
 use super::{
@@ -79,6 +79,22 @@ async fn a_receiver_that_fails_for_a_while_gets_the_same_body_again_under_fresh_
     let outcomes: Vec<_> = attempts.iter().map(|attempt| attempt.outcome.as_str()).collect();
     assert_eq!(outcomes, ["server_error", "server_error", "server_error", "server_error", "delivered"]);
     receiver.all_are_signed(&[world.secret("platform").await]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_attempt_leaves_a_due_row_at_the_time_of_the_next_one() {
+    let receiver = Receiver::start(|_, _| Answer::Status(503)).await;
+    let schedule = ["0s", "1h"].map(|pause| pause.parse().unwrap()).to_vec();
+    let mut world = World::new(Settings { schedule, ..quick() }).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let event = world.ask("platform").await;
+    let row = world.until_state(event, "retry_wait").await;
+    let next_at = row.next_at.unwrap();
+    let minute = (row.shard, next_at.0.div_euclid(60_000));
+    let due = world.deps.store.scan::<Due>(&minute, At::all()).all().await.unwrap();
+    assert_eq!(due.iter().filter(|due| due.event_id == event && due.due_at == next_at).count(), 1);
+    assert_eq!(receiver.requests().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
