@@ -10,11 +10,11 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_catalog::{ActionKind, Compiled};
+use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     ids::{
         ActionId, CauseId, ConfigVersion, DecisionId, EventId, ItemKey, JobId, Kind, Millis, OrgId, PolicyId,
-        QueueId, derive,
+        derive,
     },
     records::{self, JobClass, Record as _, Verdict},
 };
@@ -34,9 +34,9 @@ use tidegate_stream::{Record, Topic};
 use crate::{
     Deps, Error,
     context::StoredMention,
-    effects::{self, Plan, PlannedAction, PlannedCallback, PlannedReview, PlannedStrike},
+    effects::{self, Plan, PlannedCallback, PlannedStrike, Taken},
     events, items,
-    jobs::{DECIDED, OPEN, built_in, day_of},
+    jobs::{DECIDED, OPEN, day_of},
 };
 
 pub const PENDING: &str = "pending";
@@ -332,66 +332,21 @@ fn take(
     user: Option<&ItemKey>,
     written_at: Millis,
 ) {
-    let event_id: EventId =
-        derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes(), id.as_str().as_bytes()]);
-    let action = config.action(id);
-    // An action that was deleted while the decision could be undone: its event goes to whoever takes decisions, or is
-    // kept as held.
-    let gone = ActionKind::Callback { endpoint: None };
-    match action.map_or(&gone, |action| &action.kind) {
-        ActionKind::EnqueueReview { queue } => plan.reviews.push(PlannedReview {
-            subject: decision.item.clone(),
-            queue: queue.clone().unwrap_or_else(|| QueueId::new(built_in::DEFAULT)),
-            cause: derive(Kind::JobCause, &[decision.decision_id.as_bytes(), id.as_str().as_bytes()]),
+    plan.take(
+        config,
+        &Taken {
+            action: id,
+            event_id: derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes(), id.as_str().as_bytes()]),
+            event_type: events::DECISION,
+            item: &decision.item,
+            user,
             at: written_at,
+            occurred_at: decision.decided_at,
+            policies: &decision.policies,
             rules: Vec::new(),
-        }),
-        ActionKind::Callback { endpoint } => {
-            let event = events::ActionEvent {
-                id: event_id,
-                event_type: events::DECISION,
-                occurred_at: decision.decided_at.iso(),
-                item: decision.item.clone(),
-                action: events::ActionRef { id: id.clone() },
-                policies: events::policies(config, &decision.policies),
-                rules: Vec::new(),
-                creator: user.cloned(),
-                user_strike_count: None,
-                decision_reason: decision.reason.clone(),
-                custom: action.map(|action| action.parameters.clone()).unwrap_or_default(),
-            };
-            plan.callbacks.push(PlannedCallback {
-                event_id,
-                event_type: events::DECISION.to_owned(),
-                endpoint: endpoint.clone(),
-                subject: decision.item.clone(),
-                occurred_at: decision.decided_at,
-                body: events::body(&event),
-            });
-        }
-    }
-    let points = if user.is_some() { action.map_or(0, |action| action.strikes) } else { 0 };
-    plan.taken.push(PlannedAction {
-        item: decision.item.clone(),
-        event_id,
-        action: id.clone(),
-        at: written_at,
-        user: user.cloned(),
-        points,
-    });
-    if points != 0
-        && let Some(user) = user
-    {
-        plan.strikes.push(PlannedStrike {
-            user: user.clone(),
-            cause: CauseId(event_id.0),
-            at: written_at,
-            points,
-            action: id.clone(),
-            item: decision.item.clone(),
-            reverses: None,
-        });
-    }
+            reason: decision.reason.clone(),
+        },
+    );
 }
 
 async fn answer_appeal(

@@ -5,6 +5,7 @@
 //! The first plan stored for a cause is the one that is carried out, so a replay under newer rules writes the same
 //! rows and sends the same events. Everything in a plan is named by derived ids; carrying it out twice is harmless.
 
+mod actions;
 mod apply;
 mod plan;
 
@@ -16,6 +17,7 @@ use tidegate_schemas::ids::{
 use tidegate_store::{Inserted, Store, tables::items::plans};
 use uuid::Uuid;
 
+pub(crate) use actions::Taken;
 pub use apply::apply;
 pub use plan::{Evaluated, plan_item};
 

@@ -8,13 +8,11 @@ use serde::Serialize;
 use tidegate_catalog::{ActionKind, Compiled};
 use tidegate_rules::{Match, Outcome, Status};
 use tidegate_schemas::ids::{
-    ActionId, CauseId, EventId, ItemKey, Kind as IdKind, Millis, OrgId, PolicyId, QueueId, RuleId,
-    SubmissionId, derive,
+    ActionId, EventId, ItemKey, Kind as IdKind, Millis, OrgId, PolicyId, RuleId, SubmissionId, derive,
 };
-use uuid::Uuid;
 
-use super::{Findings, Kind, Plan, PlannedAction, PlannedCallback, PlannedReview, PlannedStrike};
-use crate::{events, jobs::built_in};
+use super::{Findings, Kind, Plan, Taken};
+use crate::events;
 
 /// What was evaluated, and when the log took it.
 #[derive(Debug)]
@@ -71,7 +69,7 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
         let suppressed = if asked.live.is_empty() {
             Some("background")
         } else {
-            take(&mut plan, config, evaluated, id, causes, &rules, &policies)
+            take(&mut plan, config, evaluated, id, causes, &policies)
         };
         listed.push((id, rules, policies, suppressed));
     }
@@ -101,76 +99,28 @@ fn take(
     evaluated: &Evaluated<'_>,
     id: &ActionId,
     causes: &[&Match],
-    rules: &[RuleId],
     policies: &[PolicyId],
 ) -> Option<&'static str> {
     let Some(action) = config.action(id) else { return Some("unknown_action") };
-    let event_id = event_id(evaluated, id);
-    match &action.kind {
-        ActionKind::EnqueueReview { queue } => {
-            if evaluated.no_reviews.is_some() {
-                return evaluated.no_reviews;
-            }
-            plan.reviews.push(PlannedReview {
-                subject: evaluated.item.clone(),
-                queue: queue.clone().unwrap_or_else(|| QueueId::new(built_in::DEFAULT)),
-                cause: derive::<Uuid>(
-                    IdKind::JobCause,
-                    &[evaluated.submission_id.as_bytes(), id.as_str().as_bytes()],
-                ),
-                at: evaluated.append_ms,
-                rules: rules.to_vec(),
-            });
-        }
-        ActionKind::Callback { endpoint } => {
-            let event = events::ActionEvent {
-                id: event_id,
-                event_type: events::AUTOMATIC,
-                occurred_at: evaluated.append_ms.iso(),
-                item: evaluated.item.clone(),
-                action: events::ActionRef { id: id.clone() },
-                policies: events::policies(config, policies),
-                rules: causes
-                    .iter()
-                    .map(|found| events::Named { id: found.rule.clone(), name: found.name.clone() })
-                    .collect(),
-                creator: evaluated.user.cloned(),
-                user_strike_count: None,
-                decision_reason: None,
-                custom: action.parameters.clone(),
-            };
-            plan.callbacks.push(PlannedCallback {
-                event_id,
-                event_type: events::AUTOMATIC.to_owned(),
-                endpoint: endpoint.clone(),
-                subject: evaluated.item.clone(),
-                occurred_at: evaluated.append_ms,
-                body: events::body(&event),
-            });
-        }
+    if matches!(action.kind, ActionKind::EnqueueReview { .. }) && evaluated.no_reviews.is_some() {
+        return evaluated.no_reviews;
     }
-    let points = if evaluated.user.is_some() { action.strikes } else { 0 };
-    plan.taken.push(PlannedAction {
-        item: evaluated.item.clone(),
-        event_id,
-        action: id.clone(),
-        at: evaluated.append_ms,
-        user: evaluated.user.cloned(),
-        points,
-    });
-    if points != 0
-        && let Some(user) = evaluated.user
-    {
-        plan.strikes.push(PlannedStrike {
-            user: user.clone(),
-            cause: CauseId(event_id.0),
+    let named = |found: &&Match| events::Named { id: found.rule.clone(), name: found.name.clone() };
+    plan.take(
+        config,
+        &Taken {
+            action: id,
+            event_id: event_id(evaluated, id),
+            event_type: events::AUTOMATIC,
+            item: evaluated.item,
+            user: evaluated.user,
             at: evaluated.append_ms,
-            points,
-            action: id.clone(),
-            item: evaluated.item.clone(),
-            reverses: None,
-        });
-    }
+            occurred_at: evaluated.append_ms,
+            policies,
+            rules: causes.iter().map(named).collect(),
+            reason: None,
+        },
+    );
     None
 }
 
