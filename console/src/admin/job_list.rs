@@ -147,6 +147,12 @@ async fn queues(
     Ok(queues)
 }
 
+/// An entry comes before its job and is never removed. It stays in the index of a queue that the job has left, and a
+/// try to open the job that a crash or another cause cut off leaves one at a time of its own.
+fn is_of(entry: &QueueEntry, job: &Job) -> bool {
+    job.queue == entry.queue && job.created_at == entry.created_at
+}
+
 /// Rows that are read at once.
 const STEP: usize = 500;
 
@@ -222,8 +228,7 @@ impl Page<'_> {
         let keys: Vec<_> = entries.iter().map(|entry| (entry.org.clone(), entry.job_id)).collect();
         let jobs = self.api.deps.moderation.store.get_many::<Job>(&keys).await?;
         for (at, (entry, job)) in entries.iter().zip(jobs).enumerate() {
-            // An entry comes before its job, and stays in the index of a queue that the job has left.
-            if let Some(job) = job.filter(|job| job.queue == entry.queue && self.wanted.wants(job)) {
+            if let Some(job) = job.filter(|job| is_of(entry, job) && self.wanted.wants(job)) {
                 if self.items.len() >= self.most {
                     return Ok(Some(at));
                 }
