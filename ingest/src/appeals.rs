@@ -32,6 +32,7 @@ pub(crate) async fn submit(State(api): State<Shared>, request: Request) -> Resul
     let partition = api.deps.log.partition(Topic::Appeals, &key);
     let appended = api.deps.log.append(&[(partition, Record::of(&key, &appeal))]).await;
     appended.map_err(|error| api.of_append(&error))?;
+    tidegate_stream::failpoint!("after_append");
     Ok(StatusCode::NO_CONTENT)
 }
 

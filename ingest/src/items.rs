@@ -112,6 +112,7 @@ impl Api {
             .map(|((partition, key, _), (start, end))| (*partition, Record::new(key, &buffer[start..*end])))
             .collect();
         self.deps.log.append(&addressed).await.map_err(|error| self.of_append(&error))?;
+        tidegate_stream::failpoint!("after_append");
         metrics::accepted(count);
         Ok(())
     }

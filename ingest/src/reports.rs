@@ -33,6 +33,7 @@ pub(crate) async fn submit(
     let partition = api.deps.log.partition(Topic::Reports, &key);
     let appended = api.deps.log.append(&[(partition, Record::of(&key, &report))]).await;
     appended.map_err(|error| api.of_append(&error))?;
+    tidegate_stream::failpoint!("after_append");
     Ok((StatusCode::CREATED, Json(ReportCreated { report_id: report.report_id })))
 }
 

@@ -265,6 +265,8 @@ impl<E: Engine> Driver<E> {
             written_at: record.written_at,
         };
         let ticket = Ticket::new(Arc::clone(&lane.lease), record.at.offset, origin);
+        #[cfg(feature = "fault-commit-at-poll")]
+        let ticket = ticket.settled_before_work();
         let Fetched { at, key, headers, written_at, .. } = record;
         Ok(Some(Received { at, key, value, headers, written_at, maybe_replayed, ticket }))
     }

@@ -146,6 +146,13 @@ impl Ticket {
         self.settle(Outcome::Complete);
     }
 
+    /// What no ticket may do.
+    #[cfg(feature = "fault-commit-at-poll")]
+    pub(crate) fn settled_before_work(mut self) -> Self {
+        self.settle(Outcome::Complete);
+        self
+    }
+
     /// Whether the partition is being let go: what is not begun yet need not be.
     pub fn is_lost(&self) -> bool {
         self.lease.lost.is_cancelled()
