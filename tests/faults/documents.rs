@@ -1,0 +1,99 @@
+//! The configuration that fault tests run with.
+//!
+//! Small: one action with a strike, one review, one threshold, and what hangs on them.
+
+use serde_json::{Value, json};
+
+use crate::{
+    oracle::{SCAM_ACTION, THRESHOLD, THRESHOLD_ACTION},
+    receiver::Receiver,
+};
+
+const TYPES: &str = "\
+item_type: post
+kind: CONTENT
+fields:
+  - {name: text, type: STRING, required: true}
+  - {name: author, type: RELATED_ITEM, role: creator}
+---
+item_type: user
+kind: USER
+fields:
+  - {name: name, type: STRING}
+---
+policy: scam
+name: Scams and fraud
+";
+
+/// A scam is acted on, a threat is reviewed; the items of reports are held against the rule for scams, too.
+fn rules(scam_action: &str) -> String {
+    format!(
+        "\
+rule: scams
+status: live
+on: [item, report]
+item_types: [post]
+when:
+  text: {{in: [text], words: [scamcoin]}}
+policies: [scam]
+actions: [{scam_action}]
+---
+rule: threats
+status: live
+item_types: [post]
+when:
+  text: {{in: [text], words: [threaten]}}
+actions: [review]
+"
+    )
+}
+
+/// All documents, with every callback going to `endpoints` of the receiver: the first takes whatever names none.
+pub(crate) fn all(receiver: &Receiver, scam_endpoint: &str) -> Value {
+    let url = receiver.url("all");
+    let other = receiver.url(scam_endpoint);
+    let endpoints = format!(
+        "endpoint: all\nurl: {url}\nevents: [action.automatic, decision.moderator, user.threshold, appeal.decision]\n\
+         ---\nendpoint: {scam_endpoint}\nurl: {other}\nevents: [decision.moderator]\n"
+    );
+    let actions = format!(
+        "\
+action: {SCAM_ACTION}
+kind: callback
+endpoint: {scam_endpoint}
+strikes: 1
+---
+action: remove
+kind: callback
+endpoint: {scam_endpoint}
+---
+action: {THRESHOLD_ACTION}
+kind: callback
+endpoint: all
+---
+action: review
+kind: enqueue_review
+---
+threshold: strikes
+strikes: {THRESHOLD}
+within: 30d
+action: {THRESHOLD_ACTION}
+"
+    );
+    files(&[
+        ("types.yaml", TYPES),
+        ("endpoints.yaml", &endpoints),
+        ("actions.yaml", &actions),
+        ("rules.yaml", &rules(SCAM_ACTION)),
+    ])
+}
+
+/// The same rules, with another action for scams.
+pub(crate) fn other_action(scam_action: &str) -> Vec<(String, String)> {
+    vec![("rules.yaml".to_owned(), rules(scam_action))]
+}
+
+fn files(files: &[(&str, &str)]) -> Value {
+    let files: Vec<_> = files.iter().map(|(name, text)| json!({ "name": name, "text": text })).collect();
+    json!({ "files": files })
+}

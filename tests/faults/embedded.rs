@@ -1,0 +1,87 @@
+//! The whole service in one process on embedded data, killed again and again under load.
+//!
+//! Long: `tests/faults/run` calls it.
+
+use std::{env, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+
+use crate::{
+    documents,
+    house::House,
+    killer::{self, Kills},
+    load::{Clients, Pace},
+    observe, oracle,
+    receiver::{Manner, Receiver},
+};
+
+/// A number that the caller may set.
+pub(crate) fn number(variable: &str, default: u64) -> u64 {
+    match env::var(variable) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable} = {text:?} is not a number")),
+        Err(_) => default,
+    }
+}
+
+pub(crate) const SEED: u64 = 20_260_102;
+
+/// Lives end within this time after their start, where no place ends them.
+const LONGEST_LIFE: Duration = Duration::from_millis(1_500);
+
+/// A first life: the key, the configuration, and the secrets that the receiver verifies with.
+pub(crate) async fn first_life(more: &str, receiver: &Receiver, scam_endpoint: &str) -> Result<House> {
+    let mut house = House::new(more)?;
+    let mut process = house.up(None)?;
+    house.ready(&mut process).await?;
+    house.learn_key(&mut process).await?;
+    house.apply(&documents::all(receiver, scam_endpoint)).await?;
+    for endpoint in ["all", scam_endpoint] {
+        receiver.trust(&house.secret(endpoint).await?);
+    }
+    house.stop(&mut process).await?;
+    Ok(house)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: tests/faults/run"]
+async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
+    let (seed, wanted) = (number("TIDEGATE_FAULTS_SEED", SEED), number("TIDEGATE_FAULTS_KILLS", 60));
+    let wanted = usize::try_from(wanted)?;
+    println!("embedded: seed {seed}, {wanted} kills");
+    let receiver = Receiver::start().await?;
+    // Some events need a second attempt, so that kills fall between attempts, too.
+    receiver.behave("all", Manner::Fail(1));
+    let house = Arc::new(first_life("", &receiver, "scams").await?);
+    let pace = Pace { clients: 6, requests: 100 * wanted as u64, pause: Duration::from_millis(25) };
+    let mut clients = Clients::start(&house, seed, pace);
+    let mut kills = Kills::default();
+    for (life, end) in killer::plan(seed, wanted, &killer::PLACES, LONGEST_LIFE).into_iter().enumerate() {
+        let mut process = house.up(end.failpoints())?;
+        killer::finish(&mut process, end, &mut kills)
+            .await
+            .with_context(|| format!("life {life}, {end:?}"))?;
+        clients.check()?;
+    }
+    println!("embedded: {kills}");
+
+    let mut process = house.up(None)?;
+    house.ready(&mut process).await?;
+    let sent = clients.finish().await?;
+    // A second time, so that what a replay repeats at a start is seen, too.
+    observe::drained(&house, &mut process).await?;
+    house.stop(&mut process).await?;
+    let mut process = house.up(None)?;
+    house.ready(&mut process).await?;
+    observe::drained(&house, &mut process).await?;
+    let mut seen = observe::by_api(&house, &receiver, &sent).await?;
+    house.stop(&mut process).await?;
+    observe::embedded_rows(&house, &sent, &mut seen).await?;
+    seen.callbacks = receiver.callbacks();
+
+    let verdict = oracle::judge(&sent, &seen);
+    println!("embedded: {}", oracle::counts(&sent, &seen));
+    println!("embedded: {verdict}");
+    kills.suffice(wanted)?;
+    assert!(verdict.is_clean(), "{verdict}\nrepeat it with TIDEGATE_FAULTS_SEED={seed}");
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! One installation under test: its folder, its ports and its settings, which outlive the process.
+//!
+//! It knows nothing of faults; `killer` ends what is started here.
+
+use std::{env, fs, path::PathBuf, sync::Once, time::Duration};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use reqwest::{Client, Method, StatusCode};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tidegate_test_support::{PATIENCE, Process, Program, eventually_ok, free_port};
+
+/// Longer than any start or drain, also on a machine that compiles meanwhile.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
+
+pub(crate) struct House {
+    pub(crate) dir: TempDir,
+    pub(crate) http: Client,
+    api: u16,
+    console: u16,
+    ops: u16,
+    /// The platform's key.
+    key: String,
+    /// Settings beyond those of every house, as TOML.
+    more: String,
+}
+
+/// The binary that is tested; another one can be named, to show that the oracle finds its fault.
+pub(crate) fn binary() -> PathBuf {
+    env::var_os("TIDEGATE_FAULTS_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_tidegate").into(), PathBuf::from)
+}
+
+pub(crate) fn client() -> Client {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        rustls::crypto::ring::default_provider().install_default().expect("nobody else installs one");
+    });
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test's client, which calls nothing but the process under test"
+    )]
+    let builder = Client::builder();
+    builder.no_proxy().timeout(Duration::from_secs(10)).build().unwrap()
+}
+
+impl House {
+    pub(crate) fn new(more: &str) -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let house = Self {
+            http: client(),
+            api: free_port()?,
+            console: free_port()?,
+            ops: free_port()?,
+            key: String::new(),
+            more: more.to_owned(),
+            dir,
+        };
+        fs::write(house.dir.path().join("tidegate.toml"), house.settings())?;
+        Ok(house)
+    }
+
+    /// Retries come soon, and what a crash interrupts is taken up soon.
+    fn settings(&self) -> String {
+        let Self { api, console, ops, more, .. } = self;
+        let data = self.data().display().to_string();
+        format!(
+            r#"
+[data]
+folder = "{data}"
+[api]
+listen = "127.0.0.1:{api}"
+[console]
+listen = "127.0.0.1:{console}"
+[ops]
+listen = "127.0.0.1:{ops}"
+[egress]
+allow_cidrs = ["127.0.0.0/8"]
+connect_timeout_ms = 1000
+total_timeout_ms = 2000
+[review]
+undo_ms = 300
+[callbacks]
+schedule = ["0s", "100ms", "200ms", "400ms", "800ms", "1s", "2s", "2s", "2s", "5s", "5s", "5s"]
+lease_margin_ms = 500
+poll_ms = 100
+sweep_ms = 1000
+hold_recheck_ms = 1000
+[telemetry]
+filter = "info"
+{more}
+"#
+        )
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    pub(crate) fn program(&self, command: &str) -> Program {
+        let output = self.dir.path().join(format!("{command}.log"));
+        Program::new(binary(), output).arg(command).arg("--config").arg(self.dir.path().join("tidegate.toml"))
+    }
+
+    /// Starts all roles in one process, without waiting.
+    pub(crate) fn up(&self, failpoints: Option<String>) -> Result<Process> {
+        let program = self.program("up");
+        match failpoints {
+            Some(failpoints) => program.env("TIDEGATE_FAILPOINTS", failpoints).start(),
+            None => program.start(),
+        }
+    }
+
+    pub(crate) async fn ready(&self, process: &mut Process) -> Result<()> {
+        process.http_ok(&format!("127.0.0.1:{}", self.ops), "/readyz", LONG).await
+    }
+
+    /// Keeps the key that the first start showed.
+    pub(crate) async fn learn_key(&mut self, process: &mut Process) -> Result<()> {
+        let line = process.line("tg_", PATIENCE).await?;
+        let key = line.split_whitespace().find(|word| word.starts_with("tg_"));
+        self.key = key.context("the first start showed no key")?.to_owned();
+        Ok(())
+    }
+
+    /// Asks process to drain, and holds it to a clean end.
+    pub(crate) async fn stop(&self, process: &mut Process) -> Result<()> {
+        process.terminate().await?;
+        let status = process.exit(LONG).await?;
+        if !status.success() {
+            bail!("the process did not drain: {status}\n{}", crate::killer::tail(process));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn platform(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http
+            .request(method, format!("http://127.0.0.1:{}{path}", self.api))
+            .header("X-API-KEY", &self.key)
+    }
+
+    /// The token changes with each life.
+    fn token(&self) -> Result<String> {
+        let file: Value = serde_json::from_slice(&fs::read(self.data().join("server.json"))?)?;
+        file["token"].as_str().map(str::to_owned).context("server.json has no token")
+    }
+
+    pub(crate) async fn admin(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, Value)> {
+        let url = format!("http://127.0.0.1:{}/admin/v1{path}", self.console);
+        let mut request = self.http.request(method, url).bearer_auth(self.token()?);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = request.send().await?;
+        let status = answer.status();
+        let bytes = answer.bytes().await?;
+        Ok((status, serde_json::from_slice(&bytes).unwrap_or(Value::Null)))
+    }
+
+    pub(crate) async fn admin_get(&self, path: &str) -> Result<Value> {
+        eventually_ok(&format!("an answer of {path}"), PATIENCE, async || {
+            match self.admin(Method::GET, path, None).await? {
+                (StatusCode::OK, body) => Ok(body),
+                (status, body) => Err(anyhow!("{status}: {body}")),
+            }
+        })
+        .await
+    }
+
+    /// All pages of a list.
+    pub(crate) async fn list(&self, path: &str) -> Result<Vec<Value>> {
+        let mut all = Vec::new();
+        let mut cursor = None::<String>;
+        loop {
+            let separator = if path.contains('?') { '&' } else { '?' };
+            let from = cursor.as_ref().map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
+            let page = self.admin_get(&format!("{path}{separator}limit=500{from}")).await?;
+            all.extend(page["items"].as_array().context("a list has items")?.iter().cloned());
+            match page["next"].as_str() {
+                Some(next) => cursor = Some(next.to_owned()),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Makes the documents the configuration, and waits until the process runs it.
+    pub(crate) async fn apply(&self, documents: &Value) -> Result<()> {
+        let (status, body) = self.admin(Method::POST, "/config", Some(documents)).await?;
+        if !status.is_success() {
+            bail!("the documents are refused: {status} {body}");
+        }
+        self.admin_get(&format!("/config/wait?version={}&withinMs=30000", body["version"])).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn secret(&self, endpoint: &str) -> Result<String> {
+        let path = format!("/endpoints/{endpoint}/secret/reveal");
+        let (status, body) = self.admin(Method::POST, &path, Some(&json!({}))).await?;
+        body["secret"]
+            .as_str()
+            .map(str::to_owned)
+            .with_context(|| format!("no secret of {endpoint}: {status}"))
+    }
+
+    /// The sum of a metric over its labels; `None` where there is no such metric.
+    pub(crate) async fn metric(&self, name: &str) -> Result<Option<f64>> {
+        let answer = self.http.get(format!("http://127.0.0.1:{}/metrics", self.ops)).send().await?;
+        let text = answer.error_for_status()?.text().await?;
+        let mut sum = None;
+        for line in text.lines().filter(|line| line.starts_with(name)) {
+            let value: f64 = line.rsplit(' ').next().unwrap_or_default().parse()?;
+            sum = Some(sum.unwrap_or(0.0) + value);
+        }
+        Ok(sum)
+    }
+}

@@ -1,0 +1,178 @@
+//! When each life of a process ends: at a place in the code, or at a moment under load; a seed repeats the choice.
+//!
+//! The processes themselves belong to `house`.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use anyhow::{Result, bail};
+use tidegate_test_support::Process;
+use tokio::time::{Instant, sleep};
+
+use crate::seeded::Seeded;
+
+/// A place where the code kills itself, and how many of its hits a life may last at most.
+pub(crate) type Place = (&'static str, u64);
+
+/// Between taking a request, storing its plan, carrying it out, passing its record, and calling back.
+pub(crate) const PLACES: [Place; 11] = [
+    ("after_append", 60),
+    ("after_poll", 12),
+    ("after_plan", 25),
+    ("after_apply_rows", 25),
+    ("after_callback_append", 25),
+    ("before_complete", 60),
+    ("after_commit", 12),
+    ("after_due_release", 2),
+    ("after_callback_rows", 25),
+    ("before_callback", 25),
+    ("after_callback", 25),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    At {
+        place: &'static str,
+        hit: u64,
+    },
+    /// So long after the process was started, whether or not it is ready by then.
+    After(Duration),
+}
+
+impl End {
+    /// The value of `TIDEGATE_FAILPOINTS`.
+    pub(crate) fn failpoints(self) -> Option<String> {
+        match self {
+            Self::At { place, hit } => Some(format!("{place}=kill@{hit}")),
+            Self::After(_) => None,
+        }
+    }
+}
+
+/// The ends of so many lives: places and moments in turn, so that half are places, each of which comes up.
+pub(crate) fn plan(seed: u64, kills: usize, places: &[Place], longest: Duration) -> Vec<End> {
+    let mut seeded = Seeded::new(seed).branch(1);
+    let longest = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+    (0..kills)
+        .map(|life| {
+            if life % 2 == 0 {
+                let (place, most) = places[life / 2 % places.len()];
+                End::At { place, hit: 1 + seeded.below(most) }
+            } else {
+                End::After(Duration::from_millis(seeded.below(longest)))
+            }
+        })
+        .collect()
+}
+
+/// Kills by what caused them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kills {
+    pub(crate) at: BTreeMap<&'static str, usize>,
+    pub(crate) random: usize,
+}
+
+impl Kills {
+    pub(crate) fn at_places(&self) -> usize {
+        self.at.values().sum()
+    }
+
+    pub(crate) fn all(&self) -> usize {
+        self.at_places() + self.random
+    }
+
+    /// # Errors
+    /// Fewer kills than wanted, or less than a third of them at places.
+    pub(crate) fn suffice(&self, wanted: usize) -> Result<()> {
+        if self.all() < wanted || self.at_places() * 3 < self.all() {
+            bail!("{wanted} kills were wanted, a third of them at places: {self}");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Kills {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} kills: {} at random moments, {} at places", self.all(), self.random, self.at_places())?;
+        for (place, times) in &self.at {
+            write!(f, ", {times} {place}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A place that the load does not reach by then is given up for a moment.
+const REACHED_WITHIN: Duration = Duration::from_secs(6);
+
+/// Sees one life to its end.
+///
+/// # Errors
+/// The process ended by itself.
+pub(crate) async fn finish(process: &mut Process, end: End, kills: &mut Kills) -> Result<()> {
+    match end {
+        End::After(moment) => {
+            sleep(moment).await;
+            if !process.runs() {
+                bail!("the process ended by itself:\n{}", tail(process));
+            }
+        }
+        End::At { place, .. } => {
+            let until = Instant::now() + REACHED_WITHIN;
+            while process.runs() && Instant::now() < until {
+                sleep(Duration::from_millis(5)).await;
+            }
+            if !process.runs() {
+                let status = process.exit(Duration::from_secs(1)).await?;
+                let killed = std::os::unix::process::ExitStatusExt::signal(&status) == Some(9);
+                if !killed {
+                    bail!("the process ended by itself: {status}\n{}", tail(process));
+                }
+                *kills.at.entry(place).or_default() += 1;
+                return Ok(());
+            }
+        }
+    }
+    process.kill().await?;
+    kills.random += 1;
+    Ok(())
+}
+
+pub(crate) fn tail(process: &Process) -> String {
+    const LINES: usize = 30;
+    let output = process.output().unwrap_or_default();
+    let lines: Vec<_> = output.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_its_ends_and_another_seed_has_others() {
+        let ends = |seed| plan(seed, 40, &PLACES, Duration::from_secs(1));
+        assert_eq!(ends(7), ends(7));
+        assert_ne!(ends(7), ends(8));
+    }
+
+    #[test]
+    fn half_of_the_ends_are_places_and_every_place_comes_up() {
+        let ends = plan(3, 60, &PLACES, Duration::from_secs(1));
+        let at: Vec<_> = ends
+            .iter()
+            .filter_map(|end| match end {
+                End::At { place, .. } => Some(*place),
+                End::After(_) => None,
+            })
+            .collect();
+        assert_eq!(at.len(), 30);
+        assert!(PLACES.iter().all(|(place, _)| at.contains(place)));
+    }
+
+    #[test]
+    fn too_few_kills_at_places_do_not_suffice() {
+        let kills = |places, random| Kills { at: BTreeMap::from([("after_plan", places)]), random };
+        assert!(kills(20, 40).suffice(60).is_ok());
+        assert!(kills(19, 41).suffice(60).is_err());
+        assert!(kills(29, 30).suffice(60).is_err());
+    }
+}

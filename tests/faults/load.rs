@@ -1,0 +1,319 @@
+//! Clients of the platform: they send items, reports and appeals under ids of their own, whatever dies meanwhile.
+//!
+//! An id counts as taken only after its 2xx. Half of the requests carry an `Idempotency-Key` and are repeated until
+//! they are taken; the others are sent once, so that an answer which a crash swallowed stays unknown.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    house::{House, LONG},
+    oracle::{Content, Sent, SentAppeal, SentItem, SentReport, Told},
+    seeded::Seeded,
+};
+
+/// What clients share.
+pub(crate) struct Load {
+    pub(crate) house: Arc<House>,
+    pub(crate) sent: Arc<Mutex<Sent>>,
+    seed: Seeded,
+    /// Requests in all, whatever the number of kills.
+    left: AtomicU64,
+    pause: Duration,
+    stop: AtomicBool,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) clients: u64,
+    pub(crate) requests: u64,
+    pub(crate) pause: Duration,
+}
+
+pub(crate) struct Clients {
+    load: Arc<Load>,
+    tasks: JoinSet<Result<()>>,
+}
+
+impl Clients {
+    pub(crate) fn start(house: &Arc<House>, seed: u64, pace: Pace) -> Self {
+        let load = Arc::new(Load {
+            house: Arc::clone(house),
+            sent: Arc::default(),
+            seed: Seeded::new(seed).branch(2),
+            left: AtomicU64::new(pace.requests),
+            pause: pace.pause,
+            stop: AtomicBool::new(false),
+        });
+        let mut tasks = JoinSet::new();
+        for number in 0..pace.clients {
+            tasks.spawn(Arc::clone(&load).client(number));
+        }
+        tasks.spawn(Arc::clone(&load).moderator());
+        Self { load, tasks }
+    }
+
+    /// No new requests; what is under way is repeated until it is taken. Call it while the process runs.
+    pub(crate) async fn finish(mut self) -> Result<Sent> {
+        self.load.stop.store(true, Ordering::SeqCst);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended??;
+        }
+        let sent = self.load.sent.lock().unwrap().clone();
+        Ok(sent)
+    }
+
+    /// The first refusal or panic of a client, if there is one already.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        while let Some(ended) = self.tasks.try_join_next() {
+            ended??;
+        }
+        Ok(())
+    }
+}
+
+/// What became of one request.
+enum Answer {
+    Taken(Value),
+    /// Nobody listened: it was not sent.
+    Unsent,
+    Unknown,
+}
+
+impl Load {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    async fn client(self: Arc<Self>, number: u64) -> Result<()> {
+        let mut seeded = self.seed.branch(100 + number);
+        let mut count = 0;
+        while !self.stopped() && self.takes_one() {
+            count += 1;
+            let id = format!("c{number}-{count}");
+            match seeded.below(10) {
+                0..=6 => self.items(&id, &mut seeded).await?,
+                7..=8 => self.report(&id, &mut seeded).await?,
+                _ => self.appeal(&id).await?,
+            }
+            sleep(self.pause).await;
+        }
+        Ok(())
+    }
+
+    fn takes_one(&self) -> bool {
+        self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
+
+    async fn items(&self, id: &str, seeded: &mut Seeded) -> Result<()> {
+        let is_keyed = seeded.below(2) == 0;
+        let mut items = Vec::new();
+        let mut ids = Vec::new();
+        for position in 0..=seeded.below(4) {
+            let content = *seeded.pick(&[Content::Plain, Content::Scam, Content::Scam, Content::Threat]);
+            let (id, user) = (format!("{id}-i{position}"), user(seeded));
+            items.push(json!({ "id": id, "typeId": "post", "data": data(&id, content, &user) }));
+            let item = SentItem { user, content, told: Told::Nothing, submission: None };
+            self.sent.lock().unwrap().items.insert(id.clone(), item);
+            ids.push(id);
+        }
+        let key = is_keyed.then_some(id);
+        let body = json!({ "items": items });
+        let Some(answer) = self.send("/api/v1/items/async/", &body, key, StatusCode::ACCEPTED).await? else {
+            return Ok(());
+        };
+        let submissions = answer["submissions"].as_array().context("an answer names its submissions")?;
+        let mut sent = self.sent.lock().unwrap();
+        for (id, submission) in ids.iter().zip(submissions) {
+            let item = sent.items.get_mut(id).context("an item that was sent")?;
+            item.told = Told::Taken;
+            item.submission = submission["submissionId"].as_str().map(str::to_owned);
+            if submission["id"] != json!(id) || item.submission.is_none() {
+                bail!("the submissions do not stand for the items: {answer}");
+            }
+        }
+        Ok(())
+    }
+
+    async fn report(&self, id: &str, seeded: &mut Seeded) -> Result<()> {
+        let csam = seeded.below(5) == 0;
+        // Plain ones share their item with other reports and join its job; a scam is reported once.
+        let content = if csam { Content::Plain } else { *seeded.pick(&[Content::Plain, Content::Scam]) };
+        let item = match content {
+            Content::Plain => format!("r-shared{}{}", if csam { "-worst" } else { "" }, seeded.below(40)),
+            _ => format!("r-{id}"),
+        };
+        let user = user(seeded);
+        let report = SentReport {
+            item: item.clone(),
+            user: user.clone(),
+            content,
+            csam,
+            told: Told::Nothing,
+            report: None,
+        };
+        let at = {
+            let reports = &mut self.sent.lock().unwrap().reports;
+            reports.push(report);
+            reports.len() - 1
+        };
+        let body = json!({
+            "reporter": { "kind": "user", "typeId": "user", "id": format!("reporter-{id}") },
+            "reportedAt": "2026-01-02T03:04:05Z",
+            "reportedItem": { "id": item, "typeId": "post", "data": data(&item, content, &user) },
+            "reportedForReason": { "reason": id, "csam": csam },
+        });
+        let key = (seeded.below(2) == 0).then_some(id);
+        if let Some(answer) = self.send("/api/v1/report", &body, key, StatusCode::CREATED).await? {
+            let report = answer["reportId"].as_str().context("an answer names its report")?.to_owned();
+            let sent = &mut self.sent.lock().unwrap().reports[at];
+            (sent.told, sent.report) = (Told::Taken, Some(report));
+        }
+        Ok(())
+    }
+
+    async fn appeal(&self, id: &str) -> Result<()> {
+        let appeal = SentAppeal { told: Told::Nothing, decision: None };
+        self.sent.lock().unwrap().appeals.insert(id.to_owned(), appeal);
+        let item = format!("appealed-{id}");
+        let body = json!({
+            "appealId": id,
+            "appealedBy": { "typeId": "user", "id": "appellant" },
+            "appealedAt": "2026-01-02T03:04:05Z",
+            "actionedItem": { "id": item, "typeId": "post", "data": data(&item, Content::Plain, "appellant") },
+            "actionsTaken": ["remove"],
+        });
+        // The id is the key: an appeal can always be repeated.
+        if self.send("/api/v1/report/appeal", &body, Some(id), StatusCode::NO_CONTENT).await?.is_some() {
+            self.sent.lock().unwrap().appeals.get_mut(id).context("an appeal that was sent")?.told =
+                Told::Taken;
+        }
+        Ok(())
+    }
+
+    /// With a key, until it is taken; without one, once.
+    async fn send(
+        &self,
+        path: &str,
+        body: &Value,
+        key: Option<&str>,
+        wanted: StatusCode,
+    ) -> Result<Option<Value>> {
+        let mut until = Instant::now() + LONG;
+        loop {
+            match self.attempt(path, body, key, wanted).await? {
+                Answer::Taken(answer) => return Ok(Some(answer)),
+                Answer::Unknown if key.is_none() => return Ok(None),
+                Answer::Unsent | Answer::Unknown => sleep(Duration::from_millis(20)).await,
+            }
+            if !self.stopped() {
+                until = Instant::now() + LONG;
+            } else if Instant::now() >= until {
+                bail!("{path} was not taken within {LONG:?} after the last kill");
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        path: &str,
+        body: &Value,
+        key: Option<&str>,
+        wanted: StatusCode,
+    ) -> Result<Answer> {
+        let mut request = self.house.platform(Method::POST, path).json(body);
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key);
+        }
+        let answer = match request.send().await {
+            Ok(answer) => answer,
+            Err(error) if error.is_connect() => return Ok(Answer::Unsent),
+            Err(_) => return Ok(Answer::Unknown),
+        };
+        let status = answer.status();
+        if status == wanted {
+            // The status says it is taken; an id that is cut off with the body cannot be asked for.
+            return Ok(answer.bytes().await.map_or(Answer::Unknown, |bytes| {
+                Answer::Taken(serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+            }));
+        }
+        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+            return Ok(Answer::Unknown);
+        }
+        bail!("{path} answered {status}: {}", answer.text().await.unwrap_or_default())
+    }
+
+    /// Decides appeals as they come, through the admin API.
+    async fn moderator(self: Arc<Self>) -> Result<()> {
+        while !self.stopped() {
+            // Whatever fails here fails because the process is down, or the job is decided or claimed: the next round
+            // sees. What must be known is whether a decision may have been taken.
+            let _seen_next_round = self.decide_next().await;
+            sleep(self.pause * 4).await;
+        }
+        Ok(())
+    }
+
+    async fn decide_next(&self) -> Result<()> {
+        let (status, job) =
+            self.house.admin(Method::POST, "/jobs/claim-next", Some(&json!({ "queue": "appeals" }))).await?;
+        if status != StatusCode::OK {
+            return Ok(());
+        }
+        let (id, appeal) = (text(&job, "id")?, text(&job, "appealId")?);
+        let verdict = if appeal.len().is_multiple_of(2) { "accept" } else { "reject" };
+        {
+            let mut sent = self.sent.lock().unwrap();
+            let appeal = sent.appeals.get_mut(appeal).context("a job for an appeal that nobody sent")?;
+            appeal.decision.get_or_insert((verdict.to_uppercase(), Told::Nothing));
+        }
+        let said = json!({ "epoch": job["epoch"], "verdict": verdict });
+        let (status, _) =
+            self.house.admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&said)).await?;
+        if status.is_success()
+            && let Some((_, told)) =
+                self.sent.lock().unwrap().appeals.get_mut(appeal).and_then(|appeal| appeal.decision.as_mut())
+        {
+            *told = Told::Taken;
+        }
+        Ok(())
+    }
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> Result<&'a str> {
+    value[name].as_str().with_context(|| format!("{name} is missing in {value}"))
+}
+
+/// Few enough that most cross the threshold.
+fn user(seeded: &mut Seeded) -> String {
+    format!("user-{}", seeded.below(200))
+}
+
+fn data(id: &str, content: Content, user: &str) -> Value {
+    let text = match content {
+        Content::Plain => format!("nothing to see in {id}"),
+        Content::Scam => format!("buy scamcoin, says {id}"),
+        Content::Threat => format!("{id} may threaten you"),
+    };
+    json!({ "text": text, "author": { "typeId": "user", "id": user } })
+}
+
+impl fmt::Debug for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Load")
+    }
+}

@@ -1,0 +1,19 @@
+//! Fault tests: what is acknowledged has its effects exactly once, whatever is killed meanwhile.
+//!
+//! The tests of the oracle and of the schedule of kills run with all others; the long ones are ignored by name and
+//! run by `tests/faults/run`. See `README.md` beside this file.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod documents;
+mod embedded;
+mod endpoints;
+mod house;
+mod killer;
+mod load;
+mod observe;
+mod oracle;
+mod receiver;
+mod rules_change;
+mod seeded;
+mod trace;

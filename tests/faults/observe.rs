@@ -1,0 +1,198 @@
+//! What is there after the kills: by the platform's API, the admin API, the receiver, and the rows of the store.
+//!
+//! It judges nothing; the oracle does.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+use tidegate_schemas::ids::{ItemKey, OrgId};
+use tidegate_store::{
+    At, Store,
+    tables::items::{
+        items::{EVALUATED, Item},
+        strikes::Strike,
+    },
+};
+use tidegate_test_support::{Process, eventually_ok};
+
+use crate::{
+    house::{House, LONG},
+    oracle::{Seen, SeenItem, SeenJob, SeenStrike, Sent},
+    receiver::Receiver,
+};
+
+const ORG: &str = "default";
+
+/// How many requests ask at once.
+const ASKED_AT_ONCE: usize = 16;
+
+/// Waits until every consumer has passed everything, and no callback or decision is due.
+pub(crate) async fn drained(house: &House, process: &mut Process) -> Result<()> {
+    let mut quiet = 0;
+    let waited = eventually_ok("everything to be consumed and delivered", LONG, async || {
+        let state = left(house).await;
+        quiet = if matches!(state, Ok(None)) { quiet + 1 } else { 0 };
+        match state? {
+            None if quiet >= 3 => Ok(()),
+            None => bail!("quiet, for the {quiet}. time"),
+            Some(left) => bail!("{left}"),
+        }
+    })
+    .await;
+    waited.with_context(|| crate::killer::tail(process))
+}
+
+/// What is still under way, if anything is.
+async fn left(house: &House) -> Result<Option<String>> {
+    let lag = house.metric("tidegate_consumer_lag_records").await?.context("no consumer tells its lag")?;
+    if lag > 0.0 {
+        return Ok(Some(format!("{lag} records are not consumed")));
+    }
+    let unsettled = unsettled(house).await?;
+    if !unsettled.is_empty() {
+        return Ok(Some(format!("{} deliveries are not settled, such as {}", unsettled.len(), unsettled[0])));
+    }
+    let jobs = house.list("/jobs?state=decided&queue=appeals").await?;
+    let pending = jobs.iter().filter(|job| job["decisionState"] != "appended").count();
+    Ok((pending > 0).then(|| format!("{pending} decisions are not appended")))
+}
+
+async fn unsettled(house: &House) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for state in ["pending", "retry_wait", "held", "exhausted", "canceled"] {
+        for delivery in house.list(&format!("/deliveries?state={state}")).await? {
+            found.push(format!("{} is {state}: {}", delivery["eventId"], delivery["lastError"]));
+        }
+    }
+    Ok(found)
+}
+
+/// Everything but what only the rows tell.
+pub(crate) async fn by_api(house: &Arc<House>, receiver: &Receiver, sent: &Sent) -> Result<Seen> {
+    Ok(Seen {
+        items: items(house, sent).await?,
+        callbacks: receiver.callbacks(),
+        jobs: jobs(house).await?,
+        strikes: None,
+        unsettled: unsettled(house).await?,
+        dead_letters: house.list("/dead-letters").await?.iter().map(ToString::to_string).collect(),
+        unsigned: receiver.unsigned(),
+    })
+}
+
+/// Each acknowledged submission is asked for by its id; of the others, the newest that is there.
+async fn items(house: &Arc<House>, sent: &Sent) -> Result<BTreeMap<String, SeenItem>> {
+    let named = sent.items.iter().map(|(id, item)| (id.clone(), item.submission.clone()));
+    let reported: BTreeSet<_> = sent.reports.iter().map(|report| report.item.clone()).collect();
+    let wanted: Vec<_> = named.chain(reported.into_iter().map(|id| (id, None))).collect();
+    let asked = stream::iter(wanted).map(|(id, submission)| {
+        let house = Arc::clone(house);
+        async move {
+            let query = submission.map_or_else(String::new, |id| format!("?submission={id}"));
+            let answer =
+                house.platform(Method::GET, &format!("/api/v1/items/post/{id}{query}")).send().await?;
+            match answer.status() {
+                StatusCode::NOT_FOUND => Ok(None),
+                StatusCode::OK => {
+                    let item: Value = serde_json::from_slice(&answer.bytes().await?)?;
+                    let submission = item["submissionId"].as_str().context("an item has a submission")?;
+                    let is_evaluated = item["state"] == EVALUATED;
+                    let submissions = BTreeMap::from([(submission.to_owned(), is_evaluated)]);
+                    Ok(Some((id, SeenItem { submissions })))
+                }
+                status => bail!("item {id}: {status}"),
+            }
+        }
+    });
+    let found: Vec<_> = asked.buffer_unordered(ASKED_AT_ONCE).try_collect().await?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+async fn jobs(house: &Arc<House>) -> Result<Vec<SeenJob>> {
+    let listed = house.list("/jobs?state=all").await?;
+    let asked = stream::iter(listed).map(|job| {
+        let house = Arc::clone(house);
+        async move {
+            let id = job["id"].as_str().context("a job has an id")?;
+            let job = house.admin_get(&format!("/jobs/{id}")).await?;
+            let text = |path: &str| job.pointer(path).and_then(Value::as_str).map(str::to_owned);
+            let causes = job["causes"].as_array().context("a job has causes")?;
+            Ok::<_, anyhow::Error>(SeenJob {
+                class: text("/class").context("a job has a class")?,
+                item: text("/item/id").context("a job has an item")?,
+                appeal: text("/appealId"),
+                causes: causes.iter().map(cause).collect(),
+            })
+        }
+    });
+    asked.buffer_unordered(ASKED_AT_ONCE).try_collect().await
+}
+
+fn cause(cause: &Value) -> (String, String) {
+    let kind = cause["kind"].as_str().unwrap_or_default();
+    let id = match kind {
+        "report" => &cause["report"]["id"],
+        "appeal" => &cause["appeal"]["id"],
+        _ => &cause["submissionId"],
+    };
+    (kind.to_owned(), id.as_str().unwrap_or_default().to_owned())
+}
+
+/// Adds what the rows say: every submission of every item, and every strike.
+pub(crate) async fn by_rows(store: &Store, sent: &Sent, seen: &mut Seen) -> Result<()> {
+    let org = OrgId::new(ORG);
+    let reported = sent.reports.iter().map(|report| &report.item);
+    for id in sent.items.keys().chain(reported) {
+        let rows =
+            store.scan::<Item>(&(org.clone(), "post".into(), id.as_str().into()), At::all()).all().await?;
+        let found = seen.items.entry(id.clone()).or_default();
+        for row in rows {
+            // A repeated request may leave a row more of its submission; the first one is the one that counts.
+            let is_evaluated = found.submissions.entry(row.submission_id.to_string()).or_default();
+            *is_evaluated |= row.state == EVALUATED;
+        }
+    }
+    let users: BTreeSet<_> = sent
+        .items
+        .values()
+        .map(|item| &item.user)
+        .chain(sent.reports.iter().map(|report| &report.user))
+        .collect();
+    let mut strikes = Vec::new();
+    for user in users {
+        let partition = (org.clone(), ItemKey::new("user", user.as_str()));
+        for strike in store.scan::<Strike>(&partition, At::all()).all().await? {
+            strikes.push(SeenStrike {
+                user: user.clone(),
+                item: strike.item.id.to_string(),
+                points: strike.points,
+            });
+        }
+    }
+    seen.strikes = Some(strikes);
+    Ok(())
+}
+
+/// The rows of embedded data, which only one process can open: nothing may run on it.
+pub(crate) async fn embedded_store(house: &House) -> Result<Store> {
+    let path = house.data().join("db");
+    let database = eventually_ok("the data to be let go", Duration::from_secs(20), async || {
+        Ok(fjall::Database::builder(&path).open()?)
+    })
+    .await?;
+    Ok(Store::open_embedded(&database, tidegate_store::embedded::Settings::default())?)
+}
+
+pub(crate) async fn embedded_rows(house: &House, sent: &Sent, seen: &mut Seen) -> Result<()> {
+    let store = embedded_store(house).await?;
+    let read = by_rows(&store, sent, seen).await;
+    store.close().await?;
+    read
+}

@@ -1,0 +1,438 @@
+//! The acknowledged-id oracle: what clients sent against what is seen at the end, and what of it is lost, doubled or
+//! invented.
+//!
+//! Pure: it sends and reads nothing. What was acknowledged must have its effects exactly once; what was sent without
+//! an answer may have them at most once; nothing else may be there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+/// What the text of an item leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Plain,
+    /// One action with a callback, and one strike of the author.
+    Scam,
+    /// A review job.
+    Threat,
+}
+
+/// Whether a client was told that its request is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Taken,
+    /// Sent, perhaps; never acknowledged.
+    Nothing,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SentItem {
+    pub(crate) user: String,
+    pub(crate) content: Content,
+    pub(crate) told: Told,
+    /// As the acknowledgement named it.
+    pub(crate) submission: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SentReport {
+    pub(crate) item: String,
+    pub(crate) user: String,
+    pub(crate) content: Content,
+    pub(crate) csam: bool,
+    pub(crate) told: Told,
+    /// As the acknowledgement named it.
+    pub(crate) report: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SentAppeal {
+    pub(crate) told: Told,
+    /// What a moderator said, and whether the console took it.
+    pub(crate) decision: Option<(String, Told)>,
+}
+
+/// Everything that clients sent, by the ids that they chose.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) items: BTreeMap<String, SentItem>,
+    pub(crate) reports: Vec<SentReport>,
+    pub(crate) appeals: BTreeMap<String, SentAppeal>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SeenItem {
+    /// Submission ids, and whether each is evaluated.
+    pub(crate) submissions: BTreeMap<String, bool>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SeenCallback {
+    pub(crate) event: String,
+    /// `type` of the body.
+    pub(crate) kind: String,
+    pub(crate) item: String,
+    pub(crate) action: String,
+    pub(crate) user: String,
+    pub(crate) appeal: String,
+    pub(crate) decision: String,
+    /// Whole, to compare deliveries of one event.
+    pub(crate) body: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SeenJob {
+    pub(crate) class: String,
+    pub(crate) item: String,
+    pub(crate) appeal: Option<String>,
+    /// The report, the appeal or the rule's submission that opened or joined it.
+    pub(crate) causes: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SeenStrike {
+    pub(crate) user: String,
+    pub(crate) item: String,
+    pub(crate) points: i64,
+}
+
+/// Everything that is there once all is drained.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) items: BTreeMap<String, SeenItem>,
+    /// Every delivery that the receiver could verify, repeated ones too.
+    pub(crate) callbacks: Vec<SeenCallback>,
+    pub(crate) jobs: Vec<SeenJob>,
+    /// `None`: not looked at yet, so nothing is said of strikes and thresholds.
+    pub(crate) strikes: Option<Vec<SeenStrike>>,
+    /// Deliveries that are not delivered, with their state.
+    pub(crate) unsettled: Vec<String>,
+    pub(crate) dead_letters: Vec<String>,
+    /// Deliveries whose signature was missing or wrong.
+    pub(crate) unsigned: usize,
+}
+
+/// The strikes at which a user's threshold is crossed, as the documents of these tests set it.
+pub(crate) const THRESHOLD: i64 = 3;
+
+pub(crate) const AUTOMATIC: &str = "action.automatic";
+pub(crate) const APPEAL: &str = "appeal.decision";
+pub(crate) const CROSSED: &str = "user.threshold";
+pub(crate) const SCAM_ACTION: &str = "limit_reach";
+pub(crate) const THRESHOLD_ACTION: &str = "suspend";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) lost: Vec<String>,
+    pub(crate) doubled: Vec<String>,
+    pub(crate) invented: Vec<String>,
+}
+
+impl Verdict {
+    pub(crate) fn is_clean(&self) -> bool {
+        self.lost.is_empty() && self.doubled.is_empty() && self.invented.is_empty()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 10;
+        let all = [("lost", &self.lost), ("doubled", &self.doubled), ("invented", &self.invented)];
+        write!(
+            f,
+            "the oracle found {} lost, {} doubled, {} invented",
+            all[0].1.len(),
+            all[1].1.len(),
+            all[2].1.len()
+        )?;
+        for (name, list) in all {
+            for entry in list.iter().take(SHOWN) {
+                write!(f, "\n  {name}: {entry}")?;
+            }
+            if list.len() > SHOWN {
+                write!(f, "\n  {name}: and {} more", list.len() - SHOWN)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Verdict {
+    /// `least..=most` of something must be there.
+    fn count(&mut self, what: impl fmt::Display, found: usize, least: usize, most: usize) {
+        if found < least {
+            self.lost.push(format!("{what}: {found} instead of {least}"));
+        } else if found > most && most == 0 {
+            self.invented.push(format!("{what}: {found} where none belongs"));
+        } else if found > most {
+            self.doubled.push(format!("{what}: {found} instead of {most}"));
+        }
+    }
+}
+
+/// How often something that follows from the requests may be there.
+fn bounds(told: impl Iterator<Item = Told>) -> (usize, usize) {
+    told.fold((0, 0), |(least, most), told| (least + usize::from(told == Told::Taken), most + 1))
+}
+
+pub(crate) fn judge(sent: &Sent, seen: &Seen) -> Verdict {
+    let mut verdict = Verdict::default();
+    items(sent, seen, &mut verdict);
+    jobs(sent, seen, &mut verdict);
+    actions(sent, seen, &mut verdict);
+    thresholds(seen, &mut verdict);
+    appeals(sent, seen, &mut verdict);
+    bodies(seen, &mut verdict);
+    verdict
+        .lost
+        .extend(seen.unsettled.iter().map(|delivery| format!("a delivery is not settled: {delivery}")));
+    verdict.lost.extend(seen.dead_letters.iter().map(|letter| format!("a dead letter: {letter}")));
+    verdict.count("deliveries without a valid signature", seen.unsigned, 0, 0);
+    verdict
+}
+
+/// Each submission is stored and evaluated, under the id that was acknowledged, and no item has more of them.
+fn items(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+    let nothing = SeenItem::default();
+    for (id, item) in &sent.items {
+        let found = seen.items.get(id).unwrap_or(&nothing);
+        let (least, most) = bounds([item.told].into_iter());
+        verdict.count(format_args!("submissions of item {id}"), found.submissions.len(), least, most);
+        if let Some(submission) = &item.submission {
+            match found.submissions.get(submission) {
+                Some(true) => {}
+                Some(false) => verdict.lost.push(format!("item {id} is not evaluated")),
+                None => verdict.lost.push(format!("item {id}: submission {submission} is not stored")),
+            }
+        }
+    }
+    for (id, reports) in by_item(sent) {
+        let found = seen.items.get(id).unwrap_or(&nothing);
+        let (least, most) = bounds(reports.iter().map(|report| report.told));
+        verdict.count(
+            format_args!("submissions of reported item {id}"),
+            found.submissions.len(),
+            least,
+            most,
+        );
+        if found.submissions.values().any(|evaluated| !evaluated) {
+            verdict.lost.push(format!("reported item {id} is not evaluated"));
+        }
+    }
+    let reported = by_item(sent);
+    for id in
+        seen.items.keys().filter(|id| !sent.items.contains_key(*id) && !reported.contains_key(id.as_str()))
+    {
+        verdict.invented.push(format!("item {id}, which nobody sent"));
+    }
+}
+
+fn by_item(sent: &Sent) -> BTreeMap<&str, Vec<&SentReport>> {
+    let mut by_item: BTreeMap<&str, Vec<&SentReport>> = BTreeMap::new();
+    for report in &sent.reports {
+        by_item.entry(&report.item).or_default().push(report);
+    }
+    by_item
+}
+
+const REVIEW: &str = "review";
+const CHILD_SAFETY: &str = "child_safety";
+
+/// One job for a threat, for a reported item and for an appeal; each cause in it once.
+fn jobs(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+    let mut found: BTreeMap<(String, String), Vec<&SeenJob>> = BTreeMap::new();
+    for job in &seen.jobs {
+        let subject = job.appeal.as_ref().unwrap_or(&job.item);
+        found.entry((job.class.clone(), subject.clone())).or_default().push(job);
+    }
+    let mut take =
+        |verdict: &mut Verdict, class: &'static str, subject: &str, (least, most): (usize, usize)| {
+            let jobs = found.remove(&(class.to_owned(), subject.to_owned())).unwrap_or_default();
+            verdict.count(
+                format_args!("jobs of class {class} about {subject}"),
+                jobs.len(),
+                least.min(1),
+                most.min(1),
+            );
+            let causes: Vec<_> = jobs.iter().flat_map(|job| &job.causes).cloned().collect();
+            verdict.count(format_args!("causes of the job about {subject}"), causes.len(), least, most);
+            let distinct: BTreeSet<_> = causes.iter().collect();
+            if distinct.len() < causes.len() {
+                verdict.doubled.push(format!("a cause of the job about {subject}"));
+            }
+            causes
+        };
+    for (id, item) in sent.items.iter().filter(|(_, item)| item.content == Content::Threat) {
+        take(verdict, REVIEW, id, bounds([item.told].into_iter()));
+    }
+    for (id, reports) in by_item(sent) {
+        for (class, csam) in [(REVIEW, false), (CHILD_SAFETY, true)] {
+            let of_class = || reports.iter().filter(|report| report.csam == csam);
+            if of_class().next().is_none() {
+                continue;
+            }
+            let causes = take(verdict, class, id, bounds(of_class().map(|report| report.told)));
+            for report in of_class().filter_map(|report| report.report.as_ref()) {
+                if !causes.iter().any(|(kind, cause)| kind == "report" && cause == report) {
+                    verdict.lost.push(format!("report {report} is no cause of a job about {id}"));
+                }
+            }
+        }
+    }
+    for (id, appeal) in &sent.appeals {
+        take(verdict, "appeal", id, bounds([appeal.told].into_iter()));
+    }
+    for ((class, subject), _) in found {
+        verdict.invented.push(format!("a job of class {class} about {subject}"));
+    }
+}
+
+/// One event and one strike for each scam, and none for anything else.
+fn actions(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+    let mut events: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for callback in seen.callbacks.iter().filter(|callback| callback.kind == AUTOMATIC) {
+        events.entry((&callback.item, &callback.action)).or_default().insert(&callback.event);
+    }
+    let mut strikes: BTreeMap<(&str, &str), Vec<i64>> = BTreeMap::new();
+    for strike in seen.strikes.iter().flatten() {
+        strikes.entry((&strike.item, &strike.user)).or_default().push(strike.points);
+    }
+    let scams = sent
+        .items
+        .iter()
+        .filter(|(_, item)| item.content == Content::Scam)
+        .map(|(id, item)| (id.as_str(), item.user.as_str(), bounds([item.told].into_iter())));
+    let reported: BTreeMap<_, _> = by_item(sent);
+    let reported_scams = reported.iter().filter_map(|(id, reports)| {
+        let scams: Vec<_> = reports.iter().filter(|report| report.content == Content::Scam).collect();
+        let user = scams.first()?.user.as_str();
+        Some((*id, user, bounds(scams.iter().map(|report| report.told))))
+    });
+    for (id, user, (least, most)) in scams.chain(reported_scams) {
+        let found = events.remove(&(id, SCAM_ACTION)).unwrap_or_default();
+        verdict.count(format_args!("events of {SCAM_ACTION} for item {id}"), found.len(), least, most);
+        if seen.strikes.is_none() {
+            continue;
+        }
+        let found = strikes.remove(&(id, user)).unwrap_or_default();
+        verdict.count(format_args!("strikes of {user} for item {id}"), found.len(), least, most);
+        if found.iter().any(|points| *points != 1) {
+            verdict.invented.push(format!("a strike of {user} for item {id} has not one point"));
+        }
+    }
+    for ((item, action), _) in events {
+        verdict.invented.push(format!("an event of {action} for item {item}"));
+    }
+    for ((item, user), _) in strikes {
+        verdict.invented.push(format!("a strike of {user} for item {item}"));
+    }
+}
+
+/// One event for each user whose strikes reach the threshold, whichever strike it was.
+fn thresholds(seen: &Seen, verdict: &mut Verdict) {
+    let Some(strikes) = &seen.strikes else { return };
+    let mut events: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for callback in seen.callbacks.iter().filter(|callback| callback.kind == CROSSED) {
+        events.entry(&callback.user).or_default().insert(&callback.event);
+    }
+    let mut points: BTreeMap<&str, i64> = BTreeMap::new();
+    for strike in strikes {
+        *points.entry(&strike.user).or_default() += strike.points;
+    }
+    for (user, points) in points {
+        let wanted = usize::from(points >= THRESHOLD);
+        let found = events.remove(user).unwrap_or_default().len();
+        verdict.count(format_args!("threshold events of {user} with {points} points"), found, wanted, wanted);
+    }
+    for user in events.into_keys() {
+        verdict.invented.push(format!("a threshold event of {user}, who has no strikes"));
+    }
+}
+
+/// One event for each decision on an appeal, with what was decided.
+fn appeals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+    let mut events: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
+    for callback in seen.callbacks.iter().filter(|callback| callback.kind == APPEAL) {
+        events.entry(&callback.appeal).or_default().insert((&callback.event, &callback.decision));
+    }
+    for (id, appeal) in &sent.appeals {
+        let found = events.remove(id.as_str()).unwrap_or_default();
+        let (least, most) = bounds(appeal.decision.iter().map(|(_, told)| *told));
+        verdict.count(format_args!("decision events of appeal {id}"), found.len(), least, most);
+        if let Some((wanted, _)) = &appeal.decision
+            && found.iter().any(|(_, decision)| decision != wanted)
+        {
+            verdict.invented.push(format!("appeal {id} was decided otherwise than {wanted}"));
+        }
+    }
+    for id in events.into_keys() {
+        verdict.invented.push(format!("a decision of appeal {id}"));
+    }
+}
+
+/// Deliveries may repeat; what one event says may not change.
+fn bodies(seen: &Seen, verdict: &mut Verdict) {
+    let mut bodies: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for callback in &seen.callbacks {
+        bodies.entry(&callback.event).or_default().insert(&callback.body);
+        if ![AUTOMATIC, CROSSED, APPEAL].contains(&callback.kind.as_str()) {
+            verdict.invented.push(format!("an event of type {}", callback.kind));
+        }
+    }
+    for (event, bodies) in bodies {
+        verdict.count(format_args!("bodies of event {event}"), bodies.len(), 1, 1);
+    }
+}
+
+/// Numbers of a run, for its report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) acknowledged: usize,
+    pub(crate) unanswered: usize,
+    pub(crate) deliveries: usize,
+    pub(crate) events: usize,
+    pub(crate) jobs: usize,
+    pub(crate) strikes: usize,
+}
+
+pub(crate) fn counts(sent: &Sent, seen: &Seen) -> Counts {
+    let told = || {
+        let items = sent.items.values().map(|item| item.told);
+        let reports = sent.reports.iter().map(|report| report.told);
+        let appeals = sent.appeals.values().map(|appeal| appeal.told);
+        let decisions =
+            sent.appeals.values().filter_map(|appeal| appeal.decision.as_ref()).map(|(_, told)| *told);
+        items.chain(reports).chain(appeals).chain(decisions)
+    };
+    let events: BTreeSet<_> = seen.callbacks.iter().map(|callback| &callback.event).collect();
+    Counts {
+        acknowledged: told().filter(|told| *told == Told::Taken).count(),
+        unanswered: told().filter(|told| *told == Told::Nothing).count(),
+        deliveries: seen.callbacks.len(),
+        events: events.len(),
+        jobs: seen.jobs.len(),
+        strikes: seen.strikes.iter().flatten().count(),
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} acknowledged, {} without an answer; {} events in {} deliveries ({} repeated), {} jobs, {} strikes",
+            self.acknowledged,
+            self.unanswered,
+            self.events,
+            self.deliveries,
+            self.deliveries - self.events,
+            self.jobs,
+            self.strikes
+        )
+    }
+}
+
+#[cfg(test)]
+#[path = "oracle_tests.rs"]
+mod tests;

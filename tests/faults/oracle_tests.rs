@@ -1,0 +1,267 @@
+//! Feeds the oracle wrong observations: each fault must be found, and named as what it is.
+
+use super::*;
+
+fn item(content: Content) -> SentItem {
+    SentItem { user: "u1".to_owned(), content, told: Told::Taken, submission: Some("s".to_owned()) }
+}
+
+fn report(item: &str, report: &str, csam: bool) -> SentReport {
+    SentReport {
+        item: item.to_owned(),
+        user: "u2".to_owned(),
+        content: Content::Plain,
+        csam,
+        told: Told::Taken,
+        report: Some(report.to_owned()),
+    }
+}
+
+fn sent() -> Sent {
+    let threats = [("threat", Content::Threat), ("plain", Content::Plain)];
+    let scams = ["scam1", "scam2", "scam3"].map(|id| (id, Content::Scam));
+    let decision = Some(("ACCEPT".to_owned(), Told::Taken));
+    Sent {
+        items: scams.into_iter().chain(threats).map(|(id, content)| (id.to_owned(), item(content))).collect(),
+        reports: vec![
+            report("reported", "r1", false),
+            report("reported", "r2", false),
+            report("worse", "r3", true),
+        ],
+        appeals: BTreeMap::from([("a1".to_owned(), SentAppeal { told: Told::Taken, decision })]),
+    }
+}
+
+fn callback(event: &str, kind: &str, item: &str) -> SeenCallback {
+    SeenCallback {
+        event: event.to_owned(),
+        kind: kind.to_owned(),
+        item: item.to_owned(),
+        body: format!("body of {event}"),
+        ..SeenCallback::default()
+    }
+}
+
+fn scam(event: &str, item: &str) -> SeenCallback {
+    SeenCallback { action: SCAM_ACTION.to_owned(), ..callback(event, AUTOMATIC, item) }
+}
+
+fn crossed(event: &str) -> SeenCallback {
+    SeenCallback { user: "u1".to_owned(), ..callback(event, CROSSED, "scam3") }
+}
+
+fn decided(event: &str, decision: &str) -> SeenCallback {
+    let (appeal, decision) = ("a1".to_owned(), decision.to_owned());
+    SeenCallback { appeal, decision, ..callback(event, APPEAL, "appealed") }
+}
+
+fn strike(item: &str) -> SeenStrike {
+    SeenStrike { user: "u1".to_owned(), item: item.to_owned(), points: 1 }
+}
+
+fn strikes(seen: &mut Seen) -> &mut Vec<SeenStrike> {
+    seen.strikes.as_mut().unwrap()
+}
+
+fn job(class: &str, item: &str, appeal: Option<&str>, causes: &[(&str, &str)]) -> SeenJob {
+    SeenJob {
+        class: class.to_owned(),
+        item: item.to_owned(),
+        appeal: appeal.map(str::to_owned),
+        causes: causes.iter().map(|(kind, id)| ((*kind).to_owned(), (*id).to_owned())).collect(),
+    }
+}
+
+fn seen() -> Seen {
+    let submitted = |submissions: &[&str]| SeenItem {
+        submissions: submissions.iter().map(|id| ((*id).to_owned(), true)).collect(),
+    };
+    let mut items: BTreeMap<_, _> = sent().items.into_keys().map(|id| (id, submitted(&["s"]))).collect();
+    items.insert("reported".to_owned(), submitted(&["r1", "r2"]));
+    items.insert("worse".to_owned(), submitted(&["r3"]));
+    Seen {
+        items,
+        callbacks: vec![
+            scam("e1", "scam1"),
+            scam("e2", "scam2"),
+            scam("e3", "scam3"),
+            crossed("e4"),
+            decided("e5", "ACCEPT"),
+        ],
+        jobs: vec![
+            job("review", "threat", None, &[("rule", "s")]),
+            job("review", "reported", None, &[("report", "r1"), ("report", "r2")]),
+            job("child_safety", "worse", None, &[("report", "r3")]),
+            job("appeal", "appealed", Some("a1"), &[("appeal", "a1")]),
+        ],
+        strikes: Some(vec![strike("scam1"), strike("scam2"), strike("scam3")]),
+        ..Seen::default()
+    }
+}
+
+/// What is found once `wrong` is done to a run without a fault: (lost, doubled, invented).
+fn found(wrong: impl FnOnce(&mut Sent, &mut Seen)) -> (usize, usize, usize) {
+    let (mut sent, mut seen) = (sent(), seen());
+    wrong(&mut sent, &mut seen);
+    let verdict = judge(&sent, &seen);
+    (verdict.lost.len(), verdict.doubled.len(), verdict.invented.len())
+}
+
+#[test]
+fn a_run_without_a_fault_is_clean_and_counted() {
+    assert_eq!(judge(&sent(), &seen()), Verdict::default());
+    let wanted = Counts { acknowledged: 10, unanswered: 0, deliveries: 5, events: 5, jobs: 4, strikes: 3 };
+    assert_eq!(counts(&sent(), &seen()), wanted);
+}
+
+#[test]
+fn a_delivery_of_the_same_event_may_repeat() {
+    assert_eq!(found(|_, seen| seen.callbacks.push(scam("e1", "scam1"))), (0, 0, 0));
+}
+
+#[test]
+fn an_item_that_is_not_there_or_not_evaluated_is_lost() {
+    let gone = |_: &mut Sent, seen: &mut Seen| drop(seen.items.remove("plain"));
+    assert_eq!(found(gone), (2, 0, 0));
+    let waiting = |_: &mut Sent, seen: &mut Seen| {
+        seen.items.get_mut("plain").unwrap().submissions.insert("s".to_owned(), false);
+    };
+    assert_eq!(found(waiting), (1, 0, 0));
+    let other = |_: &mut Sent, seen: &mut Seen| {
+        seen.items.get_mut("plain").unwrap().submissions = BTreeMap::from([("other".to_owned(), true)]);
+    };
+    assert_eq!(found(other), (1, 0, 0));
+}
+
+#[test]
+fn a_second_submission_of_one_request_is_doubled() {
+    let twice = |_: &mut Sent, seen: &mut Seen| {
+        seen.items.get_mut("plain").unwrap().submissions.insert("other".to_owned(), true);
+    };
+    assert_eq!(found(twice), (0, 1, 0));
+    let reported = |_: &mut Sent, seen: &mut Seen| {
+        seen.items.get_mut("worse").unwrap().submissions.insert("other".to_owned(), true);
+    };
+    assert_eq!(found(reported), (0, 1, 0));
+}
+
+#[test]
+fn a_callback_that_never_came_is_lost() {
+    assert_eq!(found(|_, seen| drop(seen.callbacks.remove(0))), (1, 0, 0));
+}
+
+#[test]
+fn two_event_ids_of_one_action_are_doubled() {
+    assert_eq!(found(|_, seen| seen.callbacks.push(scam("e9", "scam1"))), (0, 1, 0));
+}
+
+#[test]
+fn two_bodies_under_one_event_id_are_doubled() {
+    let other = SeenCallback { body: "another".to_owned(), ..scam("e1", "scam1") };
+    assert_eq!(found(|_, seen| seen.callbacks.push(other)), (0, 1, 0));
+}
+
+#[test]
+fn an_event_that_follows_from_nothing_is_invented() {
+    assert_eq!(found(|_, seen| seen.callbacks.push(scam("e9", "plain"))), (0, 0, 1));
+    assert_eq!(found(|_, seen| seen.callbacks.push(scam("e9", "nobody"))), (0, 0, 1));
+    let removed = SeenCallback { action: "remove".to_owned(), ..scam("e9", "scam1") };
+    assert_eq!(found(|_, seen| seen.callbacks.push(removed)), (0, 0, 1));
+    assert_eq!(found(|_, seen| seen.callbacks.push(callback("e9", "news", "plain"))), (0, 0, 1));
+}
+
+#[test]
+fn a_strike_too_few_is_lost_and_its_threshold_event_has_no_ground() {
+    assert_eq!(found(|_, seen| drop(strikes(seen).pop())), (1, 0, 1));
+}
+
+#[test]
+fn a_strike_too_many_is_doubled_or_invented() {
+    assert_eq!(found(|_, seen| strikes(seen).push(strike("scam1"))), (0, 1, 0));
+    assert_eq!(found(|_, seen| strikes(seen).push(strike("plain"))), (0, 0, 1));
+    assert_eq!(found(|_, seen| strikes(seen)[0].points = 2), (0, 0, 1));
+}
+
+#[test]
+fn strikes_that_nobody_looked_at_are_not_judged() {
+    assert_eq!(found(|_, seen| seen.strikes = None), (0, 0, 0));
+}
+
+#[test]
+fn a_threshold_is_crossed_once() {
+    assert_eq!(found(|_, seen| drop(seen.callbacks.remove(3))), (1, 0, 0));
+    assert_eq!(found(|_, seen| seen.callbacks.push(crossed("e9"))), (0, 1, 0));
+}
+
+#[test]
+fn a_job_is_there_once_with_each_cause_once() {
+    // Of the report's job, its causes are missing too.
+    assert_eq!(found(|_, seen| drop(seen.jobs.remove(1))), (4, 0, 0));
+    assert_eq!(found(|_, seen| seen.jobs.push(seen.jobs[3].clone())).1, 3);
+    let again = |_: &mut Sent, seen: &mut Seen| seen.jobs[1].causes[1] = seen.jobs[1].causes[0].clone();
+    assert_eq!(found(again), (1, 1, 0));
+    let joined =
+        |_: &mut Sent, seen: &mut Seen| seen.jobs[0].causes.push(("rule".to_owned(), "t".to_owned()));
+    assert_eq!(found(joined), (0, 1, 0));
+    assert_eq!(found(|_, seen| seen.jobs.push(job("review", "plain", None, &[]))), (0, 0, 1));
+}
+
+#[test]
+fn a_child_safety_report_belongs_in_no_review_job() {
+    let moved = |_: &mut Sent, seen: &mut Seen| seen.jobs[2].class = "review".to_owned();
+    let (lost, _, invented) = found(moved);
+    assert!(lost > 0 && invented > 0);
+}
+
+#[test]
+fn a_decision_on_an_appeal_is_told_once_and_as_it_was_made() {
+    assert_eq!(found(|_, seen| drop(seen.callbacks.remove(4))), (1, 0, 0));
+    assert_eq!(found(|_, seen| seen.callbacks.push(decided("e9", "ACCEPT"))), (0, 1, 0));
+    assert_eq!(found(|_, seen| seen.callbacks[4].decision = "REJECT".to_owned()), (0, 0, 1));
+    let undecided = |sent: &mut Sent, _: &mut Seen| sent.appeals.get_mut("a1").unwrap().decision = None;
+    assert_eq!(found(undecided), (0, 0, 1));
+}
+
+#[test]
+fn what_was_never_acknowledged_may_be_there_once_or_not_at_all() {
+    fn unanswered(sent: &mut Sent, _: &mut Seen) {
+        let scam = sent.items.get_mut("scam1").unwrap();
+        (scam.told, scam.submission) = (Told::Nothing, None);
+    }
+    assert_eq!(found(unanswered), (0, 0, 0));
+    let none = |sent: &mut Sent, seen: &mut Seen| {
+        unanswered(sent, seen);
+        seen.items.remove("scam1");
+        seen.callbacks.retain(|callback| callback.item != "scam1" && callback.kind != CROSSED);
+        strikes(seen).retain(|strike| strike.item != "scam1");
+    };
+    assert_eq!(found(none), (0, 0, 0));
+    let twice = |sent: &mut Sent, seen: &mut Seen| {
+        unanswered(sent, seen);
+        seen.callbacks.push(scam("e9", "scam1"));
+    };
+    assert_eq!(found(twice), (0, 1, 0));
+}
+
+#[test]
+fn what_nobody_sent_is_invented() {
+    let stranger = |_: &mut Sent, seen: &mut Seen| {
+        seen.items.insert("stranger".to_owned(), SeenItem::default());
+    };
+    assert_eq!(found(stranger), (0, 0, 1));
+}
+
+#[test]
+fn unsettled_deliveries_dead_letters_and_missing_signatures_are_told() {
+    assert_eq!(found(|_, seen| seen.unsettled.push("held".to_owned())), (1, 0, 0));
+    assert_eq!(found(|_, seen| seen.dead_letters.push("items".to_owned())), (1, 0, 0));
+    assert_eq!(found(|_, seen| seen.unsigned = 1), (0, 0, 1));
+}
+
+#[test]
+fn a_verdict_shows_its_numbers_first() {
+    let (sent, mut seen) = (sent(), seen());
+    seen.callbacks.remove(0);
+    let text = judge(&sent, &seen).to_string();
+    assert!(text.starts_with("the oracle found 1 lost, 0 doubled, 0 invented\n  lost: events of"), "{text}");
+}

@@ -1,0 +1,119 @@
+//! Rules that change between the first run and the replay: the effects of the first plan happen, and no others.
+//!
+//! Long: `tests/faults/run` calls it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use tidegate_catalog::{
+    MasterKey, Secrets, Security, Settings,
+    change::{Change, Changes},
+};
+use tidegate_schemas::ids::OrgId;
+use tidegate_test_support::eventually;
+
+use crate::{
+    documents,
+    embedded::first_life,
+    house::{House, LONG},
+    observe,
+    oracle::{self, AUTOMATIC, SCAM_ACTION},
+    receiver::Receiver,
+};
+
+/// Once a plan is stored, whatever else is done or not.
+const PLACES: [&str; 4] = ["after_plan", "after_apply_rows", "after_callback_append", "before_complete"];
+
+const OTHER_ACTION: &str = "remove";
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: tests/faults/run"]
+async fn a_replay_under_other_rules_carries_the_first_plan_out() -> Result<()> {
+    let receiver = Receiver::start().await?;
+    let house = first_life("", &receiver, "scams").await?;
+    let mut actions = [SCAM_ACTION, OTHER_ACTION];
+    let mut expected = Vec::new();
+    for place in PLACES {
+        let item = format!("item-{place}");
+        let mut process = house.up(Some(format!("{place}=kill@1")))?;
+        house.ready(&mut process).await?;
+        submit(&house, &item).await?;
+        let status = process.exit(LONG).await?;
+        if status.code().is_some() {
+            bail!("{place} was not reached: {status}");
+        }
+        // While nothing runs, so that no replay comes before the change.
+        change_rules(&house, actions[1]).await?;
+        expected.push((item, actions[0]));
+        actions.reverse();
+
+        let mut process = house.up(None)?;
+        house.ready(&mut process).await?;
+        // The other rules are in force: what is new meets them.
+        let new = format!("new-{place}");
+        submit(&house, &new).await?;
+        expected.push((new, actions[0]));
+        observe::drained(&house, &mut process).await?;
+        house.stop(&mut process).await?;
+    }
+    let mut wrong = Vec::new();
+    for (item, action) in &expected {
+        let found: BTreeSet<_> = receiver
+            .callbacks()
+            .into_iter()
+            .filter(|callback| callback.item == *item && callback.kind == AUTOMATIC)
+            .map(|callback| (callback.event, callback.action))
+            .collect();
+        let actions: Vec<_> = found.iter().map(|(_, action)| action.as_str()).collect();
+        if actions != [*action] {
+            wrong.push(format!("{item}: {actions:?} instead of {action}"));
+        }
+    }
+    println!(
+        "rules change: {} items, {} with effects that are not their first plan's",
+        expected.len(),
+        wrong.len()
+    );
+    let verdict = oracle::Verdict { invented: wrong, ..oracle::Verdict::default() };
+    assert!(verdict.is_clean(), "{verdict}");
+    Ok(())
+}
+
+async fn submit(house: &House, id: &str) -> Result<()> {
+    let data = json!({ "text": "buy scamcoin", "author": { "typeId": "user", "id": id } });
+    let body = json!({ "items": [{ "id": id, "typeId": "post", "data": data }] });
+    // The kill may be faster than the answer.
+    let sent = house.platform(Method::POST, "/api/v1/items/async/").json(&body).send().await;
+    match sent.map(|answer| answer.status()) {
+        Ok(StatusCode::ACCEPTED) | Err(_) => Ok(()),
+        Ok(status) => bail!("item {id}: {status}"),
+    }
+}
+
+async fn change_rules(house: &House, scam_action: &str) -> Result<()> {
+    let store = observe::embedded_store(house).await?;
+    let settings = Settings::default();
+    let master = MasterKey::load(&Security::default(), Some(&house.data()))?;
+    let changes = Changes::new(store.clone(), Secrets::new(store.clone(), master, &settings), &settings);
+    let change = Change {
+        files: documents::other_action(scam_action),
+        author: "a fault test".to_owned(),
+        expected_version: None,
+        prune: false,
+    };
+    let applied = changes.apply(&OrgId::new("default"), change).await.context("the other rules")?;
+    drop(changes);
+    store.close().await?;
+    drop(store);
+    if applied.differences.is_empty() {
+        bail!("the other rules are the same");
+    }
+    // The database is let go by whoever held it last; the next start waits for nobody.
+    let path = house.data().join("db");
+    eventually("the data to be let go", Duration::from_secs(20), async || {
+        fjall::Database::builder(&path).open().ok().map(drop)
+    })
+    .await
+}
