@@ -17,6 +17,7 @@ use tidegate_schemas::{
         self, Fault, Faults, Pointer,
         answers::{Submission, Submissions},
         items::SubmittedItem,
+        json::Node,
     },
 };
 use tidegate_stream::{Partition, Record, Topic};
@@ -142,7 +143,7 @@ fn submission_ids(org: &OrgId, key: Option<&IdempotencyKey>, parsed: &Items) -> 
         return parsed.content.iter().map(|_| SubmissionId::random()).collect();
     };
     let items = parsed.root().get("items");
-    let nodes = items.iter().flat_map(|items| items.elements());
+    let nodes = items.iter().flat_map(Node::elements);
     nodes
         .enumerate()
         .map(|(position, node)| {
