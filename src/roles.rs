@@ -276,12 +276,13 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_role_that_does_not_drain_in_time_is_left_and_the_end_says_so() {
         let roles = vec![Role::new("process", Phase::Worker, |_| std::future::pending())];
         let signal = CancellationToken::new();
         signal.cancel();
-        let end = run(roles, &Health::default(), &SOON, signal, CancellationToken::new()).await;
+        let at_once = Timing { linger: Duration::ZERO, drain: Duration::ZERO };
+        let end = run(roles, &Health::default(), &at_once, signal, CancellationToken::new()).await;
         assert!(matches!(end, End::Forced), "{end:?}");
     }
 

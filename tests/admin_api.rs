@@ -236,7 +236,7 @@ fields:
     let answer = demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await;
     assert_eq!(answer.0, 201, "{}", answer.1);
     let job = demo.job("default", "i-2").await;
-    let whole = demo.admin(&format!("/jobs/{}", job["id"].as_str().unwrap())).await;
+    let whole = demo.whole_job(&job).await;
     found_again(&sent, &whole);
     found_again(&answer.1, &whole);
 
@@ -253,7 +253,7 @@ fields:
     let answer = demo.platform(Method::POST, "/api/v1/report/appeal", Some(&sent)).await;
     assert_eq!(answer.0, 204, "{}", answer.1);
     let job = demo.job("appeals", "i-3").await;
-    let whole = demo.admin(&format!("/jobs/{}", job["id"].as_str().unwrap())).await;
+    let whole = demo.whole_job(&job).await;
     found_again(&sent, &whole);
 }
 

@@ -24,7 +24,9 @@ async fn documents_go_round_and_a_moved_head_is_refused() {
     assert!(lint.status.success(), "{}", text(&lint.stderr));
 
     let rules = fs::read_to_string(folder.join("rules.yaml")).unwrap();
-    fs::write(folder.join("rules.yaml"), rules.replace("scamcoin]", "scamcoin, moonbag]")).unwrap();
+    let word = rules.lines().find(|line| line.trim() == "- scamcoin").unwrap();
+    let words = format!("{word}\n{}", word.replace("scamcoin", "moonbag"));
+    fs::write(folder.join("rules.yaml"), rules.replace(word, &words)).unwrap();
     let data = place.data();
     let diff = place.run(&["diff", documents, "--data", data.to_str().unwrap()]).await;
     assert_eq!((diff.status.code(), text(&diff.stdout)), (Some(2), "~ rule: demo-scam\n".to_owned()));

@@ -52,7 +52,7 @@ async fn a_report_becomes_a_job_and_its_decision_a_callback() {
         demo.platform(Method::POST, "/api/v1/report", Some(&report(&post("p3", "mallory", "hm")))).await;
     assert_eq!(status, 201, "{reported}");
     let job = demo.job("default", "p3").await;
-    let whole = demo.admin(&format!("/jobs/{}", job["id"].as_str().unwrap())).await;
+    let whole = demo.whole_job(&job).await;
     assert_eq!(whole["causes"][0]["report"]["id"], reported["reportId"]);
 
     let decided = demo.decide(&job, "act", &["remove"]).await;
@@ -117,7 +117,8 @@ async fn three_strikes_cross_the_threshold_once() {
     demo.received("action.automatic", 5).await;
     let callbacks = demo.received("user.threshold", 1).await;
     assert_eq!(callbacks[0]["action"]["id"], "suspend");
-    assert_eq!(callbacks[0]["item"], json!({ "id": "mallory", "typeId": "user" }));
+    assert_eq!(callbacks[0]["creator"], json!({ "id": "mallory", "typeId": "user" }));
+    assert_eq!(callbacks[0]["userStrikeCount"], 3);
     tokio::time::sleep(running::A_MOMENT).await;
     assert_eq!(demo.received("user.threshold", 1).await.len(), 1);
 }

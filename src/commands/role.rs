@@ -32,6 +32,6 @@ impl Role {
                 embedded.join(" and ")
             );
         }
-        serve::run(loaded, &[which], None).await
+        Box::pin(serve::run(loaded, &[which], None)).await
     }
 }

@@ -38,6 +38,6 @@ impl Up {
             None
         };
         let loaded = self.file.load(overrides)?;
-        serve::run(loaded, &Which::ALL, demo).await
+        Box::pin(serve::run(loaded, &Which::ALL, demo)).await
     }
 }

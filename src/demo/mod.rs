@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn the_documents_are_valid_and_their_examples_go_as_they_say() {
         let mut files = DOCUMENTS.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
-        let endpoint = format!("endpoint: {ENDPOINT}\nurl: http://127.0.0.1:1/callbacks\n");
+        let endpoint = format!("endpoint: {ENDPOINT}\nurl: http://127.0.0.1:8090/callbacks\n");
         files.push(("endpoints.yaml".to_owned(), endpoint));
         let warnings = lint(&files, &Settings::default(), Millis(0)).unwrap();
         assert_eq!(warnings, []);

@@ -13,7 +13,7 @@ impl DeadLetters for OfLog {
     fn list(&self, which: Which, limit: usize, after: Option<String>) -> BoxFuture<'_, Result<Page, Fault>> {
         async move {
             let page = dead_letters::list(&self.0, &selection(which), limit, after.as_deref()).await;
-            let page = page.map_err(fault)?;
+            let page = page.map_err(|error| fault(&error))?;
             let items = page.items.iter().map(serde_json::to_value).collect::<Result<_, _>>();
             let items = items.map_err(|error| Fault::Failed {
                 is_outage: false,
@@ -27,7 +27,8 @@ impl DeadLetters for OfLog {
 
     fn replay(&self, which: Which) -> BoxFuture<'_, Result<Replayed, Fault>> {
         async move {
-            let done = dead_letters::replay(&self.0, &selection(which)).await.map_err(fault)?;
+            let done =
+                dead_letters::replay(&self.0, &selection(which)).await.map_err(|error| fault(&error))?;
             Ok(Replayed { replayed: done.replayed, refused: done.refused })
         }
         .boxed()
@@ -38,8 +39,8 @@ fn selection(which: Which) -> Selection {
     Selection { org: Some(which.org), topic: which.topic, reason: which.reason, id: which.id }
 }
 
-fn fault(error: Error) -> Fault {
-    let is_outage = match &error {
+fn fault(error: &Error) -> Fault {
+    let is_outage = match error {
         Error::Cursor(_) | Error::Tail(TailError::Cursor { .. }) => return Fault::Cursor,
         Error::Tail(TailError::Unavailable { .. }) => true,
         Error::Tail(TailError::Malformed { .. }) => false,

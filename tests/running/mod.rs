@@ -15,20 +15,20 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tidegate_test_support::{PATIENCE, Process, Program, eventually_ok};
 
-pub const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 const ANYWHERE: &str = "127.0.0.1:0";
 
 /// Where a test's process keeps its things.
-pub struct Place {
-    pub folder: tempfile::TempDir,
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    pub fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
@@ -41,7 +41,7 @@ impl Place {
             .env("TIDEGATE__REVIEW__UNDO_MS", "100")
     }
 
-    pub async fn start(&self) -> Result<Demo> {
+    pub(crate) async fn start(&self) -> Result<Demo> {
         let mut process = self.program().start()?;
         let ready = process.line("is ready: api", PATIENCE).await?;
         let ops = ready.rsplit("operations http://").next().context("the last address is the operations'")?;
@@ -53,11 +53,11 @@ impl Place {
     }
 
     /// Runs a command to its end, in the test's folder.
-    pub async fn run(&self, args: &[&str]) -> Output {
+    pub(crate) async fn run(&self, args: &[&str]) -> Output {
         self.run_with(args, &[]).await
     }
 
-    pub async fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Output {
+    pub(crate) async fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Output {
         let mut command = tokio::process::Command::new(BINARY);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("TIDEGATE_") {
@@ -69,7 +69,7 @@ impl Place {
     }
 
     /// A command that talks to the demo on this place's data; it must succeed. Gives its standard output.
-    pub async fn tell(&self, args: &[&str]) -> String {
+    pub(crate) async fn tell(&self, args: &[&str]) -> String {
         let data = self.data();
         let args: Vec<_> = args.iter().copied().chain(["--data", data.to_str().unwrap()]).collect();
         let output = self.run(&args).await;
@@ -78,61 +78,67 @@ impl Place {
     }
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test talks to the process that it started")]
-pub fn http() -> reqwest::Client {
+pub(crate) fn http() -> reqwest::Client {
     let _first = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap()
 }
 
-pub struct Demo {
-    pub process: Process,
-    pub env: BTreeMap<String, String>,
-    pub ops: String,
+pub(crate) struct Demo {
+    pub(crate) process: Process,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) ops: String,
     http: reqwest::Client,
 }
 
-pub type Answer = (StatusCode, Value);
+pub(crate) type Answer = (StatusCode, Value);
 
 impl Demo {
-    pub fn var(&self, name: &str) -> &str {
+    pub(crate) fn var(&self, name: &str) -> &str {
         &self.env[name]
     }
 
     /// A request of the platform.
-    pub async fn platform(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
+    pub(crate) async fn platform(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         let url = format!("{}{path}", self.var("TIDEGATE_URL"));
         let request = self.http.request(method, url).header("x-api-key", self.var("TIDEGATE_API_KEY"));
         answer(request, body).await
     }
 
     /// A request of the operator, with any token.
-    pub async fn admin_as(&self, token: &str, method: Method, path: &str, body: Option<&Value>) -> Answer {
+    pub(crate) async fn admin_as(
+        &self,
+        token: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Answer {
         let url = format!("{}/admin/v1{path}", self.var("TIDEGATE_ADMIN_URL"));
         answer(self.http.request(method, url).bearer_auth(token), body).await
     }
 
-    pub async fn admin(&self, path: &str) -> Value {
+    pub(crate) async fn admin(&self, path: &str) -> Value {
         let (status, body) = self.admin_as(self.var("TIDEGATE_ADMIN_KEY"), Method::GET, path, None).await;
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
 
-    pub async fn command(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn command(&self, path: &str, body: &Value) -> Answer {
         self.admin_as(self.var("TIDEGATE_ADMIN_KEY"), Method::POST, path, Some(body)).await
     }
 
-    pub async fn submit(&self, item: &Value) {
+    pub(crate) async fn submit(&self, item: &Value) {
         let body = json!({ "items": [item] });
         let (status, body) = self.platform(Method::POST, "/api/v1/items/async/", Some(&body)).await;
         assert_eq!(status, 202, "{body}");
     }
 
     /// What is known of an item once it is evaluated.
-    pub async fn evaluated(&self, type_id: &str, id: &str) -> Value {
+    pub(crate) async fn evaluated(&self, type_id: &str, id: &str) -> Value {
         eventually_ok("the item to be evaluated", PATIENCE, async || {
             let path = format!("/api/v1/items/{type_id}/{id}?wait=10s");
             let (status, body) = self.platform(Method::GET, &path, None).await;
@@ -143,7 +149,7 @@ impl Demo {
     }
 
     /// The verified callbacks of a type, once there are so many.
-    pub async fn received(&self, event_type: &str, count: usize) -> Vec<Value> {
+    pub(crate) async fn received(&self, event_type: &str, count: usize) -> Vec<Value> {
         let what = format!("{count} callbacks {event_type}");
         eventually_ok(&what, PATIENCE, async || {
             let all = self.all_received().await?;
@@ -154,13 +160,13 @@ impl Demo {
         .unwrap()
     }
 
-    pub async fn all_received(&self) -> Result<Vec<Value>> {
+    pub(crate) async fn all_received(&self) -> Result<Vec<Value>> {
         let url = format!("{}/received", self.var("TIDEGATE_RECEIVER_URL"));
         Ok(serde_json::from_slice(&self.http.get(url).send().await?.bytes().await?)?)
     }
 
     /// The one open job of a queue about an item, once there is one.
-    pub async fn job(&self, queue: &str, item: &str) -> Value {
+    pub(crate) async fn job(&self, queue: &str, item: &str) -> Value {
         eventually_ok("a job", PATIENCE, async || {
             let jobs = self.admin(&format!("/jobs?queue={queue}&itemId={item}")).await;
             match jobs["items"].as_array().map(Vec::as_slice) {
@@ -172,8 +178,18 @@ impl Demo {
         .unwrap()
     }
 
+    /// A job with what led to it, which is written after the job.
+    pub(crate) async fn whole_job(&self, job: &Value) -> Value {
+        eventually_ok("the job's cause", PATIENCE, async || {
+            let whole = self.admin(&format!("/jobs/{}", job["id"].as_str().unwrap())).await;
+            if whole["causes"] == json!([]) { bail!("{whole}") } else { Ok(whole) }
+        })
+        .await
+        .unwrap()
+    }
+
     /// Claims a job and decides it.
-    pub async fn decide(&self, job: &Value, verdict: &str, actions: &[&str]) -> Value {
+    pub(crate) async fn decide(&self, job: &Value, verdict: &str, actions: &[&str]) -> Value {
         let id = job["id"].as_str().unwrap();
         let (status, claimed) = self.command(&format!("/jobs/{id}/claim"), &json!({})).await;
         assert_eq!(status, 200, "{claimed}");
@@ -185,12 +201,12 @@ impl Demo {
     }
 
     /// A plain GET on the operations port.
-    pub async fn operations(&self, path: &str) -> (StatusCode, String) {
+    pub(crate) async fn operations(&self, path: &str) -> (StatusCode, String) {
         let response = self.http.get(format!("http://{}{path}", self.ops)).send().await.unwrap();
         (response.status(), response.text().await.unwrap())
     }
 
-    pub async fn stop(mut self) -> ExitStatus {
+    pub(crate) async fn stop(mut self) -> ExitStatus {
         self.process.terminate().await.unwrap();
         self.process.exit(PATIENCE).await.unwrap()
     }
@@ -208,11 +224,11 @@ async fn answer(request: reqwest::RequestBuilder, body: Option<&Value>) -> Answe
 }
 
 /// A post by `author`.
-pub fn post(id: &str, author: &str, text: &str) -> Value {
+pub(crate) fn post(id: &str, author: &str, text: &str) -> Value {
     json!({ "id": id, "typeId": "post", "data": { "text": text, "author": { "id": author, "typeId": "user" } } })
 }
 
-pub fn report(item: &Value) -> Value {
+pub(crate) fn report(item: &Value) -> Value {
     json!({
         "reporter": { "kind": "user", "id": "alice", "typeId": "user" },
         "reportedAt": "2026-01-02T03:04:05.678Z",
@@ -220,7 +236,7 @@ pub fn report(item: &Value) -> Value {
     })
 }
 
-pub fn appeal(id: &str, item: &Value) -> Value {
+pub(crate) fn appeal(id: &str, item: &Value) -> Value {
     json!({
         "appealId": id,
         "appealedBy": { "id": "mallory", "typeId": "user" },
@@ -231,4 +247,4 @@ pub fn appeal(id: &str, item: &Value) -> Value {
 }
 
 /// Nothing is expected within this time; a slow machine makes such a test weaker, never red.
-pub const A_MOMENT: Duration = Duration::from_millis(500);
+pub(crate) const A_MOMENT: Duration = Duration::from_millis(500);

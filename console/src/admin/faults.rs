@@ -2,6 +2,8 @@
 //!
 //! Refusals of a request are the handlers' own.
 
+#![expect(clippy::needless_pass_by_value, reason = "made for `map_err`, which gives its error away")]
+
 use std::time::Duration;
 
 use tidegate_web::Problem;
