@@ -55,7 +55,8 @@ impl Accept {
         let body = body::with_sequence(&record.body, offset, courier.settings.max_body_bytes)
             .map_err(|bad| moderation::Error::Content { tag: bad.tag(), detail: bad.to_string() })?;
         let now = Millis::now();
-        let mut row = rows::begun(record.clone(), body, (job.at.partition.index, offset), job.written_at);
+        let at = (job.at.partition.index, offset);
+        let mut row = rows::begun(record.clone(), body, at, job.written_at, now);
         // A broker whose clock is ahead of ours delays nothing.
         let next_at = job.written_at.min(now).plus(courier.schedule.first());
         row.next_at = Some(next_at);

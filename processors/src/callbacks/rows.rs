@@ -5,6 +5,8 @@
 //! What is owed always has a due row at or after its `next_at`, because the due row is written first and the
 //! delivery's row, which is the truth, last.
 
+use std::time::Duration;
+
 use tidegate_egress::outcomes::{Class, Outcome};
 use tidegate_moderation as moderation;
 use tidegate_schemas::{
@@ -23,10 +25,21 @@ use super::state::{Made, Progress, State};
 use crate::{due_scan::minute_of, error::Fault};
 
 const DAY_MS: i64 = 86_400_000;
+/// After so long a list's row is written again with each change of its delivery.
+const RELIST_MS: i64 = 4 * DAY_MS;
+/// A record that waited longer begins its delivery as if it had waited so long: rows expire by their write time, and
+/// what came after an outage of weeks must not be gone when it is written.
+const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
 /// The delivery that a record begins, as it stands before its first attempt. Whoever reads the same record makes the
 /// same one.
-pub(crate) fn begun(record: Callback, body: bytes::Bytes, at: (u32, i64), written_at: Millis) -> Delivery {
+pub(crate) fn begun(
+    record: Callback,
+    body: bytes::Bytes,
+    at: (u32, i64),
+    written_at: Millis,
+    now: Millis,
+) -> Delivery {
     let (shard, offset) = at;
     let progress = Progress::new(written_at);
     Delivery {
@@ -52,7 +65,7 @@ pub(crate) fn begun(record: Callback, body: bytes::Bytes, at: (u32, i64), writte
         blocked: progress.blocked,
         gone: progress.gone,
         applied: offset,
-        written: WriteTime::of(written_at, 0).0,
+        written: WriteTime::of(written_at.max(now.minus(LONGEST_WAIT)), 0).0,
     }
 }
 
@@ -131,18 +144,21 @@ pub(crate) async fn put_due(store: &Store, row: &Delivery, due_at: Millis, now: 
 
 /// Writes a delivery that was begun.
 pub(crate) async fn begin(store: &Store, row: &Delivery, due_at: Millis, now: Millis) -> Result<(), Fault> {
-    let listed = DeliveryByDay {
+    let mut first = Batch::new();
+    first.put_owned(WriteTime::after(None, now), due(row, due_at));
+    first.put_owned(WriteTime(row.written), listed(row));
+    store.write(first).await.map_err(fault)?;
+    store.put(WriteTime(row.written), std::slice::from_ref(row)).await.map_err(fault)
+}
+
+fn listed(row: &Delivery) -> DeliveryByDay {
+    DeliveryByDay {
         org: row.org.clone(),
         day: row.created_at.0.div_euclid(DAY_MS),
         at: row.created_at,
         event_id: row.event_id,
         subject: row.subject.clone(),
-    };
-    let mut first = Batch::new();
-    first.put_owned(WriteTime::after(None, now), due(row, due_at));
-    first.put_owned(WriteTime(row.written), listed);
-    store.write(first).await.map_err(fault)?;
-    store.put(WriteTime(row.written), std::slice::from_ref(row)).await.map_err(fault)
+    }
 }
 
 /// Writes a delivery that has moved, with the attempt that moved it.
@@ -160,6 +176,11 @@ pub(crate) async fn save(
     if let Some(attempt) = attempt {
         first.put(WriteTime::after(None, attempt.at), attempt);
     }
+    // A list's row lives five days longer than a delivery that does not move: one that was resent late must stay listed.
+    let moved_at = WriteTime(row.written).millis();
+    if moved_at.0 > row.created_at.0 + RELIST_MS {
+        first.put_owned(WriteTime(row.written), listed(row));
+    }
     store.write(first).await.map_err(fault)?;
     store.put(WriteTime(row.written), std::slice::from_ref(row)).await.map_err(fault)
 }
@@ -170,4 +191,34 @@ pub(crate) fn fault(error: tidegate_store::Error) -> Fault {
 
 fn corrupt(what: &'static str, detail: String) -> Fault {
     moderation::Error::Corrupt { what, detail }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tidegate_schemas::{ids::ItemKey, records::Command};
+
+    use super::*;
+
+    #[test]
+    fn a_record_that_waited_for_weeks_begins_a_delivery_that_has_not_expired() {
+        let record = Callback {
+            org: OrgId::new("acme"),
+            command: Command::Send,
+            event_id: EventId(uuid::Uuid::from_u128(1)),
+            event_type: "action.automatic".to_owned(),
+            endpoint: None,
+            subject: ItemKey::new("post", "p1"),
+            occurred_at: Millis(0),
+            body: Bytes::from_static(b"{}"),
+        };
+        let now = Millis(100 * DAY_MS);
+        let written = |written_at: Millis| {
+            let row = begun(record.clone(), Bytes::new(), (0, 1), written_at, now);
+            assert_eq!(row.created_at, written_at);
+            WriteTime(row.written).millis()
+        };
+        assert_eq!(written(Millis(60 * DAY_MS)), Millis(99 * DAY_MS));
+        assert_eq!(written(Millis(now.0 - 5)), Millis(now.0 - 5), "the same for whoever reads it soon");
+    }
 }
