@@ -28,7 +28,7 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The settings file that names the data folder
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }
 

@@ -342,7 +342,10 @@ async fn bind(name: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("{name} = {address} cannot be listened on"))
 }
 
-/// The first signal asks to drain, the second not to wait for it.
+/// Some senders signal the process and its group, so one stop arrives twice: signals so close together are one.
+const ONE_SIGNAL: Duration = Duration::from_secs(1);
+
+/// The first signal asks to drain, a later one not to wait for it.
 fn signals() -> anyhow::Result<(CancellationToken, CancellationToken)> {
     let (first, second) = (CancellationToken::new(), CancellationToken::new());
     let (signal, force) = (first.clone(), second.clone());
@@ -350,8 +353,13 @@ fn signals() -> anyhow::Result<(CancellationToken, CancellationToken)> {
     tokio::spawn(async move {
         terminate.next().await;
         first.cancel();
-        terminate.next().await;
-        second.cancel();
+        let at = Instant::now();
+        loop {
+            terminate.next().await;
+            if at.elapsed() > ONE_SIGNAL {
+                break second.cancel();
+            }
+        }
     });
     Ok((signal, force))
 }

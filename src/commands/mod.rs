@@ -97,6 +97,17 @@ impl Cli {
     }
 }
 
+/// Of the commands that run roles.
+const EXIT_CODES: &str = "\
+SIGTERM and SIGINT drain; a second signal, more than a second later, does not wait for it.
+
+Exit codes:
+  0  drained: nothing was left under way
+  1  it could not start, or another fault
+  2  the command line or the settings are refused
+  3  ended with work under way; it is done again at the next start
+  4  a role failed, and is named";
+
 /// Which settings file to read.
 #[derive(Debug, Args)]
 struct SettingsFile {

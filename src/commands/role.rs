@@ -10,9 +10,8 @@ use clap::Args;
 use super::{Places, SettingsFile};
 use crate::serve::{self, Which};
 
-/// Exit codes: 0 drained, 3 ended with work under way (it is done again by whoever takes over), 4 the role failed,
-/// 2 refused to start, 1 another fault.
 #[derive(Debug, Args)]
+#[command(after_help = super::EXIT_CODES)]
 pub(crate) struct Role {
     #[command(flatten)]
     file: SettingsFile,

@@ -12,9 +12,8 @@ use crate::{
     serve::{self, Which},
 };
 
-/// Exit codes: 0 drained, 3 ended with work under way (it is done again at the next start), 4 a role failed,
-/// 2 refused to start, 1 another fault.
 #[derive(Debug, Args)]
+#[command(after_help = super::EXIT_CODES)]
 pub(crate) struct Up {
     #[command(flatten)]
     file: SettingsFile,

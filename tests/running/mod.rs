@@ -208,6 +208,8 @@ impl Demo {
 
     pub(crate) async fn stop(mut self) -> ExitStatus {
         self.process.terminate().await.unwrap();
+        // As `timeout` does, which signals the process and its group. It may have ended already.
+        let _ended = self.process.terminate().await;
         self.process.exit(PATIENCE).await.unwrap()
     }
 }
