@@ -125,8 +125,13 @@ impl House<'_> {
         let addresses = servers.addresses;
         let demo = match (demo, servers.receiver) {
             (Some(demo), Some(listener)) => {
-                let wiring =
-                    demo::Wiring { store: &store, keys: &keys, secrets: &secrets, changes: &changes };
+                let wiring = demo::Wiring {
+                    store: &store,
+                    live: &live,
+                    keys: &keys,
+                    secrets: &secrets,
+                    changes: &changes,
+                };
                 Some(demo.begin(&self.settings.data.folder, wiring, &addresses, listener).await?)
             }
             _ => None,

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use tidegate_catalog::{
-    Keys, Scope, Scopes, Secrets,
+    Keys, Live, Scope, Scopes, Secrets,
     change::{Change, Changes, File},
     first_start,
     keys::NewKey,
@@ -69,6 +69,7 @@ pub(crate) struct Demo {
 /// What the demo sets up with.
 pub(crate) struct Wiring<'a> {
     pub(crate) store: &'a Store,
+    pub(crate) live: &'a Live,
     pub(crate) keys: &'a Keys,
     pub(crate) secrets: &'a Secrets,
     pub(crate) changes: &'a Changes,
@@ -112,6 +113,8 @@ impl Demo {
 
         let receiver_address = listener.local_addr()?;
         seed(wiring.changes, &org, receiver_address).await?;
+        // What the demo is about must be live before it says that it is ready.
+        wiring.live.latest(&org).await?;
         let secret = wiring.secrets.reveal(&org, &EndpointId::new(ENDPOINT)).await?;
         let receiver = Receiver::open(folder, secret.as_deref().map(Secret::parse).transpose()?).await?;
 

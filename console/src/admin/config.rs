@@ -155,6 +155,10 @@ async fn apply(
         target: "audit", org = %caller.org, by = %caller.name, version = applied.version.0,
         changes = applied.differences.len(), "applied a configuration"
     );
+    // Whoever is answered finds it live here; where it cannot be loaded now, the poll does it.
+    if let Err(error) = api.deps.moderation.live.latest(&caller.org).await {
+        tracing::warn!(tag = error.tag(), "an applied configuration is not live here yet");
+    }
     Ok(Json(Applied {
         version: applied.version,
         changes: applied.differences.into_iter().map(Changed::from).collect(),
