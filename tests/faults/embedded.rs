@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     documents,
-    house::House,
+    house::{House, UP},
     killer::{self, Kills},
     load::{Clients, Pace},
     observe, oracle,
@@ -30,7 +30,7 @@ const LONGEST_LIFE: Duration = Duration::from_millis(1_500);
 
 /// A first life: the key, the configuration, and the secrets that the receiver verifies with.
 pub(crate) async fn first_life(more: &str, receiver: &Receiver, scam_endpoint: &str) -> Result<House> {
-    let mut house = House::new(more)?;
+    let mut house = House::new(more, &[UP])?;
     let mut process = house.up(None)?;
     house.ready(&mut process).await?;
     house.learn_key(&mut process).await?;

@@ -2,7 +2,7 @@
 //!
 //! It knows nothing of faults; `killer` ends what is started here.
 
-use std::{env, fs, path::PathBuf, sync::Once, time::Duration};
+use std::{collections::BTreeMap, env, fs, io, path::PathBuf, sync::Once, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use reqwest::{Client, Method, StatusCode};
@@ -13,12 +13,16 @@ use tidegate_test_support::{PATIENCE, Process, Program, eventually_ok, free_port
 /// Longer than any start or drain, also on a machine that compiles meanwhile.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
+/// The process that runs all roles.
+pub(crate) const UP: &str = "up";
+
 pub(crate) struct House {
     pub(crate) dir: TempDir,
     pub(crate) http: Client,
     api: u16,
     console: u16,
-    ops: u16,
+    /// The processes that make up the installation, and where each shows its health.
+    ops: BTreeMap<&'static str, u16>,
     /// The platform's key.
     key: String,
     /// Settings beyond those of every house, as TOML.
@@ -44,13 +48,15 @@ pub(crate) fn client() -> Client {
 }
 
 impl House {
-    pub(crate) fn new(more: &str) -> Result<Self> {
+    /// All roles in one process are `up`; else each is named.
+    pub(crate) fn new(more: &str, processes: &[&'static str]) -> Result<Self> {
         let dir = tempfile::tempdir()?;
+        let ops = processes.iter().map(|name| Ok((*name, free_port()?))).collect::<io::Result<_>>()?;
         let house = Self {
             http: client(),
             api: free_port()?,
             console: free_port()?,
-            ops: free_port()?,
+            ops,
             key: String::new(),
             more: more.to_owned(),
             dir,
@@ -61,7 +67,7 @@ impl House {
 
     /// Retries come soon, and what a crash interrupts is taken up soon.
     fn settings(&self) -> String {
-        let Self { api, console, ops, more, .. } = self;
+        let Self { api, console, more, .. } = self;
         let data = self.data().display().to_string();
         format!(
             r#"
@@ -71,8 +77,6 @@ folder = "{data}"
 listen = "127.0.0.1:{api}"
 [console]
 listen = "127.0.0.1:{console}"
-[ops]
-listen = "127.0.0.1:{ops}"
 [egress]
 allow_cidrs = ["127.0.0.0/8"]
 connect_timeout_ms = 1000
@@ -101,17 +105,31 @@ filter = "info"
         Program::new(binary(), output).arg(command).arg("--config").arg(self.dir.path().join("tidegate.toml"))
     }
 
+    /// Starts one process, without waiting.
+    pub(crate) fn start(&self, process: &'static str, failpoints: Option<String>) -> Result<Process> {
+        let mut program = self.program(process).arg("--ops-listen").arg(self.ops_of(process)?);
+        if let Some(failpoints) = failpoints {
+            program = program.env("TIDEGATE_FAILPOINTS", failpoints);
+        }
+        program.start()
+    }
+
     /// Starts all roles in one process, without waiting.
     pub(crate) fn up(&self, failpoints: Option<String>) -> Result<Process> {
-        let program = self.program("up");
-        match failpoints {
-            Some(failpoints) => program.env("TIDEGATE_FAILPOINTS", failpoints).start(),
-            None => program.start(),
-        }
+        self.start(UP, failpoints)
+    }
+
+    pub(crate) fn ops_of(&self, process: &str) -> Result<String> {
+        let port = self.ops.get(process).with_context(|| format!("{process} is no process of this house"))?;
+        Ok(format!("127.0.0.1:{port}"))
     }
 
     pub(crate) async fn ready(&self, process: &mut Process) -> Result<()> {
-        process.http_ok(&format!("127.0.0.1:{}", self.ops), "/readyz", LONG).await
+        self.process_ready(UP, process).await
+    }
+
+    pub(crate) async fn process_ready(&self, name: &str, process: &mut Process) -> Result<()> {
+        process.http_ok(&self.ops_of(name)?, "/readyz", LONG).await
     }
 
     /// Keeps the key that the first start showed.
@@ -206,14 +224,16 @@ filter = "info"
             .with_context(|| format!("no secret of {endpoint}: {status}"))
     }
 
-    /// The sum of a metric over its labels; `None` where there is no such metric.
+    /// The sum of a metric over its labels and processes; `None` where there is no such metric.
     pub(crate) async fn metric(&self, name: &str) -> Result<Option<f64>> {
-        let answer = self.http.get(format!("http://127.0.0.1:{}/metrics", self.ops)).send().await?;
-        let text = answer.error_for_status()?.text().await?;
         let mut sum = None;
-        for line in text.lines().filter(|line| line.starts_with(name)) {
-            let value: f64 = line.rsplit(' ').next().unwrap_or_default().parse()?;
-            sum = Some(sum.unwrap_or(0.0) + value);
+        for port in self.ops.values() {
+            let answer = self.http.get(format!("http://127.0.0.1:{port}/metrics")).send().await?;
+            let text = answer.error_for_status()?.text().await?;
+            for line in text.lines().filter(|line| line.starts_with(name)) {
+                let value: f64 = line.rsplit(' ').next().unwrap_or_default().parse()?;
+                sum = Some(sum.unwrap_or(0.0) + value);
+            }
         }
         Ok(sum)
     }

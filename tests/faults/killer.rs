@@ -48,13 +48,31 @@ impl End {
     }
 }
 
+/// The places that a role reaches.
+pub(crate) fn places_of(role: &str) -> Vec<Place> {
+    let of = |names: &[&str]| PLACES.into_iter().filter(|(name, _)| names.contains(name)).collect();
+    match role {
+        "ingest" => of(&["after_append"]),
+        "deliver" => of(&["after_callback_rows", "before_callback", "after_callback"]),
+        "process" => of(&[
+            "after_poll",
+            "after_plan",
+            "after_apply_rows",
+            "after_callback_append",
+            "before_complete",
+            "after_due_release",
+        ]),
+        _ => Vec::new(),
+    }
+}
+
 /// The ends of so many lives: places and moments in turn, so that half are places, each of which comes up.
 pub(crate) fn plan(seed: u64, kills: usize, places: &[Place], longest: Duration) -> Vec<End> {
     let mut seeded = Seeded::new(seed).branch(1);
     let longest = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
     (0..kills)
         .map(|life| {
-            if life % 2 == 0 {
+            if life % 2 == 0 && !places.is_empty() {
                 let (place, most) = places[life / 2 % places.len()];
                 End::At { place, hit: 1 + seeded.below(most) }
             } else {

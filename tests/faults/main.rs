@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod cluster;
 mod documents;
 mod embedded;
 mod endpoints;

@@ -35,8 +35,13 @@ const ASKED_AT_ONCE: usize = 16;
 
 /// Waits until every consumer has passed everything, and no callback or decision is due.
 pub(crate) async fn drained(house: &House, process: &mut Process) -> Result<()> {
+    quiet(house).await.with_context(|| crate::killer::tail(process))
+}
+
+/// The same, whatever processes there are.
+pub(crate) async fn quiet(house: &House) -> Result<()> {
     let mut quiet = 0;
-    let waited = eventually_ok("everything to be consumed and delivered", LONG, async || {
+    eventually_ok("everything to be consumed and delivered", LONG, async || {
         let state = left(house).await;
         quiet = if matches!(state, Ok(None)) { quiet + 1 } else { 0 };
         match state? {
@@ -45,8 +50,7 @@ pub(crate) async fn drained(house: &House, process: &mut Process) -> Result<()> 
             Some(left) => bail!("{left}"),
         }
     })
-    .await;
-    waited.with_context(|| crate::killer::tail(process))
+    .await
 }
 
 /// What is still under way, if anything is.

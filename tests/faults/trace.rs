@@ -11,7 +11,7 @@ use tidegate_test_support::Program;
 
 use crate::{
     embedded::first_life,
-    house::{LONG, binary},
+    house::{LONG, UP, binary},
     receiver::Receiver,
 };
 
@@ -108,7 +108,9 @@ async fn a_record_is_synced_between_its_write_and_its_acknowledgement() -> Resul
         .arg(binary())
         .arg("up")
         .arg("--config")
-        .arg(house.dir.path().join("tidegate.toml"));
+        .arg(house.dir.path().join("tidegate.toml"))
+        .arg("--ops-listen")
+        .arg(house.ops_of(UP)?);
     let mut process = program.start()?;
     house.ready(&mut process).await?;
     let marks: Vec<_> =

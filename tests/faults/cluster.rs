@@ -1,0 +1,305 @@
+//! The roles in processes of their own, on real Kafka and real Cassandra: roles, broker and node are killed under load.
+//!
+//! Long: `tests/faults/run` calls it. The servers are its own, in a folder of its own, on free ports.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use tempfile::TempDir;
+use tidegate_store::{Store, cql};
+use tidegate_test_support::{Process, servers};
+use tokio::{process::Command, time::sleep};
+
+use crate::{
+    documents,
+    embedded::{SEED, number},
+    house::{House, LONG},
+    killer::{self, End, Kills},
+    load::{Clients, Pace},
+    observe, oracle,
+    receiver::{Manner, Receiver},
+};
+
+const ROLES: [&str; 4] = ["ingest", "process", "deliver", "console"];
+
+/// Which roles die, in turn: those with more state more often.
+const TURNS: [&str; 5] = ["process", "deliver", "ingest", "process", "console"];
+
+const KEYSPACE: &str = "tidegate_faults";
+
+/// Kafka and Cassandra of this test alone.
+struct Servers {
+    dir: TempDir,
+    kafka: String,
+    cql: String,
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        let stopped =
+            std::process::Command::new(script()).args(["stop", "all", "--dir"]).arg(self.dir.path()).status();
+        if !stopped.is_ok_and(|status| status.success()) {
+            println!("the servers in {} could not be stopped", self.dir.path().display());
+        }
+    }
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/servers/servers")
+}
+
+impl Servers {
+    async fn start() -> Result<Self> {
+        let mut servers = Self { dir: tempfile::tempdir()?, kafka: String::new(), cql: String::new() };
+        servers.call(&["start", "kafka"]).await?;
+        servers.call(&["start", "cassandra"]).await?;
+        let env = servers.call(&["env"]).await?;
+        let named = |variable: &str| {
+            let line = env.lines().find_map(|line| line.strip_prefix(&format!("export {variable}=")));
+            line.map(str::to_owned).with_context(|| format!("{variable} is not named: {env}"))
+        };
+        (servers.kafka, servers.cql) = (named("TIDEGATE_TEST_KAFKA")?, named("TIDEGATE_TEST_CQL")?);
+        Ok(servers)
+    }
+
+    async fn call(&self, words: &[&str]) -> Result<String> {
+        let output = Command::new(script())
+            .args(words)
+            .arg("--dir")
+            .arg(self.dir.path())
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .await?;
+        if !output.status.success() {
+            bail!("servers {words:?}: {}", output.status);
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// SIGKILL, some time without it, and back with its data.
+    async fn kill_and_start(&self, server: &str) -> Result<()> {
+        self.call(&["kill", server]).await?;
+        sleep(Duration::from_secs(3)).await;
+        self.call(&["start", server]).await?;
+        println!("cluster: killed and started {server} under load");
+        Ok(())
+    }
+
+    fn settings(&self) -> String {
+        let Self { kafka, cql, .. } = self;
+        format!(
+            r#"
+[security]
+master_key = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+[stream]
+engine = "kafka"
+partitions = 4
+[stream.consume]
+drain_timeout_ms = 4000
+commit_timeout_ms = 1000
+[stream.kafka]
+brokers = ["{kafka}"]
+statistics_interval_ms = 250
+[stream.kafka.topics]
+replication = 1
+min_insync_replicas = 1
+[stream.kafka.consumer]
+group_protocol = "classic"
+session_timeout_ms = 6000
+librdkafka = {{ "heartbeat.interval.ms" = "500" }}
+[store]
+engine = "cql"
+[store.cql]
+contact_points = ["{cql}"]
+keyspace = "{KEYSPACE}"
+replication = {{ simple = 1 }}
+"#
+        )
+    }
+
+    async fn store(&self) -> Result<Store> {
+        let settings = cql::Settings {
+            contact_points: vec![self.cql.clone()],
+            keyspace: KEYSPACE.to_owned(),
+            ..cql::Settings::default()
+        };
+        Ok(Store::open_cql(settings).await?)
+    }
+}
+
+/// The processes of the roles, and how the present life of each is to end.
+struct Crew {
+    house: Arc<House>,
+    lives: BTreeMap<&'static str, Process>,
+    ends: BTreeMap<&'static str, Vec<End>>,
+}
+
+impl Crew {
+    fn start(&mut self, role: &'static str) -> Result<()> {
+        let next = self.ends.get(role).and_then(|ends| ends.last());
+        let failpoints = next.and_then(|end| end.failpoints());
+        self.lives.insert(role, self.house.start(role, failpoints)?);
+        Ok(())
+    }
+
+    /// Sees the role's life to its end, and starts the next one.
+    async fn kill(&mut self, role: &'static str, kills: &mut Kills) -> Result<()> {
+        let end = self.ends.get_mut(role).and_then(Vec::pop).context("each turn has an end")?;
+        let process = self.lives.get_mut(role).context("each role runs")?;
+        killer::finish(process, end, kills).await.with_context(|| format!("{role}, {end:?}"))?;
+        self.start(role)
+    }
+
+    async fn ready(&mut self) -> Result<()> {
+        for (role, process) in &mut self.lives {
+            self.house.process_ready(role, process).await.with_context(|| format!("{role} is not ready"))?;
+        }
+        Ok(())
+    }
+
+    /// As a supervisor does: starts again what was just starting when a server went away, and refused to.
+    async fn revive(&mut self) -> Result<usize> {
+        let mut revived = 0;
+        for role in ROLES {
+            let process = self.lives.get_mut(role).context("each role runs")?;
+            if process.runs() {
+                continue;
+            }
+            let status = process.exit(LONG).await?;
+            // What a place killed waits for its turn.
+            if status.code().is_some() {
+                println!("cluster: {role} was started during the outage and ended by itself: {status}");
+                self.start(role)?;
+                revived += 1;
+            }
+        }
+        Ok(revived)
+    }
+
+    /// Starts lives that nothing ends.
+    async fn start_unharmed(&mut self) -> Result<()> {
+        self.ends.clear();
+        for role in ROLES {
+            self.start(role)?;
+        }
+        self.ready().await
+    }
+
+    /// Kills whatever runs; places may have been faster.
+    async fn kill_all(&mut self) -> Result<()> {
+        for (_, mut process) in std::mem::take(&mut self.lives) {
+            if process.runs() {
+                process.kill().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn stop(&mut self) -> Result<()> {
+        for (role, mut process) in std::mem::take(&mut self.lives) {
+            self.house.stop(&mut process).await.with_context(|| format!("{role} does not drain"))?;
+        }
+        Ok(())
+    }
+}
+
+async fn run_once(house: &House, words: &[&str]) -> Result<()> {
+    let (command, rest) = words.split_first().context("a command")?;
+    let program =
+        tidegate_test_support::Program::new(crate::house::binary(), house.dir.path().join("commands.log"))
+            .arg(command)
+            .args(rest)
+            .arg("--config")
+            .arg(house.dir.path().join("tidegate.toml"));
+    let mut process = program.start()?;
+    let status = process.exit(LONG).await?;
+    if !status.success() {
+        bail!("{words:?}: {status}: {}", killer::tail(&process));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: tests/faults/run"]
+async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()> {
+    const SUITE: &str = "kills of a cluster";
+    // Where real servers are named, others like them can be started.
+    if servers::kafka(SUITE).is_none() || servers::cql(SUITE).is_none() {
+        return Ok(());
+    }
+    let seed = number("TIDEGATE_FAULTS_SEED", SEED);
+    let wanted = usize::try_from(number("TIDEGATE_FAULTS_CLUSTER_KILLS", 15))?;
+    println!("cluster: seed {seed}, {wanted} kills of roles");
+    let servers = Servers::start().await?;
+    let receiver = Receiver::start().await?;
+    receiver.behave("all", Manner::Fail(1));
+
+    let mut house = House::new(&servers.settings(), &ROLES)?;
+    run_once(&house, &["topics", "create"]).await?;
+    run_once(&house, &["store", "migrate"]).await?;
+    let mut console = house.start("console", None)?;
+    house.process_ready("console", &mut console).await?;
+    house.learn_key(&mut console).await?;
+    house.apply(&documents::all(&receiver, "scams")).await?;
+    for endpoint in ["all", "scams"] {
+        receiver.trust(&house.secret(endpoint).await?);
+    }
+    house.stop(&mut console).await?;
+
+    let house = Arc::new(house);
+    let ends = TURNS.iter().map(|role| {
+        let places = killer::places_of(role);
+        (*role, killer::plan(seed ^ role.len() as u64, wanted, &places, Duration::from_secs(2)))
+    });
+    let mut crew = Crew { house: Arc::clone(&house), lives: BTreeMap::new(), ends: ends.collect() };
+    for role in ROLES {
+        crew.start(role)?;
+    }
+    let pace = Pace { clients: 4, requests: 60 * wanted as u64, pause: Duration::from_millis(80) };
+    let mut clients = Clients::start(&house, seed, pace);
+    let mut kills = Kills::default();
+    for turn in 0..wanted {
+        crew.kill(TURNS[turn % TURNS.len()], &mut kills).await?;
+        clients.check()?;
+        let server = if turn == wanted / 3 {
+            "kafka"
+        } else if turn == 2 * wanted / 3 {
+            "cassandra"
+        } else {
+            continue;
+        };
+        servers.kill_and_start(server).await?;
+        // Only the one that was just started may have refused to; those that ran wait for the server.
+        let revived = crew.revive().await?;
+        anyhow::ensure!(revived <= 1, "{revived} roles ended because {server} was away");
+    }
+    println!("cluster: {kills}");
+    crew.kill_all().await?;
+    crew.start_unharmed().await?;
+    let sent = clients.finish().await?;
+    // A second time, so that what a replay repeats at a start is seen, too.
+    observe::quiet(&house).await?;
+    crew.stop().await?;
+    crew.start_unharmed().await?;
+    observe::quiet(&house).await?;
+    let mut seen = observe::by_api(&house, &receiver, &sent).await?;
+    crew.stop().await?;
+    let store = servers.store().await?;
+    observe::by_rows(&store, &sent, &mut seen).await?;
+    store.close().await?;
+    seen.callbacks = receiver.callbacks();
+
+    let verdict = oracle::judge(&sent, &seen);
+    println!("cluster: {}", oracle::counts(&sent, &seen));
+    println!("cluster: {verdict}");
+    kills.suffice(wanted)?;
+    assert!(verdict.is_clean(), "{verdict}\nrepeat it with TIDEGATE_FAULTS_SEED={seed}");
+    Ok(())
+}
