@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use rdkafka::{Offset, TopicPartitionList, admin::AdminOptions};
+use rdkafka::{
+    ClientConfig, Offset, TopicPartitionList,
+    admin::AdminOptions,
+    consumer::{BaseConsumer, Consumer as _},
+};
 use tidegate_stream::{Inbox, NextOffset, Partition, Stopped, Topic};
-use tidegate_test_support::{PATIENCE, servers};
+use tidegate_test_support::{PATIENCE, eventually, servers};
 use tokio::time::timeout;
 
-use super::fixture::{Installation, append, close, complete, consume, numbers, take, text};
+use super::fixture::{GROUP, Installation, append, close, complete, consume, numbers, take, text};
 
 async fn eat(installation: &Installation, partition: Partition, before: i64) {
     let mut list = TopicPartitionList::new();
@@ -16,6 +20,25 @@ async fn eat(installation: &Installation, partition: Partition, before: i64) {
     list.add_partition_offset(&name, index, Offset::Offset(before)).unwrap();
     let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(20)));
     installation.admin().delete_records(&list, &options).await.unwrap();
+}
+
+/// The start of a new group is committed beside its reading: waits until the broker has it.
+async fn start_is_committed(installation: &Installation, partition: Partition) {
+    let settings = &installation.settings;
+    let member: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", settings.kafka.brokers.join(","))
+        .set("group.id", GROUP.id(&settings.prefix))
+        .create()
+        .unwrap();
+    let name = partition.topic.name(&settings.prefix);
+    let index = i32::try_from(partition.index).unwrap();
+    let committed = async || {
+        let mut list = TopicPartitionList::new();
+        list.add_partition(&name, index);
+        let list = member.committed_offsets(list, Duration::from_secs(5)).ok()?;
+        matches!(list.find_partition(&name, index)?.offset(), Offset::Offset(_)).then_some(())
+    };
+    eventually("the group's start to be committed", PATIENCE, committed).await.unwrap();
 }
 
 async fn stopped(inbox: &Inbox) -> Vec<Stopped> {
@@ -68,7 +91,9 @@ async fn a_group_that_never_committed_sees_what_was_eaten_before_its_first_commi
     append(&log, partition, numbers(0..10)).await;
     let mut inbox = consume(&log, Topic::Strikes);
     // Read, and died with it.
-    drop(take(&mut inbox, 10).await);
+    let records = take(&mut inbox, 10).await;
+    start_is_committed(&installation, partition).await;
+    drop(records);
     drop(inbox);
     close(&log).await;
 
