@@ -70,9 +70,9 @@ async fn a_snapshot_that_does_not_compile_leaves_the_last_good_one_running_and_i
         let members = members::list(&house.store).await.unwrap();
         members.iter().find_map(|member| member.failing.first().cloned())
     };
+    let told = eventually("the member to tell", PATIENCE, told).await.unwrap();
     let wait = house.changes().wait(&house.org, bad, Duration::from_secs(30)).await.unwrap();
     assert!(matches!(wait, tidegate_catalog::change::Waited::Failing(_)), "{wait:?}");
-    let told = eventually("the member to tell", PATIENCE, told).await.unwrap();
     assert_eq!((told.org, told.version, told.running), (house.org.clone(), bad, Some(good)));
     assert!(told.reason.contains("format 99"), "{}", told.reason);
     running.stop().await;

@@ -9,9 +9,10 @@ use std::{
 };
 
 use tempfile::TempDir;
-use tidegate_catalog::{Change, Changes, Live, MasterKey, Secrets, Security, Settings, orgs};
+use tidegate_catalog::{Change, Changes, Live, MasterKey, Secrets, Security, Settings, members, orgs};
 use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
 use tidegate_store::{Clock, Store, embedded};
+use tidegate_test_support::{PATIENCE, eventually};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -93,14 +94,17 @@ impl House {
         self.changes().apply(&self.org, change(yaml)).await.unwrap().version
     }
 
-    /// As another process on the same store.
+    /// As another process on the same store; listed as a member, which happens beside its start.
     pub(crate) async fn live(&self) -> Running {
+        let before = members::list(&self.store).await.unwrap().len();
         let live = Arc::new(Live::open(self.store.clone(), self.settings.clone()).await.unwrap());
         let stop = CancellationToken::new();
         let task = {
             let (live, stop) = (Arc::clone(&live), stop.clone());
             tokio::spawn(async move { live.run(stop).await })
         };
+        let listed = async || (members::list(&self.store).await.unwrap().len() > before).then_some(());
+        eventually("the member to be listed", PATIENCE, listed).await.unwrap();
         Running { live, stop, task }
     }
 }
