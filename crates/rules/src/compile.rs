@@ -28,7 +28,8 @@ pub(crate) struct Rule {
     /// Empty: all.
     pub(crate) item_types: HashSet<TypeId>,
     pub(crate) when: Node,
-    pub(crate) leaves: Vec<Leaf>,
+    /// The predicates of the tree's leaves, in document order.
+    pub(crate) leaves: Vec<u32>,
     pub(crate) tests: Vec<Test>,
 }
 
@@ -45,6 +46,8 @@ pub(crate) enum Node {
 #[derive(Debug, Default)]
 pub(crate) struct Compiled {
     pub(crate) rules: Vec<Arc<Rule>>,
+    /// The conditions of all rules, equal ones once.
+    pub(crate) predicates: Vec<Leaf>,
     pub(crate) paths: Vec<Path>,
     pub(crate) warnings: Vec<Warning>,
 }
@@ -82,7 +85,8 @@ pub(crate) fn compile(
         context.faults.truncate(FAULTS_LISTED);
         return Err(context.faults);
     }
-    Ok(Compiled { rules, paths: context.paths, warnings: context.warnings })
+    let Context { predicates, paths, warnings, .. } = context;
+    Ok(Compiled { rules, predicates, paths, warnings })
 }
 
 /// Where compilation is, and what it has gathered.
@@ -96,6 +100,9 @@ pub(crate) struct Context<'a> {
     regexes: usize,
     slots: HashMap<Path, usize>,
     paths: Vec<Path>,
+    predicates: Vec<Leaf>,
+    /// By identity: the predicate, and the warnings that each of its uses deserves.
+    known: HashMap<String, (u32, Vec<Warning>)>,
     faults: Vec<Fault>,
     warnings: Vec<Warning>,
 }
@@ -112,6 +119,8 @@ impl<'a> Context<'a> {
             regexes: 0,
             slots: HashMap::new(),
             paths: Vec::new(),
+            predicates: Vec::new(),
+            known: HashMap::new(),
             faults: Vec::new(),
             warnings: Vec::new(),
         }
@@ -159,6 +168,30 @@ impl<'a> Context<'a> {
             self.fault("limit", format!("all rules together have more than {most} regular expressions"));
         }
         (self.regexes <= most).then_some(())
+    }
+
+    /// How the item types of the rule read a path.
+    pub(crate) fn resolved(&self, path: &str) -> Vec<(&TypeId, Route, Kind)> {
+        self.vocabulary.resolve(&self.item_types, path)
+    }
+
+    /// The number of a condition's predicate; a condition that is known already is not compiled again.
+    fn predicate(&mut self, condition: Condition) -> Option<u32> {
+        let identity = Leaf::identity(&condition, self)?;
+        if let Some((predicate, warnings)) = self.known.get(&identity) {
+            let warnings: Vec<_> = warnings.iter().map(|it| it.moved(&self.rule, &self.pointer)).collect();
+            let room = FAULTS_LISTED.saturating_sub(self.warnings.len());
+            let predicate = *predicate;
+            self.warnings.extend(warnings.into_iter().take(room));
+            return Some(predicate);
+        }
+        let (before, depth) = (self.warnings.len(), self.pointer.len());
+        let leaf = Leaf::compile(condition, self)?;
+        let predicate = u32::try_from(self.predicates.len()).ok()?;
+        self.predicates.push(leaf);
+        let warnings = self.warnings[before..].iter().map(|warning| warning.below(depth)).collect();
+        self.known.insert(identity, (predicate, warnings));
+        Some(predicate)
     }
 
     /// The slot of a path, and the kinds that it has in the item types of the rule.
@@ -226,7 +259,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    fn node(&mut self, condition: Condition, leaves: &mut Vec<Leaf>) -> Option<Node> {
+    fn node(&mut self, condition: Condition, leaves: &mut Vec<u32>) -> Option<Node> {
         match condition {
             Condition::All(inner) => self.at("all", |c| c.nodes(inner, leaves)).map(Node::All),
             Condition::Any(inner) => self.at("any", |c| c.nodes(inner, leaves)).map(Node::Any),
@@ -234,13 +267,13 @@ impl<'a> Context<'a> {
                 self.at("not", |c| c.node(*inner, leaves)).map(|node| Node::Not(Box::new(node)))
             }
             leaf => {
-                leaves.push(Leaf::compile(leaf, self)?);
+                leaves.push(self.predicate(leaf)?);
                 Some(Node::Leaf(leaves.len() - 1))
             }
         }
     }
 
-    fn nodes(&mut self, conditions: Vec<Condition>, leaves: &mut Vec<Leaf>) -> Option<Vec<Node>> {
+    fn nodes(&mut self, conditions: Vec<Condition>, leaves: &mut Vec<u32>) -> Option<Vec<Node>> {
         let wanted = conditions.len();
         let mut nodes = Vec::with_capacity(wanted);
         for (nth, condition) in conditions.into_iter().enumerate() {

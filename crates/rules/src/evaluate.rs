@@ -1,13 +1,8 @@
-//! The three-valued logic, and what one rule comes to on one item.
+//! The three-valued logic of condition trees.
 //!
-//! It explains nothing, and shares no work between rules.
+//! It looks at no item.
 
-use crate::{
-    compile::{Node, Rule},
-    explain::Verdict,
-    leaves::{Leaf, Scene},
-    limits::{Spent, Steps},
-};
+use crate::{compile::Node, explain::Verdict};
 
 /// The outcomes that are still possible: one if decided, several while a fact is awaited, none if not looked at.
 ///
@@ -101,39 +96,10 @@ pub(crate) fn decide<E>(node: &Node, leaf: &mut impl FnMut(usize) -> Result<Mask
     }
 }
 
-/// What a rule can still come to, with the leaves that were looked at in `leaves`.
-pub(crate) fn judge(
-    rule: &Rule,
-    scene: &Scene<'_>,
-    steps: &mut Steps,
-    leaves: &mut Vec<Mask>,
-) -> Result<Mask, Spent> {
-    leaves.clear();
-    leaves.resize(rule.leaves.len(), Mask::SKIPPED);
-    steps.next_rule();
-    steps.take(1)?;
-    decide(&rule.when, &mut |nth| {
-        leaves[nth] = rule.leaves[nth].judge(scene, steps)?;
-        Ok(leaves[nth])
-    })
-}
-
-/// Looks at the leaves that did not matter, as far as the steps reach: an explanation shows them too.
-pub(crate) fn complete(rule: &Rule, scene: &Scene<'_>, steps: &mut Steps, leaves: &mut [Mask]) {
-    for (leaf, mask) in rule.leaves.iter().zip(leaves) {
-        // A rule must not ask for a fact that is only worth showing.
-        if mask.is_empty() && !matches!(leaf, Leaf::Strikes(_)) {
-            match leaf.judge(scene, steps) {
-                Ok(judged) => *mask = judged,
-                Err(Spent) => return,
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Spent;
 
     const F: Mask = Mask::FAILED;
     const E: Mask = Mask::ERRORED;

@@ -40,6 +40,16 @@ impl Warning {
         Self { rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail }
     }
 
+    /// The same warning with only the part of its path below a depth.
+    pub(crate) fn below(&self, depth: usize) -> Self {
+        Self { pointer: self.pointer.get(depth..).unwrap_or_default().to_owned(), ..self.clone() }
+    }
+
+    /// A warning with a partial path, at a place in a rule.
+    pub(crate) fn moved(&self, rule: &str, pointer: &str) -> Self {
+        Self { rule: rule.to_owned(), pointer: format!("{pointer}{}", self.pointer), ..self.clone() }
+    }
+
     /// One of `short_word`, `regex_case`, `regex_empty`.
     pub fn tag(&self) -> &'static str {
         self.tag

@@ -71,7 +71,7 @@ pub fn run_tests(
                             now,
                             submission: derive(Kind::Submission, &[rule.head.rule.as_str().as_bytes()]),
                         };
-                        let scan = plan.scan_these(&item, std::iter::once(rule));
+                        let scan = plan.scan_this(&item, rule);
                         let mut facts = Facts::new();
                         for need @ Need::Strikes { .. } in scan.needs() {
                             facts.strikes(need.clone(), test.strikes);

@@ -89,6 +89,18 @@ impl Number {
         text.parse().ok().filter(|n: &f64| n.is_finite()).map(Self::Fraction)
     }
 
+    /// The nearest float: of two numbers the smaller never has the greater one.
+    pub(crate) fn coarse(self) -> f64 {
+        match self {
+            #[allow(
+                clippy::cast_precision_loss,
+                reason = "rounding keeps the order, which is all that is asked"
+            )]
+            Self::Whole(whole) => whole as f64,
+            Self::Fraction(fraction) => fraction,
+        }
+    }
+
     pub(crate) fn to_json(self) -> serde_json::Value {
         let number = match self {
             Self::Whole(whole) => serde_json::Number::from_i128(whole),

@@ -4,6 +4,7 @@
 //! [`Plan::scan`] and [`Plan::finish`], and what a match leads to is decided elsewhere.
 
 mod compile;
+mod engine;
 mod evaluate;
 mod explain;
 mod facts;
@@ -18,7 +19,10 @@ mod plan;
 mod views;
 mod vocabulary;
 
-pub use explain::{Explained, Hit, Verdict};
+pub use explain::{
+    AllExplained, CutExplained, Explained, FieldExplained, Hit, NotExplained, StrikesExplained,
+    TextExplained, Verdict,
+};
 pub use facts::{Facts, Need, Within};
 pub use faults::{Fault, Warning};
 pub use form::{ActionUse, On, Status};
@@ -26,5 +30,5 @@ pub use inline_tests::{TestItem, TestReport, TestResult, run_tests};
 pub use item::{Fields, Item, Number, Value};
 pub use limits::{Contradiction, Limits};
 pub use outcome::{Errored, Match, Outcome};
-pub use plan::{Plan, RuleHead, RuleSource, Scan};
+pub use plan::{Figures, Plan, RuleHead, RuleSource, Scan};
 pub use vocabulary::{Container, Kind, Shape, Vocabulary};

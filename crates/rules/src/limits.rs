@@ -28,8 +28,9 @@ pub struct Limits {
     pub words_in_all: usize,
     /// Regular expressions of all rules of a plan.
     pub regexes_in_all: usize,
-    /// Steps that all rules may take on one item. A step is one condition, 64 bytes of text searched for one
-    /// word, or 4 bytes searched with a small regular expression (a large one costs up to 32 times that).
+    /// Steps that all rules may take on one item. A step is one condition, one place of a word in a text, 16 bytes
+    /// of text searched for many words or 64 for one, or 4 bytes searched with a small regular expression (a large
+    /// one costs up to 32 times that).
     pub steps_per_item: u64,
     /// Steps that one rule may take on one item; so a costly rule does not use up the steps of the others.
     pub steps_per_rule: u64,
@@ -122,6 +123,12 @@ impl Steps {
 
     pub(crate) fn next_rule(&mut self) {
         self.rule = self.per_rule;
+    }
+
+    /// Steps that all rules share: they are no rule's own.
+    pub(crate) fn take_shared(&mut self, steps: u64) -> Result<(), Spent> {
+        self.item = self.item.checked_sub(steps).ok_or(Spent)?;
+        Ok(())
     }
 
     pub(crate) fn take(&mut self, steps: u64) -> Result<(), Spent> {

@@ -1,22 +1,27 @@
 //! All rules of an organisation as one plan, evaluated in two phases around the caller's look-ups.
 //!
-//! This is the seam: a faster engine changes how `scan` and `finish` arrive at an outcome, and nothing outside.
+//! It decides which rules are looked at in earnest, and in which order; how conditions are judged is in `leaves`.
 
-use std::{collections::HashSet, convert::Infallible, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    convert::Infallible,
+    sync::Arc,
+};
 
 use serde_json::Value as Json;
-use tidegate_schemas::ids::{ItemKey, PolicyId, RuleId};
+use tidegate_schemas::ids::{PolicyId, RuleId, TypeId};
 
 use crate::{
     compile::{self, Rule},
+    engine::{Run, index::Index, quick::Quick, scratch::Scratch, witness::Costs},
     evaluate::{self, Mask},
     explain::{self, CutExplained, Explained, Verdict},
     facts::{Facts, Need},
     faults::{Fault, Warning},
     form::{ActionUse, Status, Test},
     item::Item,
-    leaves::{Leaf, Scene},
-    limits::{Limits, Spent, Steps},
+    leaves::{Leaf, Scene, StrikesLeaf},
+    limits::{Limits, Spent},
     outcome::{Errored, Match, Outcome},
     views::{Path, Views},
     vocabulary::Vocabulary,
@@ -46,35 +51,78 @@ pub struct RuleHead {
 #[derive(Debug)]
 pub struct Plan {
     rules: Vec<Arc<Rule>>,
+    /// By rule.
+    quick: Vec<Quick>,
+    predicates: Vec<Leaf>,
     paths: Vec<Path>,
+    indexes: Vec<Index>,
+    /// Which index serves an item type; the first serves all others.
+    by_type: HashMap<TypeId, usize>,
+    /// Of the largest scan.
+    words: usize,
     limits: Limits,
+}
+
+/// How large a plan is, for whoever runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    pub rules: usize,
+    /// Conditions of all rules, and how many different ones they are.
+    pub conditions: usize,
+    pub predicates: usize,
+    pub text_predicates: usize,
+    /// Rules of one item type that are judged for each item, because nothing in it announces them.
+    pub unannounced: usize,
+    /// Words that are sought in each text.
+    pub words: usize,
+    /// Memory of the search for them.
+    pub search_bytes: usize,
 }
 
 /// What is known after looking at the item alone. It owns what it needs, so the item may go.
 #[derive(Debug)]
 pub struct Scan {
     entries: Vec<Entry>,
-    user: Option<ItemKey>,
     needs: Vec<Need>,
     truncated: Vec<String>,
-    limits: Limits,
+    judged: usize,
 }
 
 #[derive(Debug)]
 enum Entry {
     Errored(Arc<Rule>),
-    /// Passed, or waiting for facts. The explained leaves are in document order.
-    Open {
-        rule: Arc<Rule>,
-        leaves: Vec<Mask>,
-        explained: Vec<Explained>,
-    },
+    Open(Box<Open>),
 }
+
+/// A rule that passed, or waits for facts. Its leaves are in document order.
+#[derive(Debug)]
+struct Open {
+    rule: Arc<Rule>,
+    leaves: Vec<Mask>,
+    explained: Vec<Explained>,
+    waiting: Vec<Waiting>,
+}
+
+/// A leaf that a fact decides.
+#[derive(Debug)]
+struct Waiting {
+    leaf: usize,
+    strikes: StrikesLeaf,
+    need: Need,
+}
+
+/// Item types may be served by so many times as many indexed rules as there are before they share one index.
+const SHARE: usize = 8;
 
 impl Scan {
     /// What must be looked up before the plan can be finished; each need once.
     pub fn needs(&self) -> &[Need] {
         &self.needs
+    }
+
+    /// How many rules had to be looked at.
+    pub fn judged(&self) -> usize {
+        self.judged
     }
 }
 
@@ -86,7 +134,33 @@ impl Plan {
         limits: &Limits,
     ) -> Result<(Self, Vec<Warning>), Vec<Fault>> {
         let compiled = compile::compile(rules, vocabulary, limits)?;
-        let plan = Self { rules: compiled.rules, paths: compiled.paths, limits: limits.clone() };
+        let (rules, mut predicates) = (compiled.rules, compiled.predicates);
+        let costs = Costs::of(&predicates);
+        let (lists, by_type) = partitions(&rules, vocabulary);
+        let indexes: Vec<_> =
+            lists.into_iter().map(|list| Index::new(list, &rules, &predicates, &costs)).collect();
+        for (number, predicate) in (0_u32..).zip(&mut predicates) {
+            if let Leaf::Text(text) = predicate
+                && !indexes.iter().all(|index| index.is_scanned(number))
+            {
+                text.gather();
+            }
+        }
+        let plan = Self {
+            quick: rules.iter().map(|rule| Quick::of(rule, &costs)).collect(),
+            words: indexes
+                .iter()
+                .flat_map(|index| &index.scan)
+                .map(|scan| scan.words)
+                .max()
+                .unwrap_or_default(),
+            rules,
+            predicates,
+            paths: compiled.paths,
+            indexes,
+            by_type,
+            limits: limits.clone(),
+        };
         Ok((plan, compiled.warnings))
     }
 
@@ -95,84 +169,143 @@ impl Plan {
         self.rules.iter().map(|rule| &rule.head)
     }
 
+    /// How large the plan is.
+    pub fn figures(&self) -> Figures {
+        let texts = |predicate: &&Leaf| matches!(predicate, Leaf::Text(_));
+        Figures {
+            rules: self.rules.len(),
+            conditions: self.rules.iter().map(|rule| rule.leaves.len()).sum(),
+            predicates: self.predicates.len(),
+            text_predicates: self.predicates.iter().filter(texts).count(),
+            unannounced: self.indexes.iter().map(|index| index.always.len()).max().unwrap_or_default(),
+            words: self.words,
+            search_bytes: self.indexes.iter().map(Index::memory).sum(),
+        }
+    }
+
     pub(crate) fn tests(&self) -> impl Iterator<Item = (&Arc<Rule>, &[Test])> {
         self.rules.iter().map(|rule| (rule, rule.tests.as_slice()))
     }
 
     /// Decides what the item alone decides, and says what else must be known.
     pub fn scan(&self, item: &Item<'_>) -> Scan {
-        self.scan_these(item, self.rules.iter().filter(|rule| rule.concerns(item)))
+        let index = &self.indexes[self.by_type.get(item.type_id).copied().unwrap_or_default()];
+        self.run(item, index, |run| {
+            let candidates = run.candidates();
+            let scan = self.judge(
+                item,
+                run,
+                candidates.iter().filter(|rule| self.rules[**rule as usize].concerns(item)),
+            );
+            run.scratch.candidates = candidates;
+            scan
+        })
     }
 
-    pub(crate) fn scan_these<'p>(
-        &'p self,
-        item: &Item<'_>,
-        rules: impl Iterator<Item = &'p Arc<Rule>>,
-    ) -> Scan {
+    /// Judges one rule, whether or not it concerns the item.
+    pub(crate) fn scan_this(&self, item: &Item<'_>, rule: &Arc<Rule>) -> Scan {
+        let number = self.rules.iter().position(|known| Arc::ptr_eq(known, rule));
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        self.run(item, &Index::default(), |run| self.judge(item, run, number.iter()))
+    }
+
+    fn run(&self, item: &Item<'_>, index: &Index, judge: impl FnOnce(&mut Run<'_, '_>) -> Scan) -> Scan {
         let scene = Scene {
             views: Views::new(item.values, &self.paths, self.limits.text_bytes),
             user: item.user,
             limits: &self.limits,
         };
-        let mut steps = Steps::new(&self.limits);
+        let mut scan = Scratch::with(self.predicates.len(), self.rules.len(), self.words, |scratch| {
+            judge(&mut Run::new(&self.predicates, index, &scene, scratch))
+        });
+        scan.truncated = scene.views.truncated(&index.texts);
+        scan
+    }
+
+    fn judge<'n>(
+        &self,
+        item: &Item<'_>,
+        run: &mut Run<'_, '_>,
+        numbers: impl Iterator<Item = &'n u32>,
+    ) -> Scan {
+        let mut scan = Scan { entries: Vec::new(), needs: Vec::new(), truncated: Vec::new(), judged: 0 };
         let mut asked = HashSet::new();
-        let mut scan = Scan {
-            entries: Vec::new(),
-            user: item.user.cloned(),
-            needs: Vec::new(),
-            truncated: Vec::new(),
-            limits: self.limits.clone(),
-        };
-        let mut leaves = Vec::new();
-        for rule in rules {
-            match evaluate::judge(rule, &scene, &mut steps, &mut leaves) {
+        for number in numbers.map(|number| *number as usize) {
+            run.steps.next_rule();
+            scan.judged += 1;
+            let rule = &self.rules[number];
+            let judged = run.steps.take(1).and_then(|()| self.quick[number].may_hold(run));
+            let opened = judged.and_then(|may| if may { self.open(rule, item, run) } else { Ok(None) });
+            match opened {
                 Err(Spent) => scan.entries.push(Entry::Errored(Arc::clone(rule))),
-                // Facts could still make it fail in another way, but never match.
-                Ok(mask) if !mask.may_pass() => {}
-                Ok(mask) => {
-                    if mask != Mask::PASSED {
-                        ask(rule, &leaves, item.user, &mut asked, &mut scan.needs);
+                Ok(None) => {}
+                Ok(Some(open)) => {
+                    for waiting in &open.waiting {
+                        if asked.insert(waiting.need.clone()) {
+                            scan.needs.push(waiting.need.clone());
+                        }
                     }
-                    evaluate::complete(rule, &scene, &mut steps, &mut leaves);
-                    let explained = rule.leaves.iter().zip(&leaves);
-                    let explained =
-                        explained.map(|(leaf, known)| leaf.explain(*known, &scene, &mut steps)).collect();
-                    scan.entries.push(Entry::Open {
-                        rule: Arc::clone(rule),
-                        leaves: std::mem::take(&mut leaves),
-                        explained,
-                    });
+                    scan.entries.push(Entry::Open(Box::new(open)));
                 }
             }
         }
-        scan.truncated = scene.views.truncated();
         scan
+    }
+
+    /// Decides a rule in the order of its document, as its explanation shows it. `None`: it cannot match.
+    fn open(&self, rule: &Arc<Rule>, item: &Item<'_>, run: &mut Run<'_, '_>) -> Result<Option<Open>, Spent> {
+        let mut leaves = vec![Mask::SKIPPED; rule.leaves.len()];
+        let mask = evaluate::decide(&rule.when, &mut |nth| {
+            leaves[nth] = run.mask(rule.leaves[nth])?;
+            Ok(leaves[nth])
+        })?;
+        if !mask.may_pass() {
+            return Ok(None);
+        }
+        let mut waiting = Vec::new();
+        if let Some(user) = item.user.filter(|_| mask != Mask::PASSED) {
+            for (leaf, predicate) in rule.leaves.iter().enumerate() {
+                if let (Leaf::Strikes(strikes), Mask::PENDING) =
+                    (&self.predicates[*predicate as usize], leaves[leaf])
+                {
+                    waiting.push(Waiting { leaf, strikes: *strikes, need: strikes.need(user) });
+                }
+            }
+        }
+        let mut explained = Vec::with_capacity(leaves.len());
+        for (predicate, mask) in rule.leaves.iter().zip(&mut leaves) {
+            let leaf = &self.predicates[*predicate as usize];
+            // An explanation also shows what did not matter, but a rule must not ask for a fact only to show it.
+            if mask.is_empty() && !matches!(leaf, Leaf::Strikes(_)) {
+                *mask = run.mask(*predicate).unwrap_or(Mask::SKIPPED);
+            }
+            let found = run.found(*predicate);
+            explained.push(leaf.explain(*mask, found, run.scene, &mut run.steps));
+        }
+        Ok(Some(Open { rule: Arc::clone(rule), leaves, explained, waiting }))
     }
 
     /// Decides the rest with what was looked up.
     pub fn finish(&self, scan: Scan, facts: &Facts) -> Outcome {
-        let Scan { entries, user, truncated, limits, .. } = scan;
-        let mut outcome = Outcome { truncated, ..Outcome::default() };
+        let mut outcome = Outcome { truncated: scan.truncated, ..Outcome::default() };
         let mut explained = 0;
-        for entry in entries {
+        for entry in scan.entries {
             let failure = match entry {
                 Entry::Errored(rule) => Some((rule, "deadline".to_owned())),
-                Entry::Open { rule, leaves, explained: leaves_explained } => {
-                    match settle(&rule, leaves, leaves_explained, user.as_ref(), facts) {
-                        (Mask::PASSED, leaves, _) => {
-                            let tree = explain::tree(&rule.when, &mut leaves.into_iter());
-                            explained += tree.size();
-                            let fits = explained <= limits.explained;
-                            outcome.matched.push(matched(&rule.head, if fits { tree } else { cut() }));
-                            None
-                        }
-                        (Mask::ERRORED, _, reason) => Some((rule, reason.unwrap_or_default())),
-                        _ => None,
+                Entry::Open(mut open) => match open.settle(facts) {
+                    (Mask::PASSED, _) => {
+                        let tree = explain::tree(&open.rule.when, &mut open.explained.into_iter());
+                        explained += tree.size();
+                        let fits = explained <= self.limits.explained;
+                        outcome.matched.push(matched(&open.rule.head, if fits { tree } else { cut() }));
+                        None
                     }
-                }
+                    (Mask::ERRORED, reason) => Some((open.rule, reason.unwrap_or_default())),
+                    _ => None,
+                },
             };
             if let Some((rule, reason)) = failure {
-                if outcome.errored.len() < limits.errored {
+                if outcome.errored.len() < self.limits.errored {
                     outcome.errored.push(errored(&rule.head, reason));
                 } else {
                     outcome.errored_more += 1;
@@ -183,58 +316,60 @@ impl Plan {
     }
 }
 
+impl Open {
+    /// The rule's outcome with the facts in it, and the first reason for which a fact is missing.
+    fn settle(&mut self, facts: &Facts) -> (Mask, Option<String>) {
+        let mut first = None;
+        for Waiting { leaf, strikes, need } in &self.waiting {
+            match facts.points(need) {
+                Ok(points) => {
+                    self.leaves[*leaf] = strikes.settle(points);
+                    self.explained[*leaf] = strikes.explain(self.leaves[*leaf], Some(points), None);
+                }
+                Err(reason) => {
+                    self.leaves[*leaf] = Mask::ERRORED;
+                    self.explained[*leaf] = strikes.explain(Mask::ERRORED, None, Some(reason.to_owned()));
+                    first.get_or_insert_with(|| format!("strikes: {reason}"));
+                }
+            }
+        }
+        // With facts instead of possibilities the same walk stops at the same leaf or earlier, never at a skipped one.
+        let Ok(decided) = evaluate::decide(&self.rule.when, &mut |nth| Ok::<_, Infallible>(self.leaves[nth]));
+        (decided, first)
+    }
+}
+
+/// The rules of each index, and the index of each item type.
+fn partitions(rules: &[Arc<Rule>], vocabulary: &Vocabulary) -> (Vec<Vec<u32>>, HashMap<TypeId, usize>) {
+    let concerning = |type_id: Option<&TypeId>| -> Vec<u32> {
+        let concerns = |rule: &Rule| {
+            rule.item_types.is_empty() || type_id.is_some_and(|type_id| rule.item_types.contains(type_id))
+        };
+        (0_u32..).zip(rules).filter(|(_, rule)| concerns(rule)).map(|(number, _)| number).collect()
+    };
+    let mut lists = vec![concerning(None)];
+    let mut places = HashMap::from([(lists[0].clone(), 0)]);
+    let mut by_type = HashMap::new();
+    for type_id in vocabulary.types() {
+        let list = concerning(Some(type_id));
+        let place = *places.entry(list).or_insert_with_key(|list| {
+            lists.push(list.clone());
+            lists.len() - 1
+        });
+        by_type.insert(type_id.clone(), place);
+    }
+    if lists.iter().map(Vec::len).sum::<usize>() > rules.len().saturating_mul(SHARE) {
+        return (vec![(0..).take(rules.len()).collect()], HashMap::new());
+    }
+    (lists, by_type)
+}
+
 impl Rule {
     fn concerns(&self, item: &Item<'_>) -> bool {
         self.on.contains(&item.on)
             && (self.item_types.is_empty() || self.item_types.contains(item.type_id))
             && self.expires_at.is_none_or(|end| item.now < end)
     }
-}
-
-fn ask(
-    rule: &Rule,
-    leaves: &[Mask],
-    user: Option<&ItemKey>,
-    asked: &mut HashSet<Need>,
-    needs: &mut Vec<Need>,
-) {
-    let Some(user) = user else { return };
-    for (leaf, mask) in rule.leaves.iter().zip(leaves) {
-        if let (Leaf::Strikes(strikes), &Mask::PENDING) = (leaf, mask) {
-            let need = strikes.need(user);
-            if asked.insert(need.clone()) {
-                needs.push(need);
-            }
-        }
-    }
-}
-
-/// The rule's outcome, its leaves with the facts in them, and the first reason for which a fact is missing.
-fn settle(
-    rule: &Rule,
-    mut leaves: Vec<Mask>,
-    mut explained: Vec<Explained>,
-    user: Option<&ItemKey>,
-    facts: &Facts,
-) -> (Mask, Vec<Explained>, Option<String>) {
-    let mut first = None;
-    for (nth, leaf) in rule.leaves.iter().enumerate() {
-        let (Leaf::Strikes(strikes), Mask::PENDING, Some(user)) = (leaf, leaves[nth], user) else { continue };
-        match facts.points(&strikes.need(user)) {
-            Ok(points) => {
-                leaves[nth] = strikes.settle(points);
-                explained[nth] = strikes.explain(leaves[nth], Some(points), None);
-            }
-            Err(reason) => {
-                leaves[nth] = Mask::ERRORED;
-                explained[nth] = strikes.explain(Mask::ERRORED, None, Some(reason.to_owned()));
-                first.get_or_insert_with(|| format!("strikes: {reason}"));
-            }
-        }
-    }
-    // With facts instead of possibilities the same walk stops at the same leaf or earlier, never at a skipped one.
-    let Ok(decided) = evaluate::decide(&rule.when, &mut |nth| Ok::<_, Infallible>(leaves[nth]));
-    (decided, explained, first)
 }
 
 fn matched(head: &RuleHead, tree: Explained) -> Match {

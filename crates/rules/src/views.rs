@@ -4,6 +4,8 @@
 
 use std::{borrow::Cow, cell::OnceCell};
 
+use smallvec::SmallVec;
+
 use crate::{
     form::View,
     item::{Fields, Value},
@@ -18,17 +20,19 @@ pub(crate) enum Element<'a> {
     Key(&'a str),
 }
 
+pub(crate) type Values<'a> = SmallVec<[(Element<'a>, Value<'a>); 1]>;
+
 /// What an item has at one path.
 pub(crate) struct Slot<'a> {
     /// `None`: absent.
-    pub(crate) values: Option<Vec<(Element<'a>, Value<'a>)>>,
+    pub(crate) values: Option<Values<'a>>,
     texts: OnceCell<Texts<'a>>,
-    lower: OnceCell<Vec<Lower<'a>>>,
+    lower: OnceCell<SmallVec<[Derived<'a>; 1]>>,
 }
 
 struct Texts<'a> {
     /// Cut to the limit, with their position among the values.
-    cut: Vec<(usize, &'a str)>,
+    cut: SmallVec<[(usize, &'a str); 1]>,
     truncated: bool,
 }
 
@@ -38,21 +42,22 @@ pub(crate) struct Seen<'s, 'a> {
     pub(crate) element: Element<'a>,
     pub(crate) original: &'a str,
     pub(crate) text: &'s str,
-    lower: Option<&'s Lower<'a>>,
+    derived: Option<&'s Derived<'a>>,
 }
 
 impl Seen<'_, '_> {
     /// The smallest span of whole characters of the original that gave rise to this span of the view.
     pub(crate) fn origin(&self, start: usize, end: usize) -> (usize, usize) {
-        self.lower.map_or((start, end), |lower| (lower.origin(start).0, lower.origin(end).1))
+        self.derived.map_or((start, end), |derived| (derived.origin(start).0, derived.origin(end).1))
     }
 }
 
-/// All slots of one item, each read and lowered at most once.
+/// All slots of one item, each read and put into a form at most once, and only if somebody asks.
 pub(crate) struct Views<'a> {
     fields: &'a dyn Fields,
     paths: &'a [Path],
-    slots: Vec<OnceCell<Slot<'a>>>,
+    /// Boxed, so that a path nobody asks for costs one empty word.
+    slots: Vec<OnceCell<Box<Slot<'a>>>>,
     text_bytes: usize,
 }
 
@@ -78,10 +83,12 @@ impl<'a> Views<'a> {
     }
 
     pub(crate) fn slot(&self, slot: usize) -> &Slot<'a> {
-        self.slots[slot].get_or_init(|| Slot {
-            values: self.paths[slot].routes.iter().find_map(|route| read(self.fields, route)),
-            texts: OnceCell::new(),
-            lower: OnceCell::new(),
+        self.slots[slot].get_or_init(|| {
+            Box::new(Slot {
+                values: self.paths[slot].routes.iter().find_map(|route| read(self.fields, route)),
+                texts: OnceCell::new(),
+                lower: OnceCell::new(),
+            })
         })
     }
 
@@ -89,32 +96,42 @@ impl<'a> Views<'a> {
     pub(crate) fn texts(&self, slot: usize, view: View) -> impl Iterator<Item = Seen<'_, 'a>> {
         let slot = self.slot(slot);
         let values = slot.values.as_deref().unwrap_or_default();
-        let texts = slot.texts.get_or_init(|| cut(values, self.text_bytes));
-        let lower = match view {
+        let texts = slot.texts(self.text_bytes);
+        let derived = match view {
             View::Raw => None,
-            View::Lower => {
-                Some(slot.lower.get_or_init(|| texts.cut.iter().map(|(_, text)| Lower::new(text)).collect()))
-            }
+            View::Lower => Some(
+                slot.lower.get_or_init(|| texts.cut.iter().map(|(_, text)| Derived::lower(text)).collect()),
+            ),
         };
         texts.cut.iter().enumerate().map(move |(nth, (value, original))| {
-            let lower = lower.map(|lower| &lower[nth]);
-            let text = lower.map_or(*original, |lower| &*lower.text);
-            Seen { element: values[*value].0, original, text, lower }
+            let derived = derived.map(|derived| &derived[nth]);
+            let text = derived.map_or(*original, |derived| &*derived.text);
+            Seen { element: values[*value].0, original, text, derived }
         })
     }
 
-    /// The paths whose text was searched and is longer than what was searched.
-    pub(crate) fn truncated(&self) -> Vec<String> {
-        let cut = |slot: &OnceCell<Slot<'_>>| {
-            slot.get().and_then(|slot| slot.texts.get()).is_some_and(|texts| texts.truncated)
-        };
-        let cut = self.slots.iter().zip(self.paths).filter(|(slot, _)| cut(slot));
-        cut.map(|(_, path)| path.name.clone()).collect()
+    /// Those of these paths whose text is longer than what is searched.
+    pub(crate) fn truncated(&self, slots: &[usize]) -> Vec<String> {
+        let mut paths: Vec<String> = Vec::new();
+        for slot in slots.iter().filter(|slot| self.slot(**slot).texts(self.text_bytes).truncated) {
+            // Item types may understand one path in several ways, each with a slot of its own.
+            let path = self.path(*slot);
+            if !paths.iter().any(|known| known == path) {
+                paths.push(path.to_owned());
+            }
+        }
+        paths
+    }
+}
+
+impl<'a> Slot<'a> {
+    fn texts(&self, most: usize) -> &Texts<'a> {
+        self.texts.get_or_init(|| cut(self.values.as_deref().unwrap_or_default(), most))
     }
 }
 
 fn cut<'a>(values: &[(Element<'a>, Value<'a>)], mut left: usize) -> Texts<'a> {
-    let mut texts = Texts { cut: Vec::new(), truncated: false };
+    let mut texts = Texts { cut: SmallVec::new(), truncated: false };
     for (nth, (_, value)) in values.iter().enumerate() {
         let Value::Text(text) = value else { continue };
         let end = text.floor_char_boundary(left);
@@ -130,7 +147,7 @@ fn cut<'a>(values: &[(Element<'a>, Value<'a>)], mut left: usize) -> Texts<'a> {
     texts
 }
 
-fn read<'a>(fields: &'a dyn Fields, route: &Route) -> Option<Vec<(Element<'a>, Value<'a>)>> {
+fn read<'a>(fields: &'a dyn Fields, route: &Route) -> Option<Values<'a>> {
     let value = fields.field(&route.field)?;
     let Some(inside) = &route.inside else {
         return Some(match value {
@@ -138,7 +155,7 @@ fn read<'a>(fields: &'a dyn Fields, route: &Route) -> Option<Vec<(Element<'a>, V
                 list.into_iter().enumerate().map(|(nth, value)| (Element::Index(nth), value)).collect()
             }
             Value::Map(map) => map.into_iter().map(|(key, value)| (Element::Key(key), value)).collect(),
-            one => vec![(Element::Only, one)],
+            one => SmallVec::from_iter([(Element::Only, one)]),
         });
     };
     let part = |value: &Value<'a>| match (value, inside.as_str()) {
@@ -149,18 +166,18 @@ fn read<'a>(fields: &'a dyn Fields, route: &Route) -> Option<Vec<(Element<'a>, V
     match value {
         Value::Map(map) => {
             let (_, value) = map.into_iter().find(|(key, _)| key == inside)?;
-            Some(vec![(Element::Only, value)])
+            Some(SmallVec::from_iter([(Element::Only, value)]))
         }
         Value::List(list) => {
             let parts = list.iter().enumerate();
             Some(parts.filter_map(|(nth, value)| Some((Element::Index(nth), part(value)?))).collect())
         }
-        one => part(&one).map(|part| vec![(Element::Only, part)]),
+        one => part(&one).map(|part| SmallVec::from_iter([(Element::Only, part)])),
     }
 }
 
-/// A text in lower case that knows where each part came from.
-struct Lower<'a> {
+/// A text in another form that knows where each part came from.
+struct Derived<'a> {
     text: Cow<'a, str>,
     /// Only where a character's length changed; between two shifts offsets differ by a constant.
     shifts: Vec<Shift>,
@@ -173,8 +190,8 @@ struct Shift {
     original_to: usize,
 }
 
-impl<'a> Lower<'a> {
-    fn new(original: &'a str) -> Self {
+impl<'a> Derived<'a> {
+    fn lower(original: &'a str) -> Self {
         if original.is_ascii() {
             let changes = original.bytes().any(|byte| byte.is_ascii_uppercase());
             let text = if changes { original.to_ascii_lowercase().into() } else { Cow::Borrowed(original) };
@@ -218,7 +235,7 @@ fn push_lower(text: &mut String, character: char) {
     }
 }
 
-/// A word as it stands in a view.
+/// A word as it stands in a view. A part of a text stands in the view as a part of the text's view.
 pub(crate) fn as_seen(word: &str, view: View) -> String {
     match view {
         View::Raw => word.to_owned(),

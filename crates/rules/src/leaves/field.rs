@@ -47,6 +47,15 @@ enum Operand {
     Related(ItemKey),
 }
 
+/// Values of which a field must have one for its comparison to pass.
+pub(crate) enum Sought<'l> {
+    Texts(Vec<&'l str>),
+    Related(Vec<&'l ItemKey>),
+    Boolean(bool),
+    /// Ends inside, and coarse: a float may stand for its neighbours.
+    Ranges(Vec<(f64, f64)>),
+}
+
 /// Values of a list or listed operands that an explanation shows.
 const SHOWN: usize = 8;
 
@@ -74,6 +83,46 @@ impl FieldLeaf {
             tests.push(context.at(op.name(), |c| Test::compile(*op, operand, kind, c)));
         }
         Some(Self { slot, tests: tests.into_iter().collect::<Option<_>>()?, written })
+    }
+
+    pub(crate) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.tests.iter().map(|test| 1 + test.operands.len()).sum()
+    }
+
+    /// What can be looked up. `None` if the comparison may also pass without any particular value.
+    pub(crate) fn sought(&self) -> Option<Sought<'_>> {
+        let equal = self.tests.iter().filter(|test| matches!(test.op, Op::Eq | Op::In));
+        if let Some(test) = equal.min_by_key(|test| test.operands.len()) {
+            return match test.operands.first()? {
+                Operand::Boolean(_) if test.operands.len() > 1 => None,
+                Operand::Boolean(boolean) => Some(Sought::Boolean(*boolean)),
+                Operand::Text(_) => {
+                    Some(Sought::Texts(test.operands.iter().filter_map(Operand::text).collect()))
+                }
+                Operand::Related(_) => {
+                    Some(Sought::Related(test.operands.iter().filter_map(Operand::related).collect()))
+                }
+                Operand::Number(_) | Operand::Datetime(_) => {
+                    let points = test.operands.iter().filter_map(Operand::coarse);
+                    Some(Sought::Ranges(points.map(|point| (point, point)).collect()))
+                }
+            };
+        }
+        let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
+        for test in &self.tests {
+            let end = test.operands.first().and_then(Operand::coarse);
+            match (test.op, end) {
+                (Op::Gt | Op::Gte, Some(end)) => low = low.max(end),
+                (Op::Lt | Op::Lte, Some(end)) => high = high.min(end),
+                _ => {}
+            }
+        }
+        let bounded = low > f64::NEG_INFINITY || high < f64::INFINITY;
+        bounded.then(|| Sought::Ranges(vec![(low, high)]))
     }
 
     pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
@@ -217,6 +266,22 @@ impl Operand {
             context.fault("type", format!("the field is {kind}, and this is not"));
         }
         compiled
+    }
+
+    fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    fn related(&self) -> Option<&ItemKey> {
+        if let Self::Related(key) = self { Some(key) } else { None }
+    }
+
+    fn coarse(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(number.coarse()),
+            Self::Datetime(instant) => Some(Number::from(instant.0).coarse()),
+            _ => None,
+        }
     }
 
     fn fits(&self, value: &Value<'_>) -> bool {

@@ -8,8 +8,11 @@ mod text;
 
 use tidegate_schemas::ids::ItemKey;
 
-pub(crate) use self::strikes::StrikesLeaf;
-use self::{field::FieldLeaf, text::TextLeaf};
+pub(crate) use self::{
+    field::{FieldLeaf, Sought},
+    strikes::StrikesLeaf,
+    text::{Needle, TextLeaf, stands_alone},
+};
 use crate::{
     compile::Context,
     evaluate::Mask,
@@ -45,6 +48,20 @@ impl Leaf {
         }
     }
 
+    /// What two conditions must have in common to be one predicate: their words, and how their fields are read.
+    pub(crate) fn identity(condition: &Condition, context: &mut Context<'_>) -> Option<String> {
+        let resolved = match condition {
+            Condition::Text(text) => {
+                let paths: Vec<_> = text.fields.iter().map(|field| context.resolved(field)).collect();
+                format!("{paths:?}")
+            }
+            Condition::Field(field) => format!("{:?}", context.resolved(&field.path)),
+            Condition::Strikes(_) => String::new(),
+            Condition::All(_) | Condition::Any(_) | Condition::Not(_) => return None,
+        };
+        Some(format!("{condition:?} {resolved}"))
+    }
+
     /// What the leaf can still come to.
     pub(crate) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
         steps.take(1)?;
@@ -55,10 +72,16 @@ impl Leaf {
         }
     }
 
-    /// The leaf as an explanation shows it, `known` being what it came to.
-    pub(crate) fn explain(&self, known: Mask, scene: &Scene<'_>, steps: &mut Steps) -> Explained {
+    /// The leaf as an explanation shows it: `known` is what it came to, `found` which needles are known to be there.
+    pub(crate) fn explain(
+        &self,
+        known: Mask,
+        found: Option<Vec<usize>>,
+        scene: &Scene<'_>,
+        steps: &mut Steps,
+    ) -> Explained {
         match self {
-            Self::Text(text) => text.explain(known, scene, steps),
+            Self::Text(text) => text.explain(known, found, scene, steps),
             Self::Field(field) => field.explain(known, scene),
             Self::Strikes(strikes) => strikes.explain(known, None, None),
         }

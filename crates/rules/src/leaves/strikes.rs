@@ -11,7 +11,7 @@ use crate::{
     form::Strikes,
 };
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct StrikesLeaf(pub(crate) Strikes);
 
 impl StrikesLeaf {

@@ -1,13 +1,18 @@
 //! Finds words and patterns in an item's texts.
 //!
-//! It does not prepare the texts, and shares no search between conditions.
+//! It does not prepare the texts; where one search serves many conditions, `engine` tells what it found.
 
-use std::sync::LazyLock;
+use std::{collections::HashMap, sync::LazyLock};
 
+use memchr::memmem;
 use regex::{Regex, RegexBuilder};
 
 use crate::{
     compile::Context,
+    engine::{
+        literals,
+        scanner::{Next, Scanner},
+    },
     evaluate::Mask,
     explain::{Explained, Hit, TextExplained, excerpt},
     faults::shown,
@@ -20,18 +25,30 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct TextLeaf {
-    slots: Vec<usize>,
-    view: View,
-    needles: Vec<Needle>,
+    pub(crate) slots: Vec<usize>,
+    pub(crate) view: View,
+    pub(crate) needles: Vec<Needle>,
     /// Every needle must be found, each in any of the fields; otherwise one is enough.
-    all: bool,
+    pub(crate) all: bool,
+    bulk: Option<Bulk>,
 }
 
 #[derive(Debug)]
-enum Needle {
+pub(crate) enum Needle {
     Word { written: String, seen: String, whole: bool },
     Pattern { regex: Regex, weight: u64 },
 }
+
+/// One search for all words of a condition that has many.
+#[derive(Debug)]
+struct Bulk {
+    scanner: Scanner,
+    /// The needles of each word of the scanner.
+    needles: Vec<Vec<usize>>,
+}
+
+/// Words that are searched one by one at most.
+const FEW_WORDS: usize = 16;
 
 /// Bytes of program up to which a pattern costs this many steps for every four bytes of text.
 const WEIGHTS: [(usize, u64); 3] = [(16 << 10, 1), (64 << 10, 8), (usize::MAX, 32)];
@@ -73,10 +90,35 @@ impl TextLeaf {
                 (regexes.len() == patterns.len()).then_some(regexes)?
             }
         };
-        (slots.len() == named).then_some(Self { slots, view: text.view, needles, all })
+        (slots.len() == named).then_some(Self { slots, view: text.view, needles, all, bulk: None })
+    }
+
+    /// Prepares for being judged alone: a long list of words then costs one pass over a text.
+    pub(crate) fn gather(&mut self) {
+        let words = self.needles.iter().filter(|needle| matches!(needle, Needle::Word { .. })).count();
+        if self.bulk.is_some() || words <= FEW_WORDS || words < self.needles.len() {
+            return;
+        }
+        let mut places: HashMap<&[u8], usize> = HashMap::new();
+        let mut seen: Vec<&[u8]> = Vec::new();
+        let mut needles: Vec<Vec<usize>> = Vec::new();
+        for (nth, needle) in self.needles.iter().enumerate() {
+            let Needle::Word { seen: word, .. } = needle else { continue };
+            let place = *places.entry(word.as_bytes()).or_insert_with_key(|word| {
+                seen.push(word);
+                needles.push(Vec::new());
+                seen.len() - 1
+            });
+            needles[place].push(nth);
+        }
+        self.bulk = Some(Bulk { scanner: Scanner::new(&seen), needles });
     }
 
     pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
+        if let Some(bulk) = &self.bulk {
+            let enough = if self.all { self.needles.len() } else { 1 };
+            return Ok(Mask::decided(self.gathered(bulk, enough, scene, steps)?.len() >= enough));
+        }
         for needle in &self.needles {
             let found = self.find(needle, scene, steps)?.is_some();
             if found != self.all {
@@ -84,6 +126,49 @@ impl TextLeaf {
             }
         }
         Ok(Mask::decided(self.all))
+    }
+
+    /// The needles that are found, sorted; no more than `enough`.
+    fn gathered(
+        &self,
+        bulk: &Bulk,
+        enough: usize,
+        scene: &Scene<'_>,
+        steps: &mut Steps,
+    ) -> Result<Vec<usize>, Spent> {
+        let mut missing = vec![true; self.needles.len()];
+        let mut found = Vec::new();
+        for slot in &self.slots {
+            for seen in scene.views.texts(*slot, self.view) {
+                steps.take(1 + wide(seen.text.len()) / 16)?;
+                let mut spent = false;
+                let next = bulk.scanner.scan(seen.text.as_bytes(), &mut |word, start| {
+                    if steps.take(1).is_err() {
+                        spent = true;
+                        return Next::Stop;
+                    }
+                    for nth in &bulk.needles[word as usize] {
+                        if missing[*nth] && self.needles[*nth].is_at(seen.text, start) {
+                            missing[*nth] = false;
+                            found.push(*nth);
+                        }
+                    }
+                    if found.len() >= enough { Next::Stop } else { Next::Go }
+                });
+                match next {
+                    _ if spent => return Err(Spent),
+                    Next::Stop => return Ok(found),
+                    Next::Go => {}
+                }
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Whether one of the needles is in one of the texts.
+    pub(crate) fn finds(&self, nth: usize, seen: &Seen<'_, '_>, steps: &mut Steps) -> Result<bool, Spent> {
+        Ok(self.needles[nth].find(seen.text, steps)?.is_some())
     }
 
     fn find<'s, 'a>(
@@ -102,11 +187,22 @@ impl TextLeaf {
         Ok(None)
     }
 
-    /// Shows where each needle was first found, as far as the steps reach.
-    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>, steps: &mut Steps) -> Explained {
+    /// Shows where each needle was first found, as far as the steps reach; `found` are those that are, if known.
+    pub(super) fn explain(
+        &self,
+        known: Mask,
+        found: Option<Vec<usize>>,
+        scene: &Scene<'_>,
+        steps: &mut Steps,
+    ) -> Explained {
         let mut hits = Vec::new();
-        for needle in &self.needles {
-            if hits.len() >= scene.limits.hits || known.is_empty() {
+        let all = || {
+            self.bulk.as_ref().map(|bulk| self.gathered(bulk, usize::MAX, scene, steps).unwrap_or_default())
+        };
+        let found = if known.is_empty() { Some(Vec::new()) } else { found.or_else(all) };
+        let found = found.unwrap_or_else(|| (0..self.needles.len()).collect());
+        for needle in found.into_iter().map(|nth| &self.needles[nth]) {
+            if hits.len() >= scene.limits.hits {
                 break;
             }
             let Ok(found) = self.find(needle, scene, steps) else { break };
@@ -146,7 +242,7 @@ fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Ne
     let limit = context.limits.regex_bytes;
     let build = |size: usize| {
         // A thread's cache of the lazily built automaton is bounded too: there may be thousands of patterns.
-        RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(limit).nest_limit(64).build()
+        RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(limit).nest_limit(literals::NEST).build()
     };
     let mut result = build(limit.min(WEIGHTS[0].0));
     let mut weight = WEIGHTS[0].1;
@@ -190,18 +286,17 @@ impl Needle {
     }
 
     fn find(&self, text: &str, steps: &mut Steps) -> Result<Option<(usize, usize)>, Spent> {
-        let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
         match self {
             Self::Pattern { regex, weight } => {
-                steps.take((length / 4).saturating_mul(*weight))?;
+                steps.take((wide(text.len()) / 4).saturating_mul(*weight))?;
                 Ok(regex.find(text).map(|found| (found.start(), found.end())))
             }
             Self::Word { seen, whole, .. } => {
-                steps.take(length / 64)?;
-                let again = 1 + u64::try_from(seen.len()).unwrap_or(u64::MAX) / 64;
+                steps.take(wide(text.len()) / 64)?;
+                let again = 1 + wide(seen.len()) / 64;
                 let mut from = 0;
-                while let Some(start) = text[from..].find(seen).map(|at| from + at) {
-                    let end = start + seen.len();
+                while let Some(at) = memmem::find(&text.as_bytes()[from..], seen.as_bytes()) {
+                    let (start, end) = (from + at, from + at + seen.len());
                     if !*whole || stands_alone(text, start, end) {
                         return Ok(Some((start, end)));
                     }
@@ -213,10 +308,30 @@ impl Needle {
             }
         }
     }
+
+    /// Bytes of a word as it stands in its view.
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            Self::Word { seen, .. } => seen.len(),
+            Self::Pattern { .. } => 0,
+        }
+    }
+
+    /// Whether a word whose letters are at this place counts as found there.
+    fn is_at(&self, text: &str, start: usize) -> bool {
+        match self {
+            Self::Word { seen, whole, .. } => !*whole || stands_alone(text, start, start + seen.len()),
+            Self::Pattern { .. } => false,
+        }
+    }
+}
+
+fn wide(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
 }
 
 /// No word character on either side, whatever the word itself begins and ends with.
-fn stands_alone(text: &str, start: usize, end: usize) -> bool {
+pub(crate) fn stands_alone(text: &str, start: usize, end: usize) -> bool {
     !text[..start].chars().next_back().is_some_and(in_word)
         && !text[end..].chars().next().is_some_and(in_word)
 }

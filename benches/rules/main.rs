@@ -1,0 +1,184 @@
+//! Measures the rule engine: cost an item by number of rules and mix, counted against the plain interpreter first.
+//!
+//! `cargo bench -p tidegate-rules -- [M1,M2,...] [sizes] [items]`; it prints a table, and the ratios that matter.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss)]
+
+#[path = "../../crates/rules/tests/oracle/interpreter.rs"]
+mod interpreter;
+mod mixes;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use mixes::{ITEM_TYPE, Mix, Set};
+use tidegate_rules::{
+    Facts, Item, Kind, Limits, Need, On, Outcome, Plan, RuleSource, Vocabulary,
+    form::{self, Rule},
+};
+use tidegate_schemas::{
+    ids::{ItemKey, Millis, SubmissionId, TypeId},
+    item_types::Values,
+};
+
+const NOW: Millis = Millis(1_767_225_600_000);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with("--")).collect();
+    let listed =
+        |nth: usize| arguments.get(nth).map(|list| list.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let mixes: Vec<Mix> = match listed(0) {
+        Some(names) if names != ["all"] => {
+            Mix::ALL.into_iter().filter(|mix| names.contains(&mix.name())).collect()
+        }
+        _ => Mix::ALL.to_vec(),
+    };
+    let sizes: Vec<usize> = listed(1).map_or_else(
+        || vec![10, 100, 1_000, 10_000, 100_000],
+        |sizes| sizes.iter().map(|size| size.parse().unwrap()).collect(),
+    );
+    let items: usize = arguments.get(2).map_or(2_000, |items| items.parse().unwrap());
+    println!(
+        "{:<7}{:>8}{:>11}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>9}{:>9}{:>10}{:>10}",
+        "mix",
+        "rules",
+        "items/s",
+        "ns/item",
+        "p50 ns",
+        "p99 ns",
+        "max ns",
+        "match%",
+        "matches",
+        "judged",
+        "always%",
+        "build ms",
+        "search MB"
+    );
+    for mix in mixes {
+        let mut first = None;
+        for size in &sizes {
+            let cost = measure(mix, *size, if mix == Mix::M7 { items / 20 } else { items });
+            let (least, smallest) = *first.get_or_insert((*size, cost));
+            if *size > least {
+                println!("{:<7}cost({size})/cost({least}) = {:.2}", "", cost / smallest);
+            }
+        }
+    }
+}
+
+fn measure(mix: Mix, size: usize, items: usize) -> f64 {
+    let set = Set::new(mix, size, items.max(20));
+    let limits = Limits { rules: 1_000_000, regexes_in_all: 100_000, ..Limits::default() };
+    let vocabulary = Vocabulary::of([&set.item_type]);
+    let sources: Vec<_> = set.rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
+    let began = cpu();
+    let (plan, _) = Plan::compile(&sources, &vocabulary, &limits).unwrap();
+    let build = cpu() - began;
+    let read: Vec<Values> = set.items.iter().map(|item| set.read(item)).collect();
+    check(&set, &plan, &read, &limits, (400_000 / size).clamp(4, 200));
+
+    let (mut matching, mut matches, mut judged) = (0_usize, 0_usize, 0_usize);
+    for values in &read {
+        let (outcome, candidates) = evaluate(&plan, values);
+        matching += usize::from(!outcome.matched.is_empty());
+        matches += outcome.matched.len();
+        judged += candidates;
+    }
+    let mut best = f64::MAX;
+    for _ in 0..7 {
+        let (began, mut rounds) = (cpu(), 0_usize);
+        while cpu() - began < Duration::from_millis(150) {
+            for values in &read {
+                black_box(evaluate(&plan, values));
+            }
+            rounds += 1;
+        }
+        best = best.min((cpu() - began).as_nanos() as f64 / (rounds * read.len()) as f64);
+    }
+    let mut each: Vec<u128> = Vec::with_capacity(read.len());
+    for values in &read {
+        let began = Instant::now();
+        black_box(evaluate(&plan, values));
+        each.push(began.elapsed().as_nanos());
+    }
+    each.sort_unstable();
+    let at = |share: usize| each[(each.len() - 1) * share / 100];
+    let figures = plan.figures();
+    let of = read.len() as f64;
+    println!(
+        "{:<7}{:>8}{:>11.0}{:>9.0}{:>9}{:>9}{:>9}{:>8.1}{:>9.2}{:>9.1}{:>9.1}{:>10.1}{:>10.1}",
+        mix.name(),
+        size,
+        1e9 / best,
+        best,
+        at(50),
+        at(99),
+        at(100),
+        100.0 * matching as f64 / of,
+        matches as f64 / of,
+        judged as f64 / of,
+        100.0 * figures.unannounced as f64 / figures.rules as f64,
+        build.as_secs_f64() * 1e3,
+        figures.search_bytes as f64 / 1e6,
+    );
+    best
+}
+
+fn evaluate(plan: &Plan, values: &Values) -> (Outcome, usize) {
+    let (type_id, user) = keys();
+    let item = Item { type_id, values, user: Some(user), on: On::Item, now: NOW, submission: submission() };
+    let scan = plan.scan(&item);
+    let mut facts = Facts::new();
+    for need @ Need::Strikes { .. } in scan.needs() {
+        facts.strikes(need.clone(), 2);
+    }
+    let judged = scan.judged();
+    (plan.finish(scan, &facts), judged)
+}
+
+fn keys() -> (&'static TypeId, &'static ItemKey) {
+    static KEYS: std::sync::OnceLock<(TypeId, ItemKey)> = std::sync::OnceLock::new();
+    let (type_id, user) = KEYS.get_or_init(|| (TypeId::new(ITEM_TYPE), ItemKey::new("user", "u1")));
+    (type_id, user)
+}
+
+fn submission() -> SubmissionId {
+    static ID: std::sync::OnceLock<SubmissionId> = std::sync::OnceLock::new();
+    *ID.get_or_init(SubmissionId::random)
+}
+
+/// Outcome and explanations of some items are what plain reading comes to.
+fn check(set: &Set, plan: &Plan, read: &[Values], limits: &Limits, items: usize) {
+    let rules: Vec<Rule> = set.rules.iter().map(|document| form::parse(document, limits).unwrap()).collect();
+    let kinds: BTreeMap<String, Kind> = set
+        .item_type
+        .fields()
+        .iter()
+        .map(|field| (field.name.to_string(), tidegate_rules::Shape::from(field).kind))
+        .collect();
+    let standings = BTreeMap::from([(Some("30d".to_owned()), Some(2))]);
+    let (type_id, user) = keys();
+    let most = if set.items[0].to_string().len() > 10_000 { 1 } else { items };
+    for values in read.iter().take(most) {
+        let item =
+            Item { type_id, values, user: Some(user), on: On::Item, now: NOW, submission: submission() };
+        let oracle = interpreter::Interpreter {
+            rules: &rules,
+            limits,
+            kinds: &kinds,
+            item: &item,
+            standings: &standings,
+        };
+        let (expected, _) = oracle.run(&mut BTreeMap::new());
+        assert!(evaluate(plan, values).0 == expected, "the plan and the plain interpreter differ");
+    }
+}
+
+/// Time on a processor: what else runs on the machine counts less than with a clock.
+fn cpu() -> Duration {
+    let spent = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(spent.split(' ').next().unwrap().parse().unwrap())
+}

@@ -1,0 +1,251 @@
+//! Finds the rules that an item could match by what must be in it, and judges only those.
+//!
+//! It explains nothing: what a rule comes to is the same as if every condition had been looked at.
+
+pub(crate) mod grams;
+pub(crate) mod index;
+pub(crate) mod literals;
+pub(crate) mod quick;
+pub(crate) mod ranges;
+pub(crate) mod rarity;
+pub(crate) mod scanner;
+pub(crate) mod scratch;
+pub(crate) mod witness;
+
+use self::{
+    index::{Index, Lead, Proof, SCANNED},
+    scanner::Next,
+    scratch::{Known, Scratch},
+};
+use crate::{
+    evaluate::Mask,
+    item::Value,
+    leaves::{Leaf, Scene, TextLeaf, stands_alone},
+    limits::{Spent, Steps},
+    views::Seen,
+};
+
+/// The evaluation of one item.
+pub(crate) struct Run<'r, 'a> {
+    pub(crate) predicates: &'r [Leaf],
+    pub(crate) index: &'r Index,
+    pub(crate) scene: &'r Scene<'a>,
+    pub(crate) steps: Steps,
+    pub(crate) scratch: &'r mut Scratch,
+    /// Everything that announces a rule has been looked at.
+    complete: bool,
+}
+
+impl<'r, 'a> Run<'r, 'a> {
+    pub(crate) fn new(
+        predicates: &'r [Leaf],
+        index: &'r Index,
+        scene: &'r Scene<'a>,
+        scratch: &'r mut Scratch,
+    ) -> Self {
+        Self { predicates, index, scene, steps: Steps::new(scene.limits), scratch, complete: false }
+    }
+
+    /// The rules that the item could match, in order.
+    pub(crate) fn candidates(&mut self) -> Vec<u32> {
+        self.complete = self.scan().is_ok() && self.look_up().is_ok();
+        if !self.complete {
+            // What was not looked at announces nothing: every rule must be judged, as far as the steps reach.
+            return self.index.rules.to_vec();
+        }
+        for rule in &*self.index.always {
+            self.scratch.nominate(*rule);
+        }
+        self.scratch.found.sort_unstable();
+        self.scratch.found.dedup();
+        let mut candidates = std::mem::take(&mut self.scratch.candidates);
+        candidates.sort_unstable();
+        candidates
+    }
+
+    /// What a predicate can still come to.
+    pub(crate) fn mask(&mut self, predicate: u32) -> Result<Mask, Spent> {
+        let known = match self.scratch.known(predicate) {
+            Some(known) => known,
+            None if self.complete && self.index.is_scanned(predicate) => return Ok(Mask::FAILED),
+            None => self.judge(predicate),
+        };
+        match known {
+            Known::Is(mask) => Ok(mask),
+            Known::Spent => Err(Spent),
+        }
+    }
+
+    /// The needles of a predicate that are in the item, if the scan knows.
+    pub(crate) fn found(&self, predicate: u32) -> Option<Vec<usize>> {
+        let any = matches!(&self.predicates[predicate as usize], Leaf::Text(text) if !text.all);
+        if !any || !self.complete || !self.index.is_scanned(predicate) {
+            return None;
+        }
+        let found = &self.scratch.found;
+        let start = found.partition_point(|(of, _)| *of < predicate);
+        Some(
+            found[start..]
+                .iter()
+                .take_while(|(of, _)| *of == predicate)
+                .map(|(_, nth)| *nth as usize)
+                .collect(),
+        )
+    }
+
+    fn judge(&mut self, predicate: u32) -> Known {
+        let judged = self.predicates[predicate as usize].judge(self.scene, &mut self.steps);
+        let known = judged.map_or(Known::Spent, Known::Is);
+        self.scratch.note(predicate, known);
+        known
+    }
+
+    fn scan(&mut self) -> Result<(), Spent> {
+        let (index, scene) = (self.index, self.scene);
+        let Some(scan) = &index.scan else { return Ok(()) };
+        for slot in &*scan.slots {
+            for (nth, seen) in scene.views.texts(*slot, SCANNED).enumerate() {
+                self.scratch.next_text();
+                self.steps.take_shared(1 + u64::try_from(seen.text.len()).unwrap_or(u64::MAX) / 16)?;
+                let next = scan.scanner.scan(seen.text.as_bytes(), &mut |word, start| {
+                    self.hit(&At { slot: *slot, nth, seen, start }, word, scan.leads(word))
+                });
+                if next == Next::Stop {
+                    return Err(Spent);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hit(&mut self, at: &At<'_, 'a>, word: u32, leads: &[Lead]) -> Next {
+        if self.scratch.is_settled(word) {
+            return Next::Go;
+        }
+        let mut settled = true;
+        for lead in leads {
+            if self.steps.take_shared(1).is_err() {
+                return Next::Stop;
+            }
+            settled &= self.follow(at, lead);
+        }
+        if settled {
+            self.scratch.settle(word);
+        }
+        Next::Go
+    }
+
+    /// Whether further places of the word in this text say nothing new.
+    fn follow(&mut self, at: &At<'_, 'a>, lead: &Lead) -> bool {
+        let predicate = self.index.witnesses[lead.witness as usize];
+        let predicates = self.predicates;
+        let Leaf::Text(text) = &predicates[predicate as usize] else { return true };
+        if !text.slots.contains(&at.slot) {
+            return true;
+        }
+        let found = match lead.proof {
+            Proof::Place => Ok(true),
+            Proof::WholeWord => Ok(stands_alone(at.seen.text, at.start, at.end(text, lead))),
+            Proof::Needle => {
+                self.steps.next_rule();
+                let mut texts = self.scene.views.texts(at.slot, text.view);
+                texts
+                    .nth(at.nth)
+                    .map_or(Ok(false), |seen| text.finds(lead.needle as usize, &seen, &mut self.steps))
+            }
+            Proof::Judge => {
+                self.steps.next_rule();
+                self.settle(lead.witness, predicate);
+                return true;
+            }
+        };
+        match found {
+            Ok(true) => {
+                if self.scratch.known(predicate) != Some(Known::Is(Mask::PASSED)) {
+                    self.scratch.note(predicate, Known::Is(Mask::PASSED));
+                    self.unlock(lead.witness);
+                }
+                self.scratch.found.push((predicate, lead.needle));
+                true
+            }
+            Ok(false) => lead.proof != Proof::WholeWord,
+            Err(Spent) => {
+                if self.scratch.known(predicate).is_none() {
+                    self.scratch.note(predicate, Known::Spent);
+                    self.unlock(lead.witness);
+                }
+                true
+            }
+        }
+    }
+
+    fn look_up(&mut self) -> Result<(), Spent> {
+        let (index, scene) = (self.index, self.scene);
+        for (slot, lookup) in &*index.lookups {
+            for (_, value) in scene.views.slot(*slot).values.iter().flatten() {
+                self.steps.take_shared(1)?;
+                let witnesses = match value {
+                    Value::Text(text) => lookup.texts.get(*text),
+                    Value::Boolean(boolean) => Some(&lookup.booleans[usize::from(*boolean)]),
+                    Value::Related { type_id, id } => {
+                        lookup.related.get(*type_id).and_then(|ids| ids.get(*id))
+                    }
+                    Value::Number(_) | Value::Datetime(_) | Value::List(_) | Value::Map(_) => None,
+                };
+                let number = match value {
+                    Value::Number(number) => Some(number.coarse()),
+                    Value::Datetime(instant) => Some(crate::item::Number::from(instant.0).coarse()),
+                    _ => None,
+                };
+                for witness in witnesses.into_iter().flatten() {
+                    self.announced(*witness)?;
+                }
+                if let Some(number) = number.filter(|_| !lookup.ranges.is_empty()) {
+                    let mut result = Ok(());
+                    lookup.ranges.at(number, &mut |witness| {
+                        if result.is_ok() {
+                            result = self.announced(witness);
+                        }
+                    });
+                    result?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn announced(&mut self, witness: u32) -> Result<(), Spent> {
+        self.steps.take_shared(1)?;
+        self.steps.next_rule();
+        self.settle(witness, self.index.witnesses[witness as usize]);
+        Ok(())
+    }
+
+    /// Judges a witness, unless that is done, and unlocks its rules if they have to be looked at.
+    fn settle(&mut self, witness: u32, predicate: u32) {
+        if self.scratch.known(predicate).is_none() && self.judge(predicate) != Known::Is(Mask::FAILED) {
+            self.unlock(witness);
+        }
+    }
+
+    fn unlock(&mut self, witness: u32) {
+        for rule in self.index.unlocked.get(witness) {
+            self.scratch.nominate(*rule);
+        }
+    }
+}
+
+/// A place in a text.
+struct At<'s, 'a> {
+    slot: usize,
+    /// Which of the slot's texts.
+    nth: usize,
+    seen: Seen<'s, 'a>,
+    start: usize,
+}
+
+impl At<'_, '_> {
+    fn end(&self, text: &TextLeaf, lead: &Lead) -> usize {
+        self.start + text.needles[lead.needle as usize].length()
+    }
+}

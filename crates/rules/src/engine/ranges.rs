@@ -1,0 +1,94 @@
+//! Which of many ranges a number lies in, without looking at the others.
+//!
+//! It is coarse: numbers are compared as floats, so what it finds must be looked at exactly.
+
+/// Ranges with both ends inside, sorted by their lower end; the tree is implicit in the order.
+#[derive(Debug, Default)]
+pub(crate) struct Ranges {
+    ranges: Box<[Range]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    low: f64,
+    high: f64,
+    /// The greatest upper end in the subtree of which this is the middle.
+    reach: f64,
+    of: u32,
+}
+
+impl Ranges {
+    pub(crate) fn new(ranges: impl IntoIterator<Item = (f64, f64, u32)>) -> Self {
+        let mut ranges: Vec<_> =
+            ranges.into_iter().map(|(low, high, of)| Range { low, high, reach: high, of }).collect();
+        ranges.sort_by(|a, b| a.low.total_cmp(&b.low));
+        reach(&mut ranges);
+        Self { ranges: ranges.into() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Calls `found` for each range that holds `at`.
+    pub(crate) fn at(&self, at: f64, found: &mut impl FnMut(u32)) {
+        stab(&self.ranges, at, found);
+    }
+}
+
+fn reach(ranges: &mut [Range]) -> f64 {
+    if ranges.is_empty() {
+        return f64::NEG_INFINITY;
+    }
+    let middle = ranges.len() / 2;
+    let (left, rest) = ranges.split_at_mut(middle);
+    let (this, right) = rest.split_at_mut(1);
+    let most = this[0].high.max(reach(left)).max(reach(right));
+    this[0].reach = most;
+    most
+}
+
+fn stab(ranges: &[Range], at: f64, found: &mut impl FnMut(u32)) {
+    if ranges.is_empty() {
+        return;
+    }
+    let middle = ranges.len() / 2;
+    let this = &ranges[middle];
+    if this.reach < at {
+        return;
+    }
+    stab(&ranges[..middle], at, found);
+    if this.low <= at {
+        if at <= this.high {
+            found(this.of);
+        }
+        stab(&ranges[middle + 1..], at, found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_range_that_holds_the_number_is_found_and_no_other() {
+        let mut seed = 1_u64;
+        let mut roll = |sides: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % sides
+        };
+        for count in [0, 1, 2, 3, 10, 200] {
+            let ends = [f64::NEG_INFINITY, -2.0, 0.0, 1.0, 1.5, 3.0, 7.0, f64::INFINITY];
+            let mut end = || ends[usize::try_from(roll(8)).unwrap_or_default()];
+            let ranges: Vec<_> = (0..count).map(|of| (end(), end(), of)).collect();
+            let index = Ranges::new(ranges.iter().copied());
+            for at in [-3.0, -2.0, 0.5, 1.0, 3.0, 9.0] {
+                let mut found = Vec::new();
+                index.at(at, &mut |of| found.push(of));
+                found.sort_unstable();
+                let holding = ranges.iter().filter(|(low, high, _)| *low <= at && at <= *high);
+                assert_eq!(found, holding.map(|(_, _, of)| *of).collect::<Vec<_>>());
+            }
+        }
+    }
+}

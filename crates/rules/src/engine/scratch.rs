@@ -1,0 +1,136 @@
+//! What an evaluation remembers while it runs, kept by the thread between items and never cleared.
+//!
+//! Every mark carries the tick at which it was made: marks of earlier items are as good as none.
+
+use std::cell::Cell;
+
+use crate::evaluate::Mask;
+
+thread_local! {
+    static KEPT: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// Grows with each item and each text; what was marked at another tick counts as unmarked.
+    tick: u32,
+    item: u32,
+    predicates: Vec<(u32, Known)>,
+    rules: Vec<u32>,
+    words: Vec<u32>,
+    pub(crate) candidates: Vec<u32>,
+    /// Predicates and the needles of them that are in the item.
+    pub(crate) found: Vec<(u32, u32)>,
+}
+
+/// What a predicate came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Is(Mask),
+    /// It takes more steps than there are.
+    Spent,
+}
+
+impl Scratch {
+    /// Runs with the thread's scratch, or with a new one if that is in use further up.
+    pub(crate) fn with<T>(
+        predicates: usize,
+        rules: usize,
+        words: usize,
+        run: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let mut scratch = KEPT.take().unwrap_or_default();
+        scratch.begin(predicates, rules, words);
+        let result = run(&mut scratch);
+        KEPT.set(Some(scratch));
+        result
+    }
+
+    fn begin(&mut self, predicates: usize, rules: usize, words: usize) {
+        // Texts of one item are bounded in bytes, so they cannot use up what is left here.
+        if self.tick > u32::MAX / 2 {
+            *self = Self::default();
+        }
+        grow(&mut self.predicates, predicates, (0, Known::Spent));
+        grow(&mut self.rules, rules, 0);
+        grow(&mut self.words, words, 0);
+        self.candidates.clear();
+        self.found.clear();
+        self.tick += 1;
+        self.item = self.tick;
+    }
+
+    pub(crate) fn next_text(&mut self) {
+        self.tick += 1;
+    }
+
+    pub(crate) fn known(&self, predicate: u32) -> Option<Known> {
+        let (at, known) = self.predicates[predicate as usize];
+        (at == self.item).then_some(known)
+    }
+
+    pub(crate) fn note(&mut self, predicate: u32, known: Known) {
+        self.predicates[predicate as usize] = (self.item, known);
+    }
+
+    /// Makes a rule a candidate, once.
+    pub(crate) fn nominate(&mut self, rule: u32) {
+        let at = &mut self.rules[rule as usize];
+        if *at != self.item {
+            *at = self.item;
+            self.candidates.push(rule);
+        }
+    }
+
+    /// Whether nothing more is to be learnt from a word's places in this text.
+    pub(crate) fn is_settled(&self, word: u32) -> bool {
+        self.words[word as usize] == self.tick
+    }
+
+    pub(crate) fn settle(&mut self, word: u32) {
+        self.words[word as usize] = self.tick;
+    }
+}
+
+fn grow<T: Clone>(marks: &mut Vec<T>, length: usize, unmarked: T) {
+    if marks.len() < length {
+        marks.resize(length, unmarked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_one_item_mean_nothing_to_the_next() {
+        let mark = |scratch: &mut Scratch| {
+            let before = (scratch.known(3), scratch.is_settled(0), scratch.candidates.len());
+            scratch.note(3, Known::Is(Mask::PASSED));
+            scratch.settle(0);
+            scratch.nominate(1);
+            scratch.nominate(1);
+            (before, scratch.known(3), scratch.is_settled(0), scratch.candidates.len())
+        };
+        for _ in 0..3 {
+            let seen = Scratch::with(4, 2, 1, mark);
+            assert_eq!(seen, ((None, false, 0), Some(Known::Is(Mask::PASSED)), true, 1));
+        }
+    }
+
+    #[test]
+    fn an_evaluation_inside_of_another_has_a_scratch_of_its_own() {
+        Scratch::with(1, 0, 0, |outer| {
+            outer.note(0, Known::Is(Mask::PASSED));
+            Scratch::with(1, 0, 0, |inner| assert_eq!(inner.known(0), None));
+            assert_eq!(outer.known(0), Some(Known::Is(Mask::PASSED)));
+        });
+    }
+
+    #[test]
+    fn ticks_start_anew_long_before_they_run_out() {
+        let mut scratch = Scratch { tick: u32::MAX / 2 + 1, ..Scratch::default() };
+        scratch.begin(1, 1, 1);
+        assert_eq!((scratch.tick, scratch.known(0)), (1, None));
+    }
+}

@@ -1,0 +1,120 @@
+//! Chooses for each rule the predicates of which one must pass before the rule can, and guesses what they cost.
+//!
+//! A wrong guess costs time and never changes an outcome.
+
+use super::{index::SCANNED, literals, rarity::likelihood};
+use crate::{
+    compile::{Node, Rule},
+    leaves::{Leaf, Needle, Sought, TextLeaf},
+    views::as_seen,
+};
+
+/// By predicate: how often it announces a rule, and what it takes to judge it.
+#[derive(Debug)]
+pub(crate) struct Costs {
+    announcing: Vec<Option<f32>>,
+    judging: Vec<f32>,
+}
+
+impl Costs {
+    pub(crate) fn of(predicates: &[Leaf]) -> Self {
+        Self {
+            announcing: predicates.iter().map(announcing).collect(),
+            judging: predicates.iter().map(judging).collect(),
+        }
+    }
+
+    pub(crate) fn judging(&self, predicate: u32) -> f32 {
+        self.judging[predicate as usize]
+    }
+}
+
+/// The predicates of which one must pass; `None` if the rule may match without any that can be announced.
+pub(crate) fn of(rule: &Rule, costs: &Costs) -> Option<Vec<u32>> {
+    let (_, mut chosen) = choose(&rule.when, true, rule, costs)?;
+    chosen.sort_unstable();
+    chosen.dedup();
+    Some(chosen)
+}
+
+fn choose(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> Option<(f32, Vec<u32>)> {
+    let (inner, all) = match node {
+        Node::Leaf(nth) => {
+            let predicate = rule.leaves[*nth];
+            let cost = costs.announcing[predicate as usize].filter(|_| positive)?;
+            return Some((cost, vec![predicate]));
+        }
+        Node::Not(inner) => return choose(inner, !positive, rule, costs),
+        // A condition fails with `all` if one of its parts does, and with `any` if each does.
+        Node::All(inner) => (inner, positive),
+        Node::Any(inner) => (inner, !positive),
+    };
+    let mut choices = inner.iter().map(|node| choose(node, positive, rule, costs));
+    if all {
+        return choices.flatten().min_by(|(a, _), (b, _)| a.total_cmp(b));
+    }
+    choices.try_fold((0.0, Vec::new()), |(sum, mut chosen), choice| {
+        let (cost, more) = choice?;
+        chosen.extend(more);
+        Some((sum + cost, chosen))
+    })
+}
+
+/// The needles whose places announce a condition: all, or the rarest if all must be there.
+pub(crate) fn needles(text: &TextLeaf) -> Vec<u32> {
+    let all = (0_u32..).zip(&text.needles);
+    if !text.all {
+        return all.map(|(nth, _)| nth).collect();
+    }
+    let costs = all.filter_map(|(nth, needle)| Some((needle_cost(needle)?, nth)));
+    costs.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, nth)| nth).into_iter().collect()
+}
+
+fn needle_cost(needle: &Needle) -> Option<f32> {
+    match needle {
+        Needle::Word { seen, .. } => Some(likelihood(as_seen(seen, SCANNED).as_bytes())),
+        Needle::Pattern { regex, .. } => {
+            let literals = literals::required(regex.as_str(), SCANNED)?;
+            // Where a pattern is announced it is run, which takes longer than to look at a word.
+            Some(literals.iter().map(|literal| likelihood(literal.as_bytes())).sum::<f32>() * 4.0)
+        }
+    }
+}
+
+fn announcing(leaf: &Leaf) -> Option<f32> {
+    match leaf {
+        Leaf::Text(text) if text.all => text.needles.iter().filter_map(needle_cost).min_by(f32::total_cmp),
+        Leaf::Text(text) => text.needles.iter().map(needle_cost).sum(),
+        Leaf::Field(field) => field.sought().map(|sought| match sought {
+            Sought::Texts(texts) => 0.02 * some(texts.len()),
+            Sought::Related(keys) => 0.001 * some(keys.len()),
+            Sought::Boolean(_) => 0.5,
+            Sought::Ranges(ranges) => ranges.iter().map(|(low, high)| spread(*low, *high)).sum(),
+        }),
+        Leaf::Strikes(_) => None,
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a guess")]
+fn some(count: usize) -> f32 {
+    count as f32
+}
+
+fn spread(low: f64, high: f64) -> f32 {
+    match (low.is_finite(), high.is_finite()) {
+        (true, true) if low >= high => 0.02,
+        (true, true) => 0.15,
+        _ => 0.3,
+    }
+}
+
+fn judging(leaf: &Leaf) -> f32 {
+    match leaf {
+        Leaf::Strikes(_) => 1.0,
+        Leaf::Field(field) => 2.0 + some(field.size()),
+        Leaf::Text(text) => {
+            let cost = |needle: &Needle| if matches!(needle, Needle::Word { .. }) { 4.0 } else { 40.0 };
+            10.0 + text.needles.iter().map(cost).sum::<f32>().min(400.0)
+        }
+    }
+}

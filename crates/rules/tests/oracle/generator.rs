@@ -1,0 +1,352 @@
+//! Random item types, rules, items and standings; a failure names the seed that repeats it.
+//!
+//! It judges nothing.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json, json};
+use tidegate_rules::{Container, Fields, Kind, Number, Shape, Value, Vocabulary};
+use tidegate_schemas::{ids::TypeId, item_types::datetime};
+
+use crate::interpreter::Standings;
+
+/// A small generator whose whole state is its seed.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides
+    }
+
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+        self.roll(100) < percent
+    }
+
+    pub(crate) fn one<T: Clone>(&mut self, of: &[T]) -> T {
+        of[usize::try_from(self.roll(of.len() as u64)).unwrap()].clone()
+    }
+
+    pub(crate) fn some<T>(&mut self, most: u64, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..=self.roll(most.max(1))).map(|_| make(self)).collect()
+    }
+}
+
+const SYLLABLES: [&str; 34] = [
+    "a",
+    "b",
+    "ba",
+    "na",
+    "scam",
+    "coin",
+    "Free",
+    "money",
+    "wal",
+    "let",
+    "ß",
+    "Ü",
+    "İ",
+    "ı",
+    "Σ",
+    "ς",
+    "é",
+    "e\u{301}",
+    "日本",
+    "語",
+    "\u{200b}",
+    "👨\u{200d}👩",
+    "Ａ",
+    "ﬁ",
+    "ש",
+    "\u{202e}",
+    "0",
+    "1",
+    "K",
+    "\u{212a}",
+    " ",
+    " ",
+    " ",
+    "-",
+];
+
+const FIELDS: [(&str, Shape); 10] = [
+    ("text", Shape::one(Kind::Text)),
+    ("title", Shape::one(Kind::Text)),
+    ("tags", Shape::list(Kind::Text)),
+    ("labels", Shape::map(Kind::Text)),
+    ("likes", Shape::one(Kind::Number)),
+    ("scores", Shape::list(Kind::Number)),
+    ("verified", Shape::one(Kind::Boolean)),
+    ("flags", Shape::list(Kind::Boolean)),
+    ("createdAt", Shape::one(Kind::Datetime)),
+    ("author", Shape::one(Kind::Related)),
+];
+
+/// A field that is a text in one item type and a number in the other.
+const MIXED: &str = "mixed";
+
+pub(crate) struct World {
+    pub(crate) types: Vec<(TypeId, BTreeMap<String, Shape>)>,
+    words: Vec<String>,
+}
+
+impl World {
+    pub(crate) fn new(dice: &mut Dice) -> Self {
+        let types =
+            ["post", "page", "user"].iter().enumerate().take(1 + usize::try_from(dice.roll(3)).unwrap());
+        let types = types.map(|(nth, name)| {
+            let kept: Vec<_> = FIELDS.iter().filter(|(name, _)| *name == "text" || dice.chance(80)).collect();
+            let mut fields: BTreeMap<_, _> =
+                kept.into_iter().map(|(name, shape)| ((*name).to_owned(), *shape)).collect();
+            fields.insert(MIXED.to_owned(), Shape::one(if nth == 0 { Kind::Text } else { Kind::Number }));
+            (TypeId::new(name), fields)
+        });
+        let mut world = Self { types: types.collect(), words: Vec::new() };
+        // Many rules with few words, or few rules with words of their own.
+        let count = dice.one(&[3, 12, 60, 400]);
+        world.words = (0..count).map(|_| word(dice)).collect();
+        world
+    }
+
+    pub(crate) fn vocabulary(&self) -> Vocabulary {
+        let mut vocabulary = Vocabulary::new();
+        for (type_id, fields) in &self.types {
+            vocabulary.add(type_id.clone(), fields.iter().map(|(name, shape)| (name.as_str(), *shape)));
+        }
+        vocabulary
+    }
+
+    pub(crate) fn rule(&self, dice: &mut Dice, nth: usize) -> Json {
+        let only = dice.one(&self.types);
+        let named = dice.chance(70);
+        let fields: BTreeMap<String, Shape> = if named {
+            only.1.clone()
+        } else {
+            // A rule for all item types can only compare what is the same in all.
+            let all = self.types.iter().flat_map(|(_, fields)| fields.clone());
+            all.filter(|(name, _)| name != MIXED || self.types.len() == 1).collect()
+        };
+        let mut rule = json!({
+            "rule": format!("r{nth}"),
+            "status": dice.one(&["live", "live", "background", "draft", "archived"]),
+            "when": self.condition(dice, &fields, 4),
+            "policies": ["p"],
+            "actions": [{"id": "a", "params": {"n": nth}}],
+        });
+        if named {
+            rule["item_types"] = json!([only.0.as_str()]);
+        }
+        if dice.chance(10) {
+            rule["on"] = dice.one(&[json!(["report"]), json!(["item", "report"])]);
+        }
+        if dice.chance(5) {
+            rule["expires_at"] = json!(dice.one(&["2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.001Z"]));
+        }
+        rule
+    }
+
+    fn condition(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>, depth: u64) -> Json {
+        match dice.roll(if depth == 0 { 10 } else { 17 }) {
+            0..=4 => self.text(dice, fields),
+            5..=8 => json!({"field": self.field(dice, fields)}),
+            9 if dice.chance(50) => json!({"strikes": {"gte": 1 + dice.roll(4)}}),
+            9 => json!({"strikes": {"gt": dice.roll(4), "within": dice.one(&["1d", "7d"])}}),
+            10..=12 => json!({"all": dice.some(3, |dice| self.condition(dice, fields, depth - 1))}),
+            13 | 14 => json!({"any": dice.some(3, |dice| self.condition(dice, fields, depth - 1))}),
+            _ => json!({"not": self.condition(dice, fields, depth - 1)}),
+        }
+    }
+
+    fn text(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
+        let mut paths: Vec<String> = fields
+            .iter()
+            .filter(|(_, shape)| shape.kind == Kind::Text)
+            .map(
+                |(name, shape)| {
+                    if shape.container == Container::Map { format!("{name}.lang") } else { name.clone() }
+                },
+            )
+            .collect();
+        if fields.contains_key("author") {
+            paths.push("author.id".to_owned());
+        }
+        let mut chosen = dice.some(2, |dice| dice.one(&paths));
+        chosen.sort();
+        chosen.dedup();
+        let mut leaf = json!({"in": chosen});
+        let kind = dice.one(&["any_of", "any_of", "words", "all_of", "regex"]);
+        leaf[kind] = if kind == "regex" {
+            json!(dice.some(2, |dice| self.pattern(dice)))
+        } else {
+            let most = if kind == "all_of" { 1 } else { dice.one(&[0, 1, 3, 3, 60]) };
+            json!(dice.some(most, |dice| self.word(dice)))
+        };
+        if dice.chance(40) {
+            leaf["view"] = json!(dice.one(&["raw", "lower"]));
+        }
+        if kind.ends_with("_of") && dice.chance(20) {
+            leaf["word"] = json!(true);
+        }
+        json!({"text": leaf})
+    }
+
+    /// Mostly one of the world's words, sometimes one that hardly any text holds.
+    fn word(&self, dice: &mut Dice) -> String {
+        let word = if dice.chance(15) { word(dice) } else { dice.one(&self.words) };
+        match word.trim() {
+            "" => "b".to_owned(),
+            _ if dice.chance(2) => word.repeat(1 + 900 / word.len()),
+            _ => word,
+        }
+    }
+
+    fn pattern(&self, dice: &mut Dice) -> String {
+        let (a, b) = (regex::escape(&self.word(dice)), regex::escape(&self.word(dice)));
+        match dice.roll(12) {
+            0 => a,
+            1 => format!("(?i){a}"),
+            2 => format!("{a}|{b}"),
+            3 => format!(r"\b{a}\b"),
+            4 => format!(r"{a}\s*{b}"),
+            5 => format!("(?:{a})+"),
+            6 => format!("(?i:{a})?{b}"),
+            7 => r"[ab]{2,}\d*".to_owned(),
+            8 => format!("^.{{0,9}}{a}"),
+            9 => format!("(?i)(?:{a}|{b})x?"),
+            10 => "(?:scam|coin) ?[a-c]?".to_owned(),
+            _ => format!(".?{b}$"),
+        }
+    }
+
+    fn field(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
+        let names: Vec<_> = fields.keys().cloned().collect();
+        let name = dice.one(&names);
+        let shape = fields[&name];
+        let (path, kind) = match (shape.container, shape.kind) {
+            (Container::Map, kind) => (format!("{name}.lang"), kind),
+            (_, Kind::Related) if dice.chance(50) => (format!("{name}.id"), Kind::Text),
+            (_, kind) => (name, kind),
+        };
+        let mut leaf = json!({ "path": path });
+        let ordered = matches!(kind, Kind::Number | Kind::Datetime);
+        match dice.roll(if ordered { 6 } else { 4 }) {
+            0 => leaf["exists"] = json!(dice.chance(50)),
+            1 => leaf[dice.one(&["in", "not_in"])] = json!(dice.some(4, |dice| self.operand(dice, kind))),
+            2 => leaf["ne"] = self.operand(dice, kind),
+            3 => leaf["eq"] = self.operand(dice, kind),
+            _ => {
+                leaf[dice.one(&["gt", "gte"])] = self.operand(dice, kind);
+                if dice.chance(60) {
+                    leaf[dice.one(&["lt", "lte"])] = self.operand(dice, kind);
+                }
+            }
+        }
+        if dice.chance(10) && leaf.get("exists").is_none() {
+            leaf[dice.one(&["ne", "exists"])] = self.operand(dice, kind);
+            if leaf.get("exists").is_some() {
+                leaf["exists"] = json!(true);
+            }
+        }
+        leaf
+    }
+
+    /// Few values, so that comparisons hold often enough.
+    fn operand(&self, dice: &mut Dice, kind: Kind) -> Json {
+        match kind {
+            Kind::Text => json!(dice.one(&["en", "de", "u1", "u2", &self.words[0]])),
+            Kind::Number => dice.one(&[
+                json!(0),
+                json!(1),
+                json!(2),
+                json!(2.5),
+                json!(3),
+                json!(9_007_199_254_740_993_i64),
+            ]),
+            Kind::Boolean => json!(dice.chance(50)),
+            Kind::Datetime => {
+                json!(dice.one(&[
+                    "2026-01-01T00:00:00.000Z",
+                    "2025-06-01T00:00:00.000Z",
+                    "2024-01-01T00:00:00.000Z"
+                ]))
+            }
+            Kind::Related => json!({"typeId": dice.one(&["user", "post"]), "id": dice.one(&["u1", "u2"])}),
+        }
+    }
+
+    pub(crate) fn item(&self, dice: &mut Dice) -> (usize, Data) {
+        let nth = usize::try_from(dice.roll(self.types.len() as u64)).unwrap();
+        let mut data = Map::new();
+        for (name, shape) in &self.types[nth].1 {
+            if !dice.chance(75) {
+                continue;
+            }
+            let value = |dice: &mut Dice| match shape.kind {
+                Kind::Text if name.len() != 6 || dice.chance(50) => json!(self.prose(dice)),
+                kind => self.operand(dice, kind),
+            };
+            let value = match shape.container {
+                Container::One => value(dice),
+                Container::List => (0..dice.roll(4)).map(|_| value(dice)).collect(),
+                Container::Map => json!({"lang": value(dice), "x": value(dice)}),
+            };
+            data.insert(name.clone(), value);
+        }
+        (nth, Data { fields: self.types[nth].1.clone(), data: Json::Object(data) })
+    }
+
+    fn prose(&self, dice: &mut Dice) -> String {
+        let most = dice.one(&[1, 4, 20, 60]);
+        let parts = dice.some(most, |dice| match dice.roll(8) {
+            0 => self.word(dice),
+            1 => self.word(dice).to_uppercase(),
+            2 => format!(" {} ", self.word(dice)),
+            _ => dice.one(&SYLLABLES).to_owned(),
+        });
+        parts.concat()
+    }
+}
+
+fn word(dice: &mut Dice) -> String {
+    let most = dice.one(&[0, 1, 1, 3, 5]);
+    dice.some(most, |dice| dice.one(&SYLLABLES)).concat()
+}
+
+pub(crate) fn standings(dice: &mut Dice) -> Standings {
+    let spans = [None, Some("1d".to_owned()), Some("1w".to_owned())];
+    spans.into_iter().map(|span| (span, dice.one(&[None, Some(0), Some(2), Some(4)]))).collect()
+}
+
+/// The data of an item, read as its type says.
+pub(crate) struct Data {
+    fields: BTreeMap<String, Shape>,
+    pub(crate) data: Json,
+}
+
+impl Fields for Data {
+    fn field(&self, name: &str) -> Option<Value<'_>> {
+        let kind = self.fields.get(name)?.kind;
+        Some(match self.data.get(name)? {
+            Json::Array(list) => Value::List(list.iter().map(|value| scalar(kind, value)).collect()),
+            Json::Object(map) if kind != Kind::Related => {
+                Value::Map(map.iter().map(|(key, value)| (key.as_str(), scalar(kind, value))).collect())
+            }
+            value => scalar(kind, value),
+        })
+    }
+}
+
+fn scalar(kind: Kind, value: &Json) -> Value<'_> {
+    match kind {
+        Kind::Text => Value::Text(value.as_str().unwrap()),
+        Kind::Number => Value::Number(Number::parse(&value.to_string()).unwrap()),
+        Kind::Boolean => Value::Boolean(value.as_bool().unwrap()),
+        Kind::Datetime => Value::Datetime(datetime::parse(value.as_str().unwrap()).unwrap()),
+        Kind::Related => {
+            Value::Related { type_id: value["typeId"].as_str().unwrap(), id: value["id"].as_str().unwrap() }
+        }
+    }
+}

@@ -1,0 +1,587 @@
+//! The plain reading of parsed rules: every condition of every rule, one after the other.
+//!
+//! It shares nothing with the engine but the parsed document and the shape of the outcome; it is never fast.
+
+use std::{cmp::Ordering, collections::BTreeMap, sync::LazyLock};
+
+use regex::Regex;
+use serde_json::{Map, Value as Json};
+use tidegate_rules::{
+    AllExplained, Errored, Explained, FieldExplained, Fields, Hit, Item, Kind, Limits, Match, Need,
+    NotExplained, Number, Outcome, StrikesExplained, TextExplained, Value, Verdict,
+    form::{Comparison, Condition, Op, Rule, Search, Status, Strikes, Text, View},
+};
+use tidegate_schemas::item_types::datetime;
+
+use Verdict::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
+
+/// What a user's standing is over each span; `None` if it cannot be found out.
+pub(crate) type Standings = BTreeMap<Option<String>, Option<i64>>;
+
+pub(crate) struct Interpreter<'a> {
+    pub(crate) rules: &'a [Rule],
+    pub(crate) limits: &'a Limits,
+    /// The kinds of the item's fields.
+    pub(crate) kinds: &'a BTreeMap<String, Kind>,
+    pub(crate) item: &'a Item<'a>,
+    pub(crate) standings: &'a Standings,
+}
+
+/// How often the leaves of a kind came to what.
+pub(crate) type Tally = BTreeMap<String, BTreeMap<&'static str, u64>>;
+
+/// The outcomes that are still possible.
+type Possible = Vec<Verdict>;
+
+struct Leaf<'r> {
+    condition: &'r Condition,
+    alone: Verdict,
+    waits: bool,
+}
+
+impl Interpreter<'_> {
+    /// The outcome, and what had to be asked for it.
+    pub(crate) fn run(&self, tally: &mut Tally) -> (Outcome, Vec<Need>) {
+        let mut outcome = Outcome { truncated: self.truncated(), ..Outcome::default() };
+        let mut needs = Vec::new();
+        for rule in self.rules.iter().filter(|rule| self.concerns(rule)) {
+            let mut leaves = Vec::new();
+            self.leaves(&rule.when, &mut leaves, tally);
+            let mut looked = vec![false; leaves.len()];
+            let possible = walk(&rule.when, &mut 0, &mut |nth| {
+                looked[nth] = true;
+                if leaves[nth].waits { vec![Failed, Failing, Passed] } else { vec![leaves[nth].alone] }
+            });
+            if !possible.contains(&Passed) {
+                continue;
+            }
+            // A rule that has passed whatever the facts are does not ask.
+            let asks = possible != [Passed];
+            let mut reason = None;
+            let explained: Vec<Explained> = leaves
+                .iter()
+                .zip(&looked)
+                .map(|(leaf, looked)| match leaf.condition {
+                    Condition::Strikes(strikes) => {
+                        let asked = leaf.waits && asks && *looked;
+                        self.strikes(strikes, leaf, asked, *looked, &mut needs, &mut reason)
+                    }
+                    condition => self.explain(condition, leaf.alone),
+                })
+                .collect();
+            let decided = walk(&rule.when, &mut 0, &mut |nth| match explained[nth].outcome() {
+                Skipped => vec![Failed, Failing, Passed],
+                verdict => vec![verdict],
+            });
+            match decided.as_slice() {
+                [Passed] => outcome.matched.push(Match {
+                    rule: rule.key.clone(),
+                    name: rule.name.clone(),
+                    version: "1".to_owned(),
+                    status: rule.status,
+                    policies: rule.policies.clone(),
+                    actions: rule.actions.clone(),
+                    tree: tree(&rule.when, &mut explained.into_iter()),
+                }),
+                [Failing] => outcome.errored.push(Errored {
+                    rule: rule.key.clone(),
+                    version: "1".to_owned(),
+                    status: rule.status,
+                    reason: reason.expect("only a fact can fail"),
+                }),
+                _ => {}
+            }
+        }
+        (outcome, needs)
+    }
+
+    fn concerns(&self, rule: &Rule) -> bool {
+        rule.status != Status::Archived
+            && rule.on.contains(&self.item.on)
+            && rule.expires_at.is_none_or(|end| end > self.item.now)
+            && self.speaks_of(rule)
+    }
+
+    fn speaks_of(&self, rule: &Rule) -> bool {
+        rule.item_types.is_empty() || rule.item_types.contains(self.item.type_id)
+    }
+
+    /// In the order of the plan's paths, that is of their first mention by any rule.
+    fn truncated(&self) -> Vec<String> {
+        let mut mentioned = Vec::new();
+        let mut searched = Vec::new();
+        for rule in self.rules {
+            let speaks = self.speaks_of(rule) && rule.status != Status::Archived;
+            paths(&rule.when, &mut |path, text| {
+                if !mentioned.contains(&path) {
+                    mentioned.push(path.clone());
+                }
+                if speaks && text && !searched.contains(&path) {
+                    searched.push(path);
+                }
+            });
+        }
+        searched.sort_by_key(|path| mentioned.iter().position(|known| known == path));
+        searched.retain(|path| {
+            let texts = self.values(path).unwrap_or_default();
+            let bytes: usize = texts
+                .iter()
+                .map(|(_, value)| if let Value::Text(text) = value { text.len() } else { 0 })
+                .sum();
+            bytes > self.limits.text_bytes
+        });
+        searched
+    }
+
+    fn leaves<'r>(&self, condition: &'r Condition, leaves: &mut Vec<Leaf<'r>>, tally: &mut Tally) {
+        let (kinds, alone) = match condition {
+            Condition::All(inner) | Condition::Any(inner) => {
+                return inner.iter().for_each(|inner| self.leaves(inner, leaves, tally));
+            }
+            Condition::Not(inner) => return self.leaves(inner, leaves, tally),
+            Condition::Text(text) => {
+                let kind = match &text.search {
+                    Search::AnyOf { whole: false, .. } => "any_of",
+                    Search::AnyOf { whole: true, .. } => "words",
+                    Search::AllOf { .. } => "all_of",
+                    Search::Regex(_) => "regex",
+                };
+                (vec![kind.to_owned(), format!("view {:?}", text.view)], self.text(text))
+            }
+            Condition::Field(field) => {
+                (field.tests.iter().map(|(op, _)| format!("{op:?}")).collect(), self.field(field))
+            }
+            Condition::Strikes(_) => {
+                (vec!["strikes".to_owned()], if self.item.user.is_some() { Failed } else { Inapplicable })
+            }
+        };
+        let waits = matches!(condition, Condition::Strikes(_)) && self.item.user.is_some();
+        let told = match condition {
+            Condition::Strikes(strikes) if waits => {
+                match self.standings[&strikes.within.map(|within| within.to_string())] {
+                    Some(points) if points >= strikes.at_least => Passed,
+                    Some(_) => Failed,
+                    None => Failing,
+                }
+            }
+            _ => alone,
+        };
+        let name = match told {
+            Passed => "passed",
+            Failed => "failed",
+            _ => "neither",
+        };
+        for kind in kinds {
+            *tally.entry(kind).or_default().entry(name).or_default() += 1;
+        }
+        leaves.push(Leaf { condition, alone, waits });
+    }
+
+    fn strikes(
+        &self,
+        strikes: &Strikes,
+        leaf: &Leaf<'_>,
+        asked: bool,
+        looked: bool,
+        needs: &mut Vec<Need>,
+        reason: &mut Option<String>,
+    ) -> Explained {
+        let within = strikes.within.map(|within| within.to_string());
+        let mut explained = StrikesExplained {
+            outcome: if leaf.waits || !looked { Skipped } else { leaf.alone },
+            at_least: strikes.at_least,
+            within: within.clone(),
+            points: None,
+            reason: None,
+        };
+        if let Some(user) = self.item.user.filter(|_| asked) {
+            let need = Need::Strikes { user: user.clone(), within: strikes.within };
+            if !needs.contains(&need) {
+                needs.push(need);
+            }
+            explained.points = self.standings[&within];
+            explained.outcome = match explained.points {
+                Some(points) if points >= strikes.at_least => Passed,
+                Some(_) => Failed,
+                None => {
+                    explained.reason = Some("down".to_owned());
+                    reason.get_or_insert_with(|| "strikes: down".to_owned());
+                    Failing
+                }
+            };
+        }
+        Explained::Strikes(explained)
+    }
+
+    /// Element and value of everything at a path; `None` if it is absent.
+    fn values(&self, path: &str) -> Option<Vec<(Option<String>, Value<'_>)>> {
+        let fields: &dyn Fields = self.item.values;
+        if let Some(value) = fields.field(path) {
+            return Some(match value {
+                Value::List(list) => {
+                    list.into_iter().enumerate().map(|(nth, v)| (Some(nth.to_string()), v)).collect()
+                }
+                Value::Map(map) => map.into_iter().map(|(key, v)| (Some(key.to_owned()), v)).collect(),
+                one => vec![(None, one)],
+            });
+        }
+        let (field, inside) = path.rsplit_once('.')?;
+        match (fields.field(field)?, inside) {
+            (Value::Map(map), _) => {
+                map.into_iter().find(|(key, _)| *key == inside).map(|(_, value)| vec![(None, value)])
+            }
+            (Value::Related { id, .. }, "id") => Some(vec![(None, Value::Text(id))]),
+            (Value::Related { type_id, .. }, "typeId") => Some(vec![(None, Value::Text(type_id))]),
+            _ => None,
+        }
+    }
+
+    /// The texts that are searched: together no longer than the limit.
+    fn texts(&self, path: &str) -> Vec<(Option<String>, String)> {
+        let mut left = self.limits.text_bytes;
+        let mut texts = Vec::new();
+        for (element, value) in self.values(path).unwrap_or_default() {
+            let Value::Text(text) = value else { continue };
+            let mut cut = String::new();
+            for character in text.chars() {
+                if cut.len() + character.len_utf8() > left {
+                    break;
+                }
+                cut.push(character);
+            }
+            left = if cut.len() < text.len() { 0 } else { left - cut.len() };
+            if !cut.is_empty() || text.is_empty() {
+                texts.push((element, cut));
+            }
+        }
+        texts
+    }
+
+    fn text(&self, text: &Text) -> Verdict {
+        let found = self.found(text);
+        let enough = match &text.search {
+            Search::AllOf { words, .. } => words.len(),
+            Search::AnyOf { .. } | Search::Regex(_) => 1,
+        };
+        if found.iter().flatten().count() >= enough { Passed } else { Failed }
+    }
+
+    /// By needle: where it is first.
+    fn found(&self, text: &Text) -> Vec<Option<Hit>> {
+        let (needles, whole) = match &text.search {
+            Search::AnyOf { words, whole } | Search::AllOf { words, whole } => (words, Some(*whole)),
+            Search::Regex(patterns) => (patterns, None),
+        };
+        needles.iter().map(|needle| self.first(text, needle, whole)).collect()
+    }
+
+    fn first(&self, text: &Text, needle: &str, whole: Option<bool>) -> Option<Hit> {
+        for field in &text.fields {
+            for (element, original) in self.texts(field) {
+                let seen = Viewed::new(&original, text.view);
+                let place = match whole {
+                    Some(whole) => seen.word(&Viewed::new(needle, text.view).text, whole),
+                    None => {
+                        Regex::new(needle).unwrap().find(&seen.text).map(|found| (found.start(), found.end()))
+                    }
+                };
+                if let Some((start, end)) = place {
+                    let (start, end) = seen.original(start, end, original.len());
+                    return Some(Hit {
+                        field: field.clone(),
+                        element,
+                        sought: short(needle, self.limits),
+                        start,
+                        end,
+                        found: short(&original[start..end], self.limits),
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    fn kind(&self, path: &str) -> Option<Kind> {
+        if let Some(kind) = self.kinds.get(path) {
+            return Some(*kind);
+        }
+        let (field, _) = path.rsplit_once('.')?;
+        self.kinds.get(field).map(|kind| if *kind == Kind::Related { Kind::Text } else { *kind })
+    }
+
+    fn field(&self, field: &Comparison) -> Verdict {
+        let compared: Vec<_> = field.tests.iter().filter(|(op, _)| *op != Op::Exists).collect();
+        let exists = field
+            .tests
+            .iter()
+            .find(|(op, _)| *op == Op::Exists)
+            .map(|(_, wanted)| wanted == &Json::Bool(true));
+        let Some(values) = self.values(&field.path) else {
+            return match (exists, compared.is_empty()) {
+                (Some(true), _) => Failed,
+                (Some(false), true) => Passed,
+                _ => Inapplicable,
+            };
+        };
+        if exists == Some(false) {
+            return Failed;
+        }
+        let judged: Vec<_> = values.iter().map(|(_, value)| self.holds(field, value)).collect();
+        let known: Vec<_> = judged.iter().flatten().collect();
+        if !judged.is_empty() && known.is_empty() && !compared.is_empty() {
+            return Inapplicable;
+        }
+        let asks = compared.iter().any(|(op, _)| !negative(*op));
+        let some = known.iter().any(|(asked, _)| *asked) || !asks;
+        if some && known.iter().all(|(_, denied)| *denied) { Passed } else { Failed }
+    }
+
+    /// Whether a value meets the comparisons, those that ask for it and those that deny it.
+    fn holds(&self, field: &Comparison, value: &Value<'_>) -> Option<(bool, bool)> {
+        let (mut asked, mut denied) = (true, true);
+        for (op, operand) in field.tests.iter().filter(|(op, _)| *op != Op::Exists) {
+            let kind = self.kind(&field.path)?;
+            let one = |operand: &Json| compare(value, operand, kind);
+            let order = one(operand).and_then(|(order, _)| order);
+            let holds = match op {
+                Op::Eq => one(operand)?.1,
+                Op::Ne => !one(operand)?.1,
+                Op::In | Op::NotIn => {
+                    let among = operand.as_array().unwrap();
+                    let equal: Vec<_> =
+                        among.iter().map(|operand| one(operand).map(|(_, equal)| equal)).collect();
+                    (*equal.first()?)?;
+                    equal.contains(&Some(true)) == (*op == Op::In)
+                }
+                Op::Lt => order? == Ordering::Less,
+                Op::Lte => order? != Ordering::Greater,
+                Op::Gt => order? == Ordering::Greater,
+                Op::Gte => order? != Ordering::Less,
+                Op::Exists => true,
+            };
+            if negative(*op) {
+                denied &= holds;
+            } else {
+                asked &= holds;
+            }
+        }
+        Some((asked, denied))
+    }
+
+    fn explain(&self, condition: &Condition, alone: Verdict) -> Explained {
+        match condition {
+            Condition::Text(text) => {
+                let hits = self.found(text).into_iter().flatten().take(self.limits.hits).collect();
+                let (fields, view) = (text.fields.clone(), text.view);
+                Explained::Text(TextExplained { outcome: alone, fields, view, hits })
+            }
+            Condition::Field(field) => {
+                let value = self.values(&field.path).map(|values| match values.as_slice() {
+                    [(_, one)] => shown(one, self.limits),
+                    many => {
+                        let decided = |value: &&Value<'_>| {
+                            self.holds(field, value).is_some_and(|(asked, denied)| asked && denied)
+                                == (alone == Passed)
+                        };
+                        let decided = many.iter().map(|(_, value)| value).filter(decided).take(8);
+                        Json::Array(decided.map(|value| shown(value, self.limits)).collect())
+                    }
+                });
+                let compared: Map<String, Json> = field
+                    .tests
+                    .iter()
+                    .map(|(op, operand)| {
+                        let name = serde_json::to_value(op).unwrap();
+                        (name.as_str().unwrap().to_owned(), written(operand, self.limits))
+                    })
+                    .collect();
+                Explained::Field(FieldExplained { outcome: alone, path: field.path.clone(), compared, value })
+            }
+            _ => unreachable!("only leaves are explained"),
+        }
+    }
+}
+
+fn paths(condition: &Condition, tell: &mut impl FnMut(String, bool)) {
+    match condition {
+        Condition::All(inner) | Condition::Any(inner) => inner.iter().for_each(|inner| paths(inner, tell)),
+        Condition::Not(inner) => paths(inner, tell),
+        Condition::Text(text) => text.fields.iter().for_each(|field| tell(field.clone(), true)),
+        Condition::Field(field) => tell(field.path.clone(), false),
+        Condition::Strikes(_) => {}
+    }
+}
+
+fn negative(op: Op) -> bool {
+    matches!(op, Op::Ne | Op::NotIn)
+}
+
+/// How a value lies to an operand, and whether they are equal; `None` if they cannot be compared.
+fn compare(value: &Value<'_>, operand: &Json, kind: Kind) -> Option<(Option<Ordering>, bool)> {
+    let ordered = |order: Option<Ordering>| (order, order == Some(Ordering::Equal));
+    match (kind, value) {
+        (Kind::Text, Value::Text(text)) => Some((None, operand.as_str()? == *text)),
+        (Kind::Boolean, Value::Boolean(boolean)) => Some((None, operand.as_bool()? == *boolean)),
+        (Kind::Number, Value::Number(number)) => {
+            Some(ordered(number.partial_cmp(&Number::parse(&operand.to_string())?)))
+        }
+        (Kind::Datetime, Value::Datetime(at)) => {
+            Some(ordered(Some(at.cmp(&datetime::parse(operand.as_str()?)?))))
+        }
+        (Kind::Related, Value::Related { type_id, id }) => {
+            Some((None, operand["typeId"] == *type_id && operand["id"] == *id))
+        }
+        _ => None,
+    }
+}
+
+/// What a tree can come to; a part that decides alone ends the walk.
+fn walk(condition: &Condition, next: &mut usize, leaf: &mut impl FnMut(usize) -> Possible) -> Possible {
+    let (inner, deciding) = match condition {
+        Condition::All(inner) => (inner, Failed),
+        Condition::Any(inner) => (inner, Passed),
+        Condition::Not(inner) => return walk(inner, next, leaf).into_iter().map(negated).collect(),
+        _ => {
+            *next += 1;
+            return leaf(*next - 1);
+        }
+    };
+    let mut possible = vec![negated(deciding)];
+    for condition in inner {
+        if possible == [deciding] {
+            *next += count(condition);
+            continue;
+        }
+        let with = walk(condition, next, leaf);
+        let mut combined = Vec::new();
+        for a in &possible {
+            for b in &with {
+                let both = stronger(*a, *b, deciding);
+                if !combined.contains(&both) {
+                    combined.push(both);
+                }
+            }
+        }
+        possible = combined;
+    }
+    possible
+}
+
+fn count(condition: &Condition) -> usize {
+    match condition {
+        Condition::All(inner) | Condition::Any(inner) => inner.iter().map(count).sum(),
+        Condition::Not(inner) => count(inner),
+        _ => 1,
+    }
+}
+
+fn negated(verdict: Verdict) -> Verdict {
+    match verdict {
+        Passed => Failed,
+        Failed => Passed,
+        other => other,
+    }
+}
+
+/// What decides alone, else errored, else inapplicable, else the opposite of what decides.
+fn stronger(a: Verdict, b: Verdict, deciding: Verdict) -> Verdict {
+    let order = [deciding, Skipped, Failing, Inapplicable];
+    order.into_iter().find(|verdict| a == *verdict || b == *verdict).unwrap_or_else(|| negated(deciding))
+}
+
+fn tree(condition: &Condition, leaves: &mut impl Iterator<Item = Explained>) -> Explained {
+    let (inner, deciding) = match condition {
+        Condition::All(inner) => (inner, Failed),
+        Condition::Any(inner) => (inner, Passed),
+        Condition::Not(inner) => {
+            let of = Box::new(tree(inner, leaves));
+            return Explained::Not(NotExplained { outcome: negated(of.outcome()), of });
+        }
+        _ => return leaves.next().unwrap(),
+    };
+    let of: Vec<_> = inner.iter().map(|condition| tree(condition, leaves)).collect();
+    let outcome = of.iter().map(Explained::outcome).fold(negated(deciding), |a, b| stronger(a, b, deciding));
+    let node = AllExplained { outcome, of };
+    if deciding == Failed { Explained::All(node) } else { Explained::Any(node) }
+}
+
+fn short(text: &str, limits: &Limits) -> String {
+    let mut short = String::new();
+    for character in text.chars() {
+        if short.len() + character.len_utf8() > limits.excerpt_bytes {
+            break;
+        }
+        short.push(character);
+    }
+    short
+}
+
+fn shown(value: &Value<'_>, limits: &Limits) -> Json {
+    match value {
+        Value::Text(text) => Json::from(short(text, limits)),
+        Value::Number(Number::Whole(whole)) => Json::from(i64::try_from(*whole).unwrap()),
+        Value::Number(Number::Fraction(fraction)) => Json::from(*fraction),
+        Value::Boolean(boolean) => Json::from(*boolean),
+        Value::Datetime(at) => Json::from(at.iso()),
+        Value::Related { type_id, id } => {
+            serde_json::json!({"typeId": short(type_id, limits), "id": short(id, limits)})
+        }
+        Value::List(_) | Value::Map(_) => unreachable!("containers hold scalars"),
+    }
+}
+
+fn written(operand: &Json, limits: &Limits) -> Json {
+    match operand {
+        Json::String(text) => Json::from(short(text, limits)),
+        Json::Array(list) => list.iter().take(8).map(|operand| written(operand, limits)).collect(),
+        other => other.clone(),
+    }
+}
+
+/// A text in a view, with the character of the original that each byte came from.
+struct Viewed {
+    text: String,
+    from: Vec<(usize, usize)>,
+}
+
+impl Viewed {
+    fn new(original: &str, view: View) -> Self {
+        let mut viewed = Self { text: String::new(), from: Vec::new() };
+        for (at, character) in original.char_indices() {
+            let seen: String = match (view, character) {
+                (View::Raw, _) => character.to_string(),
+                (View::Lower, 'ς') => "σ".to_owned(),
+                (View::Lower, _) => character.to_lowercase().collect(),
+            };
+            viewed.from.extend(std::iter::repeat_n((at, at + character.len_utf8()), seen.len()));
+            viewed.text.push_str(&seen);
+        }
+        viewed
+    }
+
+    fn word(&self, word: &str, whole: bool) -> Option<(usize, usize)> {
+        let text = &self.text;
+        let places = (0..text.len()).filter(|at| text.is_char_boundary(*at) && text[*at..].starts_with(word));
+        let mut places = places.map(|at| (at, at + word.len()));
+        places.find(|(start, end)| {
+            let beside = [text[..*start].chars().next_back(), text[*end..].chars().next()];
+            !whole || !beside.into_iter().flatten().any(in_word)
+        })
+    }
+
+    /// The characters of the original that a part of the view came from.
+    fn original(&self, start: usize, end: usize, length: usize) -> (usize, usize) {
+        if start == end {
+            // Nothing of the view: a place between two of its bytes.
+            let at = self.from.get(start).map_or(length, |(from, _)| *from);
+            let inside = start > 0 && start < self.from.len() && self.from[start - 1] == self.from[start];
+            return if inside { self.from[start] } else { (at, at) };
+        }
+        (self.from[start].0, self.from[end - 1].1)
+    }
+}
+
+fn in_word(character: char) -> bool {
+    static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\w$").unwrap());
+    WORD.is_match(character.encode_utf8(&mut [0; 4]))
+}

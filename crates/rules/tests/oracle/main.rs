@@ -1,0 +1,134 @@
+//! The plan against the plain interpreter: outcome, explanation and needs must be the same on random rules and items.
+//!
+//! `TIDEGATE_RULES_CASES` sets how many items are tried, `TIDEGATE_RULES_SEED` where to begin.
+#![allow(clippy::unwrap_used)]
+
+mod generator;
+mod interpreter;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+use tidegate_rules::{
+    Facts, Item, Kind, Limits, Need, On, Outcome, Plan, RuleSource,
+    form::{self, Rule},
+};
+use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
+
+use crate::{
+    generator::{Dice, World, standings},
+    interpreter::{Interpreter, Standings, Tally},
+};
+
+/// Kinds of leaves, views and comparisons.
+const KINDS: usize = 16;
+
+/// 2026-01-01T00:00:00Z.
+const NOW: Millis = Millis(1_767_225_600_000);
+
+fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().map_or(usual, |value| value.parse().unwrap())
+}
+
+#[derive(Default)]
+struct Seen {
+    cases: u64,
+    matched: u64,
+    errored: u64,
+    asked: u64,
+    truncated: u64,
+    leaves: Tally,
+}
+
+fn facts(needs: &[Need], standings: &Standings) -> Facts {
+    let mut facts = Facts::new();
+    for need @ Need::Strikes { within, .. } in needs {
+        match standings[&within.map(|within| within.to_string())] {
+            Some(points) => facts.strikes(need.clone(), points),
+            None => facts.failed(need.clone(), "down"),
+        }
+    }
+    facts
+}
+
+/// One random plan, and some random items before it.
+fn compare(seed: u64, seen: &mut Seen) {
+    let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let world = World::new(&mut dice);
+    let limits = Limits {
+        text_bytes: dice.one(&[16, 200, 64 << 10]),
+        hits: dice.one(&[2, 16]),
+        excerpt_bytes: dice.one(&[8, 256]),
+        ..Limits::default()
+    };
+    let count = dice.one(&[1, 4, 4, 12, 40]);
+    let documents: Vec<Json> = (0..count).map(|nth| world.rule(&mut dice, nth)).collect();
+    let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
+    let compiled = Plan::compile(&sources, &world.vocabulary(), &limits);
+    let (plan, _) = compiled.map_err(|faults| format!("seed {seed}: {faults:?}")).unwrap();
+    let rules: Vec<Rule> = documents.iter().map(|document| form::parse(document, &limits).unwrap()).collect();
+    for _ in 0..8 {
+        let (nth, data) = world.item(&mut dice);
+        let (type_id, shapes) = &world.types[nth];
+        let kinds: BTreeMap<String, Kind> =
+            shapes.iter().map(|(name, shape)| (name.clone(), shape.kind)).collect();
+        let user = dice.chance(80).then(|| ItemKey::new("user", "u1"));
+        let item = Item {
+            type_id,
+            values: &data,
+            user: user.as_ref(),
+            on: dice.one(&[On::Item, On::Item, On::Report]),
+            now: NOW,
+            submission: SubmissionId::random(),
+        };
+        let standings = standings(&mut dice);
+        let oracle =
+            Interpreter { rules: &rules, limits: &limits, kinds: &kinds, item: &item, standings: &standings };
+        let (expected, expected_needs) = oracle.run(&mut seen.leaves);
+        let scan = plan.scan(&item);
+        let needs = scan.needs().to_vec();
+        let outcome = plan.finish(scan, &facts(&needs, &standings));
+        let case = || format!("seed {seed}, item {}, rules {}", data.data, Json::from(documents.clone()));
+        assert!(outcome == expected, "{}\nplan {}\noracle {}", case(), shown(&outcome), shown(&expected));
+        assert_eq!(needs, expected_needs, "{}", case());
+        seen.cases += 1;
+        seen.matched += outcome.matched.len() as u64;
+        seen.errored += outcome.errored.len() as u64;
+        seen.asked += needs.len() as u64;
+        seen.truncated += u64::from(!outcome.truncated.is_empty());
+    }
+}
+
+fn shown(outcome: &Outcome) -> String {
+    serde_json::to_string(outcome).unwrap()
+}
+
+#[test]
+fn a_plan_comes_to_what_plain_reading_comes_to() {
+    let (cases, first) = (setting("TIDEGATE_RULES_CASES", 4_000), setting("TIDEGATE_RULES_SEED", 0));
+    let mut seen = Seen::default();
+    for seed in first.. {
+        if seen.cases >= cases {
+            break;
+        }
+        compare(seed, &mut seen);
+    }
+    let Seen { cases, matched, errored, asked, truncated, leaves } = seen;
+    let covered =
+        format!("{cases} cases, {matched} matches, {errored} errors, {asked} needs, {truncated} truncated");
+    println!("{covered}");
+    if cases < 4_000 {
+        return;
+    }
+    let often = [matched > cases / 2, errored > cases / 100, asked > cases / 10, truncated > cases / 20];
+    assert!(often.into_iter().all(|often| often), "{covered}");
+    for (kind, outcomes) in &leaves {
+        println!("{kind}: {outcomes:?}");
+        let all: u64 = outcomes.values().sum();
+        for outcome in ["passed", "failed"] {
+            let share = outcomes.get(outcome).copied().unwrap_or_default() * 100 / all;
+            assert!(share >= 5, "{kind} {outcome} in {share} % of {all}");
+        }
+    }
+    assert_eq!(leaves.len(), KINDS, "{:?}", leaves.keys());
+}
