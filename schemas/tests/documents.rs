@@ -299,6 +299,37 @@ actions: [hide, {id: hide, params: {hours: many, why: ham}}, {id: hide, params: 
 }
 
 #[test]
+fn a_review_names_a_queue_that_takes_reviews() {
+    let yaml = "\
+queue: spam
+---
+action: own
+kind: enqueue_review
+queue: spam
+---
+action: common
+kind: enqueue_review
+queue: default
+---
+action: mistyped
+kind: enqueue_review
+queue: spma
+---
+action: of_another_kind
+kind: enqueue_review
+queue: appeals
+";
+    let expected = [
+        "all.yaml:11: document 4: queue: There is no queue `spma`. Did you mean `spam`?",
+        "all.yaml:15: document 5: queue: Reviews do not go to `appeals`: it holds jobs of another kind.",
+    ];
+    assert_eq!(validate(yaml), expected);
+    let callback = "action: a\nkind: callback\nqueue: q";
+    let expected = "a.yaml:1: document 1: queue: Only an action of kind `enqueue_review` has a queue.";
+    assert_eq!(messages(&[("a.yaml", callback)]), [expected]);
+}
+
+#[test]
 fn a_policy_is_never_its_own_ancestor() {
     let yaml = "policy: a\nparent: c\n---\npolicy: b\nparent: a\n---\npolicy: c\nparent: b\n---\npolicy: d\nparent: a\n---\npolicy: e\nparent: e";
     let expected = [
@@ -545,6 +576,7 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             name: Some("A".into()),
             kind: ActionKind::Callback,
             endpoint: Some("e".into()),
+            queue: Some("q".into()),
             strikes: 1,
             parameters: vec![Parameter {
                 name: "x".into(),

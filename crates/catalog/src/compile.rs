@@ -91,7 +91,9 @@ fn action(document: &documents::Action) -> Action {
         name: document.display_name().to_owned(),
         kind: match document.kind {
             documents::ActionKind::Callback => ActionKind::Callback { endpoint: document.endpoint.clone() },
-            documents::ActionKind::EnqueueReview => ActionKind::EnqueueReview { queue: None },
+            documents::ActionKind::EnqueueReview => {
+                ActionKind::EnqueueReview { queue: document.queue.clone() }
+            }
         },
         strikes: document.strikes.into(),
         parameters: document.parameters.iter().filter_map(default).collect(),

@@ -192,3 +192,17 @@ async fn a_decision_that_nobody_released_is_released_by_the_next_process() {
     let job = second.deps.store.get::<Job>(&(org(), opened.job_id)).await.unwrap().unwrap();
     assert_eq!(job.decision_state.as_deref(), Some(decisions::APPENDED));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rules_review_waits_in_the_queue_that_its_action_names() {
+    let mut world = World::new().await;
+    let documents = "queue: spam\n---\naction: look-at-spam\nkind: enqueue_review\nqueue: spam\n---\n\
+                     rule: cheap\nstatus: live\nitem_types: [post]\n\
+                     when: {text: {in: [text], words: [cheap]}}\nactions: [look-at-spam]\n";
+    world.configure(documents, false).await;
+    world.start();
+    world.submit_text("p1", "cheap").await;
+    let job = job(&world, "review", 1).await;
+    assert_eq!(job.queue.as_str(), "spam");
+    world.drain().await;
+}

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::is_false;
 use crate::{
-    ids::{ActionId, EndpointId},
+    ids::{ActionId, EndpointId, QueueId},
     nearest::hint,
 };
 
@@ -26,6 +26,9 @@ pub struct Action {
     /// Where its callback goes; left out: to the endpoints that take the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<EndpointId>,
+    /// Where its job waits; left out: in `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueId>,
     /// The points that the item's creator gets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub strikes: u32,
@@ -121,6 +124,9 @@ impl Action {
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
         if self.kind == ActionKind::EnqueueReview && self.endpoint.is_some() {
             faults.push(("endpoint".into(), "Only an action of kind `callback` has an endpoint.".into()));
+        }
+        if self.kind == ActionKind::Callback && self.queue.is_some() {
+            faults.push(("queue".into(), "Only an action of kind `enqueue_review` has a queue.".into()));
         }
         let mut names = HashSet::new();
         for (index, parameter) in self.parameters.iter().enumerate() {

@@ -89,6 +89,9 @@ impl Set {
             if let Some(endpoint) = &action.endpoint {
                 known(&self.endpoints, endpoint.as_str(), "endpoint", origin, "endpoint", &mut faults);
             }
+            if let Some(queue) = &action.queue {
+                self.check_queue(origin, queue, &mut faults);
+            }
         }
         for (origin, threshold) in self.thresholds.values() {
             known(&self.actions, threshold.action.as_str(), "action", origin, "action", &mut faults);
@@ -102,6 +105,18 @@ impl Set {
             self.check_rule(origin, rule, &mut faults);
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
+    /// A review goes to a queue of the organisation's own or to the one that everybody has for reviews.
+    fn check_queue(&self, origin: &Origin, queue: &QueueId, faults: &mut Vec<DocumentFault>) {
+        match queue.as_str() {
+            "default" => {}
+            "appeals" | "child-safety" => {
+                let message = format!("Reviews do not go to `{queue}`: it holds jobs of another kind.");
+                faults.push(DocumentFault::new(origin, "queue", message));
+            }
+            own => drop(known(&self.queues, own, "queue", origin, "queue", faults)),
+        }
     }
 
     fn check_rule(&self, origin: &Origin, rule: &Rule, faults: &mut Vec<DocumentFault>) {
