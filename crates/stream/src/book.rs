@@ -36,8 +36,8 @@ struct Assignment {
     ledger: Ledger,
     /// The highest commit begun.
     asked: NextOffset,
-    /// Records that an earlier owner may have worked on: it held one budget at most past its commit.
-    maybe_replayed: usize,
+    /// Where the partition ended when it became ours. An earlier owner was handed nothing from here on.
+    end: NextOffset,
 }
 
 #[derive(Debug)]
@@ -51,12 +51,12 @@ impl Book {
         Self { meter: Meter::new(budget), assigned: BTreeMap::new() }
     }
 
-    /// The partition is ours from `next` on. What an earlier assignment of it still held is given back.
-    pub(crate) fn assign(&mut self, partition: Partition, epoch: Epoch, next: NextOffset) {
+    /// The partition is ours from `next` on, and ended at `end`. What an earlier assignment of it still held is given
+    /// back.
+    pub(crate) fn assign(&mut self, partition: Partition, epoch: Epoch, next: NextOffset, end: NextOffset) {
         self.release(partition);
-        let maybe_replayed = self.meter.cap().records;
         let ledger = Ledger::new(next);
-        self.assigned.insert(partition, Assignment { epoch, ledger, asked: next, maybe_replayed });
+        self.assigned.insert(partition, Assignment { epoch, ledger, asked: next, end });
     }
 
     /// A record is handed out. True: an earlier owner may have worked on it.
@@ -69,9 +69,7 @@ impl Book {
         let assignment = self.assigned.get_mut(&partition).ok_or(BookError::NotAssigned(partition))?;
         assignment.ledger.deliver(offset, bytes).map_err(|error| BookError::Ledger { partition, error })?;
         self.meter.charge(Charge::one(bytes));
-        let maybe_replayed = assignment.maybe_replayed > 0;
-        assignment.maybe_replayed = assignment.maybe_replayed.saturating_sub(1);
-        Ok(maybe_replayed)
+        Ok(offset.0 < assignment.end.0)
     }
 
     pub(crate) fn settle(&mut self, settled: Settled) -> Result<Fate, BookError> {

@@ -141,7 +141,7 @@ impl<E: Engine> Driver<E> {
     fn handle(&mut self, event: Event) {
         let now = Instant::now();
         match event {
-            Event::Assigned { partition, next } => self.assigned(partition, next),
+            Event::Assigned { partition, next, end } => self.assigned(partition, next, end),
             Event::Fetched(records) => self.fetched(records),
             Event::Revoking(partitions) => {
                 metrics::rebalanced(self.parts.group, "revoked", partitions.len());
@@ -186,7 +186,7 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    fn assigned(&mut self, partition: Partition, next: NextOffset) {
+    fn assigned(&mut self, partition: Partition, next: NextOffset, end: NextOffset) {
         metrics::rebalanced(self.parts.group, "assigned", 1);
         let epoch = Epoch(EPOCHS.fetch_add(1, Ordering::Relaxed));
         let lease = Arc::new(Lease {
@@ -199,7 +199,7 @@ impl<E: Engine> Driver<E> {
         if let Some(before) = self.lanes.insert(partition, Lane { lease, held: VecDeque::new(), end: None }) {
             before.lease.lost.cancel();
         }
-        self.book.assign(partition, epoch, next);
+        self.book.assign(partition, epoch, next, end);
         self.resume_if_stopped(partition);
         tracing::debug!(role = %self.parts.role, %partition, %next, "assigned");
         if self.book.is_full() {
@@ -385,6 +385,7 @@ impl<E: Engine> Driver<E> {
             Some(Turn::Pause) => {
                 let all: Vec<Partition> = self.lanes.keys().copied().collect();
                 self.engine.pause(&all);
+                self.parts.tray.full(true);
             }
             Some(Turn::Resume) => {
                 let readable: Vec<Partition> = self
@@ -396,6 +397,7 @@ impl<E: Engine> Driver<E> {
                     .map(|(partition, _)| *partition)
                     .collect();
                 self.engine.resume(&readable);
+                self.parts.tray.full(false);
             }
             None => {}
         }

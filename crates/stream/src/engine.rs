@@ -14,8 +14,9 @@ use crate::{
 /// What happened since the last poll, in order.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The partition is ours from here on; the next record fetched is at `next` or above.
-    Assigned { partition: Partition, next: NextOffset },
+    /// The partition is ours from here on; the next record fetched is at `next` or above. `end` is where the
+    /// partition ended after its former owner had let go: nobody has been handed a record at `end` or above.
+    Assigned { partition: Partition, next: NextOffset, end: NextOffset },
     /// Records, ascending by offset within each partition.
     Fetched(Vec<Fetched>),
     /// The partitions are asked back. They stay ours, and nobody else gets them, until `release`; the

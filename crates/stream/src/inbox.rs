@@ -2,7 +2,12 @@
 //!
 //! It fetches, charges and commits nothing: the driver does, and fills it.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -58,6 +63,8 @@ struct Waiting {
     batches: VecDeque<Vec<Received>>,
     /// Nothing more comes: asked to stop, or failed.
     ended: Option<Result<(), ConsumeError>>,
+    /// Since when nothing is fetched, because the budget is used up.
+    full_since: Option<Instant>,
 }
 
 /// What driver and inbox share.
@@ -79,6 +86,11 @@ impl Tray {
             self.waiting.lock().batches.push_back(batch);
             self.filled.notify_one();
         }
+    }
+
+    pub(crate) fn full(&self, is_full: bool) {
+        let mut waiting = self.waiting.lock();
+        waiting.full_since = is_full.then(|| waiting.full_since.unwrap_or_else(Instant::now));
     }
 
     /// Takes back what nobody has picked up: its assignment is being let go.
@@ -111,6 +123,19 @@ impl Tray {
     }
 }
 
+/// Whether a consumer has room for more.
+#[derive(Clone, Debug)]
+pub struct Gate(Arc<Tray>);
+
+impl Gate {
+    /// For how long the consumer has fetched nothing, because its budget is used up: what it has handed out is not
+    /// complete, or cannot be committed behind something that is not.
+    pub fn closed_for(&self) -> Option<Duration> {
+        let since = self.0.waiting.lock().full_since?;
+        Some(since.elapsed())
+    }
+}
+
 /// The records of one group for one role. Dropping it stops the consumer.
 #[derive(Debug)]
 pub struct Inbox {
@@ -136,6 +161,10 @@ impl Inbox {
     /// The partitions owned now, and every change of them.
     pub fn ownership(&self) -> watch::Receiver<Ownership> {
         self.ownership.clone()
+    }
+
+    pub fn gate(&self) -> Gate {
+        Gate(Arc::clone(&self.tray))
     }
 
     /// Asks the consumer to stop: `next` ends, work in flight is waited for, then committed.

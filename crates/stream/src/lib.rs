@@ -29,7 +29,7 @@ mod topics;
 
 pub use budget::Budget;
 pub use error::{AppendError, ConsumeError, OpenError, Stopped, TailError};
-pub use inbox::{Drained, Inbox, Ownership};
+pub use inbox::{Drained, Gate, Inbox, Ownership};
 pub use log::{Log, Readiness};
 pub use record::{Addressed, Headers, Reason, Received, Record, Tailed};
 pub use settings::{Consume, EngineKind, Settings};

@@ -63,6 +63,33 @@ async fn a_replay_under_rules_that_ask_for_another_action_carries_out_the_first_
     replay_under(&format!("{NO_MORE}---\n{other}")).await;
 }
 
+/// The former process held more past its commit than this one ever will.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_with_a_smaller_budget_evaluates_no_planned_item_afresh() {
+    const ITEMS: usize = 6;
+    let mut first = World::started().await;
+    for _ in 0..ITEMS {
+        first.submit_text("p1", "scamcoin").await;
+    }
+    first
+        .until("all evaluations", async || {
+            (first.tail(Topic::Evaluations).await.len() == ITEMS).then_some(())
+        })
+        .await;
+    first.until("all rows", async || (first.versions(&post("p1")).await.len() == ITEMS).then_some(())).await;
+    let mut second = first.image().await;
+    first.drain().await;
+    second.settings.budget_records = 1;
+    second.configure(NO_MORE, false).await;
+    second.start();
+    let marker = second.submit_text("p1", "good morning").await;
+    second.evaluated(&post("p1"), marker).await;
+    second.drain().await;
+    let rows = second.versions(&post("p1")).await;
+    assert_eq!(rows.iter().filter(|row| row.matched.contains("demo-scam")).count(), ITEMS);
+    assert_eq!(second.events(AUTOMATIC).await, first.events(AUTOMATIC).await);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keyed_item_that_is_sent_again_is_the_same_submission() {
     let mut world = World::started().await;

@@ -78,7 +78,7 @@ pub(crate) struct World {
     folder: TempDir,
     pub(crate) deps: Deps,
     changes: Changes,
-    settings: Settings,
+    pub(crate) settings: Settings,
     running: Option<(CancellationToken, JoinHandle<Result<Drained, RoleError>>)>,
 }
 

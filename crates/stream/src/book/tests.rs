@@ -20,10 +20,10 @@ fn settled(index: u32, epoch: u64, offset: i64, outcome: Outcome) -> Settled {
 #[test]
 fn a_straggler_of_a_lost_assignment_does_not_count_for_the_next() {
     let mut book = Book::new(BUDGET);
-    book.assign(partition(0), Epoch(1), NextOffset(0));
+    book.assign(partition(0), Epoch(1), NextOffset(0), NextOffset(0));
     book.deliver(partition(0), Offset(0), 1).unwrap();
     book.release(partition(0));
-    book.assign(partition(0), Epoch(2), NextOffset(0));
+    book.assign(partition(0), Epoch(2), NextOffset(0), NextOffset(0));
     book.deliver(partition(0), Offset(0), 1).unwrap();
     assert_eq!(book.settle(settled(0, 1, 0, Outcome::Complete)), Ok(Fate::Straggler));
     assert_eq!(book.begin_commit(), []);
@@ -31,10 +31,11 @@ fn a_straggler_of_a_lost_assignment_does_not_count_for_the_next() {
     assert_eq!(book.begin_commit(), [(partition(0), NextOffset(1))]);
 }
 
+/// Whatever budget an earlier owner had, it was handed nothing that the log did not hold yet.
 #[test]
-fn the_first_budgets_worth_after_an_assignment_may_be_a_replay() {
-    let mut book = Book::new(BUDGET);
-    book.assign(partition(0), Epoch(1), NextOffset(5));
+fn what_the_log_held_at_the_assignment_may_be_a_replay_however_small_the_budget_is() {
+    let mut book = Book::new(Budget { records: 1, bytes: 100 });
+    book.assign(partition(0), Epoch(1), NextOffset(5), NextOffset(13));
     for offset in 5..13 {
         assert_eq!(book.deliver(partition(0), Offset(offset), 1), Ok(true));
     }
@@ -44,7 +45,7 @@ fn the_first_budgets_worth_after_an_assignment_may_be_a_replay() {
 #[test]
 fn a_commit_that_failed_is_asked_for_again() {
     let mut book = Book::new(BUDGET);
-    book.assign(partition(0), Epoch(1), NextOffset(0));
+    book.assign(partition(0), Epoch(1), NextOffset(0), NextOffset(0));
     book.deliver(partition(0), Offset(0), 1).unwrap();
     book.settle(settled(0, 1, 0, Outcome::Complete)).unwrap();
     assert_eq!(book.begin_commit().len(), 1);
@@ -96,6 +97,8 @@ struct World {
     exists: BTreeMap<Partition, BTreeSet<i64>>,
     completed: BTreeMap<Partition, BTreeSet<i64>>,
     assigned: BTreeMap<Partition, Epoch>,
+    /// Every offset that was handed to somebody.
+    handed_out: BTreeMap<Partition, BTreeSet<i64>>,
     tickets: Vec<(Partition, Epoch, Offset)>,
     asked: Vec<(Partition, Epoch, NextOffset)>,
     delivered_to: BTreeMap<Partition, i64>,
@@ -111,7 +114,8 @@ impl World {
         self.epoch += 1;
         let epoch = Epoch(self.epoch);
         let next = self.next(partition);
-        book.assign(partition, epoch, next);
+        let end = NextOffset(self.exists.get(&partition).and_then(BTreeSet::last).map_or(0, |last| last + 1));
+        book.assign(partition, epoch, next, end);
         self.assigned.insert(partition, epoch);
         self.delivered_to.insert(partition, next.0);
         // An answer that is still on its way belongs to the assignment that asked.
@@ -166,7 +170,9 @@ proptest! {
                         let known = world.exists.entry(own).or_default();
                         let offset = known.range(from..).next().copied().unwrap_or(from + gap);
                         known.insert(offset);
-                        book.deliver(own, Offset(offset), bytes).unwrap();
+                        let maybe_replayed = book.deliver(own, Offset(offset), bytes).unwrap();
+                        let is_new = world.handed_out.entry(own).or_default().insert(offset);
+                        prop_assert!(is_new || maybe_replayed, "{} at {} is a replay without a mark", own, offset);
                         world.delivered_to.insert(own, offset + 1);
                         world.tickets.push((own, epoch, Offset(offset)));
                     }

@@ -23,6 +23,10 @@ use crate::{
 
 const ROLE: Role = Role("scripted");
 
+fn assigned(index: u32) -> Event {
+    Event::Assigned { partition: partition(index), next: NextOffset(0), end: NextOffset(0) }
+}
+
 #[derive(Default)]
 struct Seen {
     committed: Vec<(Partition, NextOffset)>,
@@ -128,7 +132,7 @@ fn stage(drain_timeout_ms: u64) -> Stage {
     };
     let inbox = Consumers::default().start(start, move |_signal: Arc<Signal>| Ok(engine));
     for index in [0, 1] {
-        script.send(Event::Assigned { partition: partition(index), next: NextOffset(0) }).unwrap();
+        script.send(assigned(index)).unwrap();
     }
     Stage { script, seen, inbox, _data: data }
 }
@@ -187,7 +191,7 @@ async fn a_completion_after_the_drains_deadline_does_not_count_for_the_next_assi
     let late = stage.receive(1).await;
     stage.script.send(Event::Revoking(vec![partition(0)])).unwrap();
     stage.until("the partition to be let go", |seen| seen.released.contains(&partition(0))).await;
-    stage.script.send(Event::Assigned { partition: partition(0), next: NextOffset(0) }).unwrap();
+    stage.script.send(assigned(0)).unwrap();
     stage.script.send(fetched(0, 0..1)).unwrap();
     let again = stage.receive(1).await;
     late.into_iter().for_each(|one| one.ticket.complete());

@@ -83,7 +83,8 @@ impl Engine {
         let gone = "the log is shutting down";
         engine.jobs.send(Job::Register { group: group.0, partitions, done }).map_err(|_| gone.to_owned())?;
         for (partition, next) in registered.recv().map_err(|_| gone.to_owned())?? {
-            engine.outbox.lock().push(Event::Assigned { partition, next });
+            let end = engine.state.lane(partition).map_or(next, |lane| NextOffset(lane.end()));
+            engine.outbox.lock().push(Event::Assigned { partition, next, end });
             engine.readers.push(Reader {
                 partition,
                 next: next.0,

@@ -37,6 +37,8 @@ const LARGEST_POLL: Charge = Charge { records: 4_096, bytes: 4 << 20 };
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long one question to the brokers may hold up the driver. What is not answered is asked again.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Where a partition ends of which nobody says it: everything in it may have been read before.
+const UNKNOWN_END: i64 = i64::MAX;
 /// How long leaving the group may take: with the brokers gone it never ends by itself.
 const LEAVE: Duration = Duration::from_secs(5);
 
@@ -354,22 +356,35 @@ impl Engine {
             let starts = consumer.committed_offsets(list.clone(), PATIENCE)?;
             let mut fresh = Vec::new();
             let mut assigned = Vec::new();
+            // One broker that does not answer is waited for once.
+            let mut is_silent = false;
             for mut element in starts.elements() {
                 element.error()?;
                 let Some(partition) = self.names.partition(element.topic(), element.partition()) else {
                     continue;
                 };
-                let next = match element.offset() {
-                    KafkaOffset::Offset(next) => next,
+                // Asked after the former owner has let go, and a new leader answers only once it knows all that the
+                // one before it had told: so nobody has read beyond this end.
+                let ask = || consumer.fetch_watermarks(element.topic(), element.partition(), PATIENCE);
+                let (next, end) = match element.offset() {
+                    KafkaOffset::Offset(next) if is_silent => (next, UNKNOWN_END),
+                    KafkaOffset::Offset(next) => match ask() {
+                        Ok((_, end)) => (next, end),
+                        // A partition without a leader must not keep the others from being read.
+                        Err(why) => {
+                            tracing::warn!(%partition, "its end cannot be had, so all of it may be a replay: {why}");
+                            is_silent = true;
+                            (next, UNKNOWN_END)
+                        }
+                    },
                     _ => {
-                        let (start, _) =
-                            consumer.fetch_watermarks(element.topic(), element.partition(), PATIENCE)?;
+                        let (start, end) = ask()?;
                         element.set_offset(KafkaOffset::Offset(start))?;
                         fresh.push((partition, NextOffset(start)));
-                        start
+                        (start, end)
                     }
                 };
-                assigned.push((partition, NextOffset(next)));
+                assigned.push((partition, NextOffset(next), NextOffset(end)));
             }
             context::take(consumer, &starts)?;
             // A pause of an assignment before this one is not this one's.
@@ -378,9 +393,9 @@ impl Engine {
                 committer.ask(fresh);
             }
             self.assigning.pop_front();
-            for (partition, next) in assigned {
+            for (partition, next, end) in assigned {
                 self.next.insert(partition, next);
-                events.push(Event::Assigned { partition, next });
+                events.push(Event::Assigned { partition, next, end });
             }
             self.outage.fault = None;
         }
