@@ -10,14 +10,12 @@ use tidegate_schemas::{
     records::{Callback, Command},
 };
 use tidegate_store::{
-    At, Cursor, Store,
+    At, Cursor, Row as _, Store,
     tables::callbacks::deliveries::{Attempt, Delivery, DeliveryByDay},
 };
 use tidegate_stream::{Record, Topic};
 
 const DAY_MS: i64 = 86_400_000;
-/// Rows of deliveries live so long.
-const DAYS: i64 = 30;
 /// Rows that are read at once.
 const STEP: usize = 500;
 
@@ -66,7 +64,8 @@ pub(crate) async fn page(
     let mut place = from.unwrap_or(Place { day: today, after: None });
     place.day = place.day.min(today);
     let mut found = Vec::new();
-    while place.day >= today - DAYS {
+    let oldest = now.minus(DeliveryByDay::TABLE.ttl.unwrap_or_default()).0.div_euclid(DAY_MS);
+    while place.day >= oldest {
         let step = rows.min(STEP);
         if step == 0 || found.len() >= limit {
             return Ok((found, Some(place)));
@@ -79,7 +78,9 @@ pub(crate) async fn page(
         rows -= listed.len();
         let keys: Vec<_> = listed.iter().map(|entry| (org.clone(), entry.event_id)).collect();
         for (at, delivery) in store.get_many::<Delivery>(&keys).await?.into_iter().enumerate() {
-            let Some(delivery) = delivery.filter(&wants) else { continue };
+            // Listed anew since: it stands further up.
+            let is_here = |delivery: &Delivery| delivery.listed() == listed[at].at && wants(delivery);
+            let Some(delivery) = delivery.filter(is_here) else { continue };
             if found.len() >= limit {
                 let mut again = scan(place.after, at);
                 again.all().await?;
@@ -137,7 +138,88 @@ pub(crate) async fn command(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use tidegate_store::WriteTime;
+
     use super::*;
+
+    const NOW: Millis = Millis(20_800 * DAY_MS + 7);
+
+    fn ago(days: i64) -> Millis {
+        Millis(NOW.0 - days * DAY_MS)
+    }
+
+    async fn store(store: &Store, nth: u128, created_at: Millis, listed: &[Millis]) {
+        let event_id = EventId(uuid::Uuid::from_u128(nth));
+        let org = OrgId::new("acme");
+        let subject = tidegate_schemas::ids::ItemKey::new("post", "p1");
+        let last = *listed.last().unwrap();
+        // As the owner writes it last: rows of the past would have expired.
+        let at = WriteTime::of(Millis::now(), 0);
+        let row = Delivery {
+            org: org.clone(),
+            event_id,
+            event_type: "action.automatic".to_owned(),
+            endpoint: None,
+            subject: subject.clone(),
+            state: "delivered".to_owned(),
+            attempts: 1,
+            next_at: None,
+            body: bytes::Bytes::from_static(b"{}"),
+            sequence: 0,
+            occurred_at: created_at,
+            created_at,
+            delivered_at: None,
+            held_reason: None,
+            last_status: None,
+            last_error: None,
+            shard: 0,
+            round: 0,
+            tries: 0,
+            blocked: 0,
+            gone: 0,
+            applied: 0,
+            listed_at: (last != created_at).then_some(last),
+            written: at.0,
+        };
+        store.put(at, &[row]).await.unwrap();
+        let entries: Vec<_> = listed
+            .iter()
+            .map(|listed| DeliveryByDay {
+                org: org.clone(),
+                day: listed.0.div_euclid(DAY_MS),
+                at: *listed,
+                event_id,
+                subject: subject.clone(),
+            })
+            .collect();
+        store.put(at, &entries).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_delivery_is_listed_once_and_for_as_long_as_its_row_lives() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = fjall::Database::builder(folder.path()).open().unwrap();
+        let rows = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+        store(&rows, 1, ago(1), &[ago(1)]).await;
+        // Delivered on its fourth day, it lives for 34.
+        store(&rows, 2, ago(33), &[ago(33)]).await;
+        // Resent on the 29th day, and again.
+        store(&rows, 3, ago(60), &[ago(60), ago(31)]).await;
+        store(&rows, 4, ago(20), &[ago(20), ago(3)]).await;
+        for limit in [1, 10] {
+            let (mut found, mut from) = (Vec::new(), None);
+            loop {
+                let query = Query { wants: |_: &Delivery| true, limit, rows: 100, from };
+                let (page, next) = page(&rows, &OrgId::new("acme"), query, NOW).await.unwrap();
+                found.extend(page.iter().map(|row| row.event_id.0.as_u128()));
+                from = next;
+                if from.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, [1, 4, 3, 2], "by their last place, {limit} a page");
+        }
+    }
 
     #[test]
     fn a_place_survives_its_text_and_nothing_else_is_one() {

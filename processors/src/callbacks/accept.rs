@@ -11,7 +11,7 @@ use tidegate_schemas::{
 };
 use tidegate_stream::failpoint;
 
-use super::{attempt::tell_change, body, courier::Courier, rows};
+use super::{attempt::tell_change, body, courier::Courier, rows, state::State};
 use crate::{
     error::Fault,
     lanes::Key,
@@ -52,17 +52,25 @@ impl Accept {
             return Ok(());
         }
         let offset = job.at.offset.0;
-        let body = body::with_sequence(&record.body, offset, courier.settings.max_body_bytes)
+        let body = body::with_sequence(&record.body, offset)
             .map_err(|bad| moderation::Error::Content { tag: bad.tag(), detail: bad.to_string() })?;
         let now = Millis::now();
         let at = (job.at.partition.index, offset);
         let mut row = rows::begun(record.clone(), body, at, job.written_at, now);
+        if let Some(why) = body::too_large(&row.body, courier.settings.max_body_bytes) {
+            let was = rows::progress(&row)?;
+            row = rows::moved(&row, &was.after_too_large(), now);
+            row.last_error = Some(why);
+            rows::begin(&courier.store, &row, None, now).await?;
+            tell_change(&row, State::Pending, State::TooLarge);
+            return Ok(());
+        }
         // A broker whose clock is ahead of ours delays nothing.
         let next_at = job.written_at.min(now).plus(courier.schedule.first());
         row.next_at = Some(next_at);
         let is_due = next_at <= now;
         let due_at = if is_due { now.plus(courier.lease()) } else { next_at };
-        rows::begin(&courier.store, &row, due_at, now).await?;
+        rows::begin(&courier.store, &row, Some(due_at), now).await?;
         failpoint!("after_callback_rows");
         metrics::counter!("tidegate_callbacks_total", "state" => "pending").increment(1);
         if is_due {
@@ -82,7 +90,9 @@ impl Accept {
         let Some(row) = row.filter(|row| row.applied < offset) else { return Ok(()) };
         let was = rows::progress(&row)?;
         let now = Millis::now();
+        let too_large = body::too_large(&row.body, courier.settings.max_body_bytes);
         let next = match command {
+            Command::Resend if too_large.is_some() => was.after_too_large(),
             Command::Resend => was.after_resend(now),
             Command::Cancel => was.after_cancel(),
             Command::Hold => was.after_hold(),
@@ -90,10 +100,14 @@ impl Accept {
         };
         let mut moved = rows::moved(&row, &next, now);
         moved.applied = offset;
-        let due_at = (command == Command::Resend).then(|| now.plus(courier.lease()));
+        if next.state == State::TooLarge {
+            moved.last_error = too_large;
+        }
+        let is_resent = command == Command::Resend && next.is_owed();
+        let due_at = is_resent.then(|| now.plus(courier.lease()));
         rows::save(&courier.store, &moved, None, due_at, now).await?;
         tell_change(&moved, was.state, next.state);
-        if command == Command::Resend {
+        if is_resent {
             courier.offer(&moved, false, now);
         }
         Ok(())

@@ -282,7 +282,7 @@ pub(crate) fn tell_change(row: &Delivery, was: State, is: State) {
     }
     metrics::counter!("tidegate_callbacks_total", "state" => is.name()).increment(1);
     let endpoint = row.endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
-    if matches!(is, State::Held | State::Exhausted) {
+    if matches!(is, State::Held | State::TooLarge | State::Exhausted) {
         tracing::warn!(org = %row.org, event = %row.event_id, endpoint, state = is.name(),
             reason = row.held_reason, error = row.last_error, "a callback is not delivered");
     } else {

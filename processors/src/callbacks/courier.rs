@@ -43,6 +43,8 @@ pub(crate) struct Courier {
     pub(crate) schedule: Schedule,
     pub(crate) processing: Arc<crate::Settings>,
     ownership: watch::Receiver<Ownership>,
+    /// Of the topic, whoever owns them.
+    partitions: usize,
     /// Calls of a former owner may be under way for this long after a shard was taken over.
     grace: Duration,
     taken_over: Mutex<HashMap<u32, Millis>>,
@@ -69,6 +71,7 @@ impl Courier {
             settings,
             processing,
             ownership,
+            partitions: usize::try_from(deps.log.partitions()).unwrap_or(usize::MAX),
             grace: Duration::ZERO,
             taken_over: Mutex::default(),
             wake: Notify::new(),
@@ -122,6 +125,17 @@ impl Courier {
         resolved.unwrap_or_else(|| EndpointId::new(""))
     }
 
+    /// Divides the calls to each endpoint as the partitions are divided now, and forgets what another owner has.
+    fn divide(&self) {
+        let owned = {
+            let ownership = self.ownership.borrow();
+            ownership.partitions.iter().filter(|(partition, _)| partition.topic == Topic::Callbacks).count()
+        };
+        let mut lanes = self.lanes.lock();
+        lanes.bound_lanes(self.settings.share(owned, self.partitions));
+        lanes.retain(|work| self.owns(work.shard));
+    }
+
     pub(crate) fn owns(&self, shard: u32) -> bool {
         self.ownership.borrow().epoch_of(Partition::new(Topic::Callbacks, shard)).is_some()
     }
@@ -141,6 +155,7 @@ impl Courier {
         let mut calls = JoinSet::new();
         let mut ownership = self.ownership.clone();
         let mut driver_lives = true;
+        self.divide();
         let mut tick = interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -155,7 +170,7 @@ impl Courier {
                 Some(_) = calls.join_next() => {}
                 changed = ownership.changed(), if driver_lives => {
                     driver_lives = changed.is_ok();
-                    self.lanes.lock().retain(|work| self.owns(work.shard));
+                    self.divide();
                 }
                 () = self.wake.notified() => {}
                 _ = tick.tick() => self.tell(),

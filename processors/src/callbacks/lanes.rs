@@ -67,6 +67,8 @@ pub(crate) enum Offered {
 struct Lane {
     waiting: VecDeque<Work>,
     under_way: usize,
+    /// It stands among the turns.
+    has_turn: bool,
     /// How long attempts take, the last ones counting most.
     mean: Duration,
     /// When the last delivery that found no room comes up again.
@@ -126,10 +128,9 @@ impl Lanes {
             return Offered::Full(lane.defer(&self.bounds, work.due_at, now));
         }
         self.known.insert(work.id(), At::Waiting);
-        if lane.waiting.is_empty() && lane.under_way < self.bounds.lane {
-            self.turns.push_back(work.lane.clone());
-        }
+        let key = work.lane.clone();
         lane.waiting.push_back(work);
+        self.give_turn(&key);
         Offered::Taken
     }
 
@@ -138,16 +139,42 @@ impl Lanes {
         if self.under_way >= self.bounds.all {
             return None;
         }
-        let key = self.turns.pop_front()?;
-        let lane = self.lanes.get_mut(&key)?;
-        let work = lane.waiting.pop_front()?;
-        self.known.insert(work.id(), At::UnderWay);
-        lane.under_way += 1;
-        self.under_way += 1;
-        if !lane.waiting.is_empty() && lane.under_way < self.bounds.lane {
-            self.turns.push_back(key);
+        loop {
+            let key = self.turns.pop_front()?;
+            let Some(lane) = self.lanes.get_mut(&key) else { continue };
+            lane.has_turn = false;
+            // The bound may have been lowered since it got its turn.
+            if lane.under_way >= self.bounds.lane {
+                continue;
+            }
+            let Some(work) = lane.waiting.pop_front() else { continue };
+            self.known.insert(work.id(), At::UnderWay);
+            lane.under_way += 1;
+            self.under_way += 1;
+            self.give_turn(&key);
+            return Some(work);
         }
-        Some(work)
+    }
+
+    /// From here on each lane may have so many attempts under way. What is above it ends by itself.
+    pub(crate) fn bound_lanes(&mut self, attempts: usize) {
+        if self.bounds.lane == attempts {
+            return;
+        }
+        self.bounds.lane = attempts;
+        let keys: Vec<_> = self.lanes.keys().cloned().collect();
+        for key in keys {
+            self.give_turn(&key);
+        }
+    }
+
+    /// Puts a lane among the turns, once, if something of it may start.
+    fn give_turn(&mut self, key: &LaneKey) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        if !lane.has_turn && !lane.waiting.is_empty() && lane.under_way < self.bounds.lane {
+            lane.has_turn = true;
+            self.turns.push_back(key.clone());
+        }
     }
 
     pub(crate) fn finish(&mut self, key: &LaneKey, event_id: EventId, took: Duration) {
@@ -155,12 +182,10 @@ impl Lanes {
             return;
         }
         let Some(lane) = self.lanes.get_mut(key) else { return };
-        if lane.under_way == self.bounds.lane && !lane.waiting.is_empty() {
-            self.turns.push_back(key.clone());
-        }
         lane.under_way -= 1;
         self.under_way -= 1;
         lane.mean = (lane.mean * 7 + took) / 8;
+        self.give_turn(key);
         self.forget_if_idle(key);
     }
 
@@ -180,8 +205,12 @@ impl Lanes {
             }
             self.forget_if_idle(&key);
         }
-        let lanes = &self.lanes;
-        self.turns.retain(|key| lanes.get(key).is_some_and(|lane| !lane.waiting.is_empty()));
+        let lanes = &mut self.lanes;
+        self.turns.retain(|key| {
+            let Some(lane) = lanes.get_mut(key) else { return false };
+            lane.has_turn = !lane.waiting.is_empty();
+            lane.has_turn
+        });
     }
 
     fn forget_if_idle(&mut self, key: &LaneKey) {
@@ -201,6 +230,7 @@ impl Lane {
         Self {
             waiting: VecDeque::new(),
             under_way: 0,
+            has_turn: false,
             mean: UNKNOWN,
             deferred_to: None,
             oldest_deferred: None,

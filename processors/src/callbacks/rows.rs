@@ -16,7 +16,7 @@ use tidegate_schemas::{
 use tidegate_store::{
     Batch, Store, WriteTime,
     tables::callbacks::{
-        deliveries::{Attempt, Delivery, DeliveryByDay},
+        deliveries::{Attempt, Delivery, DeliveryByDay, RELIST_AFTER},
         due::Due,
     },
 };
@@ -25,8 +25,6 @@ use super::state::{Made, Progress, State};
 use crate::{due_scan::minute_of, error::Fault};
 
 const DAY_MS: i64 = 86_400_000;
-/// After so long a list's row is written again with each change of its delivery.
-const RELIST_MS: i64 = 4 * DAY_MS;
 /// A record that waited longer begins its delivery as if it had waited so long: rows expire by their write time, and
 /// what came after an outage of weeks must not be gone when it is written.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
@@ -42,6 +40,7 @@ pub(crate) fn begun(
 ) -> Delivery {
     let (shard, offset) = at;
     let progress = Progress::new(written_at);
+    let waited_long = now.minus(LONGEST_WAIT);
     Delivery {
         org: record.org,
         event_id: record.event_id,
@@ -65,7 +64,8 @@ pub(crate) fn begun(
         blocked: progress.blocked,
         gone: progress.gone,
         applied: offset,
-        written: WriteTime::of(written_at.max(now.minus(LONGEST_WAIT)), 0).0,
+        listed_at: (written_at < waited_long).then_some(waited_long),
+        written: WriteTime::of(written_at.max(waited_long), 0).0,
     }
 }
 
@@ -142,20 +142,36 @@ pub(crate) async fn put_due(store: &Store, row: &Delivery, due_at: Millis, now: 
     store.put(WriteTime::after(None, now), &[due(row, due_at)]).await.map_err(fault)
 }
 
-/// Writes a delivery that was begun.
-pub(crate) async fn begin(store: &Store, row: &Delivery, due_at: Millis, now: Millis) -> Result<(), Fault> {
+/// Writes a delivery that was begun, and when it is looked at next if an attempt is owed.
+pub(crate) async fn begin(
+    store: &Store,
+    row: &Delivery,
+    due_at: Option<Millis>,
+    now: Millis,
+) -> Result<(), Fault> {
     let mut first = Batch::new();
-    first.put_owned(WriteTime::after(None, now), due(row, due_at));
+    if let Some(due_at) = due_at {
+        first.put_owned(WriteTime::after(None, now), due(row, due_at));
+    }
     first.put_owned(WriteTime(row.written), listed(row));
     store.write(first).await.map_err(fault)?;
     store.put(WriteTime(row.written), std::slice::from_ref(row)).await.map_err(fault)
 }
 
+/// The row with its place in the lists. One that moves long after it was listed, as by a late resend, lives longer than
+/// that place, and takes a new one.
+fn relisted(row: &Delivery) -> Delivery {
+    let moved_at = WriteTime(row.written).millis();
+    let is_late = moved_at > row.listed().plus(RELIST_AFTER);
+    Delivery { listed_at: if is_late { Some(moved_at) } else { row.listed_at }, ..row.clone() }
+}
+
 fn listed(row: &Delivery) -> DeliveryByDay {
+    let at = row.listed();
     DeliveryByDay {
         org: row.org.clone(),
-        day: row.created_at.0.div_euclid(DAY_MS),
-        at: row.created_at,
+        day: at.0.div_euclid(DAY_MS),
+        at,
         event_id: row.event_id,
         subject: row.subject.clone(),
     }
@@ -176,9 +192,8 @@ pub(crate) async fn save(
     if let Some(attempt) = attempt {
         first.put(WriteTime::after(None, attempt.at), attempt);
     }
-    // A list's row lives five days longer than a delivery that does not move: one that was resent late must stay listed.
-    let moved_at = WriteTime(row.written).millis();
-    if moved_at.0 > row.created_at.0 + RELIST_MS {
+    let row = &relisted(row);
+    if row.listed() == WriteTime(row.written).millis() {
         first.put_owned(WriteTime(row.written), listed(row));
     }
     store.write(first).await.map_err(fault)?;
@@ -195,14 +210,16 @@ fn corrupt(what: &'static str, detail: String) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use bytes::Bytes;
     use tidegate_schemas::{ids::ItemKey, records::Command};
+    use tidegate_store::Row as _;
 
     use super::*;
 
-    #[test]
-    fn a_record_that_waited_for_weeks_begins_a_delivery_that_has_not_expired() {
-        let record = Callback {
+    fn record() -> Callback {
+        Callback {
             org: OrgId::new("acme"),
             command: Command::Send,
             event_id: EventId(uuid::Uuid::from_u128(1)),
@@ -211,11 +228,32 @@ mod tests {
             subject: ItemKey::new("post", "p1"),
             occurred_at: Millis(0),
             body: Bytes::from_static(b"{}"),
-        };
+        }
+    }
+
+    #[test]
+    fn whatever_a_delivery_goes_through_its_place_in_the_lists_outlives_its_row() {
+        let ttl = |table: &tidegate_store::Table| table.ttl.unwrap_or_default();
+        let mut now = Millis(100 * DAY_MS);
+        let mut row = begun(record(), Bytes::new(), (0, 1), now, now);
+        // Moves after hours and after almost as long as the row lives, as by late resends.
+        for pause in [0, 1, 30, 95, 97, 29 * 24, 29 * 24, 2, 29 * 24] {
+            now = now.plus(Duration::from_secs(pause * 3_600));
+            let progress = progress(&row).unwrap().after_resend(now);
+            row = relisted(&moved(&row, &progress, now));
+            let row_ends = WriteTime(row.written).millis().plus(ttl(Delivery::TABLE));
+            let place_ends = row.listed().plus(ttl(DeliveryByDay::TABLE));
+            assert!(row_ends < place_ends, "after {pause} hours: {row_ends:?} is not before {place_ends:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_waited_for_weeks_begins_a_delivery_that_has_not_expired() {
         let now = Millis(100 * DAY_MS);
         let written = |written_at: Millis| {
-            let row = begun(record.clone(), Bytes::new(), (0, 1), written_at, now);
+            let row = begun(record(), Bytes::new(), (0, 1), written_at, now);
             assert_eq!(row.created_at, written_at);
+            assert_eq!(row.listed(), WriteTime(row.written).millis(), "it is listed for as long as it lives");
             WriteTime(row.written).millis()
         };
         assert_eq!(written(Millis(60 * DAY_MS)), Millis(99 * DAY_MS));

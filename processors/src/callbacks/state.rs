@@ -19,14 +19,23 @@ pub(crate) enum State {
     Delivered,
     /// No attempt is made: something is missing, the receiver wants no more, or an operator said so.
     Held,
+    /// Its body is larger than one may be: no attempt is made until a resend under a higher limit.
+    TooLarge,
     /// Every attempt of the round failed.
     Exhausted,
     Canceled,
 }
 
 impl State {
-    const ALL: [Self; 6] =
-        [Self::Pending, Self::RetryWait, Self::Delivered, Self::Held, Self::Exhausted, Self::Canceled];
+    const ALL: [Self; 7] = [
+        Self::Pending,
+        Self::RetryWait,
+        Self::Delivered,
+        Self::Held,
+        Self::TooLarge,
+        Self::Exhausted,
+        Self::Canceled,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -34,6 +43,7 @@ impl State {
             Self::RetryWait => "retry_wait",
             Self::Delivered => "delivered",
             Self::Held => "held",
+            Self::TooLarge => "too_large",
             Self::Exhausted => "exhausted",
             Self::Canceled => "canceled",
         }
@@ -48,6 +58,9 @@ impl State {
 pub(crate) const BY_COMMAND: &str = "by_command";
 /// Held because the receiver said that it is gone.
 pub(crate) const GONE: &str = "endpoint_gone";
+
+/// Why a body that is too large is not sent.
+pub(crate) const BODY_TOO_LARGE: &str = "body_too_large";
 
 /// How far a delivery is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +126,7 @@ impl Progress {
         match self.state {
             State::Pending | State::RetryWait => true,
             State::Held => self.next_at.is_some(),
-            State::Delivered | State::Exhausted | State::Canceled => false,
+            State::Delivered | State::TooLarge | State::Exhausted | State::Canceled => false,
         }
     }
 
@@ -163,6 +176,16 @@ impl Progress {
         if self.is_owed() {
             next.hold(reason, Some(look_again));
         }
+        next
+    }
+
+    /// It is not sent as it is, however often it is asked for.
+    #[must_use]
+    pub(crate) fn after_too_large(&self) -> Self {
+        let mut next = self.clone();
+        next.settle(State::TooLarge);
+        next.held_reason = Some(BODY_TOO_LARGE.to_owned());
+        next.keep_delivered();
         next
     }
 
@@ -219,6 +242,7 @@ impl Progress {
     fn keep_delivered(&mut self) {
         if self.delivered_at.is_some() {
             self.state = State::Delivered;
+            self.held_reason = None;
         }
     }
 }

@@ -6,11 +6,11 @@ use std::sync::{
 };
 
 use tidegate_processors::callbacks::Settings;
-use tidegate_schemas::records::Command;
+use tidegate_schemas::records::{Callback, Command};
 
 use super::{
     receiver::{Answer, Receiver},
-    world::{World, quick},
+    world::{World, callback, quick},
 };
 
 /// Answers with a status that can be changed.
@@ -84,4 +84,40 @@ async fn a_canceled_or_held_callback_is_not_sent_until_it_is_resent() {
         world.command(event, Command::Resend).await;
         assert_eq!(world.until_state(event, "delivered").await.attempts, 2);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callback_that_is_too_large_is_listed_with_the_reason_and_sent_once_the_limit_allows_it() {
+    let (_, receiver) = switched(200).await;
+    let mut world = World::new(Settings { max_body_bytes: 1_000, ..quick() }).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let large = Callback {
+        body: format!(r#"{{"text":"{}"}}"#, "x".repeat(2_000)).into(),
+        ..callback(Some("platform"))
+    };
+    world.append(&large).await;
+    let row = world.until_state(large.event_id, "too_large").await;
+    assert_eq!((row.attempts, row.next_at, row.held_reason.as_deref()), (0, None, Some("body_too_large")));
+    assert!(row.last_error.unwrap().contains("above callbacks.max_body_bytes = 1000"));
+    world.command(large.event_id, Command::Resend).await;
+    world
+        .until("the refused resend", async || {
+            world.delivery(large.event_id).await.filter(|now| now.applied > row.applied)
+        })
+        .await;
+    assert_eq!(world.delivery(large.event_id).await.unwrap().state, "too_large");
+    let small = world.ask("platform").await;
+    world.until_state(small, "delivered").await;
+    assert_eq!(receiver.requests().len(), 1, "nothing of it was sent");
+    assert_eq!(world.dead_letters().await, 0);
+
+    world.stop().await;
+    world.settings.max_body_bytes = 3_000;
+    world.start();
+    world.command(large.event_id, Command::Resend).await;
+    let row = world.until_state(large.event_id, "delivered").await;
+    assert_eq!((row.attempts, row.held_reason), (1, None));
+    let sent = receiver.requests().pop().unwrap().body;
+    assert!(sent.len() > 2_000 && sent.ends_with(format!(",\"sequence\":{}}}", row.sequence).as_bytes()));
 }

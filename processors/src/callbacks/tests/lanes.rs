@@ -25,10 +25,17 @@ fn work(endpoint: usize, event: u128) -> Work {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Offer { endpoint: usize, event: u128 },
+    Offer {
+        endpoint: usize,
+        event: u128,
+    },
     Start,
-    Finish { nth: usize },
+    Finish {
+        nth: usize,
+    },
     LoseShard(u32),
+    /// Others came or went, so that the endpoint's bound is divided otherwise.
+    Bound(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -37,6 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Start),
         2 => (0..8_usize).prop_map(|nth| Step::Finish { nth }),
         1 => (0..3_u32).prop_map(Step::LoseShard),
+        1 => (1..4_usize).prop_map(Step::Bound),
     ]
 }
 
@@ -45,7 +53,7 @@ proptest! {
     fn bounds_hold_nothing_is_attempted_twice_at_once_and_nothing_taken_is_forgotten(
         steps in prop::collection::vec(step(), 1..200),
     ) {
-        let bounds = bounds();
+        let mut bounds = bounds();
         let mut lanes = Lanes::new(bounds);
         let mut waiting: BTreeMap<EventId, Work> = BTreeMap::new();
         let mut under_way: Vec<Work> = Vec::new();
@@ -89,6 +97,10 @@ proptest! {
                 Step::LoseShard(shard) => {
                     lanes.retain(|work| work.shard != shard);
                     waiting.retain(|_, work| work.shard != shard);
+                }
+                Step::Bound(attempts) => {
+                    bounds.lane = attempts;
+                    lanes.bound_lanes(attempts);
                 }
             }
             prop_assert_eq!(lanes.under_way(), under_way.len());

@@ -2,6 +2,8 @@
 //!
 //! It does not send anything, and holds no due time index (`due`).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tidegate_schemas::ids::{EndpointId, EventId, ItemKey, Millis, OrgId};
 
@@ -38,6 +40,8 @@ table! {
         gone: i64,
         /// Offset of the last record of the topic that was applied to it.
         applied: i64,
+        /// Where the lists have it, if not at its creation.
+        listed_at: Option<Millis>,
         /// Write time of this row, in microseconds: the next write comes after it.
         written: i64,
     }
@@ -62,10 +66,19 @@ table! {
 }
 
 table! {
-    /// The deliveries of a day, for lists; the delivery's row is the truth. It outlives the last change that the
-    /// schedule makes to that row.
+    /// The deliveries of a day, for lists; the delivery's row is the truth, and says at which place it is listed.
     Fact DeliveryByDay in "deliveries_by_day" ttl Some(35 days);
     partition { org: OrgId, day: i64 }
     cluster { at: Millis [Desc], event_id: EventId [Asc] }
     values { subject: ItemKey }
+}
+
+/// A delivery that changes so long after it was listed is listed anew, so that no row outlives its place in the lists.
+pub const RELIST_AFTER: Duration = Duration::from_secs(4 * 86_400);
+
+impl Delivery {
+    /// Where the lists have it.
+    pub fn listed(&self) -> Millis {
+        self.listed_at.unwrap_or(self.created_at)
+    }
 }
