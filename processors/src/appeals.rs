@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use tidegate_catalog::Live;
 use tidegate_moderation::{self as moderation, appeals};
 use tidegate_schemas::{ids::SubmissionId, records::Appeal};
 
@@ -20,6 +21,10 @@ impl Handler for Appeals {
 
     fn parts(record: &Appeal) -> Vec<(Key, usize)> {
         vec![(Key { org: record.org.clone(), item: record.item.key() }, record.item.data.len())]
+    }
+
+    fn live(&self) -> &Live {
+        &self.0.live
     }
 
     fn submission(_record: &Appeal, _part: usize) -> Option<SubmissionId> {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use tidegate_catalog::Live;
 use tidegate_moderation::{self as moderation, decisions};
 use tidegate_schemas::{ids::SubmissionId, records::Decision};
 
@@ -20,6 +21,10 @@ impl Handler for Decisions {
 
     fn parts(record: &Decision) -> Vec<(Key, usize)> {
         vec![(Key { org: record.org.clone(), item: record.item.clone() }, 0)]
+    }
+
+    fn live(&self) -> &Live {
+        &self.0.live
     }
 
     fn submission(_record: &Decision, _part: usize) -> Option<SubmissionId> {

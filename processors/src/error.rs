@@ -50,8 +50,10 @@ pub(crate) enum Class {
     Content,
     /// A row of ours is gone or cannot be read: tried again for a while, for an upgrade may be under way.
     Defect,
-    /// Something of one org is not here yet: tried again without limit, the others go on.
+    /// The configuration that the content was accepted under is not here: `missing` says what becomes of it.
     Missing,
+    /// The same where it is the catalog's fault: tried again without limit, and nothing new is begun.
+    Halted,
     /// The log or the store is away: tried again without limit, and nothing new is begun.
     Outage,
 }
@@ -87,15 +89,31 @@ fn of_moderation(error: &moderation::Error) -> Class {
 fn of_catalog(error: &catalog::Error) -> Class {
     match error {
         catalog::Error::Store(error) => of_store(error),
-        catalog::Error::NotCompiled { .. } | catalog::Error::Unreadable { .. } => Class::Missing,
-        catalog::Error::NoSuchOrg(_) | catalog::Error::NoSuchVersion { .. } => Class::Defect,
+        // What the log names was there when it was accepted, so it is never the content's fault.
+        catalog::Error::NotCompiled { .. }
+        | catalog::Error::Unreadable { .. }
+        | catalog::Error::NoSuchOrg(_)
+        | catalog::Error::NoSuchVersion { .. } => Class::Missing,
     }
 }
 
 fn of_store(error: &store::Error) -> Class {
     match error {
-        store::Error::Corrupt(_) => Class::Defect,
-        store::Error::KeyTooLong { .. } => Class::Content,
-        _ => Class::Outage,
+        store::Error::KeyTooLong { .. } | store::Error::TooLarge { .. } => Class::Content,
+        // A server's word is not as sure as our own measure: with a table that is being changed it may be another one
+        // soon.
+        store::Error::Refused(_) | store::Error::Corrupt(_) | store::Error::Unreadable(_) => Class::Defect,
+        store::Error::Unreachable(_)
+        | store::Error::Timeout(_)
+        | store::Error::Overloaded(_)
+        | store::Error::Closed
+        // A broken disk, a missing table, a lost permission: every write meets it, none is at fault, and it passes
+        // when an operator mends it. Until then the process is not ready and says why.
+        | store::Error::Engine(_)
+        | store::Error::Schema { .. }
+        | store::Error::NewerFormat { .. }
+        | store::Error::UnknownTable(_)
+        | store::Error::Settings(_)
+        | store::Error::BadCursor => Class::Outage,
     }
 }

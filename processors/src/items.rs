@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tidegate_catalog::Compiled;
+use tidegate_catalog::{self as catalog, Compiled, Live};
 use tidegate_moderation::{
     self as moderation,
     effects::Plan,
@@ -14,7 +14,7 @@ use tidegate_moderation::{
 };
 use tidegate_rules::{Outcome, Scan};
 use tidegate_schemas::{
-    ids::SubmissionId,
+    ids::{ConfigVersion, SubmissionId},
     records::{self, Coordinates, ItemEntry, Record as _},
 };
 
@@ -49,13 +49,15 @@ impl Items {
         Self { facts: Desk::new(deps.store.clone()), deps, pool }
     }
 
-    async fn config(&self, header: &records::Items) -> Result<Arc<Compiled>, Fault> {
+    async fn config(&self, job: &ItemJob, part: usize) -> Result<Arc<Compiled>, Fault> {
+        let header = &job.record;
         if let Some(config) = self.deps.live.org(&header.org)
             && config.version() >= header.config_version
         {
             return Ok(config);
         }
-        Ok(moderation::effects::config(&self.deps, &header.org, header.config_version).await?)
+        let written_at = submission(job, part).at.append_ms;
+        Ok(moderation::effects::config(&self.deps, &header.org, header.config_version, written_at).await?)
     }
 
     async fn plan(
@@ -64,11 +66,13 @@ impl Items {
         part: usize,
         no_reviews: Option<&'static str>,
     ) -> Result<Plan, Fault> {
-        let config = self.config(&job.record).await?;
+        let config = self.config(&job, part).await?;
+        let here = config.version();
         let begun = {
             let job = Arc::clone(&job);
-            self.pool.run(move || begin(&job, part, config, no_reviews)).await??
+            self.pool.run(move || begin(&job, part, config, no_reviews)).await?
         };
+        let begun = begun.map_err(|error| not_here_yet(error, &job.record, here))?;
         let (prepared, scan) = match begun {
             Step::Planned(plan) => return Ok(*plan),
             Step::Waiting(waiting) => *waiting,
@@ -85,7 +89,7 @@ impl Items {
     /// Whether a newer version of the item is stored. Acting on the older one now would overtake it.
     async fn is_superseded(&self, submission: &Submission<'_>) -> Result<bool, Fault> {
         let (org, key) = (&submission.header.org, submission.entry.key());
-        let newest = items::newest(&self.deps.store, org, &key).await?;
+        let newest = items::newest_place(&self.deps.store, org, &key).await?;
         let at = submission.at;
         let own = (at.append_ms, at.offset, i64::from(at.position));
         Ok(newest.is_some_and(|row| items::coordinates(&row) > own))
@@ -98,6 +102,10 @@ impl Handler for Items {
     fn parts(record: &records::Items) -> Vec<(Key, usize)> {
         let key = |entry: &ItemEntry| Key { org: record.org.clone(), item: entry.key() };
         record.items.iter().map(|entry| (key(entry), entry.data.len())).collect()
+    }
+
+    fn live(&self) -> &Live {
+        &self.deps.live
     }
 
     fn submission(record: &records::Items, part: usize) -> Option<SubmissionId> {
@@ -130,6 +138,17 @@ impl Handler for Items {
             supersede(&mut plan)?;
         }
         Ok(submissions::carry_out(&self.deps, &submission, plan).await?)
+    }
+}
+
+/// What does not fit a configuration that stands in for a lost one may fit it when all of it is configured again.
+fn not_here_yet(error: moderation::Error, header: &records::Items, here: ConfigVersion) -> moderation::Error {
+    let wanted = header.config_version;
+    match error {
+        moderation::Error::Content { .. } if here < wanted => {
+            catalog::Error::NoSuchVersion { org: header.org.clone(), wanted, head: here }.into()
+        }
+        other => other,
     }
 }
 

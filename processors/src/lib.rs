@@ -15,6 +15,7 @@ mod facts;
 mod health;
 mod items;
 pub mod lanes;
+mod missing;
 mod poison;
 mod pool;
 mod process;
@@ -32,6 +33,7 @@ use tidegate_stream::Log;
 pub use self::{
     error::RoleError,
     health::Health,
+    missing::Settings as MissingSettings,
     poison::Settings as PoisonSettings,
     process::process,
     settings::{Settings, SettingsError},

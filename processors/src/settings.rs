@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate_stream::Budget;
 
-use crate::{lanes::Room, poison};
+use crate::{lanes::Room, missing, poison};
 
 /// The section `processors` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,7 @@ pub struct Settings {
     /// `stream.consume.drain_timeout_ms`. Default 30,000.
     pub drain_ms: u64,
     pub poison: poison::Settings,
+    pub missing: missing::Settings,
 }
 
 impl Default for Settings {
@@ -55,6 +56,7 @@ impl Default for Settings {
             decision_sweep_ms: 5_000,
             drain_ms: 30_000,
             poison: poison::Settings::default(),
+            missing: missing::Settings::default(),
         }
     }
 }
@@ -102,6 +104,7 @@ impl Settings {
                 )));
             }
         }
+        self.missing.validate().map_err(SettingsError)?;
         self.poison.validate().map_err(SettingsError)
     }
 
@@ -115,6 +118,11 @@ impl Settings {
 
     pub(crate) const fn defect_patience(&self) -> Duration {
         Duration::from_millis(self.defect_patience_ms)
+    }
+
+    /// Parts look again at the latest after the longest pause.
+    pub(crate) fn forget_missing(&self) -> Duration {
+        Duration::from_millis(self.retry_max_ms.saturating_mul(4)).max(Duration::from_secs(60))
     }
 
     pub(crate) const fn drain(&self) -> Duration {

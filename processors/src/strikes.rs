@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use tidegate_catalog::Live;
 use tidegate_moderation::{self as moderation, strikes};
 use tidegate_schemas::{ids::SubmissionId, records::Strike};
 
@@ -20,6 +21,10 @@ impl Handler for Strikes {
 
     fn parts(record: &Strike) -> Vec<(Key, usize)> {
         vec![(Key { org: record.org.clone(), item: record.user.clone() }, 0)]
+    }
+
+    fn live(&self) -> &Live {
+        &self.0.live
     }
 
     fn submission(_record: &Strike, _part: usize) -> Option<SubmissionId> {

@@ -16,12 +16,14 @@ use std::{
 
 use bytes::Bytes;
 use futures::FutureExt as _;
+use parking_lot::Mutex;
+use tidegate_catalog::Live;
 use tidegate_moderation::submissions::RESENT;
 use tidegate_schemas::{
     ids::{Millis, OrgId, SubmissionId},
     records::Record,
 };
-use tidegate_stream::{Drained, Inbox, Position, Reason, Received, Role, Ticket, failpoint};
+use tidegate_stream::{Drained, Gate, Inbox, Position, Reason, Received, Role, Ticket, failpoint};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::{JoinError, JoinSet},
@@ -34,9 +36,13 @@ use crate::{
     error::{Class, Fault},
     health::Complaint,
     lanes::{Ended, Key, Lanes, Work},
-    poison::{Verdict, Watch},
+    missing::{Missing, Scene, Verdict},
+    poison::{self, Watch},
     pool::Panicked,
 };
+
+/// The reason of dead letters that made room while their org's configuration was missing.
+const CONFIG_MISSING: &str = "config_missing";
 
 /// A record that is worked on.
 #[derive(Debug)]
@@ -59,6 +65,9 @@ pub(crate) trait Handler: Send + Sync + 'static {
     fn parts(record: &Self::Record) -> Vec<(Key, usize)>;
 
     fn submission(record: &Self::Record, part: usize) -> Option<SubmissionId>;
+
+    /// Whose configurations run here.
+    fn live(&self) -> &Live;
 
     /// The datum of a record that holds nothing but the part.
     fn alone(job: &Job<Self::Record>, part: usize) -> Vec<u8> {
@@ -84,6 +93,20 @@ struct Shared<H> {
     slots: Arc<Semaphore>,
     /// Works that wait for the log or the store.
     outages: AtomicUsize,
+    /// Works that wait for a catalog that is at fault.
+    halts: AtomicUsize,
+    missing: Mutex<Missing>,
+    progress: Mutex<Progress>,
+    gate: Gate,
+    began: Instant,
+}
+
+/// Whether the consumer moves.
+struct Progress {
+    /// When a part was last finished.
+    finished_at: Instant,
+    /// Since when there is no room for more parts.
+    full_since: Option<Instant>,
 }
 
 enum Done<R> {
@@ -120,22 +143,28 @@ pub(crate) struct Worker<H: Handler> {
 
 impl<H: Handler> Worker<H> {
     pub(crate) fn new(role: Role, inbox: Inbox, handler: H, settings: Arc<Settings>, health: Health) -> Self {
+        let began = Instant::now();
         Self {
             lanes: Lanes::new(settings.room()),
             under_way: JoinSet::new(),
             watch: Watch::new(settings.poison.clone()),
-            began: Instant::now(),
+            began,
             is_open: true,
             failure: None,
-            inbox,
             shared: Arc::new(Shared {
                 role,
                 handler,
                 slots: Arc::new(Semaphore::new(settings.concurrency)),
                 outages: AtomicUsize::new(0),
+                halts: AtomicUsize::new(0),
+                missing: Mutex::new(Missing::new(settings.missing.clone(), settings.forget_missing())),
+                progress: Mutex::new(Progress { finished_at: began, full_since: None }),
+                gate: inbox.gate(),
+                began,
                 settings,
                 health,
             }),
+            inbox,
         }
     }
 
@@ -156,8 +185,9 @@ impl<H: Handler> Worker<H> {
                 break;
             }
             let was_open = self.is_open;
-            let admits =
-                self.is_open && self.lanes.has_room() && self.shared.outages.load(Ordering::Relaxed) == 0;
+            let has_room = self.lanes.has_room();
+            self.shared.progress.lock().full(!has_room);
+            let admits = self.is_open && has_room && self.shared.may_begin();
             tokio::select! {
                 biased;
                 Some(done) = self.under_way.join_next() => self.ended(done),
@@ -263,6 +293,9 @@ impl<H: Handler> Worker<H> {
     }
 
     fn count(&mut self, org: &OrgId, how: How) {
+        if matches!(how, How::Done | How::Poisoned) {
+            self.shared.progress.lock().finished_at = Instant::now();
+        }
         match how {
             How::Done => self.watch.good(org, self.began.elapsed()),
             How::Poisoned => {
@@ -275,18 +308,18 @@ impl<H: Handler> Worker<H> {
             .increment(1);
     }
 
-    fn judge(&mut self, verdict: Verdict, org: Option<&OrgId>) {
+    fn judge(&mut self, verdict: poison::Verdict, org: Option<&OrgId>) {
         let role = self.shared.role;
         match verdict {
-            Verdict::GoOn => {}
-            Verdict::Divert => {
+            poison::Verdict::GoOn => {}
+            poison::Verdict::Divert => {
                 if let Some(org) = org {
                     tracing::error!(%role, %org, "most of an org's content cannot be processed; it is diverted to the dead letters");
                 }
                 let diverted = u32::try_from(self.watch.diverted()).unwrap_or(u32::MAX);
                 metrics::gauge!("tidegate_diverted_orgs", "role" => role.0).set(diverted);
             }
-            Verdict::Stop { why } => self.fail(RoleError::Poison { role, why }),
+            poison::Verdict::Stop { why } => self.fail(RoleError::Poison { role, why }),
         }
     }
 
@@ -350,8 +383,18 @@ impl<H: Handler> Shared<H> {
                 Ok(()) => return How::Done,
                 Err(fault) => fault,
             };
-            again = true;
             let class = match fault.class() {
+                // Nothing was done: it failed before there was anything to do.
+                Class::Missing => match self.missing(&work.key.org, &fault) {
+                    Verdict::Wait => Class::Missing,
+                    Verdict::Stop => Class::Halted,
+                    Verdict::Divert => {
+                        return match self.bury_part(work, CONFIG_MISSING, fault.to_string()).await {
+                            How::Poisoned => How::Diverted,
+                            other => other,
+                        };
+                    }
+                },
                 Class::Defect => {
                     let since = *defect_since.get_or_insert_with(Instant::now);
                     let is_spent = since.elapsed() >= self.settings.defect_patience();
@@ -359,6 +402,7 @@ impl<H: Handler> Shared<H> {
                 }
                 other => other,
             };
+            again |= !matches!(class, Class::Missing | Class::Halted);
             if class == Class::Content {
                 return self.bury_part(work, fault.tag(), fault.to_string()).await;
             }
@@ -375,6 +419,40 @@ impl<H: Handler> Shared<H> {
             }
             slot = Arc::clone(&self.slots).acquire_owned().await.ok();
         }
+    }
+
+    /// What becomes of a part whose configuration is missing.
+    fn missing(&self, org: &OrgId, fault: &Fault) -> Verdict {
+        let live = self.handler.live();
+        let scene = Scene {
+            now: self.began.elapsed(),
+            is_calm: live.ready() && self.outages.load(Ordering::Relaxed) == 0,
+            running: live.running(),
+            stuck_for: self.progress.lock().stuck_for(self.gate.closed_for()),
+        };
+        let (verdict, is_new, makes_room) = {
+            let mut missing = self.missing.lock();
+            let before = (missing.count(), missing.diverted());
+            let verdict = missing.judge(org, live.org(org).is_some(), scene);
+            let count = u32::try_from(missing.count()).unwrap_or(u32::MAX);
+            metrics::gauge!("tidegate_missing_configurations", "role" => self.role.0).set(count);
+            (verdict, missing.count() > before.0, missing.diverted() > before.1)
+        };
+        if is_new {
+            tracing::error!(role = %self.role, %org, tag = fault.tag(),
+                "content waits for its org's configuration: {fault}");
+        }
+        if makes_room {
+            tracing::error!(role = %self.role, %org, tag = fault.tag(),
+                "content that waits for its org's configuration stands in the way of others: it goes to the dead \
+                 letters, reason {CONFIG_MISSING}, to be replayed once the configuration is there");
+        }
+        verdict
+    }
+
+    /// Nothing that every part would meet is in the way.
+    fn may_begin(&self) -> bool {
+        self.outages.load(Ordering::Relaxed) == 0 && self.halts.load(Ordering::Relaxed) == 0
     }
 
     async fn bury_part(&self, work: &Work<Arc<Job<H::Record>>>, tag: &'static str, detail: String) -> How {
@@ -412,17 +490,21 @@ impl<H: Handler> Shared<H> {
     }
 
     fn wait_for(&self, tag: &'static str, class: Class) -> Waits<'_> {
-        let outages = (class == Class::Outage).then_some(&self.outages);
-        if let Some(outages) = outages {
-            outages.fetch_add(1, Ordering::Relaxed);
+        let counted = match class {
+            Class::Outage => Some(&self.outages),
+            Class::Halted => Some(&self.halts),
+            Class::Content | Class::Defect | Class::Missing => None,
+        };
+        if let Some(counted) = counted {
+            counted.fetch_add(1, Ordering::Relaxed);
         }
         // What one org's rows or configuration lack is a metric and a log line; the process stays ready for the rest.
-        let complaint = outages.map(|_| self.health.complain(self.role, tag));
+        let complaint = counted.map(|_| self.health.complain(self.role, tag));
         if complaint.is_none() {
             metrics::counter!("tidegate_processing_held_total", "role" => self.role.0, "tag" => tag)
                 .increment(1);
         }
-        Waits { tag, class, outages, _complaint: complaint }
+        Waits { tag, class, counted, _complaint: complaint }
     }
 }
 
@@ -430,7 +512,7 @@ impl<H: Handler> Shared<H> {
 struct Waits<'a> {
     tag: &'static str,
     class: Class,
-    outages: Option<&'a AtomicUsize>,
+    counted: Option<&'a AtomicUsize>,
     _complaint: Option<Complaint>,
 }
 
@@ -442,9 +524,21 @@ impl Waits<'_> {
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        if let Some(outages) = self.outages {
-            outages.fetch_sub(1, Ordering::Relaxed);
+        if let Some(counted) = self.counted {
+            counted.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+impl Progress {
+    fn full(&mut self, is_full: bool) {
+        self.full_since = is_full.then(|| self.full_since.unwrap_or_else(Instant::now));
+    }
+
+    /// For how long there was no room, here or in the log's budget, and nothing was finished.
+    fn stuck_for(&self, closed_for: Option<Duration>) -> Duration {
+        let full_for = self.full_since.map(|since| since.elapsed());
+        full_for.max(closed_for).unwrap_or_default().min(self.finished_at.elapsed())
     }
 }
 

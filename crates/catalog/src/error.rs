@@ -30,6 +30,23 @@ impl Error {
         }
     }
 
+    /// The same error for somebody else who asks; none if the store is at fault, which each asks by itself.
+    pub(crate) fn again(&self) -> Option<Self> {
+        Some(match self {
+            Self::Store(_) => return None,
+            Self::NoSuchOrg(org) => Self::NoSuchOrg(org.clone()),
+            Self::NoSuchVersion { org, wanted, head } => {
+                Self::NoSuchVersion { org: org.clone(), wanted: *wanted, head: *head }
+            }
+            Self::NotCompiled { org, version, reason } => {
+                Self::NotCompiled { org: org.clone(), version: *version, reason: reason.clone() }
+            }
+            Self::Unreadable { org, version, reason } => {
+                Self::Unreadable { org: org.clone(), version: *version, reason: reason.clone() }
+            }
+        })
+    }
+
     /// Waiting may help: the store is away, or an upgrade is in progress and a newer process can run the version.
     pub fn is_outage(&self) -> bool {
         match self {

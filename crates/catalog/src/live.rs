@@ -10,7 +10,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tidegate_schemas::ids::{ConfigVersion, OrgId};
+use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
 use tidegate_store::{Clock, Store, system_clock, tables::catalog::configs::ConfigHead};
 use tokio::{
     sync::Semaphore,
@@ -41,8 +41,21 @@ struct Inner {
     loading: Flights<OrgId>,
     compilers: Semaphore,
     answered: Mutex<Instant>,
+    /// What was looked for last and was not there, for each organisation.
+    not_found: Mutex<HashMap<OrgId, (Asked, Error)>>,
     opened_at_epoch: i64,
 }
+
+/// A version that somebody needs.
+#[derive(Clone, Copy)]
+struct Asked {
+    version: ConfigVersion,
+    since: Millis,
+    at: Instant,
+}
+
+/// What is not there is not looked for again so soon, however many wait for it.
+const NOT_FOUND_FOR: Duration = Duration::from_millis(500);
 
 impl Live {
     /// Compiles every organisation's current configuration. One that does not compile is missing here and alarmed.
@@ -66,6 +79,7 @@ impl Live {
             loading: Flights::new(),
             compilers: Semaphore::new(compilers),
             answered: Mutex::new(Instant::now()),
+            not_found: Mutex::default(),
             opened_at_epoch,
         }));
         let mut loads = JoinSet::new();
@@ -102,27 +116,47 @@ impl Live {
         }
     }
 
-    /// This version or a later one. A version that does not show up within `version_wait_ms` is said not to exist.
-    pub async fn at_least(&self, org: &OrgId, version: ConfigVersion) -> Result<Arc<Compiled>, Error> {
-        const PAUSE: Duration = Duration::from_millis(50);
-        let give_up = Instant::now() + self.0.settings.version_wait();
-        loop {
-            if let Some(here) = self.org(org).filter(|here| here.version() >= version) {
-                return Ok(here);
-            }
-            let error = match self.latest(org).await {
-                Ok(latest) if latest.version() >= version => return Ok(latest),
-                Ok(latest) => {
-                    Error::NoSuchVersion { org: org.clone(), wanted: version, head: latest.version() }
-                }
-                Err(error @ Error::NoSuchOrg(_)) => error,
-                Err(error) => return Err(error),
-            };
-            if Instant::now() + PAUSE > give_up {
-                return Err(error);
-            }
-            tokio::time::sleep(PAUSE).await;
+    /// This version or a later one, read through to the store; it does not wait.
+    ///
+    /// A configuration that was changed after `since` will do whatever its number is. Numbers go back only when an
+    /// older store is restored: then the version is gone for good, and what was configured after the record that names
+    /// it is newer than what the record was checked against.
+    pub async fn find(
+        &self,
+        org: &OrgId,
+        version: ConfigVersion,
+        since: Millis,
+    ) -> Result<Arc<Compiled>, Error> {
+        if let Some(here) = self.org(org).filter(|here| here.version() >= version) {
+            return Ok(here);
         }
+        let asked = Asked { version, since, at: Instant::now() };
+        if let Some(error) = self.0.not_found_lately(org, &asked) {
+            return Err(error);
+        }
+        let found = self.read_through(org, version, since).await;
+        self.0.remember(org, asked, found.as_ref().err());
+        found
+    }
+
+    async fn read_through(
+        &self,
+        org: &OrgId,
+        version: ConfigVersion,
+        since: Millis,
+    ) -> Result<Arc<Compiled>, Error> {
+        let head = snapshots::head(&self.0.store, org).await?;
+        let head = head.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
+        if head.config_version < version && head.changed_at <= since {
+            let head = head.config_version;
+            return Err(Error::NoSuchVersion { org: org.clone(), wanted: version, head });
+        }
+        Arc::clone(&self.0).load(head).await
+    }
+
+    /// How many organisations run here.
+    pub fn running(&self) -> usize {
+        self.0.orgs.load().len()
     }
 
     /// Whether the store answered lately, so that what runs here is known to be current.
@@ -244,6 +278,25 @@ impl Inner {
         })
     }
 
+    fn not_found_lately(&self, org: &OrgId, asked: &Asked) -> Option<Error> {
+        let not_found = self.not_found.lock();
+        let (before, error) = not_found.get(org)?;
+        let is_as_much = asked.version >= before.version && asked.since >= before.since;
+        (is_as_much && asked.at < before.at + NOT_FOUND_FOR).then(|| error.again()).flatten()
+    }
+
+    fn remember(&self, org: &OrgId, asked: Asked, error: Option<&Error>) {
+        let mut not_found = self.not_found.lock();
+        match error.and_then(Error::again) {
+            Some(error) => {
+                not_found.insert(org.clone(), (asked, error));
+            }
+            None => {
+                not_found.remove(org);
+            }
+        }
+    }
+
     /// Makes the version of a head run here, unless it does or a later one does.
     async fn load(self: Arc<Self>, head: ConfigHead) -> Result<Arc<Compiled>, Error> {
         let _flight = self.loading.enter(&head.org).await;
@@ -327,6 +380,6 @@ mod tests {
         fn sendable<T: Send>(_: impl Fn(&'static Live, &'static OrgId) -> T) {}
         sendable(|live, _| live.run(CancellationToken::new()));
         sendable(Live::latest);
-        sendable(|live, org| live.at_least(org, ConfigVersion(1)));
+        sendable(|live, org| live.find(org, ConfigVersion(1), Millis(0)));
     }
 }

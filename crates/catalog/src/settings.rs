@@ -23,8 +23,6 @@ pub struct Settings {
     pub member_label: String,
     /// After this time without an answer from the store the process is not ready, in milliseconds. Default 10,000.
     pub stale_after_ms: u64,
-    /// How long a version that another process named may take to show up here, in milliseconds. Default 5,000.
-    pub version_wait_ms: u64,
     /// How many configurations are compiled at once; 0 means as many as there are processors. Default 0.
     pub compilers: usize,
     /// Header values of endpoints may name environment variables that begin so, as `${CALLBACK_TOKEN}`. Any other
@@ -53,7 +51,6 @@ impl Default for Settings {
             member_every_ms: 5_000,
             member_label: format!("process {}", std::process::id()),
             stale_after_ms: 10_000,
-            version_wait_ms: 5_000,
             compilers: 0,
             header_variable_prefix: "CALLBACK_".to_owned(),
             secret_cache_seconds: 30,
@@ -140,10 +137,6 @@ impl Settings {
 
     pub(crate) fn stale_after(&self) -> Duration {
         Duration::from_millis(self.stale_after_ms)
-    }
-
-    pub(crate) fn version_wait(&self) -> Duration {
-        Duration::from_millis(self.version_wait_ms)
     }
 }
 

@@ -306,7 +306,7 @@ fn row(decision: &records::Decision) -> Result<Decision, Error> {
 }
 
 async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<Plan, Error> {
-    let config = effects::config(deps, &decision.org, decision.config_version).await?;
+    let config = effects::config(deps, &decision.org, decision.config_version, decision.decided_at).await?;
     let mut plan =
         Plan::empty(&decision.org, decision.decision_id.0, effects::Kind::Decision, config.version());
     match decision.verdict {

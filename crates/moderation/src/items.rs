@@ -2,7 +2,7 @@
 //!
 //! It evaluates and stores nothing.
 
-use std::{collections::HashSet, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -17,50 +17,137 @@ use tidegate_store::{
     At, Store,
     tables::{
         callbacks::deliveries::Delivery,
-        items::items::{EVALUATED, Item},
+        items::items::{EVALUATED, Item, ItemPlace, SubmissionPlace},
         review::{jobs::JobCause, reports::Report},
     },
 };
 
 use crate::{Deps, Error, context, events::Named};
 
-/// Re-sent submissions make rows of their own; so many rows of an item are searched for the first of one.
-const SEARCHED: usize = 1_000;
+/// Rows of a search that are read at once; each is some hundred bytes.
+const STEP: usize = 500;
 
-/// The row of a submission: its first one, wherever later ones of the same submission stand.
+/// The row of a submission, at the coordinates of its first record; without one, of the newest submission.
 pub async fn find(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
     submission: Option<SubmissionId>,
 ) -> Result<Option<Item>, Error> {
-    let rows = submissions(store, org, item).await?;
-    Ok(match submission {
-        Some(wanted) => rows.into_iter().find(|row| row.submission_id == wanted),
-        None => rows.into_iter().next_back(),
-    })
+    match submission {
+        Some(wanted) => find_since(store, org, item, wanted, Millis(i64::MIN)).await,
+        None => match newest_of(store, org, item, |_| true).await? {
+            Some(place) => get(store, org, item, coordinates(&place)).await,
+            None => Ok(None),
+        },
+    }
 }
 
-/// The first row of each submission, the oldest submission first.
-async fn submissions(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Vec<Item>, Error> {
-    let partition = (org.clone(), item.type_id.clone(), item.id.clone());
-    let mut rows = store.scan::<Item>(&partition, At::all().limit(SEARCHED)).all().await?;
-    rows.sort_unstable_by_key(coordinates);
-    let mut seen = HashSet::with_capacity(rows.len());
-    rows.retain(|row| seen.insert(row.submission_id));
-    Ok(rows)
+/// The row of a submission, if it was appended then or later.
+async fn find_since(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    wanted: SubmissionId,
+    since: Millis,
+) -> Result<Option<Item>, Error> {
+    if let Some(place) = place_of(store, org, wanted).await? {
+        let of_item = place.type_id == item.type_id && place.item_id == item.id;
+        return if of_item { get(store, org, item, coordinates_of(&place)).await } else { Ok(None) };
+    }
+    // The newest first, so that one that was sent lately is among the first read.
+    let range = At::since(since).page_size(STEP);
+    let mut places = store.scan::<ItemPlace>(&partition(org, item), range);
+    while let Some(page) = places.next_page().await? {
+        if let Some(found) = page.into_iter().find(|place| place.submission_id == wanted) {
+            return get(store, org, item, coordinates(&found)).await;
+        }
+    }
+    Ok(None)
+}
+
+async fn get(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    (append_ms, offset, position): (Millis, i64, i64),
+) -> Result<Option<Item>, Error> {
+    let (org, type_id, id) = partition(org, item);
+    Ok(store.get::<Item>(&(org, type_id, id, append_ms, offset, position)).await?)
+}
+
+fn partition(org: &OrgId, item: &ItemKey) -> (OrgId, TypeId, ItemId) {
+    (org.clone(), item.type_id.clone(), item.id.clone())
+}
+
+/// Where a submission stands that may be sent again, if it was stored.
+pub(crate) async fn place_of(
+    store: &Store,
+    org: &OrgId,
+    submission: SubmissionId,
+) -> Result<Option<SubmissionPlace>, Error> {
+    Ok(store.get::<SubmissionPlace>(&(org.clone(), submission)).await?)
+}
+
+pub(crate) fn coordinates_of(place: &SubmissionPlace) -> (Millis, i64, i64) {
+    (place.append_ms, place.offset, place.position)
 }
 
 /// Where the log put a row's first record.
-pub fn coordinates(row: &Item) -> (Millis, i64, i64) {
+pub fn coordinates(row: &ItemPlace) -> (Millis, i64, i64) {
     (row.append_ms, row.offset, row.position)
 }
 
-/// The newest whole version of an item; a partial refresh never replaces an original.
-pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
-    let rows = submissions(store, org, item).await?;
+/// Where the newest whole version of an item stands; a partial refresh never replaces an original.
+pub async fn newest_place(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<ItemPlace>, Error> {
     let original = records::Variant::Original.symbol();
-    Ok(rows.into_iter().max_by_key(|row| (row.variant == original, coordinates(row))))
+    newest_of(store, org, item, |place| place.variant == original).await
+}
+
+/// The newest submission that is wanted, or else the newest one.
+async fn newest_of(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    is_wanted: impl Fn(&ItemPlace) -> bool + Send,
+) -> Result<Option<ItemPlace>, Error> {
+    let mut newest = None;
+    // Nearly always the first row is the one.
+    let mut step = 1;
+    let mut after = None;
+    loop {
+        let range = At::all().limit(step).page_size(step).after(after);
+        let mut places = store.scan::<ItemPlace>(&partition(org, item), range);
+        for place in places.all().await? {
+            let is_wanted = is_wanted(&place);
+            if (is_wanted || newest.is_none()) && is_first(store, &place).await? {
+                if is_wanted {
+                    return Ok(Some(place));
+                }
+                newest = Some(place);
+            }
+        }
+        after = places.cursor();
+        if after.is_none() {
+            return Ok(newest);
+        }
+        step = STEP;
+    }
+}
+
+/// Whether the row stands where its submission does: another one is of the same submission sent again, and newer than
+/// what it says.
+async fn is_first(store: &Store, row: &ItemPlace) -> Result<bool, Error> {
+    let place = place_of(store, &row.org, row.submission_id).await?;
+    Ok(place.is_none_or(|place| coordinates_of(&place) == coordinates(row)))
+}
+
+/// The newest whole version of an item.
+pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
+    match newest_place(store, org, item).await? {
+        Some(place) => get(store, org, item, coordinates(&place)).await,
+        None => Ok(None),
+    }
 }
 
 /// Who is struck for a decision on an item: its creator, or the user that it is.
@@ -165,10 +252,20 @@ pub async fn answer_when_evaluated(
 ) -> Result<Option<Answer>, Error> {
     let give_up = tokio::time::Instant::now() + wait;
     let mut pause = Duration::from_millis(5);
+    // What is waited for is newer than what is there, unless it was a dead letter: the last look finds that too.
+    let newest = store.scan::<ItemPlace>(&partition(org, item), At::all().limit(1)).all().await?.pop();
+    let mut since = Millis(i64::MIN);
     loop {
-        let row = find(store, org, item, submission).await?;
+        let row = match submission {
+            Some(wanted) => find_since(store, org, item, wanted, since).await?,
+            None => find(store, org, item, None).await?,
+        };
         let evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED);
         let now = tokio::time::Instant::now();
+        since = match &newest {
+            Some(newest) if now + pause < give_up => newest.append_ms,
+            _ => Millis(i64::MIN),
+        };
         if evaluated || now >= give_up {
             return match row {
                 Some(row) => Ok(Some(render(store, row).await?)),

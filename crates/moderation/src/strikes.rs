@@ -35,7 +35,7 @@ pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(
     let plan = match effects::stored(&deps.store, &strike.org, cause).await? {
         Some(plan) => plan,
         None => {
-            let config = effects::config(deps, &strike.org, strike.config_version).await?;
+            let config = effects::config(deps, &strike.org, strike.config_version, strike.at).await?;
             let crossed = crossings(&deps.store, &config, strike, seq).await?;
             if crossed.is_empty() {
                 return Ok(());

@@ -9,7 +9,7 @@ use tidegate_schemas::{
     records::{self, Coordinates, ItemEntry, Record as _},
 };
 use tidegate_store::tables::{
-    items::items::{EVALUATED, Item, Stage, write_time},
+    items::items::{EVALUATED, Item, ItemPlace, Stage, SubmissionPlace, write_time},
     review::reports::Report,
 };
 use tidegate_stream::{AppendError, Record, Topic};
@@ -56,7 +56,20 @@ pub enum Standing {
 /// Looks for an earlier run: its plan, or its evaluated row.
 pub async fn standing(deps: &Deps, submission: &Submission<'_>) -> Result<Standing, Error> {
     let (org, entry) = (&submission.header.org, submission.entry);
-    let row = items::find(&deps.store, org, &entry.key(), Some(entry.submission_id)).await?;
+    let place = if entry.keyed {
+        let first = items::place_of(&deps.store, org, entry.submission_id).await?;
+        first.map(|first| (first.type_id.clone(), first.item_id.clone(), items::coordinates_of(&first)))
+    } else {
+        // Its id came into being with the record: there is no other one.
+        Some((entry.type_id.clone(), entry.id.clone(), submission.place()))
+    };
+    let row = match &place {
+        Some((type_id, id, (append_ms, offset, position))) => {
+            let key = (org.clone(), type_id.clone(), id.clone(), *append_ms, *offset, *position);
+            deps.store.get::<ItemPlace>(&key).await?
+        }
+        None => None,
+    };
     let evaluated = row.filter(|row| row.state == EVALUATED);
     // A record with other coordinates is the submission sent again. The log keeps the order of an item, so whoever
     // gets here has left the first record behind. A second row would stand as the item's newest version, and effects
@@ -113,9 +126,28 @@ pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Re
     };
     // Before the row: without effects, an evaluated row says that nothing is left to do.
     publish(deps, submission, plan, findings).await?;
+    if submission.entry.keyed {
+        // Before the row, so that no row stands without its place. Of two records the later one fills the place: it
+        // comes here only if the earlier one did not, as a dead letter.
+        let place = place(submission);
+        deps.store.put(write_time(submission.at.append_ms, Stage::Evaluated), &[place]).await?;
+    }
     let row = row(submission, plan, findings);
     deps.store.put(write_time(submission.at.append_ms, Stage::Evaluated), &[row]).await?;
     effects::apply(deps, plan).await
+}
+
+fn place(submission: &Submission<'_>) -> SubmissionPlace {
+    let Submission { header, entry, at } = *submission;
+    SubmissionPlace {
+        org: header.org.clone(),
+        submission_id: entry.submission_id,
+        type_id: entry.type_id.clone(),
+        item_id: entry.id.clone(),
+        append_ms: at.append_ms,
+        offset: at.offset,
+        position: i64::from(at.position),
+    }
 }
 
 fn row(submission: &Submission<'_>, plan: &Plan, findings: &Findings) -> Item {

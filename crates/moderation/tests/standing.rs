@@ -24,7 +24,7 @@ use tidegate_schemas::{
 use tidegate_store::{
     Store,
     tables::{
-        items::items::{EVALUATED, Item, Stage, write_time},
+        items::items::{EVALUATED, Item, Stage, SubmissionPlace, write_time},
         review::{decisions::DecisionDue, jobs::Job},
     },
 };
@@ -58,8 +58,8 @@ fn submission(nth: u128) -> SubmissionId {
     Uuid::from_u128(nth).into()
 }
 
-async fn stored(store: &Store, nth: u128, append_ms: i64) {
-    let row = Item {
+fn item(nth: u128, append_ms: i64) -> Item {
+    Item {
         org: org(),
         type_id: post().type_id,
         item_id: post().id,
@@ -81,8 +81,27 @@ async fn stored(store: &Store, nth: u128, append_ms: i64) {
         errored: "[]".to_owned(),
         actions: "[]".to_owned(),
         media: "[]".to_owned(),
+    }
+}
+
+async fn stored(store: &Store, nth: u128, append_ms: i64) {
+    let at = write_time(Millis(append_ms), Stage::Evaluated);
+    store.put(at, &[item(nth, append_ms)]).await.unwrap();
+}
+
+/// As a submission that may be sent again is stored.
+async fn stored_with_its_place(store: &Store, nth: u128, append_ms: i64) {
+    let place = SubmissionPlace {
+        org: org(),
+        submission_id: submission(nth),
+        type_id: post().type_id,
+        item_id: post().id,
+        append_ms: Millis(append_ms),
+        offset: append_ms,
+        position: 0,
     };
-    store.put(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
+    store.put(write_time(Millis(append_ms), Stage::Evaluated), &[place]).await.unwrap();
+    stored(store, nth, append_ms).await;
 }
 
 fn record(nth: u128) -> Items {
@@ -119,7 +138,7 @@ async fn a_replay_carries_its_plan_out_and_a_submission_that_is_sent_again_does_
     let plan = Plan::empty(&org(), Uuid::from_u128(1), Kind::Item, ConfigVersion(1));
     effects::adopt(&deps.store, plan, Millis(10)).await.unwrap();
     assert!(matches!(standing(&deps, 1, 10).await, Standing::Planned(_)), "it died before its row");
-    stored(&deps.store, 1, 10).await;
+    stored_with_its_place(&deps.store, 1, 10).await;
     assert!(matches!(standing(&deps, 1, 10).await, Standing::Planned(_)), "it died after its row");
     assert!(matches!(standing(&deps, 1, 20).await, Standing::Evaluated), "it was sent again");
 }
@@ -127,15 +146,40 @@ async fn a_replay_carries_its_plan_out_and_a_submission_that_is_sent_again_does_
 #[tokio::test]
 async fn a_submission_that_was_sent_again_does_not_become_the_newest_version() {
     let Fixture { deps, _folder } = fixture().await;
-    for (nth, append_ms) in [(1, 10), (2, 20), (1, 30)] {
-        stored(&deps.store, nth, append_ms).await;
-    }
+    stored_with_its_place(&deps.store, 1, 10).await;
+    stored(&deps.store, 2, 20).await;
+    stored(&deps.store, 1, 30).await;
     let newest = items::newest(&deps.store, &org(), &post()).await.unwrap().unwrap();
     assert_eq!(newest.submission_id, submission(2));
     let latest = items::find(&deps.store, &org(), &post(), None).await.unwrap().unwrap();
     assert_eq!(latest.submission_id, submission(2));
     let first = items::find(&deps.store, &org(), &post(), Some(submission(1))).await.unwrap().unwrap();
     assert_eq!(first.append_ms, Millis(10));
+}
+
+#[tokio::test]
+async fn the_oldest_of_thousands_of_versions_is_found_and_so_is_the_original_below_partial_ones() {
+    const VERSIONS: u128 = 2_500;
+    let Fixture { deps, _folder } = fixture().await;
+    let store = &deps.store;
+    for nth in 1..=VERSIONS {
+        let append_ms = i64::try_from(nth).unwrap() * 10;
+        let variant = if nth == 1 { Variant::Original } else { Variant::Partial };
+        let row = Item { variant: variant.symbol().to_owned(), ..item(nth, append_ms) };
+        store.put(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
+    }
+    let find = async |nth| items::find(store, &org(), &post(), nth).await.unwrap().map(|row| row.append_ms);
+    assert_eq!(find(Some(submission(1))).await, Some(Millis(10)));
+    assert_eq!(find(Some(submission(VERSIONS))).await, Some(Millis(25_000)));
+    assert_eq!(find(Some(submission(VERSIONS + 1))).await, None);
+    assert_eq!(find(None).await, Some(Millis(25_000)));
+    let newest = items::newest(store, &org(), &post()).await.unwrap().unwrap();
+    assert_eq!(newest.submission_id, submission(1), "a partial refresh never replaces an original");
+    let mut again = record(1);
+    again.items[0].keyed = false;
+    let here = Coordinates { append_ms: Millis(10), offset: 10, position: 0 };
+    let standing = submissions::standing(&deps, &Submission::new(&again, &again.items[0], here)).await;
+    assert!(matches!(standing.unwrap(), Standing::Evaluated));
 }
 
 #[tokio::test]

@@ -27,6 +27,14 @@ pub enum Error {
     UnknownTable(&'static str),
     #[error("a key of {bytes} bytes for table {table} is longer than {limit}")]
     KeyTooLong { table: &'static str, bytes: usize, limit: usize },
+    /// No server takes the row, whoever writes it and whenever.
+    #[error("a row of {bytes} bytes for table {table} is larger than {limit}")]
+    TooLarge { table: &'static str, bytes: usize, limit: usize },
+    /// The server is well and does not take these values.
+    #[error("the store refuses the values: {0}")]
+    Refused(String),
+    #[error("an answer that cannot be read: {0}")]
+    Unreadable(String),
     #[error("the cursor is not one of this list")]
     BadCursor,
     #[error("store settings: {0}")]
@@ -49,10 +57,18 @@ impl Error {
             Self::NewerFormat { .. } => "store_newer_format",
             Self::UnknownTable(_) => "store_unknown_table",
             Self::KeyTooLong { .. } => "store_key_too_long",
+            Self::TooLarge { .. } => "store_row_too_large",
+            Self::Refused(_) => "store_refused",
+            Self::Unreadable(_) => "store_unreadable",
             Self::BadCursor => "store_bad_cursor",
             Self::Settings(_) => "store_settings",
             Self::Engine(_) => "store_engine",
         }
+    }
+
+    /// The values are at fault, not the store: no waiting helps, and other values are taken.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::KeyTooLong { .. } | Self::TooLarge { .. } | Self::Refused(_))
     }
 
     /// The store is away for a while: keep the work and try again without limit. Everything else is a defect.

@@ -14,6 +14,8 @@ pub enum Mode {
     Fact,
     /// Written only under a condition: absent, or at a known version.
     Versioned,
+    /// The key and some columns of a table that is declared elsewhere under the same name: read, never written.
+    View,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub struct ColumnDef {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Table {
     pub name: &'static str,
+    /// The name of the row's type, by which a table and its views differ.
+    pub row: &'static str,
     pub mode: Mode,
     pub ttl: Option<Duration>,
     /// Rows that are only ever added and expire together: compacted by time windows of this length.
@@ -166,7 +170,8 @@ impl From<Corrupt> for Error {
 ///     values { points: i64, action: ActionId } }
 /// ```
 ///
-/// - `Fact` or `Versioned`; a versioned row has one more field, `version`.
+/// - `Fact` or `Versioned`; a versioned row has one more field, `version`. A `View` repeats the name and the key of a
+///   table of facts and names the columns that a reader needs of it, so that the others are neither sent nor copied.
 /// - `ttl None`, or `ttl Some(n seconds|minutes|hours|days)`: counted from the write time of a fact, from the moment
 ///   of writing of a versioned row. `ttl Some(30 days), window 1 days` adds compaction by time windows, for rows
 ///   that are only added.
@@ -216,6 +221,7 @@ macro_rules! table {
 
             const TABLE: &'static $crate::Table = &$crate::Table {
                 name: $table,
+                row: stringify!($name),
                 mode: $crate::Mode::$mode,
                 ttl: $crate::table!(@ttl $ttl $($n $unit)?),
                 time_window: $crate::table!(@window $($w $wunit)?),
@@ -268,6 +274,7 @@ macro_rules! table {
         #[derive(Clone, Debug, PartialEq)]
         pub struct $name { $($(#[$fdoc])* pub $field: $ty,)* }
     };
+    (@struct View $($rest:tt)*) => { $crate::table! { @struct Fact $($rest)* } };
     (@struct Versioned [$(#[$doc:meta])*] $name:ident [$($(#[$fdoc:meta])* $field:ident : $ty:ty,)*]) => {
         $(#[$doc])*
         #[allow(unreachable_pub)]
@@ -297,20 +304,24 @@ macro_rules! table {
         }
     };
     (@columns Fact $($column:expr,)*) => { &[$($column,)*] };
+    (@columns View $($column:expr,)*) => { &[$($column,)*] };
     (@columns Versioned $($column:expr,)*) => {
         &[$($column,)* $crate::table!(@column version, $crate::Version, Asc)]
     };
 
     (@version_cell Fact $this:ident $out:ident) => {};
+    (@version_cell View $this:ident $out:ident) => {};
     (@version_cell Versioned $this:ident $out:ident) => {
         $out.push($crate::Column::cell(&$this.version));
     };
 
     (@build Fact $cells:ident { $($field:ident,)* }) => { Ok(Self { $($field,)* }) };
+    (@build View $cells:ident { $($field:ident,)* }) => { Ok(Self { $($field,)* }) };
     (@build Versioned $cells:ident { $($field:ident,)* }) => {
         Ok(Self { version: $crate::take(&mut $cells, Self::TABLE, "version")?, $($field,)* })
     };
 
+    (@mode View $name:ident) => {};
     (@mode Fact $name:ident) => { impl $crate::Fact for $name {} };
     (@mode Versioned $name:ident) => {
         impl $crate::Versioned for $name {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use tidegate_catalog::Live;
 use tidegate_moderation as moderation;
 use tidegate_schemas::{
     ids::{Millis, SubmissionId},
@@ -26,6 +27,10 @@ impl Handler for Accept {
     fn parts(record: &Callback) -> Vec<(Key, usize)> {
         let key = Key { org: record.org.clone(), item: record.subject.clone() };
         vec![(key, record.body.len())]
+    }
+
+    fn live(&self) -> &Live {
+        &self.0.live
     }
 
     fn submission(_: &Callback, _: usize) -> Option<SubmissionId> {

@@ -63,3 +63,20 @@ async fn a_store_that_is_away_for_a_while_costs_time_and_nothing_else() {
     world.deps.store.close().await.unwrap();
     drop_keyspace(address, &keyspace).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_cluster_does_not_take_is_a_dead_letter_and_no_outage() {
+    let Some(addresses) = servers::cql("processing, rows above the limit") else { return };
+    let address = addresses.split(',').next().unwrap();
+    let keyspace = format!("processing_rows_{}", tidegate_schemas::ids::SubmissionId::random().0.simple());
+    let keyspace = &keyspace[..48];
+    // The servers' own limit is the store's contract; what follows from a refusal is the same.
+    let settings =
+        cql::Settings { max_row_bytes: 20_000, batch_bytes: 10_000, ..settings(address, keyspace) };
+    let store = Store::open_cql(settings).await.unwrap();
+    store.migrate(Migration::Expand).await.unwrap();
+    let world = World::on(store.clone()).await;
+    crate::poison::too_large_rows(world).await;
+    store.close().await.unwrap();
+    drop_keyspace(address, keyspace).await;
+}

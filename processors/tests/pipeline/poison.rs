@@ -163,3 +163,35 @@ async fn a_dead_letter_of_an_item_holds_only_it_with_its_coordinates() {
     assert_eq!((origin.append_ms, origin.offset, origin.position), (letter.written_at, letter.offset, 1));
     world.drain().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_store_does_not_take_is_a_dead_letter_and_no_outage() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let settings = tidegate_store::embedded::Settings { max_row_bytes: 20_000, ..Default::default() };
+    let store = tidegate_store::Store::open_embedded(&db, settings).unwrap();
+    too_large_rows(World::on(store).await).await;
+}
+
+/// Whatever the engine: content above the store's limit, and content below it.
+pub(crate) async fn too_large_rows(mut world: World) {
+    world.start();
+    let large = entry(&post("p1"), &"long ".repeat(10_000));
+    let submission = large.submission_id;
+    world.submit(vec![large]).await;
+    let letter = letters(&world, 1).await.remove(0);
+    assert_eq!((letter.reason.as_str(), letter.stage.as_str()), ("store_row_too_large", "items"));
+    assert_eq!(letter.submission_id, Some(submission));
+    assert!(letter.detail.contains("table items"), "{}", letter.detail);
+    let good = world.submit_text("p2", "hello").await;
+    world.evaluated(&post("p2"), good).await;
+    assert!(world.deps.health.readiness().is_ready(), "nothing waits");
+    // An item's key is above what any engine takes.
+    let long = ItemKey::new("post", "i".repeat(70_000));
+    world.submit(vec![entry(&long, "hello")]).await;
+    let good = world.submit_text("p3", "hello").await;
+    world.evaluated(&post("p3"), good).await;
+    let letter = letters(&world, 2).await.remove(1);
+    assert_eq!(letter.reason, "store_key_too_long");
+    world.drain().await;
+}

@@ -130,7 +130,8 @@ impl World {
         let store = elsewhere.unwrap_or_else(|| {
             Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap()
         });
-        let catalog = tidegate_catalog::Settings::default();
+        // Nobody follows changes here, and that is no outage.
+        let catalog = tidegate_catalog::Settings { stale_after_ms: 3_600_000, ..Default::default() };
         let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
         let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
         let changes = Changes::new(store.clone(), secrets, &catalog);
@@ -139,15 +140,23 @@ impl World {
     }
 
     pub(crate) async fn configure(&self, documents: &str, prune: bool) {
+        self.change(&org(), documents, prune).await;
+    }
+
+    pub(crate) async fn configure_org(&self, org: &OrgId, documents: &str) {
+        self.change(org, documents, false).await;
+    }
+
+    async fn change(&self, org: &OrgId, documents: &str, prune: bool) {
         let change = Change {
             files: vec![("config.yaml".to_owned(), documents.to_owned())],
             author: "test".to_owned(),
             expected_version: None,
             prune,
         };
-        self.changes.apply(&org(), change).await.unwrap();
+        self.changes.apply(org, change).await.unwrap();
         // Live from here on, as if the task that follows changes had seen it.
-        self.deps.live.latest(&org()).await.unwrap();
+        self.deps.live.latest(org).await.unwrap();
     }
 
     pub(crate) fn start(&mut self) {

@@ -62,7 +62,7 @@ async fn a_snapshot_that_does_not_compile_leaves_the_last_good_one_running_and_i
     let running = house.live().await;
     let newer = r#"{"format":99,"policyOrder":[],"typeVersions":{},"documents":[]}"#;
     let bad = move_head(&house, newer).await;
-    let refused = running.live.at_least(&house.org, bad).await.unwrap_err();
+    let refused = running.live.find(&house.org, bad, Millis(0)).await.unwrap_err();
     assert_eq!(refused.tag(), "config_not_compiled");
     assert!(refused.is_outage(), "the work is kept: a newer process can run the version");
     assert_eq!(running.live.org(&house.org).unwrap().version(), good);
@@ -84,32 +84,52 @@ async fn a_snapshot_that_does_not_compile_leaves_the_last_good_one_running_and_i
 }
 
 #[tokio::test]
-async fn a_version_is_waited_for_and_read_through_without_a_poll() {
-    let mut house = House::new().await;
-    house.settings.version_wait_ms = 30_000;
-    let live = std::sync::Arc::new(Live::open(house.store.clone(), house.settings.clone()).await.unwrap());
-    let waiting = {
-        let (live, org) = (std::sync::Arc::clone(&live), house.org.clone());
-        tokio::spawn(async move { live.at_least(&org, ConfigVersion(2)).await })
-    };
-    tokio::task::yield_now().await;
+async fn a_version_is_read_through_without_a_poll() {
+    let house = House::new().await;
+    let live = Live::open(house.store.clone(), house.settings.clone()).await.unwrap();
     assert_eq!(live.org(&house.org).unwrap().version(), ConfigVersion(1));
     house.apply(POST).await;
-    assert_eq!(waiting.await.unwrap().unwrap().version(), ConfigVersion(2));
+    assert_eq!(live.find(&house.org, ConfigVersion(2), LATE).await.unwrap().version(), ConfigVersion(2));
     assert_eq!(live.org(&house.org).unwrap().version(), ConfigVersion(2));
 }
 
+/// After everything that is configured here.
+const LATE: Millis = Millis(i64::MAX);
+
 #[tokio::test]
 async fn a_version_that_does_not_exist_and_an_outage_are_told_apart() {
-    let mut house = House::new().await;
-    house.settings.version_wait_ms = 100;
+    let house = House::new().await;
     let live = Live::open(house.store.clone(), house.settings.clone()).await.unwrap();
-    let missing = live.at_least(&house.org, ConfigVersion(9)).await.unwrap_err();
+    let missing = live.find(&house.org, ConfigVersion(9), LATE).await.unwrap_err();
     assert_eq!((missing.tag(), missing.is_outage()), ("config_no_such_version", false));
     let unknown = live.latest(&OrgId::new("other")).await.unwrap_err();
     assert_eq!((unknown.tag(), unknown.is_outage()), ("config_no_such_org", false));
     house.store.close().await.unwrap();
-    assert!(live.at_least(&house.org, ConfigVersion(1)).await.is_ok(), "what runs here needs no store");
+    assert!(live.find(&house.org, ConfigVersion(1), LATE).await.is_ok(), "what runs here needs no store");
+}
+
+/// As after an older store was restored: version 9 was lost, and its content configured again.
+#[tokio::test]
+async fn a_lost_version_is_made_good_by_what_was_configured_after_the_record_that_names_it() {
+    let house = House::new().await;
+    let live = Live::open(house.store.clone(), house.settings.clone()).await.unwrap();
+    let head = house.store.get::<ConfigHead>(&ConfigHead::key(house.org.clone())).await.unwrap().unwrap();
+    let written_at = Millis(head.changed_at.0 + 10);
+    let lost = live.find(&house.org, ConfigVersion(9), written_at).await.unwrap_err();
+    assert_eq!(lost.tag(), "config_no_such_version");
+    let found = live.find(&house.org, ConfigVersion(9), Millis(head.changed_at.0 - 10)).await.unwrap();
+    assert_eq!(found.version(), ConfigVersion(1));
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_looked_for_again_after_a_moment() {
+    let house = House::new().await;
+    let live = Live::open(house.store.clone(), house.settings.clone()).await.unwrap();
+    assert!(live.find(&house.org, ConfigVersion(2), LATE).await.is_err());
+    house.apply(POST).await;
+    let found = async || live.find(&house.org, ConfigVersion(2), LATE).await.ok();
+    let found = eventually("the version to be found", PATIENCE, found).await.unwrap();
+    assert_eq!(found.version(), ConfigVersion(2));
 }
 
 #[tokio::test]

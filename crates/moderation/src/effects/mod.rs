@@ -154,11 +154,12 @@ pub async fn adopt(store: &Store, plan: Plan, now: Millis) -> Result<Plan, Error
     }
 }
 
-/// The configuration of an org at the given version or a later one.
+/// The configuration of an org at the version that a record names or a later one; `written_at` is the record's time.
 pub async fn config(
     deps: &Deps,
     org: &OrgId,
     version: ConfigVersion,
+    written_at: Millis,
 ) -> Result<std::sync::Arc<Compiled>, Error> {
-    Ok(deps.live.at_least(org, version).await?)
+    Ok(deps.live.find(org, version, written_at).await?)
 }

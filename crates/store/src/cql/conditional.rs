@@ -76,6 +76,7 @@ impl Engine {
     pub(crate) async fn insert_new<R: Versioned>(&self, row: &R) -> Result<Inserted<R>, Error> {
         let op = operation_id();
         let mut cells = all_cells(row, 1);
+        self.fits(R::TABLE, &cells)?;
         let ttl = R::TABLE.ttl_millis().map(time_to_live);
         let mut values: Vec<Bind<'_>> = cells.drain(..).map(Bind::Cell).collect();
         values.push(Bind::Ops(slot(1), op));
@@ -93,6 +94,7 @@ impl Engine {
         let op = operation_id();
         let version = was.saturating_add(1);
         let mut cells = all_cells(row, version);
+        self.fits(R::TABLE, &cells)?;
         let mut tail: Vec<Bind<'_>> = vec![Cell::Int(slot(version)).into(), Cell::Uuid(op).into()];
         let keys = R::TABLE.key_columns().len();
         let mut values: Vec<Bind<'_>> =

@@ -17,6 +17,8 @@ pub(super) fn execution(error: ExecutionError) -> Error {
         ExecutionError::EmptyPlan
         | ExecutionError::ConnectionPoolError(_)
         | ExecutionError::MetadataError(_) => Error::Unreachable(error.to_string()),
+        // Nothing was sent: a key or a value is longer than the protocol can say.
+        ExecutionError::BadQuery(_) => Error::Refused(error.to_string()),
         _ => Error::Engine(error.to_string()),
     }
 }
@@ -58,7 +60,14 @@ fn attempt(error: &RequestAttemptError) -> Error {
     match error {
         RequestAttemptError::BrokenConnectionError(_) => Error::Unreachable(text),
         RequestAttemptError::UnableToAllocStreamId => Error::Overloaded(text),
-        RequestAttemptError::DbError(fault, _) => match fault {
+        RequestAttemptError::SerializationError(_) | RequestAttemptError::CqlRequestSerialization(_) => {
+            Error::Refused(text)
+        }
+        RequestAttemptError::BodyExtensionsParseError(_)
+        | RequestAttemptError::CqlResultParseError(_)
+        | RequestAttemptError::CqlErrorParseError(_) => Error::Unreadable(text),
+        RequestAttemptError::DbError(_, message) if is_oversized(message) => Error::Refused(text),
+        RequestAttemptError::DbError(fault, message) => match fault {
             DbError::Unavailable { .. } | DbError::IsBootstrapping => Error::Unreachable(text),
             DbError::ReadTimeout { .. }
             | DbError::WriteTimeout { .. }
@@ -69,6 +78,7 @@ fn attempt(error: &RequestAttemptError) -> Error {
             | DbError::ReadFailure { .. }
             | DbError::WriteFailure { .. }
             | DbError::ServerError => Error::Overloaded(text),
+            DbError::Invalid if !is_about_the_schema(message) => Error::Refused(text),
             _ => Error::Engine(text),
         },
         _ => Error::Engine(text),
@@ -77,3 +87,16 @@ fn attempt(error: &RequestAttemptError) -> Error {
 
 /// Cassandra's "the conditional write may or may not have been applied", in newer protocol versions.
 const CAS_WRITE_UNKNOWN: i32 = 0x1700;
+
+/// What Cassandra says of a mutation or a request above its limits, under codes that an ailing server uses as well.
+fn is_oversized(message: &str) -> bool {
+    const SIGNS: [&str; 3] = ["oversized mutation", "too large for the maximum size", "Request is too big"];
+    SIGNS.iter().any(|sign| message.contains(sign))
+}
+
+/// A table or column that is not there any more spoils every write, so it is no fault of the values.
+fn is_about_the_schema(message: &str) -> bool {
+    const SIGNS: [&str; 4] =
+        ["unconfigured table", "Undefined column", "Unknown identifier", "does not exist"];
+    SIGNS.iter().any(|sign| message.contains(sign))
+}

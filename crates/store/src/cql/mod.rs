@@ -62,13 +62,12 @@ struct Inner {
     settings: Settings,
     tables: Vec<&'static Table>,
     clock: Clock,
-    prepared: RwLock<HashMap<(&'static str, Shape), PreparedStatement>>,
+    prepared: RwLock<HashMap<(&'static str, &'static str, Shape), PreparedStatement>>,
     in_flight: Semaphore,
     stripes: Stripes,
     closed: AtomicBool,
 }
 
-/// A write that is ready to be sent.
 struct Write<'a> {
     statement: PreparedStatement,
     values: Vec<Bind<'a>>,
@@ -141,6 +140,7 @@ impl Engine {
             let table = change.table();
             let mut cells = Vec::with_capacity(table.columns.len() + 2);
             change.cells(&mut cells);
+            let bytes = self.fits(table, &cells)?;
             let mut partition = Vec::new();
             key::push_all(&mut partition, &cells, table.partition_columns());
             let at = Cell::BigInt(change.at().0);
@@ -159,7 +159,6 @@ impl Engine {
                 }
                 Shape::Put
             };
-            let bytes = cells.iter().map(size).sum();
             let statement = self.prepared(table, shape).await?;
             let write = Write { statement, values: cells.into_iter().map(Bind::Cell).collect(), bytes };
             match open.get(&(table.name, partition.clone())).map(|index| &mut chunks[*index]) {
@@ -227,6 +226,14 @@ impl Engine {
         Ok(())
     }
 
+    /// The size of a row that is to be written. Checked here, because servers refuse what is too large in ways that look
+    /// like an outage. The key's cells come first.
+    fn fits(&self, table: &Table, cells: &[Cell<'_>]) -> Result<usize, Error> {
+        key_fits(table, cells)?;
+        let (bytes, limit) = (cells.iter().map(size).sum(), self.0.settings.max_row_bytes);
+        if bytes > limit { Err(Error::TooLarge { table: table.name, bytes, limit }) } else { Ok(bytes) }
+    }
+
     async fn place(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Error> {
         if self.0.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
@@ -240,6 +247,7 @@ impl Engine {
         shape: Shape,
         cells: &[Cell<'_>],
     ) -> Result<QueryRowsResult, Error> {
+        key_fits(table, cells)?;
         let statement = self.prepared(table, shape).await?;
         let _place = self.place().await?;
         let answer = self.0.session.execute_unpaged(&statement, cells).await.map_err(faults::execution)?;
@@ -247,7 +255,7 @@ impl Engine {
     }
 
     async fn prepared(&self, table: &'static Table, shape: Shape) -> Result<PreparedStatement, Error> {
-        if let Some(statement) = self.0.prepared.read().get(&(table.name, shape)) {
+        if let Some(statement) = self.0.prepared.read().get(&(table.name, table.row, shape)) {
             return Ok(statement.clone());
         }
         if !self.0.tables.iter().any(|known| known.name == table.name) {
@@ -269,7 +277,7 @@ impl Engine {
             // Puts and deletions carry their write time: again is the same as once.
             _ => statement.set_is_idempotent(true),
         }
-        self.0.prepared.write().insert((table.name, shape), statement.clone());
+        self.0.prepared.write().insert((table.name, table.row, shape), statement.clone());
         Ok(statement)
     }
 }
@@ -285,7 +293,7 @@ fn decode<R: Row>(cells: Vec<Cell<'_>>) -> Result<R, Error> {
 }
 
 fn unreadable(error: impl std::fmt::Display) -> Error {
-    Error::Engine(format!("an answer that cannot be read: {error}"))
+    Error::Unreadable(error.to_string())
 }
 
 /// Whole seconds, rounded up: a row may live a second longer, never shorter.
@@ -294,6 +302,13 @@ fn time_to_live(left_millis: i64) -> Cell<'static> {
     const LONGEST: i64 = 20 * 365 * 86_400;
     let seconds = left_millis.div_euclid(1_000) + i64::from(left_millis.rem_euclid(1_000) != 0);
     Cell::Int(i32::try_from(seconds.clamp(1, LONGEST)).unwrap_or(i32::MAX))
+}
+
+/// Servers take less of some keys; this is what the other engine takes as well.
+fn key_fits(table: &Table, cells: &[Cell<'_>]) -> Result<(), Error> {
+    const LIMIT: usize = 65_535;
+    let bytes = cells.iter().take(table.key_columns().len()).map(size).sum();
+    if bytes > LIMIT { Err(Error::KeyTooLong { table: table.name, bytes, limit: LIMIT }) } else { Ok(()) }
 }
 
 /// About what a cell takes in a request.

@@ -33,6 +33,9 @@ pub struct Settings {
     /// Rows of one partition go together up to this size; a bigger row goes alone. Cassandra refuses batches over
     /// 50 KiB unless told otherwise.
     pub batch_bytes: usize,
+    /// A larger row is not sent, and what it belongs to goes to the dead letters. It must be below the servers' limits
+    /// on a mutation and on a request: both are 16 MiB in Cassandra unless told otherwise, counted with their overhead.
+    pub max_row_bytes: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +90,7 @@ impl Default for Settings {
             max_in_flight: 512,
             page_rows: 1_000,
             batch_bytes: 40 << 10,
+            max_row_bytes: 15 << 20,
         }
     }
 }
@@ -135,6 +139,7 @@ impl Settings {
             ("max_in_flight", self.max_in_flight as u64),
             ("page_rows", self.page_rows as u64),
             ("batch_bytes", self.batch_bytes as u64),
+            ("max_row_bytes", self.max_row_bytes as u64),
         ] {
             if value == 0 {
                 return fault(format!("{name} is 0"));
@@ -142,6 +147,12 @@ impl Settings {
         }
         if i32::try_from(self.page_rows).is_err() {
             return fault(format!("page_rows is {}, at most {} are possible", self.page_rows, i32::MAX));
+        }
+        if self.batch_bytes > self.max_row_bytes {
+            return fault(format!(
+                "batch_bytes ({}) is above max_row_bytes ({}): rows together would be larger than a row may be",
+                self.batch_bytes, self.max_row_bytes
+            ));
         }
         if self.settle_timeout_ms < self.request_timeout_ms {
             return fault(format!(
@@ -195,6 +206,7 @@ mod tests {
         assert!(refusal(|s| s.keyspace = "Drop; table".to_owned()).contains("keyspace"));
         assert!(refusal(|s| s.password = Some(Secret::new("p"))).contains("no username"));
         assert!(refusal(|s| s.settle_timeout_ms = 1).contains("settle_timeout_ms (1)"));
+        assert!(refusal(|s| s.max_row_bytes = 1_000).contains("max_row_bytes (1000)"));
         assert!(refusal(|s| s.max_in_flight = 0).contains("max_in_flight is 0"));
         let elsewhere = |s: &mut Settings| {
             s.local_dc = Some("north".to_owned());

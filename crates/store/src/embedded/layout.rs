@@ -107,7 +107,7 @@ fn stored_columns(table: &Table) -> impl Iterator<Item = &'static ColumnDef> {
 
 fn head(table: &Table) -> String {
     let mut text = match table.mode {
-        Mode::Fact => "mode fact\n".to_owned(),
+        Mode::Fact | Mode::View => "mode fact\n".to_owned(),
         Mode::Versioned => "mode versioned\n".to_owned(),
     };
     let mut line = |role: &str, column: &ColumnDef| {

@@ -30,7 +30,7 @@ use self::{
     writer::{Done, Puts, Request, Work},
 };
 use crate::{
-    Cell, Corrupt, Error, Inserted, Replaced, Row, Table, Version, Versioned, WriteTime,
+    Cell, Corrupt, Error, Inserted, Mode, Replaced, Row, Table, Version, Versioned, WriteTime,
     batch::{Batch, Change},
     range::{Cells, Span},
     split::{Extent, Split},
@@ -267,7 +267,9 @@ impl Engine {
                     value_bytes(slot, header, &cells)
                 }
             };
-            rows.push((whole_key(slot, &cells)?, value));
+            let key = whole_key(slot, &cells)?;
+            self.fits(slot, &key, &value)?;
+            rows.push((key, value));
         }
         for Puts { rows, .. } in &mut tables {
             if rows.len() > 1 {
@@ -297,7 +299,14 @@ impl Engine {
         // The last cell is the version, which the header carries.
         cells.pop();
         let header = Header { tombstone: false, written: written.0, expires, version: Some(version) };
-        Ok((slot, whole_key(slot, &cells)?, value_bytes(slot, header, &cells)))
+        let (key, value) = (whole_key(slot, &cells)?, value_bytes(slot, header, &cells));
+        self.fits(slot, &key, &value)?;
+        Ok((slot, key, value))
+    }
+
+    fn fits(&self, slot: &Slot, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let (bytes, limit) = (key.len() + value.len(), self.0.settings.max_row_bytes);
+        if bytes > limit { Err(Error::TooLarge { table: slot.table.name, bytes, limit }) } else { Ok(()) }
     }
 }
 
@@ -314,6 +323,10 @@ fn open_slots(db: &Database, tables: &[&'static Table]) -> Result<HashMap<&'stat
     }
     let mut slots = HashMap::with_capacity(tables.len());
     for table in tables {
+        if table.mode == Mode::View {
+            let detail = "a view is no table of its own".to_owned();
+            return Err(Error::Schema { table: table.name.to_owned(), detail });
+        }
         let name = format!("table/{}", table.name);
         let stored = meta.get(&name).map_err(engine_error)?;
         let stored = stored.map(|text| {
@@ -402,10 +415,24 @@ pub(crate) fn decode<R: Row>(slot: &Slot, (key, value): &Entry) -> Result<R, Err
         Header::read(value).ok_or_else(|| corrupt("(header)", "the stored value ends too early"))?;
     value::pull_cells(value, body, &slot.layout, &mut cells)
         .map_err(|mismatch| corrupt("(value)", mismatch.0))?;
+    if R::TABLE.mode == Mode::View {
+        return Ok(R::from_cells(pick(slot.table, R::TABLE, cells))?);
+    }
     if let Some(version) = header.version {
         cells.push(Cell::BigInt(version));
     }
     Ok(R::from_cells(cells)?)
+}
+
+/// The cells of a view's columns. What it leaves out was never copied.
+fn pick<'a>(table: &'static Table, view: &'static Table, mut cells: Vec<Cell<'a>>) -> Vec<Cell<'a>> {
+    let mut picked = Vec::with_capacity(view.columns.len());
+    for wanted in view.columns {
+        let place = table.columns.iter().position(|column| column.name == wanted.name);
+        let cell = place.and_then(|place| cells.get_mut(place));
+        picked.push(cell.map_or(Cell::Null, |cell| std::mem::replace(cell, Cell::Null)));
+    }
+    picked
 }
 
 /// Every failure of the database is a defect or a broken disk: none passes by waiting in this process.

@@ -25,6 +25,9 @@ pub struct Settings {
     pub sweep_every_seconds: u64,
     /// Rows a second that the sweep reads at most.
     pub sweep_rows_per_second: u32,
+    /// A larger row is not written, and what it belongs to goes to the dead letters. As much as a Cassandra takes, so
+    /// that what works here works there.
+    pub max_row_bytes: usize,
 }
 
 impl Default for Settings {
@@ -36,6 +39,7 @@ impl Default for Settings {
             tombstone_days: 30,
             sweep_every_seconds: 60,
             sweep_rows_per_second: 5_000,
+            max_row_bytes: 15 << 20,
         }
     }
 }
@@ -57,6 +61,9 @@ impl Settings {
         }
         if self.sweep_rows_per_second == 0 {
             return fault("sweep_rows_per_second is 0: expired rows would stay on the disk for ever");
+        }
+        if self.max_row_bytes == 0 {
+            return fault("max_row_bytes is 0: no row could be written");
         }
         Ok(())
     }

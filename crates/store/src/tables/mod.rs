@@ -15,6 +15,7 @@ pub mod review;
 /// Every declared table. What is not listed here is neither created nor opened.
 pub const ALL: &[&Table] = &[
     items::items::Item::TABLE,
+    items::items::SubmissionPlace::TABLE,
     items::plans::Plan::TABLE,
     items::strikes::Strike::TABLE,
     items::strikes::StrikeReversal::TABLE,

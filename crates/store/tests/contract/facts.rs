@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use tidegate_schemas::ids::*;
-use tidegate_store::{At, Batch, Row as _, WriteTime};
+use tidegate_store::{At, Batch, Error, Row as _, WriteTime};
 use tidegate_test_support::eventually;
 use uuid::Uuid;
 
 use crate::{
     fixture::{Fixture, MINUTE},
-    tables::{Colour, Event, Everything, Fleeting, Keyed},
+    tables::{Colour, Counter, Event, Everything, Fleeting, Keyed},
+    versioned::counter,
 };
 
 pub(crate) fn event(seq: i64, payload: &'static str, note: Option<&str>) -> Event {
@@ -251,6 +252,37 @@ pub(crate) async fn a_row_of_one_mebibyte_comes_back(fixture: &Fixture) {
     for row in rows {
         assert!(fixture.store.get::<Event>(&row.to_key()).await.unwrap() == Some(row));
     }
+}
+
+/// The default of both engines, below what Cassandra takes by default.
+const LIMIT: usize = 15 << 20;
+
+pub(crate) async fn a_row_above_the_limit_is_refused_by_name_and_the_next_is_written(fixture: &Fixture) {
+    let store = &fixture.store;
+    let too_large = Bytes::from(vec![7; LIMIT]);
+    let refused = |error: Error, name: &str| {
+        assert!(matches!(error, Error::TooLarge { table, limit: LIMIT, .. } if table == name), "{error}");
+        assert!(error.is_refusal() && !error.is_outage(), "{error}");
+    };
+    let row = Event { payload: too_large.clone(), ..event(1, "", None) };
+    refused(store.put(WriteTime(1), std::slice::from_ref(&row)).await.unwrap_err(), "events");
+    let versioned = Counter { payload: too_large, ..counter("c", 0) };
+    refused(store.insert_new(&versioned).await.unwrap_err(), "counters");
+    store.insert_new(&counter("c", 0)).await.unwrap();
+    refused(store.replace(&versioned, 1).await.unwrap_err(), "counters");
+
+    let largest = Bytes::from(vec![8; LIMIT - 1_000]);
+    let row = Event { payload: largest.clone(), ..row };
+    store.put(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
+    assert!(store.get::<Event>(&row.to_key()).await.unwrap() == Some(row));
+    let versioned = Counter { payload: largest, ..counter("c", 0) };
+    assert!(store.replace(&versioned, 1).await.unwrap().is_done());
+}
+
+pub(crate) async fn a_key_that_no_engine_takes_is_refused_and_is_no_outage(fixture: &Fixture) {
+    let long = Event { org: OrgId::new("o".repeat(70_000)), ..event(1, "", None) };
+    let refused = fixture.store.put(WriteTime(1), &[long]).await.unwrap_err();
+    assert!(refused.is_refusal() && !refused.is_outage(), "{refused}");
 }
 
 pub(crate) async fn a_row_is_gone_once_its_time_is_over(fixture: &Fixture) {

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures::future::join_all;
 use tidegate_store::{Migration, Replaced, Row as _, Store, WriteTime, cql};
 use tidegate_test_support::{Proxy, Way, eventually_ok};
@@ -156,6 +157,32 @@ async fn a_server_that_is_away_is_an_outage_and_its_return_ends_it() {
     proxy.pass().await.unwrap();
     eventually_ok("the store to be back", MINUTE, async || Ok(store.ping().await?)).await.unwrap();
     assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap(), Some(row));
+    store.close().await.unwrap();
+    fixture.end().await;
+}
+
+/// An operator may have set our limit above the servers', or theirs below ours.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_server_finds_too_large_is_refused_and_is_no_outage() {
+    let tables = [table::<Counter>(), table::<Event>()];
+    let Some(fixture) = Fixture::cql("a row above the server's limit", &tables).await else { return };
+    let all = cql::Settings { max_row_bytes: usize::MAX, ..fixture.settings().unwrap().clone() };
+    let store = connect(&all, &tables).await;
+    // Just above the limits of a mutation and of a request, and far above them.
+    for bytes in [16 << 20, 40 << 20] {
+        let payload = Bytes::from(vec![7; bytes]);
+        let row = Event { payload: payload.clone(), ..event(1, "", None) };
+        let put = store.put(WriteTime(1), &[row]).await;
+        let conditional = store.insert_new(&Counter { payload, ..counter("c", 0) }).await.map(drop);
+        for answer in [put, conditional] {
+            eprintln!("{bytes} bytes: {answer:?}");
+            let refused = answer.unwrap_err();
+            assert!(refused.is_refusal() && !refused.is_outage(), "{bytes} bytes: {refused:?}");
+        }
+    }
+    let small = event(1, "p", None);
+    store.put(WriteTime(1), std::slice::from_ref(&small)).await.unwrap();
+    assert_eq!(store.get::<Event>(&small.to_key()).await.unwrap(), Some(small));
     store.close().await.unwrap();
     fixture.end().await;
 }

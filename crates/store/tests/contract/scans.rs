@@ -7,7 +7,11 @@ use futures::TryStreamExt as _;
 use tidegate_schemas::ids::OrgId;
 use tidegate_store::{At, Cursor, Error, Row as _, Split, Store, WriteTime};
 
-use crate::{facts::event, fixture::Fixture, tables::Event};
+use crate::{
+    facts::event,
+    fixture::Fixture,
+    tables::{Event, EventNote},
+};
 
 type Range = At<<Event as tidegate_store::Row>::Cluster>;
 type Holds = Box<dyn Fn(&Event) -> bool>;
@@ -165,4 +169,23 @@ async fn read_splits(store: &Store, parts: usize) -> BTreeSet<(String, i64, i64)
         }
     }
     found
+}
+
+pub(crate) async fn a_view_gives_its_columns_of_every_row_and_is_never_taken_for_the_table(
+    fixture: &Fixture,
+) {
+    let store = &fixture.store;
+    let rows = [event(3, "third", None), event(2, "second", Some("note")), event(1, "first", Some(""))];
+    store.put(WriteTime(1), &rows).await.unwrap();
+    let noted =
+        |row: &Event| EventNote { org: row.org.clone(), at: row.at, seq: row.seq, note: row.note.clone() };
+    for _ in 0..2 {
+        let seen = store.scan::<EventNote>(&EventNote::partition("o"), At::all().page_size(2)).all().await;
+        assert!(seen.unwrap().iter().eq(rows.iter().map(noted).collect::<Vec<_>>().iter()));
+        let one = store.get::<EventNote>(&rows[1].to_key()).await.unwrap();
+        assert_eq!(one, Some(noted(&rows[1])));
+        // Each has statements of its own.
+        assert_eq!(store.get::<Event>(&rows[1].to_key()).await.unwrap(), Some(rows[1].clone()));
+        assert_eq!(store.scan::<Event>(&Event::partition("o"), At::all()).all().await.unwrap(), rows);
+    }
 }

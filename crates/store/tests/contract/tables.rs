@@ -47,6 +47,13 @@ table! { /// Many rows of one partition.
     values { payload: Bytes, note: Option<String> }
 }
 
+table! { /// Of an event, all but what it carries.
+    View EventNote in "events" ttl None;
+    partition { org: OrgId }
+    cluster { at: i64 [Asc], seq: i64 [Desc] }
+    values { note: Option<String> }
+}
+
 table! { /// Gone an hour after its write time.
     Fact Fleeting in "fleeting" ttl Some(1 hours), window 1 hours;
     partition { org: OrgId }

@@ -31,6 +31,23 @@ table! {
     }
 }
 
+table! {
+    /// Where a submission of an item stands and how far it is, without what was sent and found.
+    View ItemPlace in "items" ttl None;
+    partition { org: OrgId, type_id: TypeId, item_id: ItemId }
+    cluster { append_ms: Millis [Desc], offset: i64 [Desc], position: i64 [Desc] }
+    values { submission_id: SubmissionId, variant: String, state: String }
+}
+
+table! {
+    /// Where a submission stands that may be sent again: the coordinates of its row in `items`. The others have
+    /// their row at the coordinates of the one record that they came in.
+    Fact SubmissionPlace in "submission_places" ttl None;
+    partition { org: OrgId, submission_id: SubmissionId }
+    cluster {}
+    values { type_id: TypeId, item_id: ItemId, append_ms: Millis, offset: i64, position: i64 }
+}
+
 pub const ACCEPTED: &str = "accepted";
 pub const EVALUATED: &str = "evaluated";
 
