@@ -60,7 +60,7 @@ impl Health {
         self.0.lock().stopping = true;
     }
 
-    fn part(&self, name: &'static str, fault: Option<String>) {
+    pub(crate) fn part(&self, name: &'static str, fault: Option<String>) {
         let mut state = self.0.lock();
         match fault {
             Some(why) => state.complaints.insert(name, why),

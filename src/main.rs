@@ -14,6 +14,7 @@ mod serve;
 mod server_file;
 mod settings;
 mod telemetry;
+mod waiting;
 
 use std::{process::ExitCode, time::Duration};
 

@@ -5,11 +5,14 @@
 use std::{fs, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use tidegate_catalog::{Keys, Live, MasterKey, Secrets};
+use tidegate_catalog::{Error as CatalogError, Keys, Live, MasterKey, Secrets};
 use tidegate_store::Store;
 use tidegate_stream::{EngineKind, Log};
 
-use crate::settings::{Settings, StoreEngine};
+use crate::{
+    settings::{Settings, StoreEngine},
+    waiting::{Fault, Patience},
+};
 
 /// Everything, opened once a process.
 pub(crate) struct Opened {
@@ -23,51 +26,74 @@ pub(crate) struct Opened {
 /// The folder of the database inside the data folder.
 const DATABASE: &str = "db";
 
-pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Opened> {
+/// Opens all of it. Servers that are away are waited for; what is wrong with the settings or the data is told at once.
+pub(crate) async fn open(settings: &Settings, patience: &Patience) -> anyhow::Result<Opened> {
     let embedded = !settings.embedded_parts().is_empty();
     if embedded {
         make_folder(&settings.data.folder)?;
     }
-    let (log, store) = log_and_store(settings).await?;
     let data = embedded.then_some(settings.data.folder.as_path());
     let master = MasterKey::load(&settings.security, data)?;
+    let (log, store) = log_and_store(settings, patience).await?;
     let keys = Keys::new(store.clone(), &settings.catalog);
     let secrets = Secrets::new(store.clone(), master, &settings.catalog);
-    let live = Live::open(store.clone(), settings.catalog.clone())
-        .await
-        .context("the configurations cannot be loaded")?;
+    let live = patience.open("configurations", async || {
+        let opened = Live::open(store.clone(), settings.catalog.clone()).await;
+        opened.map_err(|error| {
+            let is_outage = matches!(&error, CatalogError::Store(error) if error.is_outage());
+            Fault::of(error, is_outage)
+        })
+    });
+    let live = live.await.context("the configurations cannot be loaded")?;
     Ok(Opened { log, store, live: Arc::new(live), keys, secrets })
 }
 
-async fn log_and_store(settings: &Settings) -> anyhow::Result<(Log, Store)> {
+async fn log_and_store(settings: &Settings, patience: &Patience) -> anyhow::Result<(Log, Store)> {
     let database = match settings.embedded_parts().as_slice() {
         [] => None,
         _ => Some(database(&settings.data.folder).await?),
     };
-    let log = match (settings.stream.engine, &database) {
-        (EngineKind::Embedded, Some(database)) => {
-            let (database, settings) = (database.clone(), settings.stream.clone());
-            tokio::task::spawn_blocking(move || Log::open_embedded(database, &settings)).await??
+    let log = async {
+        match (settings.stream.engine, &database) {
+            (EngineKind::Embedded, Some(database)) => {
+                let (database, settings) = (database.clone(), settings.stream.clone());
+                Ok(tokio::task::spawn_blocking(move || Log::open_embedded(database, &settings)).await??)
+            }
+            _ => patience.open("log", async || kafka(settings).await).await,
         }
-        _ => Log::open_kafka(settings.stream.clone()).await?,
     };
-    let store = match (settings.store.engine, database) {
-        (StoreEngine::Embedded, Some(database)) => {
-            let settings = settings.store.embedded.clone();
-            tokio::task::spawn_blocking(move || Store::open_embedded(&database, settings)).await??
+    let store = async {
+        match (settings.store.engine, &database) {
+            (StoreEngine::Embedded, Some(database)) => {
+                let (database, settings) = (database.clone(), settings.store.embedded.clone());
+                Ok(tokio::task::spawn_blocking(move || Store::open_embedded(&database, settings)).await??)
+            }
+            _ => patience.open("store", async || cql(settings).await).await,
         }
-        _ => cql(settings).await?,
     };
-    Ok((log, store))
+    // Beside each other, so that each that is away is named, and a refusal of one does not wait for the other.
+    tokio::try_join!(log, store)
+}
+
+async fn kafka(settings: &Settings) -> Result<Log, Fault> {
+    Log::open_kafka(settings.stream.clone()).await.map_err(|error| {
+        let is_outage = error.is_outage();
+        Fault::of(error, is_outage)
+    })
 }
 
 /// A store whose tables are not those of this version must not be written to.
-async fn cql(settings: &Settings) -> anyhow::Result<Store> {
-    let store = Store::open_cql(settings.store.cql.clone()).await?;
-    let missing = store.migrate(tidegate_store::Migration::Check).await?;
+async fn cql(settings: &Settings) -> Result<Store, Fault> {
+    let fault = |error: tidegate_store::Error| {
+        let is_outage = error.is_outage();
+        Fault::of(error, is_outage)
+    };
+    let store = Store::open_cql(settings.store.cql.clone()).await.map_err(fault)?;
+    let missing = store.migrate(tidegate_store::Migration::Check).await.map_err(fault)?;
     if !missing.is_empty() {
         let list: Vec<_> = missing.iter().map(ToString::to_string).collect();
-        bail!("the store lacks {}: run `tidegate store migrate`", list.join(", "));
+        let text = format!("the store lacks {}: run `tidegate store migrate`", list.join(", "));
+        return Err(Fault::Refused(anyhow::Error::msg(text)));
     }
     Ok(store)
 }

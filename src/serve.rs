@@ -26,6 +26,7 @@ use crate::{
     server_file,
     settings::{Loaded, Settings},
     telemetry,
+    waiting::{Fault, Patience, Rooms},
 };
 
 /// The roles that there are.
@@ -70,7 +71,10 @@ pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> 
     let Listeners { ops: port, servers } = listeners;
     background.run(serve_operations(port, ops, background.stop()));
 
-    let Some(opened) = signal.run_until_cancelled(open::open(&settings)).await else {
+    let greets = which.contains(&Which::Console) && demo.is_none();
+    let opened = signal.run_until_cancelled(begin(&settings, &health, &servers, greets)).await;
+    let Some(opened) = opened else {
+        background.end().await;
         return Ok(End::Clean.code());
     };
     let end = match opened {
@@ -87,6 +91,25 @@ pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> 
         }
         end.code()
     })
+}
+
+/// Opens everything, and meanwhile answers on the ports of the servers that cannot start yet.
+async fn begin(
+    settings: &Settings,
+    health: &Health,
+    servers: &Servers,
+    greets: bool,
+) -> anyhow::Result<Opened> {
+    let (patience, rooms) = (Patience::new(health.clone()), Rooms::default());
+    for listener in [&servers.api, &servers.console].into_iter().flatten() {
+        patience.answer_on(listener, &rooms)?;
+    }
+    let opened = open::open(settings, &patience).await?;
+    if greets {
+        patience.open("first start", async || greet(&opened.store, &opened.keys).await).await?;
+    }
+    rooms.close().await;
+    Ok(opened)
 }
 
 struct House<'a> {
@@ -107,9 +130,6 @@ impl House<'_> {
         let Opened { log, store, live, keys, secrets } = opened;
         let changes = Changes::new(store.clone(), secrets.clone(), &self.settings.catalog);
         let token = Arc::new(LocalToken::new(local_token()));
-        if self.which.contains(&Which::Console) && demo.is_none() {
-            greet(&store, &keys).await?;
-        }
         let processing = tidegate_processors::Health::default();
         let parts = Parts {
             log: log.clone(),
@@ -274,9 +294,13 @@ fn local_token() -> String {
 }
 
 /// On an empty store, makes the first organisation and shows its key, once.
-async fn greet(store: &Store, keys: &Keys) -> anyhow::Result<()> {
+async fn greet(store: &Store, keys: &Keys) -> Result<(), Fault> {
     let first = first_start(store, keys, &system_clock()).await;
-    if let Some(first) = first.context("the first organisation cannot be made")? {
+    let first = first.map_err(|error| {
+        let is_outage = error.is_outage();
+        Fault::of(error, is_outage)
+    });
+    if let Some(first) = first? {
         say(format!(
             "made the organisation `{}`, with a key for its platform. It is shown this once:",
             first.org

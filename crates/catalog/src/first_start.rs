@@ -35,6 +35,16 @@ impl FirstStartError {
             Self::Key(error) => error.tag(),
         }
     }
+
+    /// The store is away. Trying again goes on where this ended.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Org(OrgError::Catalog(error)) => error.is_outage(),
+            Self::Org(OrgError::BadId) => false,
+            Self::Key(KeyError::Store(error)) => error.is_outage(),
+            Self::Key(_) => false,
+        }
+    }
 }
 
 /// Makes the organisation `default` and its first key in a store without organisations. Of several processes that

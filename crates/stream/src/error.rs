@@ -79,6 +79,9 @@ pub enum OpenError {
     Topic { name: String, detail: String },
     #[error("{0}")]
     Settings(String),
+    /// The servers are there and do not let us in.
+    #[error("the log refuses us: {detail}")]
+    Refused { detail: String },
     #[error("the log cannot be opened: {detail}")]
     Unavailable { detail: String },
 }
@@ -91,8 +94,14 @@ impl OpenError {
             Self::Damaged { .. } => "damaged",
             Self::Topic { .. } => "topic",
             Self::Settings(_) => "settings",
+            Self::Refused { .. } => "refused",
             Self::Unavailable { .. } => "unavailable",
         }
+    }
+
+    /// The servers are away for a while. Everything else is for an operator to mend.
+    pub const fn is_outage(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
     }
 }
 

@@ -170,7 +170,11 @@ async fn codec(settings: &Settings, deadline: Instant) -> Result<Codec, OpenErro
                 tracing::warn!(tag = why.tag(), "{why}");
                 tokio::time::sleep(PAUSE).await;
             }
-            Err(why) => return Err(OpenError::Unavailable { detail: why.to_string() }),
+            Err(why @ RegistryError::Unreachable(_)) => {
+                return Err(OpenError::Unavailable { detail: why.to_string() });
+            }
+            Err(RegistryError::Settings(why)) => return Err(OpenError::Settings(why)),
+            Err(why) => return Err(OpenError::Refused { detail: why.to_string() }),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use rdkafka::{
     ClientContext,
     admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
@@ -28,11 +29,17 @@ pub struct TopicsReport {
     pub warnings: Vec<String>,
 }
 
-struct Context;
+/// What the brokers said about our credentials, if they refused them: questions asked meanwhile only time out.
+#[derive(Default)]
+struct Context(Mutex<Option<String>>);
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
         observe::log(CLIENT, level, facility, line);
+        // An admin client is told of faults by nothing else.
+        if facility == "FAIL" && is_refusal(line) {
+            self.0.lock().get_or_insert_with(|| line.to_owned());
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -49,6 +56,13 @@ pub(super) struct Admin<'a> {
     deadline: Instant,
 }
 
+/// How librdkafka words it that a broker does not take our credentials, or how they are proven. What fails on our side
+/// of the link, as when it breaks, is `Local`.
+fn is_refusal(line: &str) -> bool {
+    let is_word = line.contains("SASL authentication error") || line.contains("Unsupported SASL mechanism");
+    is_word && !line.contains("Local:")
+}
+
 /// Makes the topics that do not exist, and verifies those that do.
 pub async fn create_topics(settings: &Settings) -> Result<TopicsReport, OpenError> {
     settings.validate()?;
@@ -59,8 +73,9 @@ impl<'a> Admin<'a> {
     pub(super) fn new(settings: &'a Settings) -> Result<Self, OpenError> {
         let kafka = &settings.kafka;
         let config = kafka.admin().map_err(OpenError::Settings)?;
-        let client =
-            config.create_with_context(Context).map_err(|why| OpenError::Settings(super::creation(&why)))?;
+        let client = config
+            .create_with_context(Context::default())
+            .map_err(|why| OpenError::Settings(super::creation(&why)))?;
         let request_timeout = Duration::from_millis(kafka.socket_timeout_ms);
         Ok(Self {
             settings,
@@ -159,13 +174,27 @@ impl<'a> Admin<'a> {
                     (topic.partitions().len(), topic.error().map(RDKafkaErrorCode::from))
                 }))
             });
-            let why = match asked.await {
+            let asked = asked.await;
+            if let Some(detail) = self.client.inner().context().0.lock().clone() {
+                return Err(OpenError::Refused { detail });
+            }
+            let why = match asked {
                 Ok(Ok((count, None))) => return Ok(u32::try_from(count).unwrap_or(u32::MAX)),
                 Ok(Ok((
                     _,
                     Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic),
                 ))) => {
                     return Ok(0);
+                }
+                Ok(Ok((
+                    _,
+                    Some(
+                        code @ (RDKafkaErrorCode::TopicAuthorizationFailed
+                        | RDKafkaErrorCode::ClusterAuthorizationFailed),
+                    ),
+                ))) => {
+                    let detail = format!("{}: {code}", topic.name(&self.settings.prefix));
+                    return Err(OpenError::Refused { detail });
                 }
                 Ok(Ok((_, Some(code)))) => format!("{}: {code}", topic.name(&self.settings.prefix)),
                 Ok(Err::<_, KafkaError>(why)) => why.to_string(),
