@@ -29,6 +29,7 @@ enum Step {
     /// Of an owner that has lost the shard, or written down twice.
     Late(Outcome, i64),
     Missing,
+    TooLarge,
     Resend,
     Cancel,
     Hold,
@@ -47,6 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
         20 => attempt.prop_map(|(outcome, wish, draw)| Step::Attempt(outcome, wish, draw)),
         3 => (outcome(), 0..4_i64).prop_map(|(outcome, behind)| Step::Late(outcome, behind)),
         2 => Just(Step::Missing),
+        1 => Just(Step::TooLarge),
         1 => Just(Step::Resend),
         1 => Just(Step::Cancel),
         1 => Just(Step::Hold),
@@ -65,6 +67,7 @@ fn take(progress: &Progress, step: &Step) -> Progress {
             progress.after_attempt(&Made { number, ..made(progress, *outcome) }, &schedule(), 0.5)
         }
         Step::Missing => progress.after_missing("endpoint_missing", NOW),
+        Step::TooLarge => progress.after_too_large(),
         Step::Resend => progress.after_resend(NOW),
         Step::Cancel => progress.after_cancel(),
         Step::Hold => progress.after_hold(),
@@ -86,6 +89,10 @@ proptest! {
                 State::Pending | State::RetryWait => prop_assert!(next.next_at.is_some(), "owed without a time"),
                 State::Held => prop_assert!(next.held_reason.is_some(), "held without a reason"),
                 State::Delivered => prop_assert!(next.delivered_at.is_some() && next.next_at.is_none()),
+                State::TooLarge => {
+                    prop_assert!(next.held_reason.is_some(), "too large without a reason");
+                    prop_assert!(next.next_at.is_none() && next.delivered_at.is_none());
+                }
                 State::Exhausted | State::Canceled => {
                     prop_assert!(next.next_at.is_none() && next.delivered_at.is_none());
                 }
