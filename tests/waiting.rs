@@ -28,7 +28,14 @@ impl Place {
     }
 
     /// The settings of a role on Kafka at `kafka` and CQL at `cql`.
-    fn settings(&self, kafka: &str, cql: &str, name: &str, partitions: u32, more: &str) -> PathBuf {
+    fn settings(
+        &self,
+        kafka: &str,
+        cql: &str,
+        name: &str,
+        (partitions, open_timeout_ms): (u32, u32),
+        more: &str,
+    ) -> PathBuf {
         let path = self.folder.path().join("tidegate.toml");
         let (api, ops) = (self.api, self.ops);
         let text = format!(
@@ -46,8 +53,7 @@ prefix = "{name}"
 partitions = {partitions}
 [stream.kafka]
 brokers = ["{kafka}"]
-open_timeout_ms = 1000
-socket_timeout_ms = 1000
+open_timeout_ms = {open_timeout_ms}
 [stream.kafka.topics]
 replication = 1
 min_insync_replicas = 1
@@ -115,7 +121,7 @@ fn is_away(complaint: &Value) -> bool {
 async fn a_role_whose_servers_are_away_lives_unready_and_ends_cleanly_when_it_is_told_to() {
     let place = Place::new();
     let nobody = || format!("127.0.0.1:{}", free_port().unwrap());
-    let settings = place.settings(&nobody(), &nobody(), "waiting", 4, "");
+    let settings = place.settings(&nobody(), &nobody(), "waiting", (4, 500), "");
     let mut process = place.start(&["ingest"], &settings);
     let both = |complaints: &Value| is_away(&complaints["log"]) && is_away(&complaints["store"]);
     place.complaints("both servers to be named", both).await;
@@ -179,7 +185,7 @@ async fn a_password_that_the_store_refuses_ends_the_start_although_the_log_is_aw
     let place = Place::new();
     let nobody = format!("127.0.0.1:{}", free_port().unwrap());
     let credentials = "username = \"tidegate\"\npassword = \"wrong\"";
-    let settings = place.settings(&nobody, &cql, "waiting", 4, credentials);
+    let settings = place.settings(&nobody, &cql, "waiting", (4, 500), credentials);
     let output = place.refuses(&["process"], &settings).await;
     assert!(output.contains("password are incorrect"), "{output}");
 }
@@ -193,8 +199,9 @@ async fn a_role_goes_on_once_its_servers_are_there_and_refuses_what_is_configure
     let place = Place::new();
     let name = format!("waiting_{}", std::process::id());
     let (at_kafka, at_cql) = (kafka.address().to_string(), cql.address().to_string());
-    let with =
-        |partitions| place.settings(&at_kafka, &at_cql, &name, partitions, "request_timeout_ms = 30000");
+    let with = |partitions| {
+        place.settings(&at_kafka, &at_cql, &name, (partitions, 60_000), "request_timeout_ms = 30000")
+    };
 
     let output = place.refuses(&["process"], &with(4)).await;
     assert!(
@@ -210,7 +217,8 @@ async fn a_role_goes_on_once_its_servers_are_there_and_refuses_what_is_configure
 
     kafka.refuse().await.unwrap();
     cql.refuse().await.unwrap();
-    let mut process = place.start(&["ingest"], &with(4));
+    let impatient = place.settings(&at_kafka, &at_cql, &name, (4, 1_000), "request_timeout_ms = 30000");
+    let mut process = place.start(&["ingest"], &impatient);
     let both = |complaints: &Value| is_away(&complaints["log"]) && is_away(&complaints["store"]);
     place.complaints("both servers to be named", both).await;
     assert_eq!(place.get(place.api, "/api/v1/policies/").await.unwrap().status(), 503);
