@@ -34,6 +34,7 @@ write_request_timeout: 10s
 cas_contention_timeout: 10s
 truncate_request_timeout: 60s
 request_timeout: 20s
+${CASSANDRA_SETTINGS:-}
 Y
 }
 
