@@ -2,6 +2,8 @@
 //!
 //! It does not decide which cause leads to which id's use; it only makes equal causes give equal ids.
 
+mod random;
+
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
@@ -93,9 +95,8 @@ macro_rules! uuid_id {
         pub struct $name(pub Uuid);
 
         impl $name {
-            #[expect(clippy::disallowed_methods, reason = "the one place where ids are drawn")]
             pub fn random() -> Self {
-                Self(Uuid::new_v4())
+                Self(random::uuid())
             }
 
             pub fn as_bytes(&self) -> &[u8; 16] {
