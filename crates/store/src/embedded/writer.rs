@@ -15,10 +15,10 @@
 //! put. After a loss of power either both are there, or the record is processed again and puts the same rows. The
 //! same order covers readers that saw a row before its sync: whatever they write next stands behind it.
 
-use std::{sync::Arc, thread::JoinHandle, time::Instant};
+use std::{collections::HashSet, sync::Arc, thread::JoinHandle, time::Instant};
 
 use bytes::Bytes;
-use fjall::{Database, PersistMode, UserKey, UserValue};
+use fjall::{Database, OwnedWriteBatch, PersistMode, UserKey, UserValue};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
@@ -127,14 +127,24 @@ impl Writer {
             return;
         }
         let started = Instant::now();
-        let answers: Vec<_> = group
-            .into_iter()
-            .map(|Request { work, reply, room, .. }| (self.apply(work).map_err(engine_error), reply, room))
-            .collect();
+        let mut together = Together::new(&self.db);
+        for Request { work, reply, room, .. } in group {
+            let caller = Caller { reply, room };
+            match work {
+                Work::Put { puts, .. } => together.put(puts, caller),
+                work => {
+                    // It reads what the puts before it wrote.
+                    together.flush();
+                    together.answers.push((self.apply(work).map_err(engine_error), caller));
+                }
+            }
+        }
+        together.flush();
+        let answers = together.answers;
         let persisted = self.db.persist(mode);
         metrics::histogram!("tidegate_store_commit_seconds", "sync" => sync_label(mode))
             .record(started.elapsed().as_secs_f64());
-        for (answer, reply, room) in answers {
+        for (answer, Caller { reply, room }) in answers {
             let answer = match &persisted {
                 Ok(()) => answer,
                 Err(error) => Err(Error::Engine(error.to_string())),
@@ -145,24 +155,10 @@ impl Writer {
         }
     }
 
-    /// Applies one request as one atomic batch. The sync comes after the whole group.
+    /// Applies one request that is no put as one atomic batch. The sync comes after the whole group.
     fn apply(&self, work: Work) -> fjall::Result<Done> {
         let mut batch = self.db.batch().durability(None);
         match work {
-            Work::Put { puts, .. } => {
-                let mut stale = 0_u64;
-                for Puts { slot, rows } in puts {
-                    for (key, value) in rows {
-                        match slot.keyspace.get(&key)? {
-                            Some(old) if !wins(&value, &old) => stale += 1,
-                            _ => batch.insert(&slot.keyspace, key, value),
-                        }
-                    }
-                }
-                if stale > 0 {
-                    metrics::counter!("tidegate_store_stale_writes_total").increment(stale);
-                }
-            }
             Work::Insert { slot, key, value } => {
                 if let Some((old, _)) = self.visible(&slot, &key)? {
                     return Ok(Done::Refused(Some(old)));
@@ -183,7 +179,8 @@ impl Writer {
                     }
                 }
             }
-            Work::Stop => {}
+            // Puts go together.
+            Work::Put { .. } | Work::Stop => {}
         }
         batch.commit()?;
         Ok(Done::Written)
@@ -199,6 +196,137 @@ impl Writer {
     }
 }
 
+/// Who waits for an answer.
+struct Caller {
+    reply: oneshot::Sender<Result<Done, Error>>,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+/// Puts of several requests as one atomic batch: the database takes many rows at once far cheaper than as many single
+/// ones. No key stands in it twice, because what is in it is not seen by the reads that decide between old and new.
+struct Together<'a> {
+    db: &'a Database,
+    batch: OwnedWriteBatch,
+    /// Table, by the address of its slot, and key of what is in the batch.
+    keys: HashSet<(usize, UserKey)>,
+    waiting: Vec<Caller>,
+    answers: Vec<(Result<Done, Error>, Caller)>,
+}
+
+impl<'a> Together<'a> {
+    fn new(db: &'a Database) -> Self {
+        Self { db, batch: batch(db), keys: HashSet::new(), waiting: Vec::new(), answers: Vec::new() }
+    }
+
+    fn put(&mut self, puts: Vec<Puts>, caller: Caller) {
+        if !self.enter(&puts) {
+            self.flush();
+            self.enter(&puts);
+        }
+        match winners(puts) {
+            Ok(rows) => {
+                for (slot, key, value) in rows {
+                    self.batch.insert(&slot.keyspace, key, value);
+                }
+                self.waiting.push(caller);
+            }
+            Err(error) => self.answers.push((Err(engine_error(error)), caller)),
+        }
+    }
+
+    /// False: one of the keys is in the batch already.
+    fn enter(&mut self, puts: &[Puts]) -> bool {
+        puts.iter().all(|Puts { slot, rows }| {
+            let table = Arc::as_ptr(slot).addr();
+            rows.iter().all(|(key, _)| self.keys.insert((table, key.clone())))
+        })
+    }
+
+    fn flush(&mut self) {
+        self.keys.clear();
+        if self.waiting.is_empty() {
+            return;
+        }
+        let written = std::mem::replace(&mut self.batch, batch(self.db)).commit();
+        let why = written.err().map(|error| error.to_string());
+        let answer = || why.clone().map_or(Ok(Done::Written), |why| Err(Error::Engine(why)));
+        self.answers.extend(self.waiting.drain(..).map(|caller| (answer(), caller)));
+    }
+}
+
+fn batch(db: &Database) -> OwnedWriteBatch {
+    db.batch().durability(None)
+}
+
+/// The rows that replace what is there.
+fn winners(puts: Vec<Puts>) -> fjall::Result<Vec<(Arc<Slot>, UserKey, UserValue)>> {
+    let mut winners = Vec::with_capacity(puts.iter().map(|puts| puts.rows.len()).sum());
+    let mut stale = 0_u64;
+    for Puts { slot, rows } in puts {
+        for (key, value) in rows {
+            match slot.keyspace.get(&key)? {
+                Some(old) if !wins(&value, &old) => stale += 1,
+                _ => winners.push((Arc::clone(&slot), key, value)),
+            }
+        }
+    }
+    if stale > 0 {
+        metrics::counter!("tidegate_store_stale_writes_total").increment(stale);
+    }
+    Ok(winners)
+}
+
 fn sync_label(mode: PersistMode) -> &'static str {
     if mode == PersistMode::Buffer { "no" } else { "yes" }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::{super::open_slots, *};
+    use crate::{Row as _, time::system_clock};
+
+    crate::table! { Fact Thing in "things" ttl None;
+    partition { org: String } values { text: String } }
+
+    fn put(
+        slot: &Arc<Slot>,
+        rows: &[(&str, i64, &str)],
+    ) -> (Request, oneshot::Receiver<Result<Done, Error>>) {
+        let rows = rows.iter().map(|(key, written, text)| {
+            let mut value = Vec::new();
+            Header { tombstone: false, written: *written, expires: None, version: None }.write(&mut value);
+            value.extend_from_slice(text.as_bytes());
+            (UserKey::from(key.as_bytes()), UserValue::from(value))
+        });
+        let puts = vec![Puts { slot: Arc::clone(slot), rows: rows.collect() }];
+        let (reply, answer) = oneshot::channel();
+        (Request { work: Work::Put { puts, durable: false }, bytes: 1, reply, room: None }, answer)
+    }
+
+    #[test]
+    fn puts_of_one_group_end_as_if_each_had_come_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Database::builder(folder.path()).open().unwrap();
+        let slot = Arc::clone(&open_slots(&db, &[Thing::TABLE]).unwrap()["things"]);
+        let writer = Writer { db, clock: system_clock() };
+        let puts: [&[(&str, i64, &str)]; 5] = [
+            &[("a", 5, "five"), ("b", 1, "one")],
+            &[("c", 1, "alone")],
+            // Older than what stands before it in the group, which no read sees yet unless it was written.
+            &[("a", 4, "four")],
+            &[("b", 2, "two"), ("d", 1, "new")],
+            &[("b", 1, "late")],
+        ];
+        let (group, answers): (Vec<_>, Vec<_>) = puts.iter().map(|rows| put(&slot, rows)).unzip();
+        writer.run(group);
+        for mut answer in answers {
+            assert!(matches!(answer.try_recv().unwrap(), Ok(Done::Written)));
+        }
+        for (key, wanted) in [("a", "five"), ("b", "two"), ("c", "alone"), ("d", "new")] {
+            let value = slot.keyspace.get(key).unwrap().unwrap();
+            assert_eq!(Header::read(&value).unwrap().1, wanted.as_bytes(), "{key}");
+        }
+    }
 }
