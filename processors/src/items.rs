@@ -57,7 +57,8 @@ impl Items {
             return Ok(config);
         }
         let written_at = submission(job, part).at.append_ms;
-        Ok(moderation::effects::config(&self.deps, &header.org, header.config_version, written_at).await?)
+        let found = moderation::effects::config(&self.deps, &header.org, header.config_version, written_at);
+        Ok(Box::pin(found).await?)
     }
 
     async fn plan(
@@ -78,7 +79,7 @@ impl Items {
             Step::Waiting(waiting) => *waiting,
         };
         let now = submission(&job, part).at.append_ms;
-        let facts = self.facts.fetch(&job.record.org, scan.needs(), now).await?;
+        let facts = Box::pin(self.facts.fetch(&job.record.org, scan.needs(), now)).await?;
         let finish = move || {
             let outcome = evaluate::finish(&prepared, scan, &facts);
             plan(&job, part, &prepared, &outcome, no_reviews)
@@ -119,22 +120,23 @@ impl Handler for Items {
         records::Items { items: vec![entry], ..head(&job.record) }.to_datum()
     }
 
+    /// What few items come to is boxed, so that the task of every item stays small.
     async fn handle(&self, job: Arc<ItemJob>, part: usize, again: bool) -> Result<(), Fault> {
         let submission = submission(&job, part);
         let may_stand =
             again || job.maybe_replayed || submission.entry.keyed || submission.entry.origin.is_some();
         if may_stand {
-            match submissions::standing(&self.deps, &submission).await? {
+            match Box::pin(submissions::standing(&self.deps, &submission)).await? {
                 Standing::Planned(plan) => {
-                    return Ok(submissions::finish(&self.deps, &submission, &plan).await?);
+                    return Ok(Box::pin(submissions::finish(&self.deps, &submission, &plan)).await?);
                 }
                 Standing::Evaluated => return Ok(()),
                 Standing::Fresh => {}
             }
         }
-        let no_reviews = submissions::no_reviews(&self.deps, &job.record).await?;
+        let no_reviews = Box::pin(submissions::no_reviews(&self.deps, &job.record)).await?;
         let mut plan = self.plan(Arc::clone(&job), part, no_reviews).await?;
-        if job.is_resent && plan.has_effects() && self.is_superseded(&submission).await? {
+        if job.is_resent && plan.has_effects() && Box::pin(self.is_superseded(&submission)).await? {
             supersede(&mut plan)?;
         }
         Ok(submissions::carry_out(&self.deps, &submission, plan).await?)

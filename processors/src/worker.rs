@@ -367,7 +367,7 @@ impl<H: Handler> Shared<H> {
         let job = &work.record;
         if is_diverted {
             let detail = "most of the org's content could not be processed".to_owned();
-            return match self.bury_part(work, "org_diverted", detail).await {
+            return match Box::pin(self.bury_part(work, "org_diverted", detail)).await {
                 How::Poisoned => How::Diverted,
                 other => other,
             };
@@ -404,7 +404,7 @@ impl<H: Handler> Shared<H> {
             };
             again |= !matches!(class, Class::Missing | Class::Halted);
             if class == Class::Content {
-                return self.bury_part(work, fault.tag(), fault.to_string()).await;
+                return Box::pin(self.bury_part(work, fault.tag(), fault.to_string())).await;
             }
             let waits_as_before = waits.as_ref().is_some_and(|waits| waits.is_for(fault.tag(), class));
             if !waits_as_before {

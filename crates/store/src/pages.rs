@@ -55,7 +55,7 @@ impl<R: Row> Pages<R> {
                 return Err(Error::Engine("a page of this scan was abandoned or failed".to_owned()));
             }
             Source::Cql(mut walk) => {
-                let rows = walk.page(want).await?;
+                let rows = Box::pin(walk.page(want)).await?;
                 self.source = Source::Cql(walk);
                 rows
             }

@@ -8,6 +8,9 @@ use crate::{
 };
 
 /// Where rows are kept. Cloning it is cheap: all clones are one store.
+///
+/// Operations of the CQL driver are large futures; each is boxed, or whoever awaits a store would carry, and copy with
+/// every task that it spawns, some kilobytes for them.
 #[derive(Clone)]
 pub enum Store {
     Cql(cql::Engine),
@@ -39,7 +42,7 @@ impl Store {
             return Ok(());
         }
         match self {
-            Self::Cql(engine) => engine.write(batch).await,
+            Self::Cql(engine) => Box::pin(engine.write(batch)).await,
             Self::Embedded(engine) => engine.write(batch).await,
         }
     }
@@ -53,7 +56,7 @@ impl Store {
 
     pub async fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
         match self {
-            Self::Cql(engine) => engine.get(key).await,
+            Self::Cql(engine) => Box::pin(engine.get(key)).await,
             Self::Embedded(engine) => engine.get(key).await,
         }
     }
@@ -61,7 +64,7 @@ impl Store {
     /// The rows of these keys, in their order. Bounded many are asked for at once.
     pub async fn get_many<R: Row>(&self, keys: &[R::Key]) -> Result<Vec<Option<R>>, Error> {
         match self {
-            Self::Cql(engine) => engine.get_many(keys).await,
+            Self::Cql(engine) => Box::pin(engine.get_many(keys)).await,
             Self::Embedded(engine) => engine.get_many(keys).await,
         }
     }
@@ -108,7 +111,7 @@ impl Store {
     /// Writes a row unless there is one, at version 1. Durable when it returns.
     pub async fn insert_new<R: Versioned>(&self, row: &R) -> Result<Inserted<R>, Error> {
         match self {
-            Self::Cql(engine) => engine.insert_new(row).await,
+            Self::Cql(engine) => Box::pin(engine.insert_new(row)).await,
             Self::Embedded(engine) => engine.insert_new(row).await,
         }
     }
@@ -116,7 +119,7 @@ impl Store {
     /// Writes a whole row at version `was + 1` if it is at version `was`. Durable when it returns.
     pub async fn replace<R: Versioned>(&self, row: &R, was: Version) -> Result<Replaced<R>, Error> {
         match self {
-            Self::Cql(engine) => engine.replace(row, was).await,
+            Self::Cql(engine) => Box::pin(engine.replace(row, was)).await,
             Self::Embedded(engine) => engine.replace(row, was).await,
         }
     }

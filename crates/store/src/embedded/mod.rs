@@ -237,7 +237,8 @@ impl Engine {
     fn encode(&self, batch: &Batch<'_>) -> Result<Vec<Puts>, Error> {
         let now = (self.0.clock)().0;
         let mut tables: Vec<Puts> = Vec::new();
-        let mut cells = Vec::new();
+        let widest = batch.changes.iter().map(|change| change.table().columns.len()).max().unwrap_or(0);
+        let mut cells = Vec::with_capacity(widest);
         for change in &batch.changes {
             let table = change.table();
             let index = match tables.iter().position(|puts| puts.slot.table.name == table.name) {
