@@ -1,0 +1,61 @@
+//! The benches: each starts what it measures, holds the results of both sides equal, and prints a table.
+//!
+//! `benches/run` builds what is measured and calls this.
+
+#[path = "bench/cluster.rs"]
+mod cluster;
+#[path = "bench/ingest.rs"]
+mod ingest;
+#[path = "bench/load.rs"]
+mod load;
+#[path = "bench/pipeline.rs"]
+mod pipeline;
+#[path = "bench/start.rs"]
+mod start;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+struct Args {
+    /// The repository's folder
+    #[arg(long, default_value = ".")]
+    repository: PathBuf,
+    /// The service's binary
+    #[arg(long)]
+    binary: PathBuf,
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// The API against a bare handler and a raw producer, on Kafka, by CPU time
+    Ingest(ingest::Args),
+    /// Everything from the request to the stored evaluation, embedded
+    Pipeline(pipeline::Args),
+    /// The same on Kafka and Cassandra against embedded, by CPU time of our processes
+    Cluster(cluster::Args),
+    /// From the start of the process to the first evaluated item, and memory at rest
+    Start(start::Args),
+}
+
+/// What every bench needs to know.
+struct Place {
+    repository: PathBuf,
+    binary: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let Args { repository, binary, bench } = Args::parse();
+    let place = Place { repository: repository.canonicalize()?, binary: binary.canonicalize()? };
+    match bench {
+        Bench::Ingest(args) => Box::pin(ingest::run(&place, &args)).await,
+        Bench::Pipeline(args) => Box::pin(pipeline::run(&place, &args)).await,
+        Bench::Cluster(args) => Box::pin(cluster::run(&place, &args)).await,
+        Bench::Start(args) => Box::pin(start::run(&place, &args)).await,
+    }
+}
