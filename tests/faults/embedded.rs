@@ -28,6 +28,9 @@ pub(crate) const SEED: u64 = 20_260_102;
 /// Lives end within this time after their start, where no place ends them.
 const LONGEST_LIFE: Duration = Duration::from_millis(1_500);
 
+/// A place that is not reached by then is not in the path of the load.
+const PATIENCE: Duration = Duration::from_secs(6);
+
 /// A first life: the key, the configuration, and the secrets that the receiver verifies with.
 pub(crate) async fn first_life(more: &str, receiver: &Receiver, scam_endpoint: &str) -> Result<House> {
     let mut house = House::new(more, &[UP])?;
@@ -57,7 +60,7 @@ async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
     let mut kills = Kills::default();
     for (life, end) in killer::plan(seed, wanted, &killer::PLACES, LONGEST_LIFE).into_iter().enumerate() {
         let mut process = house.up(end.failpoints())?;
-        killer::finish(&mut process, end, &mut kills)
+        killer::finish(&mut process, end, PATIENCE, &mut kills)
             .await
             .with_context(|| format!("life {life}, {end:?}"))?;
         clients.check()?;

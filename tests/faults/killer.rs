@@ -121,14 +121,16 @@ impl fmt::Display for Kills {
     }
 }
 
-/// A place that the load does not reach by then is given up for a moment.
-const REACHED_WITHIN: Duration = Duration::from_secs(6);
-
-/// Sees one life to its end.
+/// Sees one life to its end. A place that the load does not reach within `patience` is given up for a kill then.
 ///
 /// # Errors
 /// The process ended by itself.
-pub(crate) async fn finish(process: &mut Process, end: End, kills: &mut Kills) -> Result<()> {
+pub(crate) async fn finish(
+    process: &mut Process,
+    end: End,
+    patience: Duration,
+    kills: &mut Kills,
+) -> Result<()> {
     match end {
         End::After(moment) => {
             sleep(moment).await;
@@ -137,7 +139,7 @@ pub(crate) async fn finish(process: &mut Process, end: End, kills: &mut Kills) -
             }
         }
         End::At { place, .. } => {
-            let until = Instant::now() + REACHED_WITHIN;
+            let until = Instant::now() + patience;
             while process.runs() && Instant::now() < until {
                 sleep(Duration::from_millis(5)).await;
             }
