@@ -40,9 +40,8 @@ impl FirstStartError {
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Org(OrgError::Catalog(error)) => error.is_outage(),
-            Self::Org(OrgError::BadId) => false,
             Self::Key(KeyError::Store(error)) => error.is_outage(),
-            Self::Key(_) => false,
+            Self::Org(OrgError::BadId) | Self::Key(_) => false,
         }
     }
 }

@@ -10,6 +10,7 @@ use rdkafka::{
     admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
     config::RDKafkaLogLevel,
     error::{KafkaError, RDKafkaErrorCode},
+    producer::{DeliveryResult, Producer as _, ProducerContext, ThreadedProducer},
 };
 use tokio::time::Instant;
 
@@ -36,31 +37,38 @@ struct Context(Mutex<Option<String>>);
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
         observe::log(CLIENT, level, facility, line);
-        // An admin client is told of faults by nothing else.
-        if facility == "FAIL" && is_refusal(line) {
-            self.0.lock().get_or_insert_with(|| line.to_owned());
-        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::warn!(target: "librdkafka", client = CLIENT, code = observe::code(&error), "{reason}");
+        let is_authentication = error.rdkafka_error_code() == Some(RDKafkaErrorCode::Authentication);
+        if is_authentication && is_refusal(reason) {
+            self.0.lock().get_or_insert_with(|| reason.to_owned());
+        }
     }
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
 }
 
 /// Speaks to the brokers about topics.
 pub(super) struct Admin<'a> {
     settings: &'a Settings,
+    /// Asks what there is, and sends nothing. An admin client would not be told why its questions stay unanswered: it
+    /// hears of no fault.
+    asker: Arc<ThreadedProducer<Context>>,
     client: Arc<AdminClient<Context>>,
     options: AdminOptions,
     request_timeout: Duration,
     deadline: Instant,
 }
 
-/// How librdkafka words it that a broker does not take our credentials, or how they are proven. What fails on our side
-/// of the link, as when it breaks, is `Local`.
-fn is_refusal(line: &str) -> bool {
-    let is_word = line.contains("SASL authentication error") || line.contains("Unsupported SASL mechanism");
-    is_word && !line.contains("Local:")
+/// Whether the broker said it. A link that breaks while credentials are shown has the same code, and `Local` in it.
+fn is_refusal(reason: &str) -> bool {
+    !reason.contains("Local:")
 }
 
 /// Makes the topics that do not exist, and verifies those that do.
@@ -73,12 +81,13 @@ impl<'a> Admin<'a> {
     pub(super) fn new(settings: &'a Settings) -> Result<Self, OpenError> {
         let kafka = &settings.kafka;
         let config = kafka.admin().map_err(OpenError::Settings)?;
-        let client = config
-            .create_with_context(Context::default())
-            .map_err(|why| OpenError::Settings(super::creation(&why)))?;
+        let refuse = |why: KafkaError| OpenError::Settings(super::creation(&why));
+        let client = config.create_with_context(Context::default()).map_err(refuse)?;
+        let asker = config.create_with_context(Context::default()).map_err(refuse)?;
         let request_timeout = Duration::from_millis(kafka.socket_timeout_ms);
         Ok(Self {
             settings,
+            asker: Arc::new(asker),
             client: Arc::new(client),
             options: AdminOptions::new()
                 .request_timeout(Some(request_timeout))
@@ -166,16 +175,16 @@ impl<'a> Admin<'a> {
     async fn partitions(&self, topic: Topic) -> Result<u32, OpenError> {
         let name = topic.name(&self.settings.prefix);
         loop {
-            let (client, name, timeout) = (Arc::clone(&self.client), name.clone(), self.request_timeout);
+            let (asker, name, timeout) = (Arc::clone(&self.asker), name.clone(), self.request_timeout);
             let asked = tokio::task::spawn_blocking(move || {
-                let metadata = client.inner().fetch_metadata(Some(&name), timeout)?;
+                let metadata = asker.client().fetch_metadata(Some(&name), timeout)?;
                 let topic = metadata.topics().iter().find(|topic| topic.name() == name);
                 Ok(topic.map_or((0, None), |topic| {
                     (topic.partitions().len(), topic.error().map(RDKafkaErrorCode::from))
                 }))
             });
             let asked = asked.await;
-            if let Some(detail) = self.client.inner().context().0.lock().clone() {
+            if let Some(detail) = self.asker.context().0.lock().clone() {
                 return Err(OpenError::Refused { detail });
             }
             let why = match asked {
