@@ -180,3 +180,52 @@ async fn commands_without_a_process_say_what_to_do() {
         assert!(text(&output.stdout).contains("embedded"), "{command:?}");
     }
 }
+
+#[tokio::test]
+async fn rules_run_test_and_are_measured_without_a_server() {
+    let place = Place::new();
+    let folder = place.folder.path().join("documents");
+    fs::create_dir(&folder).unwrap();
+    let documents = "item_type: post\nname: Post\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n---\n\
+        rule: scam\nwhen: {text: {in: [text], words: [scam]}}\n\
+        tests: [{item_type: post, item: {text: a scam}, expect: match}]\n";
+    fs::write(folder.join("rules.yaml"), documents).unwrap();
+    let item = |id: &str, text: &str, expect: &str| {
+        format!(r#"{{"id":"{id}","typeId":"post","data":{{"text":"{text}"}},"expect":[{expect}]}}"#)
+    };
+    let items = [item("1", "a Scam!", r#""scam""#), String::new(), item("2", "scams", "")].join("\n");
+    fs::write(place.folder.path().join("items.ndjson"), &items).unwrap();
+
+    let ran =
+        place.run(&["rules", "run", "--config", "documents", "--items", "items.ndjson", "--explain"]).await;
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let lines: Vec<serde_json::Value> =
+        text(&ran.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["matched"], &lines[1]["matched"]), (&json!(["scam"]), &json!([])));
+    assert_eq!(lines[0]["trees"]["scam"]["text"]["hits"][0]["found"], "Scam");
+    assert_eq!(lines.len(), 2);
+
+    let test =
+        ["rules", "test", "--config", "documents", "--fixtures", "items.ndjson", "--junit", "junit.xml"];
+    let tested = place.run(&test).await;
+    assert_eq!((tested.status.code(), text(&tested.stdout)), (Some(0), "3 tests, 0 failed\n".to_owned()));
+    fs::write(place.folder.path().join("items.ndjson"), format!("{items}\n{}", item("3", "a scam", "")))
+        .unwrap();
+    let tested = place.run(&test).await;
+    assert_eq!(tested.status.code(), Some(1));
+    assert!(text(&tested.stderr).contains("line 4, post 3: matched: scam"), "{}", text(&tested.stderr));
+    let report = fs::read_to_string(place.folder.path().join("junit.xml")).unwrap();
+    assert!(report.contains(r#"tests="4" failures="1""#), "{report}");
+
+    let bench = ["rules", "bench", "--config", "documents", "--items", "items.ndjson", "--seconds", "1"];
+    let measured = text(&place.run(&bench).await.stdout);
+    assert!(
+        measured.contains("2 items of 3 match a rule") && measured.contains("items a second"),
+        "{measured}"
+    );
+
+    fs::write(place.folder.path().join("items.ndjson"), r#"{"id":"4","typeId":"pots","data":{}}"#).unwrap();
+    let ran = place.run(&["rules", "run", "--config", "documents", "--items", "items.ndjson"]).await;
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(text(&ran.stdout).contains(r#""refused""#), "{}", text(&ran.stdout));
+}

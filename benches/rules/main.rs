@@ -24,6 +24,9 @@ use tidegate_schemas::{
     item_types::Values,
 };
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const NOW: Millis = Millis(1_767_225_600_000);
 
 fn main() {

@@ -187,7 +187,8 @@ fn number(dice: &mut Dice) -> Json {
 }
 
 fn realistic(tongue: &Tongue, dice: &mut Dice, nth: usize, words: &mut Vec<String>) -> Json {
-    match nth % 20 {
+    // By sevens, so that a small set has all kinds of rules too.
+    match nth * 7 % 20 {
         0..=5 => keyword(tongue, dice, words),
         6..=8 => json!({"all": [number(dice), keyword(tongue, dice, &mut Vec::new()),
             {"not": {"text": {"in": ["text"], "any_of": [tongue.word(dice, 2)]}}}]}),
@@ -204,7 +205,8 @@ fn realistic(tongue: &Tongue, dice: &mut Dice, nth: usize, words: &mut Vec<Strin
         }
         12..=14 => {
             let word = tongue.word(dice, 4);
-            json!({"text": {"in": ["text"], "any_of": [word]}})
+            let view = ["folded", "collapsed"][nth % 2];
+            json!({"text": {"in": ["text"], "any_of": [word], "view": view}})
         }
         15 | 16 => json!({"all": [number(dice), number(dice),
             {"field": {"path": "topic", "eq": format!("topic-{}", dice.roll(2_000))}}]}),

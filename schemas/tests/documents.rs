@@ -600,6 +600,7 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
                 name: Some("n".into()),
                 item_type: Some("t".into()),
                 item: json!({}),
+                strikes: 3,
                 expect: Expectation::Match,
             }],
         }),
@@ -664,7 +665,7 @@ prop_compose! {
             key: key.into(), name, status: if report { Status::Live } else { Status::Draft },
             on: if report { vec![On::Report] } else { vec![On::Item] }, item_types: vec!["t".into()], when, policies,
             actions: vec![RuleAction { id: "a".into(), params }], expires_at: at.map(Millis),
-            tests: tests.into_iter().map(|item| Test { name: None, item_type: None, item, expect: Expectation::NoMatch }).collect(),
+            tests: tests.into_iter().map(|item| Test { name: None, item_type: None, item, strikes: 0, expect: Expectation::NoMatch }).collect(),
         })
     }
 }

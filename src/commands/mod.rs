@@ -13,6 +13,7 @@ mod lint;
 mod org;
 mod pull;
 mod role;
+mod rules;
 mod store;
 mod topics;
 mod up;
@@ -59,6 +60,9 @@ enum Command {
     Diff(diff::Diff),
     /// Check the documents in a folder, without a server
     Lint(lint::Lint),
+    /// Run, test and measure rules from a folder, without a server
+    #[command(subcommand)]
+    Rules(rules::Rules),
     /// Make, list and end API keys
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -89,6 +93,7 @@ impl Cli {
             Command::Pull(command) => command.run().await,
             Command::Diff(command) => command.run().await,
             Command::Lint(command) => command.run(),
+            Command::Rules(command) => command.run(),
             Command::Keys(command) => command.run().await,
             Command::Org(command) => command.run().await,
             Command::DeadLetters(command) => command.run().await,

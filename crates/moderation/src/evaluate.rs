@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use tidegate_catalog::Compiled;
-use tidegate_rules::{self as rules, Facts, Need, On, Outcome, Scan};
+use tidegate_rules::{self as rules, Explained, Facts, Need, On, Outcome, Scan};
 use tidegate_schemas::{
-    ids::{ItemKey, Millis, OrgId},
+    ids::{ItemKey, Millis, OrgId, RuleId},
     item_types::{Mode, Values},
     records::{ItemEntry, Source, Variant},
     wire::Pointer,
@@ -85,6 +85,11 @@ pub fn begin(prepared: &Prepared) -> Begun {
 /// Decides the rest.
 pub fn finish(prepared: &Prepared, scan: Scan, facts: &Facts) -> Outcome {
     prepared.config.plan().finish(scan, facts)
+}
+
+/// What each condition of a rule comes to on the item, whether or not it matches; nothing is looked up.
+pub fn explain(prepared: &Prepared, rule: &RuleId) -> Option<Explained> {
+    prepared.config.plan().explain(&prepared.item(), rule)
 }
 
 /// Fetches the facts, each need once.

@@ -50,7 +50,8 @@ impl Warning {
         Self { rule: rule.to_owned(), pointer: format!("{pointer}{}", self.pointer), ..self.clone() }
     }
 
-    /// One of `short_word`, `regex_case`, `regex_empty`.
+    /// One of `short_word`, `regex_case`, `regex_empty`, `unsatisfiable`, `unannounced`, `no_action`, `no_policy`,
+    /// `same_condition`.
     pub fn tag(&self) -> &'static str {
         self.tag
     }

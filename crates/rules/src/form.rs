@@ -67,14 +67,18 @@ pub enum Condition {
     Strikes(Strikes),
 }
 
-/// In which form a text is searched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// In which form a text is searched, from the finest to the coarsest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum View {
     /// As it was sent.
     Raw,
     /// Each character in lower case, a final sigma as sigma. The default, except for regular expressions.
     Lower,
+    /// Letters for which a reader takes other characters: `fr33`, `ｆｒｅｅ` and Cyrillic look-alikes are `free`.
+    Folded,
+    /// Folded, with letters that stand several times in a row once; a word must have no more of them than the text.
+    Collapsed,
 }
 
 /// Words or patterns, searched in named fields.
@@ -83,20 +87,17 @@ pub struct Text {
     pub fields: Vec<String>,
     pub view: View,
     pub search: Search,
+    /// How many of the words or patterns must be found, each at least once.
+    pub min_distinct: usize,
 }
 
 /// What a text condition looks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Search {
     /// `any_of`, or `words` for whole words.
-    AnyOf {
-        words: Vec<String>,
-        whole: bool,
-    },
-    AllOf {
-        words: Vec<String>,
-        whole: bool,
-    },
+    AnyOf { words: Vec<String>, whole: bool },
+    /// `min_distinct` is the number of words.
+    AllOf { words: Vec<String>, whole: bool },
     /// One of these regular expressions.
     Regex(Vec<String>),
 }
@@ -105,7 +106,21 @@ pub enum Search {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     pub path: String,
+    /// How many of a list's or map's values must meet the tests; if left out, one must meet those that ask for
+    /// something, and all those that deny something.
+    pub of: Option<Of>,
+    /// Texts are compared in lower case.
+    pub ignore_case: bool,
     pub tests: Vec<(Op, Json)>,
+}
+
+/// How many of several values must meet all tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Of {
+    Any,
+    All,
+    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -119,11 +134,15 @@ pub enum Op {
     Gte,
     In,
     NotIn,
+    /// The text begins with one of these.
+    StartsWith,
+    EndsWith,
+    Contains,
     Exists,
 }
 
 impl Op {
-    pub(crate) const NAMES: [(&'static str, Self); 9] = [
+    pub(crate) const NAMES: [(&'static str, Self); 12] = [
         ("eq", Self::Eq),
         ("ne", Self::Ne),
         ("lt", Self::Lt),
@@ -132,6 +151,9 @@ impl Op {
         ("gte", Self::Gte),
         ("in", Self::In),
         ("not_in", Self::NotIn),
+        ("starts_with", Self::StartsWith),
+        ("ends_with", Self::EndsWith),
+        ("contains", Self::Contains),
         ("exists", Self::Exists),
     ];
 

@@ -4,16 +4,19 @@
 //! [`Plan::scan`] and [`Plan::finish`], and what a match leads to is decided elsewhere.
 
 mod compile;
+mod derived;
 mod engine;
 mod evaluate;
 mod explain;
 mod facts;
 mod faults;
+mod folding;
 pub mod form;
 mod inline_tests;
 mod item;
 mod leaves;
 mod limits;
+mod lint;
 mod outcome;
 mod plan;
 mod views;

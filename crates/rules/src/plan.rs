@@ -3,13 +3,13 @@
 //! It decides which rules are looked at in earnest, and in which order; how conditions are judged is in `leaves`.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     convert::Infallible,
     sync::Arc,
 };
 
 use serde_json::Value as Json;
-use tidegate_schemas::ids::{PolicyId, RuleId, TypeId};
+use tidegate_schemas::ids::{Millis, PolicyId, RuleId, TypeId};
 
 use crate::{
     compile::{self, Rule},
@@ -17,11 +17,12 @@ use crate::{
     evaluate::{self, Mask},
     explain::{self, CutExplained, Explained, Verdict},
     facts::{Facts, Need},
-    faults::{Fault, Warning},
-    form::{ActionUse, Status, Test},
+    faults::{FAULTS_LISTED, Fault, Warning},
+    form::{ActionUse, On, Status, Test},
     item::Item,
     leaves::{Leaf, Scene, StrikesLeaf},
     limits::{Limits, Spent},
+    lint,
     outcome::{Errored, Match, Outcome},
     views::{Path, Views},
     vocabulary::Vocabulary,
@@ -53,11 +54,12 @@ pub struct Plan {
     rules: Vec<Arc<Rule>>,
     /// By rule.
     quick: Vec<Quick>,
+    /// By rule; beside each other, because most candidates go no further.
+    gates: Vec<Gate>,
     predicates: Vec<Leaf>,
     paths: Vec<Path>,
     indexes: Vec<Index>,
-    /// Which index serves an item type; the first serves all others.
-    by_type: HashMap<TypeId, usize>,
+    parts: Parts,
     /// Of the largest scan.
     words: usize,
     limits: Limits,
@@ -79,8 +81,48 @@ pub struct Figures {
     pub search_bytes: usize,
 }
 
-/// What is known after looking at the item alone. It owns what it needs, so the item may go.
+/// What an item type is served by.
+#[derive(Clone, Debug)]
+struct Part {
+    index: usize,
+    /// Paths whose texts its rules search.
+    texts: Box<[usize]>,
+}
+
 #[derive(Debug)]
+struct Parts {
+    by_type: HashMap<TypeId, Part>,
+    /// Of an item type that nobody knows.
+    other: Part,
+    /// All item types share one index.
+    shared: bool,
+}
+
+/// What a rule's head says about which items it is for, apart from their types.
+#[derive(Clone, Copy, Debug)]
+struct Gate {
+    on: u8,
+    expires_at: Millis,
+}
+
+impl Gate {
+    fn of(rule: &Rule) -> Self {
+        let on = rule.on.iter().fold(0, |on, one| on | bit(*one));
+        Self { on, expires_at: rule.expires_at.unwrap_or(Millis(i64::MAX)) }
+    }
+}
+
+fn bit(on: On) -> u8 {
+    match on {
+        On::Item => 1,
+        On::Report => 2,
+        On::Appeal => 4,
+        On::Strike => 8,
+    }
+}
+
+/// What is known after looking at the item alone. It owns what it needs, so the item may go.
+#[derive(Debug, Default)]
 pub struct Scan {
     entries: Vec<Entry>,
     needs: Vec<Need>,
@@ -136,32 +178,33 @@ impl Plan {
         let compiled = compile::compile(rules, vocabulary, limits)?;
         let (rules, mut predicates) = (compiled.rules, compiled.predicates);
         let costs = Costs::of(&predicates);
-        let (lists, by_type) = partitions(&rules, vocabulary);
+        let (lists, parts) = partitions(&rules, &predicates, vocabulary);
         let indexes: Vec<_> =
             lists.into_iter().map(|list| Index::new(list, &rules, &predicates, &costs)).collect();
         for (number, predicate) in (0_u32..).zip(&mut predicates) {
             if let Leaf::Text(text) = predicate
-                && !indexes.iter().all(|index| index.is_scanned(number))
+                && (text.needed > 1 || !indexes.iter().all(|index| index.is_scanned(number)))
             {
                 text.gather();
             }
         }
+        let mut unannounced: Vec<u32> = indexes.iter().flat_map(|index| &*index.always).copied().collect();
+        unannounced.sort_unstable();
+        let mut warnings = compiled.warnings;
+        let room = FAULTS_LISTED.saturating_sub(warnings.len());
+        warnings.extend(lint::look(rules.iter().map(|rule| &**rule), &predicates, &unannounced, room));
         let plan = Self {
             quick: rules.iter().map(|rule| Quick::of(rule, &costs)).collect(),
-            words: indexes
-                .iter()
-                .flat_map(|index| &index.scan)
-                .map(|scan| scan.words)
-                .max()
-                .unwrap_or_default(),
+            gates: rules.iter().map(|rule| Gate::of(rule)).collect(),
+            words: indexes.iter().map(Index::words).max().unwrap_or_default(),
             rules,
             predicates,
             paths: compiled.paths,
             indexes,
-            by_type,
+            parts,
             limits: limits.clone(),
         };
-        Ok((plan, compiled.warnings))
+        Ok((plan, warnings))
     }
 
     /// The rules that are evaluated, in order.
@@ -189,14 +232,10 @@ impl Plan {
 
     /// Decides what the item alone decides, and says what else must be known.
     pub fn scan(&self, item: &Item<'_>) -> Scan {
-        let index = &self.indexes[self.by_type.get(item.type_id).copied().unwrap_or_default()];
-        self.run(item, index, |run| {
+        let part = self.parts.by_type.get(item.type_id).unwrap_or(&self.parts.other);
+        self.run(item, &self.indexes[part.index], &part.texts, |run| {
             let candidates = run.candidates();
-            let scan = self.judge(
-                item,
-                run,
-                candidates.iter().filter(|rule| self.rules[**rule as usize].concerns(item)),
-            );
+            let scan = self.judge(item, run, candidates.iter().filter(|rule| self.concerns(**rule, item)));
             run.scratch.candidates = candidates;
             scan
         })
@@ -206,19 +245,52 @@ impl Plan {
     pub(crate) fn scan_this(&self, item: &Item<'_>, rule: &Arc<Rule>) -> Scan {
         let number = self.rules.iter().position(|known| Arc::ptr_eq(known, rule));
         let number = number.and_then(|number| u32::try_from(number).ok());
-        self.run(item, &Index::default(), |run| self.judge(item, run, number.iter()))
+        self.run(item, &Index::default(), &[], |run| self.judge(item, run, number.iter()))
     }
 
-    fn run(&self, item: &Item<'_>, index: &Index, judge: impl FnOnce(&mut Run<'_, '_>) -> Scan) -> Scan {
+    /// What each condition of a rule comes to on an item, whether or not the rule matches or concerns it. Facts are not
+    /// looked up: conditions that wait for them are shown as skipped. `None`: there is no such rule.
+    pub fn explain(&self, item: &Item<'_>, rule: &RuleId) -> Option<Explained> {
+        let rule = self.rules.iter().find(|known| known.head.rule == *rule)?;
+        let mut tree = None;
+        self.run(item, &Index::default(), &[], |run| {
+            run.steps.next_rule();
+            let leaves = rule.leaves.iter().map(|predicate| {
+                let known = run.mask(*predicate).unwrap_or(Mask::ERRORED);
+                self.predicates[*predicate as usize].explain(known, None, run.scene, &mut run.steps)
+            });
+            tree = Some(explain::tree(&rule.when, &mut leaves.collect::<Vec<_>>().into_iter()));
+            Scan::default()
+        });
+        tree
+    }
+
+    fn concerns(&self, rule: u32, item: &Item<'_>) -> bool {
+        let gate = &self.gates[rule as usize];
+        let typed = || {
+            let types = &self.rules[rule as usize].item_types;
+            types.is_empty() || types.contains(item.type_id)
+        };
+        gate.on & bit(item.on) != 0 && item.now < gate.expires_at && (!self.parts.shared || typed())
+    }
+
+    fn run(
+        &self,
+        item: &Item<'_>,
+        index: &Index,
+        texts: &[usize],
+        judge: impl FnOnce(&mut Run<'_, '_>) -> Scan,
+    ) -> Scan {
         let scene = Scene {
             views: Views::new(item.values, &self.paths, self.limits.text_bytes),
             user: item.user,
+            now: item.now,
             limits: &self.limits,
         };
         let mut scan = Scratch::with(self.predicates.len(), self.rules.len(), self.words, |scratch| {
             judge(&mut Run::new(&self.predicates, index, &scene, scratch))
         });
-        scan.truncated = scene.views.truncated(&index.texts);
+        scan.truncated = scene.views.truncated(texts);
         scan
     }
 
@@ -228,7 +300,7 @@ impl Plan {
         run: &mut Run<'_, '_>,
         numbers: impl Iterator<Item = &'n u32>,
     ) -> Scan {
-        let mut scan = Scan { entries: Vec::new(), needs: Vec::new(), truncated: Vec::new(), judged: 0 };
+        let mut scan = Scan::default();
         let mut asked = HashSet::new();
         for number in numbers.map(|number| *number as usize) {
             run.steps.next_rule();
@@ -339,37 +411,42 @@ impl Open {
     }
 }
 
-/// The rules of each index, and the index of each item type.
-fn partitions(rules: &[Arc<Rule>], vocabulary: &Vocabulary) -> (Vec<Vec<u32>>, HashMap<TypeId, usize>) {
-    let concerning = |type_id: Option<&TypeId>| -> Vec<u32> {
+/// The rules of each index, and what serves which item type.
+fn partitions(rules: &[Arc<Rule>], predicates: &[Leaf], vocabulary: &Vocabulary) -> (Vec<Vec<u32>>, Parts) {
+    let mut lists: Vec<Vec<u32>> = Vec::new();
+    let mut places: HashMap<Vec<u32>, Part> = HashMap::new();
+    let mut part = |type_id: Option<&TypeId>| {
         let concerns = |rule: &Rule| {
             rule.item_types.is_empty() || type_id.is_some_and(|type_id| rule.item_types.contains(type_id))
         };
-        (0_u32..).zip(rules).filter(|(_, rule)| concerns(rule)).map(|(number, _)| number).collect()
-    };
-    let mut lists = vec![concerning(None)];
-    let mut places = HashMap::from([(lists[0].clone(), 0)]);
-    let mut by_type = HashMap::new();
-    for type_id in vocabulary.types() {
-        let list = concerning(Some(type_id));
-        let place = *places.entry(list).or_insert_with_key(|list| {
+        let list =
+            (0_u32..).zip(rules).filter(|(_, rule)| concerns(rule)).map(|(number, _)| number).collect();
+        let part = places.entry(list).or_insert_with_key(|list| {
             lists.push(list.clone());
-            lists.len() - 1
+            Part { index: lists.len() - 1, texts: texts(list, rules, predicates) }
         });
-        by_type.insert(type_id.clone(), place);
-    }
+        part.clone()
+    };
+    let other = part(None);
+    let by_type = vocabulary.types().map(|type_id| (type_id.clone(), part(Some(type_id)))).collect();
+    let mut parts = Parts { by_type, other, shared: false };
     if lists.iter().map(Vec::len).sum::<usize>() > rules.len().saturating_mul(SHARE) {
-        return (vec![(0..).take(rules.len()).collect()], HashMap::new());
+        parts.shared = true;
+        parts.by_type.values_mut().for_each(|part| part.index = 0);
+        parts.other.index = 0;
+        lists = vec![(0..).take(rules.len()).collect()];
     }
-    (lists, by_type)
+    (lists, parts)
 }
 
-impl Rule {
-    fn concerns(&self, item: &Item<'_>) -> bool {
-        self.on.contains(&item.on)
-            && (self.item_types.is_empty() || self.item_types.contains(item.type_id))
-            && self.expires_at.is_none_or(|end| item.now < end)
-    }
+/// Paths whose texts some of these rules search.
+fn texts(list: &[u32], rules: &[Arc<Rule>], predicates: &[Leaf]) -> Box<[usize]> {
+    let leaves = list.iter().flat_map(|number| &rules[*number as usize].leaves);
+    let texts = leaves.filter_map(|predicate| match &predicates[*predicate as usize] {
+        Leaf::Text(text) => Some(&text.slots),
+        _ => None,
+    });
+    texts.flatten().copied().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn matched(head: &RuleHead, tree: Explained) -> Match {

@@ -2,11 +2,12 @@
 //!
 //! It does not search.
 
-use std::{borrow::Cow, cell::OnceCell};
+use std::cell::OnceCell;
 
 use smallvec::SmallVec;
 
 use crate::{
+    derived::{Derived, Runs, is_ignored},
     form::View,
     item::{Fields, Value},
     vocabulary::Route,
@@ -27,7 +28,7 @@ pub(crate) struct Slot<'a> {
     /// `None`: absent.
     pub(crate) values: Option<Values<'a>>,
     texts: OnceCell<Texts<'a>>,
-    lower: OnceCell<SmallVec<[Derived<'a>; 1]>>,
+    derived: [OnceCell<SmallVec<[Derived<'a>; 1]>>; 3],
 }
 
 struct Texts<'a> {
@@ -43,12 +44,31 @@ pub(crate) struct Seen<'s, 'a> {
     pub(crate) original: &'a str,
     pub(crate) text: &'s str,
     derived: Option<&'s Derived<'a>>,
+    folded: bool,
 }
 
 impl Seen<'_, '_> {
     /// The smallest span of whole characters of the original that gave rise to this span of the view.
     pub(crate) fn origin(&self, start: usize, end: usize) -> (usize, usize) {
-        self.derived.map_or((start, end), |derived| (derived.origin(start).0, derived.origin(end).1))
+        self.derived.map_or((start, end), |derived| derived.origin(start, end))
+    }
+
+    /// No word character on either side, whatever the span itself begins and ends with.
+    pub(crate) fn stands_alone(&self, start: usize, end: usize, in_word: fn(char) -> bool) -> bool {
+        if !self.folded {
+            let beside = [self.text[..start].chars().next_back(), self.text[end..].chars().next()];
+            return !beside.into_iter().flatten().any(in_word);
+        }
+        // In a folded text an exclamation mark may have become a letter, so the original says where a word ends.
+        let (start, end) = self.origin(start, end);
+        let before = self.original[..start].chars().rev().find(|character| !is_ignored(*character));
+        let after = self.original[end..].chars().find(|character| !is_ignored(*character));
+        !before.into_iter().chain(after).any(in_word)
+    }
+
+    /// Whether each letter stands here at least as often as in a word.
+    pub(crate) fn has_runs(&self, word: &Runs, start: usize) -> bool {
+        word.is_empty() || self.derived.is_some_and(|derived| derived.has_runs(word, start))
     }
 }
 
@@ -87,7 +107,7 @@ impl<'a> Views<'a> {
             Box::new(Slot {
                 values: self.paths[slot].routes.iter().find_map(|route| read(self.fields, route)),
                 texts: OnceCell::new(),
-                lower: OnceCell::new(),
+                derived: [const { OnceCell::new() }; 3],
             })
         })
     }
@@ -97,16 +117,18 @@ impl<'a> Views<'a> {
         let slot = self.slot(slot);
         let values = slot.values.as_deref().unwrap_or_default();
         let texts = slot.texts(self.text_bytes);
-        let derived = match view {
+        let place = match view {
             View::Raw => None,
-            View::Lower => Some(
-                slot.lower.get_or_init(|| texts.cut.iter().map(|(_, text)| Derived::lower(text)).collect()),
-            ),
+            View::Lower => Some(0),
+            View::Folded => Some(1),
+            View::Collapsed => Some(2),
         };
+        let derive = || texts.cut.iter().map(|(_, text)| Derived::new(text, view)).collect();
+        let derived = place.map(|place: usize| slot.derived[place].get_or_init(derive));
         texts.cut.iter().enumerate().map(move |(nth, (value, original))| {
             let derived = derived.map(|derived| &derived[nth]);
             let text = derived.map_or(*original, |derived| &*derived.text);
-            Seen { element: values[*value].0, original, text, derived }
+            Seen { element: values[*value].0, original, text, derived, folded: view > View::Lower }
         })
     }
 
@@ -173,76 +195,5 @@ fn read<'a>(fields: &'a dyn Fields, route: &Route) -> Option<Values<'a>> {
             Some(parts.filter_map(|(nth, value)| Some((Element::Index(nth), part(value)?))).collect())
         }
         one => part(&one).map(|part| SmallVec::from_iter([(Element::Only, part)])),
-    }
-}
-
-/// A text in another form that knows where each part came from.
-struct Derived<'a> {
-    text: Cow<'a, str>,
-    /// Only where a character's length changed; between two shifts offsets differ by a constant.
-    shifts: Vec<Shift>,
-}
-
-struct Shift {
-    from: usize,
-    to: usize,
-    original_from: usize,
-    original_to: usize,
-}
-
-impl<'a> Derived<'a> {
-    fn lower(original: &'a str) -> Self {
-        if original.is_ascii() {
-            let changes = original.bytes().any(|byte| byte.is_ascii_uppercase());
-            let text = if changes { original.to_ascii_lowercase().into() } else { Cow::Borrowed(original) };
-            return Self { text, shifts: Vec::new() };
-        }
-        let mut text = String::with_capacity(original.len());
-        let mut shifts = Vec::new();
-        for (at, character) in original.char_indices() {
-            let from = text.len();
-            push_lower(&mut text, character);
-            if text.len() - from != character.len_utf8() {
-                let original_to = at + character.len_utf8();
-                shifts.push(Shift { from, to: text.len(), original_from: at, original_to });
-            }
-        }
-        Self { text: text.into(), shifts }
-    }
-
-    /// Where an offset lies in the original: twice the same, or the borders of the character it is inside of.
-    fn origin(&self, offset: usize) -> (usize, usize) {
-        let after = self.shifts.partition_point(|shift| shift.from <= offset);
-        let Some(shift) = after.checked_sub(1).map(|last| &self.shifts[last]) else {
-            return (offset, offset);
-        };
-        if offset == shift.from {
-            (shift.original_from, shift.original_from)
-        } else if offset < shift.to {
-            (shift.original_from, shift.original_to)
-        } else {
-            let exact = shift.original_to + (offset - shift.to);
-            (exact, exact)
-        }
-    }
-}
-
-fn push_lower(text: &mut String, character: char) {
-    match character {
-        // Whether a sigma is final depends on its neighbours, and so differs between word and text.
-        'ς' => text.push('σ'),
-        _ => text.extend(character.to_lowercase()),
-    }
-}
-
-/// A word as it stands in a view. A part of a text stands in the view as a part of the text's view.
-pub(crate) fn as_seen(word: &str, view: View) -> String {
-    match view {
-        View::Raw => word.to_owned(),
-        View::Lower => {
-            let mut text = String::with_capacity(word.len());
-            word.chars().for_each(|character| push_lower(&mut text, character));
-            text
-        }
     }
 }

@@ -364,3 +364,115 @@ fn rules_read_the_values_that_an_item_type_has_checked() {
     });
     assert_eq!(outcome.matched.len(), 1);
 }
+
+#[test]
+fn what_is_hardly_meant_is_said() {
+    let warnings = |rules: &[Json]| {
+        let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "v1" }).collect();
+        let (_, warnings) = Plan::compile(&sources, &vocabulary(), &Limits::default()).unwrap();
+        warnings.iter().map(|it| (it.rule.clone(), it.tag())).collect::<Vec<_>>()
+    };
+    let rule = |key: &str, when: Json| json!({"rule": key, "item_types": ["post"], "when": when});
+    let word = json!({"text": {"in": ["text"], "words": ["scam"]}});
+    let likes = |test: Json| json!({"field": test});
+    let rules = [
+        rule("plain", word.clone()),
+        rule("same", word.clone()),
+        rule("never", json!({"all": [likes(json!({"path": "likes", "gt": 5, "lt": 3}))]})),
+        rule("contrary", json!({"all": [word.clone(), {"not": word.clone()}]})),
+        rule("silent", json!({"not": word.clone()})),
+        rule("either", json!({"any": [word, likes(json!({"path": "likes", "ne": 3}))]})),
+    ];
+    let expected = [
+        ("same", "same_condition"),
+        ("never", "unsatisfiable"),
+        ("contrary", "unsatisfiable"),
+        ("silent", "unannounced"),
+        ("either", "unannounced"),
+    ];
+    assert_eq!(warnings(&rules), expected.map(|(rule, tag)| (rule.to_owned(), tag)));
+    let live =
+        json!({"rule": "live", "status": "live", "when": {"text": {"in": ["title"], "words": ["scam"]}}});
+    assert_eq!(warnings(&[live]), [("live".to_owned(), "no_action"), ("live".to_owned(), "no_policy")]);
+}
+
+#[test]
+fn disguised_words_are_found_where_they_stand() {
+    // The view, what is sought, the text, and the original text that is found.
+    let cases = [
+        ("folded", "free money", "get FR33 m0n\u{200b}ey now", Some("FR33 m0n\u{200b}ey")),
+        ("folded", "scam", "ЅСАМ", Some("ЅСАМ")),
+        ("folded", "straße", "STRASSE", Some("STRASSE")),
+        ("folded", "ss", "Straße", Some("ß")),
+        ("folded", "hello", "helllo", None),
+        ("collapsed", "hello", "h3||000 you", Some("h3||000")),
+        ("collapsed", "hello", "helo", None),
+        ("collapsed", "hello", "heLlo", Some("heLlo")),
+        ("collapsed", "cafe", "ca\u{301}ffe\u{301}e!", Some("ca\u{301}ffe\u{301}e")),
+        ("collapsed", "日日本", "日日日本", Some("日日日本")),
+    ];
+    for (view, sought, text, expected) in cases {
+        let hit = first_hit(&json!({"any_of": [sought], "view": view}), text);
+        assert_eq!(hit.map(|hit| hit.found).as_deref(), expected, "{sought} in {text}");
+    }
+    let whole =
+        |text: &str| first_hit(&json!({"words": ["scam"], "view": "collapsed"}), text).map(|hit| hit.found);
+    // What ends a sentence is no letter, whatever it looks like inside of a word.
+    assert_eq!(whole("a $caaam!").as_deref(), Some("$caaam"));
+    assert_eq!(whole("scamm\u{200b}ers sc4m").as_deref(), Some("sc4m"));
+}
+
+#[test]
+fn several_different_words_may_be_asked_for() {
+    let leaf = |text: &str, least: usize| {
+        let when = json!({"text": {"in": ["text"], "any_of": ["buy", "sell", "now", "gold"], "min_distinct": least}});
+        verdict(&when, &json!({ "text": text }))
+    };
+    assert_eq!(leaf("buy buy buy", 2), Verdict::Failed);
+    assert_eq!(leaf("now buy", 2), Verdict::Passed);
+    assert_eq!(leaf("gold now buy", 4), Verdict::Failed);
+    assert_eq!(leaf("gold now buy sell", 4), Verdict::Passed);
+}
+
+#[test]
+fn several_values_are_compared_as_the_rule_says() {
+    let data = json!({"tags": ["Alpha", "beta"], "scores": [3, 7], "title": "https://evil.example/x",
+        "createdAt": "1970-01-01T00:10:00.000Z"});
+    let cases = [
+        (json!({"path": "tags", "in": ["beta"], "of": "any"}), Verdict::Passed),
+        (json!({"path": "tags", "in": ["beta"], "of": "all"}), Verdict::Failed),
+        (json!({"path": "tags", "in": ["beta", "Alpha"], "of": "all"}), Verdict::Passed),
+        (json!({"path": "tags", "in": ["gamma"], "of": "none"}), Verdict::Passed),
+        (json!({"path": "tags", "eq": "alpha"}), Verdict::Failed),
+        (json!({"path": "tags", "eq": "alpha", "ignore_case": true}), Verdict::Passed),
+        (json!({"path": "scores", "gt": 2, "lt": 8, "of": "all"}), Verdict::Passed),
+        (json!({"path": "scores", "gt": 5, "of": "none"}), Verdict::Failed),
+        (json!({"path": "scores", "gt": 2, "ne": 3, "of": "any"}), Verdict::Passed),
+        (json!({"path": "title", "starts_with": ["http://", "https://"]}), Verdict::Passed),
+        (json!({"path": "title", "contains": "EVIL", "ignore_case": true}), Verdict::Passed),
+        (json!({"path": "title", "ends_with": "/y"}), Verdict::Failed),
+        (json!({"path": "labels.x", "contains": "a"}), Verdict::Inapplicable),
+        // The item came in at 1,000 seconds.
+        (json!({"path": "createdAt", "gt": {"ago": "7m"}}), Verdict::Passed),
+        (json!({"path": "createdAt", "gt": {"ago": "6m"}}), Verdict::Failed),
+        (json!({"path": "createdAt", "lt": {"ahead": "1s"}}), Verdict::Passed),
+    ];
+    for (field, expected) in cases {
+        assert_eq!(verdict(&json!({"field": field}), &data), expected, "{field}");
+    }
+}
+
+#[test]
+fn a_rule_that_does_not_match_can_be_explained() {
+    let when = json!({"all": [{"text": {"in": ["text"], "words": ["scam"]}}, {"strikes": {"gte": 3}}]});
+    let plan = compile(&[rule(&when)], &Limits::default());
+    let explained = |rule: &str| with_item(json!({"text": "scams"}), |item| plan.explain(item, &rule.into()));
+    assert_eq!(
+        serde_json::to_value(explained("r")).unwrap(),
+        json!({"all": {"outcome": "failed", "of": [
+            {"text": {"outcome": "failed", "in": ["text"], "view": "lower"}},
+            {"strikes": {"outcome": "skipped", "at_least": 3}},
+        ]}})
+    );
+    assert_eq!(explained("other"), None);
+}

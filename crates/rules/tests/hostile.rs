@@ -118,6 +118,34 @@ fn a_document_full_of_faults_lists_a_hundred() {
     assert_eq!(compile(&Json::Object(unknown)).unwrap_err().len(), 100);
 }
 
+#[test]
+fn the_published_schema_has_the_keys_that_are_read_and_no_others() {
+    let schema = include_str!("../../../schemas/documents/condition.schema.json");
+    let schema: Json = serde_json::from_str(schema).unwrap();
+    let keys = |of: &Json| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    // An unknown key is refused with all that are known.
+    let known = |leaf: &str| {
+        let faults = faults(&json!({leaf: {"?": 1}}));
+        let pointer = format!("/when/{leaf}/?");
+        assert!(
+            faults.iter().any(|fault| fault.pointer == pointer && fault.tag() == "unknown_key"),
+            "{faults:?}"
+        );
+        let none = compile(&json!({"rule": "r", "when": {leaf: 7}})).unwrap_err();
+        let mut known: Vec<_> =
+            none[0].detail.split(" with ").nth(1).unwrap().split(", ").map(str::to_owned).collect();
+        known.sort();
+        known
+    };
+    for leaf in ["text", "field", "strikes"] {
+        assert_eq!(keys(&schema["$defs"][leaf]["properties"]), known(leaf), "{leaf}");
+    }
+    for view in schema["$defs"]["text"]["properties"]["view"]["enum"].as_array().unwrap() {
+        let leaf = json!({"text": {"in": ["text"], "any_of": ["x"], "view": view}});
+        assert!(compile(&json!({"rule": "r", "item_types": ["post"], "when": leaf})).is_ok(), "{view}");
+    }
+}
+
 struct Dice(u64);
 
 impl Dice {

@@ -74,6 +74,11 @@ pub enum On {
     Report,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
 fn items() -> Vec<On> {
     vec![On::Item]
 }
@@ -145,6 +150,9 @@ pub struct Test {
     pub item_type: Option<TypeId>,
     /// The `data` of an item.
     pub item: Value,
+    /// The standing of its user.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub strikes: i64,
     pub expect: Expectation,
 }
 

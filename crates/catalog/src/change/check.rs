@@ -9,7 +9,7 @@ use tidegate_schemas::{
 };
 
 use super::{File, inline};
-use crate::{Settings, compile::compile, content::Content, endpoint};
+use crate::{Compiled, Settings, compile::compile, content::Content, endpoint};
 
 /// Checks files by themselves, as for an organisation that has nothing else. Answers with the warnings.
 pub fn lint(
@@ -21,6 +21,19 @@ pub fn lint(
     let created = super::created_policies(&given);
     let content = Content::default().succeeded_by(Set::collect(given)?, &created);
     whole(&OrgId::new("lint"), ConfigVersion(0), &content, settings, now)
+}
+
+/// Files compiled by themselves, with the warnings: what they would do, without a service that does it.
+pub fn offline(
+    files: &[File],
+    settings: &Settings,
+) -> Result<(Compiled, Vec<DocumentFault>), Vec<DocumentFault>> {
+    let given = parse(files)?;
+    let created = super::created_policies(&given);
+    let content = Content::default().succeeded_by(Set::collect(given)?, &created);
+    content.set.validate()?;
+    let prefix = &settings.header_variable_prefix;
+    compile(&OrgId::new("offline"), ConfigVersion(0), &content, &settings.rules, prefix)
 }
 
 /// All faults of a content, or its warnings.

@@ -3,7 +3,7 @@
 //! It does not evaluate submissions; `moderation` does.
 
 use serde_json::Value as Json;
-use tidegate_rules::{Fields, Number, TestItem, TestResult, Value, run_tests};
+use tidegate_rules::{Fields, Number, TestItem, TestReport, TestResult, Value, run_tests};
 use tidegate_schemas::{
     documents::DocumentFault,
     ids::{ItemKey, Millis, TypeId},
@@ -14,10 +14,14 @@ use tidegate_schemas::{
 use super::check::fault;
 use crate::{Compiled, content::Content};
 
+/// How each example went.
+pub fn examples(compiled: &Compiled, now: Millis) -> Vec<TestReport> {
+    run_tests(compiled.plan(), now, |type_id, data| read(compiled, type_id, data))
+}
+
 /// The examples that went otherwise.
 pub(super) fn run(compiled: &Compiled, content: &Content, now: Millis) -> Vec<DocumentFault> {
-    let reports = run_tests(compiled.plan(), now, |type_id, data| read(compiled, type_id, data));
-    let wrong = reports.into_iter().filter_map(|report| {
+    let wrong = examples(compiled, now).into_iter().filter_map(|report| {
         let message = match report.result {
             TestResult::Right => return None,
             TestResult::Missed => "The rule does not match this example, and should.".to_owned(),

@@ -17,8 +17,9 @@ use tidegate_schemas::{
 use tidegate_store::{Clock, Replaced, Store, system_clock, tables::catalog::configs::ConfigHead};
 
 pub use self::{
-    check::lint,
+    check::{lint, offline},
     difference::{Difference, How},
+    inline::examples,
     wait::Waited,
 };
 use crate::{

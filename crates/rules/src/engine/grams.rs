@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use super::scanner::Next;
 
 /// Lengths of parts. A word is found by a part of the greatest length that fits into it.
-const WIDTHS: [usize; 4] = [6, 4, 3, 2];
+const WIDTHS: [usize; 5] = [8, 6, 4, 3, 2];
 
 /// Words that may share a part: each is looked at wherever the part occurs.
 const CROWD: u32 = 12;
@@ -131,6 +131,7 @@ impl Grams {
             [a, b] => self.probe(bits, [a, b], text, found),
             [a, b, c] => self.probe(bits, [a, b, c], text, found),
             [a, b, c, d] => self.probe(bits, [a, b, c, d], text, found),
+            [a, b, c, d, e] => self.probe(bits, [a, b, c, d, e], text, found),
             _ => Next::Go,
         }
     }
@@ -213,11 +214,19 @@ impl Grams {
     }
 }
 
+/// Where a part's word of the bit map is, and its two bits in it: two say no more often than one, and cost one look.
+#[inline]
+fn bits_of<const N: usize>(hash: u64) -> (usize, u32, u32) {
+    // The highest bits are the best mixed; N is a power of two, so the mask keeps the index inside.
+    let place = usize::try_from(hash >> (64 - N.trailing_zeros())).unwrap_or_default() & (N - 1);
+    (place, (hash >> 32 & 63) as u32, (hash >> 26 & 63) as u32)
+}
+
 #[inline]
 fn bit<const N: usize>(bits: &[u64; N], hash: u64) -> u64 {
-    // The highest bits are the best mixed; N is a power of two, so the mask keeps the index inside.
-    let number = hash >> (58 - N.trailing_zeros());
-    bits[(number >> 6) as usize & (N - 1)] >> (number & 63) & 1
+    let (place, a, b) = bits_of::<N>(hash);
+    let word = bits[place];
+    word >> a & word >> b & 1
 }
 
 impl Bits {
@@ -236,8 +245,8 @@ fn filled<const N: usize>(entries: &[Entry]) -> Box<[u64; N]> {
     let mut bits: Box<[u64; N]> =
         vec![0; N].into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("made with N words"));
     for entry in entries {
-        let number = hash(entry.gram) >> (58 - N.trailing_zeros());
-        bits[(number >> 6) as usize & (N - 1)] |= 1 << (number & 63);
+        let (place, a, b) = bits_of::<N>(hash(entry.gram));
+        bits[place] |= 1 << a | 1 << b;
     }
     bits
 }

@@ -5,20 +5,23 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
 
 use super::{
-    literals,
+    hashing::Quickly,
     ranges::Ranges,
     scanner::Scanner,
     witness::{self, Costs},
 };
 use crate::{
     compile::Rule,
+    derived::as_seen,
     form::View,
     leaves::{Leaf, Needle, Sought, TextLeaf},
-    views::as_seen,
 };
 
-/// The form of the texts in which words of all conditions are sought. Whatever a finer form holds, this one holds too.
-pub(crate) const SCANNED: View = View::Lower;
+/// The finest form of texts in which words are sought.
+const FINEST: View = View::Lower;
+
+/// A word that collapses to fewer bytes is found too often to be sought so.
+const LEAST_COLLAPSED: usize = 4;
 
 #[derive(Debug, Default)]
 pub(crate) struct Index {
@@ -26,9 +29,7 @@ pub(crate) struct Index {
     pub(crate) rules: Box<[u32]>,
     /// Rules that nothing in an item has to announce.
     pub(crate) always: Box<[u32]>,
-    /// Paths whose texts some rule searches.
-    pub(crate) texts: Box<[usize]>,
-    pub(crate) scan: Option<Scan>,
+    pub(crate) scans: Vec<Scan>,
     pub(crate) lookups: Box<[(usize, Lookup)]>,
     /// The predicates of which one must pass before a rule can; others refer to them by their place.
     pub(crate) witnesses: Box<[u32]>,
@@ -41,6 +42,10 @@ pub(crate) struct Index {
 /// One pass over each text.
 #[derive(Debug)]
 pub(crate) struct Scan {
+    /// The form of the texts. Whatever a finer form holds, this one holds too.
+    pub(crate) view: View,
+    /// The number of its first word: words of all scans are numbered together.
+    pub(crate) first: u32,
     pub(crate) slots: Box<[usize]>,
     pub(crate) scanner: Scanner,
     pub(crate) words: usize,
@@ -69,11 +74,13 @@ pub(crate) enum Proof {
     Judge,
 }
 
+type ByText<T> = HashMap<Box<str>, T, Quickly>;
+
 /// Values of one path that announce predicates.
 #[derive(Debug, Default)]
 pub(crate) struct Lookup {
-    pub(crate) texts: HashMap<Box<str>, Vec<u32>>,
-    pub(crate) related: HashMap<Box<str>, HashMap<Box<str>, Vec<u32>>>,
+    pub(crate) texts: ByText<Vec<u32>>,
+    pub(crate) related: ByText<ByText<Vec<u32>>>,
     pub(crate) booleans: [Vec<u32>; 2],
     pub(crate) ranges: Ranges,
     collected: Vec<(f64, f64, u32)>,
@@ -118,14 +125,8 @@ impl Index {
         let mut places: BTreeMap<u32, u32> = BTreeMap::new();
         let mut unlocked: Vec<Vec<u32>> = Vec::new();
         let (mut witnesses, mut always) = (Vec::new(), Vec::new());
-        let mut texts = BTreeSet::new();
         for number in &rules {
             let rule = all[*number as usize].as_ref();
-            for predicate in &rule.leaves {
-                if let Leaf::Text(text) = &predicates[*predicate as usize] {
-                    texts.extend(&text.slots);
-                }
-            }
             let Some(chosen) = witness::of(rule, costs) else {
                 always.push(*number);
                 continue;
@@ -142,7 +143,6 @@ impl Index {
         let mut index = Self {
             rules: rules.into(),
             always: always.into(),
-            texts: texts.into_iter().collect(),
             unlocked: Lists::new(&unlocked),
             scanned: vec![0; predicates.len().div_ceil(64)],
             ..Self::default()
@@ -160,18 +160,26 @@ impl Index {
 
     /// Bytes that the search for words holds.
     pub(crate) fn memory(&self) -> usize {
-        self.scan.as_ref().map_or(0, |scan| scan.scanner.memory() + size_of_val(&*scan.leads))
+        self.scans.iter().map(|scan| scan.scanner.memory() + size_of_val(&*scan.leads)).sum()
+    }
+
+    /// Words of all scans.
+    pub(crate) fn words(&self) -> usize {
+        self.scans.iter().map(|scan| scan.words).sum()
     }
 
     fn announce(&mut self, witnesses: &[u32], predicates: &[Leaf]) {
-        let mut words = Words::default();
-        let mut slots = BTreeSet::new();
+        let mut sought = BTreeMap::new();
+        let texts = witnesses.iter().filter_map(|predicate| match &predicates[*predicate as usize] {
+            Leaf::Text(text) => Some(text.view),
+            _ => None,
+        });
+        let coarsest = texts.max().unwrap_or(FINEST).max(FINEST);
         let mut lookups: BTreeMap<usize, Lookup> = BTreeMap::new();
         for (witness, predicate) in (0_u32..).zip(witnesses) {
             match &predicates[*predicate as usize] {
                 Leaf::Text(text) => {
-                    slots.extend(text.slots.iter().copied());
-                    words.announce(witness, text);
+                    announce(&mut sought, coarsest, witness, text);
                     self.scanned[*predicate as usize / 64] |= 1 << (predicate % 64);
                 }
                 Leaf::Field(field) => {
@@ -184,16 +192,61 @@ impl Index {
             lookup.ranges = Ranges::new(std::mem::take(&mut lookup.collected));
         }
         self.lookups = lookups.into_iter().collect();
-        self.scan = words.scan(slots.into_iter().collect());
+        for (view, words) in sought {
+            let first = u32::try_from(self.words()).unwrap_or(u32::MAX);
+            self.scans.push(words.scan(view, first));
+        }
     }
 }
 
 /// The distinct words of a scan, and their leads.
 #[derive(Default)]
 struct Words {
+    slots: BTreeSet<usize>,
     places: HashMap<Box<[u8]>, usize>,
     words: Vec<Box<[u8]>>,
     leads: Vec<Vec<Lead>>,
+}
+
+/// Has the needles sought that announce a condition, each in the coarsest form that suits it.
+fn announce(sought: &mut BTreeMap<View, Words>, coarsest: View, witness: u32, text: &TextLeaf) {
+    let finest = text.view.max(FINEST);
+    let announcing = witness::needles(text).map(|(_, needles)| needles).unwrap_or_default();
+    for nth in announcing {
+        let mut add = |view: View, word: &str, proof| {
+            let lead =
+                Lead { witness, needle: nth, proof: if text.needed > 1 { Proof::Judge } else { proof } };
+            let words = sought.entry(view).or_default();
+            words.slots.extend(&text.slots);
+            words.add(word, lead);
+        };
+        match &text.needles[nth as usize] {
+            Needle::Word { seen, runs, whole, .. } => {
+                let (view, word) = home(seen, finest, coarsest);
+                let proof = match (view == text.view && runs.is_empty(), whole) {
+                    (true, false) => Proof::Place,
+                    (true, true) => Proof::WholeWord,
+                    (false, _) => Proof::Needle,
+                };
+                add(view, &word, proof);
+            }
+            Needle::Pattern { literals, .. } => {
+                for literal in literals.iter().flatten() {
+                    let (view, word) = home(literal, finest, coarsest);
+                    add(view, &word, Proof::Needle);
+                }
+            }
+        }
+    }
+}
+
+/// The form in which a word is sought: the coarsest in use, so that one pass over a text serves all, unless too little
+/// of the word is left in it.
+fn home(word: &str, finest: View, coarsest: View) -> (View, String) {
+    let coarse = as_seen(word, coarsest);
+    let suits =
+        !coarse.is_empty() && (coarsest < View::Collapsed || coarse.len() >= LEAST_COLLAPSED.min(word.len()));
+    if suits || finest == coarsest { (coarsest, coarse) } else { (finest, as_seen(word, finest)) }
 }
 
 impl Words {
@@ -210,43 +263,17 @@ impl Words {
         self.leads[place].push(lead);
     }
 
-    fn announce(&mut self, witness: u32, text: &TextLeaf) {
-        let announcing = witness::needles(text);
-        for (needle, nth) in
-            (0_u32..).zip(&text.needles).filter(|(nth, _)| announcing.contains(nth)).map(|(n, it)| (it, n))
-        {
-            let lead =
-                |proof| Lead { witness, needle: nth, proof: if text.all { Proof::Judge } else { proof } };
-            match needle {
-                Needle::Word { seen, whole, .. } => {
-                    let proof = match (text.view == SCANNED, whole) {
-                        (true, false) => Proof::Place,
-                        (true, true) => Proof::WholeWord,
-                        (false, _) => Proof::Needle,
-                    };
-                    self.add(&as_seen(seen, SCANNED), lead(proof));
-                }
-                Needle::Pattern { regex, .. } => {
-                    for literal in literals::required(regex.as_str(), SCANNED).unwrap_or_default() {
-                        self.add(&literal, lead(Proof::Needle));
-                    }
-                }
-            }
-        }
-    }
-
-    fn scan(self, slots: Box<[usize]>) -> Option<Scan> {
-        if self.words.is_empty() {
-            return None;
-        }
+    fn scan(self, view: View, first: u32) -> Scan {
         let words: Vec<&[u8]> = self.words.iter().map(|word| &**word).collect();
-        Some(Scan {
-            slots,
+        Scan {
+            view,
+            first,
+            slots: self.slots.into_iter().collect(),
             scanner: Scanner::new(&words),
             words: words.len(),
             starts: starts(self.leads.iter().map(Vec::len)),
             leads: self.leads.concat().into(),
-        })
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use regex_syntax::{
 };
 
 use super::rarity::likelihood;
-use crate::{form::View, views::as_seen};
+use crate::{derived::as_seen, form::View};
 
 /// Texts that one pattern may be waiting for.
 const MOST: usize = 64;

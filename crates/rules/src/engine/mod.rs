@@ -3,6 +3,7 @@
 //! It explains nothing: what a rule comes to is the same as if every condition had been looked at.
 
 pub(crate) mod grams;
+mod hashing;
 pub(crate) mod index;
 pub(crate) mod literals;
 pub(crate) mod quick;
@@ -13,14 +14,14 @@ pub(crate) mod scratch;
 pub(crate) mod witness;
 
 use self::{
-    index::{Index, Lead, Proof, SCANNED},
+    index::{Index, Lead, Proof},
     scanner::Next,
     scratch::{Known, Scratch},
 };
 use crate::{
     evaluate::Mask,
     item::Value,
-    leaves::{Leaf, Scene, TextLeaf, stands_alone},
+    leaves::{Leaf, Scene, TextLeaf, in_word},
     limits::{Spent, Steps},
     views::Seen,
 };
@@ -78,7 +79,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// The needles of a predicate that are in the item, if the scan knows.
     pub(crate) fn found(&self, predicate: u32) -> Option<Vec<usize>> {
-        let any = matches!(&self.predicates[predicate as usize], Leaf::Text(text) if !text.all);
+        let any = matches!(&self.predicates[predicate as usize], Leaf::Text(text) if text.needed == 1);
         if !any || !self.complete || !self.index.is_scanned(predicate) {
             return None;
         }
@@ -102,16 +103,17 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn scan(&mut self) -> Result<(), Spent> {
         let (index, scene) = (self.index, self.scene);
-        let Some(scan) = &index.scan else { return Ok(()) };
-        for slot in &*scan.slots {
-            for (nth, seen) in scene.views.texts(*slot, SCANNED).enumerate() {
-                self.scratch.next_text();
-                self.steps.take_shared(1 + u64::try_from(seen.text.len()).unwrap_or(u64::MAX) / 16)?;
-                let next = scan.scanner.scan(seen.text.as_bytes(), &mut |word, start| {
-                    self.hit(&At { slot: *slot, nth, seen, start }, word, scan.leads(word))
-                });
-                if next == Next::Stop {
-                    return Err(Spent);
+        for scan in &index.scans {
+            for slot in &*scan.slots {
+                for (nth, seen) in scene.views.texts(*slot, scan.view).enumerate() {
+                    self.scratch.next_text();
+                    self.steps.take_shared(1 + u64::try_from(seen.text.len()).unwrap_or(u64::MAX) / 16)?;
+                    let next = scan.scanner.scan(seen.text.as_bytes(), &mut |word, start| {
+                        self.hit(&At { slot: *slot, nth, seen, start }, scan.first + word, scan.leads(word))
+                    });
+                    if next == Next::Stop {
+                        return Err(Spent);
+                    }
                 }
             }
         }
@@ -145,7 +147,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         let found = match lead.proof {
             Proof::Place => Ok(true),
-            Proof::WholeWord => Ok(stands_alone(at.seen.text, at.start, at.end(text, lead))),
+            Proof::WholeWord => Ok(at.seen.stands_alone(at.start, at.end(text, lead), in_word)),
             Proof::Needle => {
                 self.steps.next_rule();
                 let mut texts = self.scene.views.texts(at.slot, text.view);

@@ -2,11 +2,10 @@
 //!
 //! A wrong guess costs time and never changes an outcome.
 
-use super::{index::SCANNED, literals, rarity::likelihood};
+use super::rarity::likelihood;
 use crate::{
     compile::{Node, Rule},
     leaves::{Leaf, Needle, Sought, TextLeaf},
-    views::as_seen,
 };
 
 /// By predicate: how often it announces a rule, and what it takes to judge it.
@@ -60,21 +59,27 @@ fn choose(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> Option<(f3
     })
 }
 
-/// The needles whose places announce a condition: all, or the rarest if all must be there.
-pub(crate) fn needles(text: &TextLeaf) -> Vec<u32> {
-    let all = (0_u32..).zip(&text.needles);
-    if !text.all {
-        return all.map(|(nth, _)| nth).collect();
+/// The needles of which one must be found for the condition to pass, and how often one will be: if `k` of `n` are
+/// needed, the `n - k + 1` rarest.
+pub(crate) fn needles(text: &TextLeaf) -> Option<(f32, Vec<u32>)> {
+    let costs = (0_u32..).zip(&text.needles).filter_map(|(nth, needle)| Some((needle_cost(needle)?, nth)));
+    let mut costs: Vec<_> = costs.collect();
+    costs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let enough = text.needles.len() - text.needed + 1;
+    if costs.len() < enough {
+        return None;
     }
-    let costs = all.filter_map(|(nth, needle)| Some((needle_cost(needle)?, nth)));
-    costs.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, nth)| nth).into_iter().collect()
+    costs.truncate(enough);
+    let mut needles: Vec<_> = costs.iter().map(|(_, nth)| *nth).collect();
+    needles.sort_unstable();
+    Some((costs.iter().map(|(cost, _)| cost).sum(), needles))
 }
 
 fn needle_cost(needle: &Needle) -> Option<f32> {
     match needle {
-        Needle::Word { seen, .. } => Some(likelihood(as_seen(seen, SCANNED).as_bytes())),
-        Needle::Pattern { regex, .. } => {
-            let literals = literals::required(regex.as_str(), SCANNED)?;
+        Needle::Word { seen, .. } => Some(likelihood(seen.as_bytes())),
+        Needle::Pattern { literals, .. } => {
+            let literals = literals.as_ref()?;
             // Where a pattern is announced it is run, which takes longer than to look at a word.
             Some(literals.iter().map(|literal| likelihood(literal.as_bytes())).sum::<f32>() * 4.0)
         }
@@ -83,8 +88,7 @@ fn needle_cost(needle: &Needle) -> Option<f32> {
 
 fn announcing(leaf: &Leaf) -> Option<f32> {
     match leaf {
-        Leaf::Text(text) if text.all => text.needles.iter().filter_map(needle_cost).min_by(f32::total_cmp),
-        Leaf::Text(text) => text.needles.iter().map(needle_cost).sum(),
+        Leaf::Text(text) => needles(text).map(|(cost, _)| cost),
         Leaf::Field(field) => field.sought().map(|sought| match sought {
             Sought::Texts(texts) => 0.02 * some(texts.len()),
             Sought::Related(keys) => 0.001 * some(keys.len()),

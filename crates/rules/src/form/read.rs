@@ -11,12 +11,14 @@ use tidegate_schemas::{
 use crate::{
     facts::Within,
     faults::{FAULTS_LISTED, Fault, did_you_mean, shown},
-    form::{ActionUse, Comparison, Condition, On, Op, Rule, Search, Status, Strikes, Test, Text, View},
+    form::{ActionUse, Comparison, Condition, Of, On, Op, Rule, Search, Status, Strikes, Test, Text, View},
     limits::Limits,
 };
 
 const RULE_KEYS: [&str; 10] =
     ["rule", "name", "status", "expires_at", "on", "item_types", "when", "policies", "actions", "tests"];
+const VIEWS: [(&str, View); 4] =
+    [("raw", View::Raw), ("lower", View::Lower), ("folded", View::Folded), ("collapsed", View::Collapsed)];
 const CONDITIONS: [&str; 6] = ["all", "any", "not", "text", "field", "strikes"];
 
 /// Reads a rule document; all faults are listed, up to a hundred.
@@ -47,6 +49,11 @@ struct Reader<'a> {
 }
 
 type Object = Map<String, Json>;
+
+/// Null is as if it were absent.
+fn present(object: &Object, key: &str) -> bool {
+    object.get(key).is_some_and(|value| !value.is_null())
+}
 
 impl Reader<'_> {
     fn fault<T>(&mut self, tag: &'static str, detail: impl Into<String>) -> Option<T> {
@@ -309,14 +316,15 @@ impl Reader<'_> {
 
     fn text_search(&mut self, value: &Json) -> Option<Text> {
         const SEARCHES: [&str; 4] = ["any_of", "all_of", "words", "regex"];
-        let object =
-            self.object(value, &["in", "view", "word", SEARCHES[0], SEARCHES[1], SEARCHES[2], SEARCHES[3]])?;
+        let object = self.object(
+            value,
+            &["in", "view", "word", "min_distinct", SEARCHES[0], SEARCHES[1], SEARCHES[2], SEARCHES[3]],
+        )?;
         let fields = self.required(object, "in", |r, v| {
             let fields = r.filled(v, |r, v| r.text(v).map(str::to_owned))?;
             r.distinct(fields, "field")
         });
-        let view =
-            self.optional(object, "view", |r, v| r.name(v, &[("raw", View::Raw), ("lower", View::Lower)]));
+        let view = self.optional(object, "view", |r, v| r.name(v, &VIEWS));
         let word = self.optional(object, "word", Self::boolean);
         let mut named = SEARCHES.iter().filter(|name| object.contains_key(**name));
         let (Some(kind), None) = (named.next(), named.next()) else {
@@ -332,7 +340,35 @@ impl Reader<'_> {
             _ => r.words(v).map(|words| Search::AnyOf { words, whole }),
         });
         let usual = if *kind == "regex" { View::Raw } else { View::Lower };
-        Some(Text { fields: fields?, view: view.unwrap_or(usual), search: search? })
+        let view = view.unwrap_or(usual);
+        if *kind == "regex" && view > View::Lower {
+            // A pattern has no folded form: it could name characters that the folded text never has.
+            return self.at("view", |r| r.fault("shape", "patterns search the views raw and lower only"));
+        }
+        let distinct = self.optional(object, "min_distinct", |r, v| {
+            let distinct = r.whole(v)?;
+            usize::try_from(distinct)
+                .ok()
+                .filter(|n| *n >= 1)
+                .or_else(|| r.fault("type", "expected 1 or more"))
+        });
+        if present(object, "min_distinct") {
+            distinct?;
+        }
+        let search = search?;
+        let count = match &search {
+            Search::AnyOf { words, .. } | Search::AllOf { words, .. } => words.len(),
+            Search::Regex(patterns) => patterns.len(),
+        };
+        if distinct.is_some() && *kind == "all_of" {
+            return self.fault("shape", "`all_of` asks for all of its words, whatever `min_distinct` says");
+        }
+        if distinct.is_some_and(|distinct| distinct > count) {
+            return self
+                .at("min_distinct", |r| r.fault("limit", format!("there are only {count} to be found")));
+        }
+        let min_distinct = if *kind == "all_of" { count } else { distinct.unwrap_or(1) };
+        Some(Text { fields: fields?, view, search, min_distinct })
     }
 
     /// One pattern, or a list of which one must be found.
@@ -351,7 +387,7 @@ impl Reader<'_> {
     }
 
     fn comparison(&mut self, value: &Json) -> Option<Comparison> {
-        let mut keys = vec!["path"];
+        let mut keys = vec!["path", "of", "ignore_case"];
         keys.extend(Op::NAMES.iter().map(|(name, _)| *name));
         let object = self.object(value, &keys)?;
         let path = self.required(object, "path", |r, v| r.text(v).map(str::to_owned));
@@ -364,6 +400,11 @@ impl Reader<'_> {
                     let count = r.filled(operand, Self::operand)?.len();
                     r.counted(count)
                 }
+                Op::StartsWith | Op::EndsWith | Op::Contains if operand.is_array() => {
+                    let count = r.filled(operand, Self::part)?.len();
+                    r.counted(count)
+                }
+                Op::StartsWith | Op::EndsWith | Op::Contains => r.part(operand),
                 Op::Exists => r.boolean(operand).map(|_| ()),
                 _ => r.operand(operand),
             });
@@ -379,8 +420,23 @@ impl Reader<'_> {
         if contradicts {
             return self.fault("shape", "`exists: false` leaves nothing to compare");
         }
+        let of = self.optional(object, "of", |r, v| {
+            r.name(v, &[("any", Of::Any), ("all", Of::All), ("none", Of::None)])
+        });
+        if of.is_some() && tests.iter().any(|(op, _)| *op == Op::Exists) {
+            return self.fault("shape", "`of` speaks of values, and `exists` of the field");
+        }
+        let ignore_case = self.optional(object, "ignore_case", Self::boolean).unwrap_or_default();
         complete.then_some(())?;
-        Some(Comparison { path: path?, tests })
+        Some(Comparison { path: path?, of, ignore_case, tests })
+    }
+
+    /// Every text has the empty one in it.
+    fn part(&mut self, value: &Json) -> Option<()> {
+        match value.as_str() {
+            Some("") => self.fault("empty", "is empty"),
+            _ => self.operand(value),
+        }
     }
 
     fn operand(&mut self, value: &Json) -> Option<()> {
@@ -393,7 +449,20 @@ impl Reader<'_> {
             Json::Object(object) => {
                 let related = object.len() == 2
                     && ["typeId", "id"].iter().all(|key| object.get(*key).is_some_and(Json::is_string));
-                if related { Some(()) } else { self.fault("type", "expected a mapping with typeId and id") }
+                let relative = object.len() == 1
+                    && ["ago", "ahead"].iter().any(|key| {
+                        object
+                            .get(*key)
+                            .and_then(Json::as_str)
+                            .is_some_and(|span| Within::parse(span).is_some())
+                    });
+                if related || relative {
+                    return Some(());
+                }
+                self.fault(
+                    "type",
+                    "expected a mapping with typeId and id, or with ago or ahead and a span such as 30d",
+                )
             }
             _ => Some(()),
         }
@@ -405,7 +474,7 @@ impl Reader<'_> {
             let text = r.text(v)?;
             Within::parse(text).or_else(|| r.fault("type", "expected a span such as 30d, 24h or 15m"))
         });
-        if object.contains_key("within") && within.is_none() {
+        if present(object, "within") && within.is_none() {
             return None;
         }
         let at_least = match (object.get("gte"), object.get("gt")) {

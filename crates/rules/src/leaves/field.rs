@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use memchr::memmem;
 use serde_json::{Map, Value as Json};
 use tidegate_schemas::{
     ids::{ItemKey, Millis},
@@ -12,10 +13,12 @@ use tidegate_schemas::{
 
 use crate::{
     compile::Context,
+    derived::as_seen,
     evaluate::Mask,
     explain::{Explained, FieldExplained, excerpt},
+    facts::Within,
     faults::shown,
-    form::{Comparison, Op},
+    form::{Comparison, Of, Op, View},
     item::{Number, Value},
     leaves::Scene,
     limits::{Spent, Steps},
@@ -25,6 +28,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct FieldLeaf {
     slot: usize,
+    of: Option<Of>,
+    ignore_case: bool,
     tests: Vec<Test>,
     /// As written, shortened for explanations.
     written: Map<String, Json>,
@@ -44,6 +49,8 @@ enum Operand {
     Number(Number),
     Boolean(bool),
     Datetime(Millis),
+    /// So many milliseconds after the item came in.
+    Relative(i64),
     Related(ItemKey),
 }
 
@@ -76,13 +83,29 @@ impl FieldLeaf {
             });
             return None;
         }
+        if comparison.ignore_case && kind != Kind::Text {
+            context
+                .at("ignore_case", |c| c.fault("type", format!("the field is {}, and no text", kind.name())));
+            return None;
+        }
         let mut written = Map::new();
         let mut tests = Vec::with_capacity(comparison.tests.len());
         for (op, operand) in &comparison.tests {
             written.insert(op.name().to_owned(), shorten(operand, context.limits.excerpt_bytes));
-            tests.push(context.at(op.name(), |c| Test::compile(*op, operand, kind, c)));
+            tests.push(
+                context.at(op.name(), |c| Test::compile(*op, operand, kind, comparison.ignore_case, c)),
+            );
         }
-        Some(Self { slot, tests: tests.into_iter().collect::<Option<_>>()?, written })
+        if let Some(of) = comparison.of {
+            written.insert("of".to_owned(), serde_json::to_value(of).unwrap_or_default());
+        }
+        Some(Self {
+            slot,
+            of: comparison.of,
+            ignore_case: comparison.ignore_case,
+            tests: tests.into_iter().collect::<Option<_>>()?,
+            written,
+        })
     }
 
     pub(crate) fn slot(&self) -> usize {
@@ -95,6 +118,9 @@ impl FieldLeaf {
 
     /// What can be looked up. `None` if the comparison may also pass without any particular value.
     pub(crate) fn sought(&self) -> Option<Sought<'_>> {
+        if self.ignore_case || matches!(self.of, Some(Of::All | Of::None)) {
+            return None;
+        }
         let equal = self.tests.iter().filter(|test| matches!(test.op, Op::Eq | Op::In));
         if let Some(test) = equal.min_by_key(|test| test.operands.len()) {
             return match test.operands.first()? {
@@ -106,7 +132,9 @@ impl FieldLeaf {
                 Operand::Related(_) => {
                     Some(Sought::Related(test.operands.iter().filter_map(Operand::related).collect()))
                 }
-                Operand::Number(_) | Operand::Datetime(_) => {
+                // It is another instant for each item.
+                _ if test.operands.iter().any(|operand| matches!(operand, Operand::Relative(_))) => None,
+                Operand::Number(_) | Operand::Datetime(_) | Operand::Relative(_) => {
                     let points = test.operands.iter().filter_map(Operand::coarse);
                     Some(Sought::Ranges(points.map(|point| (point, point)).collect()))
                 }
@@ -136,19 +164,22 @@ impl FieldLeaf {
         let operands: usize = self.tests.iter().map(|test| test.operands.len()).sum();
         let work = values.len().saturating_mul(1 + operands / 4);
         steps.take(u64::try_from(work).unwrap_or(u64::MAX))?;
-        Ok(self.present(values.iter().map(|(_, value)| value)))
+        Ok(self.present(values.iter().map(|(_, value)| value), scene.now))
     }
 
     /// `eq`, `in` and the orders ask for one value for which all of them hold; `ne` and `not_in` ask it of all.
-    fn present<'v, 'a: 'v>(&self, values: impl Iterator<Item = &'v Value<'a>>) -> Mask {
+    fn present<'v, 'a: 'v>(&self, values: impl Iterator<Item = &'v Value<'a>>, now: Millis) -> Mask {
         if self.tests.iter().any(|test| test.op == Op::Exists && !test.wanted) {
             return Mask::FAILED;
         }
         let (mut some, mut every, mut comparable, mut seen) = (false, true, false, false);
+        let (mut whole, mut all) = (false, true);
         for value in values {
             seen = true;
-            let Some((asked, denied)) = self.one(value) else { continue };
+            let Some((asked, denied)) = self.one(value, now) else { continue };
             comparable = true;
+            whole |= asked && denied;
+            all &= asked && denied;
             some |= asked;
             every &= denied;
         }
@@ -158,14 +189,19 @@ impl FieldLeaf {
         if seen && !comparable && (compares(true) || compares(false)) {
             return Mask::INAPPLICABLE;
         }
-        Mask::decided((some || !compares(false)) && every)
+        Mask::decided(match self.of {
+            None => (some || !compares(false)) && every,
+            Some(Of::Any) => whole,
+            Some(Of::All) => all,
+            Some(Of::None) => !whole,
+        })
     }
 
     /// Whether a value meets the positive and the negative tests; `None` if it cannot be compared.
-    fn one(&self, value: &Value<'_>) -> Option<(bool, bool)> {
+    fn one(&self, value: &Value<'_>, now: Millis) -> Option<(bool, bool)> {
         let (mut positive, mut negative) = (true, true);
         for test in self.tests.iter().filter(|test| test.op != Op::Exists) {
-            let holds = test.holds(value)?;
+            let holds = test.holds(value, self.ignore_case, now)?;
             if test.negative() {
                 negative &= holds;
             } else {
@@ -183,7 +219,8 @@ impl FieldLeaf {
             many => {
                 // The values that decided come first: they would drown in a long list.
                 let decided = |value: &&Value<'_>| {
-                    self.one(value).is_some_and(|(some, every)| some && every) == (known == Mask::PASSED)
+                    self.one(value, scene.now).is_some_and(|(some, every)| some && every)
+                        == ((known == Mask::PASSED) != (self.of == Some(Of::None)))
                 };
                 let values = many.iter().map(|(_, value)| value);
                 let first: Vec<_> = values.filter(decided).take(SHOWN).map(|v| json(v, length)).collect();
@@ -200,11 +237,22 @@ impl FieldLeaf {
 }
 
 impl Test {
-    fn compile(op: Op, operand: &Json, kind: Kind, context: &mut Context<'_>) -> Option<Self> {
+    fn compile(
+        op: Op,
+        operand: &Json,
+        kind: Kind,
+        ignore_case: bool,
+        context: &mut Context<'_>,
+    ) -> Option<Self> {
+        let text = matches!(op, Op::StartsWith | Op::EndsWith | Op::Contains);
+        if text && kind != Kind::Text {
+            context.fault("type", format!("the field is {}; only texts have parts", kind.name()));
+            return None;
+        }
         let mut test = Self { op, operands: Vec::new(), wanted: operand.as_bool().unwrap_or(true) };
         match (op, operand) {
             (Op::Exists, _) => {}
-            (Op::In | Op::NotIn, Json::Array(list)) => {
+            (Op::In | Op::NotIn | Op::StartsWith | Op::EndsWith | Op::Contains, Json::Array(list)) => {
                 context.count_words(list.len())?;
                 for (nth, entry) in list.iter().enumerate() {
                     test.operands.push(context.at(nth, |c| Operand::compile(entry, kind, c))?);
@@ -218,6 +266,13 @@ impl Test {
             }
             _ => test.operands.push(Operand::compile(operand, kind, context)?),
         }
+        if ignore_case {
+            for operand in &mut test.operands {
+                if let Operand::Text(text) = operand {
+                    *text = as_seen(text, View::Lower);
+                }
+            }
+        }
         Some(test)
     }
 
@@ -225,19 +280,31 @@ impl Test {
         matches!(self.op, Op::Ne | Op::NotIn)
     }
 
-    fn holds(&self, value: &Value<'_>) -> Option<bool> {
-        let order = || self.operands.first().and_then(|operand| operand.order(value));
+    fn holds(&self, value: &Value<'_>, ignore_case: bool, now: Millis) -> Option<bool> {
+        if let (true, Value::Text(text)) = (ignore_case, value) {
+            return self.holds(&Value::Text(&as_seen(text, View::Lower)), false, now);
+        }
+        let order = || self.operands.first().and_then(|operand| operand.order(value, now));
+        let part = |is: fn(&str, &str) -> bool| match value {
+            Value::Text(text) => {
+                Some(self.operands.iter().filter_map(Operand::text).any(|part| is(text, part)))
+            }
+            _ => None,
+        };
         match self.op {
             Op::Lt => order().map(Ordering::is_lt),
             Op::Lte => order().map(Ordering::is_le),
             Op::Gt => order().map(Ordering::is_gt),
             Op::Gte => order().map(Ordering::is_ge),
             Op::Exists => Some(self.wanted),
+            Op::StartsWith => part(|text, part| text.starts_with(part)),
+            Op::EndsWith => part(|text, part| text.ends_with(part)),
+            Op::Contains => part(|text, part| memmem::find(text.as_bytes(), part.as_bytes()).is_some()),
             Op::Eq | Op::In | Op::Ne | Op::NotIn => {
                 if !self.operands.first()?.fits(value) {
                     return None;
                 }
-                let equal = self.operands.iter().any(|operand| operand.equals(value));
+                let equal = self.operands.iter().any(|operand| operand.equals(value, now));
                 Some(equal != self.negative())
             }
         }
@@ -251,6 +318,10 @@ impl Operand {
             (Kind::Number, Json::Number(number)) => Number::parse(&number.to_string()).map(Self::Number),
             (Kind::Boolean, Json::Bool(boolean)) => Some(Self::Boolean(*boolean)),
             (Kind::Datetime, Json::String(text)) => datetime::parse(text).map(Self::Datetime),
+            (Kind::Datetime, Json::Object(object)) => {
+                let span = |key| Within::parse(object.get(key)?.as_str()?).map(Within::millis);
+                span("ago").map(i64::wrapping_neg).or_else(|| span("ahead")).map(Self::Relative)
+            }
             (Kind::Related, Json::Object(object)) => {
                 let part = |key| object.get(key).and_then(Json::as_str);
                 part("typeId").zip(part("id")).map(|(type_id, id)| Self::Related(ItemKey::new(type_id, id)))
@@ -259,7 +330,7 @@ impl Operand {
         };
         if compiled.is_none() {
             let kind = match kind {
-                Kind::Datetime => "a datetime such as 2026-01-31T12:00:00.000Z",
+                Kind::Datetime => "a datetime such as 2026-01-31T12:00:00.000Z or {ago: 7d}",
                 Kind::Related => "a related item, {typeId, id}",
                 other => other.name(),
             };
@@ -290,17 +361,18 @@ impl Operand {
             (Self::Text(_), Value::Text(_))
                 | (Self::Number(_), Value::Number(_))
                 | (Self::Boolean(_), Value::Boolean(_))
-                | (Self::Datetime(_), Value::Datetime(_))
+                | (Self::Datetime(_) | Self::Relative(_), Value::Datetime(_))
                 | (Self::Related(_), Value::Related { .. })
         )
     }
 
-    fn equals(&self, value: &Value<'_>) -> bool {
+    fn equals(&self, value: &Value<'_>, now: Millis) -> bool {
         match (self, value) {
             (Self::Text(a), Value::Text(b)) => a == b,
             (Self::Number(a), Value::Number(b)) => a == b,
             (Self::Boolean(a), Value::Boolean(b)) => a == b,
             (Self::Datetime(a), Value::Datetime(b)) => a == b,
+            (Self::Relative(a), Value::Datetime(b)) => now.0.saturating_add(*a) == b.0,
             (Self::Related(a), Value::Related { type_id, id }) => {
                 a.type_id.as_str() == *type_id && a.id.as_str() == *id
             }
@@ -309,10 +381,13 @@ impl Operand {
     }
 
     /// How the value lies to the operand.
-    fn order(&self, value: &Value<'_>) -> Option<Ordering> {
+    fn order(&self, value: &Value<'_>, now: Millis) -> Option<Ordering> {
         match (self, value) {
             (Self::Number(operand), Value::Number(value)) => value.partial_cmp(operand),
             (Self::Datetime(operand), Value::Datetime(value)) => Some(value.cmp(operand)),
+            (Self::Relative(after), Value::Datetime(value)) => {
+                Some(value.0.cmp(&now.0.saturating_add(*after)))
+            }
             _ => None,
         }
     }

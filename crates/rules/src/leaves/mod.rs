@@ -6,12 +6,12 @@ mod field;
 mod strikes;
 mod text;
 
-use tidegate_schemas::ids::ItemKey;
+use tidegate_schemas::ids::{ItemKey, Millis};
 
 pub(crate) use self::{
     field::{FieldLeaf, Sought},
     strikes::StrikesLeaf,
-    text::{Needle, TextLeaf, stands_alone},
+    text::{Needle, TextLeaf, in_word},
 };
 use crate::{
     compile::Context,
@@ -33,6 +33,7 @@ pub(crate) enum Leaf {
 pub(crate) struct Scene<'a> {
     pub(crate) views: Views<'a>,
     pub(crate) user: Option<&'a ItemKey>,
+    pub(crate) now: Millis,
     pub(crate) limits: &'a Limits,
 }
 

@@ -2,13 +2,17 @@
 //!
 //! It does not prepare the texts; where one search serves many conditions, `engine` tells what it found.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::LazyLock,
+};
 
 use memchr::memmem;
 use regex::{Regex, RegexBuilder};
 
 use crate::{
     compile::Context,
+    derived::{Derived, Runs},
     engine::{
         literals,
         scanner::{Next, Scanner},
@@ -19,7 +23,7 @@ use crate::{
     form::{Search, Text, View},
     leaves::Scene,
     limits::{Spent, Steps},
-    views::{Element, Seen, as_seen},
+    views::{Element, Seen},
     vocabulary::Kind,
 };
 
@@ -28,15 +32,25 @@ pub(crate) struct TextLeaf {
     pub(crate) slots: Vec<usize>,
     pub(crate) view: View,
     pub(crate) needles: Vec<Needle>,
-    /// Every needle must be found, each in any of the fields; otherwise one is enough.
-    pub(crate) all: bool,
+    /// How many needles must be found, each in any of the fields.
+    pub(crate) needed: usize,
     bulk: Option<Bulk>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Needle {
-    Word { written: String, seen: String, whole: bool },
-    Pattern { regex: Regex, weight: u64 },
+    Word {
+        written: String,
+        seen: String,
+        runs: Runs,
+        whole: bool,
+    },
+    /// `literals`: as they stand in lower case; each match holds one of them.
+    Pattern {
+        regex: Regex,
+        weight: u64,
+        literals: Option<Vec<String>>,
+    },
 }
 
 /// One search for all words of a condition that has many.
@@ -72,7 +86,7 @@ impl TextLeaf {
             }
         });
         let all = matches!(text.search, Search::AllOf { .. });
-        let needles = match text.search {
+        let mut needles = match text.search {
             Search::AnyOf { words, whole } | Search::AllOf { words, whole } => {
                 words_of(words, whole, text.view, context)?
             }
@@ -90,7 +104,17 @@ impl TextLeaf {
                 (regexes.len() == patterns.len()).then_some(regexes)?
             }
         };
-        (slots.len() == named).then_some(Self { slots, view: text.view, needles, all, bulk: None })
+        let needed = if all { needles.len() } else { text.min_distinct };
+        if !all && needed > 1 {
+            distinct(&mut needles);
+            if needles.len() < needed {
+                let detail =
+                    "words that are the same in this view count once, and too few are left to be found";
+                context.at("min_distinct", |c| c.fault("limit", detail.to_owned()));
+                return None;
+            }
+        }
+        (slots.len() == named).then_some(Self { slots, view: text.view, needles, needed, bulk: None })
     }
 
     /// Prepares for being judged alone: a long list of words then costs one pass over a text.
@@ -116,16 +140,18 @@ impl TextLeaf {
 
     pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
         if let Some(bulk) = &self.bulk {
-            let enough = if self.all { self.needles.len() } else { 1 };
-            return Ok(Mask::decided(self.gathered(bulk, enough, scene, steps)?.len() >= enough));
+            let found = self.gathered(bulk, self.needed, scene, steps)?;
+            return Ok(Mask::decided(found.len() >= self.needed));
         }
-        for needle in &self.needles {
-            let found = self.find(needle, scene, steps)?.is_some();
-            if found != self.all {
-                return Ok(Mask::decided(found));
+        let mut missing = self.needed;
+        for (nth, needle) in self.needles.iter().enumerate() {
+            missing -= usize::from(self.find(needle, scene, steps)?.is_some());
+            let left = self.needles.len() - nth - 1;
+            if missing == 0 || missing > left {
+                break;
             }
         }
-        Ok(Mask::decided(self.all))
+        Ok(Mask::decided(missing == 0))
     }
 
     /// The needles that are found, sorted; no more than `enough`.
@@ -148,7 +174,7 @@ impl TextLeaf {
                         return Next::Stop;
                     }
                     for nth in &bulk.needles[word as usize] {
-                        if missing[*nth] && self.needles[*nth].is_at(seen.text, start) {
+                        if missing[*nth] && self.needles[*nth].is_at(&seen, start) {
                             missing[*nth] = false;
                             found.push(*nth);
                         }
@@ -168,7 +194,7 @@ impl TextLeaf {
 
     /// Whether one of the needles is in one of the texts.
     pub(crate) fn finds(&self, nth: usize, seen: &Seen<'_, '_>, steps: &mut Steps) -> Result<bool, Spent> {
-        Ok(self.needles[nth].find(seen.text, steps)?.is_some())
+        Ok(self.needles[nth].find(seen, steps)?.is_some())
     }
 
     fn find<'s, 'a>(
@@ -179,7 +205,7 @@ impl TextLeaf {
     ) -> Result<Option<(usize, Seen<'s, 'a>, usize, usize)>, Spent> {
         for slot in &self.slots {
             for seen in scene.views.texts(*slot, self.view) {
-                if let Some((start, end)) = needle.find(seen.text, steps)? {
+                if let Some((start, end)) = needle.find(&seen, steps)? {
                     return Ok(Some((*slot, seen, start, end)));
                 }
             }
@@ -233,8 +259,25 @@ fn words_of(words: Vec<String>, whole: bool, view: View, context: &mut Context<'
         let detail = format!("{} is found inside of many words; `words` finds it only alone", shown(word));
         context.warn("short_word", detail);
     }
-    let word = |written: String| Needle::Word { seen: as_seen(&written, view), written, whole };
-    Some(words.into_iter().map(word).collect())
+    let mut needles = Vec::with_capacity(words.len());
+    for written in words {
+        let (seen, runs) = Derived::of_word(&written, view);
+        if seen.is_empty() {
+            context.fault("empty", format!("{} has no letters in this view", shown(&written)));
+            return None;
+        }
+        needles.push(Needle::Word { written, seen, runs, whole });
+    }
+    Some(needles)
+}
+
+/// Leaves the first of needles that are found together.
+fn distinct(needles: &mut Vec<Needle>) {
+    let mut known = HashSet::new();
+    needles.retain(|needle| match needle {
+        Needle::Word { seen, runs, .. } => known.insert((seen.clone(), runs.clone())),
+        Needle::Pattern { regex, .. } => known.insert((regex.as_str().to_owned(), Runs::default())),
+    });
 }
 
 fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Needle> {
@@ -261,7 +304,7 @@ fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Ne
                 let detail = "the view `lower` has no upper-case letters for the pattern to find";
                 context.warn("regex_case", detail.to_owned());
             }
-            Some(Needle::Pattern { regex, weight })
+            Some(Needle::Pattern { literals: literals::required(pattern, View::Lower), regex, weight })
         }
         Err(regex::Error::CompiledTooBig(_)) => {
             context.fault("regex", format!("the pattern is larger than {limit} bytes when compiled"));
@@ -285,24 +328,25 @@ impl Needle {
         }
     }
 
-    fn find(&self, text: &str, steps: &mut Steps) -> Result<Option<(usize, usize)>, Spent> {
+    fn find(&self, seen: &Seen<'_, '_>, steps: &mut Steps) -> Result<Option<(usize, usize)>, Spent> {
+        let text = seen.text;
         match self {
-            Self::Pattern { regex, weight } => {
+            Self::Pattern { regex, weight, .. } => {
                 steps.take((wide(text.len()) / 4).saturating_mul(*weight))?;
                 Ok(regex.find(text).map(|found| (found.start(), found.end())))
             }
-            Self::Word { seen, whole, .. } => {
+            Self::Word { seen: word, .. } => {
                 steps.take(wide(text.len()) / 64)?;
-                let again = 1 + wide(seen.len()) / 64;
+                let again = 1 + wide(word.len()) / 64;
                 let mut from = 0;
-                while let Some(at) = memmem::find(&text.as_bytes()[from..], seen.as_bytes()) {
-                    let (start, end) = (from + at, from + at + seen.len());
-                    if !*whole || stands_alone(text, start, end) {
-                        return Ok(Some((start, end)));
+                while let Some(at) = memmem::find(&text.as_bytes()[from..], word.as_bytes()) {
+                    let start = from + at;
+                    if self.is_at(seen, start) {
+                        return Ok(Some((start, start + word.len())));
                     }
                     // A text made of near misses would otherwise cost its length times the word's for free.
                     steps.take(again)?;
-                    from = start + seen.chars().next().map_or(1, char::len_utf8);
+                    from = start + word.chars().next().map_or(1, char::len_utf8);
                 }
                 Ok(None)
             }
@@ -318,9 +362,12 @@ impl Needle {
     }
 
     /// Whether a word whose letters are at this place counts as found there.
-    fn is_at(&self, text: &str, start: usize) -> bool {
+    fn is_at(&self, text: &Seen<'_, '_>, start: usize) -> bool {
         match self {
-            Self::Word { seen, whole, .. } => !*whole || stands_alone(text, start, start + seen.len()),
+            Self::Word { seen, runs, whole, .. } => {
+                text.has_runs(runs, start)
+                    && (!*whole || text.stands_alone(start, start + seen.len(), in_word))
+            }
             Self::Pattern { .. } => false,
         }
     }
@@ -330,14 +377,8 @@ fn wide(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// No word character on either side, whatever the word itself begins and ends with.
-pub(crate) fn stands_alone(text: &str, start: usize, end: usize) -> bool {
-    !text[..start].chars().next_back().is_some_and(in_word)
-        && !text[end..].chars().next().is_some_and(in_word)
-}
-
 /// What `\w` stands for in regular expressions, so that `words` and `\b` agree: marks and joiners belong to a word.
-fn in_word(character: char) -> bool {
+pub(crate) fn in_word(character: char) -> bool {
     static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\A\w").ok());
     if character.is_ascii() {
         return character.is_ascii_alphanumeric() || character == '_';

@@ -186,9 +186,15 @@ impl World {
         };
         if dice.chance(40) {
             leaf["view"] = json!(dice.one(&["raw", "lower"]));
+        } else if kind != "regex" && dice.chance(60) {
+            leaf["view"] = json!(dice.one(&["folded", "collapsed"]));
         }
         if kind.ends_with("_of") && dice.chance(20) {
             leaf["word"] = json!(true);
+        }
+        let count = leaf[kind].as_array().map_or(0, Vec::len);
+        if kind != "all_of" && count > 1 && dice.chance(30) {
+            leaf["min_distinct"] = json!(1 + dice.roll(count.min(3) as u64));
         }
         json!({"text": leaf})
     }
@@ -232,7 +238,20 @@ impl World {
         };
         let mut leaf = json!({ "path": path });
         let ordered = matches!(kind, Kind::Number | Kind::Datetime);
-        match dice.roll(if ordered { 6 } else { 4 }) {
+        match dice.roll(if ordered { 7 } else { 4 }) {
+            _ if kind == Kind::Text && dice.chance(40) => {
+                let op = dice.one(&["starts_with", "ends_with", "contains"]);
+                let part = |dice: &mut Dice| match dice.roll(3) {
+                    0 => json!(dice.one(&["e", "n", "u", "1", "U"])),
+                    1 => json!(dice.one(&SYLLABLES)),
+                    _ => self.operand(dice, kind),
+                };
+                leaf[op] = if dice.chance(50) { part(dice) } else { json!(dice.some(6, part)) };
+            }
+            6 if kind == Kind::Datetime => {
+                let span = json!({dice.one(&["ago", "ahead"]): dice.one(&["1d", "30d", "400d"])});
+                leaf[dice.one(&["gt", "lte", "eq"])] = span;
+            }
             0 => leaf["exists"] = json!(dice.chance(50)),
             1 => leaf[dice.one(&["in", "not_in"])] = json!(dice.some(4, |dice| self.operand(dice, kind))),
             2 => leaf["ne"] = self.operand(dice, kind),
@@ -249,6 +268,12 @@ impl World {
             if leaf.get("exists").is_some() {
                 leaf["exists"] = json!(true);
             }
+        }
+        if kind == Kind::Text && dice.chance(20) {
+            leaf["ignore_case"] = json!(true);
+        }
+        if leaf.get("exists").is_none() && dice.chance(30) {
+            leaf["of"] = json!(dice.one(&["any", "all", "none"]));
         }
         leaf
     }
@@ -303,11 +328,36 @@ impl World {
         let parts = dice.some(most, |dice| match dice.roll(8) {
             0 => self.word(dice),
             1 => self.word(dice).to_uppercase(),
+            3 => {
+                let word = self.word(dice);
+                disguised(dice, &word)
+            }
             2 => format!(" {} ", self.word(dice)),
             _ => dice.one(&SYLLABLES).to_owned(),
         });
         parts.concat()
     }
+}
+
+/// A word as somebody writes it who does not want it to be found.
+fn disguised(dice: &mut Dice, word: &str) -> String {
+    let mut disguised = String::new();
+    for character in word.chars() {
+        let other = match character {
+            'o' => '0',
+            'e' => '3',
+            'a' => '@',
+            'l' => '1',
+            's' => '$',
+            other => other,
+        };
+        let shown = if dice.chance(50) { other } else { character };
+        (0..dice.one(&[1, 1, 1, 2, 4])).for_each(|_| disguised.push(shown));
+        if dice.chance(10) {
+            disguised.push('\u{200b}');
+        }
+    }
+    disguised
 }
 
 fn word(dice: &mut Dice) -> String {

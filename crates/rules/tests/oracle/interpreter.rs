@@ -8,8 +8,8 @@ use regex::Regex;
 use serde_json::{Map, Value as Json};
 use tidegate_rules::{
     AllExplained, Errored, Explained, FieldExplained, Fields, Hit, Item, Kind, Limits, Match, Need,
-    NotExplained, Number, Outcome, StrikesExplained, TextExplained, Value, Verdict,
-    form::{Comparison, Condition, Op, Rule, Search, Status, Strikes, Text, View},
+    NotExplained, Number, Outcome, StrikesExplained, TextExplained, Value, Verdict, Within,
+    form::{Comparison, Condition, Of, Op, Rule, Search, Status, Strikes, Text, View},
 };
 use tidegate_schemas::item_types::datetime;
 
@@ -258,12 +258,7 @@ impl Interpreter<'_> {
     }
 
     fn text(&self, text: &Text) -> Verdict {
-        let found = self.found(text);
-        let enough = match &text.search {
-            Search::AllOf { words, .. } => words.len(),
-            Search::AnyOf { .. } | Search::Regex(_) => 1,
-        };
-        if found.iter().flatten().count() >= enough { Passed } else { Failed }
+        if self.found(text).iter().flatten().count() >= text.min_distinct { Passed } else { Failed }
     }
 
     /// By needle: where it is first.
@@ -272,7 +267,17 @@ impl Interpreter<'_> {
             Search::AnyOf { words, whole } | Search::AllOf { words, whole } => (words, Some(*whole)),
             Search::Regex(patterns) => (patterns, None),
         };
-        needles.iter().map(|needle| self.first(text, needle, whole)).collect()
+        // What is the same in the view counts once where things are counted.
+        let counts = text.min_distinct > 1 && !matches!(text.search, Search::AllOf { .. });
+        let same = |a: &String, b: &String| match whole {
+            Some(_) => Viewed::new(a, text.view).letters() == Viewed::new(b, text.view).letters(),
+            None => a == b,
+        };
+        let first = |nth: usize| !counts || !needles[..nth].iter().any(|before| same(before, &needles[nth]));
+        (0..needles.len())
+            .filter(|nth| first(*nth))
+            .map(|nth| self.first(text, &needles[nth], whole))
+            .collect()
     }
 
     fn first(&self, text: &Text, needle: &str, whole: Option<bool>) -> Option<Hit> {
@@ -280,7 +285,7 @@ impl Interpreter<'_> {
             for (element, original) in self.texts(field) {
                 let seen = Viewed::new(&original, text.view);
                 let place = match whole {
-                    Some(whole) => seen.word(&Viewed::new(needle, text.view).text, whole),
+                    Some(whole) => seen.word(&Viewed::new(needle, text.view), whole, &original),
                     None => {
                         Regex::new(needle).unwrap().find(&seen.text).map(|found| (found.start(), found.end()))
                     }
@@ -331,6 +336,12 @@ impl Interpreter<'_> {
         if !judged.is_empty() && known.is_empty() && !compared.is_empty() {
             return Inapplicable;
         }
+        match field.of {
+            Some(Of::Any) => return if known.iter().copied().any(meets) { Passed } else { Failed },
+            Some(Of::All) => return if known.iter().copied().all(meets) { Passed } else { Failed },
+            Some(Of::None) => return if known.iter().copied().any(meets) { Failed } else { Passed },
+            None => {}
+        }
         let asks = compared.iter().any(|(op, _)| !negative(*op));
         let some = known.iter().any(|(asked, _)| *asked) || !asks;
         if some && known.iter().all(|(_, denied)| *denied) { Passed } else { Failed }
@@ -341,7 +352,15 @@ impl Interpreter<'_> {
         let (mut asked, mut denied) = (true, true);
         for (op, operand) in field.tests.iter().filter(|(op, _)| *op != Op::Exists) {
             let kind = self.kind(&field.path)?;
-            let one = |operand: &Json| compare(value, operand, kind);
+            let one = |operand: &Json| self.compare(value, operand, kind, field.ignore_case);
+            let parts = || operand.as_array().cloned().unwrap_or_else(|| vec![operand.clone()]);
+            let part = |is: fn(&str, &str) -> bool| match value {
+                Value::Text(text) => Some(parts().iter().any(|part| {
+                    let part = part.as_str().unwrap();
+                    if field.ignore_case { is(&lower(text), &lower(part)) } else { is(text, part) }
+                })),
+                _ => None,
+            };
             let order = one(operand).and_then(|(order, _)| order);
             let holds = match op {
                 Op::Eq => one(operand)?.1,
@@ -357,6 +376,9 @@ impl Interpreter<'_> {
                 Op::Lte => order? != Ordering::Greater,
                 Op::Gt => order? == Ordering::Greater,
                 Op::Gte => order? != Ordering::Less,
+                Op::StartsWith => part(|text, part| text.starts_with(part))?,
+                Op::EndsWith => part(|text, part| text.ends_with(part))?,
+                Op::Contains => part(|text, part| text.contains(part))?,
                 Op::Exists => true,
             };
             if negative(*op) {
@@ -366,6 +388,40 @@ impl Interpreter<'_> {
             }
         }
         Some((asked, denied))
+    }
+
+    /// How a value lies to an operand, and whether they are equal; `None` if they cannot be compared.
+    fn compare(
+        &self,
+        value: &Value<'_>,
+        operand: &Json,
+        kind: Kind,
+        ignore_case: bool,
+    ) -> Option<(Option<Ordering>, bool)> {
+        let ordered = |order: Option<Ordering>| (order, order == Some(Ordering::Equal));
+        match (kind, value) {
+            (Kind::Text, Value::Text(text)) if ignore_case => {
+                Some((None, lower(operand.as_str()?) == lower(text)))
+            }
+            (Kind::Text, Value::Text(text)) => Some((None, operand.as_str()? == *text)),
+            (Kind::Boolean, Value::Boolean(boolean)) => Some((None, operand.as_bool()? == *boolean)),
+            (Kind::Number, Value::Number(number)) => {
+                Some(ordered(number.partial_cmp(&Number::parse(&operand.to_string())?)))
+            }
+            (Kind::Datetime, Value::Datetime(at)) => {
+                let span = |key: &str| Within::parse(operand[key].as_str()?).map(|span| span.millis());
+                let instant = match (operand.as_str(), span("ago"), span("ahead")) {
+                    (Some(text), ..) => datetime::parse(text)?.0,
+                    (_, Some(ago), _) => self.item.now.0 - ago,
+                    (.., ahead) => self.item.now.0 + ahead?,
+                };
+                Some(ordered(Some(at.0.cmp(&instant))))
+            }
+            (Kind::Related, Value::Related { type_id, id }) => {
+                Some((None, operand["typeId"] == *type_id && operand["id"] == *id))
+            }
+            _ => None,
+        }
     }
 
     fn explain(&self, condition: &Condition, alone: Verdict) -> Explained {
@@ -381,7 +437,7 @@ impl Interpreter<'_> {
                     many => {
                         let decided = |value: &&Value<'_>| {
                             self.holds(field, value).is_some_and(|(asked, denied)| asked && denied)
-                                == (alone == Passed)
+                                == ((alone == Passed) != (field.of == Some(Of::None)))
                         };
                         let decided = many.iter().map(|(_, value)| value).filter(decided).take(8);
                         Json::Array(decided.map(|value| shown(value, self.limits)).collect())
@@ -395,6 +451,8 @@ impl Interpreter<'_> {
                         (name.as_str().unwrap().to_owned(), written(operand, self.limits))
                     })
                     .collect();
+                let of = field.of.map(|of| ("of".to_owned(), serde_json::to_value(of).unwrap()));
+                let compared = compared.into_iter().chain(of).collect();
                 Explained::Field(FieldExplained { outcome: alone, path: field.path.clone(), compared, value })
             }
             _ => unreachable!("only leaves are explained"),
@@ -412,27 +470,16 @@ fn paths(condition: &Condition, tell: &mut impl FnMut(String, bool)) {
     }
 }
 
+fn meets((asked, denied): &(bool, bool)) -> bool {
+    *asked && *denied
+}
+
 fn negative(op: Op) -> bool {
     matches!(op, Op::Ne | Op::NotIn)
 }
 
-/// How a value lies to an operand, and whether they are equal; `None` if they cannot be compared.
-fn compare(value: &Value<'_>, operand: &Json, kind: Kind) -> Option<(Option<Ordering>, bool)> {
-    let ordered = |order: Option<Ordering>| (order, order == Some(Ordering::Equal));
-    match (kind, value) {
-        (Kind::Text, Value::Text(text)) => Some((None, operand.as_str()? == *text)),
-        (Kind::Boolean, Value::Boolean(boolean)) => Some((None, operand.as_bool()? == *boolean)),
-        (Kind::Number, Value::Number(number)) => {
-            Some(ordered(number.partial_cmp(&Number::parse(&operand.to_string())?)))
-        }
-        (Kind::Datetime, Value::Datetime(at)) => {
-            Some(ordered(Some(at.cmp(&datetime::parse(operand.as_str()?)?))))
-        }
-        (Kind::Related, Value::Related { type_id, id }) => {
-            Some((None, operand["typeId"] == *type_id && operand["id"] == *id))
-        }
-        _ => None,
-    }
+fn lower(text: &str) -> String {
+    Viewed::new(text, View::Lower).text
 }
 
 /// What a tree can come to; a part that decides alone ends the walk.
@@ -538,47 +585,100 @@ fn written(operand: &Json, limits: &Limits) -> Json {
     }
 }
 
-/// A text in a view, with the character of the original that each byte came from.
+/// A text in a view: each of its letters, how often it stands there, and where in the original that is.
 struct Viewed {
+    view: View,
     text: String,
+    /// By byte of the text.
     from: Vec<(usize, usize)>,
+    times: Vec<u32>,
 }
 
 impl Viewed {
     fn new(original: &str, view: View) -> Self {
-        let mut viewed = Self { text: String::new(), from: Vec::new() };
+        let mut viewed = Self { view, text: String::new(), from: Vec::new(), times: Vec::new() };
         for (at, character) in original.char_indices() {
             let seen: String = match (view, character) {
                 (View::Raw, _) => character.to_string(),
                 (View::Lower, 'ς') => "σ".to_owned(),
                 (View::Lower, _) => character.to_lowercase().collect(),
+                (View::Folded | View::Collapsed, _) => folded(character),
             };
-            viewed.from.extend(std::iter::repeat_n((at, at + character.len_utf8()), seen.len()));
-            viewed.text.push_str(&seen);
+            for letter in seen.chars() {
+                let (last, end) = (viewed.text.chars().next_back(), at + character.len_utf8());
+                if view == View::Collapsed && last == Some(letter) {
+                    for byte in viewed.text.len() - letter.len_utf8()..viewed.text.len() {
+                        viewed.from[byte].1 = end;
+                        viewed.times[byte] += 1;
+                    }
+                    continue;
+                }
+                viewed.from.extend(std::iter::repeat_n((at, end), letter.len_utf8()));
+                viewed.times.extend(std::iter::repeat_n(1, letter.len_utf8()));
+                viewed.text.push(letter);
+            }
         }
         viewed
     }
 
-    fn word(&self, word: &str, whole: bool) -> Option<(usize, usize)> {
+    fn letters(&self) -> (&str, &[u32]) {
+        (&self.text, &self.times)
+    }
+
+    fn word(&self, word: &Self, whole: bool, original: &str) -> Option<(usize, usize)> {
         let text = &self.text;
-        let places = (0..text.len()).filter(|at| text.is_char_boundary(*at) && text[*at..].starts_with(word));
-        let mut places = places.map(|at| (at, at + word.len()));
+        let places =
+            (0..text.len()).filter(|at| text.is_char_boundary(*at) && text[*at..].starts_with(&word.text));
+        let mut places = places.map(|at| (at, at + word.text.len()));
         places.find(|(start, end)| {
-            let beside = [text[..*start].chars().next_back(), text[*end..].chars().next()];
-            !whole || !beside.into_iter().flatten().any(in_word)
+            let often =
+                self.times[*start..*end].iter().zip(&word.times).all(|(times, wanted)| times >= wanted);
+            let (before, after) = if self.view <= View::Lower {
+                (text[..*start].to_owned(), text[*end..].to_owned())
+            } else {
+                let (start, end) = self.original(*start, *end, original.len());
+                let seen = |part: &str| part.chars().filter(|c| !folded(*c).is_empty()).collect::<String>();
+                (seen(&original[..start]), seen(&original[end..]))
+            };
+            let beside = [before.chars().next_back(), after.chars().next()];
+            often && (!whole || !beside.into_iter().flatten().any(in_word))
         })
     }
 
     /// The characters of the original that a part of the view came from.
     fn original(&self, start: usize, end: usize, length: usize) -> (usize, usize) {
-        if start == end {
-            // Nothing of the view: a place between two of its bytes.
-            let at = self.from.get(start).map_or(length, |(from, _)| *from);
-            let inside = start > 0 && start < self.from.len() && self.from[start - 1] == self.from[start];
-            return if inside { self.from[start] } else { (at, at) };
-        }
-        (self.from[start].0, self.from[end - 1].1)
+        let from = self.from.get(start).map_or(length, |(from, _)| *from);
+        (from, if start == end { from } else { self.from[end - 1].1 })
     }
+}
+
+/// What the characters that these tests use are folded to.
+fn folded(character: char) -> String {
+    let lower = match character {
+        '\u{200b}' | '\u{200d}' | '\u{202e}' | '\u{301}' | '\u{307}' => return String::new(),
+        'ﬁ' => "fi".to_owned(),
+        'ß' | 'ẞ' => "ss".to_owned(),
+        'Ü' | 'ü' => "u".to_owned(),
+        'é' | 'É' => "e".to_owned(),
+        'İ' | 'ı' => "i".to_owned(),
+        'Σ' | 'σ' | 'ς' => "o".to_owned(),
+        'Ａ' | 'ａ' => "a".to_owned(),
+        '日' | '本' | '語' | '👨' | '👩' | 'ש' => character.to_string(),
+        _ => character.to_lowercase().collect(),
+    };
+    let ascii = |letter: char| match letter {
+        'l' | '1' | '!' | '|' => 'i',
+        '0' => 'o',
+        '3' => 'e',
+        '4' | '@' => 'a',
+        '5' | '$' => 's',
+        '7' | '+' => 't',
+        '8' => 'b',
+        '9' => 'g',
+        other => other,
+    };
+    assert!(lower.is_ascii() || "日本語👨👩ש".contains(&lower), "{character} is new to these tests");
+    lower.chars().map(ascii).collect()
 }
 
 fn in_word(character: char) -> bool {

@@ -1,0 +1,261 @@
+//! A text in another form, which knows what part of the original each of its own parts came from.
+//!
+//! What the forms do to a character is in `folding`; it searches nothing.
+
+use std::borrow::Cow;
+
+use crate::{
+    folding::{folded_byte, push_folded, push_lower},
+    form::View,
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct Derived<'a> {
+    pub(crate) text: Cow<'a, str>,
+    /// Only where a character did not become one of the same length; between two shifts offsets differ by a constant.
+    shifts: Vec<Shift>,
+    runs: Runs,
+}
+
+/// Letters that stood several times in a row: where in the collapsed text, and how often. Sorted; the others once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Runs(Vec<(usize, u32)>);
+
+#[derive(Debug)]
+struct Shift {
+    from: usize,
+    to: usize,
+    original_from: usize,
+    original_to: usize,
+    /// It begins by repeating the letter before it.
+    repeats: bool,
+}
+
+impl<'a> Derived<'a> {
+    pub(crate) fn new(original: &'a str, view: View) -> Self {
+        match view {
+            View::Raw => Self { text: original.into(), ..Self::default() },
+            View::Lower if original.is_ascii() => {
+                let changes = original.bytes().any(|byte| byte.is_ascii_uppercase());
+                let text =
+                    if changes { original.to_ascii_lowercase().into() } else { Cow::Borrowed(original) };
+                Self { text, ..Self::default() }
+            }
+            View::Folded if original.is_ascii() => {
+                let text: String = original.bytes().map(|byte| char::from(folded_byte(byte))).collect();
+                Self { text: text.into(), ..Self::default() }
+            }
+            View::Collapsed if original.is_ascii() => Self::collapsed_ascii(original),
+            View::Lower => Self::mapped(original, push_lower),
+            View::Folded => Self::mapped(original, push_folded),
+            View::Collapsed => Self::collapsed(original),
+        }
+    }
+
+    fn mapped(original: &str, push: impl Fn(&mut String, char)) -> Self {
+        let mut derived = Self { text: String::with_capacity(original.len()).into(), ..Self::default() };
+        let text = derived.text.to_mut();
+        for (at, character) in original.char_indices() {
+            let (from, length) = (text.len(), character.len_utf8());
+            push(text, character);
+            if !same(&text[from..], length) {
+                let original_to = at + length;
+                derived.shifts.push(Shift {
+                    from,
+                    to: text.len(),
+                    original_from: at,
+                    original_to,
+                    repeats: false,
+                });
+            }
+        }
+        derived
+    }
+
+    fn collapsed_ascii(original: &str) -> Self {
+        let mut text = String::with_capacity(original.len());
+        let (mut shifts, mut runs) = (Vec::new(), Runs::default());
+        let mut last = None;
+        for (at, byte) in original.bytes().enumerate() {
+            let byte = folded_byte(byte);
+            if last == Some(byte) {
+                let from = text.len();
+                runs.again(from - 1);
+                shifts.push(Shift { from, to: from, original_from: at, original_to: at + 1, repeats: true });
+            } else {
+                text.push(byte.into());
+                last = Some(byte);
+            }
+        }
+        Self { text: text.into(), shifts, runs }
+    }
+
+    fn collapsed(original: &str) -> Self {
+        let mut text = String::with_capacity(original.len());
+        let (mut shifts, mut runs) = (Vec::new(), Runs::default());
+        let (mut piece, mut last) = (String::new(), None);
+        for (at, character) in original.char_indices() {
+            piece.clear();
+            push_folded(&mut piece, character);
+            let (from, length) = (text.len(), character.len_utf8());
+            let repeats = piece.chars().next().is_some_and(|first| last == Some(first));
+            for letter in piece.chars() {
+                if last == Some(letter) {
+                    runs.again(text.len() - letter.len_utf8());
+                } else {
+                    text.push(letter);
+                    last = Some(letter);
+                }
+            }
+            if repeats || !same(&text[from..], length) {
+                let (to, original_to) = (text.len(), at + length);
+                shifts.push(Shift { from, to, original_from: at, original_to, repeats });
+            }
+        }
+        Self { text: text.into(), shifts, runs }
+    }
+
+    /// The smallest span of whole characters of the original that gave rise to this span.
+    pub(crate) fn origin(&self, start: usize, end: usize) -> (usize, usize) {
+        let from = self.start(start);
+        (from, if start < end { self.end(end) } else { from })
+    }
+
+    fn start(&self, offset: usize) -> usize {
+        let after = self.shifts.partition_point(|shift| shift.from <= offset);
+        match after.checked_sub(1).map(|last| &self.shifts[last]) {
+            None => offset,
+            Some(shift) if offset < shift.to => shift.original_from,
+            Some(shift) => shift.original_to + (offset - shift.to),
+        }
+    }
+
+    fn end(&self, offset: usize) -> usize {
+        let after = self.shifts.partition_point(|shift| shift.from < offset);
+        let mut end = match after.checked_sub(1).map(|last| &self.shifts[last]) {
+            None => offset,
+            Some(shift) if offset <= shift.to => shift.original_to,
+            Some(shift) => shift.original_to + (offset - shift.to),
+        };
+        // A letter that follows itself belongs to the run, with whatever is not seen in between.
+        for shift in self.shifts[after..].iter().take_while(|shift| shift.from == offset) {
+            if shift.repeats {
+                end = shift.original_to;
+            }
+        }
+        end
+    }
+
+    /// Whether each letter stands here at least as often as in a word.
+    pub(crate) fn has_runs(&self, word: &Runs, start: usize) -> bool {
+        word.0.iter().all(|(offset, count)| self.runs.at(start + offset) >= *count)
+    }
+
+    /// A word in a view, and what it asks of the runs of a text.
+    pub(crate) fn of_word(word: &str, view: View) -> (String, Runs) {
+        let derived = Derived::new(word, view);
+        (derived.text.into_owned(), derived.runs)
+    }
+}
+
+/// One character of this length: then nothing has to be noted.
+fn same(piece: &str, length: usize) -> bool {
+    piece.len() == length && piece.chars().nth(1).is_none()
+}
+
+impl Runs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn again(&mut self, at: usize) {
+        match self.0.last_mut() {
+            Some((last, count)) if *last == at => *count += 1,
+            _ => self.0.push((at, 2)),
+        }
+    }
+
+    fn at(&self, at: usize) -> u32 {
+        self.0.binary_search_by_key(&at, |(at, _)| *at).map_or(1, |nth| self.0[nth].1)
+    }
+}
+
+/// A word as it stands in a view. A part of a text stands in the view as a part of the text's view, and whatever
+/// stands in a finer view has its place in each coarser one.
+pub(crate) fn as_seen(word: &str, view: View) -> String {
+    Derived::of_word(word, view).0
+}
+
+/// Whether a reader sees the character at all in the folded views.
+pub(crate) fn is_ignored(character: char) -> bool {
+    let mut folded = String::new();
+    push_folded(&mut folded, character);
+    folded.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_a_view_leads_back_to_whole_characters() {
+        let texts = [
+            "",
+            "aab",
+            "helllooo",
+            "AaAb",
+            "İİ İx",
+            "straẞe",
+            "æe",
+            "aæ",
+            "ææ",
+            "a\u{200b}a\u{200b}b",
+            "ﬁﬁ",
+            "\u{200b}",
+            "ßs",
+            "日日本",
+            "e\u{301}e",
+            "👨\u{200d}👩",
+            "ꜱs",
+            "\u{301}",
+            "ㅤa",
+            "①1",
+            "1①",
+            "x²²2",
+        ];
+        for original in texts {
+            for view in [View::Raw, View::Lower, View::Folded, View::Collapsed] {
+                let derived = Derived::new(original, view);
+                let edges: Vec<_> =
+                    (0..=derived.text.len()).filter(|at| derived.text.is_char_boundary(*at)).collect();
+                for (nth, start) in edges.iter().enumerate() {
+                    for end in &edges[nth..] {
+                        let (from, to) = derived.origin(*start, *end);
+                        assert!(
+                            original.get(from..to).is_some(),
+                            "{original:?} {view:?} {start}..{end}: {from}..{to}"
+                        );
+                        // What is found again in the part alone is what was found in the whole.
+                        let part = as_seen(&original[from..to], view);
+                        assert!(
+                            part.contains(&derived.text[*start..*end]),
+                            "{original:?} {view:?}: {part:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_reaches_to_its_last_letter() {
+        let derived = Derived::new("say heeeyyy you", View::Collapsed);
+        let start = derived.text.find("hey").unwrap_or_default();
+        assert_eq!(derived.origin(start, start + 3), (4, 11));
+        let (_, once) = Derived::of_word("hey", View::Collapsed);
+        let (_, thrice) = Derived::of_word("heyyy", View::Collapsed);
+        let (_, often) = Derived::of_word("heyyyy", View::Collapsed);
+        assert!(derived.has_runs(&once, start) && derived.has_runs(&thrice, start));
+        assert!(!derived.has_runs(&often, start));
+    }
+}

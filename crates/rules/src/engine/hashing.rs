@@ -1,0 +1,54 @@
+//! A quick hash for tables whose keys come from rules.
+//!
+//! It keeps nobody from choosing keys that collide: an item only asks, and whoever writes rules harms only themselves.
+
+use std::hash::{BuildHasher, Hasher};
+
+const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quickly;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quick(u64);
+
+impl BuildHasher for Quickly {
+    type Hasher = Quick;
+
+    fn build_hasher(&self) -> Quick {
+        // Not zero: a key that begins with zeros would stay there.
+        Quick(0x51_7cc1_b727_220a)
+    }
+}
+
+impl Hasher for Quick {
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is meant")]
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut eight = [0; 8];
+            eight[..chunk.len()].copy_from_slice(chunk);
+            // Both halves of the product, so that no bit of the key is lost at its upper end.
+            let product = u128::from(self.0.rotate_left(23) ^ u64::from_le_bytes(eight)) * FACTOR;
+            self.0 = (product >> 64) as u64 ^ product as u64;
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        // A product is mixed well in its upper half, and tables take bits from both ends.
+        self.0 ^ self.0 >> 32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn keys_that_are_alike_have_different_hashes() {
+        let hashes: HashSet<u64> = (0..100_000).map(|n| Quickly.hash_one(format!("label-{n}"))).collect();
+        let low: HashSet<u64> = hashes.iter().map(|hash| hash & 0xff_ffff).collect();
+        assert!(hashes.len() == 100_000 && low.len() > 98_000, "{} {}", hashes.len(), low.len());
+    }
+}

@@ -1,0 +1,190 @@
+//! Which characters a reader takes for the same letter, so that a word in disguise is found as itself.
+//!
+//! It maps one character at a time: a part of a text is mapped to a part of what the text is mapped to.
+
+use unicode_normalization::char::{decompose_compatible, is_combining_mark};
+
+/// A character in lower case. A final sigma is a sigma: whether it is final depends on its neighbours.
+pub(crate) fn push_lower(text: &mut String, character: char) {
+    match character {
+        'ς' => text.push('σ'),
+        _ => text.extend(character.to_lowercase()),
+    }
+}
+
+/// A character as the letters that it stands for; nothing if it is not seen or only decorates another.
+pub(crate) fn push_folded(text: &mut String, character: char) {
+    if let Some(byte) = ascii(character) {
+        return text.push(FOLDED[usize::from(byte)].into());
+    }
+    // Syllables of Hangul would come apart into three letters each, and nobody writes those instead.
+    if ('\u{ac00}'..='\u{d7a3}').contains(&character) {
+        return text.push(character);
+    }
+    if let Some(letters) = alike(character) {
+        return text.push_str(letters);
+    }
+    decompose_compatible(character, |part| {
+        for part in part.to_lowercase() {
+            match (ascii(part), alike(part)) {
+                (Some(byte), _) => text.push(FOLDED[usize::from(byte)].into()),
+                (None, Some(letters)) => text.push_str(letters),
+                (None, None) if is_combining_mark(part) => {}
+                (None, None) => text.push(part),
+            }
+        }
+    });
+}
+
+/// An ASCII byte as the letter that it stands for; always one byte.
+pub(crate) fn folded_byte(byte: u8) -> u8 {
+    FOLDED[usize::from(byte & 0x7f)]
+}
+
+fn ascii(character: char) -> Option<u8> {
+    u8::try_from(character).ok().filter(u8::is_ascii)
+}
+
+/// `l`, `i`, `1`, `!` and `|` look alike in one typeface or another, so all of them are `i`.
+static FOLDED: [u8; 128] = {
+    let mut table = [0; 128];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte as usize] = match byte {
+            b'0' => b'o',
+            b'1' | b'l' | b'L' | b'!' | b'|' => b'i',
+            b'3' => b'e',
+            b'4' | b'@' => b'a',
+            b'5' | b'$' => b's',
+            b'7' | b'+' => b't',
+            b'8' => b'b',
+            b'9' => b'g',
+            other => other.to_ascii_lowercase(),
+        };
+        byte += 1;
+    }
+    table
+};
+
+/// Letters that a character beyond ASCII is taken for; capitals and small letters alike, after whichever deceives more. Most letters with marks, wide, circled, slanted or raised
+/// letters and ligatures need no line here: their decompositions say the same.
+fn alike(character: char) -> Option<&'static str> {
+    Some(match character {
+        // Not seen: joiners, directions, soft hyphens, variation selectors, tags, fillers.
+        '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'
+        | '\u{1160}'
+        | '\u{17b4}'
+        | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{e0000}'..='\u{e0fff}' => "",
+        'α' | 'Α' | 'а' | 'А' | 'ɑ' | 'ᴀ' => "a",
+        'β' | 'Β' | 'в' | 'В' | 'ь' | 'Ь' | 'ʙ' | 'ƀ' => "b",
+        'с' | 'С' | 'ϲ' | 'Ϲ' | 'ᴄ' | '¢' | 'ƈ' => "c",
+        'ԁ' | 'Ԁ' | 'ᴅ' | 'đ' | 'Đ' | 'ð' | 'ɗ' => "d",
+        'ε' | 'Ε' | 'е' | 'Е' | 'ё' | 'Ё' | 'є' | 'Є' | 'з' | 'З' | 'ᴇ' | '€' | 'ə' | 'ɛ' => {
+            "e"
+        }
+        'ꜰ' | 'ƒ' => "f",
+        'ɡ' | 'ɢ' | 'ց' => "g",
+        'һ' | 'Һ' | 'н' | 'Н' | 'η' | 'Η' | 'ʜ' | 'ħ' | 'Ħ' => "h",
+        'ι' | 'Ι' | 'і' | 'І' | 'ı' | 'ɩ' | 'ɪ' | 'ʟ' | 'ł' | 'Ł' | 'ⅼ' | 'ӏ' | 'Ӏ' | '¡' | '£' | 'ǀ'
+        | '∣' | 'ƚ' => "i",
+        'ј' | 'Ј' | 'ᴊ' | 'ϳ' => "j",
+        'κ' | 'Κ' | 'к' | 'К' | 'ᴋ' => "k",
+        'м' | 'М' | 'μ' | 'Μ' | 'µ' | 'ᴍ' => "m",
+        'п' | 'П' | 'ν' | 'Ν' | 'ɴ' | 'ո' => "n",
+        'ο' | 'Ο' | 'о' | 'О' | 'σ' | 'Σ' | 'ς' | 'ᴏ' | 'ø' | 'Ø' | 'օ' | '○' | '●' | '◯' => {
+            "o"
+        }
+        'ρ' | 'Ρ' | 'р' | 'Р' | 'ᴘ' | 'þ' => "p",
+        'ԛ' | 'Ԛ' => "q",
+        'г' | 'Г' | 'ʀ' => "r",
+        'ѕ' | 'Ѕ' | 'ꜱ' | 'ƽ' => "s",
+        'τ' | 'Τ' | 'т' | 'Т' | 'ᴛ' | 'ŧ' | 'Ŧ' => "t",
+        'ᴜ' | 'ս' => "u",
+        'ѵ' | 'Ѵ' | 'ᴠ' => "v",
+        'ω' | 'Ω' | 'ԝ' | 'Ԝ' | 'ᴡ' | 'ѡ' => "w",
+        'χ' | 'Χ' | 'х' | 'Х' | '×' | '✕' | '✖' => "x",
+        'γ' | 'у' | 'У' | 'ү' | 'υ' | 'Υ' | 'ʏ' | '¥' => "y",
+        'ζ' | 'Ζ' | 'ᴢ' | 'ƶ' => "z",
+        'ß' | 'ẞ' => "ss",
+        'æ' | 'Æ' => "ae",
+        'œ' | 'Œ' => "oe",
+        '✱' | '✲' | '∗' | '＊' => "*",
+        '‐'..='―' | '−' => "-",
+        '‘'..='‟' => "'",
+        // Letters of flags, and letters in black squares and circles.
+        '\u{1f1e6}'..='\u{1f1ff}' => letter(character, '\u{1f1e6}'),
+        '\u{1f150}'..='\u{1f169}' => letter(character, '\u{1f150}'),
+        '\u{1f170}'..='\u{1f189}' => letter(character, '\u{1f170}'),
+        _ => return None,
+    })
+}
+
+fn letter(character: char, first: char) -> &'static str {
+    const LETTERS: &str = "abcdefghijkimnopqrstuvwxyz";
+    let nth = (u32::from(character) - u32::from(first)) as usize;
+    LETTERS.get(nth..=nth).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folded(text: &str) -> String {
+        let mut folded = String::new();
+        text.chars().for_each(|character| push_folded(&mut folded, character));
+        folded
+    }
+
+    #[test]
+    fn a_word_in_disguise_is_folded_to_itself() {
+        let plain = folded("free money");
+        for disguised in [
+            "FREE MONEY",
+            "fr33 m0ney",
+            "ƒrée möney",
+            "Ｆｒｅｅ ｍｏｎｅｙ",
+            "𝓯𝓻𝓮𝓮 𝓶𝓸𝓷𝓮𝔂",
+            "ⓕⓡⓔⓔ ⓜⓞⓝⓔⓨ",
+            "🅵🆁🅴🅴 🅼🅾🅽🅴🆈",
+            "fr\u{200b}ee mo\u{ad}ney",
+            "fгее мопеу",
+            "ꜰʀᴇᴇ ᴍᴏɴᴇʏ",
+            "f\u{336}r\u{336}e\u{336}e\u{336} money",
+        ] {
+            let found = folded(disguised);
+            assert_eq!(found, plain, "{disguised}");
+        }
+        assert_eq!(folded("h3||0"), folded("hello"));
+        assert_eq!(folded("STRAẞE ﬁne Ǆ"), "strasse fine dz");
+        assert_eq!(folded("İstanbul ISTANBUL ıstanbul"), "istanbui istanbui istanbui");
+        assert_eq!(
+            (folded("日本語 한글"), folded("👨\u{200d}👩")),
+            ("日本語 한글".to_owned(), "👨👩".to_owned())
+        );
+    }
+
+    #[test]
+    fn folding_twice_is_folding_once() {
+        for character in ('\0'..='\u{ffff}').chain('\u{1d400}'..='\u{1f9ff}') {
+            let mut once = String::new();
+            push_folded(&mut once, character);
+            assert_eq!(folded(&once), once, "{character} {:x}", u32::from(character));
+            // The scan looks for words in the folded text, and finds them by what their lower case folds to.
+            let mut lower = String::new();
+            push_lower(&mut lower, character);
+            assert_eq!(folded(&lower), once, "{character} {:x}", u32::from(character));
+        }
+    }
+}

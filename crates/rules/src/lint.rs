@@ -1,0 +1,94 @@
+//! Finds what is allowed in rules and hardly meant: conditions that cannot hold, rules that say the same twice.
+//!
+//! It judges each rule as it was compiled, and refuses none.
+
+use std::collections::HashMap;
+
+use tidegate_schemas::ids::TypeId;
+
+use crate::{
+    compile::{Node, Rule},
+    faults::Warning,
+    form::Status,
+    leaves::{Leaf, Sought},
+};
+
+/// Warnings for all rules; `unannounced` are those that nothing in an item announces.
+pub(crate) fn look<'r>(
+    rules: impl Iterator<Item = &'r Rule>,
+    predicates: &[Leaf],
+    unannounced: &[u32],
+    most: usize,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let mut known: HashMap<String, &str> = HashMap::new();
+    for (number, rule) in (0_u32..).zip(rules) {
+        let mut warn = |pointer: &str, tag: &'static str, detail: String| {
+            if warnings.len() < most {
+                warnings.push(Warning::new(rule.head.rule.as_str(), pointer, tag, detail));
+            }
+        };
+        if impossible(&rule.when, true, rule, predicates) {
+            warn("/when", "unsatisfiable", "the condition can never hold".to_owned());
+        } else if unannounced.binary_search(&number).is_ok() {
+            let detail = "nothing that an item must hold announces the rule, so it is judged for every item";
+            warn("/when", "unannounced", detail.to_owned());
+        }
+        if rule.head.status == Status::Live {
+            if rule.head.actions.is_empty() {
+                warn("/actions", "no_action", "the rule is live and has no action".to_owned());
+            }
+            if rule.head.policies.is_empty() {
+                warn("/policies", "no_policy", "the rule is live and names no policy".to_owned());
+            }
+        }
+        let mut types: Vec<_> = rule.item_types.iter().map(TypeId::as_str).collect();
+        types.sort_unstable();
+        let same = format!("{:?} {:?} {types:?} {:?}", rule.when, rule.leaves, rule.on);
+        match known.get(same.as_str()) {
+            Some(first) => warn("/when", "same_condition", format!("rule {first} has the same condition")),
+            None => {
+                known.insert(same, rule.head.rule.as_str());
+            }
+        }
+    }
+    warnings
+}
+
+/// Whether a condition can be seen never to hold (or never to fail, if not `positive`).
+fn impossible(node: &Node, positive: bool, rule: &Rule, predicates: &[Leaf]) -> bool {
+    let (inner, all) = match node {
+        Node::Leaf(nth) => return positive && empty(&predicates[rule.leaves[*nth] as usize]),
+        Node::Not(inner) => return impossible(inner, !positive, rule, predicates),
+        Node::All(inner) => (inner, positive),
+        Node::Any(inner) => (inner, !positive),
+    };
+    let mut each = inner.iter().map(|node| impossible(node, positive, rule, predicates));
+    if !all {
+        return each.all(|impossible| impossible);
+    }
+    if each.any(|impossible| impossible) {
+        return true;
+    }
+    let literals: Vec<_> = inner.iter().filter_map(|node| literal(node, positive, rule)).collect();
+    literals.iter().any(|(predicate, passes)| literals.contains(&(*predicate, !passes)))
+}
+
+fn literal(node: &Node, positive: bool, rule: &Rule) -> Option<(u32, bool)> {
+    match node {
+        Node::Leaf(nth) => Some((rule.leaves[*nth], positive)),
+        Node::Not(inner) => literal(inner, !positive, rule),
+        Node::All(_) | Node::Any(_) => None,
+    }
+}
+
+/// A range with its ends the wrong way round.
+fn empty(leaf: &Leaf) -> bool {
+    match leaf {
+        Leaf::Field(field) => match field.sought() {
+            Some(Sought::Ranges(ranges)) => ranges.iter().all(|(low, high)| low > high),
+            _ => false,
+        },
+        Leaf::Text(_) | Leaf::Strikes(_) => false,
+    }
+}

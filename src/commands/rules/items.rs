@@ -1,0 +1,72 @@
+//! Items in files: one a line, in either form in which the API takes them.
+//!
+//! It evaluates nothing.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::Path,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use serde_json::Value as Json;
+use tidegate_catalog::Compiled;
+use tidegate_moderation::evaluate::{self, Prepared};
+use tidegate_schemas::{
+    ids::{ItemKey, Millis, SubmissionId},
+    records::{ItemEntry, Source},
+    wire,
+};
+
+/// A line of a file: an item, or why it is none.
+pub(super) struct Line {
+    pub(super) key: Option<ItemKey>,
+    /// What the line says of its matches beside the item.
+    pub(super) expect: Option<Vec<String>>,
+    pub(super) item: Result<Prepared, String>,
+}
+
+/// Lines of a file, or of standard input for `-`. Blank lines are passed over.
+pub(super) fn lines(path: &Path) -> anyhow::Result<impl Iterator<Item = io::Result<(usize, String)>>> {
+    let input: Box<dyn BufRead> = if path == Path::new("-") {
+        Box::new(BufReader::new(io::stdin()))
+    } else {
+        let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
+        Box::new(BufReader::new(file))
+    };
+    let lines = input.lines().enumerate().map(|(nth, line)| Ok((nth + 1, line?)));
+    Ok(lines.filter(|line| line.as_ref().map_or(true, |(_, text)| !text.trim().is_empty())))
+}
+
+pub(super) fn read(config: &Arc<Compiled>, line: &str, now: Millis) -> Line {
+    let expect = serde_json::from_str::<Json>(line).ok().and_then(|line| {
+        let rules = line.get("expect")?.as_array()?;
+        Some(rules.iter().filter_map(Json::as_str).map(str::to_owned).collect())
+    });
+    let (key, item) = match entry(line) {
+        Ok(entry) => {
+            let item = evaluate::prepare(Arc::clone(config), Source::Api, &entry, now);
+            (Some(entry.key()), item.map_err(|error| error.to_string()))
+        }
+        Err(fault) => (None, Err(fault)),
+    };
+    Line { key, expect, item }
+}
+
+fn entry(line: &str) -> Result<ItemEntry, String> {
+    let body = format!("{{\"items\":[{line}]}}");
+    let request = wire::items::parse(&body.into(), &wire::Limits::default())
+        .map_err(|faults| faults.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join(" "))?;
+    let submitted = request.content.into_iter().next().ok_or("there is no item in the line")?;
+    Ok(ItemEntry {
+        submission_id: SubmissionId::random(),
+        type_id: submitted.type_id,
+        id: submitted.id,
+        type_version: submitted.type_version,
+        variant: submitted.variant,
+        data: submitted.data,
+        origin: None,
+        keyed: false,
+    })
+}

@@ -1,0 +1,84 @@
+//! `tidegate rules ...`: what authors of rules need before anything is applied; no server, no store.
+//!
+//! It judges no document itself: the catalog does, as it will when the documents are applied.
+
+mod bench;
+mod explain;
+mod items;
+mod run;
+mod test;
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use clap::{Args, Subcommand};
+use tidegate_catalog::{Compiled, change};
+use tidegate_moderation::evaluate::{self, Begun, Prepared};
+use tidegate_rules::{Facts, Need, Outcome};
+
+use super::documents;
+use crate::{output::complain, settings};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Rules {
+    /// Evaluate items from a file against the rules in a folder: one JSON line an item
+    Run(run::Run),
+    /// Say what each condition of a rule comes to on items from a file
+    Explain(explain::Explain),
+    /// Run the examples beside the rules, and files of items with what they should match
+    Test(test::Test),
+    /// Measure the rules in a folder on items from a file
+    Bench(bench::Bench),
+}
+
+impl Rules {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Run(command) => command.run(),
+            Self::Explain(command) => command.run(),
+            Self::Test(command) => command.run(),
+            Self::Bench(command) => command.run(),
+        }
+    }
+}
+
+/// Where the rules are.
+#[derive(Debug, Args)]
+struct Folder {
+    /// The folder of documents
+    #[arg(long = "config", value_name = "DIR")]
+    folder: PathBuf,
+    /// The settings file; ./tidegate.toml if it is there and none is named
+    #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
+    settings: Option<PathBuf>,
+}
+
+impl Folder {
+    /// The documents as they would run; their faults are printed.
+    fn compile(&self) -> anyhow::Result<Option<Arc<Compiled>>> {
+        let settings = settings::load(self.settings.as_deref(), Vec::new())?.settings.catalog;
+        let files: Vec<_> =
+            documents::read(&self.folder)?.into_iter().map(|file| (file.name, file.text)).collect();
+        match change::offline(&files, &settings) {
+            Ok((compiled, _)) => Ok(Some(Arc::new(compiled))),
+            Err(faults) => {
+                faults.iter().for_each(complain);
+                complain(format!("{} faults", faults.len()));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Evaluates an item without a store: nobody has strikes.
+fn evaluate(prepared: &Prepared) -> Outcome {
+    match evaluate::begin(prepared) {
+        Begun::Finished(outcome) => outcome,
+        Begun::Waiting(scan) => {
+            let mut facts = Facts::new();
+            for need @ Need::Strikes { .. } in scan.needs() {
+                facts.strikes(need.clone(), 0);
+            }
+            evaluate::finish(prepared, scan, &facts)
+        }
+    }
+}

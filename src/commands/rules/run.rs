@@ -1,0 +1,68 @@
+//! `tidegate rules run`: what each item of a file matches, as one JSON line.
+//!
+//! It reads no store: nobody has strikes.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use serde_json::{Map, Value as Json, json};
+use tidegate_schemas::ids::Millis;
+
+use super::{Folder, evaluate, items};
+use crate::output::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    folder: Folder,
+    /// A file with one item a line; `-` reads standard input
+    #[arg(long, value_name = "FILE")]
+    items: PathBuf,
+    /// Also say why each rule matched
+    #[arg(long)]
+    explain: bool,
+}
+
+impl Run {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let Some(config) = self.folder.compile()? else { return Ok(ExitCode::FAILURE) };
+        let (now, mut refused) = (Millis::now(), false);
+        for line in items::lines(&self.items)? {
+            let (number, line) = line?;
+            let line = items::read(&config, &line, now);
+            let mut said = Map::new();
+            match &line.key {
+                Some(key) => {
+                    said.insert("id".to_owned(), json!(key.id));
+                    said.insert("typeId".to_owned(), json!(key.type_id));
+                }
+                None => {
+                    said.insert("line".to_owned(), json!(number));
+                }
+            }
+            match line.item {
+                Ok(prepared) => {
+                    let outcome = evaluate(&prepared);
+                    let matched: Vec<_> = outcome.matched.iter().map(|it| &it.rule).collect();
+                    let errored =
+                        outcome.errored.iter().map(|it| json!({"rule": it.rule, "reason": it.reason}));
+                    said.insert("matched".to_owned(), json!(matched));
+                    said.insert("errored".to_owned(), errored.collect());
+                    if !outcome.truncated.is_empty() {
+                        said.insert("truncated".to_owned(), json!(outcome.truncated));
+                    }
+                    if self.explain {
+                        let trees = outcome.matched.iter().map(|it| (it.rule.to_string(), json!(it.tree)));
+                        said.insert("trees".to_owned(), Json::Object(trees.collect()));
+                    }
+                }
+                Err(fault) => {
+                    refused = true;
+                    said.insert("refused".to_owned(), json!(fault));
+                }
+            }
+            say(Json::Object(said));
+        }
+        Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}

@@ -1,0 +1,179 @@
+//! `tidegate rules test`: the examples beside the rules, and files of items with what they should match.
+//!
+//! It reads no store: only an example beside a rule can give its user strikes.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use tidegate_catalog::{Compiled, change};
+use tidegate_rules::TestResult;
+use tidegate_schemas::ids::Millis;
+
+use super::{Folder, evaluate, items};
+use crate::output::{complain, say};
+
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    #[command(flatten)]
+    folder: Folder,
+    /// A file with one item a line, each with `expect`: the rules that it must match, and no others
+    #[arg(long, value_name = "FILE")]
+    fixtures: Vec<PathBuf>,
+    /// Only this rule's examples, and only it of what items match
+    #[arg(long, value_name = "RULE")]
+    rule: Option<String>,
+    /// Write a report in the form of JUnit
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+}
+
+/// One test, and what went wrong.
+struct Case {
+    suite: String,
+    name: String,
+    fault: Option<String>,
+}
+
+impl Test {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let Some(config) = self.folder.compile()? else { return Ok(ExitCode::FAILURE) };
+        let now = Millis::now();
+        let mut cases = self.examples(&config, now);
+        for file in &self.fixtures {
+            self.fixtures(&config, file, now, &mut cases)?;
+        }
+        let mut failed = 0;
+        for case in &cases {
+            if let Some(fault) = &case.fault {
+                failed += 1;
+                complain(format!("{}, {}: {fault}", case.suite, case.name));
+            }
+        }
+        say(format!("{} tests, {failed} failed", cases.len()));
+        if let Some(file) = &self.junit {
+            fs::write(file, junit(&cases))
+                .with_context(|| format!("{} cannot be written", file.display()))?;
+        }
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn concerns(&self, rule: &str) -> bool {
+        self.rule.as_deref().is_none_or(|only| only == rule)
+    }
+
+    fn examples(&self, config: &Compiled, now: Millis) -> Vec<Case> {
+        let reports = change::examples(config, now).into_iter().filter(|it| self.concerns(it.rule.as_str()));
+        let case = reports.map(|report| Case {
+            suite: report.rule.to_string(),
+            name: format!("example {}", report.test + 1),
+            fault: match report.result {
+                TestResult::Right => None,
+                TestResult::Missed => Some("the rule should match, and does not".to_owned()),
+                TestResult::Matched => Some("the rule should not match, and does".to_owned()),
+                TestResult::Errored(reason) => Some(format!("the rule cannot be evaluated: {reason}")),
+                TestResult::Unreadable(reason) => Some(format!("the example cannot be read: {reason}")),
+            },
+        });
+        case.collect()
+    }
+
+    fn fixtures(
+        &self,
+        config: &Arc<Compiled>,
+        file: &Path,
+        now: Millis,
+        cases: &mut Vec<Case>,
+    ) -> anyhow::Result<()> {
+        for line in items::lines(file)? {
+            let (number, text) = line?;
+            let line = items::read(config, &text, now);
+            let fault = match (line.item, line.expect) {
+                (Err(fault), _) => Some(fault),
+                (Ok(_), None) => Some("the line has no list `expect`".to_owned()),
+                (Ok(prepared), Some(expected)) => {
+                    let outcome = evaluate(&prepared);
+                    let matched = outcome.matched.iter().map(|it| it.rule.to_string());
+                    let matched: BTreeSet<_> = matched.filter(|rule| self.concerns(rule)).collect();
+                    let expected: BTreeSet<_> =
+                        expected.into_iter().filter(|rule| self.concerns(rule)).collect();
+                    let list =
+                        |rules: Vec<&String>| rules.into_iter().cloned().collect::<Vec<_>>().join(", ");
+                    let missing = list(expected.difference(&matched).collect());
+                    let surplus = list(matched.difference(&expected).collect());
+                    match (missing.is_empty(), surplus.is_empty()) {
+                        (true, true) => None,
+                        (false, true) => Some(format!("not matched: {missing}")),
+                        (true, false) => Some(format!("matched: {surplus}")),
+                        (false, false) => Some(format!("not matched: {missing}; matched: {surplus}")),
+                    }
+                }
+            };
+            let id = line.key.map_or_else(String::new, |key| format!(", {} {}", key.type_id, key.id));
+            cases.push(Case { suite: file.display().to_string(), name: format!("line {number}{id}"), fault });
+        }
+        Ok(())
+    }
+}
+
+fn junit(cases: &[Case]) -> String {
+    let failed = cases.iter().filter(|case| case.fault.is_some()).count();
+    let mut xml = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"rules\" tests=\"{}\" failures=\"{failed}\">\n",
+        cases.len()
+    );
+    for Case { suite, name, fault } in cases {
+        let case = format!("  <testcase classname=\"{}\" name=\"{}\"", escaped(suite), escaped(name));
+        let written = match fault {
+            None => writeln!(xml, "{case}/>"),
+            Some(fault) => writeln!(xml, "{case}><failure message=\"{}\"/></testcase>", escaped(fault)),
+        };
+        written.expect("a string takes everything");
+    }
+    xml.push_str("</testsuite>\n");
+    xml
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // Not to be had in XML, not even as a reference.
+            '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => {
+                escaped.push('\u{fffd}')
+            }
+            '\t' | '\n' | '\r' => escaped.push(' '),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_xml_whatever_a_test_is_called() {
+        let case = |fault: Option<&str>| Case {
+            suite: "a<b".to_owned(),
+            name: "\"&\u{1}\"".to_owned(),
+            fault: fault.map(str::to_owned),
+        };
+        let report = junit(&[case(None), case(Some("x > y\nz"))]);
+        assert!(report.contains("tests=\"2\" failures=\"1\""));
+        assert!(report.contains("<testcase classname=\"a&lt;b\" name=\"&quot;&amp;\u{fffd}&quot;\"/>"));
+        assert!(report.contains("<failure message=\"x &gt; y z\"/>"));
+    }
+}
