@@ -15,7 +15,11 @@ mod value;
 pub(crate) mod walk;
 mod writer;
 
-use std::{collections::HashMap, sync::Arc, thread::JoinHandle};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    thread::JoinHandle,
+};
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, UserKey, UserValue};
@@ -49,8 +53,33 @@ const ROOM: usize = 1_024;
 /// A declared table and where its rows are.
 pub(crate) struct Slot {
     pub(crate) table: &'static Table,
-    keyspace: Keyspace,
+    /// Made with the first row: making one costs a dozen syncs, and an installation uses few of all tables at first.
+    keyspace: OnceLock<Keyspace>,
     layout: Layout,
+}
+
+impl Slot {
+    /// `None`: the table never had a row.
+    fn keyspace(&self) -> Option<&Keyspace> {
+        self.keyspace.get()
+    }
+
+    /// For the one thread that writes.
+    fn writable(&self, db: &Database) -> fjall::Result<&Keyspace> {
+        if let Some(keyspace) = self.keyspace.get() {
+            return Ok(keyspace);
+        }
+        let made = db.keyspace(&keyspace_name(self.table), KeyspaceCreateOptions::default)?;
+        Ok(self.keyspace.get_or_init(|| made))
+    }
+
+    fn get(&self, key: &[u8]) -> fjall::Result<Option<UserValue>> {
+        self.keyspace().map_or(Ok(None), |keyspace| keyspace.get(key))
+    }
+}
+
+fn keyspace_name(table: &Table) -> String {
+    format!("store.{}", table.name)
 }
 
 #[derive(Clone)]
@@ -180,7 +209,8 @@ impl Engine {
         let slot = self.slot(R::TABLE)?;
         let key =
             |entry: Option<fjall::Guard>| entry.map(fjall::Guard::key).transpose().map_err(engine_error);
-        let (first, last) = (key(slot.keyspace.first_key_value())?, key(slot.keyspace.last_key_value())?);
+        let Some(keyspace) = slot.keyspace() else { return Ok(vec![Split(Extent::Whole)]) };
+        let (first, last) = (key(keyspace.first_key_value())?, key(keyspace.last_key_value())?);
         Ok(match (first, last) {
             (Some(first), Some(last)) => bounds::split(&first, &last, parts),
             _ => vec![Split(Extent::Whole)],
@@ -215,7 +245,7 @@ impl Engine {
     }
 
     fn read<R: Row>(&self, slot: &Slot, key: &[u8]) -> Result<Option<R>, Error> {
-        let Some(value) = slot.keyspace.get(key).map_err(engine_error)? else { return Ok(None) };
+        let Some(value) = slot.get(key).map_err(engine_error)? else { return Ok(None) };
         let value = Bytes::from(value);
         if Header::read(&value).is_some_and(|(header, _)| !header.is_visible((self.0.clock)().0)) {
             return Ok(None);
@@ -341,9 +371,12 @@ fn open_slots(db: &Database, tables: &[&'static Table]) -> Result<HashMap<&'stat
         if stored.as_ref() != Some(&descriptor) {
             meta.insert(name, descriptor.text()).map_err(engine_error)?;
         }
-        let keyspace = db
-            .keyspace(&format!("store.{}", table.name), KeyspaceCreateOptions::default)
-            .map_err(engine_error)?;
+        let name = keyspace_name(table);
+        let keyspace = OnceLock::new();
+        if db.keyspace_exists(&name) {
+            let existing = db.keyspace(&name, KeyspaceCreateOptions::default).map_err(engine_error)?;
+            keyspace.get_or_init(|| existing);
+        }
         if slots.insert(table.name, Arc::new(Slot { table, keyspace, layout })).is_some() {
             return Err(Error::Schema { table: table.name.to_owned(), detail: "declared twice".to_owned() });
         }

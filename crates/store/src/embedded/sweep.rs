@@ -71,13 +71,14 @@ impl Sweep {
         if slot.table.mode == Mode::Versioned && slot.table.ttl.is_none() {
             return Ok(0);
         }
+        let Some(keyspace) = slot.keyspace() else { return Ok(0) };
         let mut removed = 0;
         let mut low: Bound<UserKey> = Bound::Unbounded;
         loop {
             let now = (self.clock)().0;
             let mut dead: Vec<(UserKey, UserValue)> = Vec::new();
             let (mut visited, mut last) = (0, None);
-            for entry in slot.keyspace.range((low.clone(), Bound::Unbounded)).take(slice) {
+            for entry in keyspace.range((low.clone(), Bound::Unbounded)).take(slice) {
                 let Ok((key, value)) = entry.into_inner() else {
                     // A broken block is the readers' to report; the sweep only must not spin on it.
                     tracing::error!(table = slot.table.name, "the sweep met an unreadable block");

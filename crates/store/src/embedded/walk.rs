@@ -68,11 +68,15 @@ impl Walk {
         if self.finished || rows.len() >= want {
             return Ok(());
         }
+        let Some(keyspace) = self.slot.keyspace() else {
+            self.finished = true;
+            return Ok(());
+        };
         let now = (self.clock)().0;
         let range = (self.low.as_ref().map(Vec::as_slice), self.high.as_ref().map(Vec::as_slice));
         let mut last = None;
         let mut visited = 0;
-        let mut entries = self.slot.keyspace.range::<&[u8], _>(range);
+        let mut entries = keyspace.range::<&[u8], _>(range);
         let ended = loop {
             if rows.len() >= want || visited >= visits {
                 break false;

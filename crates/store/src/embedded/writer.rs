@@ -18,7 +18,7 @@
 use std::{collections::HashSet, sync::Arc, thread::JoinHandle, time::Instant};
 
 use bytes::Bytes;
-use fjall::{Database, OwnedWriteBatch, PersistMode, UserKey, UserValue};
+use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
@@ -163,19 +163,19 @@ impl Writer {
                 if let Some((old, _)) = self.visible(&slot, &key)? {
                     return Ok(Done::Refused(Some(old)));
                 }
-                batch.insert(&slot.keyspace, key, value);
+                batch.insert(slot.writable(&self.db)?, key, value);
             }
             Work::Replace { slot, key, value, was } => {
                 match self.visible(&slot, &key)? {
                     Some((_, header)) if header.version == Some(was) => {}
                     other => return Ok(Done::Refused(other.map(|(old, _)| old))),
                 }
-                batch.insert(&slot.keyspace, key, value);
+                batch.insert(slot.writable(&self.db)?, key, value);
             }
             Work::Purge { slot, rows } => {
                 for (key, seen) in rows {
-                    if slot.keyspace.get(&key)?.is_some_and(|now| now == seen) {
-                        batch.remove(&slot.keyspace, key);
+                    if slot.get(&key)?.is_some_and(|now| now == seen) {
+                        batch.remove(slot.writable(&self.db)?, key);
                     }
                 }
             }
@@ -188,7 +188,7 @@ impl Writer {
 
     fn visible(&self, slot: &Slot, key: &UserKey) -> fjall::Result<Option<(Bytes, Header)>> {
         let now = (self.clock)().0;
-        Ok(slot.keyspace.get(key)?.and_then(|value| {
+        Ok(slot.get(key)?.and_then(|value| {
             let value = Bytes::from(value);
             let (header, _) = Header::read(&value)?;
             header.is_visible(now).then_some((value, header))
@@ -223,10 +223,10 @@ impl<'a> Together<'a> {
             self.flush();
             self.enter(&puts);
         }
-        match winners(puts) {
+        match winners(self.db, puts) {
             Ok(rows) => {
-                for (slot, key, value) in rows {
-                    self.batch.insert(&slot.keyspace, key, value);
+                for (keyspace, key, value) in rows {
+                    self.batch.insert(&keyspace, key, value);
                 }
                 self.waiting.push(caller);
             }
@@ -259,14 +259,15 @@ fn batch(db: &Database) -> OwnedWriteBatch {
 }
 
 /// The rows that replace what is there.
-fn winners(puts: Vec<Puts>) -> fjall::Result<Vec<(Arc<Slot>, UserKey, UserValue)>> {
+fn winners(db: &Database, puts: Vec<Puts>) -> fjall::Result<Vec<(Keyspace, UserKey, UserValue)>> {
     let mut winners = Vec::with_capacity(puts.iter().map(|puts| puts.rows.len()).sum());
     let mut stale = 0_u64;
     for Puts { slot, rows } in puts {
+        let keyspace = slot.writable(db)?;
         for (key, value) in rows {
-            match slot.keyspace.get(&key)? {
+            match keyspace.get(&key)? {
                 Some(old) if !wins(&value, &old) => stale += 1,
-                _ => winners.push((Arc::clone(&slot), key, value)),
+                _ => winners.push((keyspace.clone(), key, value)),
             }
         }
     }
@@ -325,7 +326,7 @@ mod tests {
             assert!(matches!(answer.try_recv().unwrap(), Ok(Done::Written)));
         }
         for (key, wanted) in [("a", "five"), ("b", "two"), ("c", "alone"), ("d", "new")] {
-            let value = slot.keyspace.get(key).unwrap().unwrap();
+            let value = slot.get(key.as_bytes()).unwrap().unwrap();
             assert_eq!(Header::read(&value).unwrap().1, wanted.as_bytes(), "{key}");
         }
     }

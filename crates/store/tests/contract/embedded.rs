@@ -35,6 +35,34 @@ async fn data_of_a_newer_format_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_table_takes_room_with_its_first_row_and_is_empty_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let open = || {
+        let (settings, tables) = (embedded::Settings::default(), [table::<Event>(), table::<Fleeting>()]);
+        let clock = tidegate_store::system_clock();
+        Store::Embedded(embedded::Engine::open_tables(&db, settings, &tables, clock).unwrap())
+    };
+    let made = || ["store.events", "store.fleeting"].map(|name| db.keyspace_exists(name));
+    let store = open();
+    let (row, nobody) = (event(1, "p", None), Fleeting { org: OrgId::new("o"), seq: 1, n: 1 });
+    assert!(store.get::<Event>(&row.to_key()).await.unwrap().is_none());
+    let splits = store.splits::<Event>(4).await.unwrap();
+    for split in &splits {
+        assert_eq!(store.scan_all::<Event>(split).all().await.unwrap(), []);
+    }
+    assert_eq!(made(), [false, false]);
+    store.put(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
+    assert_eq!(made(), [true, false]);
+    store.close().await.unwrap();
+    let store = open();
+    assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap(), Some(row));
+    assert!(store.get::<Fleeting>(&nobody.to_key()).await.unwrap().is_none());
+    assert_eq!(made(), [true, false]);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_key_that_cannot_be_stored_is_refused_and_nothing_breaks() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_folder(folder.path(), &[table::<Event>()]);
