@@ -153,9 +153,8 @@ fn rule(mix: Mix, tongue: &Tongue, dice: &mut Dice, nth: usize, words: &mut Vec<
     let when = match mix {
         Mix::M1 | Mix::M4 | Mix::M6 => keyword(tongue, dice, words),
         Mix::M5 => short(dice, words),
-        Mix::M2 | Mix::M7 => realistic(tongue, dice, nth, words),
         Mix::M3(share) if (nth as u64 * 61) % 100 < share => unannounced(dice),
-        Mix::M3(_) => realistic(tongue, dice, nth, words),
+        Mix::M2 | Mix::M3(_) | Mix::M7 => realistic(tongue, dice, nth, words),
     };
     json!({"rule": format!("rule-{nth}"), "status": "live", "item_types": [ITEM_TYPE], "when": when,
         "policies": ["spam"], "actions": ["limit_reach"]})

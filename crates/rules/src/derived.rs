@@ -2,7 +2,7 @@
 //!
 //! What the forms do to a character is in `folding`; it searches nothing.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::OnceCell};
 
 use crate::{
     folding::{folded_byte, push_folded, push_lower},
@@ -12,6 +12,13 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Derived<'a> {
     pub(crate) text: Cow<'a, str>,
+    original: &'a str,
+    /// Made when somebody asks: most texts hold nothing whose place anybody wants to know.
+    notes: OnceCell<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
     /// Only where a character did not become one of the same length; between two shifts offsets differ by a constant.
     shifts: Vec<Shift>,
     runs: Runs,
@@ -33,86 +40,32 @@ struct Shift {
 
 impl<'a> Derived<'a> {
     pub(crate) fn new(original: &'a str, view: View) -> Self {
+        let plain = |text: Cow<'a, str>| Self { text, original, notes: OnceCell::from(Notes::default()) };
         match view {
-            View::Raw => Self { text: original.into(), ..Self::default() },
+            View::Raw => plain(original.into()),
             View::Lower if original.is_ascii() => {
                 let changes = original.bytes().any(|byte| byte.is_ascii_uppercase());
-                let text =
-                    if changes { original.to_ascii_lowercase().into() } else { Cow::Borrowed(original) };
-                Self { text, ..Self::default() }
+                plain(if changes { original.to_ascii_lowercase().into() } else { original.into() })
             }
             View::Folded if original.is_ascii() => {
                 let text: String = original.bytes().map(|byte| char::from(folded_byte(byte))).collect();
-                Self { text: text.into(), ..Self::default() }
+                plain(text.into())
             }
-            View::Collapsed if original.is_ascii() => Self::collapsed_ascii(original),
-            View::Lower => Self::mapped(original, push_lower),
-            View::Folded => Self::mapped(original, push_folded),
-            View::Collapsed => Self::collapsed(original),
+            View::Collapsed if original.is_ascii() => {
+                Self { text: squeezed(original).into(), original, notes: OnceCell::new() }
+            }
+            View::Lower => Self::noted(original, mapped(original, push_lower)),
+            View::Folded => Self::noted(original, mapped(original, push_folded)),
+            View::Collapsed => Self::noted(original, collapsed(original)),
         }
     }
 
-    fn mapped(original: &str, push: impl Fn(&mut String, char)) -> Self {
-        let mut derived = Self { text: String::with_capacity(original.len()).into(), ..Self::default() };
-        let text = derived.text.to_mut();
-        for (at, character) in original.char_indices() {
-            let (from, length) = (text.len(), character.len_utf8());
-            push(text, character);
-            if !same(&text[from..], length) {
-                let original_to = at + length;
-                derived.shifts.push(Shift {
-                    from,
-                    to: text.len(),
-                    original_from: at,
-                    original_to,
-                    repeats: false,
-                });
-            }
-        }
-        derived
+    fn noted(original: &'a str, (text, notes): (String, Notes)) -> Self {
+        Self { text: text.into(), original, notes: OnceCell::from(notes) }
     }
 
-    fn collapsed_ascii(original: &str) -> Self {
-        let mut text = String::with_capacity(original.len());
-        let (mut shifts, mut runs) = (Vec::new(), Runs::default());
-        let mut last = None;
-        for (at, byte) in original.bytes().enumerate() {
-            let byte = folded_byte(byte);
-            if last == Some(byte) {
-                let from = text.len();
-                runs.again(from - 1);
-                shifts.push(Shift { from, to: from, original_from: at, original_to: at + 1, repeats: true });
-            } else {
-                text.push(byte.into());
-                last = Some(byte);
-            }
-        }
-        Self { text: text.into(), shifts, runs }
-    }
-
-    fn collapsed(original: &str) -> Self {
-        let mut text = String::with_capacity(original.len());
-        let (mut shifts, mut runs) = (Vec::new(), Runs::default());
-        let (mut piece, mut last) = (String::new(), None);
-        for (at, character) in original.char_indices() {
-            piece.clear();
-            push_folded(&mut piece, character);
-            let (from, length) = (text.len(), character.len_utf8());
-            let repeats = piece.chars().next().is_some_and(|first| last == Some(first));
-            for letter in piece.chars() {
-                if last == Some(letter) {
-                    runs.again(text.len() - letter.len_utf8());
-                } else {
-                    text.push(letter);
-                    last = Some(letter);
-                }
-            }
-            if repeats || !same(&text[from..], length) {
-                let (to, original_to) = (text.len(), at + length);
-                shifts.push(Shift { from, to, original_from: at, original_to, repeats });
-            }
-        }
-        Self { text: text.into(), shifts, runs }
+    fn notes(&self) -> &Notes {
+        self.notes.get_or_init(|| collapsed(self.original).1)
     }
 
     /// The smallest span of whole characters of the original that gave rise to this span.
@@ -122,8 +75,9 @@ impl<'a> Derived<'a> {
     }
 
     fn start(&self, offset: usize) -> usize {
-        let after = self.shifts.partition_point(|shift| shift.from <= offset);
-        match after.checked_sub(1).map(|last| &self.shifts[last]) {
+        let shifts = &self.notes().shifts;
+        let after = shifts.partition_point(|shift| shift.from <= offset);
+        match after.checked_sub(1).map(|last| &shifts[last]) {
             None => offset,
             Some(shift) if offset < shift.to => shift.original_from,
             Some(shift) => shift.original_to + (offset - shift.to),
@@ -131,14 +85,15 @@ impl<'a> Derived<'a> {
     }
 
     fn end(&self, offset: usize) -> usize {
-        let after = self.shifts.partition_point(|shift| shift.from < offset);
-        let mut end = match after.checked_sub(1).map(|last| &self.shifts[last]) {
+        let shifts = &self.notes().shifts;
+        let after = shifts.partition_point(|shift| shift.from < offset);
+        let mut end = match after.checked_sub(1).map(|last| &shifts[last]) {
             None => offset,
             Some(shift) if offset <= shift.to => shift.original_to,
             Some(shift) => shift.original_to + (offset - shift.to),
         };
         // A letter that follows itself belongs to the run, with whatever is not seen in between.
-        for shift in self.shifts[after..].iter().take_while(|shift| shift.from == offset) {
+        for shift in shifts[after..].iter().take_while(|shift| shift.from == offset) {
             if shift.repeats {
                 end = shift.original_to;
             }
@@ -148,14 +103,68 @@ impl<'a> Derived<'a> {
 
     /// Whether each letter stands here at least as often as in a word.
     pub(crate) fn has_runs(&self, word: &Runs, start: usize) -> bool {
-        word.0.iter().all(|(offset, count)| self.runs.at(start + offset) >= *count)
+        word.0.iter().all(|(offset, count)| self.notes().runs.at(start + offset) >= *count)
     }
 
     /// A word in a view, and what it asks of the runs of a text.
     pub(crate) fn of_word(word: &str, view: View) -> (String, Runs) {
         let derived = Derived::new(word, view);
-        (derived.text.into_owned(), derived.runs)
+        let runs = derived.notes().runs.clone();
+        (derived.text.into_owned(), runs)
     }
+}
+
+fn mapped(original: &str, push: impl Fn(&mut String, char)) -> (String, Notes) {
+    let (mut text, mut notes) = (String::with_capacity(original.len()), Notes::default());
+    for (at, character) in original.char_indices() {
+        let (from, length) = (text.len(), character.len_utf8());
+        push(&mut text, character);
+        if !same(&text[from..], length) {
+            let original_to = at + length;
+            notes.shifts.push(Shift { from, to: text.len(), original_from: at, original_to, repeats: false });
+        }
+    }
+    (text, notes)
+}
+
+/// A text of ASCII only, folded, with letters in a row once.
+fn squeezed(original: &str) -> String {
+    let mut text = vec![0; original.len()];
+    // No ASCII byte, so the first one differs from it.
+    let (mut length, mut last) = (0, u8::MAX);
+    for byte in original.bytes() {
+        let byte = folded_byte(byte);
+        // A repetition is written too, and then written over: cheaper than to decide.
+        text[length] = byte;
+        length += usize::from(byte != last);
+        last = byte;
+    }
+    text.truncate(length);
+    String::from_utf8(text).unwrap_or_default()
+}
+
+fn collapsed(original: &str) -> (String, Notes) {
+    let (mut text, mut notes) = (String::with_capacity(original.len()), Notes::default());
+    let (mut piece, mut last) = (String::new(), None);
+    for (at, character) in original.char_indices() {
+        piece.clear();
+        push_folded(&mut piece, character);
+        let (from, length) = (text.len(), character.len_utf8());
+        let repeats = piece.chars().next().is_some_and(|first| last == Some(first));
+        for letter in piece.chars() {
+            if last == Some(letter) {
+                notes.runs.again(text.len() - letter.len_utf8());
+            } else {
+                text.push(letter);
+                last = Some(letter);
+            }
+        }
+        if repeats || !same(&text[from..], length) {
+            let (to, original_to) = (text.len(), at + length);
+            notes.shifts.push(Shift { from, to, original_from: at, original_to, repeats });
+        }
+    }
+    (text, notes)
 }
 
 /// One character of this length: then nothing has to be noted.

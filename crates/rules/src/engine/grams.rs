@@ -6,8 +6,27 @@ use std::collections::HashMap;
 
 use super::scanner::Next;
 
-/// Lengths of parts. A word is found by a part of the greatest length that fits into it.
-const WIDTHS: [usize; 5] = [8, 6, 4, 3, 2];
+/// How words are found: by a part of so many bytes, looked for at every place or at every second one. A word that is
+/// looked for at every second place needs two parts, one byte apart: one of them begins at an even place.
+const CLASSES: [Class; 5] =
+    [Class::new(7, 2), Class::new(5, 2), Class::new(4, 1), Class::new(3, 1), Class::new(2, 1)];
+
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    width: usize,
+    stride: usize,
+}
+
+impl Class {
+    const fn new(width: usize, stride: usize) -> Self {
+        Self { width, stride }
+    }
+
+    /// Bytes of the shortest word that it finds.
+    const fn least(self) -> usize {
+        self.width + self.stride - 1
+    }
+}
 
 /// Words that may share a part: each is looked at wherever the part occurs.
 const CROWD: u32 = 12;
@@ -22,8 +41,10 @@ const WINDOW: usize = BLOCK + 7;
 #[derive(Debug)]
 pub(crate) struct Grams {
     bits: Bits,
-    /// The widths in use, as masks of the eight bytes at a place.
-    masks: Vec<u64>,
+    /// The widths of parts that are looked for at every place, as masks of the eight bytes there.
+    every: Vec<u64>,
+    /// Those that are looked for at every second place.
+    second: Vec<u64>,
     /// `starts[bucket]..starts[bucket + 1]` are the entries of a bucket.
     starts: Box<[u32]>,
     shift: u32,
@@ -70,7 +91,7 @@ impl Grams {
         let mut sharing: HashMap<u64, u32> = HashMap::new();
         let mut entries = Vec::with_capacity(words.len());
         let mut rest = Vec::new();
-        let mut used = [false; WIDTHS.len()];
+        let mut used = [false; CLASSES.len()];
         let mut bytes = Vec::new();
         // Long words have the choice between many parts, so they come last.
         let mut order: Vec<u32> = (0_u32..).zip(words).map(|(nth, _)| nth).collect();
@@ -78,29 +99,36 @@ impl Grams {
         for nth in order {
             let word = words[nth as usize];
             let choice = choose(word, &sharing);
-            let (Some((width, offset, gram)), Ok(length)) = (choice, u16::try_from(word.len())) else {
+            let (length, from) = (u16::try_from(word.len()), u32::try_from(bytes.len()));
+            let (Some((class, first)), Ok(length), Ok(from)) = (choice, length, from) else {
                 rest.push(nth);
                 continue;
             };
-            *sharing.entry(gram).or_default() += 1;
-            used[width] = true;
-            let (from, offset) = (u32::try_from(bytes.len()), u16::try_from(offset));
-            let (Ok(from), Ok(offset)) = (from, offset) else {
-                rest.push(nth);
-                continue;
-            };
-            entries.push(Entry { gram, from, length, offset, word: nth });
+            used[class] = true;
+            for (offset, gram) in parts(word, CLASSES[class], first) {
+                *sharing.entry(gram).or_default() += 1;
+                entries.push(Entry {
+                    gram,
+                    from,
+                    length,
+                    offset: u16::try_from(offset).unwrap_or(length),
+                    word: nth,
+                });
+            }
             bytes.extend_from_slice(word);
         }
         if entries.len() < LEAST {
             return (None, (0..).take(words.len()).collect());
         }
-        let masks =
-            WIDTHS.iter().zip(used).filter(|(_, used)| *used).map(|(width, _)| mask(*width)).collect();
+        let masks = |stride: usize| {
+            let used = CLASSES.iter().zip(used).filter(|(class, used)| *used && class.stride == stride);
+            used.map(|(class, _)| mask(class.width)).collect()
+        };
+        let (every, second) = (masks(1), masks(2));
         let bits = Bits::of(&entries);
         let shift = 64 - (entries.len() * 2).next_power_of_two().trailing_zeros().clamp(4, 24);
         let (starts, entries) = bucketed(&entries, shift);
-        (Some(Self { bits, masks, starts, shift, entries, words: bytes.into() }), rest)
+        (Some(Self { bits, every, second, starts, shift, entries, words: bytes.into() }), rest)
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -126,27 +154,42 @@ impl Grams {
         text: &[u8],
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
-        match *self.masks.as_slice() {
-            [a] => self.probe(bits, [a], text, found),
-            [a, b] => self.probe(bits, [a, b], text, found),
-            [a, b, c] => self.probe(bits, [a, b, c], text, found),
-            [a, b, c, d] => self.probe(bits, [a, b, c, d], text, found),
-            [a, b, c, d, e] => self.probe(bits, [a, b, c, d, e], text, found),
+        match *self.every.as_slice() {
+            [] => self.scan_at(bits, [], text, found),
+            [a] => self.scan_at(bits, [a], text, found),
+            [a, b] => self.scan_at(bits, [a, b], text, found),
+            [a, b, c] => self.scan_at(bits, [a, b, c], text, found),
             _ => Next::Go,
         }
     }
 
-    fn probe<const N: usize, const K: usize>(
+    fn scan_at<const N: usize, const E: usize>(
         &self,
         bits: &[u64; N],
-        masks: [u64; K],
+        every: [u64; E],
+        text: &[u8],
+        found: &mut impl FnMut(u32, usize) -> Next,
+    ) -> Next {
+        match *self.second.as_slice() {
+            [] => self.probe(bits, every, [], text, found),
+            [a] => self.probe(bits, every, [a], text, found),
+            [a, b] => self.probe(bits, every, [a, b], text, found),
+            _ => Next::Go,
+        }
+    }
+
+    fn probe<const N: usize, const E: usize, const S: usize>(
+        &self,
+        bits: &[u64; N],
+        every: [u64; E],
+        second: [u64; S],
         text: &[u8],
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
         let mut place = 0;
         for window in text.windows(WINDOW).step_by(BLOCK) {
             if let Ok(window) = window.try_into()
-                && self.block(bits, masks, window, text, place, found) == Next::Stop
+                && self.block(bits, every, second, window, text, place, found) == Next::Stop
             {
                 return Next::Stop;
             }
@@ -157,7 +200,7 @@ impl Grams {
             let mut window = [0; WINDOW];
             let left = (text.len() - place).min(WINDOW);
             window[..left].copy_from_slice(&text[place..place + left]);
-            if self.block(bits, masks, &window, text, place, found) == Next::Stop {
+            if self.block(bits, every, second, &window, text, place, found) == Next::Stop {
                 return Next::Stop;
             }
             place += BLOCK;
@@ -166,10 +209,12 @@ impl Grams {
     }
 
     #[inline]
-    fn block<const N: usize, const K: usize>(
+    #[expect(clippy::too_many_arguments, reason = "all of them in registers, in the innermost loop")]
+    fn block<const N: usize, const E: usize, const S: usize>(
         &self,
         bits: &[u64; N],
-        masks: [u64; K],
+        every: [u64; E],
+        second: [u64; S],
         window: &[u8; WINDOW],
         text: &[u8],
         place: usize,
@@ -182,16 +227,22 @@ impl Grams {
             *eight = u64::from_le_bytes(copy);
         }
         let mut answers = 0_u64;
-        for (k, mask) in masks.iter().enumerate() {
+        for (k, mask) in every.iter().enumerate() {
             for (nth, eight) in eights.iter().enumerate() {
                 answers |= bit(bits, hash(eight & mask)) << (k * BLOCK + nth);
+            }
+        }
+        for (k, mask) in second.iter().enumerate() {
+            for (nth, eight) in eights.iter().enumerate().step_by(2) {
+                answers |= bit(bits, hash(eight & mask)) << ((E + k) * BLOCK + nth);
             }
         }
         while answers != 0 {
             let answer = answers.trailing_zeros() as usize;
             answers &= answers - 1;
             let (k, nth) = (answer / BLOCK, answer % BLOCK);
-            if self.look(eights[nth] & masks[k], text, place + nth, found) == Next::Stop {
+            let mask = if k < E { every[k] } else { second[k - E] };
+            if self.look(eights[nth] & mask, text, place + nth, found) == Next::Stop {
                 return Next::Stop;
             }
         }
@@ -251,15 +302,22 @@ fn filled<const N: usize>(entries: &[Entry]) -> Box<[u64; N]> {
     bits
 }
 
-/// Width (as a place in `WIDTHS`), offset and value of the part by which a word will be found.
-fn choose(word: &[u8], sharing: &HashMap<u64, u32>) -> Option<(usize, usize, u64)> {
-    let nth = WIDTHS.iter().position(|width| *width <= word.len())?;
-    let width = WIDTHS[nth];
-    let parts = (0..=word.len() - width).map(|offset| (offset, at(word, offset, width)));
-    let shared = |gram: &u64| sharing.get(gram).copied().unwrap_or_default();
-    let cost = |gram: &u64| (shared(gram), common(*gram, width));
-    let (offset, gram) = parts.min_by_key(|(_, gram)| cost(gram))?;
-    (shared(&gram) < CROWD).then_some((nth, offset, gram))
+/// The class (as a place in `CLASSES`) by which a word will be found, and where in the word its parts begin.
+fn choose(word: &[u8], sharing: &HashMap<u64, u32>) -> Option<(usize, usize)> {
+    let nth = CLASSES.iter().position(|class| class.least() <= word.len())?;
+    let class = CLASSES[nth];
+    let shared = |gram: u64| sharing.get(&gram).copied().unwrap_or_default();
+    let crowd =
+        |first: usize| parts(word, class, first).map(|(_, gram)| shared(gram)).max().unwrap_or_default();
+    let common =
+        |first: usize| parts(word, class, first).map(|(_, gram)| common(gram, class.width)).sum::<u32>();
+    let first = (0..=word.len() - class.least()).min_by_key(|first| (crowd(*first), common(*first)))?;
+    (crowd(first) < CROWD).then_some((nth, first))
+}
+
+/// The parts of a word from a place on, with their places.
+fn parts(word: &[u8], class: Class, first: usize) -> impl Iterator<Item = (usize, u64)> {
+    (first..first + class.stride).map(move |offset| (offset, at(word, offset, class.width)))
 }
 
 /// How common a part may be in texts, by the bytes in it.

@@ -409,7 +409,7 @@ impl Interpreter<'_> {
                 Some(ordered(number.partial_cmp(&Number::parse(&operand.to_string())?)))
             }
             (Kind::Datetime, Value::Datetime(at)) => {
-                let span = |key: &str| Within::parse(operand[key].as_str()?).map(|span| span.millis());
+                let span = |key: &str| Within::parse(operand[key].as_str()?).map(Within::millis);
                 let instant = match (operand.as_str(), span("ago"), span("ahead")) {
                     (Some(text), ..) => datetime::parse(text)?.0,
                     (_, Some(ago), _) => self.item.now.0 - ago,
