@@ -151,7 +151,7 @@ fn escaped(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             // Not to be had in XML, not even as a reference.
             '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => {
-                escaped.push('\u{fffd}')
+                escaped.push('\u{fffd}');
             }
             '\t' | '\n' | '\r' => escaped.push(' '),
             other => escaped.push(other),

@@ -18,7 +18,7 @@ pub(crate) struct Fixture {
 
 enum Place {
     Folder(tempfile::TempDir),
-    Keyspace(cql::Settings),
+    Keyspace(Box<cql::Settings>),
 }
 
 pub(crate) fn table<R: Row>() -> &'static Table {
@@ -38,7 +38,7 @@ impl Fixture {
         let settings = settings(&address);
         let store = connect(&settings, tables).await;
         store.migrate(Migration::Expand).await.unwrap();
-        Some(Self { tables: tables.to_vec(), place: Place::Keyspace(settings), store })
+        Some(Self { tables: tables.to_vec(), place: Place::Keyspace(Box::new(settings)), store })
     }
 
     /// Another store on the same data: a second process on a cluster, the same store on one machine.
