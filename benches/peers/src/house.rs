@@ -81,7 +81,10 @@ impl House {
             all.push("console");
         }
         let mut house = Self::new(repository, binary, &all, &settings(servers, partitions))?;
-        house.command(&["topics", "create"]).await?;
+        // On a busy machine a broker may not know yet what was made just now; asking again makes what is missing.
+        if house.command(&["topics", "create"]).await.is_err() {
+            house.command(&["topics", "create"]).await?;
+        }
         house.command(&["store", "migrate"]).await?;
         house.start("console").await?;
         house.configure("console").await?;

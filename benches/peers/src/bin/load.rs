@@ -48,6 +48,7 @@ struct State {
     until: Option<Instant>,
     acknowledged: u64,
     millis: Vec<f64>,
+    failed: Option<anyhow::Error>,
 }
 
 impl State {
@@ -75,6 +76,7 @@ async fn main() -> Result<()> {
         until,
         acknowledged: 0,
         millis: Vec::new(),
+        failed: None,
     };
     let state = Rc::new(RefCell::new(state));
     let all = LocalSet::new();
@@ -82,13 +84,18 @@ async fn main() -> Result<()> {
         let (args, pool, state) = (Rc::clone(&args), Rc::clone(&pool), Rc::clone(&state));
         all.spawn_local(async move {
             if let Err(error) = connection(&args, &pool, &state, nth).await {
-                eprintln!("connection {nth}: {error:#}");
-                std::process::exit(1);
+                // The others end with their next request.
+                let mut state = state.borrow_mut();
+                state.end = 0;
+                state.failed.get_or_insert(error.context(format!("connection {nth}")));
             }
         });
     }
     all.await;
     let took = began.elapsed().as_secs_f64();
+    if let Some(error) = state.borrow_mut().failed.take() {
+        return Err(error);
+    }
     let state = state.borrow();
     let requests = state.millis.len();
     let mut millis = state.millis.clone();

@@ -162,7 +162,6 @@ async fn measure(
     Ok(Measured { sent, content, cpu })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of a bench are far below what a float holds exactly")]
 fn report(items: usize, connections: usize, results: &BTreeMap<&str, Vec<Measured>>) {
     let rates = |name: &str| -> Vec<f64> {
         results[name].iter().map(|it| it.sent.acknowledged as f64 / it.cpu).collect()

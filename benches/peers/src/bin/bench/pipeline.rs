@@ -46,18 +46,10 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "counts of a bench are far below what a float holds exactly"
-    )]
     pub(crate) fn rate(&self) -> f64 {
         self.items as f64 / self.seconds
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "counts of a bench are far below what a float holds exactly"
-    )]
     pub(crate) fn cpu_micros(&self) -> f64 {
         self.cpu * 1e6 / self.items as f64
     }
