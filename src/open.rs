@@ -33,6 +33,9 @@ pub(crate) async fn open(settings: &Settings, patience: &Patience) -> anyhow::Re
         make_folder(&settings.data.folder)?;
     }
     let data = embedded.then_some(settings.data.folder.as_path());
+    if embedded {
+        has_its_key(settings)?;
+    }
     let master = MasterKey::load(&settings.security, data)?;
     let (log, store) = log_and_store(settings, patience).await?;
     let keys = Keys::new(store.clone(), &settings.catalog);
@@ -46,6 +49,23 @@ pub(crate) async fn open(settings: &Settings, patience: &Patience) -> anyhow::Re
     });
     let live = live.await.context("the configurations cannot be loaded")?;
     Ok(Opened { log, store, live: Arc::new(live), keys, secrets })
+}
+
+/// A new key would open none of the secrets that the data holds. The key is made before the database, so data
+/// without one has lost it.
+fn has_its_key(settings: &Settings) -> anyhow::Result<()> {
+    let (security, database) = (&settings.security, settings.data.folder.join(DATABASE));
+    let file = MasterKey::file_in(&settings.data.folder);
+    let is_named = security.master_key.is_some() || security.master_key_file.is_some();
+    if is_named || file.exists() || !database.exists() {
+        return Ok(());
+    }
+    bail!(
+        "the master key {} is missing, and secrets in {} are sealed under it: put it back, or name the key as \
+         security.master_key or security.master_key_file",
+        file.display(),
+        database.display()
+    )
 }
 
 async fn log_and_store(settings: &Settings, patience: &Patience) -> anyhow::Result<(Log, Store)> {

@@ -151,6 +151,25 @@ async fn a_second_process_on_the_same_data_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn data_that_lost_its_master_key_is_not_given_another_one() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    assert_eq!(demo.stop().await.code(), Some(0));
+    let data = place.data();
+    let key = data.join("master.key");
+    fs::remove_file(&key).unwrap();
+    let mut args = vec!["up", "--data", data.to_str().unwrap()];
+    for flag in ["--api-listen", "--console-listen", "--ops-listen"] {
+        args.extend([flag, "127.0.0.1:0"]);
+    }
+    let refused = place.run(&args).await;
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(said.contains("master.key is missing") && said.contains("security.master_key"), "{said}");
+    assert!(!key.exists());
+}
+
+#[tokio::test]
 async fn an_address_in_use_is_told_with_its_setting() {
     let place = Place::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

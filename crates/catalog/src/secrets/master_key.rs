@@ -80,9 +80,14 @@ impl MasterKey {
                 path: path.clone(),
                 error: io::ErrorKind::NotFound.into(),
             }),
-            (None, None, Some(folder)) => Self::of_embedded(&folder.join(FILE)),
+            (None, None, Some(folder)) => Self::of_embedded(&Self::file_in(folder)),
             (None, None, None) => Err(MasterKeyError::Missing),
         }
+    }
+
+    /// Where embedded data has the key that was made for it.
+    pub fn file_in(folder: &Path) -> PathBuf {
+        folder.join(FILE)
     }
 
     /// Names the key; what is sealed names it too, so that a wrong key is told from a changed secret.
