@@ -134,6 +134,38 @@ async fn claims_hold_against_others_and_decisions_need_one() {
 }
 
 #[tokio::test]
+async fn a_decision_names_each_action_and_policy_once_and_its_times_as_every_answer_does() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let job = reported(&demo, "p1").await;
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let policies = demo.platform(Method::GET, "/api/v1/policies/", None).await.1["policies"].clone();
+    let (first, second) = (&policies[0]["id"], &policies[1]["id"]);
+    let claimed = demo.command(&format!("{path}/claim"), &json!({ "reviewer": "ann" })).await.1;
+    let said = json!({
+        "epoch": claimed["epoch"],
+        "verdict": "act",
+        "actions": ["remove", "remove"],
+        "policies": [second, first, second],
+        "reviewer": "ann",
+    });
+    let (status, taken) = demo.command(&format!("{path}/decisions"), &said).await;
+    assert_eq!(status, 202, "{taken}");
+    assert_eq!((&taken["actions"], &taken["policies"]), (&json!(["remove"]), &json!([second, first])));
+    for time in ["decidedAt", "releaseAt"] {
+        let text = taken[time].as_str().unwrap();
+        assert!(text.contains('T') && text.ends_with('Z'), "{taken}");
+    }
+    assert_eq!(demo.admin(&path).await["decision"], taken);
+    assert_eq!(demo.admin("/jobs?state=decided").await["items"][0]["decision"], taken);
+
+    let received = demo.received("decision.moderator", 1).await;
+    let ids: Vec<_> =
+        received[0]["policies"].as_array().unwrap().iter().map(|policy| &policy["id"]).collect();
+    assert_eq!(ids, [second, first]);
+}
+
+#[tokio::test]
 async fn lists_are_paged_without_gaps_or_repeats() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
@@ -239,6 +271,7 @@ fields:
     let whole = demo.whole_job(&job).await;
     found_again(&sent, &whole);
     found_again(&answer.1, &whole);
+    assert_eq!(whole["causes"][0]["report"]["reporter"], sent["reporter"]);
 
     let sent = json!({
         "appealId": "appeal-9",

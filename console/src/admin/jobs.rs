@@ -9,10 +9,10 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tidegate_moderation::{
-    decisions::{self, Decided, Refusal, Ruling},
-    job_answers::{self, Answer, Summary},
+    decisions::{self, Refusal, Ruling},
+    job_answers::{self, Answer, DecisionAnswer, Summary},
     queues::{self, Claim, Reviewer},
 };
 use tidegate_schemas::{
@@ -76,45 +76,6 @@ struct Said {
     reason: Option<String>,
     #[serde(default)]
     reviewer: Option<String>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Taken {
-    /// When its effects begin.
-    release_at: String,
-    decided_at: String,
-    #[serde(flatten)]
-    decision: Decision,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Decision {
-    decision_id: tidegate_schemas::ids::DecisionId,
-    verdict: String,
-    actions: Vec<ActionId>,
-    policies: Vec<PolicyId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    decided_by: String,
-}
-
-impl From<Decided> for Taken {
-    fn from(decided: Decided) -> Self {
-        Self {
-            release_at: decided.release_at.iso(),
-            decided_at: decided.decided_at.iso(),
-            decision: Decision {
-                decision_id: decided.decision_id,
-                verdict: decided.verdict,
-                actions: decided.actions,
-                policies: decided.policies,
-                reason: decided.reason,
-                decided_by: decided.decided_by,
-            },
-        }
-    }
 }
 
 async fn list(
@@ -190,7 +151,7 @@ async fn decide(
     caller: Caller,
     Path(job): Path<String>,
     Body(said): Body<Said>,
-) -> Result<(StatusCode, Json<Taken>), Problem> {
+) -> Result<(StatusCode, Json<DecisionAnswer>), Problem> {
     let job: JobId = id(&job)?;
     let verdict = Verdict::from_symbol(&said.verdict.to_lowercase())
         .ok_or_else(|| invalid("/verdict", "A verdict is ignore, act, accept or reject."))?;

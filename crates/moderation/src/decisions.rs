@@ -7,7 +7,7 @@
 //! `released`, appends the decision to the log, and marks it `appended`. A scanner that dies between leaves
 //! `released` without a mark, which is appended again after its lease: the same ids, so the effects happen once.
 
-use std::time::Duration;
+use std::{collections::HashSet, hash::Hash, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tidegate_catalog::Compiled;
@@ -48,7 +48,7 @@ pub const MINUTE_MS: i64 = 60_000;
 /// A released decision without a mark is appended again after this time.
 const APPEND_LEASE: Duration = Duration::from_secs(30);
 
-/// What a moderator says.
+/// What a moderator says. An action or a policy that is named twice counts once.
 #[derive(Clone, Debug)]
 pub struct Ruling {
     pub verdict: Verdict,
@@ -114,8 +114,8 @@ pub async fn decide(
         decision_id: decision_id(job_id, ruling.epoch),
         config_version: config.version(),
         verdict: ruling.verdict.symbol().to_owned(),
-        actions: ruling.actions.clone(),
-        policies: ruling.policies.clone(),
+        actions: each_once(&ruling.actions),
+        policies: each_once(&ruling.policies),
         reason: ruling.reason.clone(),
         decided_by: ruling.decided_by.clone(),
         decided_at: now,
@@ -143,6 +143,12 @@ pub async fn decide(
 
 fn decision_id(job_id: JobId, epoch: i64) -> DecisionId {
     derive(Kind::Decision, &[job_id.as_bytes(), &epoch.to_be_bytes()])
+}
+
+/// In the order of first mention.
+fn each_once<T: Clone + Eq + Hash>(named: &[T]) -> Vec<T> {
+    let mut seen = HashSet::new();
+    named.iter().filter(|one| seen.insert(*one)).cloned().collect()
 }
 
 fn not_open_to(job: &Job, ruling: &Ruling) -> Option<Refusal> {

@@ -4,7 +4,13 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tidegate_schemas::ids::{AppealId, ItemKey, JobId, OrgId, QueueId, ReportId, SubmissionId};
+use tidegate_schemas::{
+    ids::{
+        ActionId, AppealId, ConfigVersion, DecisionId, ItemKey, JobId, OrgId, PolicyId, QueueId, ReportId,
+        SubmissionId,
+    },
+    wire::reports::REPORTER_KIND,
+};
 use tidegate_store::{
     At, Store,
     tables::review::{
@@ -36,10 +42,43 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<Decided>,
+    pub decision: Option<DecisionAnswer>,
     /// How far the decision has come: pending, released, appended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_state: Option<String>,
+}
+
+/// A decision as it is shown.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionAnswer {
+    pub decision_id: DecisionId,
+    pub config_version: ConfigVersion,
+    pub verdict: String,
+    pub actions: Vec<ActionId>,
+    pub policies: Vec<PolicyId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub decided_by: String,
+    pub decided_at: String,
+    /// When its effects begin.
+    pub release_at: String,
+}
+
+impl From<Decided> for DecisionAnswer {
+    fn from(decided: Decided) -> Self {
+        Self {
+            decision_id: decided.decision_id,
+            config_version: decided.config_version,
+            verdict: decided.verdict,
+            actions: decided.actions,
+            policies: decided.policies,
+            reason: decided.reason,
+            decided_by: decided.decided_by,
+            decided_at: decided.decided_at.iso(),
+            release_at: decided.release_at.iso(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -80,10 +119,18 @@ pub struct SentItem {
 }
 
 #[derive(Debug, Serialize)]
+pub struct Reporter {
+    /// A report of any other is not taken.
+    pub kind: &'static str,
+    #[serde(flatten)]
+    pub key: ItemKey,
+}
+
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportAnswer {
     pub id: ReportId,
-    pub reporter: ItemKey,
+    pub reporter: Reporter,
     pub reported_at: String,
     pub reported_item: SentItem,
     /// `{id, known}` as the platform named it.
@@ -113,7 +160,7 @@ pub struct AppealAnswer {
 }
 
 pub fn summary(job: Job) -> Result<Summary, Error> {
-    let decision =
+    let decision: Option<Decided> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
     Ok(Summary {
         id: job.job_id,
@@ -128,7 +175,7 @@ pub fn summary(job: Job) -> Result<Summary, Error> {
         epoch: job.epoch,
         claimed_by: job.claimed_by,
         lease_until: job.lease_until.map(tidegate_schemas::ids::Millis::iso),
-        decision,
+        decision: decision.map(DecisionAnswer::from),
         decision_state: job.decision_state,
     })
 }
@@ -166,7 +213,7 @@ async fn cause(store: &Store, org: &OrgId, row: JobCause) -> Result<Cause, Error
 fn report(row: Report) -> Result<ReportAnswer, Error> {
     Ok(ReportAnswer {
         id: row.report_id,
-        reporter: row.reporter,
+        reporter: Reporter { kind: REPORTER_KIND, key: row.reporter },
         reported_at: row.reported_at.iso(),
         reported_item: SentItem {
             key: row.item,

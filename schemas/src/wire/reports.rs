@@ -15,6 +15,9 @@ use crate::{
     nearest::shown,
 };
 
+/// The only kind of reporter that is known.
+pub const REPORTER_KIND: &str = "user";
+
 /// A report as a platform sends it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportRequest {
@@ -65,9 +68,10 @@ impl Reader<'_> {
     fn reporter(&mut self, node: Node<'_>) -> Option<ItemKey> {
         let at = &Pointer::Root.key("reporter");
         if let Some(kind) = self.required(node, "kind", at).and_then(|kind| self.text(kind, "kind", at))
-            && kind != "user"
+            && kind != REPORTER_KIND
         {
-            let detail = format!("Only a reporter of the kind `user` is known, not `{}`.", shown(&kind));
+            let detail =
+                format!("Only a reporter of the kind `{REPORTER_KIND}` is known, not `{}`.", shown(&kind));
             self.refuse(&at.key("kind"), detail);
         }
         self.item_key(node, at)
