@@ -10,9 +10,10 @@ use tidegate_schemas::{
     ids::{Millis, SubmissionId},
     records::{Callback, Command},
 };
+use tidegate_store::tables::callbacks::deliveries::Delivery;
 use tidegate_stream::failpoint;
 
-use super::{attempt::tell_change, body, courier::Courier, rows, state::State};
+use super::{attempt::tell_change, body, courier::Courier, lanes::Offered, rows, state::State};
 use crate::{
     error::Fault,
     lanes::Key,
@@ -79,8 +80,7 @@ impl Accept {
         failpoint!("after_callback_rows");
         metrics::counter!("tidegate_callbacks_total", "state" => "pending").increment(1);
         if is_due {
-            // A full lane leaves it to the due row.
-            courier.offer(&row, true, now);
+            self.offer(&row, true, now).await?;
         }
         Ok(())
     }
@@ -113,7 +113,17 @@ impl Accept {
         rows::save(&courier.store, &moved, None, due_at, now).await?;
         tell_change(&moved, was.state, next.state);
         if is_resent {
-            courier.offer(&moved, false, now);
+            self.offer(&moved, false, now).await?;
+        }
+        Ok(())
+    }
+
+    /// A full lane leaves it to the due row; after a stop the next process is to find it at once.
+    async fn offer(&self, row: &Delivery, is_fresh: bool, now: Millis) -> Result<(), Fault> {
+        let courier = &*self.0;
+        if courier.offer(row, is_fresh, now) == Offered::Closed {
+            let due = rows::let_go(&row.org, row.event_id, row.shard, now);
+            rows::put_let_go(&courier.store, &[due], now).await?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What accepting, scanning and attempting share: the lanes, one lock an event, and who owns what.
 //!
-//! It makes no attempt itself; it starts those whose turn it is, and waits for them at the end.
+//! It makes no attempt itself; it starts those whose turn it is, waits for them at the end, and leaves what was not begun
+//! to the next owner.
 
 use std::{
     collections::HashMap,
@@ -20,18 +21,26 @@ use tidegate_stream::{Drained, Ownership, Partition, Topic};
 use tokio::{
     sync::{MutexGuard, Notify, watch},
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Settings,
     lanes::{LaneKey, Lanes, Offered, Work},
+    rows,
     state::Schedule,
 };
-use crate::Health;
+use crate::{
+    Health,
+    backoff::Backoff,
+    error::{Class, Fault},
+};
 
 const LOCKS: usize = 256;
+
+/// Due rows that are written together when deliveries are let go.
+const LET_GO_AT_ONCE: usize = 500;
 
 pub(crate) struct Courier {
     pub(crate) store: Store,
@@ -125,19 +134,30 @@ impl Courier {
         resolved.unwrap_or_else(|| EndpointId::new(""))
     }
 
-    /// Divides the calls to each endpoint as the partitions are divided now, and forgets what another owner has.
-    fn divide(&self) {
+    /// Divides the calls to each endpoint as the partitions are divided now, and lets go of what another owner has.
+    fn divide(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         let owned = {
             let ownership = self.ownership.borrow();
             ownership.partitions.iter().filter(|(partition, _)| partition.topic == Topic::Callbacks).count()
         };
-        let mut lanes = self.lanes.lock();
-        lanes.bound_lanes(self.settings.share(owned, self.partitions));
-        lanes.retain(|work| self.owns(work.shard));
+        let lost = {
+            let mut lanes = self.lanes.lock();
+            lanes.bound_lanes(self.settings.share(owned, self.partitions));
+            lanes.retain(|work| self.owns(work.shard))
+        };
+        if !lost.is_empty() {
+            let courier = Arc::clone(self);
+            tasks.spawn(async move { courier.let_go(&lost).await });
+        }
     }
 
     pub(crate) fn owns(&self, shard: u32) -> bool {
         self.ownership.borrow().epoch_of(Partition::new(Topic::Callbacks, shard)).is_some()
+    }
+
+    /// Whether a shard can have other owners before and after this process.
+    pub(crate) const fn has_rivals(&self) -> bool {
+        !self.grace.is_zero()
     }
 
     pub(crate) fn took_over(&self, shard: u32, now: Millis) {
@@ -147,15 +167,40 @@ impl Courier {
     /// Until when a row that was due before this process owned the shard may be in the hands of the former owner.
     pub(crate) fn leased_until(&self, shard: u32, due_at: Millis) -> Option<Millis> {
         let since = self.taken_over.lock().get(&shard).copied()?;
-        (due_at < since && !self.grace.is_zero()).then(|| since.plus(self.grace))
+        (due_at < since && self.has_rivals()).then(|| since.plus(self.grace))
     }
 
-    /// Makes attempts until it is told to stop, then waits for those under way.
+    /// Leaves what was not begun to its next owner, to be sent at once. What cannot be written in time comes up when
+    /// its lease is over.
+    async fn let_go(&self, works: &[Work]) {
+        let mut backoff = Backoff::new(&self.processing);
+        let all = async {
+            for some in works.chunks(LET_GO_AT_ONCE) {
+                while let Err(fault) = self.put_let_go(some).await {
+                    if fault.class() != Class::Outage {
+                        tracing::error!(tag = fault.tag(), "callbacks that wait are sent later: {fault}");
+                        break;
+                    }
+                    sleep(backoff.next()).await;
+                }
+            }
+        };
+        let _in_time = timeout(self.lease(), all).await;
+    }
+
+    async fn put_let_go(&self, works: &[Work]) -> Result<(), Fault> {
+        let now = Millis::now();
+        let due = |work: &Work| rows::let_go(&work.lane.org, work.event_id, i64::from(work.shard), now);
+        let rows: Vec<_> = works.iter().map(due).collect();
+        rows::put_let_go(&self.store, &rows, now).await
+    }
+
+    /// Makes attempts until it is told to stop, then waits for those under way and lets go of the others.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) -> Drained {
         let mut calls = JoinSet::new();
         let mut ownership = self.ownership.clone();
         let mut driver_lives = true;
-        self.divide();
+        self.divide(&mut calls);
         let mut tick = interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -170,28 +215,24 @@ impl Courier {
                 Some(_) = calls.join_next() => {}
                 changed = ownership.changed(), if driver_lives => {
                     driver_lives = changed.is_ok();
-                    self.divide();
+                    self.divide(&mut calls);
                 }
                 () = self.wake.notified() => {}
                 _ = tick.tick() => self.tell(),
             }
         }
+        let waiting = self.lanes.lock().close();
         let all = async { while calls.join_next().await.is_some() {} };
-        let drained = timeout(self.settings.drain(), all).await;
+        let ended = async { tokio::join!(all, self.let_go(&waiting)) };
+        let drained = timeout(self.settings.drain(), ended).await;
         calls.shutdown().await;
         self.tell();
-        drained.map_or(Drained::Forced, |()| Drained::Clean)
+        drained.map_or(Drained::Forced, |_| Drained::Clean)
     }
 
     fn start(self: &Arc<Self>) -> Option<Call> {
-        loop {
-            let work = self.lanes.lock().start()?;
-            let call = Call { courier: Arc::clone(self), work, began: Instant::now() };
-            // The new owner finds it among its due rows.
-            if self.owns(call.work.shard) {
-                return Some(call);
-            }
-        }
+        let work = self.lanes.lock().start()?;
+        Some(Call { courier: Arc::clone(self), work, began: Instant::now() })
     }
 
     fn tell(&self) {
@@ -217,7 +258,11 @@ struct Call {
 
 impl Call {
     async fn make(self) {
-        let made = AssertUnwindSafe(self.courier.attempt(&self.work)).catch_unwind().await;
+        let Self { courier, work, .. } = &self;
+        if !courier.owns(work.shard) {
+            return courier.let_go(std::slice::from_ref(work)).await;
+        }
+        let made = AssertUnwindSafe(courier.attempt(work)).catch_unwind().await;
         if made.is_err() {
             metrics::counter!("tidegate_callback_faults_total", "tag" => "panicked").increment(1);
             tracing::error!(org = %self.work.lane.org, event = %self.work.event_id, "an attempt panicked; it is due again later");
@@ -231,3 +276,7 @@ impl Drop for Call {
         self.courier.wake.notify_one();
     }
 }
+
+#[cfg(test)]
+#[path = "tests/courier.rs"]
+mod tests;

@@ -61,6 +61,8 @@ pub(crate) enum Offered {
     IsUnderWay,
     /// The lane is full. It has a place in the lane's queue in the store, which comes up at this time.
     Full(Millis),
+    /// Nothing is begun any more.
+    Closed,
 }
 
 #[derive(Debug)]
@@ -85,6 +87,7 @@ pub(crate) struct Lanes {
     turns: VecDeque<LaneKey>,
     known: HashMap<(OrgId, EventId), At>,
     under_way: usize,
+    is_closed: bool,
 }
 
 /// A lane is never believed to be faster: a burst of failures in no time must not call its whole queue back at once.
@@ -97,7 +100,14 @@ const FEW: usize = 64;
 
 impl Lanes {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        Self { bounds, lanes: HashMap::new(), turns: VecDeque::new(), known: HashMap::new(), under_way: 0 }
+        Self {
+            bounds,
+            lanes: HashMap::new(),
+            turns: VecDeque::new(),
+            known: HashMap::new(),
+            under_way: 0,
+            is_closed: false,
+        }
     }
 
     pub(crate) const fn under_way(&self) -> usize {
@@ -120,6 +130,7 @@ impl Lanes {
         match self.known.get(&work.id()) {
             Some(At::Waiting) => return Offered::Waits,
             Some(At::UnderWay) => return Offered::IsUnderWay,
+            None if self.is_closed => return Offered::Closed,
             None => {}
         }
         let is_crowded = self.waiting() >= self.bounds.backlog_of_all;
@@ -189,19 +200,26 @@ impl Lanes {
         self.forget_if_idle(key);
     }
 
-    /// Forgets what waits and is not wanted: its shard has another owner.
-    pub(crate) fn retain(&mut self, is_wanted: impl Fn(&Work) -> bool) {
+    /// Begins nothing any more, and gives out what was not begun.
+    pub(crate) fn close(&mut self) -> Vec<Work> {
+        self.is_closed = true;
+        self.retain(|_| false)
+    }
+
+    /// Gives out what waits and is not wanted: its shard has another owner.
+    pub(crate) fn retain(&mut self, is_wanted: impl Fn(&Work) -> bool) -> Vec<Work> {
+        let mut unwanted = Vec::new();
         let keys: Vec<_> = self.lanes.keys().cloned().collect();
         for key in keys {
             if let Some(lane) = self.lanes.get_mut(&key) {
-                let known = &mut self.known;
-                lane.waiting.retain(|work| {
-                    let keeps = is_wanted(work);
-                    if !keeps {
-                        known.remove(&work.id());
+                for work in std::mem::take(&mut lane.waiting) {
+                    if is_wanted(&work) {
+                        lane.waiting.push_back(work);
+                    } else {
+                        self.known.remove(&work.id());
+                        unwanted.push(work);
                     }
-                    keeps
-                });
+                }
             }
             self.forget_if_idle(&key);
         }
@@ -211,6 +229,7 @@ impl Lanes {
             lane.has_turn = !lane.waiting.is_empty();
             lane.has_turn
         });
+        unwanted
     }
 
     fn forget_if_idle(&mut self, key: &LaneKey) {

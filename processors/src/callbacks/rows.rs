@@ -142,6 +142,29 @@ pub(crate) async fn put_due(store: &Store, row: &Delivery, due_at: Millis, now: 
     store.put(WriteTime::after(None, now), &[due(row, due_at)]).await.map_err(fault)
 }
 
+/// Stands for the attempt where the delivery was let go before it was begun.
+const NOT_BEGUN: i64 = 0;
+
+/// Brings a delivery that its owner had not begun up at once, wherever its shard is then.
+pub(crate) fn let_go(org: &OrgId, event_id: EventId, shard: i64, now: Millis) -> Due {
+    Due { shard, minute: minute_of(now), due_at: now, org: org.clone(), event_id, attempt: NOT_BEGUN }
+}
+
+pub(crate) fn was_let_go(due: &Due) -> bool {
+    due.attempt == NOT_BEGUN
+}
+
+pub(crate) async fn put_let_go(store: &Store, rows: &[Due], now: Millis) -> Result<(), Fault> {
+    store.put(WriteTime::after(None, now), rows).await.map_err(fault)
+}
+
+/// Takes back that it was let go, since an attempt may follow: who owns the shard later has to wait for that.
+pub(crate) async fn take_up(store: &Store, due: &Due, attempt: i64, now: Millis) -> Result<(), Fault> {
+    // After the row, though the clock of its writer may be ahead.
+    let at = WriteTime::after(Some(WriteTime::after(None, due.due_at)), now);
+    store.put(at, &[Due { attempt, ..due.clone() }]).await.map_err(fault)
+}
+
 /// Writes a delivery that was begun, and when it is looked at next if an attempt is owed.
 pub(crate) async fn begin(
     store: &Store,

@@ -2,6 +2,8 @@
 //!
 //! How rows are read and passed, `due_scan` knows; attempts are made by the lanes.
 //!
+//! A due row that was let go (attempt 0) is acted on without waiting for the former owner, who had not begun its call.
+//!
 //! A due row that was acted on is settled at once, because another one is written before: whatever becomes of this
 //! process, what is owed comes up again. Due rows outlive deliveries, so none has to be made anew after an outage.
 
@@ -84,7 +86,9 @@ impl DueTable for DueDeliveries {
         let courier = &*self.0;
         let now = Millis::now();
         let shard = u32::try_from(due.shard).unwrap_or(u32::MAX);
-        if let Some(until) = courier.leased_until(shard, due.due_at).filter(|until| *until > now) {
+        let was_let_go = rows::was_let_go(due);
+        let leased_until = courier.leased_until(shard, due.due_at).filter(|until| *until > now);
+        if let Some(until) = leased_until.filter(|_| !was_let_go) {
             return Ok(Next::Again(until));
         }
         let Some(row) = rows::get(&courier.store, &due.org, due.event_id).await? else {
@@ -102,7 +106,15 @@ impl DueTable for DueDeliveries {
             rows::put_due(&courier.store, &row, courier.recheck_at(now), now).await?;
             return Ok(Next::Settled);
         }
+        if was_let_go && courier.has_rivals() {
+            rows::take_up(&courier.store, due, row.attempts + 1, now).await?;
+        }
         let again = match courier.offer(&row, false, now) {
+            Offered::Closed => {
+                let due = rows::let_go(&row.org, row.event_id, row.shard, now);
+                rows::put_let_go(&courier.store, &[due], now).await?;
+                return Ok(Next::Settled);
+            }
             Offered::Taken | Offered::IsUnderWay => now.plus(courier.lease()),
             Offered::Waits => now.plus(Duration::from_millis(courier.settings.longest_deferral_ms)),
             Offered::Full(at) => at,

@@ -8,11 +8,11 @@ use std::sync::{
 use tidegate_processors::callbacks::Settings;
 use tidegate_schemas::{ids::Millis, records::Command};
 use tidegate_store::{WriteTime, tables::callbacks::deliveries::Attempt};
-use tidegate_stream::Drained;
+use tidegate_stream::{Drained, Record, Topic};
 
 use super::{
     receiver::{Answer, Receiver},
-    world::{World, org, quick},
+    world::{World, callback, org, quick},
 };
 
 /// Hangs until it is told to answer.
@@ -62,6 +62,52 @@ async fn what_was_accepted_and_what_was_under_way_at_a_kill_is_delivered_with_on
     assert_eq!(of(under_way)[0].body, of(under_way)[1].body);
     receiver.all_are_signed(&[next.secret("platform").await]);
     assert_eq!(next.stop().await, Drained::Clean);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_at_a_stop_is_sent_at_the_next_start_and_once() {
+    let (answers, receiver) = hanging().await;
+    // Far longer than this test waits for anything.
+    let settings = Settings { in_flight_per_endpoint: 1, lease_margin_ms: 3_600_000, ..quick() };
+    let mut world = World::calling_for(settings, 3_000).await;
+    world.endpoints(&[("platform", receiver.url("/hook"))]).await;
+    world.start();
+    let under_way = world.ask("platform").await;
+    world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
+    let mut waiting = Vec::new();
+    for _ in 0..20 {
+        waiting.push(world.ask("platform").await);
+    }
+    for event in &waiting {
+        world.until_state(*event, "pending").await;
+    }
+    // These are accepted while the stop waits for the call under way, or by the next process.
+    let log = world.deps.log.clone();
+    let late: Vec<_> = (0..5).map(|_| callback(Some("platform"))).collect();
+    let appending = async {
+        for record in &late {
+            let key = record.subject.log_key(&record.org);
+            let partition = log.partition(Topic::Callbacks, &key);
+            log.append(&[(partition, Record::of(&key, record))]).await.unwrap();
+        }
+    };
+    let (drained, ()) = tokio::join!(world.stop(), appending);
+    assert_eq!(drained, Drained::Clean);
+    assert_eq!(receiver.requests().len(), 1, "nothing is begun after a stop");
+
+    answers.store(true, Ordering::SeqCst);
+    world.start();
+    waiting.extend(late.iter().map(|record| record.event_id));
+    for event in &waiting {
+        assert_eq!(world.until_state(*event, "delivered").await.attempts, 1);
+    }
+    world.until_state(under_way, "delivered").await;
+    assert_eq!(world.stop().await, Drained::Clean);
+    let sent = |event: &tidegate_schemas::ids::EventId| {
+        let id = event.to_string();
+        receiver.requests().iter().filter(|request| request.header("webhook-id") == id).count()
+    };
+    assert!(waiting.iter().all(|event| sent(event) == 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +169,7 @@ async fn a_command_that_is_replayed_is_carried_out_once() {
 
 /// Another event of the same subject.
 async fn world_event(world: &World, like: tidegate_schemas::ids::EventId) -> tidegate_schemas::ids::EventId {
-    let mut record = super::world::callback(Some("platform"));
+    let mut record = callback(Some("platform"));
     record.subject = world.delivery(like).await.unwrap().subject;
     world.append(&record).await;
     record.event_id

@@ -74,6 +74,7 @@ proptest! {
                             prop_assert_eq!(same, bounds.backlog);
                             prop_assert!(at > NOW && at <= NOW.plus(bounds.longest_deferral));
                         }
+                        Offered::Closed => prop_assert!(false, "nobody has closed them"),
                     }
                 }
                 Step::Start => {
@@ -95,8 +96,12 @@ proptest! {
                     }
                 }
                 Step::LoseShard(shard) => {
-                    lanes.retain(|work| work.shard != shard);
-                    waiting.retain(|_, work| work.shard != shard);
+                    let lost = lanes.retain(|work| work.shard != shard);
+                    for work in lost {
+                        prop_assert_eq!(work.shard, shard);
+                        prop_assert_eq!(waiting.remove(&work.event_id), Some(work));
+                    }
+                    prop_assert!(waiting.values().all(|work| work.shard != shard), "all of them are given out");
                 }
                 Step::Bound(attempts) => {
                     bounds.lane = attempts;
@@ -147,6 +152,24 @@ fn lanes_that_are_stuck_leave_room_in_memory_for_the_others() {
         assert_eq!(lanes.offer(work(1, event), NOW), Offered::Taken);
     }
     assert!(matches!(lanes.offer(work(1, 3_000), NOW), Offered::Full(_)));
+}
+
+#[test]
+fn closed_lanes_give_out_what_was_not_begun_and_begin_nothing() {
+    let mut lanes = Lanes::new(bounds());
+    for event in 0..3 {
+        lanes.offer(work(0, event), NOW);
+        lanes.offer(work(1, 10 + event), NOW);
+    }
+    let begun = lanes.start().unwrap();
+    let given: BTreeSet<_> = lanes.close().into_iter().map(|work| work.event_id).collect();
+    assert_eq!(given.len(), 5);
+    assert!(!given.contains(&begun.event_id));
+    assert_eq!(lanes.offer(work(2, 20), NOW), Offered::Closed);
+    assert_eq!(lanes.offer(begun.clone(), NOW), Offered::IsUnderWay);
+    assert!(lanes.start().is_none());
+    lanes.finish(&begun.lane, begun.event_id, Duration::ZERO);
+    assert!(lanes.lanes.is_empty() && lanes.known.is_empty() && lanes.turns.is_empty());
 }
 
 #[test]

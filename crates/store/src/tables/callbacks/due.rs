@@ -13,7 +13,8 @@ table! {
     partition { shard: i64, minute: i64 }
     cluster { due_at: Millis [Asc], org: OrgId [Asc], event_id: EventId [Asc] }
     values {
-        /// The attempt that the writer had in mind, for who reads the table.
+        /// The attempt that the writer had in mind. 0: its owner let go of the delivery before it had begun one, so
+        /// the next owner need not wait for a call that may be under way.
         attempt: i64,
     }
 }
