@@ -49,11 +49,18 @@ async fn wrong_requests_are_told_in_the_envelope() {
         (Method::GET, "/jobs?cursor=odd", None, 400),
         (Method::GET, "/jobs?odd=1", None, 400),
         (Method::GET, "/deliveries?cursor=1~zz", None, 400),
+        (Method::GET, "/deliveries?state=odd", None, 400),
+        (Method::GET, "/keys?limit=1&odd=1", None, 400),
+        (Method::GET, "/jobs/a%ff", None, 400),
+        (Method::GET, "/deliveries/a%ff", None, 400),
+        (Method::DELETE, "/keys/a%ff", None, 400),
+        (Method::POST, "/endpoints/a%ff/secret/reveal", None, 400),
         (Method::GET, "/jobs/odd", None, 404),
         (Method::GET, "/deliveries/00000000-0000-0000-0000-000000000000", None, 404),
         (Method::POST, "/deliveries/00000000-0000-0000-0000-000000000000/resend", None, 404),
         (Method::POST, "/keys", Some(json!({ "scopes": [] })), 400),
         (Method::POST, "/keys", Some(json!({ "scope": "x" })), 400),
+        (Method::POST, "/keys", Some(json!({ "expiresInSeconds": 0 })), 400),
         (Method::DELETE, "/keys/00000000-0000-0000-0000-000000000000", None, 404),
         (Method::POST, "/endpoints/nobody/secret/reveal", None, 404),
         (Method::POST, "/config", Some(json!({ "files": [{ "name": "a.yaml", "text": "rule: x\n" }] })), 400),
@@ -65,6 +72,8 @@ async fn wrong_requests_are_told_in_the_envelope() {
         assert_eq!(answer["errors"][0]["status"], expected, "{path}: {answer}");
         assert!(answer["errors"][0]["requestId"].is_string(), "{path}: {answer}");
     }
+    let (_, answer) = demo.admin_as(admin, Method::GET, "/deliveries?state=odd", None).await;
+    assert!(answer["detail"].as_str().unwrap().contains("retry_wait"), "{answer}");
 }
 
 #[tokio::test]

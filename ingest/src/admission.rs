@@ -78,9 +78,8 @@ impl Api {
         let org = caller(&request)?.org.clone();
         let request_id = request_id(&request);
         let key = IdempotencyKey::of(request.headers())?;
-        let body = tidegate_web::read(request, &self.http, &self.in_flight).await;
-        metrics::in_flight(self.in_flight.bytes());
-        Ok(Received { org, request_id, received_at: Millis::now(), key, body: body? })
+        let body = tidegate_web::read(request, &self.http, &self.in_flight).await?;
+        Ok(Received { org, request_id, received_at: Millis::now(), key, body })
     }
 
     /// Runs work whose cost grows with the body: beside the other requests of this thread if it is long.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::{
     Json,
-    extract::{Path, Query, Request, State, rejection::QueryRejection},
+    extract::{Request, State},
 };
 use serde::Deserialize;
 use tidegate_moderation::items::{Answer, answer, answer_when_evaluated};
@@ -14,7 +14,7 @@ use tidegate_schemas::{
     ids::{ItemKey, OrgId, SubmissionId},
     wire::{Fault, Pointer},
 };
-use tidegate_web::Problem;
+use tidegate_web::{Path, Problem, Query};
 
 use crate::{
     Api, Shared,
@@ -30,21 +30,18 @@ pub(crate) struct Asked {
 pub(crate) async fn show(
     State(api): State<Shared>,
     Path((type_id, id)): Path<(String, String)>,
-    query: Result<Query<Asked>, QueryRejection>,
+    Query(asked): Query<Asked>,
     request: Request,
 ) -> Result<Json<Answer>, Problem> {
     let org = &caller(&request)?.org;
-    let (submission, wait) = read(query)?;
+    let (submission, wait) = read(asked)?;
     match api.item(org, &ItemKey::new(type_id, id), submission, wait).await? {
         Some(answer) => Ok(Json(answer)),
         None => Err(Problem::not_found("No processor has stored such an item, or not yet.")),
     }
 }
 
-fn read(
-    query: Result<Query<Asked>, QueryRejection>,
-) -> Result<(Option<SubmissionId>, Option<Duration>), Problem> {
-    let Query(asked) = query.map_err(|_| invalid("The query cannot be read."))?;
+fn read(asked: Asked) -> Result<(Option<SubmissionId>, Option<Duration>), Problem> {
     let submission = asked.submission.map(|text| text.parse::<SubmissionId>());
     let submission =
         submission.transpose().map_err(|_| invalid("`submission` must be a submission's id."))?;

@@ -84,7 +84,7 @@ pub fn router(
         deps,
         settings: settings.clone(),
         http: http.clone(),
-        in_flight: InFlight::new(http.in_flight_bytes),
+        in_flight: InFlight::shown_by(http.in_flight_bytes, metrics::in_flight()),
         rates: Rates::new(http.requests_per_second, http.burst),
         waiting: Semaphore::new(settings.waiting_requests),
         stop,

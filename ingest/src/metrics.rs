@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use metrics::{counter, gauge, histogram};
+use metrics::{Gauge, counter, gauge, histogram};
 
 const REQUESTS: &str = "tidegate_ingest_requests_total";
 const ITEMS: &str = "tidegate_ingest_items_total";
@@ -20,7 +20,6 @@ pub(crate) fn begin() {
     for outcome in [ACCEPTED, REFUSED] {
         counter!(ITEMS, "outcome" => outcome).absolute(0);
     }
-    in_flight(0);
 }
 
 pub(crate) fn answered(endpoint: &'static str, status: StatusCode, took: Duration) {
@@ -36,9 +35,11 @@ pub(crate) fn refused(items: usize) {
     counter!(ITEMS, "outcome" => REFUSED).increment(items as u64);
 }
 
-pub(crate) fn in_flight(bytes: usize) {
-    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
-    gauge!(IN_FLIGHT).set(bytes as f64);
+/// For the budget, which moves it.
+pub(crate) fn in_flight() -> Gauge {
+    let gauge = gauge!(IN_FLIGHT);
+    gauge.set(0);
+    gauge
 }
 
 /// Without an allocation per request.

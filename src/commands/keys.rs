@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tidegate_schemas::ids::Millis;
 
 use crate::{client::Connection, output::say};
 
@@ -22,7 +23,7 @@ pub(crate) enum Keys {
         #[arg(long, value_delimiter = ',')]
         scopes: Option<Vec<String>>,
         /// After so many days it ends by itself
-        #[arg(long)]
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         expires_in_days: Option<u64>,
         #[command(flatten)]
         connection: Connection,
@@ -76,7 +77,8 @@ impl Keys {
             }
             Self::List { connection } => {
                 let listed: Listed = connection.open()?.get("/keys", &[]).await?;
-                listed.items.iter().for_each(show);
+                let now = Millis::now();
+                listed.items.iter().for_each(|key| show(key, now));
             }
             Self::Revoke { id, connection } => {
                 let _nothing: Value =
@@ -88,13 +90,42 @@ impl Keys {
     }
 }
 
-fn show(key: &Key) {
-    let end = match (&key.revoked_at, &key.expires_at) {
-        (Some(at), _) => format!("revoked {at}"),
-        (None, Some(at)) => format!("expires {at}"),
-        (None, None) => "active".to_owned(),
-    };
+fn show(key: &Key, now: Millis) {
+    let end = end(key.revoked_at.as_deref(), key.expires_at.as_deref(), now);
     let used = key.last_used_at.as_deref().unwrap_or("never");
     let scopes = key.scopes.join(",");
     say(format!("{}  {}  {scopes}  made {}  used {used}  {end}", key.id, key.name, key.created_at));
+}
+
+fn end(revoked_at: Option<&str>, expires_at: Option<&str>, now: Millis) -> String {
+    match (revoked_at, expires_at) {
+        (Some(at), _) => format!("revoked {at}"),
+        (None, Some(at)) if is_over(at, now) => format!("expired {at}"),
+        (None, Some(at)) => format!("expires {at}"),
+        (None, None) => "active".to_owned(),
+    }
+}
+
+/// Instants sort as their texts do; one beyond the calendar is no text of that form, and never over.
+fn is_over(at: &str, now: Millis) -> bool {
+    let now = now.iso();
+    at.len() == now.len() && at.ends_with('Z') && at <= now.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_says_how_it_ended_or_will() {
+        let now = Millis(1_700_000_000_000);
+        let (before, after) = (Millis(now.0 - 1).iso(), Millis(now.0 + 1).iso());
+        assert_eq!(end(None, None, now), "active");
+        assert_eq!(end(None, Some(&after), now), format!("expires {after}"));
+        assert_eq!(end(None, Some(&before), now), format!("expired {before}"));
+        assert_eq!(end(None, Some(&now.iso()), now), format!("expired {}", now.iso()));
+        assert_eq!(end(Some(&before), Some(&before), now), format!("revoked {before}"));
+        let never = Millis(i64::MAX).iso();
+        assert_eq!(end(None, Some(&never), now), format!("expires {never}"));
+    }
 }

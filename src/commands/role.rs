@@ -4,11 +4,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::Args;
 
 use super::{Places, SettingsFile};
-use crate::serve::{self, Which};
+use crate::{
+    serve::{self, Which},
+    settings::SettingsError,
+};
 
 #[derive(Debug, Args)]
 #[command(after_help = super::EXIT_CODES)]
@@ -24,12 +26,13 @@ impl Role {
         let loaded = self.file.load(self.places.overrides())?;
         let embedded = loaded.settings.embedded_parts();
         if !embedded.is_empty() {
-            bail!(
+            let why = format!(
                 "`tidegate {}` is one of several processes, and embedded data is opened by one process only, but {}: \
                  run `tidegate up`, or set stream.engine = \"kafka\" and store.engine = \"cql\"",
                 which.name(),
                 embedded.join(" and ")
             );
+            return Err(SettingsError::Contradiction(why).into());
         }
         Box::pin(serve::run(loaded, &[which], None)).await
     }

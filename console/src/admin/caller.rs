@@ -14,9 +14,9 @@ use serde::Deserialize;
 use subtle::ConstantTimeEq;
 use tidegate_catalog::{DEFAULT_ORG, Scope};
 use tidegate_schemas::ids::OrgId;
-use tidegate_web::{Problem, Scheme, authorize, bearer};
+use tidegate_web::{Problem, Query, Scheme, authorize, bearer};
 
-use super::{Api, extract};
+use super::Api;
 
 /// A token that lives as long as the process.
 pub struct LocalToken(String);
@@ -81,7 +81,7 @@ async fn caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Pro
         Some(authorize(&api.deps.keys, headers, Scheme::Bearer, Scope::Admin).await?)
     };
     // Only now: what a stranger sends is not even looked at.
-    let named = extract::query::<Named>(uri)?.org.map(OrgId::from);
+    let named = Query::<Named>::of(uri)?.0.org.map(OrgId::from);
     match key {
         None => Ok(Caller {
             org: named.unwrap_or_else(|| OrgId::new(DEFAULT_ORG)),

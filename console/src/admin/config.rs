@@ -17,14 +17,9 @@ use tidegate_schemas::{
     ids::{ConfigVersion, EndpointId},
     wire::{Fault, Pointer},
 };
-use tidegate_web::Problem;
+use tidegate_web::{Problem, Query};
 
-use super::{
-    Api,
-    caller::Caller,
-    extract::{Body, Params},
-    faults,
-};
+use super::{Api, caller::Caller, extract::Body, faults};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -180,7 +175,7 @@ async fn validate(
 async fn wait(
     State(api): State<Api>,
     caller: Caller,
-    Params(wanted): Params<Wanted>,
+    Query(wanted): Query<Wanted>,
 ) -> Result<Json<Answer>, Problem> {
     let within = Duration::from_millis(wanted.within_ms).min(LONGEST_WAIT);
     let version = ConfigVersion(wanted.version);

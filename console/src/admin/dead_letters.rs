@@ -9,12 +9,12 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use tidegate_stream::Topic;
-use tidegate_web::Problem;
+use tidegate_web::{Problem, Query};
 
 use super::{
     Api, List,
     caller::Caller,
-    extract::{Body, Params, invalid},
+    extract::{Body, invalid},
     faults,
     job_list::limit,
 };
@@ -61,7 +61,7 @@ struct Answer {
 async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Params(wanted): Params<Wanted>,
+    Query(wanted): Query<Wanted>,
 ) -> Result<Json<List<serde_json::Value>>, Problem> {
     let limit = limit(&api, wanted.limit)?;
     let which = which(&caller, wanted.topic.as_deref(), wanted.reason, wanted.id)?;

@@ -4,7 +4,7 @@
 
 use axum::{
     Json, Router,
-    extract::{Path, State},
+    extract::State,
     http::StatusCode,
     routing::{get, post},
 };
@@ -15,16 +15,16 @@ use tidegate_schemas::{
     records::Command,
 };
 use tidegate_store::tables::callbacks::deliveries as rows;
-use tidegate_web::Problem;
+use tidegate_web::{Path, Problem, Query};
 
 use super::{
     Api, List,
     caller::Caller,
-    extract::{Params, id, invalid},
+    extract::{id, invalid},
     faults,
     job_list::limit,
 };
-use crate::deliveries::{self, Query};
+use crate::deliveries;
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -37,7 +37,7 @@ pub(super) fn routes() -> Router<Api> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wanted {
-    /// Such as `held`, `exhausted` or `delivered`; all, if left out.
+    /// One of `rows::STATES`; all, if left out.
     state: Option<String>,
     event_type: Option<String>,
     endpoint: Option<String>,
@@ -148,10 +148,15 @@ struct Whole {
 async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Params(wanted): Params<Wanted>,
+    Query(wanted): Query<Wanted>,
 ) -> Result<Json<List<Delivery>>, Problem> {
+    if let Some(state) = &wanted.state
+        && !rows::STATES.contains(&state.as_str())
+    {
+        return Err(invalid("", format!("`state` is one of {}.", rows::STATES.join(", "))));
+    }
     let from = wanted.cursor.as_deref().map(str::parse).transpose();
-    let query = Query {
+    let query = deliveries::Query {
         from: from.map_err(|()| invalid("", "This is not a cursor of this list."))?,
         limit: limit(&api, wanted.limit)?,
         rows: api.settings.rows_per_page,

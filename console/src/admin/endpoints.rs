@@ -4,12 +4,12 @@
 
 use axum::{
     Json, Router,
-    extract::{Path, State},
+    extract::State,
     routing::{get, post},
 };
 use serde::Serialize;
 use tidegate_schemas::ids::EndpointId;
-use tidegate_web::Problem;
+use tidegate_web::{Path, Problem};
 
 use super::{Api, List, caller::Caller, faults};
 

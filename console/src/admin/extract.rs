@@ -6,31 +6,21 @@ use std::str::FromStr;
 
 use axum::{
     body::HttpBody as _,
-    extract::{FromRequest, FromRequestParts, Query, Request},
-    http::{Uri, header, request::Parts},
+    extract::{FromRequest, FromRequestParts, Request},
+    http::{header, request::Parts},
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use tidegate_schemas::wire::{Fault, Pointer};
 use tidegate_web::Problem;
 
 use super::{Api, caller::Caller};
 
-pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
-    Query::<T>::try_from_uri(uri).map(|Query(query)| query).map_err(|rejection| {
-        let fault = Fault::invalid(&Pointer::Root, "The query is not valid.", rejection.body_text());
-        Problem::of_faults(vec![fault])
-    })
-}
-
-/// A query's parameters.
-pub(crate) struct Params<T>(pub(crate) T);
-
-impl<T: DeserializeOwned> FromRequestParts<Api> for Params<T> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
-        query(&parts.uri).map(Self)
-    }
+/// The query of a list that is neither chosen from nor paged: it has no parameters of its own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WholeList {
+    #[serde(rename = "org")]
+    _org: Option<String>,
 }
 
 impl FromRequestParts<Api> for Caller {

@@ -4,7 +4,7 @@
 
 use axum::{
     Json, Router,
-    extract::{Path, State},
+    extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -19,12 +19,12 @@ use tidegate_schemas::{
     ids::{ActionId, JobId, Millis, PolicyId, QueueId, SubmissionId},
     records::Verdict,
 };
-use tidegate_web::Problem;
+use tidegate_web::{Path, Problem, Query};
 
 use super::{
     Api, List,
     caller::Caller,
-    extract::{Body, Params, id, invalid},
+    extract::{Body, id, invalid},
     faults, job_list,
 };
 
@@ -81,7 +81,7 @@ struct Said {
 async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Params(wanted): Params<job_list::Wanted>,
+    Query(wanted): Query<job_list::Wanted>,
 ) -> Result<Json<List<Summary>>, Problem> {
     job_list::page(&api, &caller.org, &wanted).await.map(Json)
 }

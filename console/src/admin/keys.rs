@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::{
     Json, Router,
-    extract::{Path, State},
+    extract::State,
     http::StatusCode,
     routing::{get, post},
 };
@@ -16,12 +16,12 @@ use tidegate_catalog::{
     keys::{Created, KeyError, KeyInfo, NewKey},
 };
 use tidegate_schemas::ids::{ApiKeyId, Millis};
-use tidegate_web::Problem;
+use tidegate_web::{Path, Problem, Query};
 
 use super::{
     Api, List,
     caller::Caller,
-    extract::{Body, id, invalid},
+    extract::{Body, WholeList, id, invalid},
     faults,
 };
 
@@ -93,7 +93,11 @@ struct Rotation {
     overlap_seconds: u64,
 }
 
-async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<List<Key>>, Problem> {
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(_): Query<WholeList>,
+) -> Result<Json<List<Key>>, Problem> {
     let keys = api.deps.keys.list(&caller.org).await.map_err(told)?;
     Ok(Json(List::whole(keys.into_iter().map(Key::from).collect())))
 }
@@ -110,6 +114,9 @@ async fn create(
             .parse()
             .map_err(|error: tidegate_catalog::keys::UnknownScope| invalid("/scopes", error.to_string()))?,
     };
+    if wanted.expires_in_seconds == Some(0) {
+        return Err(invalid("/expiresInSeconds", "The key would have expired already: at least 1 second."));
+    }
     let expires_at =
         wanted.expires_in_seconds.map(|seconds| Millis::now().plus(Duration::from_secs(seconds)));
     let name = wanted.name.unwrap_or_else(|| "key".to_owned());

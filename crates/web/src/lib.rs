@@ -4,6 +4,7 @@
 
 mod body;
 mod caller;
+mod extract;
 mod limits;
 mod problem;
 mod rate_headers;
@@ -13,6 +14,7 @@ mod settings;
 
 pub use body::{Body, read};
 pub use caller::{Scheme, authenticate, authorize, bearer};
+pub use extract::{Path, Query};
 pub use limits::{InFlight, Rate, Rates, Spent};
 pub use problem::{Problem, envelope};
 pub use request_id::{RequestId, tag_request};

@@ -108,6 +108,16 @@ async fn a_query_that_cannot_be_read_is_400() {
 }
 
 #[tokio::test]
+async fn a_path_that_is_not_text_is_400_in_the_envelope() {
+    let service = service().await;
+    for path in ["/api/v1/items/post/a%ff", "/api/v1/items/a%ff/p-1/"] {
+        let answer = service.get(path).await;
+        assert_eq!(answer.status, 400, "{path}");
+        answer.assert_envelope();
+    }
+}
+
+#[tokio::test]
 async fn a_wait_ends_when_the_submission_is_evaluated() {
     let service = service().await;
     let submission = SubmissionId::random();

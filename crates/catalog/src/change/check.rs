@@ -50,7 +50,12 @@ pub(super) fn whole(
     }
     let mut warnings = Vec::new();
     match compile(org, version, content, &settings.rules, &settings.header_variable_prefix) {
-        Err(found) => faults.extend(found),
+        Err(found) => {
+            // Names are checked by the set and again by the rules, in other words: the first told at a place stays.
+            let is_told = |new: &DocumentFault| faults.iter().any(|told| place(told) == place(new));
+            let new: Vec<_> = found.into_iter().filter(|fault| !is_told(fault)).collect();
+            faults.extend(new);
+        }
         Ok((compiled, found)) => {
             warnings = found;
             faults.extend(inline::run(&compiled, content, now));

@@ -189,6 +189,17 @@ async fn every_fault_of_every_document_is_listed_at_its_place() {
 }
 
 #[tokio::test]
+async fn a_name_that_is_not_there_is_told_once() {
+    let house = House::new().await;
+    let documents =
+        format!("{POST}---\nrule: two\nitem_types: [nothing]\nwhen: {{text: {{in: [text], words: [x]}}}}\n");
+    let found = lint(&files(&documents), &house.settings, Millis(1)).unwrap_err();
+    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].contains("item_types[0]") && found[0].contains("nothing"), "{found:#?}");
+}
+
+#[tokio::test]
 async fn a_rule_that_fails_its_own_example_is_refused() {
     let house = House::new().await;
     let wrong = POST.replace("{text: buy bread}, expect: no_match", "{text: buy bread}, expect: match");

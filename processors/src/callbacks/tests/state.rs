@@ -6,6 +6,12 @@ use super::*;
 
 const NOW: Millis = Millis(1_795_255_200_000);
 
+#[test]
+fn the_texts_of_states_are_those_that_readers_of_the_table_know() {
+    let known = tidegate_store::tables::callbacks::deliveries::STATES;
+    assert_eq!(State::ALL.map(State::name), known);
+}
+
 fn schedule() -> Schedule {
     crate::callbacks::Settings::default().rules()
 }

@@ -9,6 +9,10 @@ use tidegate_schemas::ids::{EndpointId, EventId, ItemKey, Millis, OrgId};
 
 use crate::table;
 
+/// What `state` of a delivery may say.
+pub const STATES: [&str; 7] =
+    ["pending", "retry_wait", "delivered", "held", "too_large", "exhausted", "canceled"];
+
 table! {
     /// One callback event on its way to the platform. The owner of `shard`, a partition of the callbacks topic, is
     /// its only writer. `body` holds the exact bytes of every attempt.
