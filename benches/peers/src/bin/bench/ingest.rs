@@ -54,6 +54,10 @@ const CEILINGS: [Ceiling; 3] = [
     Ceiling { records: "request", names: Names::Value, noted: &[(100, Some(885_000.0))] },
 ];
 
+/// What `stream-anchors` 4.2 noted for the handler alone, which reads, parses and sends nothing: by how much the machine
+/// of the run differs from the one of the notes.
+const HANDLER: [(usize, f64); 2] = [(1, 163_000.0), (100, 2_270_000.0)];
+
 /// Below this share of the noted figure a ceiling proves nothing.
 const VOID: f64 = 0.7;
 const BAR: f64 = 0.6;
@@ -99,6 +103,13 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
         sides.insert(ceiling.records, side);
         ceilings.push(process);
     }
+    let address = format!("127.0.0.1:{}", free_port()?);
+    let told = ["--listen", &address, "--brokers", &servers.kafka, "--topic", "none"];
+    let told = told.into_iter().chain(["--partitions", "1", "--records", "none"]);
+    let program = std::env::current_exe()?.with_file_name("ceiling");
+    let mut handler = Process::start(&program, told, &house.dir.path().join("handler"))?;
+    handler.line("is ready").await?;
+    let handler = Handler { process: handler, address };
     let service = Side {
         process: house.processes["ingest"].id,
         address: house.api.clone(),
@@ -116,7 +127,13 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
             ceiling.is_none_or(|ceiling| ceiling.noted.iter().any(|(noted, _)| *noted == items))
         };
         let mut results: BTreeMap<&str, Vec<Measured>> = BTreeMap::new();
+        let mut bare = Vec::new();
         for round in 0..=args.rounds {
+            let seconds = if round == 0 { 1.0 } else { args.seconds };
+            let rate = handler.rate(items, connections, seconds, &mut next).await?;
+            if round > 0 {
+                bare.push(rate);
+            }
             for (name, side) in sides.iter().filter(|(name, _)| wanted(name)) {
                 let seconds = if round == 0 { 1.0 } else { args.seconds };
                 let measured = measure(side, &pool, items, connections, seconds, &mut next).await?;
@@ -134,7 +151,7 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
                 }
             }
         }
-        report(items, connections, &results);
+        report(items, connections, &results, median(bare));
     }
     drop(ceilings);
     house.stop_all().await
@@ -162,7 +179,7 @@ async fn measure(
     Ok(Measured { sent, content, cpu })
 }
 
-fn report(items: usize, connections: usize, results: &BTreeMap<&str, Vec<Measured>>) {
+fn report(items: usize, connections: usize, results: &BTreeMap<&str, Vec<Measured>>, bare: f64) {
     let rates = |name: &str| -> Vec<f64> {
         results[name].iter().map(|it| it.sent.acknowledged as f64 / it.cpu).collect()
     };
@@ -203,6 +220,13 @@ fn report(items: usize, connections: usize, results: &BTreeMap<&str, Vec<Measure
             verdict(ratio >= BAR)
         ));
     }
+    let noted = HANDLER.iter().find(|(noted, _)| *noted == items).map_or(f64::NAN, |(_, figure)| *figure);
+    checks.push(format!(
+        "The bare handler alone, nothing sent: {} items per CPU-second, {} of the noted {}.",
+        thousands(bare),
+        percent(bare / noted),
+        thousands(noted)
+    ));
     println!("### Ingest, {items} a request, {connections} connections\n");
     let head = [
         "side",
@@ -215,6 +239,23 @@ fn report(items: usize, connections: usize, results: &BTreeMap<&str, Vec<Measure
     ];
     print(&head, &rows);
     println!("{}\n", checks.join("\n"));
+}
+
+/// The ceiling's handler without a producer behind it.
+struct Handler {
+    process: Process,
+    address: String,
+}
+
+impl Handler {
+    /// Items per CPU-second.
+    async fn rate(&self, items: usize, connections: usize, seconds: f64, next: &mut u64) -> Result<f64> {
+        let began = tidegate_benches::clock::cpu_seconds(self.process.id)?;
+        let load = Load { address: &self.address, key: "", connections, items, next };
+        let sent = load.run(End::Seconds(seconds)).await?;
+        let cpu = tidegate_benches::clock::cpu_seconds(self.process.id)? - began;
+        Ok(sent.acknowledged as f64 / cpu)
+    }
 }
 
 fn of(records: &str) -> &str {
