@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_catalog::{self as catalog, Compiled, Live};
 use tidegate_moderation::{
     self as moderation,
-    effects::Plan,
+    effects::{Claim, Plan, Refused},
     evaluate::{self, Begun, Prepared},
     items,
     submissions::{self, Standing, Submission},
@@ -19,10 +19,12 @@ use tidegate_schemas::{
 };
 
 use crate::{
+    allowances::{Allowances, Applicant},
     error::Fault,
     facts::Desk,
     lanes::Key,
     pool::Pool,
+    tally::Tally,
     worker::{Handler, Job},
 };
 
@@ -33,20 +35,28 @@ pub(crate) struct Items {
     deps: moderation::Deps,
     pool: Pool,
     facts: Desk,
+    allowances: Allowances,
+    tally: Tally,
 }
 
 type ItemJob = Job<records::Items>;
 
 /// How far the pool came with an item.
 enum Step {
-    Planned(Box<Plan>),
+    Decided(Decided),
     /// Rules wait for facts.
     Waiting(Box<(Prepared, Scan)>),
 }
 
+enum Decided {
+    Planned(Box<Plan>),
+    /// Rules that are about to act have limits.
+    Asking(Box<(Prepared, Outcome, Vec<Claim>)>),
+}
+
 impl Items {
-    pub(crate) fn new(deps: moderation::Deps, pool: Pool) -> Self {
-        Self { facts: Desk::new(deps.store.clone()), deps, pool }
+    pub(crate) fn new(deps: moderation::Deps, pool: Pool, allowances: Allowances, tally: Tally) -> Self {
+        Self { facts: Desk::new(deps.store.clone()), deps, pool, allowances, tally }
     }
 
     async fn config(&self, job: &ItemJob, part: usize) -> Result<Arc<Compiled>, Fault> {
@@ -73,18 +83,41 @@ impl Items {
             let job = Arc::clone(&job);
             self.pool.run(move || begin(&job, part, config, no_reviews)).await?
         };
-        let begun = begun.map_err(|error| not_here_yet(error, &job.record, here))?;
-        let (prepared, scan) = match begun {
-            Step::Planned(plan) => return Ok(*plan),
-            Step::Waiting(waiting) => *waiting,
+        let decided = match begun.map_err(|error| not_here_yet(error, &job.record, here))? {
+            Step::Decided(decided) => decided,
+            Step::Waiting(waiting) => {
+                let (prepared, scan) = *waiting;
+                let now = submission(&job, part).at.append_ms;
+                let facts = Box::pin(self.facts.fetch(&job.record.org, scan.needs(), now)).await?;
+                let job = Arc::clone(&job);
+                let finish = move || {
+                    let outcome = evaluate::finish(&prepared, scan, &facts);
+                    decide(&job, part, prepared, outcome, no_reviews)
+                };
+                self.pool.run(finish).await?
+            }
         };
-        let now = submission(&job, part).at.append_ms;
-        let facts = Box::pin(self.facts.fetch(&job.record.org, scan.needs(), now)).await?;
-        let finish = move || {
-            let outcome = evaluate::finish(&prepared, scan, &facts);
-            plan(&job, part, &prepared, &outcome, no_reviews)
+        match decided {
+            Decided::Planned(plan) => Ok(*plan),
+            Decided::Asking(asking) => Box::pin(self.ask(&job, part, *asking, no_reviews)).await,
+        }
+    }
+
+    async fn ask(
+        &self,
+        job: &ItemJob,
+        part: usize,
+        (prepared, outcome, claims): (Prepared, Outcome, Vec<Claim>),
+        no_reviews: Option<&'static str>,
+    ) -> Result<Plan, Fault> {
+        let submission = submission(job, part);
+        let applicant = Applicant {
+            org: &submission.header.org,
+            submission: submission.entry.submission_id,
+            at: submission.at.append_ms,
         };
-        Ok(self.pool.run(finish).await?)
+        let refused = self.allowances.ask(applicant, &claims).await?;
+        Ok(submissions::plan(&submission, &prepared, &outcome, no_reviews, &refused))
     }
 
     /// Whether a newer version of the item is stored. Acting on the older one now would overtake it.
@@ -139,7 +172,9 @@ impl Handler for Items {
         if job.is_resent && plan.has_effects() && Box::pin(self.is_superseded(&submission)).await? {
             supersede(&mut plan)?;
         }
-        Ok(submissions::carry_out(&self.deps, &submission, plan).await?)
+        let outcomes = submissions::carry_out(&self.deps, &submission, plan).await?;
+        self.tally.count(&submission.header.org, &outcomes);
+        Ok(())
     }
 }
 
@@ -172,19 +207,26 @@ fn begin(
     let submission = submission(job, part);
     let prepared = evaluate::prepare(config, job.record.source, submission.entry, submission.at.append_ms)?;
     Ok(match evaluate::begin(&prepared) {
-        Begun::Finished(outcome) => Step::Planned(Box::new(plan(job, part, &prepared, &outcome, no_reviews))),
+        Begun::Finished(outcome) => Step::Decided(decide(job, part, prepared, outcome, no_reviews)),
         Begun::Waiting(scan) => Step::Waiting(Box::new((prepared, scan))),
     })
 }
 
-fn plan(
+fn decide(
     job: &ItemJob,
     part: usize,
-    prepared: &Prepared,
-    outcome: &Outcome,
+    prepared: Prepared,
+    outcome: Outcome,
     no_reviews: Option<&'static str>,
-) -> Plan {
-    submissions::plan(&submission(job, part), prepared, outcome, no_reviews)
+) -> Decided {
+    let submission = submission(job, part);
+    let claims = submissions::claims(&submission, &prepared, &outcome, no_reviews);
+    if claims.is_empty() {
+        let none = Refused::new();
+        Decided::Planned(Box::new(submissions::plan(&submission, &prepared, &outcome, no_reviews, &none)))
+    } else {
+        Decided::Asking(Box::new((prepared, outcome, claims)))
+    }
 }
 
 /// Everything of the record but its items.

@@ -3,6 +3,7 @@
 //!
 //! It decides nothing about content (`tidegate-moderation` does) and serves no request.
 
+mod allowances;
 mod appeals;
 mod backoff;
 pub mod callbacks;
@@ -22,6 +23,7 @@ mod process;
 mod reports;
 mod settings;
 mod strikes;
+mod tally;
 mod worker;
 
 use std::sync::Arc;

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Deps, Health, RoleError, Settings,
+    allowances::Allowances,
     appeals::Appeals,
     decision_due::DueDecisions,
     decisions::Decisions,
@@ -19,6 +20,7 @@ use crate::{
     pool::Pool,
     reports::Reports,
     strikes::Strikes,
+    tally::Tally,
     worker::{Handler, Worker},
 };
 
@@ -36,9 +38,11 @@ pub async fn process(deps: Deps, settings: Settings, stop: CancellationToken) ->
         store: deps.store.clone(),
         live: Arc::clone(&deps.live),
     };
-    let mut roles = Roles { deps, settings, stop: stop.child_token(), tasks: JoinSet::new() };
+    let mut roles =
+        Roles { deps, settings: Arc::clone(&settings), stop: stop.child_token(), tasks: JoinSet::new() };
 
-    let items = || Items::new(work.clone(), pool.clone());
+    let (allowances, tally) = (Allowances::new(work.store.clone()), Tally::new(settings.rule_metrics));
+    let items = || Items::new(work.clone(), pool.clone(), allowances.clone(), tally.clone());
     roles.start("items", Topic::Items, items());
     roles.start("items-slow", Topic::ItemsSlow, items());
     roles.start("reports", Topic::Reports, Reports(work.clone()));

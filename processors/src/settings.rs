@@ -37,6 +37,8 @@ pub struct Settings {
     /// How long work may go on after a stop before it is left, in milliseconds. It should be above
     /// `stream.consume.drain_timeout_ms`. Default 30,000.
     pub drain_ms: u64,
+    /// Rules that have a counter of their own in the metrics; those beyond are counted together. Default 1,000.
+    pub rule_metrics: usize,
     pub poison: poison::Settings,
     pub missing: missing::Settings,
 }
@@ -55,6 +57,7 @@ impl Default for Settings {
             decision_poll_ms: 250,
             decision_sweep_ms: 5_000,
             drain_ms: 30_000,
+            rule_metrics: 1_000,
             poison: poison::Settings::default(),
             missing: missing::Settings::default(),
         }

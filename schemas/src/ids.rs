@@ -247,6 +247,8 @@ pub enum Kind {
     Policy,
     /// org: the key that is made with the first organisation
     FirstKey,
+    /// what for, salt or rule, item, user or submission: whether it is in a part drawn from all
+    Share,
 }
 
 impl Kind {
@@ -264,6 +266,7 @@ impl Kind {
             Self::Reversal => "reversal",
             Self::Policy => "policy",
             Self::FirstKey => "first-key",
+            Self::Share => "share",
         }
     }
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tidegate_schemas::{
     documents::{
         Action, ActionKind, Document, DocumentKind, Endpoint, Event, Expectation, FieldDocument, Format,
-        ItemType, On, Parameter, ParameterType, Period, Policy, Queue, Rule, RuleAction, Set, Status, Test,
-        Threshold, parse, render,
+        ItemType, On, OnError, Parameter, ParameterType, Percent, Period, Policy, Queue, Rollout, RolloutBy,
+        Rule, RuleAction, RuleLimits, Set, Status, Test, Threshold, parse, render,
     },
     ids::Millis,
     item_types::{Container, Kind, Role, Scalar},
@@ -447,6 +447,18 @@ const TABLE: &[(bool, &str)] = &[
         true,
         r#"{"rule":"r","when":{"all":[]},"name":"R","status":"background","on":["report"],"item_types":["t"],"policies":["p"],"actions":["a",{"id":"b"},{"id":"c","params":{"x":1}}],"expires_at":"2027-01-01T00:00:00Z","tests":[{"name":"n","item_type":"t","item":{},"expect":"no_match"}]}"#,
     ),
+    (
+        true,
+        r#"{"rule":"r","when":{},"rollout":{"percent":0.5,"salt":"v7","by":"user"},"limits":{"actions_per_day":500,"per_user_cooldown":"24h"},"review_sample":2,"on_error":"review"}"#,
+    ),
+    (false, r#"{"rule":"r","when":{},"rollout":{"percent":101}}"#),
+    (false, r#"{"rule":"r","when":{},"rollout":{"salt":"v7"}}"#),
+    (false, r#"{"rule":"r","when":{},"rollout":{"percent":1,"by":"org"}}"#),
+    (false, r#"{"rule":"r","when":{},"limits":{"actions_per_day":0}}"#),
+    (false, r#"{"rule":"r","when":{},"limits":{"per_user_cooldown":"a day"}}"#),
+    (false, r#"{"rule":"r","when":{},"limits":{"per_hour":3}}"#),
+    (false, r#"{"rule":"r","when":{},"review_sample":-1}"#),
+    (false, r#"{"rule":"r","when":{},"on_error":"ignore"}"#),
     (false, r#"{"rule":"r"}"#),
     (false, r#"{"rule":"r","when":{},"status":"on"}"#),
     (false, r#"{"rule":"r","when":{},"on":["user"]}"#),
@@ -474,6 +486,7 @@ fn fits(schema: &Value, root: &Value, value: &Value) -> bool {
         "array" => value.is_array(),
         "string" => value.is_string(),
         "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
         "boolean" => value.is_boolean(),
         "null" => value.is_null(),
         other => panic!("the schema uses the type {other}"),
@@ -493,10 +506,10 @@ fn fits(schema: &Value, root: &Value, value: &Value) -> bool {
         (None, _) | (_, None) => true,
         (Some(other), _) => panic!("the schema uses the pattern {other}"),
     };
-    let bounded = match (schema["minimum"].as_i64(), value.as_i64()) {
-        (Some(least), Some(number)) => number >= least,
-        _ => true,
-    };
+    let (least, most) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
+    let bounded = value.as_f64().is_none_or(|number| {
+        least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most)
+    });
     let members = value.as_object().is_none_or(|object| {
         let properties = schema["properties"].as_object();
         let required = schema["required"].as_array();
@@ -550,6 +563,11 @@ fn the_published_schemas_have_the_fields_of_the_structs_and_no_others() {
                 assert_eq!(names(&schema["$defs"][definition]["properties"]), names(first), "{definition}");
             }
         }
+        for definition in ["rollout", "limits"] {
+            if let Some(part) = written.get(definition) {
+                assert_eq!(names(&schema["$defs"][definition]["properties"]), names(part), "{definition}");
+            }
+        }
     }
 }
 
@@ -596,6 +614,14 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             policies: vec!["p".into()],
             actions: vec![RuleAction { id: "a".into(), params: [("x".to_owned(), json!(1))].into() }],
             expires_at: Some(Millis(0)),
+            rollout: Some(Rollout {
+                percent: Percent::new(12.5).unwrap(),
+                salt: Some("s".into()),
+                by: RolloutBy::User,
+            }),
+            limits: RuleLimits { actions_per_day: Some(5), per_user_cooldown: Some(Period::of_seconds(60)) },
+            review_sample: Percent::new(1.0),
+            on_error: OnError::Matched,
             tests: vec![Test {
                 name: Some("n".into()),
                 item_type: Some("t".into()),
@@ -660,11 +686,14 @@ prop_compose! {
         key in "[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", name in prop::option::of(any_text()), when in any_value(),
         report: bool, policies in prop::collection::vec(any_text(), 0..3), params in prop::collection::btree_map(any_text(), any_value(), 0..3),
         at in prop::option::of(0_i64..4_000_000_000_000), tests in prop::collection::vec(any_value(), 0..2),
+        share in 0_u16..=10_000,
     ) -> Document {
         Document::Rule(Rule {
             key: key.into(), name, status: if report { Status::Live } else { Status::Draft },
             on: if report { vec![On::Report] } else { vec![On::Item] }, item_types: vec!["t".into()], when, policies,
             actions: vec![RuleAction { id: "a".into(), params }], expires_at: at.map(Millis),
+            rollout: None, limits: RuleLimits::default(),
+            review_sample: Percent::new(f64::from(share) / 100.0), on_error: OnError::default(),
             tests: tests.into_iter().map(|item| Test { name: None, item_type: None, item, strikes: 0, expect: Expectation::NoMatch }).collect(),
         })
     }

@@ -147,6 +147,6 @@ impl Compiled {
     }
 
     pub fn rule(&self, id: &RuleId) -> Option<&RuleHead> {
-        self.plan.rules().find(|head| head.rule == *id)
+        self.plan.rule(id)
     }
 }

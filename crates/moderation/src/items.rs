@@ -22,7 +22,7 @@ use tidegate_store::{
     },
 };
 
-use crate::{Deps, Error, context, events::Named};
+use crate::{Deps, Error, context, effects::Suppressed};
 
 /// Rows of a search that are read at once; each is some hundred bytes.
 const STEP: usize = 500;
@@ -196,7 +196,7 @@ pub struct Answer {
     pub evaluated_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report_id: Option<ReportId>,
-    pub matched_rules: Vec<Named<RuleId>>,
+    pub matched_rules: Vec<MatchedRule>,
     pub errored_rules: Box<RawValue>,
     pub actions: Vec<ListedAction>,
     pub media: Box<RawValue>,
@@ -223,10 +223,17 @@ pub struct DeliveryState {
     pub state: String,
 }
 
-#[derive(Deserialize)]
-struct MatchedRule {
-    rule: RuleId,
-    name: String,
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MatchedRule {
+    #[serde(rename(deserialize = "rule"))]
+    pub id: RuleId,
+    pub name: String,
+    /// Why the rule does not act.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub suppressed: Option<Suppressed>,
+    /// Moderators look at this match as well.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub sampled: bool,
 }
 
 /// The answer about a submission, or about the newest one; `None` until a processor stored it.
@@ -296,10 +303,7 @@ async fn render(store: &Store, row: Item) -> Result<Answer, Error> {
         received_at: row.received_at.iso(),
         evaluated_at: row.evaluated_at.map(Millis::iso),
         report_id: row.report_id,
-        matched_rules: matched
-            .into_iter()
-            .map(|matched| Named { id: matched.rule, name: matched.name })
-            .collect(),
+        matched_rules: matched,
         errored_rules: context::raw(row.errored.as_bytes())?,
         actions,
         media: context::raw(row.media.as_bytes())?,

@@ -11,6 +11,7 @@ pub mod events;
 pub mod items;
 pub mod job_answers;
 pub mod jobs;
+pub mod limits;
 pub mod queues;
 pub mod reports;
 pub mod strikes;

@@ -2,10 +2,9 @@
 //!
 //! It evaluates nothing (`evaluate`); a processor brings evaluation and effects together.
 
-use tidegate_catalog::Compiled;
 use tidegate_rules::Outcome;
 use tidegate_schemas::{
-    ids::Millis,
+    ids::{Millis, RuleId},
     records::{self, Coordinates, ItemEntry, Record as _},
 };
 use tidegate_store::tables::{
@@ -16,7 +15,7 @@ use tidegate_stream::{AppendError, Record, Topic};
 
 use crate::{
     Deps, Error,
-    effects::{self, Evaluated, Findings, Plan},
+    effects::{self, Claim, Evaluated, Findings, Plan, Refused},
     evaluate::Prepared,
     items,
 };
@@ -90,36 +89,62 @@ pub async fn no_reviews(deps: &Deps, header: &records::Items) -> Result<Option<&
     Ok(report.is_some_and(|report| report.csam).then_some("child_safety"))
 }
 
-/// The plan of an evaluation.
+/// What the limits of rules must be asked for before the plan of an evaluation can be made.
+pub fn claims(
+    submission: &Submission<'_>,
+    prepared: &Prepared,
+    outcome: &Outcome,
+    no_reviews: Option<&'static str>,
+) -> Vec<Claim> {
+    let refused = Refused::new();
+    effects::claims(&prepared.config, &evaluated(submission, prepared, outcome, no_reviews, &refused))
+}
+
+/// The plan of an evaluation, of which the limits of rules refused some.
 pub fn plan(
     submission: &Submission<'_>,
     prepared: &Prepared,
     outcome: &Outcome,
     no_reviews: Option<&'static str>,
+    refused: &Refused,
 ) -> Plan {
-    let config: &Compiled = &prepared.config;
-    effects::plan_item(
-        config,
-        &Evaluated {
-            org: &submission.header.org,
-            submission_id: submission.entry.submission_id,
-            item: &prepared.key,
-            user: prepared.user.as_ref(),
-            append_ms: submission.at.append_ms,
-            outcome,
-            no_reviews,
-        },
-    )
+    effects::plan_item(&prepared.config, &evaluated(submission, prepared, outcome, no_reviews, refused))
 }
 
-/// Carries the plan out, or the one that an earlier run stored. Done when everything is durable.
-pub async fn carry_out(deps: &Deps, submission: &Submission<'_>, plan: Plan) -> Result<(), Error> {
-    let plan = if plan.has_effects() {
+fn evaluated<'a>(
+    submission: &Submission<'a>,
+    prepared: &'a Prepared,
+    outcome: &'a Outcome,
+    no_reviews: Option<&'static str>,
+    refused: &'a Refused,
+) -> Evaluated<'a> {
+    Evaluated {
+        org: &submission.header.org,
+        submission_id: submission.entry.submission_id,
+        item: &prepared.key,
+        user: prepared.user.as_ref(),
+        append_ms: submission.at.append_ms,
+        outcome,
+        no_reviews,
+        refused,
+    }
+}
+
+/// Carries the plan out, or the one that an earlier run stored. Done when everything is durable; says what each rule
+/// came to, unless an earlier run has said so.
+pub async fn carry_out(
+    deps: &Deps,
+    submission: &Submission<'_>,
+    plan: Plan,
+) -> Result<Vec<(RuleId, &'static str)>, Error> {
+    let mut plan = if plan.has_effects() {
         Box::pin(effects::adopt(&deps.store, plan, Millis::now())).await?
     } else {
         plan
     };
-    finish(deps, submission, &plan).await
+    let counted = std::mem::take(&mut plan.counted);
+    finish(deps, submission, &plan).await?;
+    Ok(counted)
 }
 
 /// Carries out a plan that is stored already, or has no effects.

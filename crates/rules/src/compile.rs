@@ -249,6 +249,7 @@ impl<'a> Context<'a> {
                 status: rule.status,
                 policies: rule.policies,
                 actions: rule.actions,
+                life: rule.life,
             },
             expires_at: rule.expires_at,
             on: rule.on,

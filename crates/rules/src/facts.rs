@@ -27,6 +27,10 @@ impl Within {
         (1..=LONGEST).contains(&span).then_some(Self(span))
     }
 
+    pub(crate) const fn of_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
     pub fn millis(self) -> i64 {
         self.0
     }

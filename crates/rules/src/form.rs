@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use tidegate_schemas::ids::{ActionId, Millis, PolicyId, RuleId, TypeId};
 
-use crate::facts::Within;
+use crate::{facts::Within, life::Life};
 
 /// Whether a rule has effects. Every rule that is not archived is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,6 +53,7 @@ pub struct Rule {
     pub when: Condition,
     pub policies: Vec<PolicyId>,
     pub actions: Vec<ActionUse>,
+    pub life: Life,
     pub tests: Vec<Test>,
 }
 

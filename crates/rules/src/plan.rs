@@ -21,6 +21,7 @@ use crate::{
     form::{ActionUse, On, Status, Test},
     item::Item,
     leaves::{Leaf, Scene, StrikesLeaf},
+    life::{Life, OnError},
     limits::{Limits, Spent},
     lint,
     outcome::{Errored, Match, Outcome},
@@ -46,12 +47,14 @@ pub struct RuleHead {
     pub status: Status,
     pub policies: Vec<PolicyId>,
     pub actions: Vec<ActionUse>,
+    pub life: Life,
 }
 
 /// Compiled rules. Immutable; one serves all threads.
 #[derive(Debug)]
 pub struct Plan {
     rules: Vec<Arc<Rule>>,
+    places: HashMap<RuleId, u32>,
     /// By rule.
     quick: Vec<Quick>,
     /// By rule; beside each other, because most candidates go no further.
@@ -194,6 +197,7 @@ impl Plan {
         let room = FAULTS_LISTED.saturating_sub(warnings.len());
         warnings.extend(lint::look(rules.iter().map(|rule| &**rule), &predicates, &unannounced, room));
         let plan = Self {
+            places: (0..).zip(&rules).map(|(place, rule)| (rule.head.rule.clone(), place)).collect(),
             quick: rules.iter().map(|rule| Quick::of(rule, &costs)).collect(),
             gates: rules.iter().map(|rule| Gate::of(rule)).collect(),
             words: indexes.iter().map(Index::words).max().unwrap_or_default(),
@@ -210,6 +214,11 @@ impl Plan {
     /// The rules that are evaluated, in order.
     pub fn rules(&self) -> impl Iterator<Item = &RuleHead> {
         self.rules.iter().map(|rule| &rule.head)
+    }
+
+    /// One of them.
+    pub fn rule(&self, rule: &RuleId) -> Option<&RuleHead> {
+        self.places.get(rule).map(|place| &self.rules[*place as usize].head)
     }
 
     /// How large the plan is.
@@ -377,7 +386,9 @@ impl Plan {
                 },
             };
             if let Some((rule, reason)) = failure {
-                if outcome.errored.len() < self.limits.errored {
+                // Those that lead to something despite their failure are not many, and must not get lost.
+                let counts = rule.head.life.on_error != OnError::NotMatched;
+                if counts || outcome.errored.len() < self.limits.errored {
                     outcome.errored.push(errored(&rule.head, reason));
                 } else {
                     outcome.errored_more += 1;

@@ -12,6 +12,7 @@ mod queue;
 mod read;
 mod render;
 mod rule;
+mod rule_life;
 mod set;
 mod threshold;
 mod tree;
@@ -28,6 +29,7 @@ pub use queue::Queue;
 pub use read::parse;
 pub use render::{Format, render};
 pub use rule::{Expectation, On, Rule, RuleAction, Status, Test};
+pub use rule_life::{OnError, Percent, Rollout, RolloutBy, RuleLimits};
 pub use set::Set;
 pub use threshold::Threshold;
 
@@ -129,7 +131,8 @@ impl Document {
             Self::ItemType(document) => document.check(&mut faults),
             Self::Action(document) => document.check(&mut faults),
             Self::Threshold(document) => document.check(&mut faults),
-            Self::Policy(_) | Self::Rule(_) | Self::Endpoint(_) | Self::Queue(_) => {}
+            Self::Rule(document) => document.limits.check(&mut faults),
+            Self::Policy(_) | Self::Endpoint(_) | Self::Queue(_) => {}
         }
         faults
     }

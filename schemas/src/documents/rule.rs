@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeStruct};
 use serde_json::Value;
 
+use super::rule_life::{OnError, Percent, Rollout, RuleLimits};
 use crate::{
     ids::{ActionId, Millis, RuleId, TypeId},
     item_types::datetime,
@@ -39,6 +40,15 @@ pub struct Rule {
     /// From then on the rule counts as archived.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "instant")]
     pub expires_at: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+    #[serde(default, skip_serializing_if = "RuleLimits::is_none")]
+    pub limits: RuleLimits,
+    /// The share of the items that the rule acts on which moderators look at as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review_sample: Option<Percent>,
+    #[serde(default, skip_serializing_if = "OnError::is_not_matched")]
+    pub on_error: OnError,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<Test>,
 }

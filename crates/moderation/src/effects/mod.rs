@@ -7,6 +7,7 @@
 
 mod actions;
 mod apply;
+mod gates;
 mod plan;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,7 @@ use uuid::Uuid;
 
 pub(crate) use actions::Taken;
 pub use apply::apply;
+pub use gates::{Claim, Refused, Suppressed, claims};
 pub use plan::{Evaluated, plan_item};
 
 use crate::{Deps, Error};
@@ -37,6 +39,9 @@ pub struct Plan {
     pub callbacks: Vec<PlannedCallback>,
     pub strikes: Vec<PlannedStrike>,
     pub reviews: Vec<PlannedReview>,
+    /// What each rule came to, for whoever makes the plan: it is counted once and not stored.
+    #[serde(skip)]
+    pub counted: Vec<(RuleId, &'static str)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +119,7 @@ impl Plan {
             callbacks: Vec::new(),
             strikes: Vec::new(),
             reviews: Vec::new(),
+            counted: Vec::new(),
         }
     }
 

@@ -1,18 +1,22 @@
 //! From an item's evaluation to the plan of its effects; pure.
 //!
-//! It neither reads nor writes. Status gates effects here: every rule was evaluated, only live ones act.
+//! It neither reads nor writes. Every rule was evaluated; which of them act is up to `gates`.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tidegate_catalog::{ActionKind, Compiled};
-use tidegate_rules::{Match, Outcome, Status};
+use tidegate_catalog::Compiled;
+use tidegate_rules::{Errored, Match, OnError, Outcome};
 use tidegate_schemas::ids::{
-    ActionId, EventId, ItemKey, Kind as IdKind, Millis, OrgId, PolicyId, RuleId, SubmissionId, derive,
+    ActionId, EventId, ItemKey, Kind as IdKind, Millis, OrgId, PolicyId, QueueId, RuleId, SubmissionId,
+    derive,
 };
 
-use super::{Findings, Kind, Plan, Taken};
-use crate::events;
+use super::{
+    Findings, Kind, Plan, PlannedReview, Taken,
+    gates::{self, Found, Refused, Suppressed},
+};
+use crate::{events, jobs::built_in};
 
 /// What was evaluated, and when the log took it.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub struct Evaluated<'a> {
     pub outcome: &'a Outcome,
     /// Set where the item's reviews are somebody else's: why.
     pub no_reviews: Option<&'static str>,
+    /// By their limits.
+    pub refused: &'a Refused,
 }
 
 /// An action as the item's row lists it.
@@ -35,77 +41,110 @@ struct ListedAction<'a> {
     id: &'a ActionId,
     #[serde(skip_serializing_if = "Option::is_none")]
     event_id: Option<EventId>,
-    rules: &'a [RuleId],
-    policies: &'a [PolicyId],
+    rules: Vec<&'a RuleId>,
+    policies: Vec<PolicyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     suppressed: Option<&'static str>,
 }
 
-/// The rules that asked for one action, and the union of their policies.
-#[derive(Default)]
-struct Asked<'a> {
-    live: Vec<&'a Match>,
-    idle: Vec<&'a Match>,
+/// A match as the item's row lists it.
+#[derive(Serialize)]
+struct ListedMatch<'a> {
+    #[serde(flatten)]
+    found: &'a Match,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suppressed: Option<Suppressed>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    sampled: bool,
+}
+
+/// A failure as the item's row lists it.
+#[derive(Serialize)]
+struct ListedFailure<'a> {
+    #[serde(flatten)]
+    failed: &'a Errored,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts_as: Option<OnError>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suppressed: Option<Suppressed>,
 }
 
 pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
-    let mut asked: BTreeMap<&ActionId, Asked<'_>> = BTreeMap::new();
-    for found in &evaluated.outcome.matched {
-        for action in &found.actions {
-            let asked = asked.entry(&action.id).or_default();
-            match found.status {
-                Status::Live => asked.live.push(found),
-                Status::Draft | Status::Background | Status::Archived => asked.idle.push(found),
-            }
+    let mut plan = Plan::empty(evaluated.org, evaluated.submission_id.0, Kind::Item, config.version());
+    let found = gates::found(config, evaluated);
+    let mut asked: BTreeMap<&ActionId, Vec<&Found<'_>>> = BTreeMap::new();
+    for rule in &found {
+        for action in rule.actions {
+            asked.entry(&action.id).or_default().push(rule);
         }
     }
+    let actions: Vec<_> =
+        asked.into_iter().map(|(id, by)| list_action(&mut plan, config, evaluated, id, &by)).collect();
+    let sampled = sampled(evaluated, &found);
+    review(&mut plan, evaluated, "sample", &sampled);
+    review(&mut plan, evaluated, "error", &gates::for_review(config, evaluated));
 
-    let mut plan = Plan::empty(evaluated.org, evaluated.submission_id.0, Kind::Item, config.version());
-    let mut listed = Vec::new();
-    for (id, asked) in &asked {
-        let causes = if asked.live.is_empty() { &asked.idle } else { &asked.live };
-        let rules: Vec<RuleId> = causes.iter().map(|found| found.rule.clone()).collect();
-        let policies = union_of_policies(causes);
-        let suppressed = if asked.live.is_empty() {
-            Some("background")
-        } else {
-            take(&mut plan, config, evaluated, id, causes, &policies)
-        };
-        listed.push((id, rules, policies, suppressed));
-    }
-    let actions: Vec<_> = listed
-        .iter()
-        .map(|(id, rules, policies, suppressed)| ListedAction {
-            id,
-            event_id: suppressed.is_none().then(|| event_id(evaluated, id)),
-            rules,
-            policies,
-            suppressed: *suppressed,
-        })
-        .collect();
+    let of = |rule: &RuleId| found.iter().find(|it| it.rule == rule).and_then(|it| it.suppressed);
+    let matched = evaluated.outcome.matched.iter().map(|found| ListedMatch {
+        found,
+        suppressed: of(&found.rule),
+        sampled: sampled.contains(&&found.rule),
+    });
+    let errored = evaluated.outcome.errored.iter().map(|failed| ListedFailure {
+        failed,
+        counts_as: gates::counts_as(config, failed),
+        suppressed: of(&failed.rule),
+    });
     plan.evaluation = Some(Findings {
         evaluated_at: evaluated.append_ms,
-        matched: json(&evaluated.outcome.matched),
-        errored: json(&evaluated.outcome.errored),
+        matched: json(&matched.collect::<Vec<_>>()),
+        errored: json(&errored.collect::<Vec<_>>()),
         actions: json(&actions),
     });
+    let count = |it: &Found<'_>| (it.rule.clone(), it.suppressed.map_or("live", Suppressed::as_str));
+    plan.counted.extend(found.iter().map(count));
+    plan.counted.extend(evaluated.outcome.errored.iter().map(|it| (it.rule.clone(), "errored")));
     plan
 }
 
-/// Adds the action to the plan, or says why it is not taken.
+/// Takes an action that rules ask for, or says why it is not taken.
+fn list_action<'a>(
+    plan: &mut Plan,
+    config: &Compiled,
+    evaluated: &Evaluated<'_>,
+    id: &'a ActionId,
+    by: &[&Found<'a>],
+) -> ListedAction<'a> {
+    let acting = by.iter().any(|rule| rule.acts());
+    // The most telling reason stands for all, and with it the rules that it holds for.
+    let why = if acting { None } else { by.iter().filter_map(|rule| rule.suppressed).min() };
+    let causes: Vec<_> = by.iter().filter(|rule| rule.suppressed == why).copied().collect();
+    let policies = union_of_policies(&causes);
+    let suppressed = match why {
+        Some(why) => Some(why.as_str()),
+        None => gates::refused(config, evaluated, id),
+    };
+    if suppressed.is_none() {
+        take(plan, config, evaluated, id, &causes, &policies);
+    }
+    ListedAction {
+        id,
+        event_id: suppressed.is_none().then(|| event_id(evaluated, id)),
+        rules: causes.iter().map(|rule| rule.rule).collect(),
+        policies,
+        suppressed,
+    }
+}
+
 fn take(
     plan: &mut Plan,
     config: &Compiled,
     evaluated: &Evaluated<'_>,
     id: &ActionId,
-    causes: &[&Match],
+    causes: &[&Found<'_>],
     policies: &[PolicyId],
-) -> Option<&'static str> {
-    let Some(action) = config.action(id) else { return Some("unknown_action") };
-    if matches!(action.kind, ActionKind::EnqueueReview { .. }) && evaluated.no_reviews.is_some() {
-        return evaluated.no_reviews;
-    }
-    let named = |found: &&Match| events::Named { id: found.rule.clone(), name: found.name.clone() };
+) {
+    let named = |rule: &&Found<'_>| events::Named { id: rule.rule.clone(), name: rule.name.to_owned() };
     plan.take(
         config,
         &Taken {
@@ -121,16 +160,40 @@ fn take(
             reason: None,
         },
     );
-    None
+}
+
+/// The rules that act here and whose hits moderators look at now and then.
+fn sampled<'a>(evaluated: &Evaluated<'_>, found: &[Found<'a>]) -> Vec<&'a RuleId> {
+    let drawn = |it: &&Found<'_>| {
+        it.acts() && it.life.is_some_and(|life| life.is_sampled(it.rule, evaluated.submission_id))
+    };
+    if evaluated.no_reviews.is_some() {
+        return Vec::new();
+    }
+    found.iter().filter(drawn).map(|it| it.rule).collect()
+}
+
+/// A review that no action asks for.
+fn review(plan: &mut Plan, evaluated: &Evaluated<'_>, why: &str, rules: &[&RuleId]) {
+    if rules.is_empty() || evaluated.no_reviews.is_some() {
+        return;
+    }
+    plan.reviews.push(PlannedReview {
+        subject: evaluated.item.clone(),
+        queue: QueueId::new(built_in::DEFAULT),
+        cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", why.as_bytes()]),
+        at: evaluated.append_ms,
+        rules: rules.iter().copied().cloned().collect(),
+    });
 }
 
 fn event_id(evaluated: &Evaluated<'_>, action: &ActionId) -> EventId {
     derive(IdKind::ActionEvent, &[evaluated.submission_id.as_bytes(), action.as_str().as_bytes()])
 }
 
-fn union_of_policies(causes: &[&Match]) -> Vec<PolicyId> {
+fn union_of_policies(causes: &[&Found<'_>]) -> Vec<PolicyId> {
     let mut policies = Vec::new();
-    for policy in causes.iter().flat_map(|found| &found.policies) {
+    for policy in causes.iter().flat_map(|found| found.policies) {
         if !policies.contains(policy) {
             policies.push(policy.clone());
         }

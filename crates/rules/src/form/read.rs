@@ -2,6 +2,8 @@
 //!
 //! It bounds what it reads, because a document may be hostile; whether fields exist it cannot say.
 
+mod life;
+
 use serde_json::{Map, Value as Json};
 use tidegate_schemas::{
     ids::{ActionId, Millis, PolicyId, RuleId, TypeId},
@@ -15,8 +17,22 @@ use crate::{
     limits::Limits,
 };
 
-const RULE_KEYS: [&str; 10] =
-    ["rule", "name", "status", "expires_at", "on", "item_types", "when", "policies", "actions", "tests"];
+const RULE_KEYS: [&str; 14] = [
+    "rule",
+    "name",
+    "status",
+    "expires_at",
+    "on",
+    "item_types",
+    "when",
+    "policies",
+    "actions",
+    "rollout",
+    "limits",
+    "review_sample",
+    "on_error",
+    "tests",
+];
 const VIEWS: [(&str, View); 4] =
     [("raw", View::Raw), ("lower", View::Lower), ("folded", View::Folded), ("collapsed", View::Collapsed)];
 const CONDITIONS: [&str; 6] = ["all", "any", "not", "text", "field", "strikes"];
@@ -213,6 +229,7 @@ impl Reader<'_> {
             r.distinct(list, "policy")
         });
         let actions = self.optional(object, "actions", Self::actions);
+        let life = self.life(object);
         let tests = self.optional(object, "tests", |r, v| r.list(v, Self::test));
         let key = key?;
         Some(Rule {
@@ -226,6 +243,7 @@ impl Reader<'_> {
             when: when?,
             policies: policies.unwrap_or_default(),
             actions: actions.unwrap_or_default(),
+            life,
             tests: tests.unwrap_or_default(),
         })
     }

@@ -17,6 +17,8 @@ pub const ALL: &[&Table] = &[
     items::items::Item::TABLE,
     items::items::SubmissionPlace::TABLE,
     items::plans::Plan::TABLE,
+    items::limits::RuleDay::TABLE,
+    items::limits::Cooldown::TABLE,
     items::strikes::Strike::TABLE,
     items::strikes::StrikeReversal::TABLE,
     items::strikes::ActionByItem::TABLE,

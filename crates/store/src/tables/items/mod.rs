@@ -2,5 +2,6 @@
 
 #[allow(clippy::module_inception, reason = "one file a table, and this table is called as its room")]
 pub mod items;
+pub mod limits;
 pub mod plans;
 pub mod strikes;

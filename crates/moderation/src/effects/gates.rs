@@ -1,0 +1,162 @@
+//! Which of the rules that matched act, and why the others do not; pure.
+//!
+//! It takes no place of a limit: it says which are asked for, and is told which were refused.
+
+use std::{collections::HashMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use tidegate_catalog::{ActionKind, Compiled};
+use tidegate_rules::{ActionUse, Errored, Life, Match, OnError, RuleHead, Status};
+use tidegate_schemas::ids::{ActionId, ItemKey, PolicyId, RuleId};
+
+use super::Evaluated;
+
+/// Why a rule that matched does not act. The first one is the most telling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Suppressed {
+    /// The day's places are taken.
+    Limit,
+    /// It acted on the user lately.
+    Cooldown,
+    /// The item is not in the part that it acts for.
+    Rollout,
+    /// It is not live.
+    Background,
+}
+
+impl Suppressed {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Cooldown => "cooldown",
+            Self::Rollout => "rollout",
+            Self::Background => "background",
+        }
+    }
+}
+
+/// The rules whose limits refused them.
+pub type Refused = HashMap<RuleId, Suppressed>;
+
+/// What a rule's limits must be asked for before it acts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub rule: RuleId,
+    pub per_day: Option<i64>,
+    /// Who is left alone, and for how long.
+    pub cooldown: Option<(ItemKey, Duration)>,
+}
+
+/// A rule that matched, or counts as if it had.
+pub(super) struct Found<'a> {
+    pub(super) rule: &'a RuleId,
+    pub(super) name: &'a str,
+    pub(super) policies: &'a [PolicyId],
+    pub(super) actions: &'a [ActionUse],
+    pub(super) life: Option<&'a Life>,
+    pub(super) suppressed: Option<Suppressed>,
+}
+
+impl<'a> Found<'a> {
+    fn of_match(config: &'a Compiled, evaluated: &Evaluated<'_>, found: &'a Match) -> Self {
+        let life = config.rule(&found.rule).map(|head| &head.life);
+        Self {
+            rule: &found.rule,
+            name: &found.name,
+            policies: &found.policies,
+            actions: &found.actions,
+            life,
+            suppressed: suppressed(evaluated, &found.rule, found.status, life),
+        }
+    }
+
+    fn of_head(evaluated: &Evaluated<'_>, head: &'a RuleHead) -> Self {
+        Self {
+            rule: &head.rule,
+            name: &head.name,
+            policies: &head.policies,
+            actions: &head.actions,
+            life: Some(&head.life),
+            suppressed: suppressed(evaluated, &head.rule, head.status, Some(&head.life)),
+        }
+    }
+
+    pub(super) fn acts(&self) -> bool {
+        self.suppressed.is_none()
+    }
+}
+
+fn suppressed(
+    evaluated: &Evaluated<'_>,
+    rule: &RuleId,
+    status: Status,
+    life: Option<&Life>,
+) -> Option<Suppressed> {
+    if status != Status::Live {
+        return Some(Suppressed::Background);
+    }
+    if life.is_some_and(|life| !life.includes(rule, evaluated.item, evaluated.user)) {
+        return Some(Suppressed::Rollout);
+    }
+    evaluated.refused.get(rule).copied()
+}
+
+/// In the order in which the rules stand, those that failed after those that matched.
+pub(super) fn found<'a>(config: &'a Compiled, evaluated: &Evaluated<'a>) -> Vec<Found<'a>> {
+    let outcome = evaluated.outcome;
+    let matched = outcome.matched.iter().map(|found| Found::of_match(config, evaluated, found));
+    let failed = outcome.errored.iter().filter_map(|failed| config.rule(&failed.rule));
+    let failed = failed.filter(|head| head.life.on_error == OnError::Matched);
+    matched.chain(failed.map(|head| Found::of_head(evaluated, head))).collect()
+}
+
+/// Rules that failed, and whose failure moderators are to look at.
+pub(super) fn for_review<'a>(config: &'a Compiled, evaluated: &Evaluated<'_>) -> Vec<&'a RuleId> {
+    let failed = evaluated.outcome.errored.iter().filter_map(|failed| config.rule(&failed.rule));
+    let wanted = failed.filter(|head| {
+        head.life.on_error == OnError::Review
+            && suppressed(evaluated, &head.rule, head.status, Some(&head.life)).is_none()
+    });
+    wanted.map(|head| &head.rule).collect()
+}
+
+/// How a failure is listed that counts as something.
+pub(super) fn counts_as(config: &Compiled, failed: &Errored) -> Option<OnError> {
+    let on_error = config.rule(&failed.rule)?.life.on_error;
+    (on_error != OnError::NotMatched).then_some(on_error)
+}
+
+/// What must be asked of limits before the plan can be made. Only rules that are about to act ask.
+pub fn claims(config: &Compiled, evaluated: &Evaluated<'_>) -> Vec<Claim> {
+    if evaluated.outcome.matched.is_empty() && evaluated.outcome.errored.is_empty() {
+        return Vec::new();
+    }
+    let acting = found(config, evaluated).into_iter().filter(Found::acts);
+    let asking =
+        acting.filter(|it| it.actions.iter().any(|action| refused(config, evaluated, &action.id).is_none()));
+    let claim = |it: Found<'_>| {
+        let limits = it.life?.limits;
+        let span = limits.per_user_cooldown.map(|span| Duration::from_millis(span.millis().unsigned_abs()));
+        let cooldown = evaluated.user.cloned().zip(span);
+        (limits.actions_per_day.is_some() || cooldown.is_some()).then(|| Claim {
+            rule: it.rule.clone(),
+            per_day: limits.actions_per_day,
+            cooldown,
+        })
+    };
+    asking.filter_map(claim).collect()
+}
+
+/// Why an action is not taken whoever asks for it.
+pub(super) fn refused(
+    config: &Compiled,
+    evaluated: &Evaluated<'_>,
+    action: &ActionId,
+) -> Option<&'static str> {
+    let Some(action) = config.action(action) else { return Some("unknown_action") };
+    match action.kind {
+        ActionKind::EnqueueReview { .. } => evaluated.no_reviews,
+        ActionKind::Callback { .. } => None,
+    }
+}

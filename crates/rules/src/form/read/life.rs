@@ -1,0 +1,62 @@
+//! Reads the part of a rule document that says what becomes of its matches.
+//!
+//! Conditions are read beside it.
+
+use serde_json::Value as Json;
+
+use super::Reader;
+use crate::{
+    facts::Within,
+    life::{Allowance, LONGEST_COOLDOWN, Life, OnError, Rollout, RolloutBy, Share},
+};
+
+impl Reader<'_> {
+    /// `object` is the whole rule.
+    pub(super) fn life(&mut self, object: &super::Object) -> Life {
+        let rollout = self.optional(object, "rollout", Self::rollout);
+        let limits = self.optional(object, "limits", Self::allowance);
+        let review_sample = self.optional(object, "review_sample", Self::share);
+        let on_error = self.optional(object, "on_error", |r, v| {
+            let names = [
+                ("not_matched", OnError::NotMatched),
+                ("matched", OnError::Matched),
+                ("review", OnError::Review),
+            ];
+            r.name(v, &names)
+        });
+        Life {
+            rollout,
+            limits: limits.unwrap_or_default(),
+            review_sample,
+            on_error: on_error.unwrap_or_default(),
+        }
+    }
+
+    fn share(&mut self, value: &Json) -> Option<Share> {
+        let share = value.as_f64().and_then(Share::of_percent);
+        share.or_else(|| self.fault("type", "expected a percentage from 0 to 100 with at most two decimals"))
+    }
+
+    fn rollout(&mut self, value: &Json) -> Option<Rollout> {
+        let object = self.object(value, &["percent", "salt", "by"])?;
+        let share = self.required(object, "percent", Self::share);
+        let salt = self.optional(object, "salt", |r, v| r.text(v).map(str::to_owned));
+        let by = self.optional(object, "by", |r, v| {
+            r.name(v, &[("item", RolloutBy::Item), ("user", RolloutBy::User)])
+        });
+        Some(Rollout { share: share?, salt, by: by.unwrap_or_default() })
+    }
+
+    fn allowance(&mut self, value: &Json) -> Option<Allowance> {
+        let object = self.object(value, &["actions_per_day", "per_user_cooldown"])?;
+        let actions_per_day = self.optional(object, "actions_per_day", |r, v| {
+            let number = v.as_i64().filter(|number| (1..=i64::from(u32::MAX)).contains(number));
+            number.or_else(|| r.fault("type", "expected a whole number from 1"))
+        });
+        let per_user_cooldown = self.optional(object, "per_user_cooldown", |r, v| {
+            let span = Within::parse(r.text(v)?).filter(|span| *span <= LONGEST_COOLDOWN);
+            span.or_else(|| r.fault("type", "expected a span such as 24h, at most 90d"))
+        });
+        Some(Allowance { actions_per_day, per_user_cooldown })
+    }
+}

@@ -1,0 +1,25 @@
+//! How often rules acted: on a day, and lately on a user.
+//!
+//! It does not know any rule's limits; `tidegate-moderation` does.
+
+use tidegate_schemas::ids::{ItemKey, Millis, OrgId, RuleId, SubmissionId};
+
+use crate::table;
+
+table! {
+    /// On how many items of a day a rule was allowed to act. A processor that dies between this and its plan leaves
+    /// one too many here, so the number never is too low. Expires when no record of that day can come any more.
+    Versioned RuleDay in "rule_days" ttl Some(35 days);
+    partition { org: OrgId, rule: RuleId, day: i64 }
+    cluster {}
+    values { taken: i64 }
+}
+
+table! {
+    /// The last submission of a user that a rule was allowed to act on, and until when no other is. Expires after the
+    /// longest cooldown that a rule may have.
+    Versioned Cooldown in "cooldowns" ttl Some(91 days);
+    partition { org: OrgId, rule: RuleId, user: ItemKey }
+    cluster {}
+    values { holder: SubmissionId, since: Millis, until: Millis }
+}

@@ -1,0 +1,157 @@
+//! Asks the limits of rules whether they may act: askers for one rule's day are served together, with one write.
+//!
+//! It neither knows the rules that ask (`tidegate-moderation` does) nor keeps what is taken: the rows do.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
+use parking_lot::Mutex;
+use tidegate_moderation::{
+    self as moderation,
+    effects::{Claim, Refused, Suppressed},
+    limits::{self, Asker, Day},
+};
+use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId};
+use tidegate_store::{Store, tables::items::limits::RuleDay};
+
+/// Days whose last number is remembered; the oldest goes first. What is forgotten is read again.
+const REMEMBERED: usize = 10_000;
+
+/// Whose item asks, and when the log took it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Applicant<'a> {
+    pub(crate) org: &'a OrgId,
+    pub(crate) submission: SubmissionId,
+    pub(crate) at: Millis,
+}
+
+#[derive(Clone)]
+pub(crate) struct Allowances {
+    store: Store,
+    days: Arc<Mutex<Days>>,
+}
+
+#[derive(Default)]
+struct Days {
+    /// The batch that still takes askers.
+    open: HashMap<(Day, i64), Batch>,
+    last: HashMap<Day, Last>,
+}
+
+/// What is known of a day: its row is written by one batch of this process at a time.
+#[derive(Clone, Default)]
+struct Last(Arc<tokio::sync::Mutex<Option<RuleDay>>>);
+
+#[derive(Clone)]
+struct Batch {
+    askers: Arc<AtomicI64>,
+    /// How many of the askers, the first ones, may act. The store's errors cannot be shared.
+    granted: Shared<BoxFuture<'static, Option<i64>>>,
+}
+
+impl Allowances {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store, days: Arc::default() }
+    }
+
+    /// Which of the rules that ask may not act.
+    pub(crate) async fn ask(
+        &self,
+        applicant: Applicant<'_>,
+        claims: &[Claim],
+    ) -> Result<Refused, moderation::Error> {
+        let mut refused = Refused::new();
+        for claim in claims {
+            if let Some(why) = self.settle(applicant, claim).await? {
+                refused.insert(claim.rule.clone(), why);
+            }
+        }
+        Ok(refused)
+    }
+
+    /// A user who is to be left alone must not use up the day, and a day that is over must not hold the user. So the
+    /// user is looked at first and held last; only who is overtaken in between wastes a place.
+    async fn settle(
+        &self,
+        applicant: Applicant<'_>,
+        claim: &Claim,
+    ) -> Result<Option<Suppressed>, moderation::Error> {
+        let asker = |user| asker(applicant, claim, user);
+        if let (Some((user, _)), Some(_)) = (&claim.cooldown, claim.per_day)
+            && !limits::is_free(&self.store, &asker(user)).await?
+        {
+            return Ok(Some(Suppressed::Cooldown));
+        }
+        if let Some(limit) = claim.per_day {
+            let day = Day::of(applicant.org, &claim.rule, applicant.at);
+            if !self.one_of_day(day, limit).await? {
+                return Ok(Some(Suppressed::Limit));
+            }
+        }
+        if let Some((user, span)) = &claim.cooldown
+            && !limits::hold(&self.store, &asker(user), applicant.at.plus(*span)).await?
+        {
+            return Ok(Some(Suppressed::Cooldown));
+        }
+        Ok(None)
+    }
+
+    async fn one_of_day(&self, day: Day, limit: i64) -> Result<bool, moderation::Error> {
+        let (batch, place) = self.join(&day, limit);
+        match batch.granted.await {
+            Some(granted) => Ok(place < granted),
+            // Whoever meets an outage asks again, alone: it is the store that says which one.
+            None => Ok(limits::take(&self.store, &day, limit, 1, None).await?.0 == 1),
+        }
+    }
+
+    /// A batch takes askers until it is its turn to write.
+    fn join(&self, day: &Day, limit: i64) -> (Batch, i64) {
+        let mut days = self.days.lock();
+        let key = (day.clone(), limit);
+        if let Some(batch) = days.open.get(&key) {
+            let place = batch.askers.fetch_add(1, Ordering::Relaxed);
+            return (batch.clone(), place);
+        }
+        if days.last.len() >= REMEMBERED {
+            let oldest = days.last.keys().map(|day| day.day).min();
+            days.last.retain(|day, last| Some(day.day) != oldest || Arc::strong_count(&last.0) > 1);
+        }
+        let last = days.last.entry(day.clone()).or_default().clone();
+        let askers = Arc::new(AtomicI64::new(1));
+        let (store, all, own, asked) =
+            (self.store.clone(), Arc::clone(&self.days), Arc::clone(&askers), key.clone());
+        let granted = async move {
+            let mut last = last.0.lock().await;
+            // From here on others make a batch of their own.
+            let wanted = {
+                all.lock().open.remove(&asked);
+                own.load(Ordering::Relaxed)
+            };
+            let (day, limit) = asked;
+            // What is taken never grows less, so a day that was over is over, whoever has written since.
+            if last.as_ref().is_some_and(|row| row.taken >= limit) {
+                return Some(0);
+            }
+            let (granted, row) = limits::take(&store, &day, limit, wanted, last.take()).await.ok()?;
+            *last = Some(row);
+            Some(granted)
+        };
+        let batch = Batch { askers, granted: granted.boxed().shared() };
+        days.open.insert(key, batch.clone());
+        (batch, 0)
+    }
+}
+
+fn asker<'a>(applicant: Applicant<'a>, claim: &'a Claim, user: &'a ItemKey) -> Asker<'a> {
+    Asker { org: applicant.org, rule: &claim.rule, user, holder: applicant.submission, at: applicant.at }
+}

@@ -1,0 +1,141 @@
+//! The part of a rule's document that says what becomes of its matches: for how many, how often, and if it fails.
+//!
+//! It decides about no match; `tidegate-moderation` does.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::Period;
+
+/// A share of all, in hundredths of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Percent(u16);
+
+impl Percent {
+    /// `None`: it is not between 0 and 100, or has more than two decimals.
+    pub fn new(percent: f64) -> Option<Self> {
+        let hundredths = (percent * 100.0).round();
+        let is_whole = (percent * 100.0 - hundredths).abs() < 1e-6;
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is between 0 and 10,000"
+        )]
+        ((0.0..=10_000.0).contains(&hundredths) && is_whole).then_some(Self(hundredths as u16))
+    }
+
+    pub const fn hundredths(self) -> u16 {
+        self.0
+    }
+}
+
+impl Serialize for Percent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_multiple_of(100) {
+            serializer.serialize_u16(self.0 / 100)
+        } else {
+            serializer.serialize_f64(f64::from(self.0) / 100.0)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(f64::deserialize(deserializer)?)
+            .ok_or_else(|| de::Error::custom("a percentage is between 0 and 100, with at most two decimals"))
+    }
+}
+
+/// For which part of its matches a live rule acts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rollout {
+    pub percent: Percent,
+    /// What the part is drawn with: rules with the same salt have the same part. The rule's key if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub salt: Option<String>,
+    #[serde(default, skip_serializing_if = "RolloutBy::is_item")]
+    pub by: RolloutBy,
+}
+
+/// What is in the part or not, as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RolloutBy {
+    #[default]
+    Item,
+    /// The item's user; the item, if it has none.
+    User,
+}
+
+impl RolloutBy {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+    fn is_item(&self) -> bool {
+        *self == Self::Item
+    }
+}
+
+/// How often a live rule acts at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleLimits {
+    /// On so many items a day (UTC).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actions_per_day: Option<u32>,
+    /// On one item of a user within this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_user_cooldown: Option<Period>,
+}
+
+/// What a rule that could not be evaluated counts as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    #[default]
+    NotMatched,
+    Matched,
+    /// Moderators look at the item.
+    Review,
+}
+
+impl OnError {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+    pub(super) fn is_not_matched(&self) -> bool {
+        *self == Self::NotMatched
+    }
+}
+
+/// A cooldown must end before the row that remembers it expires.
+const LONGEST_COOLDOWN: Period = Period::of_seconds(90 * 86_400);
+
+impl RuleLimits {
+    pub(super) fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
+        if self.actions_per_day == Some(0) {
+            let message = "A rule that may never act is `status: background`.";
+            faults.push(("limits.actions_per_day".into(), message.into()));
+        }
+        let fits = |it: Period| it.seconds() > 0 && it <= LONGEST_COOLDOWN;
+        if !self.per_user_cooldown.is_none_or(fits) {
+            let message = "A cooldown is longer than nothing and at most 90 days.";
+            faults.push(("limits.per_user_cooldown".into(), message.into()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentage_has_two_decimals_and_is_between_none_and_all() {
+        for (percent, hundredths) in [(0.0, 0), (0.01, 1), (2.0, 200), (33.33, 3_333), (100.0, 10_000)] {
+            assert_eq!(Percent::new(percent).map(Percent::hundredths), Some(hundredths), "{percent}");
+        }
+        for wrong in [-0.01, 100.01, 0.001, f64::NAN, f64::INFINITY] {
+            assert_eq!(Percent::new(wrong), None, "{wrong}");
+        }
+    }
+}
