@@ -155,3 +155,104 @@ impl Allowances {
 fn asker<'a>(applicant: Applicant<'a>, claim: &'a Claim, user: &'a ItemKey) -> Asker<'a> {
     Asker { org: applicant.org, rule: &claim.rule, user, holder: applicant.submission, at: applicant.at }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use super::*;
+
+    const AT: Millis = Millis(1_700_000_000_000);
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let db = fjall::Database::builder(folder.path()).open().unwrap();
+        let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+        (folder, store)
+    }
+
+    fn claim(per_day: Option<i64>, user: Option<&str>) -> Claim {
+        let cooldown = user.map(|user| (ItemKey::new("user", user), Duration::from_secs(3_600)));
+        Claim { rule: "r".into(), per_day, cooldown }
+    }
+
+    /// Asks for that many items at once, spread over processes, and says what became of each.
+    async fn ask(processes: &[Allowances], claims: Vec<Claim>) -> Vec<Option<Suppressed>> {
+        let tasks = claims.into_iter().enumerate().map(|(nth, claim)| {
+            let allowances = processes[nth % processes.len()].clone();
+            tokio::spawn(async move {
+                let applicant =
+                    Applicant { org: &OrgId::new("acme"), submission: SubmissionId::random(), at: AT };
+                allowances.ask(applicant, &[claim]).await.unwrap().remove("r")
+            })
+        });
+        let mut all = Vec::new();
+        for task in tasks.collect::<Vec<_>>() {
+            all.push(task.await.unwrap());
+        }
+        all
+    }
+
+    async fn taken(store: &Store) -> i64 {
+        let day = Day::of(&OrgId::new("acme"), &"r".into(), AT);
+        store.get::<RuleDay>(&(day.org, day.rule, day.day)).await.unwrap().unwrap().taken
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn many_processes_together_never_pass_the_day() {
+        let (_folder, store) = store();
+        let processes: Vec<_> = (0..3).map(|_| Allowances::new(store.clone())).collect();
+        for round in 0..4 {
+            let refused = ask(&processes, (0..90).map(|_| claim(Some(200), None)).collect()).await;
+            let granted = refused.iter().filter(|why| why.is_none()).count();
+            assert_eq!(granted, [90, 90, 20, 0][round], "round {round}");
+        }
+        assert_eq!(taken(&store).await, 200);
+        // A limit that was raised is asked again.
+        let refused = ask(&processes, vec![claim(Some(201), None); 5]).await;
+        assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn askers_that_come_together_are_served_with_few_writes() {
+        let (_folder, store) = store();
+        let processes = [Allowances::new(store.clone())];
+        ask(&processes, vec![claim(Some(1_000_000), None); 2_000]).await;
+        let day = Day::of(&OrgId::new("acme"), &"r".into(), AT);
+        let row = store.get::<RuleDay>(&(day.org, day.rule, day.day)).await.unwrap().unwrap();
+        assert_eq!(row.taken, 2_000);
+        assert!(row.version < 1_000, "{} writes", row.version);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_one_users_items_at_once_one_is_acted_on() {
+        let (_folder, store) = store();
+        let processes: Vec<_> = (0..3).map(|_| Allowances::new(store.clone())).collect();
+        let refused = ask(&processes, vec![claim(None, Some("u")); 30]).await;
+        assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 1);
+        let rest = refused.iter().flatten();
+        assert!(rest.clone().count() == 29 && rest.clone().all(|why| *why == Suppressed::Cooldown));
+    }
+
+    #[tokio::test]
+    async fn the_holder_asks_again_and_others_wait_for_the_end() {
+        let (_folder, store) = store();
+        let allowances = Allowances::new(store);
+        let (org, one, other) = (OrgId::new("acme"), SubmissionId::random(), SubmissionId::random());
+        let claims = [claim(None, Some("u"))];
+        for (submission, at, allowed) in [
+            (one, AT, true),
+            (other, AT, false),
+            (one, AT, true),
+            (other, Millis(AT.0 + 3_599_999), false),
+            (other, Millis(AT.0 + 3_600_000), true),
+            // What it held before is not given twice.
+            (one, AT, false),
+        ] {
+            let applicant = Applicant { org: &org, submission, at };
+            assert_eq!(allowances.ask(applicant, &claims).await.unwrap().is_empty(), allowed, "{at:?}");
+        }
+    }
+}

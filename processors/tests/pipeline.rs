@@ -5,6 +5,8 @@
 mod cluster;
 #[path = "pipeline/items.rs"]
 mod items;
+#[path = "pipeline/life.rs"]
+mod life;
 #[path = "pipeline/missing.rs"]
 mod missing;
 #[path = "pipeline/poison.rs"]

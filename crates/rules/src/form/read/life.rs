@@ -60,3 +60,43 @@ impl Reader<'_> {
         Some(Allowance { actions_per_day, per_user_cooldown })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::parse;
+    use crate::limits::Limits;
+
+    fn faults(life: &serde_json::Value) -> Vec<String> {
+        let mut rule = json!({"rule": "r", "when": {"strikes": {"gte": 1}}});
+        for (key, value) in life.as_object().into_iter().flatten() {
+            rule[key] = value.clone();
+        }
+        let faults = parse(&rule, &Limits::default()).err().unwrap_or_default();
+        faults.iter().map(|fault| format!("{} {}", fault.pointer, fault.tag())).collect()
+    }
+
+    #[test]
+    fn every_fault_of_a_rules_life_is_named_at_its_place() {
+        for (life, wanted) in [
+            (json!({"rollout": {"percent": 101}}), "/rollout/percent type"),
+            (json!({"rollout": {"percent": 0.001}}), "/rollout/percent type"),
+            (json!({"rollout": {"salt": "s"}}), "/rollout shape"),
+            (json!({"rollout": {"percent": 1, "by": "org"}}), "/rollout/by unknown_value"),
+            (json!({"rollout": 20}), "/rollout shape"),
+            (json!({"limits": {"actions_per_day": 0}}), "/limits/actions_per_day type"),
+            (json!({"limits": {"per_user_cooldown": "91d"}}), "/limits/per_user_cooldown type"),
+            (json!({"limits": {"per_hour": 1}}), "/limits/per_hour unknown_key"),
+            (json!({"review_sample": -1}), "/review_sample type"),
+            (json!({"on_error": "ignore"}), "/on_error unknown_value"),
+        ] {
+            assert_eq!(faults(&life), [wanted], "{life}");
+        }
+        let good = json!({
+            "rollout": {"percent": 12.5, "salt": "s", "by": "user"}, "review_sample": 2, "on_error": "matched",
+            "limits": {"actions_per_day": 5, "per_user_cooldown": "90d"},
+        });
+        assert_eq!(faults(&good), [""; 0]);
+    }
+}
