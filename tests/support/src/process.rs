@@ -4,8 +4,10 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -235,18 +237,30 @@ pub async fn status(address: &str, path: &str) -> Result<u16> {
     timeout(Duration::from_secs(10), ask).await.context("no answer in ten seconds")?
 }
 
+/// The ports that `free_port` gives: below those that Linux hands out to outgoing connections, so that none of these
+/// takes the port between two lives of its listener, and a client that calls the dead port does not reach itself.
+/// The servers of `deploy/servers` have those above.
+const GIVEN_PORTS: Range<u16> = 10_000..20_000;
+
 /// A port that nobody listens on, never the same twice in one process. Where a program accepts port 0, prefer that.
 ///
 /// # Errors
 /// No port can be bound.
 pub fn free_port() -> io::Result<u16> {
     static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
-            return Ok(port);
-        }
-    }
+    // Processes beside each other begin at different ones.
+    static BEGIN: LazyLock<u16> = LazyLock::new(|| {
+        u16::try_from(RandomState::new().hash_one(std::process::id()) % GIVEN_PORTS.len() as u64).unwrap_or(0)
+    });
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (before, after) =
+        (GIVEN_PORTS.start..GIVEN_PORTS.start + *BEGIN, GIVEN_PORTS.start + *BEGIN..GIVEN_PORTS.end);
+    let found = after
+        .chain(before)
+        .find(|port| !given.contains(port) && TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    let port = found.ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, "no port is free"))?;
+    given.insert(port);
+    Ok(port)
 }
 
 #[cfg(test)]
@@ -314,5 +328,6 @@ mod tests {
     fn free_ports_differ() {
         let ports: HashSet<_> = (0..50).map(|_| free_port().unwrap()).collect();
         assert_eq!(ports.len(), 50);
+        assert!(ports.iter().all(|port| GIVEN_PORTS.contains(port)));
     }
 }
