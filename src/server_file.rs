@@ -3,14 +3,14 @@
 //! It is only for commands of the same user: nobody else may read it.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write as _},
+    fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use tidegate_catalog::write_private;
 
 const FILE: &str = "server.json";
 
@@ -45,7 +45,7 @@ pub(crate) fn write(folder: &Path, admin: SocketAddr, token: &str) -> anyhow::Re
         pid: std::process::id(),
     };
     let path = path(folder);
-    private(&path, &serde_json::to_vec_pretty(&content)?)
+    write_private(&path, &serde_json::to_vec_pretty(&content)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Written(path))
 }
@@ -60,23 +60,6 @@ pub(crate) fn read(folder: &Path) -> anyhow::Result<Option<ServerFile>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
-}
-
-/// Writes a file that only its owner may read; a reader sees the old one or the new one, whole.
-pub(crate) fn private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let unfinished = path.with_extension("new");
-    match fs::remove_file(&unfinished) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&unfinished)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)
 }
 
 /// A listener on every address is reached on this machine's own.

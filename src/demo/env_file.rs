@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::server_file;
+use tidegate_catalog::write_private;
 
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct EnvFile {
@@ -57,7 +57,7 @@ impl EnvFile {
 
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let path = Self::path(folder);
-        server_file::private(&path, self.render().as_bytes())
+        write_private(&path, self.render().as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))
     }
 

@@ -16,6 +16,7 @@ pub mod keys;
 mod live;
 pub mod members;
 pub mod orgs;
+mod private_file;
 pub mod secrets;
 mod settings;
 mod snapshots;
@@ -29,6 +30,7 @@ pub use self::{
     item_type::ItemType,
     keys::{Caller, Denied, Keys, Scope, Scopes},
     live::Live,
+    private_file::write_private,
     secrets::{MasterKey, Secrets, Security},
     settings::{Settings, SettingsError},
 };

@@ -3,15 +3,15 @@
 //! It seals nothing itself.
 
 use std::{
-    fmt,
-    fs::{self, OpenOptions},
-    io::{self, Write as _},
+    fmt, fs, io,
     path::{Path, PathBuf},
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+
+use crate::private_file::write_private;
 
 /// The section `security` of the service's settings.
 #[derive(Clone, Default, Deserialize)]
@@ -123,23 +123,8 @@ impl MasterKey {
         }
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|_| MasterKeyError::NoRandomness)?;
-        let write = || {
-            let unfinished = path.with_extension("key.new");
-            match fs::remove_file(&unfinished) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            let mut file = options.open(&unfinished)?;
-            writeln!(file, "{}", BASE64.encode(bytes))?;
-            file.sync_all()?;
-            fs::rename(&unfinished, path)?;
-            path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
-        };
-        write().map_err(|error| MasterKeyError::File { path: path.to_owned(), error })?;
+        write_private(path, format!("{}\n", BASE64.encode(bytes)).as_bytes())
+            .map_err(|error| MasterKeyError::File { path: path.to_owned(), error })?;
         Ok(Self::new(bytes))
     }
 }
