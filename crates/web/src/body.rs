@@ -25,12 +25,22 @@ const STEP: usize = 64 << 10;
 
 /// Reads a JSON body.
 pub async fn read(request: Request, settings: &Settings, budget: &InFlight) -> Result<Body, Problem> {
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
     check_type(&parts.headers)?;
-    let announced = announced(&parts.headers, settings.body_bytes)?;
-    match tokio::time::timeout(settings.body_read(), collect(body, announced, settings.body_bytes, budget))
-        .await
-    {
+    let most = settings.body_bytes;
+    let announced = length(&parts.headers);
+    let read = if announced.is_some_and(|length| length > most) {
+        Ok(Err(over(most)))
+    } else {
+        tokio::time::timeout(settings.body_read(), collect(&mut body, announced, most, budget)).await
+    };
+    match read {
+        Ok(Err(problem)) if problem.status == StatusCode::PAYLOAD_TOO_LARGE => {
+            if !parts.headers.contains_key(header::EXPECT) {
+                discard(body, settings).await;
+            }
+            Err(problem)
+        }
         Ok(read) => read,
         Err(_) => Err(Problem::new(
             StatusCode::REQUEST_TIMEOUT,
@@ -55,16 +65,29 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     ))
 }
 
-fn announced(headers: &HeaderMap, most: usize) -> Result<Option<usize>, Problem> {
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    match length.and_then(|length| length.parse::<usize>().ok()) {
-        Some(length) if length > most => Err(over(most)),
-        length => Ok(length),
-    }
+fn length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Takes what a client still sends of a body that is refused, as long as it keeps coming and is not too much more: many
+/// clients read nothing before they have written everything, and would meet a closed connection instead of the answer.
+/// One that asked first (`Expect`) hears the answer at once.
+async fn discard(mut body: Incoming, settings: &Settings) {
+    let all = async {
+        let mut left = settings.discard_bytes;
+        while let Ok(Some(Ok(frame))) = tokio::time::timeout(settings.discard_pause(), body.frame()).await {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            match left.checked_sub(bytes) {
+                Some(rest) => left = rest,
+                None => return,
+            }
+        }
+    };
+    let _given_up = tokio::time::timeout(settings.body_read(), all).await;
 }
 
 async fn collect(
-    mut body: Incoming,
+    body: &mut Incoming,
     announced: Option<usize>,
     most: usize,
     budget: &InFlight,

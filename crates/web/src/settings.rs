@@ -20,6 +20,11 @@ pub struct Settings {
     pub body_read_ms: u64,
     /// The largest body that is taken.
     pub body_bytes: usize,
+    /// So much of a body that is too large is still taken, and thrown away, before it is refused: a client that reads
+    /// nothing before it has written everything hears of the refusal then.
+    pub discard_bytes: usize,
+    /// How long such a client may pause before it is refused all the same.
+    pub discard_pause_ms: u64,
     /// Bodies under way, in all: above it, requests are answered with 503.
     pub in_flight_bytes: usize,
     /// Requests a second that one organisation may make on average; 0: no limit.
@@ -39,6 +44,8 @@ impl Default for Settings {
             header_read_ms: 30_000,
             body_read_ms: 30_000,
             body_bytes: 8 << 20,
+            discard_bytes: 32 << 20,
+            discard_pause_ms: 500,
             in_flight_bytes: 256 << 20,
             requests_per_second: 0,
             burst: 1_000,
@@ -73,6 +80,10 @@ impl Settings {
             )));
         }
         Ok(())
+    }
+
+    pub fn discard_pause(&self) -> Duration {
+        Duration::from_millis(self.discard_pause_ms)
     }
 
     pub fn header_read(&self) -> Duration {

@@ -179,7 +179,11 @@ async fn bodies_are_read_whole_in_pieces_and_in_chunks() {
 #[tokio::test]
 async fn a_body_above_the_limit_is_413_told_or_chunked() {
     let server = Running::new(|settings| settings.body_bytes = 1_000).await;
-    // Not one byte of it is waited for.
+    // A client that asks first is not waited for.
+    let asking =
+        with_length(1_001, "").replacen("content-length", "expect: 100-continue\r\ncontent-length", 1);
+    assert_eq!(server.ask(&asking).await.status, 413);
+    // Nor does one that sends nothing wait for ever.
     assert_eq!(server.ask(&with_length(1_001, "")).await.status, 413);
     let chunk = format!("1f4\r\n{}\r\n", "x".repeat(500));
     let chunked =
@@ -188,6 +192,36 @@ async fn a_body_above_the_limit_is_413_told_or_chunked() {
     assert_eq!(answer.status, 413);
     answer.problem();
     assert_eq!(server.app.budget.bytes(), 0);
+}
+
+/// More than the buffers of both sides of a connection hold.
+const MUCH: usize = 24 << 20;
+
+#[tokio::test]
+async fn a_client_that_reads_only_after_its_whole_body_hears_of_the_refusal() {
+    let server = Running::new(|settings| settings.body_bytes = 1_000).await;
+    let mut client = server.connect().await;
+    client.send(with_length(MUCH, "")).await;
+    client.send(vec![b'x'; MUCH]).await;
+    assert_eq!(client.answer().await.unwrap().status, 413);
+    // The connection is still good.
+    client.send(with_length(3, "abc")).await;
+    assert_eq!(client.answer().await.unwrap().body, "3");
+}
+
+#[tokio::test]
+async fn no_more_than_the_bound_of_a_refused_body_is_taken() {
+    let server = Running::new(|settings| {
+        (settings.body_bytes, settings.discard_bytes) = (1_000, 10_000);
+    })
+    .await;
+    let mut client = server.connect().await;
+    client.send(with_length(MUCH, "")).await;
+    let mut sent = 0;
+    while sent < MUCH && client.stream.write_all(&[b'x'; 64 << 10]).await.is_ok() {
+        sent += 64 << 10;
+    }
+    assert!(sent < MUCH, "all of it was taken");
 }
 
 #[tokio::test]
