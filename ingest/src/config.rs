@@ -91,10 +91,13 @@ pub(crate) fn item_type<'c>(
     }
 }
 
-/// Refuses the type of a user that does not exist.
+/// Refuses the type of a user that does not exist, or that is no type of users.
 pub(crate) fn user_type(config: &Compiled, type_id: &TypeId, at: &Pointer<'_>, faults: &mut Faults) {
     if let Some(unknown) = unknown(config, type_id, None) {
         faults.push(unknown.fault(None, at));
+    } else if config.item_type(type_id).is_some_and(|item_type| !item_type.is_user()) {
+        let detail = format!("`{type_id}` is no type of users; a user's type has the kind `USER`.");
+        faults.push(Fault::data(&at.key("typeId"), detail));
     }
 }
 

@@ -215,6 +215,7 @@ async fn a_report_is_refused_for_every_fault_of_its_parts_at_once() {
             "/reportedItem/data/text",
         ),
         ("reporter", json!({"kind": "user", "id": "u", "typeId": "usr"}), "/reporter/typeId"),
+        ("reporter", json!({"kind": "user", "id": "u", "typeId": "post"}), "/reporter/typeId"),
     ] {
         refused(&service, REPORT, report(), key, value, pointer).await;
     }
@@ -229,6 +230,7 @@ async fn an_appeal_is_refused_for_its_faults_and_claims_nothing() {
         ("appealedAt", json!(5), "/appealedAt"),
         ("appealedBy", json!({"id": "u"}), "/appealedBy/typeId"),
         ("appealedBy", json!({"id": "u", "typeId": "none"}), "/appealedBy/typeId"),
+        ("appealedBy", json!({"id": "u", "typeId": "post"}), "/appealedBy/typeId"),
         ("actionedItem", json!({"id": "p", "typeId": "post", "data": {}}), "/actionedItem/data/text"),
         ("actionsTaken", json!("limit_reach"), "/actionsTaken"),
         ("actionsTaken", json!([1]), "/actionsTaken/0"),
