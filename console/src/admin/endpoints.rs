@@ -9,9 +9,9 @@ use axum::{
 };
 use serde::Serialize;
 use tidegate_schemas::ids::EndpointId;
-use tidegate_web::{Path, Problem};
+use tidegate_web::{Path, Problem, Query};
 
-use super::{Api, List, caller::Caller, faults};
+use super::{Api, List, caller::Caller, extract::WholeList, faults};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new().route("/endpoints", get(list)).route("/endpoints/{key}/secret/reveal", post(reveal))
@@ -32,7 +32,11 @@ struct Revealed {
     secret: String,
 }
 
-async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<List<Endpoint>>, Problem> {
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(_): Query<WholeList>,
+) -> Result<Json<List<Endpoint>>, Problem> {
     let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
     let endpoints = config.endpoints().map(|endpoint| Endpoint {
         id: endpoint.key.clone(),

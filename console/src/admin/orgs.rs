@@ -9,12 +9,12 @@ use tidegate_catalog::{
     orgs::{self, OrgError},
 };
 use tidegate_schemas::ids::{Millis, OrgId};
-use tidegate_web::Problem;
+use tidegate_web::{Problem, Query};
 
 use super::{
     Api, List,
     caller::Caller,
-    extract::{Body, invalid},
+    extract::{Body, WholeList, invalid},
     faults,
 };
 
@@ -46,7 +46,11 @@ fn only_operator(caller: &Caller) -> Result<(), Problem> {
     Err(Problem::forbidden("Only the installation's operator may, with the token of server.json."))
 }
 
-async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<List<Org>>, Problem> {
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(_): Query<WholeList>,
+) -> Result<Json<List<Org>>, Problem> {
     only_operator(&caller)?;
     let rows = orgs::list(&api.deps.moderation.store).await.map_err(faults::catalog)?;
     let orgs = rows.into_iter().map(|row| Org {
@@ -78,7 +82,11 @@ async fn create(
     Ok((StatusCode::CREATED, Json(serde_json::json!({ "id": org, "name": name }))))
 }
 
-async fn list_members(State(api): State<Api>, caller: Caller) -> Result<Json<List<Member>>, Problem> {
+async fn list_members(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(_): Query<WholeList>,
+) -> Result<Json<List<Member>>, Problem> {
     only_operator(&caller)?;
     let members = members::list(&api.deps.moderation.store).await.map_err(faults::catalog)?;
     Ok(Json(List::whole(members)))
