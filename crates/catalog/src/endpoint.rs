@@ -9,12 +9,15 @@ use tidegate_schemas::{
     ids::EndpointId,
 };
 
+use crate::secrets::{SecretError, is_sealed};
+
 /// Where callbacks go.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub key: EndpointId,
     pub url: String,
-    /// As configured: a value may be a reference such as `${CALLBACK_TOKEN}`. See [`Endpoint::resolve_headers`].
+    /// As configured: a value may be a reference such as `${CALLBACK_TOKEN}`, and is sealed else. See
+    /// [`Endpoint::resolve_headers`].
     pub headers: Vec<(String, String)>,
     /// The events that come here; empty means all.
     pub events: Vec<Event>,
@@ -32,6 +35,8 @@ pub enum Unresolved {
     Forbidden { header: String, variable: String, prefix: String },
     #[error("the value of the header `{header}` has a `${{` without the name of a variable and a `}}`")]
     Malformed { header: String },
+    #[error("the value of the header `{header}` does not open: {why}")]
+    Sealed { header: String, tag: &'static str, why: String },
 }
 
 impl Unresolved {
@@ -40,6 +45,7 @@ impl Unresolved {
             Self::NotSet { .. } => "header_variable_not_set",
             Self::Forbidden { .. } => "header_variable_forbidden",
             Self::Malformed { .. } => "header_variable_malformed",
+            Self::Sealed { tag, .. } => tag,
         }
     }
 }
@@ -64,12 +70,24 @@ impl Endpoint {
         }
     }
 
-    /// The headers to send, with `${...}` replaced by what `variable` (the environment) knows.
+    /// The headers to send, with `${...}` replaced by what `variable` (the environment) knows, and sealed values
+    /// opened by `open`, which is told the header's name and the value.
     pub fn resolve_headers(
         &self,
         variable: impl Fn(&str) -> Option<String>,
+        open: impl Fn(&str, &str) -> Result<String, SecretError>,
     ) -> Result<Vec<(String, String)>, Unresolved> {
         let resolve = |(header, value): &(String, String)| {
+            if is_sealed(value) {
+                return match open(header, value) {
+                    Ok(value) => Ok((header.clone(), value)),
+                    Err(error) => Err(Unresolved::Sealed {
+                        header: header.clone(),
+                        tag: error.tag(),
+                        why: error.to_string(),
+                    }),
+                };
+            }
             let value = replace(header, value, &self.variable_prefix, |name| {
                 let not_set = || Unresolved::NotSet { header: header.clone(), variable: name.to_owned() };
                 variable(name).ok_or_else(not_set)
@@ -145,7 +163,8 @@ mod tests {
 
     fn resolve(value: &str) -> Result<String, Unresolved> {
         let known = |name: &str| (name == "CALLBACK_TOKEN").then(|| "t0ken".to_owned());
-        endpoint(value).resolve_headers(known).map(|headers| headers[0].1.clone())
+        let open = |header: &str, value: &str| Ok(format!("{header} {value} opened"));
+        endpoint(value).resolve_headers(known, open).map(|headers| headers[0].1.clone())
     }
 
     #[test]
@@ -153,6 +172,11 @@ mod tests {
         assert_eq!(resolve("Bearer ${CALLBACK_TOKEN}").unwrap(), "Bearer t0ken");
         assert_eq!(resolve("${CALLBACK_TOKEN}:${CALLBACK_TOKEN}").unwrap(), "t0ken:t0ken");
         assert_eq!(resolve("plain $5 }").unwrap(), "plain $5 }");
+    }
+
+    #[test]
+    fn a_sealed_value_is_opened_and_never_read_as_a_reference() {
+        assert_eq!(resolve("sealed:a:${b}").unwrap(), "Authorization sealed:a:${b} opened");
     }
 
     #[test]

@@ -247,7 +247,9 @@ impl Courier {
     }
 
     async fn route_to(&self, row: &Delivery, endpoint: &Endpoint) -> Result<Routed, Fault> {
-        let headers = match endpoint.resolve_headers(|name| std::env::var(name).ok()) {
+        let open =
+            |header: &str, value: &str| self.secrets.open_header(&row.org, &endpoint.key, header, value);
+        let headers = match endpoint.resolve_headers(|name| std::env::var(name).ok(), open) {
             Ok(headers) => headers,
             Err(unresolved) => return Ok(Routed::Missing(unresolved.tag())),
         };

@@ -15,7 +15,8 @@ pub struct Endpoint {
     #[serde(rename = "endpoint")]
     pub key: EndpointId,
     pub url: String,
-    /// Sent with every callback. A value may be a reference such as `${CALLBACK_TOKEN}`.
+    /// Sent with every callback. A value may be a reference such as `${CALLBACK_TOKEN}`; one that is written out is kept
+    /// and given back sealed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Which callbacks without an endpoint of their own come here; all of them if left out.

@@ -4,6 +4,7 @@
 
 mod check;
 mod difference;
+mod headers;
 mod inline;
 mod render;
 mod wait;
@@ -214,16 +215,17 @@ impl Changes {
             return Err(ApplyError::HeadMoved { expected, found: head.config_version });
         }
         let (org, settings, now) = (org.clone(), Arc::clone(&self.settings), (self.clock)());
-        let version = ConfigVersion(head.config_version.0 + 1);
+        let (version, secrets) = (ConfigVersion(head.config_version.0 + 1), self.secrets.clone());
         let check = move || {
-            let next = succession(&current, &files, prune)?;
-            let warnings = check::whole(&org, version, &next, &settings, now)?;
+            let mut next = succession(&current, &files, prune).map_err(ApplyError::Invalid)?;
+            let warnings = check::whole(&org, version, &next, &settings, now).map_err(ApplyError::Invalid)?;
+            headers::seal(&secrets, &org, &current.set, &mut next.set)?;
             let differences = difference::between(&current, &next);
-            Ok((next, differences, warnings))
+            Ok::<_, ApplyError>((next, differences, warnings))
         };
         let checked = tokio::task::spawn_blocking(check).await;
-        let checked = checked.map_err(|panic| ApplyError::Panicked(panic.to_string()))?;
-        let (next, differences, warnings) = checked.map_err(ApplyError::Invalid)?;
+        let (next, differences, warnings) =
+            checked.map_err(|panic| ApplyError::Panicked(panic.to_string()))??;
         Ok(Planned { head, next, differences, warnings })
     }
 }

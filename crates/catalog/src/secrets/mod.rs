@@ -1,7 +1,8 @@
-//! The signing secrets of endpoints: made, kept sealed, opened for who signs.
+//! The secrets of endpoints, which are what signs and what stands in headers: made, kept sealed, opened for who calls.
 //!
 //! It signs nothing (`egress`), and decides nothing about endpoints.
 
+mod headers;
 mod master_key;
 mod seal;
 
@@ -12,6 +13,7 @@ use tidegate_egress::Secret;
 use tidegate_schemas::ids::{EndpointId, OrgId};
 use tidegate_store::{Clock, Inserted, Store, system_clock, tables::catalog::secrets::EndpointSecret};
 
+pub(crate) use self::headers::is_sealed;
 pub use self::master_key::{MasterKey, MasterKeyError, Security};
 use crate::{Settings, cache::Cache};
 
@@ -101,7 +103,7 @@ impl Secrets {
         }
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|_| SecretError::NoRandomness)?;
-        let sealed = seal::seal(&self.0.key, org, endpoint, Secret::generate(random).expose())?;
+        let sealed = seal::seal(&self.0.key, &place(org, endpoint), Secret::generate(random).expose())?;
         let row = EndpointSecret {
             org: org.clone(),
             endpoint: endpoint.clone(),
@@ -125,8 +127,14 @@ impl Secrets {
                 at_hand: self.0.key.id().to_owned(),
             });
         }
-        seal::open(&self.0.key, org, endpoint, &row.sealed).map(Some)
+        let text = seal::open(&self.0.key, &place(org, endpoint), &row.sealed);
+        let secret = text.and_then(|text| Secret::parse(&text).ok());
+        secret.ok_or_else(|| SecretError::Tampered { endpoint: endpoint.clone() }).map(Some)
     }
+}
+
+fn place(org: &OrgId, endpoint: &EndpointId) -> Vec<u8> {
+    seal::place("tidegate endpoint secret", &[org.as_str(), endpoint.as_str()])
 }
 
 impl fmt::Debug for Secrets {

@@ -5,6 +5,10 @@ use tidegate_catalog::{
     change::{How, Waited, lint},
 };
 use tidegate_schemas::ids::{ActionId, ConfigVersion, EndpointId, ItemKey, Millis, OrgId, TypeId};
+use tidegate_store::{
+    At,
+    tables::catalog::configs::{ConfigHead, ConfigSnapshot},
+};
 
 use crate::support::{House, POST, change, files};
 
@@ -75,6 +79,62 @@ async fn applying_what_was_pulled_changes_nothing_here_and_makes_the_same_elsewh
         Change { files: pulled.files.clone(), author: "x".to_owned(), expected_version: None, prune: true };
     other.changes().apply(&other.org, there).await.unwrap();
     assert_eq!(other.changes().pull(&other.org).await.unwrap().files, pulled.files);
+}
+
+/// The header values of the only endpoint, as somebody who pulls sees them.
+async fn pulled_endpoint(house: &House) -> String {
+    let files = house.changes().pull(&house.org).await.unwrap().files;
+    files.into_iter().map(|(_, text)| text).find(|text| text.contains("endpoint: ")).unwrap()
+}
+
+#[tokio::test]
+async fn header_values_that_are_written_out_are_sealed_and_open_only_where_they_stand() {
+    const ENDPOINT: &str = "endpoint: platform\nurl: https://platform.example/\nheaders: {X-Token: t0ken, X-Other: '${CALLBACK_A}'}\n";
+    let house = House::new().await;
+    let version = house.apply(ENDPOINT).await;
+    let pulled = pulled_endpoint(&house).await;
+    assert!(
+        !pulled.contains("t0ken") && pulled.contains("sealed:") && pulled.contains("${CALLBACK_A}"),
+        "{pulled}"
+    );
+    let head = house.store.get::<ConfigHead>(&ConfigHead::key(house.org.clone())).await.unwrap().unwrap();
+    let partition = ConfigSnapshot::partition(house.org.clone(), head.config_version);
+    let rows = house.store.scan::<ConfigSnapshot>(&partition, At::all()).all().await.unwrap();
+    assert!(!rows.is_empty() && rows.iter().all(|row| !row.documents.contains("t0ken")));
+
+    let running = house.live().await;
+    let config = running.live.org(&house.org).unwrap();
+    let endpoint = config.endpoint(&EndpointId::new("platform")).unwrap();
+    let secrets = house.secrets();
+    let open = |header: &str, value: &str| secrets.open_header(&house.org, &endpoint.key, header, value);
+    let mut headers = endpoint.resolve_headers(|_| Some("a".to_owned()), open).unwrap();
+    headers.sort();
+    assert_eq!(headers, [("X-Other", "a"), ("X-Token", "t0ken")].map(|(k, v)| (k.to_owned(), v.to_owned())));
+    running.stop().await;
+
+    // Neither the value again nor its sealed text is a difference; another value is one.
+    assert_eq!(house.apply(ENDPOINT).await, version);
+    assert_eq!(house.apply(&pulled).await, version);
+    assert_eq!(pulled_endpoint(&house).await, pulled);
+    assert_eq!(
+        house
+            .changes()
+            .diff(&house.org, files(&ENDPOINT.replace("t0ken", "n3w")), false)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+
+    let elsewhere = [
+        pulled.replace("platform", "other"),
+        pulled.replace("X-Token", "X-Stolen"),
+        pulled.replace("sealed:", "sealed:x"),
+    ];
+    for text in elsewhere {
+        let found = faults(house.changes().apply(&house.org, change(&text)).await.unwrap_err());
+        assert!(found.len() == 1 && found[0].contains("does not open here"), "{found:?}");
+    }
 }
 
 #[tokio::test]
