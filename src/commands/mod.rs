@@ -22,7 +22,10 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::settings::{self, Loaded, Override};
+use crate::{
+    runtime,
+    settings::{self, Loaded, Override},
+};
 
 /// Takes platforms' content, evaluates rules, opens review jobs, and calls the platform back.
 #[derive(Debug, Parser)]
@@ -78,28 +81,33 @@ enum Command {
 }
 
 impl Cli {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         use crate::serve::Which;
         match self.command {
-            Command::Up(command) => command.run().await,
-            Command::Ingest(command) => command.run(Which::Ingest).await,
-            Command::Process(command) => command.run(Which::Process).await,
-            Command::Deliver(command) => command.run(Which::Deliver).await,
-            Command::Console(command) => command.run(Which::Console).await,
+            Command::Up(command) => command.run(),
+            Command::Ingest(command) => command.run(Which::Ingest),
+            Command::Process(command) => command.run(Which::Process),
+            Command::Deliver(command) => command.run(Which::Deliver),
+            Command::Console(command) => command.run(Which::Console),
             Command::CheckConfig(command) => command.run(),
-            Command::Store(command) => command.run().await,
-            Command::Topics(command) => command.run().await,
-            Command::Apply(command) => command.run().await,
-            Command::Pull(command) => command.run().await,
-            Command::Diff(command) => command.run().await,
+            Command::Store(command) => alone(command.run()),
+            Command::Topics(command) => alone(command.run()),
+            Command::Apply(command) => alone(command.run()),
+            Command::Pull(command) => alone(command.run()),
+            Command::Diff(command) => alone(command.run()),
             Command::Lint(command) => command.run(),
             Command::Rules(command) => command.run(),
-            Command::Keys(command) => command.run().await,
-            Command::Org(command) => command.run().await,
-            Command::DeadLetters(command) => command.run().await,
-            Command::Demo(command) => command.run().await,
+            Command::Keys(command) => alone(command.run()),
+            Command::Org(command) => alone(command.run()),
+            Command::DeadLetters(command) => alone(command.run()),
+            Command::Demo(command) => alone(command.run()),
         }
     }
+}
+
+/// Runs a command that does one thing at a time.
+fn alone(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    runtime::run(runtime::Settings { workers: 1 }, command)
 }
 
 /// Of the commands that run roles.

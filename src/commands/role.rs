@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::{Places, SettingsFile};
 use crate::{
+    runtime,
     serve::{self, Which},
     settings::SettingsError,
 };
@@ -22,7 +23,7 @@ pub(crate) struct Role {
 }
 
 impl Role {
-    pub(crate) async fn run(self, which: Which) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(self, which: Which) -> anyhow::Result<ExitCode> {
         let loaded = self.file.load(self.places.overrides())?;
         let embedded = loaded.settings.embedded_parts();
         if !embedded.is_empty() {
@@ -34,6 +35,6 @@ impl Role {
             );
             return Err(SettingsError::Contradiction(why).into());
         }
-        Box::pin(serve::run(loaded, &[which], None)).await
+        runtime::run(loaded.settings.runtime, serve::run(loaded, &[which], None))
     }
 }

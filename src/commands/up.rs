@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{Places, SettingsFile};
 use crate::{
-    demo,
+    demo, runtime,
     serve::{self, Which},
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct Up {
 }
 
 impl Up {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut overrides = self.places.overrides();
         let demo = if self.demo {
             overrides.extend(demo::overrides(self.places.data.is_none()));
@@ -37,6 +37,6 @@ impl Up {
             None
         };
         let loaded = self.file.load(overrides)?;
-        Box::pin(serve::run(loaded, &Which::ALL, demo)).await
+        runtime::run(loaded.settings.runtime, serve::run(loaded, &Which::ALL, demo))
     }
 }

@@ -29,6 +29,7 @@ pub(crate) const DEFAULT_FILE: &str = "tidegate.toml";
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Settings {
     pub(crate) data: Data,
+    pub(crate) runtime: crate::runtime::Settings,
     pub(crate) api: Server,
     pub(crate) console: ConsoleServer,
     pub(crate) ops: Ops,

@@ -19,7 +19,8 @@ use rdkafka::{
     message::{DeliveryResult, Header, OwnedHeaders},
     producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer},
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::observe::{self, BrokerHealth};
 use crate::{
@@ -32,20 +33,55 @@ use crate::{
 
 const CLIENT: &str = "producer";
 
+/// Appends that have all their reports, until their callers are woken. librdkafka reports in bursts on a thread of its
+/// own, from which each wake-up is a system call; so that thread wakes one task of the callers' runtime for a burst,
+/// and the task wakes the callers.
+#[derive(Default)]
+struct Settled {
+    callers: Mutex<Vec<oneshot::Sender<()>>>,
+    some: Notify,
+}
+
+impl Settled {
+    fn push(&self, caller: oneshot::Sender<()>) {
+        let mut callers = self.callers.lock();
+        callers.push(caller);
+        let is_first = callers.len() == 1;
+        drop(callers);
+        if is_first {
+            self.some.notify_one();
+        }
+    }
+
+    async fn wake(self: Arc<Self>) {
+        let mut burst = Vec::new();
+        loop {
+            self.some.notified().await;
+            std::mem::swap(&mut burst, &mut *self.callers.lock());
+            for caller in burst.drain(..) {
+                // Whoever waited may have gone; the records are settled all the same.
+                caller.send(()).ok();
+            }
+        }
+    }
+}
+
 /// One append's reports. librdkafka holds a reference for every record on its way; the last report wakes the caller.
 pub(super) struct Reports {
     remaining: AtomicUsize,
     failed: Mutex<Option<AppendError>>,
     done: Mutex<Option<oneshot::Sender<()>>>,
+    settled: Arc<Settled>,
 }
 
 impl Reports {
-    fn new(records: usize) -> (Arc<Self>, oneshot::Receiver<()>) {
+    fn new(records: usize, settled: &Arc<Settled>) -> (Arc<Self>, oneshot::Receiver<()>) {
         let (done, woken) = oneshot::channel();
         let reports = Self {
             remaining: AtomicUsize::new(records),
             failed: Mutex::default(),
             done: Mutex::new(Some(done)),
+            settled: Arc::clone(settled),
         };
         (Arc::new(reports), woken)
     }
@@ -60,8 +96,7 @@ impl Reports {
         if self.remaining.fetch_sub(records, Ordering::AcqRel) == records
             && let Some(done) = self.done.lock().take()
         {
-            // Whoever waited may have gone; the records are settled all the same.
-            done.send(()).ok();
+            self.settled.push(done);
         }
     }
 }
@@ -131,9 +166,12 @@ pub(super) struct Producer {
     in_flight: Arc<AtomicUsize>,
     closing: AtomicBool,
     append_timeout: Duration,
+    settled: Arc<Settled>,
+    _waker: AbortOnDropHandle<()>,
 }
 
 impl Producer {
+    /// Call it inside the runtime of those who will append.
     pub(super) fn new(
         config: &ClientConfig,
         prefix: &str,
@@ -142,7 +180,10 @@ impl Producer {
     ) -> KafkaResult<Self> {
         let in_flight = Arc::<AtomicUsize>::default();
         let client = config.create_with_context(Context { health, in_flight: Arc::clone(&in_flight) })?;
+        let settled = Arc::<Settled>::default();
         Ok(Self {
+            _waker: AbortOnDropHandle::new(tokio::spawn(Arc::clone(&settled).wake())),
+            settled,
             client: Mutex::new(Some(Arc::new(client))),
             topics: Topic::ALL.into_iter().map(|topic| topic.name(prefix)).collect(),
             in_flight,
@@ -180,7 +221,7 @@ impl Producer {
         records: &[Addressed<'_>],
     ) -> Result<(Arc<Reports>, oneshot::Receiver<()>), AppendError> {
         let client = self.client()?;
-        let (reports, woken) = Reports::new(records.len());
+        let (reports, woken) = Reports::new(records.len(), &self.settled);
         let longest = records.iter().map(|(_, record)| record.value.len()).max().unwrap_or(0);
         let mut framed = Vec::with_capacity(FRAMING + longest);
         for (at, (partition, record)) in records.iter().enumerate() {
