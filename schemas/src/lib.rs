@@ -2,6 +2,7 @@
 //!
 //! It holds no behaviour of the service: what a report leads to is decided in `tidegate-moderation`.
 
+pub mod banks;
 pub mod documents;
 pub mod ids;
 pub mod item_types;
