@@ -134,8 +134,8 @@ fn evaluate(plan: &Plan, values: &Values) -> (Outcome, usize) {
     let (type_id, user) = keys();
     let item = Item { type_id, values, user: Some(user), on: On::Item, now: NOW, submission: submission() };
     let scan = plan.scan(&item);
-    let mut facts = Facts::new();
-    for need @ Need::Strikes { .. } in scan.needs() {
+    let mut facts = Facts::offline(scan.needs());
+    for need in scan.needs().iter().filter(|need| matches!(need, Need::Strikes { .. })) {
         facts.strikes(need.clone(), 2);
     }
     let judged = scan.judged();
@@ -163,6 +163,7 @@ fn check(set: &Set, plan: &Plan, read: &[Values], limits: &Limits, items: usize)
         .map(|field| (field.name.to_string(), tidegate_rules::Shape::from(field).kind))
         .collect();
     let standings = BTreeMap::from([(Some("30d".to_owned()), Some(2))]);
+    let around = interpreter::around::Around { standings, ..Default::default() };
     let (type_id, user) = keys();
     let most = if set.items[0].to_string().len() > 10_000 { 1 } else { items };
     for values in read.iter().take(most) {
@@ -173,7 +174,8 @@ fn check(set: &Set, plan: &Plan, read: &[Values], limits: &Limits, items: usize)
             limits,
             kinds: &kinds,
             item: &item,
-            standings: &standings,
+            around: &around,
+            windows: &[],
         };
         let (expected, _) = oracle.run(&mut BTreeMap::new());
         assert!(evaluate(plan, values).0 == expected, "the plan and the plain interpreter differ");

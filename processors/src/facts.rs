@@ -10,7 +10,7 @@ use futures::{
 };
 use parking_lot::Mutex;
 use tidegate_moderation::{self as moderation, strikes};
-use tidegate_rules::{Facts, Need};
+use tidegate_rules::{Facts, Need, Within};
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId};
 use tidegate_store::Store;
 
@@ -37,16 +37,31 @@ impl Desk {
         needs: &[Need],
         now: Millis,
     ) -> Result<Facts, moderation::Error> {
-        let answers = try_join_all(needs.iter().map(|need| self.answer(org, need, now))).await?;
         let mut facts = Facts::new();
-        for (need, points) in needs.iter().zip(answers) {
+        let mut standings = Vec::new();
+        for need in needs {
+            match need {
+                Need::Strikes { user, within } => {
+                    let standing = self.standing(org, user, *within, now);
+                    standings.push(async move { standing.await.map(|points| (need, points)) });
+                }
+                Need::Count { .. } => facts.failed(need.clone(), "not_kept"),
+                Need::Media { .. } | Need::Score { .. } => facts.unknown(need.clone()),
+            }
+        }
+        for (need, points) in try_join_all(standings).await? {
             facts.strikes(need.clone(), points);
         }
         Ok(facts)
     }
 
-    async fn answer(&self, org: &OrgId, need: &Need, now: Millis) -> Result<i64, moderation::Error> {
-        let Need::Strikes { user, within } = need;
+    async fn standing(
+        &self,
+        org: &OrgId,
+        user: &ItemKey,
+        within: Option<Within>,
+        now: Millis,
+    ) -> Result<i64, moderation::Error> {
         let since = within.map_or(Millis(0), |within| within.since(now));
         match self.join((org.clone(), user.clone(), since)).await {
             Some(points) => Ok(points),

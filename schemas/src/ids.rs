@@ -85,6 +85,10 @@ text_id! {
     QueueId,
     /// The platform's id of an appeal.
     AppealId,
+    /// A window: the key of its document.
+    WindowId,
+    /// A bank: the key of its document.
+    BankId,
 }
 
 macro_rules! uuid_id {
@@ -249,6 +253,8 @@ pub enum Kind {
     FirstKey,
     /// what for, salt or rule, item, user or submission: whether it is in a part drawn from all
     Share,
+    /// a value that a window counts once
+    WindowMember,
 }
 
 impl Kind {
@@ -267,6 +273,7 @@ impl Kind {
             Self::Policy => "policy",
             Self::FirstKey => "first-key",
             Self::Share => "share",
+            Self::WindowMember => "window-member",
         }
     }
 }

@@ -10,7 +10,7 @@ use tidegate_schemas::{
     documents::{
         Action, ActionKind, Document, DocumentKind, Endpoint, Event, Expectation, FieldDocument, Format,
         ItemType, On, OnError, Parameter, ParameterType, Percent, Period, Policy, Queue, Rollout, RolloutBy,
-        Rule, RuleAction, RuleLimits, Set, Status, Test, Threshold, parse, render,
+        Rule, RuleAction, RuleLimits, Set, Status, Test, Threshold, Window, parse, render,
     },
     ids::Millis,
     item_types::{Container, Kind, Role, Scalar},
@@ -468,6 +468,18 @@ const TABLE: &[(bool, &str)] = &[
     (false, r#"{"rule":"r","when":{},"tests":[{"item":{}}]}"#),
     (false, r#"{"rule":"r","when":{},"tests":[{"item":{},"expect":"yes"}]}"#),
     (false, r#"{"rule":"r","when":{},"priority":1}"#),
+    (true, r#"{"window":"w","over":"24h"}"#),
+    (
+        true,
+        r#"{"window":"w","name":"W","item_types":["t"],"by":"links","where":{"all":[]},"sum":"amount","over":"7d","bucket":"1h"}"#,
+    ),
+    (true, r#"{"window":"w","by":null,"where":null,"distinct":"to","over":"90s"}"#),
+    (false, r#"{"window":"w"}"#),
+    (false, r#"{"window":"a b","over":"1d"}"#),
+    (false, r#"{"window":"w","over":"1 day"}"#),
+    (false, r#"{"window":"w","over":"1d","by":["a"]}"#),
+    (false, r#"{"window":"w","over":"1d","item_types":"t"}"#),
+    (false, r#"{"window":"w","over":"1d","count":1}"#),
 ];
 
 /// As much of JSON Schema as the published schemas use.
@@ -627,6 +639,9 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
                 item_type: Some("t".into()),
                 item: json!({}),
                 strikes: 3,
+                counts: [("w".to_owned(), json!(2))].into(),
+                scores: [("m".to_owned(), json!(0.5))].into(),
+                media: vec![json!({"bank": "b"})],
                 expect: Expectation::Match,
             }],
         }),
@@ -643,6 +658,17 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             action: "a".into(),
         }),
         Document::Queue(Queue { key: "q".into(), name: Some("Q".into()) }),
+        Document::Window(Window {
+            key: "w".into(),
+            name: Some("W".into()),
+            item_types: vec!["t".into()],
+            by: Some("links".into()),
+            condition: Some(json!({})),
+            sum: Some("amount".into()),
+            distinct: Some("to".into()),
+            over: Period::of_seconds(86_400),
+            bucket: Some(Period::of_seconds(3_600)),
+        }),
     ];
     documents.into_iter().map(|document| (document.kind(), document)).collect()
 }
@@ -694,7 +720,10 @@ prop_compose! {
             actions: vec![RuleAction { id: "a".into(), params }], expires_at: at.map(Millis),
             rollout: None, limits: RuleLimits::default(),
             review_sample: Percent::new(f64::from(share) / 100.0), on_error: OnError::default(),
-            tests: tests.into_iter().map(|item| Test { name: None, item_type: None, item, strikes: 0, expect: Expectation::NoMatch }).collect(),
+            tests: tests.into_iter().map(|item| Test {
+                name: None, item_type: None, item, strikes: 0, counts: BTreeMap::new(), scores: BTreeMap::new(), media: Vec::new(),
+                expect: Expectation::NoMatch,
+            }).collect(),
         })
     }
 }

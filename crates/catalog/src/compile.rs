@@ -135,28 +135,42 @@ fn plan(
         let fields = item_type.fields().iter().map(|field| (&*field.name, shape(field)));
         vocabulary.add(id.clone(), fields);
     }
+    for (_, window) in content.set.windows.values() {
+        vocabulary.window(form(window));
+    }
     let documents: Vec<(Value, String)> =
         content.set.rules.values().map(|(_, rule)| (rule_form(org, rule), content_hash(rule))).collect();
     let sources: Vec<RuleSource<'_>> =
         documents.iter().map(|(document, version)| RuleSource { document, version }).collect();
-    let place = |rule: &str, pointer: &str, detail: &str| DocumentFault {
-        origin: content.set.rules.get(rule).map(|(origin, _)| origin.clone()).unwrap_or_default(),
+    let origin = |kind: &str, key: &str| match kind {
+        "window" => content.set.windows.get(key).map(|(origin, _)| origin.clone()),
+        _ => content.set.rules.get(key).map(|(origin, _)| origin.clone()),
+    };
+    let place = |kind: &str, key: &str, pointer: &str, detail: &str| DocumentFault {
+        origin: origin(kind, key).unwrap_or_default(),
         line: None,
         path: path(pointer),
         message: detail.to_owned(),
     };
     match Plan::compile(&sources, &vocabulary, limits) {
         Ok((plan, warnings)) => {
-            let warnings = warnings.iter().map(|it| place(&it.rule, &it.pointer, &it.detail)).collect();
+            let warnings =
+                warnings.iter().map(|it| place(it.kind, &it.rule, &it.pointer, &it.detail)).collect();
             Ok((plan, warnings))
         }
-        Err(faults) => Err(faults.iter().map(|it| place(&it.rule, &it.pointer, &it.detail)).collect()),
+        Err(faults) => {
+            Err(faults.iter().map(|it| place(it.kind, &it.rule, &it.pointer, &it.detail)).collect())
+        }
     }
+}
+
+fn form(document: &impl serde::Serialize) -> Value {
+    serde_json::to_value(document).expect("documents have string keys and finite numbers only")
 }
 
 /// The rule as `rules` reads it: policies by id, actions in their long form.
 fn rule_form(org: &OrgId, rule: &documents::Rule) -> Value {
-    let mut form = serde_json::to_value(rule).expect("documents have string keys and finite numbers only");
+    let mut form = form(rule);
     if !rule.policies.is_empty() {
         form["policies"] = rule.policies.iter().map(|key| json!(policy_id(org, key))).collect();
     }

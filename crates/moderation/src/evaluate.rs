@@ -102,6 +102,8 @@ pub async fn look_up(store: &Store, org: &OrgId, needs: &[Need], now: Millis) ->
                 let points = strikes::standing(store, org, user, since).await?;
                 facts.strikes(need.clone(), points);
             }
+            Need::Count { .. } => facts.failed(need.clone(), "not_kept"),
+            Need::Media { .. } | Need::Score { .. } => facts.unknown(need.clone()),
         }
     }
     Ok(facts)

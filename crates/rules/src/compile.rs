@@ -7,9 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use tidegate_schemas::ids::{Millis, TypeId};
+use tidegate_schemas::ids::{Millis, TypeId, WindowId};
 
 use crate::{
+    counting::Counting,
     faults::{FAULTS_LISTED, Fault, Warning, did_you_mean, shown},
     form::{self, Condition, On, Status, Test},
     leaves::Leaf,
@@ -49,6 +50,7 @@ pub(crate) struct Compiled {
     /// The conditions of all rules, equal ones once.
     pub(crate) predicates: Vec<Leaf>,
     pub(crate) paths: Vec<Path>,
+    pub(crate) windows: Vec<Counting>,
     pub(crate) warnings: Vec<Warning>,
 }
 
@@ -59,9 +61,10 @@ pub(crate) fn compile(
 ) -> Result<Compiled, Vec<Fault>> {
     if sources.len() > limits.rules {
         let detail = format!("{} rules are more than {}", sources.len(), limits.rules);
-        return Err(vec![Fault::new("", "", "limit", detail)]);
+        return Err(vec![Fault::new("rule", "", "", "limit", detail)]);
     }
     let mut context = Context::new(vocabulary, limits);
+    context.define_windows();
     let mut keys = HashSet::new();
     let mut rules = Vec::with_capacity(sources.len());
     for source in sources {
@@ -85,17 +88,24 @@ pub(crate) fn compile(
         context.faults.truncate(FAULTS_LISTED);
         return Err(context.faults);
     }
-    let Context { predicates, paths, warnings, .. } = context;
-    Ok(Compiled { rules, predicates, paths, warnings })
+    context.name_unused_windows();
+    let Context { predicates, paths, windows, warnings, .. } = context;
+    Ok(Compiled { rules, predicates, paths, windows, warnings })
 }
 
 /// Where compilation is, and what it has gathered.
 pub(crate) struct Context<'a> {
     pub(crate) limits: &'a Limits,
-    vocabulary: &'a Vocabulary,
+    pub(crate) vocabulary: &'a Vocabulary,
+    kind: &'static str,
     rule: String,
     pointer: String,
     item_types: Vec<TypeId>,
+    /// Only what the item alone decides may be compiled.
+    local: bool,
+    pub(crate) windows: Vec<Counting>,
+    /// Windows with faults of their own: that they are missing is no fault of the rules that name them.
+    pub(crate) faulty_windows: HashSet<String>,
     words: usize,
     regexes: usize,
     slots: HashMap<Path, usize>,
@@ -112,9 +122,13 @@ impl<'a> Context<'a> {
         Self {
             limits,
             vocabulary,
+            kind: "rule",
             rule: String::new(),
             pointer: String::new(),
             item_types: Vec::new(),
+            local: false,
+            windows: Vec::new(),
+            faulty_windows: HashSet::new(),
             words: 0,
             regexes: 0,
             slots: HashMap::new(),
@@ -127,20 +141,44 @@ impl<'a> Context<'a> {
     }
 
     fn enter(&mut self, rule: &form::Rule) {
-        rule.key.as_str().clone_into(&mut self.rule);
+        self.turn_to("rule", rule.key.as_str(), &rule.item_types);
+    }
+
+    /// From now on faults and paths are those of this document.
+    pub(crate) fn turn_to(&mut self, kind: &'static str, key: &str, item_types: &[TypeId]) {
+        self.kind = kind;
+        key.clone_into(&mut self.rule);
         self.pointer.clear();
-        self.item_types.clone_from(&rule.item_types);
+        self.item_types = item_types.to_vec();
+        self.local = kind != "rule";
+    }
+
+    /// A window by its key.
+    pub(crate) fn window(&self, key: &WindowId) -> Option<&Counting> {
+        self.windows.iter().find(|known| known.window.key == *key)
+    }
+
+    /// Remembers that a condition asks about a window.
+    pub(crate) fn uses(&mut self, key: &WindowId) {
+        if let Some(window) = self.windows.iter_mut().find(|known| known.window.key == *key) {
+            window.used = true;
+        }
+    }
+
+    pub(crate) fn take_faults(&mut self, faults: Vec<Fault>) {
+        let room = FAULTS_LISTED.saturating_sub(self.faults.len());
+        self.faults.extend(faults.into_iter().take(room));
     }
 
     pub(crate) fn fault(&mut self, tag: &'static str, detail: String) {
         if self.faults.len() < FAULTS_LISTED {
-            self.faults.push(Fault::new(&self.rule, &self.pointer, tag, detail));
+            self.faults.push(Fault::new(self.kind, &self.rule, &self.pointer, tag, detail));
         }
     }
 
     pub(crate) fn warn(&mut self, tag: &'static str, detail: String) {
         if self.warnings.len() < FAULTS_LISTED {
-            self.warnings.push(Warning::new(&self.rule, &self.pointer, tag, detail));
+            self.warnings.push(Warning::new(self.kind, &self.rule, &self.pointer, tag, detail));
         }
     }
 
@@ -179,7 +217,8 @@ impl<'a> Context<'a> {
     fn predicate(&mut self, condition: Condition) -> Option<u32> {
         let identity = Leaf::identity(&condition, self)?;
         if let Some((predicate, warnings)) = self.known.get(&identity) {
-            let warnings: Vec<_> = warnings.iter().map(|it| it.moved(&self.rule, &self.pointer)).collect();
+            let warnings: Vec<_> =
+                warnings.iter().map(|it| it.moved(self.kind, &self.rule, &self.pointer)).collect();
             let room = FAULTS_LISTED.saturating_sub(self.warnings.len());
             let predicate = *predicate;
             self.warnings.extend(warnings.into_iter().take(room));
@@ -224,21 +263,23 @@ impl<'a> Context<'a> {
         Some((slot, kinds))
     }
 
-    fn rule(&mut self, rule: form::Rule, version: &str) -> Option<Rule> {
+    /// Whether all item types that a document names exist.
+    pub(crate) fn known_types(&mut self, item_types: &[TypeId]) -> Option<()> {
         let vocabulary = self.vocabulary;
-        let known_types = self.at("item_types", |c| {
-            for (nth, type_id) in rule.item_types.iter().enumerate() {
+        self.at("item_types", |c| {
+            for (nth, type_id) in item_types.iter().enumerate() {
                 if !vocabulary.knows(type_id) {
                     let near = did_you_mean(type_id.as_str(), vocabulary.types().map(TypeId::as_str));
                     let detail = format!("there is no item type {}{near}", shown(type_id.as_str()));
                     c.at(nth, |c| c.fault("unknown_item_type", detail));
                 }
             }
-            rule.item_types.iter().all(|type_id| vocabulary.knows(type_id))
         });
-        if !known_types {
-            return None;
-        }
+        item_types.iter().all(|type_id| vocabulary.knows(type_id)).then_some(())
+    }
+
+    fn rule(&mut self, rule: form::Rule, version: &str) -> Option<Rule> {
+        self.known_types(&rule.item_types)?;
         let mut leaves = Vec::new();
         let when = self.at("when", |c| c.node(rule.when, &mut leaves));
         Some(Rule {
@@ -260,12 +301,16 @@ impl<'a> Context<'a> {
         })
     }
 
-    fn node(&mut self, condition: Condition, leaves: &mut Vec<u32>) -> Option<Node> {
+    pub(crate) fn node(&mut self, condition: Condition, leaves: &mut Vec<u32>) -> Option<Node> {
         match condition {
             Condition::All(inner) => self.at("all", |c| c.nodes(inner, leaves)).map(Node::All),
             Condition::Any(inner) => self.at("any", |c| c.nodes(inner, leaves)).map(Node::Any),
             Condition::Not(inner) => {
                 self.at("not", |c| c.node(*inner, leaves)).map(|node| Node::Not(Box::new(node)))
+            }
+            leaf if self.local && Leaf::looks_up(&leaf) => {
+                self.fault("shape", "a window counts what the item alone decides".to_owned());
+                None
             }
             leaf => {
                 leaves.push(self.predicate(leaf)?);

@@ -18,6 +18,8 @@ impl Mask {
     pub(crate) const PASSED: Self = Self(8);
     /// A fact decides: it may be there either way, or fail to be found out.
     pub(crate) const PENDING: Self = Self(1 | 2 | 8);
+    /// A fact decides, and nobody may be there to tell it.
+    pub(crate) const OPEN: Self = Self(1 | 2 | 4 | 8);
 
     pub(crate) fn decided(passed: bool) -> Self {
         if passed { Self::PASSED } else { Self::FAILED }
@@ -25,6 +27,11 @@ impl Mask {
 
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// Whether a fact decides.
+    pub(crate) fn is_pending(self) -> bool {
+        self.0.count_ones() > 1
     }
 
     pub(crate) fn may_pass(self) -> bool {

@@ -4,8 +4,13 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
+use tidegate_schemas::ids::WindowId;
 
-use crate::{compile::Node, form::View};
+use crate::{
+    compile::Node,
+    facts::{BankMatch, MediaState},
+    form::View,
+};
 
 /// What a condition came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -30,6 +35,9 @@ pub enum Explained {
     Text(TextExplained),
     Field(FieldExplained),
     Strikes(StrikesExplained),
+    Count(CountExplained),
+    Media(MediaExplained),
+    Score(ScoreExplained),
     /// A part that was left out, because the item's explanations grew too long.
     Cut(CutExplained),
 }
@@ -101,6 +109,59 @@ pub struct StrikesExplained {
     pub reason: Option<String>,
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountExplained {
+    pub outcome: Verdict,
+    pub window: WindowId,
+    pub at_least: Json,
+    /// Whose count decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// How much it is, or at least is: what lies beyond the largest number that a rule asks about is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Json>,
+    /// Why the count is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MediaExplained {
+    pub outcome: Verdict,
+    #[serde(rename = "in")]
+    pub fields: Vec<String>,
+    /// The matches or states that were sought.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hits: Vec<MediaHit>,
+    /// Why it is not known what a medium is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A medium that is what was sought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MediaHit {
+    pub url: String,
+    pub state: MediaState,
+    /// The entry that it is like, if that was sought.
+    #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
+    pub found: Option<BankMatch>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScoreExplained {
+    pub outcome: Verdict,
+    pub model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    pub compared: Map<String, Json>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// Why the score is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 impl Explained {
     pub fn outcome(&self) -> Verdict {
         match self {
@@ -109,6 +170,9 @@ impl Explained {
             Self::Text(leaf) => leaf.outcome,
             Self::Field(leaf) => leaf.outcome,
             Self::Strikes(leaf) => leaf.outcome,
+            Self::Count(leaf) => leaf.outcome,
+            Self::Media(leaf) => leaf.outcome,
+            Self::Score(leaf) => leaf.outcome,
             Self::Cut(cut) => cut.outcome,
         }
     }
@@ -119,7 +183,8 @@ impl Explained {
             Self::All(node) | Self::Any(node) => 1 + node.of.iter().map(Self::size).sum::<usize>(),
             Self::Not(node) => 1 + node.of.size(),
             Self::Text(leaf) => 1 + leaf.fields.len() + leaf.hits.len(),
-            Self::Field(_) | Self::Strikes(_) | Self::Cut(_) => 1,
+            Self::Media(leaf) => 1 + leaf.fields.len() + leaf.hits.len(),
+            Self::Field(_) | Self::Strikes(_) | Self::Count(_) | Self::Score(_) | Self::Cut(_) => 1,
         }
     }
 }

@@ -4,7 +4,10 @@
 
 use std::{collections::HashMap, fmt};
 
-use tidegate_schemas::ids::{ItemKey, Millis};
+use serde::{Deserialize, Serialize};
+use tidegate_schemas::ids::{BankId, ItemKey, Millis, SubmissionId, WindowId};
+
+use crate::windows::{Amount, WindowKey};
 
 /// A span of time back from an item's append time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,12 +59,110 @@ impl fmt::Display for Within {
 pub enum Need {
     /// The sum of the user's strike points, over `within` or over all that have not expired.
     Strikes { user: ItemKey, within: Option<Within> },
+    /// What a window has counted under a key. What lies beyond `at_least` is not asked for, so rows need not be read
+    /// any further; of several rules the largest number counts.
+    Count { window: WindowId, key: WindowKey, at_least: Amount },
+    /// What is known of a picture, a sound or a film: its state, and what it is like in the banks.
+    Media { url: String },
+    /// What a model makes of the item. The submission stands for it: another item has another answer.
+    Score { model: String, submission: SubmissionId },
+}
+
+impl Need {
+    /// What the need asks about: equal for needs that one answer serves.
+    pub(crate) fn question(&self) -> Self {
+        match self {
+            Self::Count { window, key, .. } => {
+                Self::Count { window: window.clone(), key: key.clone(), at_least: Amount::ZERO }
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Makes one need of two that ask about the same.
+    pub(crate) fn join(&mut self, other: &Self) {
+        if let (Self::Count { at_least, .. }, Self::Count { at_least: more, .. }) = (self, other) {
+            *at_least = (*at_least).max(*more);
+        }
+    }
+}
+
+/// What is known of a medium.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Media {
+    pub state: MediaState,
+    /// Entries of banks that it is like, in the order in which they are to be named.
+    pub matches: Vec<BankMatch>,
+}
+
+/// How far a medium could be looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MediaState {
+    #[default]
+    Ok,
+    /// Looked at, but too plain or too small for its hashes to say much.
+    LowQuality,
+    /// There are bytes, and so exact hashes, but no picture in them.
+    Undecodable,
+    TooLarge,
+    FetchFailed,
+}
+
+/// A medium is like an entry of a bank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BankMatch {
+    pub bank: BankId,
+    pub entry: String,
+    /// Of hash: `pdq`, `md5`, `sha1`, `sha256`, ...
+    pub kind: String,
+    /// How many bits differ; 0 of exact hashes.
+    #[serde(default)]
+    pub distance: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+}
+
+/// What a model makes of an item: one number, or numbers by label.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scores {
+    pub whole: Option<f64>,
+    pub labels: HashMap<String, f64>,
 }
 
 /// The answers. A need without one counts as failed.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    strikes: HashMap<Need, Result<i64, String>>,
+    answers: HashMap<Need, Answer>,
+}
+
+#[derive(Clone, Debug)]
+enum Answer {
+    Points(i64),
+    Counted(Amount),
+    Media(Media),
+    Scores(Scores),
+    /// Nobody can say, and that is no fault.
+    Nobody,
+    Failed(String),
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing<'f> {
+    /// Nobody can say: there is nothing to compare.
+    Nobody,
+    Failed(&'f str),
+}
+
+impl<'f> Missing<'f> {
+    /// Standings and windows are there for everybody, so that nobody can say is a failure.
+    fn reason(self) -> &'f str {
+        match self {
+            Self::Nobody => "unknown",
+            Self::Failed(reason) => reason,
+        }
+    }
 }
 
 impl Facts {
@@ -69,22 +170,83 @@ impl Facts {
         Self::default()
     }
 
+    /// The answers where there is no store and no service: users have no strikes, windows have counted nothing, and
+    /// nobody knows media or models.
+    pub fn offline(needs: &[Need]) -> Self {
+        let mut facts = Self::new();
+        for need in needs {
+            match need {
+                Need::Strikes { .. } => facts.strikes(need.clone(), 0),
+                Need::Count { .. } => facts.count(need.clone(), Amount::ZERO),
+                Need::Media { .. } | Need::Score { .. } => facts.unknown(need.clone()),
+            }
+        }
+        facts
+    }
+
     /// The user's standing is `points`.
     pub fn strikes(&mut self, need: Need, points: i64) {
-        self.strikes.insert(need, Ok(points));
+        self.answer(need, Answer::Points(points));
+    }
+
+    /// The window has counted so much, or at least so much if that is no less than what was asked.
+    pub fn count(&mut self, need: Need, counted: Amount) {
+        self.answer(need, Answer::Counted(counted));
+    }
+
+    /// This is known of the medium.
+    pub fn media(&mut self, need: Need, media: Media) {
+        self.answer(need, Answer::Media(media));
+    }
+
+    /// The model says so.
+    pub fn scores(&mut self, need: Need, scores: Scores) {
+        self.answer(need, Answer::Scores(scores));
+    }
+
+    /// Nobody can say, because nobody was to: conditions on it are inapplicable.
+    pub fn unknown(&mut self, need: Need) {
+        self.answer(need, Answer::Nobody);
     }
 
     /// The look-up failed. `reason` is stored with the item, so it is a tag and no payload.
     pub fn failed(&mut self, need: Need, reason: impl Into<String>) {
-        self.strikes.insert(need, Err(reason.into()));
+        self.answer(need, Answer::Failed(reason.into()));
+    }
+
+    fn answer(&mut self, need: Need, answer: Answer) {
+        self.answers.insert(need.question(), answer);
+    }
+
+    fn find<'f, T>(
+        &'f self,
+        need: &Need,
+        fitting: impl FnOnce(&'f Answer) -> Option<T>,
+    ) -> Result<T, Missing<'f>> {
+        match self.answers.get(&need.question()) {
+            Some(Answer::Nobody) => Err(Missing::Nobody),
+            Some(Answer::Failed(reason)) => Err(Missing::Failed(reason)),
+            Some(answer) => fitting(answer).ok_or(Missing::Failed("not_looked_up")),
+            None => Err(Missing::Failed("not_looked_up")),
+        }
     }
 
     pub(crate) fn points(&self, need: &Need) -> Result<i64, &str> {
-        match self.strikes.get(need) {
-            Some(Ok(points)) => Ok(*points),
-            Some(Err(reason)) => Err(reason),
-            None => Err("not_looked_up"),
-        }
+        self.find(need, |answer| if let Answer::Points(points) = answer { Some(*points) } else { None })
+            .map_err(Missing::reason)
+    }
+
+    pub(crate) fn counted(&self, need: &Need) -> Result<Amount, &str> {
+        self.find(need, |answer| if let Answer::Counted(counted) = answer { Some(*counted) } else { None })
+            .map_err(Missing::reason)
+    }
+
+    pub(crate) fn medium(&self, need: &Need) -> Result<&Media, Missing<'_>> {
+        self.find(need, |answer| if let Answer::Media(media) = answer { Some(media) } else { None })
+    }
+
+    pub(crate) fn scores_of(&self, need: &Need) -> Result<&Scores, Missing<'_>> {
+        self.find(need, |answer| if let Answer::Scores(scores) = answer { Some(scores) } else { None })
     }
 }
 

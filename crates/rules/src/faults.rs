@@ -4,8 +4,11 @@
 
 /// Why a rule document is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rule {rule}, {pointer}: {detail}")]
+#[error("{kind} {rule}, {pointer}: {detail}")]
 pub struct Fault {
+    /// Of document: `rule`, `window` or `bank`.
+    pub kind: &'static str,
+    /// The document's key.
     pub rule: String,
     /// JSON Pointer into the rule's document.
     pub pointer: String,
@@ -14,12 +17,18 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(crate) fn new(rule: &str, pointer: &str, tag: &'static str, detail: String) -> Self {
-        Self { rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail }
+    pub(crate) fn new(
+        kind: &'static str,
+        rule: &str,
+        pointer: &str,
+        tag: &'static str,
+        detail: String,
+    ) -> Self {
+        Self { kind, rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail }
     }
 
-    /// One of `shape`, `unknown_key`, `unknown_value`, `unknown_field`, `unknown_item_type`, `type`, `regex`,
-    /// `depth`, `nodes`, `limit`, `empty`, `duplicate`.
+    /// One of `shape`, `unknown_key`, `unknown_value`, `unknown_field`, `unknown_item_type`,
+    /// `unknown_window`, `type`, `regex`, `depth`, `nodes`, `limit`, `empty`, `duplicate`.
     pub fn tag(&self) -> &'static str {
         self.tag
     }
@@ -27,8 +36,11 @@ impl Fault {
 
 /// What is allowed in a rule document, but hardly meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rule {rule}, {pointer}: {detail}")]
+#[error("{kind} {rule}, {pointer}: {detail}")]
 pub struct Warning {
+    /// Of document: `rule`, `window` or `bank`.
+    pub kind: &'static str,
+    /// The document's key.
     pub rule: String,
     pub pointer: String,
     tag: &'static str,
@@ -36,8 +48,14 @@ pub struct Warning {
 }
 
 impl Warning {
-    pub(crate) fn new(rule: &str, pointer: &str, tag: &'static str, detail: String) -> Self {
-        Self { rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail }
+    pub(crate) fn new(
+        kind: &'static str,
+        rule: &str,
+        pointer: &str,
+        tag: &'static str,
+        detail: String,
+    ) -> Self {
+        Self { kind, rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail }
     }
 
     /// The same warning with only the part of its path below a depth.
@@ -45,13 +63,13 @@ impl Warning {
         Self { pointer: self.pointer.get(depth..).unwrap_or_default().to_owned(), ..self.clone() }
     }
 
-    /// A warning with a partial path, at a place in a rule.
-    pub(crate) fn moved(&self, rule: &str, pointer: &str) -> Self {
-        Self { rule: rule.to_owned(), pointer: format!("{pointer}{}", self.pointer), ..self.clone() }
+    /// A warning with a partial path, at a place in a document.
+    pub(crate) fn moved(&self, kind: &'static str, rule: &str, pointer: &str) -> Self {
+        Self { kind, rule: rule.to_owned(), pointer: format!("{pointer}{}", self.pointer), ..self.clone() }
     }
 
     /// One of `short_word`, `regex_case`, `regex_empty`, `unsatisfiable`, `unannounced`, `no_action`, `no_policy`,
-    /// `same_condition`.
+    /// `same_condition`, `unused_window`.
     pub fn tag(&self) -> &'static str {
         self.tag
     }

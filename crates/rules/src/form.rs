@@ -4,13 +4,18 @@
 
 mod read;
 
-pub use self::read::parse;
+pub use self::read::{parse, parse_window};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
-use tidegate_schemas::ids::{ActionId, Millis, PolicyId, RuleId, TypeId};
+use tidegate_schemas::ids::{ActionId, BankId, Millis, PolicyId, RuleId, TypeId, WindowId};
 
-use crate::{facts::Within, life::Life};
+use crate::{
+    facts::{Media, MediaState, Scores, Within},
+    item::Number,
+    life::Life,
+    windows::{Amount, Measure},
+};
 
 /// Whether a rule has effects. Every rule that is not archived is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -66,6 +71,9 @@ pub enum Condition {
     Text(Text),
     Field(Comparison),
     Strikes(Strikes),
+    Count(Count),
+    Media(MediaTest),
+    Score(Score),
 }
 
 /// In which form a text is searched, from the finest to the coarsest.
@@ -171,6 +179,58 @@ pub struct Strikes {
     pub within: Option<Within>,
 }
 
+/// What a window has counted for the item reaches a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    pub window: WindowId,
+    /// The least amount that passes: `gt: 2` is a millionth more than two.
+    pub at_least: Amount,
+}
+
+/// A medium of named fields is like an entry of a bank, or could not be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaTest {
+    pub fields: Vec<String>,
+    /// One of these; empty: asks for a match.
+    pub states: Vec<MediaState>,
+    /// Empty: any bank.
+    pub banks: Vec<BankId>,
+    /// Of hash; empty: any.
+    pub kinds: Vec<String>,
+    /// The entry has one of these; empty: whatever it has.
+    pub labels: Vec<String>,
+    /// How many bits may differ; if left out, as many as the bank allows.
+    pub max_distance: Option<u32>,
+}
+
+/// A model's number for the item lies in a range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Score {
+    pub model: String,
+    /// Which of its numbers; the one for the whole if left out.
+    pub label: Option<String>,
+    /// Orders only; all of them must hold.
+    pub tests: Vec<(Op, Number)>,
+}
+
+/// A window document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    pub key: WindowId,
+    /// Empty: all.
+    pub item_types: Vec<TypeId>,
+    /// The path whose values are counted apart; the item's user if left out.
+    pub by: Option<String>,
+    pub condition: Option<Condition>,
+    pub measure: Measure,
+    /// The path that is summed up or whose different values are counted.
+    pub measured: Option<String>,
+    /// In milliseconds.
+    pub over: i64,
+    /// In milliseconds.
+    pub bucket: i64,
+}
+
 /// An example beside the rule that says whether it must match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
@@ -180,5 +240,11 @@ pub struct Test {
     pub item: Json,
     /// The standing of its user, whatever the window.
     pub strikes: i64,
+    /// What windows have counted, whatever the key; the others have counted nothing.
+    pub counts: Vec<(WindowId, Amount)>,
+    /// What models say; the others say nothing.
+    pub scores: Vec<(String, Scores)>,
+    /// What is known of media: of the one with this address, or of all. Nothing is known of others.
+    pub media: Vec<(Option<String>, Media)>,
     pub matches: bool,
 }

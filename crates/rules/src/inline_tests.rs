@@ -8,7 +8,7 @@ use tidegate_schemas::ids::{ItemKey, Kind, Millis, RuleId, TypeId, derive};
 
 use crate::{
     facts::{Facts, Need},
-    form::On,
+    form::{On, Test},
     item::{Fields, Item},
     plan::Plan,
 };
@@ -72,10 +72,7 @@ pub fn run_tests(
                             submission: derive(Kind::Submission, &[rule.head.rule.as_str().as_bytes()]),
                         };
                         let scan = plan.scan_this(&item, rule);
-                        let mut facts = Facts::new();
-                        for need @ Need::Strikes { .. } in scan.needs() {
-                            facts.strikes(need.clone(), test.strikes);
-                        }
+                        let facts = facts(test, scan.needs());
                         let outcome = plan.finish(scan, &facts);
                         match (outcome.errored.into_iter().next(), !outcome.matched.is_empty(), test.matches)
                         {
@@ -90,4 +87,31 @@ pub fn run_tests(
         }
     }
     reports
+}
+
+/// What an example says of its surroundings.
+fn facts(test: &Test, needs: &[Need]) -> Facts {
+    let mut facts = Facts::offline(needs);
+    for need in needs {
+        match need {
+            Need::Strikes { .. } => facts.strikes(need.clone(), test.strikes),
+            Need::Count { window, .. } => {
+                if let Some((_, counted)) = test.counts.iter().find(|(key, _)| key == window) {
+                    facts.count(need.clone(), *counted);
+                }
+            }
+            Need::Media { url } => {
+                let concerns = |of: &Option<String>| of.as_ref().is_none_or(|of| of == url);
+                if let Some((_, media)) = test.media.iter().find(|(of, _)| concerns(of)) {
+                    facts.media(need.clone(), media.clone());
+                }
+            }
+            Need::Score { model, .. } => {
+                if let Some((_, scores)) = test.scores.iter().find(|(of, _)| of == model) {
+                    facts.scores(need.clone(), scores.clone());
+                }
+            }
+        }
+    }
+    facts
 }

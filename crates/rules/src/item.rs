@@ -101,6 +101,18 @@ impl Number {
         }
     }
 
+    /// In millionths, rounded there and cut off at the ends of the range.
+    #[allow(clippy::cast_possible_truncation, reason = "a cast saturates, which is what is meant")]
+    pub(crate) fn millionths(self) -> i64 {
+        match self {
+            Self::Whole(whole) => {
+                let millionths = whole.saturating_mul(1_000_000);
+                i64::try_from(millionths).unwrap_or(if whole < 0 { i64::MIN } else { i64::MAX })
+            }
+            Self::Fraction(fraction) => (fraction * 1e6).round() as i64,
+        }
+    }
+
     pub(crate) fn to_json(self) -> serde_json::Value {
         let number = match self {
             Self::Whole(whole) => serde_json::Number::from_i128(whole),

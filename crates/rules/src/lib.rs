@@ -4,6 +4,7 @@
 //! [`Plan::scan`] and [`Plan::finish`], and what a match leads to is decided elsewhere.
 
 mod compile;
+mod counting;
 mod derived;
 mod engine;
 mod evaluate;
@@ -22,12 +23,13 @@ mod outcome;
 mod plan;
 mod views;
 mod vocabulary;
+mod windows;
 
 pub use explain::{
-    AllExplained, CutExplained, Explained, FieldExplained, Hit, NotExplained, StrikesExplained,
-    TextExplained, Verdict,
+    AllExplained, CountExplained, CutExplained, Explained, FieldExplained, Hit, MediaExplained, MediaHit,
+    NotExplained, ScoreExplained, StrikesExplained, TextExplained, Verdict,
 };
-pub use facts::{Facts, Need, Within};
+pub use facts::{BankMatch, Facts, Media, MediaState, Need, Scores, Within};
 pub use faults::{Fault, Warning};
 pub use form::{ActionUse, On, Status};
 pub use inline_tests::{TestItem, TestReport, TestResult, run_tests};
@@ -37,3 +39,4 @@ pub use limits::{Contradiction, Limits};
 pub use outcome::{Errored, Match, Outcome};
 pub use plan::{Figures, Plan, RuleHead, RuleSource, Scan};
 pub use vocabulary::{Container, Kind, Shape, Vocabulary};
+pub use windows::{Amount, Measure, Tally, Window, WindowEntry, WindowKey};

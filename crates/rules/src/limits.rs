@@ -42,6 +42,10 @@ pub struct Limits {
     pub explained: usize,
     /// Failed rules listed for one item; further ones are counted.
     pub errored: usize,
+    /// Windows of a plan.
+    pub windows: usize,
+    /// Values of a list that a window counts apart or tells apart in one item; the outcome names windows that met more.
+    pub window_values: usize,
 }
 
 impl Default for Limits {
@@ -63,6 +67,8 @@ impl Default for Limits {
             excerpt_bytes: 256,
             explained: 10_000,
             errored: 1_000,
+            windows: 1_000,
+            window_values: 16,
         }
     }
 }
@@ -93,6 +99,7 @@ impl Limits {
             ("nodes", wide(self.nodes), 1, 100_000, "1 to 100,000"),
             ("regex_bytes", wide(self.regex_bytes), 1 << 10, 16 << 20, "1 KiB to 16 MiB"),
             ("steps_per_rule", self.steps_per_rule, 1, self.steps_per_item, "1 to steps_per_item"),
+            ("window_values", wide(self.window_values), 1, 1_000, "1 to 1,000"),
             ("hits", wide(self.hits), 1, 1_000, "1 to 1,000"),
             ("excerpt_bytes", wide(self.excerpt_bytes), 4, 64 << 10, "4 to 64 KiB"),
         ];

@@ -25,7 +25,7 @@ pub(crate) fn look<'r>(
     for (number, rule) in (0_u32..).zip(rules) {
         let mut warn = |pointer: &str, tag: &'static str, detail: String| {
             if warnings.len() < most {
-                warnings.push(Warning::new(rule.head.rule.as_str(), pointer, tag, detail));
+                warnings.push(Warning::new("rule", rule.head.rule.as_str(), pointer, tag, detail));
             }
         };
         if impossible(&rule.when, true, rule, predicates) {
@@ -89,6 +89,7 @@ fn empty(leaf: &Leaf) -> bool {
             Some(Sought::Ranges(ranges)) => ranges.iter().all(|(low, high)| low > high),
             _ => false,
         },
-        Leaf::Text(_) | Leaf::Strikes(_) => false,
+        Leaf::Score(score) => score.empty(),
+        Leaf::Text(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) => false,
     }
 }

@@ -3,7 +3,7 @@
 //! It does not say what follows from a match.
 
 use serde::{Deserialize, Serialize};
-use tidegate_schemas::ids::{PolicyId, RuleId};
+use tidegate_schemas::ids::{PolicyId, RuleId, WindowId};
 
 use crate::{
     explain::Explained,
@@ -22,6 +22,9 @@ pub struct Outcome {
     /// Fields whose text was longer than what was searched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub truncated: Vec<String>,
+    /// Windows that did not count the item or some of its values, because that is more than an evaluation may do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncounted: Vec<WindowId>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
@@ -48,6 +51,6 @@ pub struct Errored {
     pub rule: RuleId,
     pub version: String,
     pub status: Status,
-    /// `deadline`, or `strikes: ` and the reason that the look-up gave.
+    /// `deadline`, or what was looked up (`strikes`, `count`, `media`, `score`), a colon and the reason that was given.
     pub reason: String,
 }

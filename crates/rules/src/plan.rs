@@ -3,16 +3,17 @@
 //! It decides which rules are looked at in earnest, and in which order; how conditions are judged is in `leaves`.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     convert::Infallible,
     sync::Arc,
 };
 
 use serde_json::Value as Json;
-use tidegate_schemas::ids::{Millis, PolicyId, RuleId, TypeId};
+use tidegate_schemas::ids::{Millis, PolicyId, RuleId, TypeId, WindowId};
 
 use crate::{
     compile::{self, Rule},
+    counting::{self, Added, Counting},
     engine::{Run, index::Index, quick::Quick, scratch::Scratch, witness::Costs},
     evaluate::{self, Mask},
     explain::{self, CutExplained, Explained, Verdict},
@@ -20,13 +21,14 @@ use crate::{
     faults::{FAULTS_LISTED, Fault, Warning},
     form::{ActionUse, On, Status, Test},
     item::Item,
-    leaves::{Leaf, Scene, StrikesLeaf},
+    leaves::{Leaf, Scene},
     life::{Life, OnError},
     limits::{Limits, Spent},
     lint,
     outcome::{Errored, Match, Outcome},
     views::{Path, Views},
     vocabulary::Vocabulary,
+    windows::{Window, WindowEntry},
 };
 
 /// A rule's document, and the version that its matches are booked under.
@@ -61,6 +63,9 @@ pub struct Plan {
     gates: Vec<Gate>,
     predicates: Vec<Leaf>,
     paths: Vec<Path>,
+    windows: Vec<Counting>,
+    /// By item type: the places of its windows.
+    counted: HashMap<TypeId, Box<[usize]>>,
     indexes: Vec<Index>,
     parts: Parts,
     /// Of the largest scan.
@@ -130,6 +135,7 @@ pub struct Scan {
     entries: Vec<Entry>,
     needs: Vec<Need>,
     truncated: Vec<String>,
+    added: Added,
     judged: usize,
 }
 
@@ -152,8 +158,7 @@ struct Open {
 #[derive(Debug)]
 struct Waiting {
     leaf: usize,
-    strikes: StrikesLeaf,
-    need: Need,
+    needs: Vec<Need>,
 }
 
 /// Item types may be served by so many times as many indexed rules as there are before they share one index.
@@ -163,6 +168,11 @@ impl Scan {
     /// What must be looked up before the plan can be finished; each need once.
     pub fn needs(&self) -> &[Need] {
         &self.needs
+    }
+
+    /// What the item adds to windows. Written before the needs are looked up, so that the item counts itself.
+    pub fn entries(&self) -> &[WindowEntry] {
+        &self.added.0
     }
 
     /// How many rules had to be looked at.
@@ -203,6 +213,8 @@ impl Plan {
             words: indexes.iter().map(Index::words).max().unwrap_or_default(),
             rules,
             predicates,
+            counted: counting::by_type(&compiled.windows, vocabulary.types()),
+            windows: compiled.windows,
             paths: compiled.paths,
             indexes,
             parts,
@@ -219,6 +231,16 @@ impl Plan {
     /// One of them.
     pub fn rule(&self, rule: &RuleId) -> Option<&RuleHead> {
         self.places.get(rule).map(|place| &self.rules[*place as usize].head)
+    }
+
+    /// The windows that items add to.
+    pub fn windows(&self) -> impl Iterator<Item = &Window> {
+        self.windows.iter().map(|counting| &counting.window)
+    }
+
+    /// A window by its key.
+    pub fn window(&self, key: &WindowId) -> Option<&Window> {
+        self.windows().find(|window| window.key == *key)
     }
 
     /// How large the plan is.
@@ -244,8 +266,13 @@ impl Plan {
         let part = self.parts.by_type.get(item.type_id).unwrap_or(&self.parts.other);
         self.run(item, &self.indexes[part.index], &part.texts, |run| {
             let candidates = run.candidates();
-            let scan = self.judge(item, run, candidates.iter().filter(|rule| self.concerns(**rule, item)));
+            let mut added = Added::default();
+            for place in self.counted.get(item.type_id).into_iter().flatten() {
+                self.windows[*place].add(item, run, &mut added);
+            }
+            let mut scan = self.judge(run, candidates.iter().filter(|rule| self.concerns(**rule, item)));
             run.scratch.candidates = candidates;
+            scan.added = added;
             scan
         })
     }
@@ -254,7 +281,7 @@ impl Plan {
     pub(crate) fn scan_this(&self, item: &Item<'_>, rule: &Arc<Rule>) -> Scan {
         let number = self.rules.iter().position(|known| Arc::ptr_eq(known, rule));
         let number = number.and_then(|number| u32::try_from(number).ok());
-        self.run(item, &Index::default(), &[], |run| self.judge(item, run, number.iter()))
+        self.run(item, &Index::default(), &[], |run| self.judge(run, number.iter()))
     }
 
     /// What each condition of a rule comes to on an item, whether or not the rule matches or concerns it. Facts are not
@@ -294,6 +321,7 @@ impl Plan {
             views: Views::new(item.values, &self.paths, self.limits.text_bytes),
             user: item.user,
             now: item.now,
+            submission: item.submission,
             limits: &self.limits,
         };
         let mut scan = Scratch::with(self.predicates.len(), self.rules.len(), self.words, |scratch| {
@@ -303,27 +331,24 @@ impl Plan {
         scan
     }
 
-    fn judge<'n>(
-        &self,
-        item: &Item<'_>,
-        run: &mut Run<'_, '_>,
-        numbers: impl Iterator<Item = &'n u32>,
-    ) -> Scan {
+    fn judge<'n>(&self, run: &mut Run<'_, '_>, numbers: impl Iterator<Item = &'n u32>) -> Scan {
         let mut scan = Scan::default();
-        let mut asked = HashSet::new();
+        let mut asked: HashMap<Need, usize> = HashMap::new();
         for number in numbers.map(|number| *number as usize) {
             run.steps.next_rule();
             scan.judged += 1;
             let rule = &self.rules[number];
             let judged = run.steps.take(1).and_then(|()| self.quick[number].may_hold(run));
-            let opened = judged.and_then(|may| if may { self.open(rule, item, run) } else { Ok(None) });
+            let opened = judged.and_then(|may| if may { self.open(rule, run) } else { Ok(None) });
             match opened {
                 Err(Spent) => scan.entries.push(Entry::Errored(Arc::clone(rule))),
                 Ok(None) => {}
                 Ok(Some(open)) => {
-                    for waiting in &open.waiting {
-                        if asked.insert(waiting.need.clone()) {
-                            scan.needs.push(waiting.need.clone());
+                    for need in open.waiting.iter().flat_map(|waiting| &waiting.needs) {
+                        let place = *asked.entry(need.question()).or_insert(scan.needs.len());
+                        match scan.needs.get_mut(place) {
+                            Some(known) => known.join(need),
+                            None => scan.needs.push(need.clone()),
                         }
                     }
                     scan.entries.push(Entry::Open(Box::new(open)));
@@ -334,7 +359,7 @@ impl Plan {
     }
 
     /// Decides a rule in the order of its document, as its explanation shows it. `None`: it cannot match.
-    fn open(&self, rule: &Arc<Rule>, item: &Item<'_>, run: &mut Run<'_, '_>) -> Result<Option<Open>, Spent> {
+    fn open(&self, rule: &Arc<Rule>, run: &mut Run<'_, '_>) -> Result<Option<Open>, Spent> {
         let mut leaves = vec![Mask::SKIPPED; rule.leaves.len()];
         let mask = evaluate::decide(&rule.when, &mut |nth| {
             leaves[nth] = run.mask(rule.leaves[nth])?;
@@ -344,20 +369,19 @@ impl Plan {
             return Ok(None);
         }
         let mut waiting = Vec::new();
-        if let Some(user) = item.user.filter(|_| mask != Mask::PASSED) {
-            for (leaf, predicate) in rule.leaves.iter().enumerate() {
-                if let (Leaf::Strikes(strikes), Mask::PENDING) =
-                    (&self.predicates[*predicate as usize], leaves[leaf])
-                {
-                    waiting.push(Waiting { leaf, strikes: *strikes, need: strikes.need(user) });
-                }
+        if mask != Mask::PASSED {
+            for (leaf, predicate) in
+                rule.leaves.iter().enumerate().filter(|(leaf, _)| leaves[*leaf].is_pending())
+            {
+                let needs = self.predicates[*predicate as usize].needs(run.scene);
+                waiting.push(Waiting { leaf, needs });
             }
         }
         let mut explained = Vec::with_capacity(leaves.len());
         for (predicate, mask) in rule.leaves.iter().zip(&mut leaves) {
             let leaf = &self.predicates[*predicate as usize];
             // An explanation also shows what did not matter, but a rule must not ask for a fact only to show it.
-            if mask.is_empty() && !matches!(leaf, Leaf::Strikes(_)) {
+            if mask.is_empty() && !leaf.asks() {
                 *mask = run.mask(*predicate).unwrap_or(Mask::SKIPPED);
             }
             let found = run.found(*predicate);
@@ -368,12 +392,13 @@ impl Plan {
 
     /// Decides the rest with what was looked up.
     pub fn finish(&self, scan: Scan, facts: &Facts) -> Outcome {
-        let mut outcome = Outcome { truncated: scan.truncated, ..Outcome::default() };
+        let mut outcome =
+            Outcome { truncated: scan.truncated, uncounted: scan.added.1, ..Outcome::default() };
         let mut explained = 0;
         for entry in scan.entries {
             let failure = match entry {
                 Entry::Errored(rule) => Some((rule, "deadline".to_owned())),
-                Entry::Open(mut open) => match open.settle(facts) {
+                Entry::Open(mut open) => match open.settle(self, facts) {
                     (Mask::PASSED, _) => {
                         let tree = explain::tree(&open.rule.when, &mut open.explained.into_iter());
                         explained += tree.size();
@@ -401,20 +426,15 @@ impl Plan {
 
 impl Open {
     /// The rule's outcome with the facts in it, and the first reason for which a fact is missing.
-    fn settle(&mut self, facts: &Facts) -> (Mask, Option<String>) {
+    fn settle(&mut self, plan: &Plan, facts: &Facts) -> (Mask, Option<String>) {
         let mut first = None;
-        for Waiting { leaf, strikes, need } in &self.waiting {
-            match facts.points(need) {
-                Ok(points) => {
-                    self.leaves[*leaf] = strikes.settle(points);
-                    self.explained[*leaf] = strikes.explain(self.leaves[*leaf], Some(points), None);
-                }
-                Err(reason) => {
-                    self.leaves[*leaf] = Mask::ERRORED;
-                    self.explained[*leaf] = strikes.explain(Mask::ERRORED, None, Some(reason.to_owned()));
-                    first.get_or_insert_with(|| format!("strikes: {reason}"));
-                }
-            }
+        for Waiting { leaf, needs } in &self.waiting {
+            let predicate = &plan.predicates[self.rule.leaves[*leaf] as usize];
+            let open = std::mem::replace(&mut self.explained[*leaf], cut());
+            let settled = predicate.settle(needs, facts, open, &plan.limits);
+            self.leaves[*leaf] = settled.mask;
+            self.explained[*leaf] = settled.explained;
+            first = first.or(settled.reason);
         }
         // With facts instead of possibilities the same walk stops at the same leaf or earlier, never at a skipped one.
         let Ok(decided) = evaluate::decide(&self.rule.when, &mut |nth| Ok::<_, Infallible>(self.leaves[nth]));

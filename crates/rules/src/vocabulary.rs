@@ -1,9 +1,10 @@
-//! What rules may speak of: the item types of an organisation and the shapes of their fields.
+//! What rules may speak of: the item types of an organisation, the shapes of their fields, and windows.
 //!
 //! It does not hold item types themselves; the caller tells it their fields.
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde_json::Value as Json;
 use tidegate_schemas::{
     ids::TypeId,
     item_types::{self, ItemType, Scalar},
@@ -89,10 +90,11 @@ impl From<&item_types::Field> for Shape {
     }
 }
 
-/// The item types that exist, with their fields.
+/// What rules name beside themselves: item types with their fields, and windows.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     types: BTreeMap<TypeId, HashMap<String, Shape>>,
+    windows: Vec<Json>,
 }
 
 /// A path inside `data`, split into the field and what is meant inside of it.
@@ -123,6 +125,15 @@ impl Vocabulary {
             vocabulary.add(item_type.key.clone(), fields);
         }
         vocabulary
+    }
+
+    /// Adds the document of a window; what is wrong with it is said when rules are compiled.
+    pub fn window(&mut self, document: Json) {
+        self.windows.push(document);
+    }
+
+    pub(crate) fn windows(&self) -> &[Json] {
+        &self.windows
     }
 
     pub(crate) fn types(&self) -> impl Iterator<Item = &TypeId> {

@@ -137,7 +137,7 @@ fn the_published_schema_has_the_keys_that_are_read_and_no_others() {
         known.sort();
         known
     };
-    for leaf in ["text", "field", "strikes"] {
+    for leaf in ["text", "field", "strikes", "count", "media", "score"] {
         assert_eq!(keys(&schema["$defs"][leaf]["properties"]), known(leaf), "{leaf}");
     }
     for view in schema["$defs"]["text"]["properties"]["view"]["enum"].as_array().unwrap() {
@@ -145,6 +145,8 @@ fn the_published_schema_has_the_keys_that_are_read_and_no_others() {
         assert!(compile(&json!({"rule": "r", "item_types": ["post"], "when": leaf})).is_ok(), "{view}");
     }
 }
+
+const LEAVES: [&str; 9] = ["text", "field", "strikes", "count", "media", "score", "all", "any", "not"];
 
 struct Dice(u64);
 
@@ -155,7 +157,7 @@ impl Dice {
     }
 
     fn json(&mut self, depth: usize) -> Json {
-        const WORDS: [&str; 40] = [
+        const WORDS: [&str; 46] = [
             "rule",
             "name",
             "status",
@@ -187,6 +189,12 @@ impl Dice {
             "gte",
             "gt",
             "within",
+            "window",
+            "model",
+            "label",
+            "state",
+            "bank",
+            "max_distance",
             "id",
             "params",
             "item",
@@ -224,7 +232,7 @@ fn random_documents_are_refused_or_taken_and_never_panic() {
             break;
         }
         let mut dice = Dice(seed);
-        let (leaf, noise) = (["text", "field", "strikes", "all", "any", "not"][dice.roll(6)], dice.json(4));
+        let (leaf, noise) = (LEAVES[dice.roll(9)], dice.json(4));
         let sound = json!({"text": {"in": ["text"], "any_of": ["x"]}});
         let documents =
             [noise.clone(), json!({"rule": "r", "when": {leaf: noise}}), json!({"rule": "r", "when": sound})];

@@ -16,6 +16,7 @@ mod rule_life;
 mod set;
 mod threshold;
 mod tree;
+mod window;
 
 use serde::Serialize;
 
@@ -32,6 +33,7 @@ pub use rule::{Expectation, On, Rule, RuleAction, Status, Test};
 pub use rule_life::{OnError, Percent, Rollout, RolloutBy, RuleLimits};
 pub use set::Set;
 pub use threshold::Threshold;
+pub use window::Window;
 
 /// One document.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,6 +46,7 @@ pub enum Document {
     Endpoint(Endpoint),
     Threshold(Threshold),
     Queue(Queue),
+    Window(Window),
 }
 
 /// What a document describes; its name is the first key of the document.
@@ -56,10 +59,11 @@ pub enum DocumentKind {
     Endpoint,
     Threshold,
     Queue,
+    Window,
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::ItemType,
         Self::Policy,
         Self::Action,
@@ -67,6 +71,7 @@ impl DocumentKind {
         Self::Endpoint,
         Self::Threshold,
         Self::Queue,
+        Self::Window,
     ];
 
     pub fn name(self) -> &'static str {
@@ -78,6 +83,7 @@ impl DocumentKind {
             Self::Endpoint => "endpoint",
             Self::Threshold => "threshold",
             Self::Queue => "queue",
+            Self::Window => "window",
         }
     }
 
@@ -91,6 +97,7 @@ impl DocumentKind {
             Self::Endpoint => include_str!("../../documents/endpoint.schema.json"),
             Self::Threshold => include_str!("../../documents/threshold.schema.json"),
             Self::Queue => include_str!("../../documents/queue.schema.json"),
+            Self::Window => include_str!("../../documents/window.schema.json"),
         }
     }
 }
@@ -105,6 +112,7 @@ impl Document {
             Self::Endpoint(_) => DocumentKind::Endpoint,
             Self::Threshold(_) => DocumentKind::Threshold,
             Self::Queue(_) => DocumentKind::Queue,
+            Self::Window(_) => DocumentKind::Window,
         }
     }
 
@@ -118,6 +126,7 @@ impl Document {
             Self::Endpoint(document) => document.key.as_str(),
             Self::Threshold(document) => &document.key,
             Self::Queue(document) => document.key.as_str(),
+            Self::Window(document) => document.key.as_str(),
         }
     }
 
@@ -132,6 +141,7 @@ impl Document {
             Self::Action(document) => document.check(&mut faults),
             Self::Threshold(document) => document.check(&mut faults),
             Self::Rule(document) => document.limits.check(&mut faults),
+            Self::Window(document) => document.check(&mut faults),
             Self::Policy(_) | Self::Endpoint(_) | Self::Queue(_) => {}
         }
         faults

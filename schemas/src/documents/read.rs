@@ -102,6 +102,7 @@ fn document(origin: &Origin, tree: Tree) -> Result<Document, Vec<DocumentFault>>
         DocumentKind::Endpoint => read(origin, tree, Document::Endpoint),
         DocumentKind::Threshold => read(origin, tree, Document::Threshold),
         DocumentKind::Queue => read(origin, tree, Document::Queue),
+        DocumentKind::Window => read(origin, tree, Document::Window),
     }
 }
 

@@ -163,6 +163,15 @@ pub struct Test {
     /// The standing of its user.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub strikes: i64,
+    /// What windows have counted, by their keys.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<String, Value>,
+    /// What models make of the item.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scores: BTreeMap<String, Value>,
+    /// What is known of the item's media.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub media: Vec<Value>,
     pub expect: Expectation,
 }
 

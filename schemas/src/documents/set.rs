@@ -4,9 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Action, Document, DocumentFault, Endpoint, ItemType, Origin, Policy, Queue, Rule, Threshold};
+use super::{
+    Action, Document, DocumentFault, Endpoint, ItemType, Origin, Policy, Queue, Rule, Threshold, Window,
+};
 use crate::{
-    ids::{ActionId, EndpointId, QueueId, RuleId, TypeId},
+    ids::{ActionId, EndpointId, QueueId, RuleId, TypeId, WindowId},
     nearest::hint,
 };
 
@@ -20,6 +22,7 @@ pub struct Set {
     pub endpoints: BTreeMap<EndpointId, (Origin, Endpoint)>,
     pub thresholds: BTreeMap<String, (Origin, Threshold)>,
     pub queues: BTreeMap<QueueId, (Origin, Queue)>,
+    pub windows: BTreeMap<WindowId, (Origin, Window)>,
 }
 
 impl Set {
@@ -60,6 +63,7 @@ impl Set {
             Document::Endpoint(it) => put(&mut self.endpoints, it.key.clone(), origin, it),
             Document::Threshold(it) => put(&mut self.thresholds, it.key.clone(), origin, it),
             Document::Queue(it) => put(&mut self.queues, it.key.clone(), origin, it),
+            Document::Window(it) => put(&mut self.windows, it.key.clone(), origin, it),
         }
     }
 
@@ -78,6 +82,7 @@ impl Set {
             .chain(all(&self.endpoints, Document::Endpoint))
             .chain(all(&self.thresholds, Document::Threshold))
             .chain(all(&self.queues, Document::Queue))
+            .chain(all(&self.windows, Document::Window))
             .collect()
     }
 
@@ -103,6 +108,12 @@ impl Set {
         }
         for (origin, rule) in self.rules.values() {
             self.check_rule(origin, rule, &mut faults);
+        }
+        for (origin, window) in self.windows.values() {
+            for (index, item_type) in window.item_types.iter().enumerate() {
+                let path = format!("item_types[{index}]");
+                known(&self.item_types, item_type.as_str(), "item type", origin, &path, &mut faults);
+            }
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }

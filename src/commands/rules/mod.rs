@@ -13,7 +13,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use clap::{Args, Subcommand};
 use tidegate_catalog::{Compiled, change};
 use tidegate_moderation::evaluate::{self, Begun, Prepared};
-use tidegate_rules::{Facts, Need, Outcome};
+use tidegate_rules::{Facts, Outcome};
 
 use super::documents;
 use crate::{output::complain, settings};
@@ -69,15 +69,12 @@ impl Folder {
     }
 }
 
-/// Evaluates an item without a store: nobody has strikes.
+/// Evaluates an item without a store: nobody has strikes, windows have counted nothing, media and scores are unknown.
 fn evaluate(prepared: &Prepared) -> Outcome {
     match evaluate::begin(prepared) {
         Begun::Finished(outcome) => outcome,
         Begun::Waiting(scan) => {
-            let mut facts = Facts::new();
-            for need @ Need::Strikes { .. } in scan.needs() {
-                facts.strikes(need.clone(), 0);
-            }
+            let facts = Facts::offline(scan.needs());
             evaluate::finish(prepared, scan, &facts)
         }
     }

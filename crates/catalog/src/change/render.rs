@@ -64,5 +64,6 @@ fn file_name(kind: DocumentKind) -> &'static str {
         DocumentKind::Endpoint => "endpoints",
         DocumentKind::Threshold => "thresholds",
         DocumentKind::Queue => "queues",
+        DocumentKind::Window => "windows",
     }
 }

@@ -185,7 +185,7 @@ impl Index {
                 Leaf::Field(field) => {
                     lookups.entry(field.slot()).or_default().announce(witness, field.sought());
                 }
-                Leaf::Strikes(_) => {}
+                Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => {}
             }
         }
         for lookup in lookups.values_mut() {

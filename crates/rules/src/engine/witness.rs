@@ -95,7 +95,7 @@ fn announcing(leaf: &Leaf) -> Option<f32> {
             Sought::Boolean(_) => 0.5,
             Sought::Ranges(ranges) => ranges.iter().map(|(low, high)| spread(*low, *high)).sum(),
         }),
-        Leaf::Strikes(_) => None,
+        Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => None,
     }
 }
 
@@ -114,7 +114,7 @@ fn spread(low: f64, high: f64) -> f32 {
 
 fn judging(leaf: &Leaf) -> f32 {
     match leaf {
-        Leaf::Strikes(_) => 1.0,
+        Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => 1.0,
         Leaf::Field(field) => 2.0 + some(field.size()),
         Leaf::Text(text) => {
             let cost = |needle: &Needle| if matches!(needle, Needle::Word { .. }) { 4.0 } else { 40.0 };

@@ -2,7 +2,9 @@
 //!
 //! It bounds what it reads, because a document may be hostile; whether fields exist it cannot say.
 
+mod facts;
 mod life;
+mod window;
 
 use serde_json::{Map, Value as Json};
 use tidegate_schemas::{
@@ -13,7 +15,9 @@ use tidegate_schemas::{
 use crate::{
     facts::Within,
     faults::{FAULTS_LISTED, Fault, did_you_mean, shown},
-    form::{ActionUse, Comparison, Condition, Of, On, Op, Rule, Search, Status, Strikes, Test, Text, View},
+    form::{
+        ActionUse, Comparison, Condition, Of, On, Op, Rule, Search, Status, Strikes, Test, Text, View, Window,
+    },
     limits::Limits,
 };
 
@@ -35,28 +39,43 @@ const RULE_KEYS: [&str; 14] = [
 ];
 const VIEWS: [(&str, View); 4] =
     [("raw", View::Raw), ("lower", View::Lower), ("folded", View::Folded), ("collapsed", View::Collapsed)];
-const CONDITIONS: [&str; 6] = ["all", "any", "not", "text", "field", "strikes"];
+const CONDITIONS: [&str; 9] = ["all", "any", "not", "text", "field", "strikes", "count", "media", "score"];
 
 /// Reads a rule document; all faults are listed, up to a hundred.
 pub fn parse(document: &Json, limits: &Limits) -> Result<Rule, Vec<Fault>> {
-    let key = document.get("rule").and_then(Json::as_str).unwrap_or_default();
+    read("rule", document, limits, |r, v| r.rule(v))
+}
+
+/// Reads a window document, as [`parse`] reads a rule's.
+pub fn parse_window(document: &Json, limits: &Limits) -> Result<Window, Vec<Fault>> {
+    read("window", document, limits, |r, v| r.window(v))
+}
+
+fn read<T>(
+    kind: &'static str,
+    document: &Json,
+    limits: &Limits,
+    read: impl FnOnce(&mut Reader<'_>, &Json) -> Option<T>,
+) -> Result<T, Vec<Fault>> {
+    let key = document.get(kind).and_then(Json::as_str).unwrap_or_default();
     let mut reader = Reader {
         limits,
+        kind,
         rule: key.chars().take(64).collect(),
         pointer: String::new(),
         nodes: 0,
         words: 0,
         faults: Vec::new(),
     };
-    let rule = reader.rule(document);
-    match rule {
-        Some(rule) if reader.faults.is_empty() => Ok(rule),
+    match read(&mut reader, document) {
+        Some(read) if reader.faults.is_empty() => Ok(read),
         _ => Err(reader.faults),
     }
 }
 
 struct Reader<'a> {
     limits: &'a Limits,
+    kind: &'static str,
     rule: String,
     pointer: String,
     nodes: usize,
@@ -74,7 +93,7 @@ fn present(object: &Object, key: &str) -> bool {
 impl Reader<'_> {
     fn fault<T>(&mut self, tag: &'static str, detail: impl Into<String>) -> Option<T> {
         if self.faults.len() < FAULTS_LISTED {
-            self.faults.push(Fault::new(&self.rule, &self.pointer, tag, detail.into()));
+            self.faults.push(Fault::new(self.kind, &self.rule, &self.pointer, tag, detail.into()));
         }
         None
     }
@@ -272,7 +291,10 @@ impl Reader<'_> {
     }
 
     fn test(&mut self, value: &Json) -> Option<Test> {
-        let object = self.object(value, &["name", "item_type", "item", "strikes", "expect"])?;
+        let object = self.object(
+            value,
+            &["name", "item_type", "item", "strikes", "counts", "scores", "media", "expect"],
+        )?;
         self.optional(object, "name", |r, v| r.text(v).map(|_| ()));
         let item_type = self.optional(object, "item_type", |r, v| r.text(v).map(TypeId::new));
         let item = self.required(object, "item", |r, v| match v {
@@ -280,9 +302,20 @@ impl Reader<'_> {
             _ => r.fault("shape", "expected the `data` of an item"),
         });
         let strikes = self.optional(object, "strikes", Self::whole);
+        let counts = self.optional(object, "counts", Self::counts);
+        let scores = self.optional(object, "scores", Self::scores);
+        let media = self.optional(object, "media", |r, v| r.list(v, Self::medium));
         let matches =
             self.required(object, "expect", |r, v| r.name(v, &[("match", true), ("no_match", false)]));
-        Some(Test { item_type, item: item?, strikes: strikes.unwrap_or_default(), matches: matches? })
+        Some(Test {
+            item_type,
+            item: item?,
+            strikes: strikes.unwrap_or_default(),
+            counts: counts.unwrap_or_default(),
+            scores: scores.unwrap_or_default(),
+            media: media.unwrap_or_default(),
+            matches: matches?,
+        })
     }
 
     fn whole(&mut self, value: &Json) -> Option<i64> {
@@ -314,7 +347,10 @@ impl Reader<'_> {
             "not" => r.condition(inner, depth + 1).map(|c| Condition::Not(Box::new(c))),
             "text" => r.text_search(inner).map(Condition::Text),
             "field" => r.comparison(inner).map(Condition::Field),
-            _ => r.strikes(inner).map(Condition::Strikes),
+            "strikes" => r.strikes(inner).map(Condition::Strikes),
+            "count" => r.count(inner).map(Condition::Count),
+            "media" => r.media(inner).map(Condition::Media),
+            _ => r.score(inner).map(Condition::Score),
         })
     }
 

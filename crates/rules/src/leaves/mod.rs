@@ -2,14 +2,20 @@
 //!
 //! It does not combine them.
 
+mod count;
 mod field;
+mod media;
+mod score;
 mod strikes;
 mod text;
 
-use tidegate_schemas::ids::{ItemKey, Millis};
+use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
 
 pub(crate) use self::{
+    count::{CountLeaf, values_of},
     field::{FieldLeaf, Sought},
+    media::MediaLeaf,
+    score::ScoreLeaf,
     strikes::StrikesLeaf,
     text::{Needle, TextLeaf, in_word},
 };
@@ -17,6 +23,7 @@ use crate::{
     compile::Context,
     evaluate::Mask,
     explain::Explained,
+    facts::{Facts, Need},
     form::Condition,
     limits::{Limits, Spent, Steps},
     views::Views,
@@ -27,6 +34,17 @@ pub(crate) enum Leaf {
     Text(TextLeaf),
     Field(FieldLeaf),
     Strikes(StrikesLeaf),
+    Count(CountLeaf),
+    Media(MediaLeaf),
+    Score(ScoreLeaf),
+}
+
+/// A leaf that a fact has decided.
+pub(crate) struct Settled {
+    pub(crate) mask: Mask,
+    pub(crate) explained: Explained,
+    /// Why it is errored.
+    pub(crate) reason: Option<String>,
 }
 
 /// What leaves look at.
@@ -34,6 +52,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) views: Views<'a>,
     pub(crate) user: Option<&'a ItemKey>,
     pub(crate) now: Millis,
+    pub(crate) submission: SubmissionId,
     pub(crate) limits: &'a Limits,
 }
 
@@ -45,8 +64,19 @@ impl Leaf {
                 context.at("field", |c| FieldLeaf::compile(&field, c)).map(Self::Field)
             }
             Condition::Strikes(strikes) => Some(Self::Strikes(StrikesLeaf(strikes))),
+            Condition::Count(count) => context.at("count", |c| CountLeaf::compile(count, c)).map(Self::Count),
+            Condition::Media(media) => context.at("media", |c| MediaLeaf::compile(media, c)).map(Self::Media),
+            Condition::Score(score) => Some(Self::Score(ScoreLeaf::new(score))),
             Condition::All(_) | Condition::Any(_) | Condition::Not(_) => None,
         }
+    }
+
+    /// Whether a condition of this kind depends on what is not in the item.
+    pub(crate) fn looks_up(condition: &Condition) -> bool {
+        matches!(
+            condition,
+            Condition::Strikes(_) | Condition::Count(_) | Condition::Media(_) | Condition::Score(_)
+        )
     }
 
     /// What two conditions must have in common to be one predicate: their words, and how their fields are read.
@@ -57,7 +87,15 @@ impl Leaf {
                 format!("{paths:?}")
             }
             Condition::Field(field) => format!("{:?}", context.resolved(&field.path)),
-            Condition::Strikes(_) => String::new(),
+            Condition::Media(media) => {
+                let paths: Vec<_> = media.fields.iter().map(|field| context.resolved(field)).collect();
+                format!("{paths:?}")
+            }
+            Condition::Count(count) => {
+                let by = context.window(&count.window).and_then(|window| window.path.clone());
+                format!("{:?}", by.map(|by| context.resolved(&by)))
+            }
+            Condition::Strikes(_) | Condition::Score(_) => String::new(),
             Condition::All(_) | Condition::Any(_) | Condition::Not(_) => return None,
         };
         Some(format!("{condition:?} {resolved}"))
@@ -70,6 +108,42 @@ impl Leaf {
             Self::Text(text) => text.judge(scene, steps),
             Self::Field(field) => field.judge(scene, steps),
             Self::Strikes(strikes) => Ok(strikes.judge(scene.user)),
+            Self::Count(count) => count.judge(scene, steps),
+            Self::Media(media) => media.judge(scene, steps),
+            Self::Score(_) => Ok(Mask::OPEN),
+        }
+    }
+
+    /// Whether it can depend on what is not in the item.
+    pub(crate) fn asks(&self) -> bool {
+        matches!(self, Self::Strikes(_) | Self::Count(_) | Self::Media(_) | Self::Score(_))
+    }
+
+    /// What must be looked up to decide a leaf that the item leaves open.
+    pub(crate) fn needs(&self, scene: &Scene<'_>) -> Vec<Need> {
+        match self {
+            Self::Text(_) | Self::Field(_) => Vec::new(),
+            Self::Strikes(strikes) => scene.user.map(|user| strikes.need(user)).into_iter().collect(),
+            Self::Count(count) => count.needs(scene),
+            Self::Media(media) => media.needs(scene),
+            Self::Score(score) => vec![score.need(scene)],
+        }
+    }
+
+    /// What the leaf comes to with the facts in it.
+    pub(crate) fn settle(
+        &self,
+        needs: &[Need],
+        facts: &Facts,
+        explained: Explained,
+        limits: &Limits,
+    ) -> Settled {
+        match self {
+            Self::Strikes(strikes) => strikes.settle(needs, facts),
+            Self::Count(count) => count.settle(needs, facts, limits),
+            Self::Media(media) => media.settle(needs, facts, explained, limits),
+            Self::Score(score) => score.settle(needs, facts),
+            Self::Text(_) | Self::Field(_) => Settled { mask: Mask::ERRORED, explained, reason: None },
         }
     }
 
@@ -85,6 +159,9 @@ impl Leaf {
             Self::Text(text) => text.explain(known, found, scene, steps),
             Self::Field(field) => field.explain(known, scene),
             Self::Strikes(strikes) => strikes.explain(known, None, None),
+            Self::Count(count) => count.explain(known, None, None),
+            Self::Media(media) => media.explain(known, scene),
+            Self::Score(score) => score.explain(known, None, None),
         }
     }
 }

@@ -7,8 +7,9 @@ use tidegate_schemas::ids::ItemKey;
 use crate::{
     evaluate::Mask,
     explain::{Explained, StrikesExplained},
-    facts::Need,
+    facts::{Facts, Need},
     form::Strikes,
+    leaves::Settled,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +24,19 @@ impl StrikesLeaf {
         Need::Strikes { user: user.clone(), within: self.0.within }
     }
 
-    pub(crate) fn settle(&self, points: i64) -> Mask {
-        if points >= self.0.at_least { Mask::PASSED } else { Mask::FAILED }
+    pub(super) fn settle(&self, needs: &[Need], facts: &Facts) -> Settled {
+        let points = needs.first().map_or(Err("not_looked_up"), |need| facts.points(need));
+        match points {
+            Ok(points) => {
+                let mask = Mask::decided(points >= self.0.at_least);
+                Settled { mask, explained: self.explain(mask, Some(points), None), reason: None }
+            }
+            Err(reason) => Settled {
+                mask: Mask::ERRORED,
+                explained: self.explain(Mask::ERRORED, None, Some(reason.to_owned())),
+                reason: Some(format!("strikes: {reason}")),
+            },
+        }
     }
 
     pub(crate) fn explain(&self, known: Mask, points: Option<i64>, reason: Option<String>) -> Explained {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use tidegate_rules::{Container, Fields, Kind, Number, Shape, Value, Vocabulary};
 use tidegate_schemas::{ids::TypeId, item_types::datetime};
 
-use crate::interpreter::Standings;
+use crate::interpreter::around::Standings;
 
 /// A small generator whose whole state is its seed.
 pub(crate) struct Dice(pub(crate) u64);
@@ -91,6 +91,8 @@ const MIXED: &str = "mixed";
 pub(crate) struct World {
     pub(crate) types: Vec<(TypeId, BTreeMap<String, Shape>)>,
     words: Vec<String>,
+    /// Documents of windows.
+    pub(crate) windows: Vec<Json>,
 }
 
 impl World {
@@ -104,10 +106,11 @@ impl World {
             fields.insert(MIXED.to_owned(), Shape::one(if nth == 0 { Kind::Text } else { Kind::Number }));
             (TypeId::new(name), fields)
         });
-        let mut world = Self { types: types.collect(), words: Vec::new() };
+        let mut world = Self { types: types.collect(), words: Vec::new(), windows: Vec::new() };
         // Many rules with few words, or few rules with words of their own.
         let count = dice.one(&[3, 12, 60, 400]);
         world.words = (0..count).map(|_| word(dice)).collect();
+        world.windows = (0..1 + dice.roll(3)).map(|nth| world.window(dice, nth)).collect();
         world
     }
 
@@ -116,7 +119,100 @@ impl World {
         for (type_id, fields) in &self.types {
             vocabulary.add(type_id.clone(), fields.iter().map(|(name, shape)| (name.as_str(), *shape)));
         }
+        self.windows.iter().for_each(|window| vocabulary.window(window.clone()));
         vocabulary
+    }
+
+    fn window(&self, dice: &mut Dice, nth: u64) -> Json {
+        let (type_id, fields) = dice.one(&self.types);
+        let mut window = json!({"window": format!("w{nth}"), "over": dice.one(&["1h", "30d"])});
+        if dice.chance(50) {
+            window["item_types"] = json!([type_id.as_str()]);
+        }
+        let paths = |kinds: &[Kind]| -> Vec<String> {
+            let fitting = fields.iter().filter(|(name, shape)| *name != MIXED && kinds.contains(&shape.kind));
+            fitting.map(|(name, _)| name.clone()).collect()
+        };
+        let any = [Kind::Text, Kind::Number, Kind::Boolean, Kind::Datetime, Kind::Related];
+        if dice.chance(60) {
+            window["by"] = json!(dice.one(&paths(&any)));
+        }
+        match (dice.roll(3), paths(&[Kind::Number])) {
+            (0, numbers) if !numbers.is_empty() => window["sum"] = json!(dice.one(&numbers)),
+            (1, _) => window["distinct"] = json!(dice.one(&paths(&any))),
+            _ => {}
+        }
+        if dice.chance(40) {
+            let fields = fields.clone().into_iter().filter(|(name, _)| name != MIXED).collect();
+            window["where"] = match dice.roll(3) {
+                0 => json!({"not": self.text(dice, &fields)}),
+                1 => json!({"all": [self.text(dice, &fields), {"field": self.field(dice, &fields)}]}),
+                _ => json!({"any": [self.text(dice, &fields), {"field": self.field(dice, &fields)}]}),
+            };
+        }
+        window
+    }
+
+    /// A condition that depends on what is not in the item.
+    fn asking(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
+        match dice.roll(8) {
+            0 => json!({"strikes": {"gte": 1 + dice.roll(4)}}),
+            1 => json!({"strikes": {"gt": dice.roll(4), "within": dice.one(&["1d", "7d"])}}),
+            2 | 3 => {
+                let fits = |window: &&Json| window["by"].as_str().is_none_or(|by| fields.contains_key(by));
+                let fitting: Vec<_> = self.windows.iter().filter(fits).collect();
+                if fitting.is_empty() {
+                    return json!({"strikes": {"gte": 1}});
+                }
+                let window = &dice.one(&fitting)["window"];
+                match dice.chance(50) {
+                    true => {
+                        json!({"count": {"window": window, "gte": dice.one(&[json!(1), json!(2), json!(2.5), json!(4)])}})
+                    }
+                    false => {
+                        json!({"count": {"window": window, "gt": dice.one(&[json!(0), json!(1), json!(3)])}})
+                    }
+                }
+            }
+            4 | 5 => self.media(dice, fields),
+            _ => {
+                let mut score = json!({"model": dice.one(&["mean", "spam", "nude"])});
+                if dice.chance(40) {
+                    score["label"] = json!("rude");
+                }
+                score[dice.one(&["gte", "gt"])] = dice.one(&[json!(0.2), json!(0.3), json!(0)]);
+                if dice.chance(40) {
+                    score[dice.one(&["lte", "lt"])] = dice.one(&[json!(0.7), json!(0.9), json!(1)]);
+                }
+                json!({"score": score})
+            }
+        }
+    }
+
+    fn media(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
+        let paths = ["text", "tags"].iter().filter(|name| fields.contains_key(**name)).collect::<Vec<_>>();
+        let mut leaf = json!({"in": [dice.one(&paths)]});
+        if dice.chance(40) {
+            let states = ["ok", "low_quality", "undecodable", "too_large", "fetch_failed"];
+            leaf["state"] = match dice.chance(50) {
+                true => json!(dice.one(&states)),
+                false => json!([dice.one(&states[..2]), dice.one(&states[2..])]),
+            };
+            return json!({"media": leaf});
+        }
+        if dice.chance(50) {
+            leaf["bank"] = json!(dice.one(&["faces", "flags"]));
+        }
+        if dice.chance(40) {
+            leaf["kind"] = json!(dice.one(&["pdq", "md5"]));
+        }
+        if dice.chance(30) {
+            leaf["labels"] = json!(["bare"]);
+        }
+        if dice.chance(40) || leaf.as_object().is_some_and(|leaf| leaf.len() == 1) {
+            leaf["max_distance"] = json!(dice.one(&[4, 16, 31]));
+        }
+        json!({"media": leaf})
     }
 
     pub(crate) fn rule(&self, dice: &mut Dice, nth: usize) -> Json {
@@ -152,8 +248,7 @@ impl World {
         match dice.roll(if depth == 0 { 10 } else { 17 }) {
             0..=4 => self.text(dice, fields),
             5..=8 => json!({"field": self.field(dice, fields)}),
-            9 if dice.chance(50) => json!({"strikes": {"gte": 1 + dice.roll(4)}}),
-            9 => json!({"strikes": {"gt": dice.roll(4), "within": dice.one(&["1d", "7d"])}}),
+            9 => self.asking(dice, fields),
             10..=12 => json!({"all": dice.some(3, |dice| self.condition(dice, fields, depth - 1))}),
             13 | 14 => json!({"any": dice.some(3, |dice| self.condition(dice, fields, depth - 1))}),
             _ => json!({"not": self.condition(dice, fields, depth - 1)}),

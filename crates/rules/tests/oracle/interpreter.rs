@@ -2,21 +2,22 @@
 //!
 //! It shares nothing with the engine but the parsed document and the shape of the outcome; it is never fast.
 
+#[path = "around.rs"]
+pub(crate) mod around;
+
 use std::{cmp::Ordering, collections::BTreeMap, sync::LazyLock};
 
 use regex::Regex;
 use serde_json::{Map, Value as Json};
 use tidegate_rules::{
     AllExplained, Errored, Explained, FieldExplained, Fields, Hit, Item, Kind, Limits, Match, Need,
-    NotExplained, Number, Outcome, StrikesExplained, TextExplained, Value, Verdict, Within,
-    form::{Comparison, Condition, Of, Op, Rule, Search, Status, Strikes, Text, View},
+    NotExplained, Number, Outcome, TextExplained, Value, Verdict, Within,
+    form::{Comparison, Condition, Of, Op, Rule, Search, Status, Text, View, Window},
 };
 use tidegate_schemas::item_types::datetime;
 
+use self::around::{Around, Asking, skipped_or};
 use Verdict::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
-
-/// What a user's standing is over each span; `None` if it cannot be found out.
-pub(crate) type Standings = BTreeMap<Option<String>, Option<i64>>;
 
 pub(crate) struct Interpreter<'a> {
     pub(crate) rules: &'a [Rule],
@@ -24,7 +25,8 @@ pub(crate) struct Interpreter<'a> {
     /// The kinds of the item's fields.
     pub(crate) kinds: &'a BTreeMap<String, Kind>,
     pub(crate) item: &'a Item<'a>,
-    pub(crate) standings: &'a Standings,
+    pub(crate) around: &'a Around,
+    pub(crate) windows: &'a [Window],
 }
 
 /// How often the leaves of a kind came to what.
@@ -35,22 +37,30 @@ type Possible = Vec<Verdict>;
 
 struct Leaf<'r> {
     condition: &'r Condition,
+    /// What it comes to if nothing has to be asked.
     alone: Verdict,
-    waits: bool,
+    asking: Option<Asking>,
+}
+
+impl Leaf<'_> {
+    fn possible(&self) -> Possible {
+        self.asking.as_ref().map_or_else(|| vec![self.alone], |asking| asking.possible.clone())
+    }
 }
 
 impl Interpreter<'_> {
     /// The outcome, and what had to be asked for it.
     pub(crate) fn run(&self, tally: &mut Tally) -> (Outcome, Vec<Need>) {
-        let mut outcome = Outcome { truncated: self.truncated(), ..Outcome::default() };
-        let mut needs = Vec::new();
+        let uncounted = self.entries().1;
+        let mut outcome = Outcome { truncated: self.truncated(), uncounted, ..Outcome::default() };
+        let mut needs: Vec<Need> = Vec::new();
         for rule in self.rules.iter().filter(|rule| self.concerns(rule)) {
             let mut leaves = Vec::new();
             self.leaves(&rule.when, &mut leaves, tally);
             let mut looked = vec![false; leaves.len()];
             let possible = walk(&rule.when, &mut 0, &mut |nth| {
                 looked[nth] = true;
-                if leaves[nth].waits { vec![Failed, Failing, Passed] } else { vec![leaves[nth].alone] }
+                leaves[nth].possible()
             });
             if !possible.contains(&Passed) {
                 continue;
@@ -61,16 +71,21 @@ impl Interpreter<'_> {
             let explained: Vec<Explained> = leaves
                 .iter()
                 .zip(&looked)
-                .map(|(leaf, looked)| match leaf.condition {
-                    Condition::Strikes(strikes) => {
-                        let asked = leaf.waits && asks && *looked;
-                        self.strikes(strikes, leaf, asked, *looked, &mut needs, &mut reason)
+                .map(|(leaf, looked)| match &leaf.asking {
+                    Some(asking) if asks && *looked => {
+                        asking.needs.iter().for_each(|need| want(&mut needs, need));
+                        reason = reason.take().or(asking.reason.clone());
+                        asking.shown.clone()
                     }
-                    condition => self.explain(condition, leaf.alone),
+                    _ if self.ask(leaf.condition).is_some() => {
+                        let outcome = skipped_or(leaf.alone, *looked, leaf.asking.is_some());
+                        self.blank(leaf.condition, outcome)
+                    }
+                    _ => self.explain(leaf.condition, leaf.alone),
                 })
                 .collect();
             let decided = walk(&rule.when, &mut 0, &mut |nth| match explained[nth].outcome() {
-                Skipped => vec![Failed, Failing, Passed],
+                Skipped => leaves[nth].possible(),
                 verdict => vec![verdict],
             });
             match decided.as_slice() {
@@ -110,6 +125,12 @@ impl Interpreter<'_> {
     fn truncated(&self) -> Vec<String> {
         let mut mentioned = Vec::new();
         let mut searched = Vec::new();
+        for window in self.windows {
+            mentioned.extend(window.by.iter().chain(&window.measured).cloned());
+            if let Some(condition) = &window.condition {
+                paths(condition, &mut |path, _| mentioned.push(path));
+            }
+        }
         for rule in self.rules {
             let speaks = self.speaks_of(rule) && rule.status != Status::Archived;
             paths(&rule.when, &mut |path, text| {
@@ -151,22 +172,20 @@ impl Interpreter<'_> {
             Condition::Field(field) => {
                 (field.tests.iter().map(|(op, _)| format!("{op:?}")).collect(), self.field(field))
             }
-            Condition::Strikes(_) => {
-                (vec!["strikes".to_owned()], if self.item.user.is_some() { Failed } else { Inapplicable })
+            Condition::Strikes(_) => (vec!["strikes".to_owned()], Failed),
+            Condition::Count(_) => (vec!["count".to_owned()], Failed),
+            Condition::Media(media) => {
+                let kind = if media.states.is_empty() { "media" } else { "media state" };
+                (vec![kind.to_owned()], Failed)
             }
+            Condition::Score(_) => (vec!["score".to_owned()], Failed),
         };
-        let waits = matches!(condition, Condition::Strikes(_)) && self.item.user.is_some();
-        let told = match condition {
-            Condition::Strikes(strikes) if waits => {
-                match self.standings[&strikes.within.map(|within| within.to_string())] {
-                    Some(points) if points >= strikes.at_least => Passed,
-                    Some(_) => Failed,
-                    None => Failing,
-                }
-            }
-            _ => alone,
+        let (alone, asking) = match self.ask(condition) {
+            None => (alone, None),
+            Some(Err(alone)) => (alone, None),
+            Some(Ok(asking)) => (alone, Some(asking)),
         };
-        let name = match told {
+        let name = match asking.as_ref().map_or(alone, |asking| asking.told) {
             Passed => "passed",
             Failed => "failed",
             _ => "neither",
@@ -174,43 +193,7 @@ impl Interpreter<'_> {
         for kind in kinds {
             *tally.entry(kind).or_default().entry(name).or_default() += 1;
         }
-        leaves.push(Leaf { condition, alone, waits });
-    }
-
-    fn strikes(
-        &self,
-        strikes: &Strikes,
-        leaf: &Leaf<'_>,
-        asked: bool,
-        looked: bool,
-        needs: &mut Vec<Need>,
-        reason: &mut Option<String>,
-    ) -> Explained {
-        let within = strikes.within.map(|within| within.to_string());
-        let mut explained = StrikesExplained {
-            outcome: if leaf.waits || !looked { Skipped } else { leaf.alone },
-            at_least: strikes.at_least,
-            within: within.clone(),
-            points: None,
-            reason: None,
-        };
-        if let Some(user) = self.item.user.filter(|_| asked) {
-            let need = Need::Strikes { user: user.clone(), within: strikes.within };
-            if !needs.contains(&need) {
-                needs.push(need);
-            }
-            explained.points = self.standings[&within];
-            explained.outcome = match explained.points {
-                Some(points) if points >= strikes.at_least => Passed,
-                Some(_) => Failed,
-                None => {
-                    explained.reason = Some("down".to_owned());
-                    reason.get_or_insert_with(|| "strikes: down".to_owned());
-                    Failing
-                }
-            };
-        }
-        Explained::Strikes(explained)
+        leaves.push(Leaf { condition, alone, asking });
     }
 
     /// Element and value of everything at a path; `None` if it is absent.
@@ -466,7 +449,28 @@ fn paths(condition: &Condition, tell: &mut impl FnMut(String, bool)) {
         Condition::Not(inner) => paths(inner, tell),
         Condition::Text(text) => text.fields.iter().for_each(|field| tell(field.clone(), true)),
         Condition::Field(field) => tell(field.path.clone(), false),
-        Condition::Strikes(_) => {}
+        // Only which texts come first matters here.
+        Condition::Media(media) => media.fields.iter().for_each(|field| tell(field.clone(), false)),
+        Condition::Strikes(_) | Condition::Count(_) | Condition::Score(_) => {}
+    }
+}
+
+/// Adds a need; of two counts under one key the larger number is asked.
+fn want(needs: &mut Vec<Need>, need: &Need) {
+    for known in needs.iter_mut() {
+        if let (
+            Need::Count { window, key, at_least },
+            Need::Count { window: other, key: same, at_least: more },
+        ) = (&mut *known, need)
+            && window == other
+            && key == same
+        {
+            *at_least = *more.max(at_least);
+            return;
+        }
+    }
+    if !needs.contains(need) {
+        needs.push(need.clone());
     }
 }
 

@@ -18,11 +18,14 @@ use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
 
 use crate::{
     generator::{Dice, World, standings},
-    interpreter::{Interpreter, Standings, Tally},
+    interpreter::{
+        Interpreter, Tally,
+        around::{Around, Told},
+    },
 };
 
 /// Kinds of leaves, views and comparisons.
-const KINDS: usize = 21;
+const KINDS: usize = 25;
 
 /// 2026-01-01T00:00:00Z.
 const NOW: Millis = Millis(1_767_225_600_000);
@@ -38,15 +41,36 @@ struct Seen {
     errored: u64,
     asked: u64,
     truncated: u64,
+    entries: u64,
     leaves: Tally,
 }
 
-fn facts(needs: &[Need], standings: &Standings) -> Facts {
+/// The facts as a caller looks them up.
+fn facts(around: &Around, needs: &[Need]) -> Facts {
     let mut facts = Facts::new();
-    for need @ Need::Strikes { within, .. } in needs {
-        match standings[&within.map(|within| within.to_string())] {
-            Some(points) => facts.strikes(need.clone(), points),
-            None => facts.failed(need.clone(), "down"),
+    for need in needs {
+        let asked = need.clone();
+        match need {
+            Need::Strikes { within, .. } => {
+                match around.standings[&within.map(|within| within.to_string())] {
+                    Some(points) => facts.strikes(asked, points),
+                    None => facts.failed(asked, "down"),
+                }
+            }
+            Need::Count { window, key, .. } => match around.counted(window, key) {
+                Some(counted) => facts.count(asked, counted),
+                None => facts.failed(asked, "down"),
+            },
+            Need::Media { url } => match around.media(url) {
+                Told::Is(media) => facts.media(asked, media),
+                Told::Nobody => facts.unknown(asked),
+                Told::Down => facts.failed(asked, "down"),
+            },
+            Need::Score { model, .. } => match around.scores(model) {
+                Told::Is(scores) => facts.scores(asked, scores),
+                Told::Nobody => facts.unknown(asked),
+                Told::Down => facts.failed(asked, "down"),
+            },
         }
     }
     facts
@@ -55,11 +79,12 @@ fn facts(needs: &[Need], standings: &Standings) -> Facts {
 /// One random plan, and some random items before it.
 fn compare(seed: u64, seen: &mut Seen) {
     let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
-    let world = World::new(&mut dice);
+    let mut world = World::new(&mut dice);
     let limits = Limits {
         text_bytes: dice.one(&[16, 200, 64 << 10]),
         hits: dice.one(&[2, 16]),
         excerpt_bytes: dice.one(&[8, 256]),
+        window_values: dice.one(&[1, 16]),
         ..Limits::default()
     };
     let count = dice.one(&[1, 4, 4, 12, 40]);
@@ -70,15 +95,21 @@ fn compare(seed: u64, seen: &mut Seen) {
         match Plan::compile(&sources, &world.vocabulary(), &limits) {
             Ok((plan, _)) => break plan,
             // Words that are nothing or the same in a view: no chance tells that beforehand.
-            Err(faults) => documents.retain(|document| {
-                let faults: Vec<_> =
-                    faults.iter().filter(|fault| document["rule"] == fault.rule.as_str()).collect();
-                let by_chance = |fault: &&Fault| matches!(fault.tag(), "empty" | "limit");
+            Err(faults) => {
+                let by_chance = |fault: &Fault| matches!(fault.tag(), "empty" | "limit");
                 assert!(faults.iter().all(by_chance), "seed {seed}: {faults:?}");
-                faults.is_empty()
-            }),
+                let well = |kind: &str, document: &Json| {
+                    !faults.iter().any(|fault| fault.kind == kind && document[kind] == fault.rule.as_str())
+                };
+                documents.retain(|document| well("rule", document));
+                for window in world.windows.iter_mut().filter(|window| !well("window", window)) {
+                    window.as_object_mut().unwrap().remove("where");
+                }
+            }
         }
     };
+    let windows: Vec<_> =
+        world.windows.iter().map(|document| form::parse_window(document, &limits).unwrap()).collect();
     let rules: Vec<Rule> = documents.iter().map(|document| form::parse(document, &limits).unwrap()).collect();
     for _ in 0..8 {
         let (nth, data) = world.item(&mut dice);
@@ -94,16 +125,24 @@ fn compare(seed: u64, seen: &mut Seen) {
             now: NOW,
             submission: SubmissionId::random(),
         };
-        let standings = standings(&mut dice);
-        let oracle =
-            Interpreter { rules: &rules, limits: &limits, kinds: &kinds, item: &item, standings: &standings };
+        let around = Around { standings: standings(&mut dice), seed: dice.roll(u64::MAX) };
+        let oracle = Interpreter {
+            rules: &rules,
+            limits: &limits,
+            kinds: &kinds,
+            item: &item,
+            around: &around,
+            windows: &windows,
+        };
         let (expected, expected_needs) = oracle.run(&mut seen.leaves);
         let scan = plan.scan(&item);
-        let needs = scan.needs().to_vec();
-        let outcome = plan.finish(scan, &facts(&needs, &standings));
+        let (needs, entries) = (scan.needs().to_vec(), scan.entries().to_vec());
+        let outcome = plan.finish(scan, &facts(&around, &needs));
         let case = || format!("seed {seed}, item {}, rules {}", data.data, Json::from(documents.clone()));
         assert!(outcome == expected, "{}\nplan {}\noracle {}", case(), shown(&outcome), shown(&expected));
         assert_eq!(needs, expected_needs, "{}", case());
+        assert_eq!(entries, oracle.entries().0, "{}", case());
+        seen.entries += entries.len() as u64;
         seen.cases += 1;
         seen.matched += outcome.matched.len() as u64;
         seen.errored += outcome.errored.len() as u64;
@@ -126,14 +165,21 @@ fn a_plan_comes_to_what_plain_reading_comes_to() {
         }
         compare(seed, &mut seen);
     }
-    let Seen { cases, matched, errored, asked, truncated, leaves } = seen;
-    let covered =
-        format!("{cases} cases, {matched} matches, {errored} errors, {asked} needs, {truncated} truncated");
+    let Seen { cases, matched, errored, asked, truncated, entries, leaves } = seen;
+    let covered = format!(
+        "{cases} cases, {matched} matches, {errored} errors, {asked} needs, {truncated} truncated, {entries} entries"
+    );
     println!("{covered}");
     if cases < 4_000 {
         return;
     }
-    let often = [matched > cases / 2, errored > cases / 100, asked > cases / 10, truncated > cases / 20];
+    let often = [
+        matched > cases / 2,
+        errored > cases / 100,
+        asked > cases / 10,
+        truncated > cases / 20,
+        entries > cases / 4,
+    ];
     assert!(often.into_iter().all(|often| often), "{covered}");
     for (kind, outcomes) in &leaves {
         println!("{kind}: {outcomes:?}");

@@ -1,0 +1,149 @@
+//! Whether a medium of the item is like an entry of a bank, or could not be looked at.
+//!
+//! It neither fetches nor compares media; the caller tells what is known of them.
+
+use crate::{
+    compile::Context,
+    evaluate::Mask,
+    explain::{Explained, MediaExplained, MediaHit, excerpt},
+    facts::{BankMatch, Facts, Media, MediaState, Missing, Need},
+    faults::shown,
+    form::MediaTest,
+    item::Value,
+    leaves::{Scene, Settled},
+    limits::{Limits, Spent, Steps},
+    vocabulary::Kind,
+};
+
+#[derive(Debug)]
+pub(crate) struct MediaLeaf {
+    slots: Vec<usize>,
+    test: MediaTest,
+}
+
+/// Hashes of bytes, which need no picture.
+const EXACT: [&str; 3] = ["md5", "sha1", "sha256"];
+
+impl MediaLeaf {
+    pub(super) fn compile(test: MediaTest, context: &mut Context<'_>) -> Option<Self> {
+        let mut slots = Vec::with_capacity(test.fields.len());
+        context.at("in", |c| {
+            for (nth, field) in test.fields.iter().enumerate() {
+                c.at(nth, |c| {
+                    let (slot, kinds) = c.path(field)?;
+                    if let Some((type_id, kind)) = kinds.iter().find(|(_, kind)| *kind != Kind::Text) {
+                        let (field, kind) = (shown(field), kind.name());
+                        c.fault("type", format!("{field} of item type {type_id} is {kind}, and no address"));
+                        return None;
+                    }
+                    slots.push(slot);
+                    Some(())
+                });
+            }
+        });
+        (slots.len() == test.fields.len()).then_some(Self { slots, test })
+    }
+
+    pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
+        let mut some = false;
+        for slot in &self.slots {
+            let values = scene.views.slot(*slot).values.as_deref().unwrap_or_default();
+            steps.take(u64::try_from(values.len()).unwrap_or(u64::MAX))?;
+            some |= !values.is_empty();
+        }
+        Ok(if some { Mask::OPEN } else { Mask::FAILED })
+    }
+
+    pub(super) fn needs(&self, scene: &Scene<'_>) -> Vec<Need> {
+        let mut needs = Vec::new();
+        for slot in &self.slots {
+            for (_, value) in scene.views.slot(*slot).values.iter().flatten() {
+                let Value::Text(url) = value else { continue };
+                needs.push(Need::Media { url: (*url).to_owned() });
+            }
+        }
+        needs
+    }
+
+    /// One medium is enough; otherwise what is not known might have been it.
+    pub(super) fn settle(
+        &self,
+        needs: &[Need],
+        facts: &Facts,
+        explained: Explained,
+        limits: &Limits,
+    ) -> Settled {
+        let (mut hits, mut failure, mut nobody, mut known) = (Vec::new(), None, false, false);
+        for need in needs {
+            let Need::Media { url } = need else { continue };
+            match facts.medium(need) {
+                Err(Missing::Nobody) => nobody = true,
+                Err(Missing::Failed(reason)) => failure = failure.or(Some(reason)),
+                Ok(media) => {
+                    let found = self.found(media);
+                    match self.hidden(media.state) {
+                        Some(reason) if found.is_empty() => failure = failure.or(Some(reason)),
+                        _ => known = true,
+                    }
+                    hits.extend(found.into_iter().map(|found| MediaHit {
+                        url: excerpt(url, limits.excerpt_bytes).to_owned(),
+                        state: media.state,
+                        found: found.cloned(),
+                    }));
+                }
+            }
+        }
+        let mask = match failure {
+            _ if !hits.is_empty() => Mask::PASSED,
+            Some(_) => Mask::ERRORED,
+            // Somebody knows some of them: those that nobody knows are not there to be compared.
+            None if nobody && !known => Mask::INAPPLICABLE,
+            None => Mask::FAILED,
+        };
+        let reason = failure.filter(|_| mask == Mask::ERRORED);
+        hits.truncate(limits.hits);
+        let explained = match explained {
+            Explained::Media(written) => Explained::Media(MediaExplained {
+                outcome: mask.verdict(),
+                hits,
+                reason: reason.map(str::to_owned),
+                ..written
+            }),
+            other => other,
+        };
+        Settled { mask, explained, reason: reason.map(|reason| format!("media: {reason}")) }
+    }
+
+    /// What makes the medium one that is sought: the entries that it is like, or only its state.
+    fn found<'m>(&self, media: &'m Media) -> Vec<Option<&'m BankMatch>> {
+        let test = &self.test;
+        if !test.states.is_empty() {
+            return if test.states.contains(&media.state) { vec![None] } else { Vec::new() };
+        }
+        let fits = |found: &&BankMatch| {
+            (test.banks.is_empty() || test.banks.contains(&found.bank))
+                && (test.kinds.is_empty() || test.kinds.contains(&found.kind))
+                && (test.labels.is_empty() || found.labels.iter().any(|label| test.labels.contains(label)))
+                && test.max_distance.is_none_or(|most| found.distance <= most)
+        };
+        media.matches.iter().filter(fits).map(Some).collect()
+    }
+
+    /// Why it cannot be said that a medium in this state is like no entry.
+    fn hidden(&self, state: MediaState) -> Option<&'static str> {
+        let exact =
+            !self.test.kinds.is_empty() && self.test.kinds.iter().all(|kind| EXACT.contains(&kind.as_str()));
+        match state {
+            _ if !self.test.states.is_empty() => None,
+            MediaState::Ok | MediaState::LowQuality => None,
+            MediaState::Undecodable => (!exact).then_some("undecodable"),
+            MediaState::TooLarge => Some("too_large"),
+            MediaState::FetchFailed => Some("fetch_failed"),
+        }
+    }
+
+    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>) -> Explained {
+        let fields = self.slots.iter().map(|slot| scene.views.path(*slot).to_owned()).collect();
+        Explained::Media(MediaExplained { outcome: known.verdict(), fields, hits: Vec::new(), reason: None })
+    }
+}

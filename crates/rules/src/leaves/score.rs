@@ -1,0 +1,89 @@
+//! Whether a model's number for the item lies in a range.
+//!
+//! It asks no model; the caller does.
+
+use serde_json::Map;
+
+use crate::{
+    evaluate::Mask,
+    explain::{Explained, ScoreExplained},
+    facts::{Facts, Missing, Need},
+    form::{Op, Score},
+    item::Number,
+    leaves::{Scene, Settled},
+};
+
+#[derive(Debug)]
+pub(crate) struct ScoreLeaf(Score);
+
+impl ScoreLeaf {
+    pub(super) fn new(score: Score) -> Self {
+        Self(score)
+    }
+
+    pub(super) fn need(&self, scene: &Scene<'_>) -> Need {
+        Need::Score { model: self.0.model.clone(), submission: scene.submission }
+    }
+
+    /// Whether no number meets all orders.
+    pub(crate) fn empty(&self) -> bool {
+        let ends = |ops: [Op; 2]| self.0.tests.iter().filter(move |(op, _)| ops.contains(op));
+        ends([Op::Gt, Op::Gte]).any(|(above, low)| {
+            ends([Op::Lt, Op::Lte])
+                .any(|(below, high)| high < low || (high == low && (*above, *below) != (Op::Gte, Op::Lte)))
+        })
+    }
+
+    pub(super) fn settle(&self, needs: &[Need], facts: &Facts) -> Settled {
+        let scores =
+            needs.first().map_or(Err(Missing::Failed("not_looked_up")), |need| facts.scores_of(need));
+        let score = scores.and_then(|scores| {
+            let score = match &self.0.label {
+                None => scores.whole,
+                Some(label) => scores.labels.get(label).copied(),
+            };
+            score.ok_or(Missing::Nobody)
+        });
+        match score {
+            Ok(score) if score.is_finite() => {
+                let mask = Mask::decided(self.0.tests.iter().all(|(op, end)| holds(*op, score, *end)));
+                Settled { mask, explained: self.explain(mask, Some(score), None), reason: None }
+            }
+            Err(Missing::Nobody) => {
+                let mask = Mask::INAPPLICABLE;
+                Settled { mask, explained: self.explain(mask, None, None), reason: None }
+            }
+            failed => {
+                let reason = if let Err(Missing::Failed(reason)) = failed { reason } else { "not_a_number" };
+                Settled {
+                    mask: Mask::ERRORED,
+                    explained: self.explain(Mask::ERRORED, None, Some(reason.to_owned())),
+                    reason: Some(format!("score: {reason}")),
+                }
+            }
+        }
+    }
+
+    pub(super) fn explain(&self, known: Mask, score: Option<f64>, reason: Option<String>) -> Explained {
+        let compared = self.0.tests.iter().map(|(op, end)| (op.name().to_owned(), end.to_json()));
+        Explained::Score(ScoreExplained {
+            outcome: known.verdict(),
+            model: self.0.model.clone(),
+            label: self.0.label.clone(),
+            compared: compared.collect::<Map<_, _>>(),
+            score,
+            reason,
+        })
+    }
+}
+
+fn holds(op: Op, score: f64, end: Number) -> bool {
+    let score = Number::Fraction(score);
+    match op {
+        Op::Lt => score < end,
+        Op::Lte => score <= end,
+        Op::Gt => score > end,
+        Op::Gte => score >= end,
+        _ => false,
+    }
+}

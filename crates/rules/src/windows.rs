@@ -1,0 +1,289 @@
+//! The arithmetic of windows: which bucket an instant lies in, what counts at an instant, and how much that is.
+//!
+//! It keeps no rows; the caller writes what an item adds and reads what there is.
+
+use std::{collections::HashSet, fmt, ops::RangeInclusive};
+
+use serde::{Deserialize, Serialize};
+use tidegate_schemas::ids::{Kind, Millis, WindowId, derive};
+use uuid::Uuid;
+
+use crate::item::{Number, Value};
+
+/// A number in millionths, so that sums do not depend on their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Amount(pub i64);
+
+const MILLION: i64 = 1_000_000;
+
+impl Amount {
+    pub const ZERO: Self = Self(0);
+    pub const ONE: Self = Self(MILLION);
+
+    /// A whole number; more than nine trillion are as many.
+    pub const fn whole(number: i64) -> Self {
+        Self(number.saturating_mul(MILLION))
+    }
+
+    /// Nothing below zero: a window only grows until its rows leave it, so reading may stop at a threshold.
+    pub(crate) fn of(number: Number) -> Self {
+        Self(number.millionths().max(0))
+    }
+
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The least amount that is more.
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// The whole number that is not less.
+    pub(crate) fn up(self) -> Self {
+        let rest = self.0.rem_euclid(MILLION);
+        if rest == 0 { self } else { Self(self.0.saturating_sub(rest).saturating_add(MILLION)) }
+    }
+
+    pub(crate) fn to_json(self) -> serde_json::Value {
+        if self.0 % MILLION == 0 {
+            return (self.0 / MILLION).into();
+        }
+        // The text of a decimal is read as the float nearest to it.
+        self.to_string().parse::<f64>().map_or(serde_json::Value::Null, serde_json::Value::from)
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.0 / MILLION, (self.0 % MILLION).abs());
+        let sign = if self.0 < 0 && whole == 0 { "-" } else { "" };
+        if rest == 0 {
+            return write!(f, "{whole}");
+        }
+        let digits = format!("{rest:06}");
+        write!(f, "{sign}{whole}.{}", digits.trim_end_matches('0'))
+    }
+}
+
+/// What a window counts apart: a user, or a value of a field.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WindowKey(pub(crate) String);
+
+/// Longer values are known by their digest: a key is part of a row's key.
+const LONGEST_KEY: usize = 128;
+
+impl WindowKey {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
+        let text = match value {
+            Value::Text(text) => (*text).to_owned(),
+            Value::Number(number) => number.to_json().to_string(),
+            Value::Boolean(boolean) => boolean.to_string(),
+            Value::Datetime(instant) => instant.iso(),
+            // No key of an item type holds a slash.
+            Value::Related { type_id, id } => format!("{type_id}/{id}"),
+            Value::List(_) | Value::Map(_) => return None,
+        };
+        if text.len() <= LONGEST_KEY {
+            return Some(Self(text));
+        }
+        let digest: Uuid = derive(Kind::WindowMember, &[b"key", text.as_bytes()]);
+        Some(Self(format!("{}~{digest}", &text[..text.floor_char_boundary(64)])))
+    }
+}
+
+/// What a window adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Items.
+    Count,
+    /// The numbers of a field.
+    Sum,
+    /// The different values of a field.
+    Distinct,
+}
+
+/// A window as whoever keeps its rows must know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub key: WindowId,
+    pub measure: Measure,
+    /// How far back it reaches, in milliseconds.
+    pub over: i64,
+    /// How long a bucket is, in milliseconds.
+    pub bucket: i64,
+}
+
+/// What one item adds to a window: one row, replaced by itself if the item is seen again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowEntry {
+    pub window: WindowId,
+    pub key: WindowKey,
+    /// The bucket of `at`.
+    pub bucket: i64,
+    /// When the item came in.
+    pub at: Millis,
+    /// 1 for a count, the number for a sum, 0 for different values.
+    pub amount: Amount,
+    /// Of a window that counts different values: those of this item.
+    pub members: Vec<i64>,
+    /// How long the row can matter, in milliseconds.
+    pub lives: i64,
+}
+
+impl Window {
+    pub fn bucket_of(&self, at: Millis) -> i64 {
+        at.0.div_euclid(self.bucket)
+    }
+
+    /// The buckets that hold what counts at this instant.
+    pub fn buckets(&self, now: Millis) -> RangeInclusive<i64> {
+        let first = Millis(now.0.saturating_sub(self.over).saturating_add(1));
+        self.bucket_of(first)..=self.bucket_of(now)
+    }
+
+    /// Whether a row counts at an instant. Rows that are newer do not: a replay comes to what there was.
+    pub fn counts(&self, at: Millis, now: Millis) -> bool {
+        at <= now && at.0 > now.0.saturating_sub(self.over)
+    }
+
+    /// How long a row can matter, in milliseconds.
+    pub fn lives(&self) -> i64 {
+        self.over.saturating_add(self.bucket)
+    }
+
+    /// An empty sum of rows for this instant.
+    pub fn tally(&self, now: Millis) -> Tally<'_> {
+        Tally { window: self, now, amount: Amount::ZERO, members: HashSet::new() }
+    }
+}
+
+/// The sum of a window's rows at an instant.
+#[derive(Debug)]
+pub struct Tally<'w> {
+    window: &'w Window,
+    now: Millis,
+    amount: Amount,
+    members: HashSet<i64>,
+}
+
+impl Tally<'_> {
+    /// Adds a row, if it counts at the instant. A row must be added once.
+    pub fn add(&mut self, at: Millis, amount: Amount, members: &[i64]) {
+        if !self.window.counts(at, self.now) {
+            return;
+        }
+        match self.window.measure {
+            Measure::Count => self.amount = self.amount.plus(Amount::ONE),
+            Measure::Sum => self.amount = self.amount.plus(Amount(amount.0.max(0))),
+            Measure::Distinct => self.members.extend(members),
+        }
+    }
+
+    /// How much it is. It never falls, so whoever only asks whether it reaches a number may stop there.
+    pub fn amount(&self) -> Amount {
+        match self.window.measure {
+            Measure::Count | Measure::Sum => self.amount,
+            Measure::Distinct => Amount::whole(i64::try_from(self.members.len()).unwrap_or(i64::MAX)),
+        }
+    }
+}
+
+/// A value, as a window that counts different ones remembers it.
+pub(crate) fn member(value: &Value<'_>) -> Option<i64> {
+    let key = WindowKey::of(value)?;
+    let id: Uuid = derive(Kind::WindowMember, &[b"value", key.0.as_bytes()]);
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&id.as_bytes()[..8]);
+    Some(i64::from_be_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(measure: Measure) -> Window {
+        Window { key: WindowId::new("w"), measure, over: 60_000, bucket: 25_000 }
+    }
+
+    #[test]
+    fn what_counts_lies_in_the_buckets_that_are_read() {
+        let window = window(Measure::Count);
+        for now in [0, 1, 24_999, 25_000, 60_000, 1_767_225_600_000] {
+            let buckets = window.buckets(Millis(now));
+            for at in (now - 130_000..=now + 60_000).step_by(997).chain([now - 60_000, now - 59_999, now]) {
+                let counts = window.counts(Millis(at), Millis(now));
+                assert_eq!(counts, at > now - 60_000 && at <= now, "{at} at {now}");
+                assert!(!counts || buckets.contains(&window.bucket_of(Millis(at))), "{at} at {now}");
+            }
+            assert!(buckets.clone().count() <= 4, "{buckets:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_lives_as_long_as_a_reader_can_ask_for_its_bucket() {
+        let window = window(Measure::Count);
+        let at = Millis(26_000);
+        let last = Millis(at.0 + window.over - 1);
+        assert!(window.counts(at, last) && last.0 - at.0 < window.lives());
+    }
+
+    #[test]
+    fn sums_are_exact_and_never_fall() {
+        let window = window(Measure::Sum);
+        let mut tally = window.tally(Millis(100_000));
+        for _ in 0..10 {
+            tally.add(Millis(90_000), Amount::of(Number::Fraction(0.1)), &[]);
+        }
+        tally.add(Millis(90_000), Amount::of(Number::Fraction(-7.0)), &[]);
+        tally.add(Millis(40_000), Amount::whole(99), &[]);
+        tally.add(Millis(100_001), Amount::whole(99), &[]);
+        assert_eq!(tally.amount(), Amount::ONE);
+        assert_eq!(Amount::whole(i64::MAX).plus(Amount::ONE), Amount(i64::MAX));
+        assert_eq!(Amount::of(Number::Whole(i128::MAX)), Amount(i64::MAX));
+    }
+
+    #[test]
+    fn a_value_counts_once_however_often_it_comes() {
+        let window = window(Measure::Distinct);
+        let mut tally = window.tally(Millis(100_000));
+        let of = |text: &str| member(&Value::Text(text)).into_iter().collect::<Vec<_>>();
+        for text in ["a", "b", "a"] {
+            tally.add(Millis(90_000), Amount::ZERO, &of(text));
+        }
+        assert_eq!(tally.amount(), Amount::whole(2));
+        assert_eq!(member(&Value::Number(Number::Whole(1))), member(&Value::Text("1")));
+    }
+
+    #[test]
+    fn an_amount_is_written_as_a_number_is() {
+        for (amount, text) in [
+            (0, "0"),
+            (1_000_000, "1"),
+            (2_500_000, "2.5"),
+            (1, "0.000001"),
+            (-500_000, "-0.5"),
+            (-1_500_000, "-1.5"),
+        ] {
+            assert_eq!(Amount(amount).to_string(), text);
+        }
+        assert_eq!(Amount(2_500_000).to_json(), serde_json::json!(2.5));
+        assert_eq!(Amount::whole(7).to_json(), serde_json::json!(7));
+    }
+
+    #[test]
+    fn a_long_key_is_its_beginning_and_a_digest() {
+        let long = |end: &str| WindowKey::of(&Value::Text(&format!("{}{end}", "é".repeat(200))));
+        assert!(long("a") != long("b") && long("a").is_some_and(|key| key.0.len() <= LONGEST_KEY));
+        let related = Value::Related { type_id: "user", id: "u/1" };
+        assert_eq!(WindowKey::of(&related), Some(WindowKey("user/u/1".to_owned())));
+    }
+}

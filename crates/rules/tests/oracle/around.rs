@@ -1,0 +1,473 @@
+//! What is beyond the item: conditions that ask for it, as the plain interpreter reads them, and what windows count.
+//!
+//! Answers are drawn from a seed and the question, so that equal questions have one answer.
+
+use std::{
+    collections::{BTreeMap, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+};
+
+use Verdict::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
+use serde_json::{Map, Value as Json};
+use tidegate_rules::{
+    Amount, BankMatch, CountExplained, Explained, Measure, Media, MediaExplained, MediaHit, MediaState, Need,
+    On, ScoreExplained, Scores, StrikesExplained, Value, Verdict, WindowEntry, WindowKey,
+    form::{Condition, Count, MediaTest, Op, Score, Strikes, Window},
+};
+use tidegate_schemas::ids::{ItemKey, Kind, WindowId, derive};
+use uuid::Uuid;
+
+use super::{Interpreter, short, walk};
+
+/// What a user's standing is over each span; `None` if it cannot be found out.
+pub(crate) type Standings = BTreeMap<Option<String>, Option<i64>>;
+
+/// Everything that an evaluation may ask for.
+#[derive(Default)]
+pub(crate) struct Around {
+    pub(crate) standings: Standings,
+    pub(crate) seed: u64,
+}
+
+/// An answer that may be missing.
+pub(crate) enum Told<T> {
+    Is(T),
+    Nobody,
+    Down,
+}
+
+impl Around {
+    fn draw(&self, question: &impl Hash, sides: u64) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, question).hash(&mut hasher);
+        hasher.finish() % sides
+    }
+
+    pub(crate) fn counted(&self, window: &WindowId, key: &WindowKey) -> Option<Amount> {
+        let amounts = [None, Some(0), Some(0), Some(1), Some(2), Some(3), Some(5), Some(8)];
+        let drawn = self.draw(&(window, key), 8);
+        amounts[usize::try_from(drawn).unwrap()].map(Amount::whole)
+    }
+
+    pub(crate) fn media(&self, url: &str) -> Told<Media> {
+        let draw = |what: &str, sides: u64| self.draw(&(url, what), sides);
+        let state = match draw("state", 16) {
+            0 => return Told::Nobody,
+            1 => return Told::Down,
+            2 => MediaState::LowQuality,
+            3 => MediaState::Undecodable,
+            4 => MediaState::TooLarge,
+            5 | 6 => MediaState::FetchFailed,
+            _ => MediaState::Ok,
+        };
+        let found = |nth: u64| BankMatch {
+            bank: ["faces", "flags"][usize::try_from(draw(&format!("bank {nth}"), 2)).unwrap()].into(),
+            entry: format!("e{nth}"),
+            kind: ["pdq", "md5"][usize::try_from(draw(&format!("kind {nth}"), 2)).unwrap()].to_owned(),
+            distance: u32::try_from(draw(&format!("distance {nth}"), 32)).unwrap(),
+            labels: ["cruel", "bare"]
+                .iter()
+                .take(usize::try_from(draw("labels", 3)).unwrap())
+                .map(|l| (*l).to_owned())
+                .collect(),
+        };
+        Told::Is(Media { state, matches: (0..draw("matches", 4)).map(found).collect() })
+    }
+
+    pub(crate) fn scores(&self, model: &str) -> Told<Scores> {
+        let drawn = |what: &str| match self.draw(&(model, what), 12) {
+            0 => None,
+            1 => Some(f64::NAN),
+            n => f64::from(u32::try_from(n).unwrap()).mul_add(0.1, -0.2).into(),
+        };
+        match self.draw(&model, 8) {
+            0 => Told::Down,
+            1 => Told::Nobody,
+            _ => Told::Is(Scores {
+                whole: drawn("whole"),
+                labels: drawn("rude").map(|score| ("rude".to_owned(), score)).into_iter().collect(),
+            }),
+        }
+    }
+}
+
+/// A condition that asks: its needs, what it may come to, what it comes to, and how that is shown.
+pub(crate) struct Asking {
+    pub(crate) needs: Vec<Need>,
+    pub(crate) possible: Vec<Verdict>,
+    pub(crate) told: Verdict,
+    pub(crate) shown: Explained,
+    pub(crate) reason: Option<String>,
+}
+
+impl Interpreter<'_> {
+    /// `None`: the condition is one that looks at the item alone.
+    pub(super) fn ask(&self, condition: &Condition) -> Option<Result<Asking, Verdict>> {
+        match condition {
+            Condition::Strikes(strikes) => Some(self.strikes(strikes)),
+            Condition::Count(count) => Some(self.count(count)),
+            Condition::Media(media) => Some(self.media(media)),
+            Condition::Score(score) => Some(self.score(score)),
+            _ => None,
+        }
+    }
+
+    /// A condition that was not asked about.
+    pub(super) fn blank(&self, condition: &Condition, outcome: Verdict) -> Explained {
+        match condition {
+            Condition::Strikes(strikes) => Explained::Strikes(StrikesExplained {
+                outcome,
+                at_least: strikes.at_least,
+                within: strikes.within.map(|within| within.to_string()),
+                points: None,
+                reason: None,
+            }),
+            Condition::Count(count) => Explained::Count(CountExplained {
+                outcome,
+                window: count.window.clone(),
+                at_least: self.enough(count).1,
+                key: None,
+                counted: None,
+                reason: None,
+            }),
+            Condition::Media(media) => Explained::Media(MediaExplained {
+                outcome,
+                fields: media.fields.clone(),
+                hits: Vec::new(),
+                reason: None,
+            }),
+            Condition::Score(score) => Explained::Score(ScoreExplained {
+                outcome,
+                model: score.model.clone(),
+                label: score.label.clone(),
+                compared: score
+                    .tests
+                    .iter()
+                    .map(|(op, end)| {
+                        let name = serde_json::to_value(op).unwrap();
+                        let end = match end {
+                            tidegate_rules::Number::Whole(whole) => {
+                                Json::from(i64::try_from(*whole).unwrap())
+                            }
+                            tidegate_rules::Number::Fraction(fraction) => Json::from(*fraction),
+                        };
+                        (name.as_str().unwrap().to_owned(), end)
+                    })
+                    .collect::<Map<_, _>>(),
+                score: None,
+                reason: None,
+            }),
+            _ => unreachable!("only conditions that ask are left blank"),
+        }
+    }
+
+    fn strikes(&self, strikes: &Strikes) -> Result<Asking, Verdict> {
+        let user = self.item.user.ok_or(Inapplicable)?;
+        let points = self.around.standings[&strikes.within.map(|within| within.to_string())];
+        let told = points.map_or(Failing, |points| if points >= strikes.at_least { Passed } else { Failed });
+        let mut shown = self.blank(&Condition::Strikes(*strikes), told);
+        if let Explained::Strikes(shown) = &mut shown {
+            shown.points = points;
+            shown.reason = points.is_none().then(|| "down".to_owned());
+        }
+        Ok(Asking {
+            needs: vec![Need::Strikes { user: user.clone(), within: strikes.within }],
+            possible: vec![Failed, Failing, Passed],
+            told,
+            shown,
+            reason: points.is_none().then(|| "strikes: down".to_owned()),
+        })
+    }
+
+    /// What is enough, and how it is written.
+    fn enough(&self, count: &Count) -> (Amount, Json) {
+        let window = self.windows.iter().find(|window| window.key == count.window).unwrap();
+        let millionths = count.at_least.0;
+        let enough = if window.measure == Measure::Sum {
+            millionths
+        } else {
+            (millionths + 999_999) / 1_000_000 * 1_000_000
+        };
+        let written = if enough % 1_000_000 == 0 {
+            Json::from(enough / 1_000_000)
+        } else {
+            Json::from(format!("{}.{:06}", enough / 1_000_000, enough % 1_000_000).parse::<f64>().unwrap())
+        };
+        (Amount(enough), written)
+    }
+
+    /// What a window counts the item under; no more values than it may.
+    fn keys(&self, by: Option<&String>) -> (Vec<String>, bool) {
+        let of = |key: &ItemKey| format!("{}/{}", key.type_id, key.id);
+        let Some(path) = by else { return (self.item.user.map(of).into_iter().collect(), false) };
+        let mut keys: Vec<String> = Vec::new();
+        for (_, value) in self.values(path).unwrap_or_default() {
+            let key = plain(&value);
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        let more = keys.len() > self.limits.window_values;
+        keys.truncate(self.limits.window_values);
+        (keys, more)
+    }
+
+    fn count(&self, count: &Count) -> Result<Asking, Verdict> {
+        let window = self.windows.iter().find(|window| window.key == count.window).unwrap();
+        let (keys, _) = self.keys(window.by.as_ref());
+        if keys.is_empty() {
+            return Err(Inapplicable);
+        }
+        let (enough, _) = self.enough(count);
+        let keys: Vec<WindowKey> =
+            keys.iter().map(|key| serde_json::from_value(Json::from(key.clone())).unwrap()).collect();
+        let counts: Vec<_> = keys.iter().map(|key| (key, self.around.counted(&count.window, key))).collect();
+        let first = counts.iter().find(|(_, counted)| counted.is_some_and(|counted| counted >= enough));
+        let down = counts.iter().find(|(_, counted)| counted.is_none());
+        let most = counts.iter().rev().max_by_key(|(_, counted)| *counted);
+        let (told, (key, counted)) = match (first, down, most) {
+            (Some(first), ..) => (Passed, *first),
+            (_, Some(down), _) => (Failing, *down),
+            (.., most) => (Failed, *most.unwrap()),
+        };
+        let mut shown = self.blank(&Condition::Count(count.clone()), told);
+        if let Explained::Count(shown) = &mut shown {
+            shown.key = Some(short(key.as_str(), self.limits));
+            shown.counted = counted.map(|counted| Json::from(counted.0 / 1_000_000));
+            shown.reason = (told == Failing).then(|| "down".to_owned());
+        }
+        let need = |key| Need::Count { window: count.window.clone(), key, at_least: enough };
+        Ok(Asking {
+            needs: keys.iter().cloned().map(need).collect(),
+            possible: vec![Failed, Failing, Passed],
+            told,
+            shown,
+            reason: (told == Failing).then(|| "count: down".to_owned()),
+        })
+    }
+
+    fn media(&self, test: &MediaTest) -> Result<Asking, Verdict> {
+        let mut urls = Vec::new();
+        for field in &test.fields {
+            for (_, value) in self.values(field).unwrap_or_default() {
+                if let Value::Text(url) = value {
+                    urls.push(url.to_owned());
+                }
+            }
+        }
+        if urls.is_empty() {
+            return Err(Failed);
+        }
+        let (mut hits, mut reasons, mut failed, mut nobody) = (Vec::new(), Vec::new(), false, false);
+        for url in &urls {
+            let media = match self.around.media(url) {
+                Told::Down => {
+                    reasons.push("down");
+                    continue;
+                }
+                Told::Nobody => {
+                    nobody = true;
+                    continue;
+                }
+                Told::Is(media) => media,
+            };
+            let hit = |found| MediaHit { url: short(url, self.limits), state: media.state, found };
+            if !test.states.is_empty() {
+                failed = true;
+                hits.extend(test.states.contains(&media.state).then(|| hit(None)));
+                continue;
+            }
+            let like: Vec<_> = media
+                .matches
+                .iter()
+                .filter(|found| test.banks.is_empty() || test.banks.contains(&found.bank))
+                .filter(|found| test.kinds.is_empty() || test.kinds.contains(&found.kind))
+                .filter(|found| {
+                    test.labels.is_empty() || test.labels.iter().any(|label| found.labels.contains(label))
+                })
+                .filter(|found| test.max_distance.is_none_or(|most| found.distance <= most))
+                .collect();
+            let exact = test.kinds == ["md5"];
+            match media.state {
+                _ if !like.is_empty() => {}
+                MediaState::TooLarge => reasons.push("too_large"),
+                MediaState::FetchFailed => reasons.push("fetch_failed"),
+                MediaState::Undecodable if !exact => reasons.push("undecodable"),
+                _ => failed = true,
+            }
+            hits.extend(like.into_iter().map(|found| hit(Some(found.clone()))));
+        }
+        let told = match (hits.is_empty(), reasons.first()) {
+            (false, _) => Passed,
+            (true, Some(_)) => Failing,
+            (true, None) if nobody && !failed => Inapplicable,
+            (true, None) => Failed,
+        };
+        let reason = (told == Failing).then(|| reasons[0].to_owned());
+        hits.truncate(self.limits.hits);
+        let mut shown = self.blank(&Condition::Media(test.clone()), told);
+        if let Explained::Media(shown) = &mut shown {
+            shown.hits = hits;
+            shown.reason.clone_from(&reason);
+        }
+        Ok(Asking {
+            needs: urls.into_iter().map(|url| Need::Media { url }).collect(),
+            possible: vec![Failed, Failing, Inapplicable, Passed],
+            told,
+            shown,
+            reason: reason.map(|reason| format!("media: {reason}")),
+        })
+    }
+
+    fn score(&self, score: &Score) -> Result<Asking, Verdict> {
+        let told = match self.around.scores(&score.model) {
+            Told::Down => Err("down"),
+            Told::Nobody => Ok(None),
+            Told::Is(scores) => match &score.label {
+                None => Ok(scores.whole),
+                Some(label) => Ok(scores.labels.get(label).copied()),
+            },
+        };
+        let told = match told {
+            Ok(Some(number)) if number.is_nan() => Err("not_a_number"),
+            other => other,
+        };
+        let meets = |number: f64| {
+            score.tests.iter().all(|(op, end)| {
+                let end = match end {
+                    tidegate_rules::Number::Whole(whole) => f64::from(i32::try_from(*whole).unwrap()),
+                    tidegate_rules::Number::Fraction(fraction) => *fraction,
+                };
+                match op {
+                    Op::Lt => number < end,
+                    Op::Lte => number <= end,
+                    Op::Gt => number > end,
+                    _ => number >= end,
+                }
+            })
+        };
+        let verdict = match told {
+            Err(_) => Failing,
+            Ok(None) => Inapplicable,
+            Ok(Some(number)) => {
+                if meets(number) {
+                    Passed
+                } else {
+                    Failed
+                }
+            }
+        };
+        let mut shown = self.blank(&Condition::Score(score.clone()), verdict);
+        if let Explained::Score(shown) = &mut shown {
+            shown.score = told.ok().flatten();
+            shown.reason = told.err().map(str::to_owned);
+        }
+        Ok(Asking {
+            needs: vec![Need::Score { model: score.model.clone(), submission: self.item.submission }],
+            possible: vec![Failed, Failing, Inapplicable, Passed],
+            told: verdict,
+            shown,
+            reason: told.err().map(|reason| format!("score: {reason}")),
+        })
+    }
+
+    /// What the item adds to windows, and the windows that did not take all of it.
+    pub(crate) fn entries(&self) -> (Vec<WindowEntry>, Vec<WindowId>) {
+        let (mut entries, mut cut) = (Vec::new(), Vec::new());
+        for window in self.windows {
+            let concerns = window.item_types.is_empty() || window.item_types.contains(self.item.type_id);
+            let (keys, more) = self.keys(window.by.as_ref());
+            if !concerns || self.item.on != On::Item || keys.is_empty() || !self.counts(window) {
+                continue;
+            }
+            let values = window.measured.as_ref().map(|path| self.values(path).unwrap_or_default());
+            let mut members: Vec<i64> = Vec::new();
+            let mut amount = 1_000_000;
+            if window.measure == Measure::Distinct {
+                amount = 0;
+                for (_, value) in values.iter().flatten() {
+                    let id: Uuid = derive(Kind::WindowMember, &[b"value", plain(value).as_bytes()]);
+                    let member = i64::from_be_bytes(id.as_bytes()[..8].try_into().unwrap());
+                    if !members.contains(&member) {
+                        members.push(member);
+                    }
+                }
+            }
+            if window.measure == Measure::Sum {
+                amount = 0;
+                for (_, value) in values.iter().flatten() {
+                    amount = match value {
+                        Value::Number(tidegate_rules::Number::Whole(whole)) => {
+                            i64::try_from((i128::from(amount) + whole * 1_000_000).min(i128::from(i64::MAX)))
+                                .unwrap()
+                        }
+                        Value::Number(tidegate_rules::Number::Fraction(fraction)) => {
+                            amount.saturating_add(format!("{:.0}", fraction * 1e6).parse().unwrap())
+                        }
+                        _ => unreachable!("only numbers are summed up"),
+                    };
+                }
+            }
+            let many = members.len() > self.limits.window_values;
+            members.truncate(self.limits.window_values);
+            if window.measure == Measure::Distinct && members.is_empty()
+                || window.measure == Measure::Sum && amount == 0
+            {
+                continue;
+            }
+            for key in keys {
+                entries.push(WindowEntry {
+                    window: window.key.clone(),
+                    key: serde_json::from_value(Json::from(key)).unwrap(),
+                    bucket: self.item.now.0 / window.bucket,
+                    at: self.item.now,
+                    amount: Amount(amount),
+                    members: members.clone(),
+                    lives: window.over + window.bucket,
+                });
+            }
+            if more || many {
+                cut.push(window.key.clone());
+            }
+        }
+        (entries, cut)
+    }
+
+    fn counts(&self, window: &Window) -> bool {
+        window.condition.as_ref().is_none_or(|condition| {
+            let mut leaves = Vec::new();
+            self.leaves(condition, &mut leaves, &mut BTreeMap::new());
+            walk(condition, &mut 0, &mut |nth| vec![leaves[nth].alone]) == [Passed]
+        })
+    }
+}
+
+/// A value as a key is written.
+fn plain(value: &Value<'_>) -> String {
+    let text = match value {
+        Value::Text(text) => (*text).to_owned(),
+        Value::Number(tidegate_rules::Number::Whole(whole)) => whole.to_string(),
+        Value::Number(tidegate_rules::Number::Fraction(fraction)) => Json::from(*fraction).to_string(),
+        Value::Boolean(boolean) => boolean.to_string(),
+        Value::Datetime(at) => at.iso(),
+        Value::Related { type_id, id } => format!("{type_id}/{id}"),
+        Value::List(_) | Value::Map(_) => unreachable!("containers hold scalars"),
+    };
+    if text.len() <= 128 {
+        return text;
+    }
+    let mut beginning = String::new();
+    for character in text.chars() {
+        if beginning.len() + character.len_utf8() > 64 {
+            break;
+        }
+        beginning.push(character);
+    }
+    let digest: Uuid = derive(Kind::WindowMember, &[b"key", text.as_bytes()]);
+    format!("{beginning}~{digest}")
+}
+
+/// What may follow once it is known whether somebody asks.
+pub(crate) fn skipped_or(alone: Verdict, looked: bool, waits: bool) -> Verdict {
+    if waits || !looked { Skipped } else { alone }
+}
