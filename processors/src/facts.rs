@@ -1,4 +1,5 @@
-//! Looks up what undecided rules wait for: equal needs of many items at once have one answer.
+//! Looks up what undecided rules wait for, after the item itself was counted: who asks for the same standing at once
+//! has one answer.
 //!
 //! It remembers nothing beyond the look-ups that are under way.
 
@@ -9,9 +10,12 @@ use futures::{
     future::{BoxFuture, Shared, try_join_all},
 };
 use parking_lot::Mutex;
-use tidegate_moderation::{self as moderation, strikes};
-use tidegate_rules::{Facts, Need, Within};
-use tidegate_schemas::ids::{ItemKey, Millis, OrgId};
+use tidegate_moderation::{
+    self as moderation, strikes,
+    windows::{self, Question as WindowQuestion},
+};
+use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowKey, Within};
+use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId, WindowId};
 use tidegate_store::Store;
 
 /// A look-up that several items may wait for. The store's errors cannot be shared: whoever meets one asks again.
@@ -20,39 +24,76 @@ type Flight = Shared<BoxFuture<'static, Option<i64>>>;
 /// Whose standing, and since when.
 type Question = (OrgId, ItemKey, Millis);
 
+/// The item that asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    pub(crate) org: &'a OrgId,
+    pub(crate) submission: SubmissionId,
+    pub(crate) now: Millis,
+    pub(crate) plan: &'a Plan,
+}
+
 #[derive(Clone)]
 pub(crate) struct Desk {
     store: Store,
+    window_rows: usize,
     flights: Arc<Mutex<HashMap<Question, Flight>>>,
 }
 
 impl Desk {
-    pub(crate) fn new(store: Store) -> Self {
-        Self { store, flights: Arc::default() }
+    pub(crate) fn new(store: Store, window_rows: usize) -> Self {
+        Self { store, window_rows, flights: Arc::default() }
     }
 
-    pub(crate) async fn fetch(
-        &self,
-        org: &OrgId,
-        needs: &[Need],
-        now: Millis,
-    ) -> Result<Facts, moderation::Error> {
+    /// Counts the item in its windows, then answers what its rules ask.
+    pub(crate) async fn fetch(&self, asking: Asking<'_>, scan: &Scan) -> Result<Facts, moderation::Error> {
+        windows::add(&self.store, asking.org, asking.submission, scan.entries()).await?;
         let mut facts = Facts::new();
-        let mut standings = Vec::new();
-        for need in needs {
+        let (mut standings, mut counts) = (Vec::new(), Vec::new());
+        for need in scan.needs() {
             match need {
                 Need::Strikes { user, within } => {
-                    let standing = self.standing(org, user, *within, now);
+                    let standing = self.standing(asking.org, user, *within, asking.now);
                     standings.push(async move { standing.await.map(|points| (need, points)) });
                 }
-                Need::Count { .. } => facts.failed(need.clone(), "not_kept"),
+                Need::Count { window, key, at_least } => {
+                    let counted = self.counted(asking, window, key, *at_least);
+                    counts.push(async move { counted.await.map(|counted| (need, counted)) });
+                }
                 Need::Media { .. } | Need::Score { .. } => facts.unknown(need.clone()),
             }
         }
         for (need, points) in try_join_all(standings).await? {
             facts.strikes(need.clone(), points);
         }
+        for (need, counted) in try_join_all(counts).await? {
+            match counted {
+                Some(counted) => facts.count(need.clone(), counted),
+                None => facts.failed(need.clone(), "too_many_rows"),
+            }
+        }
         Ok(facts)
+    }
+
+    /// Each item reads for itself: a look-up that is under way may have begun before the item was counted.
+    async fn counted(
+        &self,
+        asking: Asking<'_>,
+        window: &WindowId,
+        key: &WindowKey,
+        at_least: Amount,
+    ) -> Result<Option<Amount>, moderation::Error> {
+        // The plan that asks is the one that has the window.
+        let Some(window) = asking.plan.window(window) else { return Ok(None) };
+        let question = WindowQuestion {
+            org: asking.org,
+            window,
+            key,
+            at_least,
+            now: asking.now,
+            most_rows: self.window_rows,
+        };
+        windows::counted(&self.store, &question).await
     }
 
     async fn standing(

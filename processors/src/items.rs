@@ -21,7 +21,7 @@ use tidegate_schemas::{
 use crate::{
     allowances::{Allowances, Applicant},
     error::Fault,
-    facts::Desk,
+    facts::{Asking, Desk},
     lanes::Key,
     pool::Pool,
     tally::Tally,
@@ -44,7 +44,7 @@ type ItemJob = Job<records::Items>;
 /// How far the pool came with an item.
 enum Step {
     Decided(Decided),
-    /// Rules wait for facts.
+    /// The item is to be counted, or rules wait for facts.
     Waiting(Box<(Prepared, Scan)>),
 }
 
@@ -55,8 +55,14 @@ enum Decided {
 }
 
 impl Items {
-    pub(crate) fn new(deps: moderation::Deps, pool: Pool, allowances: Allowances, tally: Tally) -> Self {
-        Self { facts: Desk::new(deps.store.clone()), deps, pool, allowances, tally }
+    pub(crate) fn new(
+        deps: moderation::Deps,
+        pool: Pool,
+        facts: Desk,
+        allowances: Allowances,
+        tally: Tally,
+    ) -> Self {
+        Self { deps, pool, facts, allowances, tally }
     }
 
     async fn config(&self, job: &ItemJob, part: usize) -> Result<Arc<Compiled>, Fault> {
@@ -87,8 +93,16 @@ impl Items {
             Step::Decided(decided) => decided,
             Step::Waiting(waiting) => {
                 let (prepared, scan) = *waiting;
-                let now = submission(&job, part).at.append_ms;
-                let facts = Box::pin(self.facts.fetch(&job.record.org, scan.needs(), now)).await?;
+                let facts = {
+                    let submission = submission(&job, part);
+                    let asking = Asking {
+                        org: &submission.header.org,
+                        submission: submission.entry.submission_id,
+                        now: submission.at.append_ms,
+                        plan: prepared.config.plan(),
+                    };
+                    Box::pin(self.facts.fetch(asking, &scan)).await?
+                };
                 let job = Arc::clone(&job);
                 let finish = move || {
                     let outcome = evaluate::finish(&prepared, scan, &facts);

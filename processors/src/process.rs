@@ -16,6 +16,7 @@ use crate::{
     decision_due::DueDecisions,
     decisions::Decisions,
     due_scan::Scanner,
+    facts::Desk,
     items::Items,
     pool::Pool,
     reports::Reports,
@@ -41,8 +42,9 @@ pub async fn process(deps: Deps, settings: Settings, stop: CancellationToken) ->
     let mut roles =
         Roles { deps, settings: Arc::clone(&settings), stop: stop.child_token(), tasks: JoinSet::new() };
 
+    let facts = Desk::new(work.store.clone(), settings.window_rows);
     let (allowances, tally) = (Allowances::new(work.store.clone()), Tally::new(settings.rule_metrics));
-    let items = || Items::new(work.clone(), pool.clone(), allowances.clone(), tally.clone());
+    let items = || Items::new(work.clone(), pool.clone(), facts.clone(), allowances.clone(), tally.clone());
     roles.start("items", Topic::Items, items());
     roles.start("items-slow", Topic::ItemsSlow, items());
     roles.start("reports", Topic::Reports, Reports(work.clone()));

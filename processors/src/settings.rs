@@ -39,6 +39,8 @@ pub struct Settings {
     pub drain_ms: u64,
     /// Rules that have a counter of their own in the metrics; those beyond are counted together. Default 1,000.
     pub rule_metrics: usize,
+    /// Rows that may be read for what a window has counted; a condition that needs more is errored. Default 10,000.
+    pub window_rows: usize,
     pub poison: poison::Settings,
     pub missing: missing::Settings,
 }
@@ -58,6 +60,7 @@ impl Default for Settings {
             decision_sweep_ms: 5_000,
             drain_ms: 30_000,
             rule_metrics: 1_000,
+            window_rows: 10_000,
             poison: poison::Settings::default(),
             missing: missing::Settings::default(),
         }
@@ -91,6 +94,7 @@ impl Settings {
             ("decision_poll_ms", self.decision_poll_ms),
             ("decision_sweep_ms", self.decision_sweep_ms),
             ("drain_ms", self.drain_ms),
+            ("window_rows", self.window_rows as u64),
         ] {
             if value == 0 {
                 return Err(SettingsError(format!("processors.{name} must be above 0")));

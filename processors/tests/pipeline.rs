@@ -17,5 +17,7 @@ mod replays;
 mod reviews;
 #[path = "pipeline/standing.rs"]
 mod standing;
+#[path = "pipeline/windows.rs"]
+mod windows;
 #[path = "pipeline/world.rs"]
 mod world;

@@ -1,21 +1,19 @@
 //! Evaluates one item against the rules that are live: check, scan, look up what is missing, finish.
 //!
-//! It plans no effects (`effects::plan`). `begin` and `finish` are pure and belong on the compute pool; only
-//! `look_up` waits for the store.
+//! It plans no effects (`effects::plan`) and looks nothing up: it is pure, and belongs on the compute pool.
 
 use std::sync::Arc;
 
 use tidegate_catalog::Compiled;
-use tidegate_rules::{self as rules, Explained, Facts, Need, On, Outcome, Scan};
+use tidegate_rules::{self as rules, Explained, Facts, On, Outcome, Scan};
 use tidegate_schemas::{
-    ids::{ItemKey, Millis, OrgId, RuleId},
+    ids::{ItemKey, Millis, RuleId},
     item_types::{Mode, Values},
     records::{ItemEntry, Source, Variant},
     wire::Pointer,
 };
-use tidegate_store::Store;
 
-use crate::{Error, strikes};
+use crate::Error;
 
 /// An item that fits its type, and the configuration that it is evaluated under.
 #[derive(Debug)]
@@ -34,7 +32,7 @@ pub struct Prepared {
 #[derive(Debug)]
 pub enum Begun {
     Finished(Outcome),
-    /// Undecided rules wait for the scan's needs.
+    /// The item adds to windows, or undecided rules wait for the scan's needs.
     Waiting(Scan),
 }
 
@@ -75,7 +73,7 @@ pub fn prepare(
 /// Decides what can be decided from the item alone.
 pub fn begin(prepared: &Prepared) -> Begun {
     let scan = prepared.config.plan().scan(&prepared.item());
-    if scan.needs().is_empty() {
+    if scan.needs().is_empty() && scan.entries().is_empty() {
         Begun::Finished(prepared.config.plan().finish(scan, &Facts::new()))
     } else {
         Begun::Waiting(scan)
@@ -90,23 +88,6 @@ pub fn finish(prepared: &Prepared, scan: Scan, facts: &Facts) -> Outcome {
 /// What each condition of a rule comes to on the item, whether or not it matches; nothing is looked up.
 pub fn explain(prepared: &Prepared, rule: &RuleId) -> Option<Explained> {
     prepared.config.plan().explain(&prepared.item(), rule)
-}
-
-/// Fetches the facts, each need once.
-pub async fn look_up(store: &Store, org: &OrgId, needs: &[Need], now: Millis) -> Result<Facts, Error> {
-    let mut facts = Facts::new();
-    for need in needs {
-        match need {
-            Need::Strikes { user, within } => {
-                let since = within.map_or(Millis(0), |within| within.since(now));
-                let points = strikes::standing(store, org, user, since).await?;
-                facts.strikes(need.clone(), points);
-            }
-            Need::Count { .. } => facts.failed(need.clone(), "not_kept"),
-            Need::Media { .. } | Need::Score { .. } => facts.unknown(need.clone()),
-        }
-    }
-    Ok(facts)
 }
 
 impl Prepared {

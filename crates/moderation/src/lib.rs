@@ -16,6 +16,7 @@ pub mod queues;
 pub mod reports;
 pub mod strikes;
 pub mod submissions;
+pub mod windows;
 
 mod error;
 

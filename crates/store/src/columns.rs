@@ -5,13 +5,13 @@
 use std::borrow::Cow;
 
 use tidegate_schemas::ids::{
-    ActionId, ApiKeyId, AppealId, CauseId, ConfigVersion, DecisionId, EndpointId, EventId, ItemId, ItemKey,
-    JobId, OrgId, PolicyId, QueueId, ReportId, RuleId, SubmissionId, TypeId,
+    ActionId, ApiKeyId, AppealId, BankId, CauseId, ConfigVersion, DecisionId, EndpointId, EventId, ItemId,
+    ItemKey, JobId, OrgId, PolicyId, QueueId, ReportId, RuleId, SubmissionId, TypeId, WindowId,
 };
 
 use crate::{Cell, Column, KeyColumn, Kind, Mismatch, bigint_column, text_column, uuid_column};
 
-text_column! { OrgId, TypeId, ItemId, PolicyId, ActionId, RuleId, EndpointId, QueueId, AppealId }
+text_column! { OrgId, TypeId, ItemId, PolicyId, ActionId, RuleId, EndpointId, QueueId, AppealId, BankId, WindowId }
 uuid_column! { SubmissionId, EventId, CauseId, JobId, ReportId, DecisionId, ApiKeyId }
 bigint_column! { ConfigVersion }
 

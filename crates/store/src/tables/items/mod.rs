@@ -5,3 +5,4 @@ pub mod items;
 pub mod limits;
 pub mod plans;
 pub mod strikes;
+pub mod windows;

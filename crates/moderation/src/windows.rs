@@ -1,0 +1,132 @@
+//! Keeps what items add to windows, and says what a window has counted.
+//!
+//! It does not know which items add what (`tidegate-rules` does), nor which conditions ask.
+//!
+//! An item's row is found by its submission, so an item that is processed twice is counted once. It is written before
+//! anything is asked for the item, so of two items at once at least the later writer sees both.
+
+use bytes::{Bytes, BytesMut};
+use futures::future::try_join_all;
+use tidegate_rules::{Amount, Tally, Window, WindowEntry, WindowKey};
+use tidegate_schemas::ids::{Millis, OrgId, SubmissionId};
+use tidegate_store::{
+    At, Store, WriteTime,
+    tables::items::windows::{Added, DaysEntry, Entry, HoursEntry, Kept, MonthsEntry, YearsEntry},
+};
+
+use crate::Error;
+
+/// Pieces of a window that are read at once, the newest first.
+const AT_ONCE: usize = 8;
+
+/// Rows that are read at once, at the least and at the most.
+const PAGE: (usize, usize) = (16, 500);
+
+/// Writes what an item adds.
+pub async fn add(
+    store: &Store,
+    org: &OrgId,
+    submission: SubmissionId,
+    entries: &[WindowEntry],
+) -> Result<(), Error> {
+    for entry in entries {
+        let row = Added {
+            org: org.clone(),
+            window: entry.window.clone(),
+            key: entry.key.as_str().to_owned(),
+            bucket: entry.bucket,
+            submission_id: submission,
+            at: entry.at,
+            amount: entry.amount.0,
+            members: packed(&entry.members),
+        };
+        let at = WriteTime::of(entry.at, 0);
+        match Kept::for_millis(entry.lives) {
+            Kept::Hours => store.put(at, &[HoursEntry::from(row)]).await?,
+            Kept::Days => store.put(at, &[DaysEntry::from(row)]).await?,
+            Kept::Months => store.put(at, &[MonthsEntry::from(row)]).await?,
+            Kept::Years => store.put(at, &[YearsEntry::from(row)]).await?,
+        }
+    }
+    Ok(())
+}
+
+/// What is asked of a window.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    pub org: &'a OrgId,
+    pub window: &'a Window,
+    pub key: &'a WindowKey,
+    /// Nobody asks for more.
+    pub at_least: Amount,
+    pub now: Millis,
+    /// Rows that may be read for the answer.
+    pub most_rows: usize,
+}
+
+/// What the window has counted, or at least as much as is asked. `None`: that would take too many rows.
+pub async fn counted(store: &Store, question: &Question<'_>) -> Result<Option<Amount>, Error> {
+    match Kept::for_millis(question.window.lives()) {
+        Kept::Hours => count::<HoursEntry>(store, question).await,
+        Kept::Days => count::<DaysEntry>(store, question).await,
+        Kept::Months => count::<MonthsEntry>(store, question).await,
+        Kept::Years => count::<YearsEntry>(store, question).await,
+    }
+}
+
+async fn count<R: Entry>(store: &Store, question: &Question<'_>) -> Result<Option<Amount>, Error> {
+    let mut tally = question.window.tally(question.now);
+    let mut read = 0;
+    let buckets: Vec<i64> = question.window.buckets(question.now).rev().collect();
+    for buckets in buckets.chunks(AT_ONCE) {
+        let pieces = try_join_all(buckets.iter().map(|bucket| piece::<R>(store, question, *bucket))).await?;
+        for piece in pieces {
+            read += piece.len();
+            for row in &piece {
+                put_in(&mut tally, row);
+            }
+            if tally.amount() >= question.at_least {
+                return Ok(Some(tally.amount()));
+            }
+            if read > question.most_rows {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(tally.amount()))
+}
+
+/// The rows of a bucket, until they alone are enough, or too many.
+async fn piece<R: Entry>(store: &Store, question: &Question<'_>, bucket: i64) -> Result<Vec<Added>, Error> {
+    let partition =
+        (question.org.clone(), question.window.key.clone(), question.key.as_str().to_owned(), bucket);
+    let wanted = usize::try_from(question.at_least.0 / Amount::ONE.0).unwrap_or(PAGE.1);
+    let page = wanted.clamp(PAGE.0, PAGE.1);
+    let mut pages = store.scan::<R>(&partition, At::all().page_size(page));
+    let mut tally = question.window.tally(question.now);
+    let mut rows = Vec::new();
+    while let Some(page) = pages.next_page().await? {
+        for row in page.into_iter().map(Into::into) {
+            put_in(&mut tally, &row);
+            rows.push(row);
+        }
+        if tally.amount() >= question.at_least || rows.len() > question.most_rows {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+fn put_in(tally: &mut Tally<'_>, row: &Added) {
+    tally.add(row.at, Amount(row.amount), &unpacked(&row.members));
+}
+
+fn packed(members: &[i64]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(members.len() * 8);
+    members.iter().for_each(|member| bytes.extend_from_slice(&member.to_be_bytes()));
+    bytes.freeze()
+}
+
+fn unpacked(bytes: &[u8]) -> Vec<i64> {
+    bytes.as_chunks().0.iter().map(|member| i64::from_be_bytes(*member)).collect()
+}

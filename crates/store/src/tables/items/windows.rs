@@ -1,0 +1,109 @@
+//! What items add to windows: one row an item, found by what it is counted under and when.
+//!
+//! It does not count; `tidegate-moderation` does.
+//!
+//! Rows of a table expire together, so there is a table for each length of windows. Each lets records be processed some
+//! time after they were sent.
+
+use bytes::Bytes;
+use tidegate_schemas::ids::{Millis, OrgId, SubmissionId, WindowId};
+
+use crate::{Fact, table};
+
+table! {
+    /// Of windows up to some hours.
+    Fact HoursEntry in "window_hours" ttl Some(3 days), window 1 hours;
+    partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
+    cluster { submission_id: SubmissionId [Asc] }
+    values { at: Millis, amount: i64, members: Bytes }
+}
+
+table! {
+    /// Of windows up to a month.
+    Fact DaysEntry in "window_days" ttl Some(45 days), window 1 days;
+    partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
+    cluster { submission_id: SubmissionId [Asc] }
+    values { at: Millis, amount: i64, members: Bytes }
+}
+
+table! {
+    /// Of windows up to a year.
+    Fact MonthsEntry in "window_months" ttl Some(450 days), window 15 days;
+    partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
+    cluster { submission_id: SubmissionId [Asc] }
+    values { at: Millis, amount: i64, members: Bytes }
+}
+
+table! {
+    /// Of longer windows.
+    Fact YearsEntry in "window_years" ttl Some(4500 days), window 150 days;
+    partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
+    cluster { submission_id: SubmissionId [Asc] }
+    values { at: Millis, amount: i64, members: Bytes }
+}
+
+/// A row of any of these tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    pub org: OrgId,
+    pub window: WindowId,
+    pub key: String,
+    pub bucket: i64,
+    pub submission_id: SubmissionId,
+    pub at: Millis,
+    /// In millionths.
+    pub amount: i64,
+    /// Eight bytes a member.
+    pub members: Bytes,
+}
+
+/// A table of these.
+pub trait Entry: Fact<Partition = (OrgId, WindowId, String, i64)> + From<Added> + Into<Added> {}
+
+macro_rules! entries {
+    ($($row:ident),*) => {$(
+        impl From<Added> for $row {
+            fn from(it: Added) -> Self {
+                let Added { org, window, key, bucket, submission_id, at, amount, members } = it;
+                Self { org, window, key, bucket, submission_id, at, amount, members }
+            }
+        }
+
+        impl From<$row> for Added {
+            fn from(it: $row) -> Self {
+                let $row { org, window, key, bucket, submission_id, at, amount, members } = it;
+                Self { org, window, key, bucket, submission_id, at, amount, members }
+            }
+        }
+
+        impl Entry for $row {}
+    )*};
+}
+
+entries! { HoursEntry, DaysEntry, MonthsEntry, YearsEntry }
+
+/// The table that a window's rows are kept in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    Hours,
+    Days,
+    Months,
+    Years,
+}
+
+const DAY_MS: i64 = 86_400_000;
+
+impl Kept {
+    /// For rows that matter for so long.
+    pub const fn for_millis(lives: i64) -> Self {
+        if lives <= DAY_MS {
+            Self::Hours
+        } else if lives <= 35 * DAY_MS {
+            Self::Days
+        } else if lives <= 400 * DAY_MS {
+            Self::Months
+        } else {
+            Self::Years
+        }
+    }
+}
