@@ -176,6 +176,7 @@ fn check(set: &Set, plan: &Plan, read: &[Values], limits: &Limits, items: usize)
             item: &item,
             around: &around,
             windows: &[],
+            banks: &[],
         };
         let (expected, _) = oracle.run(&mut BTreeMap::new());
         assert!(evaluate(plan, values).0 == expected, "the plan and the plain interpreter differ");

@@ -193,6 +193,7 @@ fn content_hash(rule: &documents::Rule) -> String {
 fn shape(field: &item_types::Field) -> rules::Shape {
     let kind = match field.scalar {
         Scalar::Number => rules::Kind::Number,
+        Scalar::Geohash => rules::Kind::Geohash,
         Scalar::Boolean => rules::Kind::Boolean,
         Scalar::Datetime => rules::Kind::Datetime,
         Scalar::RelatedItem => rules::Kind::Related,
@@ -203,7 +204,6 @@ fn shape(field: &item_types::Field) -> rules::Shape {
         | Scalar::Image
         | Scalar::Video
         | Scalar::Media
-        | Scalar::Geohash
         | Scalar::Url
         | Scalar::PolicyId
         | Scalar::IpAddress

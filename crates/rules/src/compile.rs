@@ -7,9 +7,13 @@ use std::{
     sync::Arc,
 };
 
-use tidegate_schemas::ids::{Millis, TypeId, WindowId};
+use tidegate_schemas::{
+    banks::BankKind,
+    ids::{BankId, Millis, TypeId, WindowId},
+};
 
 use crate::{
+    bank::{Bank, BankEntry},
     counting::Counting,
     faults::{FAULTS_LISTED, Fault, Warning, did_you_mean, shown},
     form::{self, Condition, On, Status, Test},
@@ -233,8 +237,44 @@ impl<'a> Context<'a> {
         Some(predicate)
     }
 
+    /// A bank of one of these kinds.
+    pub(crate) fn bank(&mut self, key: &BankId, kinds: &[BankKind]) -> Option<&'a Bank> {
+        let banks = self.vocabulary.banks();
+        self.at("bank", |c| {
+            let Some(bank) = banks.iter().find(|bank| bank.key == *key) else {
+                let near = did_you_mean(key.as_str(), banks.iter().map(|bank| bank.key.as_str()));
+                c.fault("unknown_bank", format!("there is no bank {}{near}", shown(key.as_str())));
+                return None;
+            };
+            if !kinds.contains(&bank.kind) {
+                let (key, kind) = (shown(key.as_str()), bank.kind.name());
+                let wanted: Vec<_> = kinds.iter().map(|kind| kind.name()).collect();
+                c.fault(
+                    "type",
+                    format!("the bank {key} is of kind {kind}; expected {}", wanted.join(" or ")),
+                );
+                return None;
+            }
+            Some(bank)
+        })
+    }
+
+    /// Leaves an entry out: one that came into a bank later must not stop the rules that were there before.
+    pub(crate) fn unusable(&mut self, bank: &BankId, entry: &BankEntry, why: &str) {
+        let (bank, id) = (shown(bank.as_str()), shown(&entry.id));
+        self.at("bank", |c| {
+            c.warn("unusable_entry", format!("entry {id} of bank {bank} is left out: {why}"))
+        });
+    }
+
     /// The slot of a path, and the kinds that it has in the item types of the rule.
     pub(crate) fn path(&mut self, path: &str) -> Option<(usize, Vec<(&'a TypeId, Kind)>)> {
+        let (slot, kinds) = self.path_as_declared(path)?;
+        Some((slot, kinds.into_iter().map(|(type_id, kind)| (type_id, kind.plain())).collect()))
+    }
+
+    /// The same, but a geohash is more than a text.
+    pub(crate) fn path_as_declared(&mut self, path: &str) -> Option<(usize, Vec<(&'a TypeId, Kind)>)> {
         let vocabulary = self.vocabulary;
         let resolved = vocabulary.resolve(&self.item_types, path);
         if resolved.is_empty() {

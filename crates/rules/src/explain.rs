@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json};
 use tidegate_schemas::ids::WindowId;
 
 use crate::{
+    bank::EntryName,
     compile::Node,
     facts::{BankMatch, MediaState},
     form::View,
@@ -38,6 +39,8 @@ pub enum Explained {
     Count(CountExplained),
     Media(MediaExplained),
     Score(ScoreExplained),
+    Geo(GeoExplained),
+    Domain(DomainExplained),
     /// A part that was left out, because the item's explanations grew too long.
     Cut(CutExplained),
 }
@@ -84,6 +87,9 @@ pub struct Hit {
     pub end: usize,
     /// The original text there; shortened if long.
     pub found: String,
+    /// The bank's entry that is sought, if it is one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<EntryName>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -162,6 +168,42 @@ pub struct ScoreExplained {
     pub reason: Option<String>,
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GeoExplained {
+    pub outcome: Verdict,
+    #[serde(rename = "in")]
+    pub fields: Vec<String>,
+    /// Each area in which a place lies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hits: Vec<GeoHit>,
+}
+
+/// A place in an area.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GeoHit {
+    pub field: String,
+    /// A geohash, or latitude and longitude.
+    pub place: String,
+    /// A geohash, or latitude, longitude and metres.
+    pub area: String,
+    /// How far from the middle of a circle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metres: Option<f64>,
+    /// The bank's entry that the area is, if it is one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<EntryName>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainExplained {
+    pub outcome: Verdict,
+    #[serde(rename = "in")]
+    pub fields: Vec<String>,
+    /// The first host of each domain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hits: Vec<Hit>,
+}
+
 impl Explained {
     pub fn outcome(&self) -> Verdict {
         match self {
@@ -173,6 +215,8 @@ impl Explained {
             Self::Count(leaf) => leaf.outcome,
             Self::Media(leaf) => leaf.outcome,
             Self::Score(leaf) => leaf.outcome,
+            Self::Geo(leaf) => leaf.outcome,
+            Self::Domain(leaf) => leaf.outcome,
             Self::Cut(cut) => cut.outcome,
         }
     }
@@ -183,6 +227,8 @@ impl Explained {
             Self::All(node) | Self::Any(node) => 1 + node.of.iter().map(Self::size).sum::<usize>(),
             Self::Not(node) => 1 + node.of.size(),
             Self::Text(leaf) => 1 + leaf.fields.len() + leaf.hits.len(),
+            Self::Geo(leaf) => 1 + leaf.fields.len() + leaf.hits.len(),
+            Self::Domain(leaf) => 1 + leaf.fields.len() + leaf.hits.len(),
             Self::Media(leaf) => 1 + leaf.fields.len() + leaf.hits.len(),
             Self::Field(_) | Self::Strikes(_) | Self::Count(_) | Self::Score(_) | Self::Cut(_) => 1,
         }

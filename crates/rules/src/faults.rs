@@ -28,7 +28,7 @@ impl Fault {
     }
 
     /// One of `shape`, `unknown_key`, `unknown_value`, `unknown_field`, `unknown_item_type`,
-    /// `unknown_window`, `type`, `regex`, `depth`, `nodes`, `limit`, `empty`, `duplicate`.
+    /// `unknown_window`, `unknown_bank`, `type`, `regex`, `depth`, `nodes`, `limit`, `empty`, `duplicate`.
     pub fn tag(&self) -> &'static str {
         self.tag
     }
@@ -69,7 +69,7 @@ impl Warning {
     }
 
     /// One of `short_word`, `regex_case`, `regex_empty`, `unsatisfiable`, `unannounced`, `no_action`, `no_policy`,
-    /// `same_condition`, `unused_window`.
+    /// `same_condition`, `unused_window`, `unusable_entry`.
     pub fn tag(&self) -> &'static str {
         self.tag
     }

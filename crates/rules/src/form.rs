@@ -74,6 +74,8 @@ pub enum Condition {
     Count(Count),
     Media(MediaTest),
     Score(Score),
+    Geo(Geo),
+    Domain(DomainTest),
 }
 
 /// In which form a text is searched, from the finest to the coarsest.
@@ -109,6 +111,8 @@ pub enum Search {
     AllOf { words: Vec<String>, whole: bool },
     /// One of these regular expressions.
     Regex(Vec<String>),
+    /// One of a bank's words or patterns.
+    Bank { bank: BankId, whole: bool },
 }
 
 /// Comparisons of one field, all of which must hold.
@@ -211,6 +215,41 @@ pub struct Score {
     pub label: Option<String>,
     /// Orders only; all of them must hold.
     pub tests: Vec<(Op, Number)>,
+}
+
+/// A place of the item lies in one of several areas.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Geo {
+    pub source: GeoSource,
+    pub within: Vec<Circle>,
+    /// Geohashes, each with all that is inside.
+    pub cells: Vec<String>,
+    pub bank: Option<BankId>,
+}
+
+/// The paths that hold places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GeoSource {
+    /// Geohashes.
+    Hashes(Vec<String>),
+    /// Degrees.
+    Pair { lat: String, lng: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Circle {
+    pub lat: f64,
+    pub lng: f64,
+    pub metres: f64,
+}
+
+/// An address or a text names a host in one of several domains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainTest {
+    pub fields: Vec<String>,
+    /// In their canonical form; each with all that is below it.
+    pub domains: Vec<String>,
+    pub bank: Option<BankId>,
 }
 
 /// A window document.

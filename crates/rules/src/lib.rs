@@ -3,6 +3,7 @@
 //! It fetches nothing and knows no clock: what a rule needs to know beyond the item is asked for between
 //! [`Plan::scan`] and [`Plan::finish`], and what a match leads to is decided elsewhere.
 
+mod bank;
 mod compile;
 mod counting;
 mod derived;
@@ -13,6 +14,8 @@ mod facts;
 mod faults;
 mod folding;
 pub mod form;
+mod geo;
+mod hosts;
 mod inline_tests;
 mod item;
 mod leaves;
@@ -25,9 +28,11 @@ mod views;
 mod vocabulary;
 mod windows;
 
+pub use bank::{Bank, BankEntry, EntryName};
 pub use explain::{
-    AllExplained, CountExplained, CutExplained, Explained, FieldExplained, Hit, MediaExplained, MediaHit,
-    NotExplained, ScoreExplained, StrikesExplained, TextExplained, Verdict,
+    AllExplained, CountExplained, CutExplained, DomainExplained, Explained, FieldExplained, GeoExplained,
+    GeoHit, Hit, MediaExplained, MediaHit, NotExplained, ScoreExplained, StrikesExplained, TextExplained,
+    Verdict,
 };
 pub use facts::{BankMatch, Facts, Media, MediaState, Need, Scores, Within};
 pub use faults::{Fault, Warning};

@@ -90,6 +90,9 @@ fn empty(leaf: &Leaf) -> bool {
             _ => false,
         },
         Leaf::Score(score) => score.empty(),
-        Leaf::Text(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) => false,
+        Leaf::Geo(geo) => geo.size() == 0,
+        Leaf::Domain(domain) => domain.size() == 0,
+        Leaf::Text(text) => text.needles.len() < text.needed,
+        Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) => false,
     }
 }

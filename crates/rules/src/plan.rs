@@ -475,6 +475,7 @@ fn texts(list: &[u32], rules: &[Arc<Rule>], predicates: &[Leaf]) -> Box<[usize]>
     let leaves = list.iter().flat_map(|number| &rules[*number as usize].leaves);
     let texts = leaves.filter_map(|predicate| match &predicates[*predicate as usize] {
         Leaf::Text(text) => Some(&text.slots),
+        Leaf::Domain(domain) => Some(&domain.slots),
         _ => None,
     });
     texts.flatten().copied().collect::<BTreeSet<_>>().into_iter().collect()

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::{
     derived::{Derived, Runs, is_ignored},
+    explain::excerpt,
     form::View,
     item::{Fields, Value},
     vocabulary::Route,
@@ -19,6 +20,17 @@ pub(crate) enum Element<'a> {
     Only,
     Index(usize),
     Key(&'a str),
+}
+
+impl Element<'_> {
+    /// As an explanation names it; nothing for a single value.
+    pub(crate) fn name(self, length: usize) -> Option<String> {
+        match self {
+            Self::Only => None,
+            Self::Index(nth) => Some(nth.to_string()),
+            Self::Key(key) => Some(excerpt(key, length).to_owned()),
+        }
+    }
 }
 
 pub(crate) type Values<'a> = SmallVec<[(Element<'a>, Value<'a>); 1]>;

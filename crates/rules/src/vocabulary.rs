@@ -1,4 +1,4 @@
-//! What rules may speak of: the item types of an organisation, the shapes of their fields, and windows.
+//! What rules may speak of: the item types of an organisation, the shapes of their fields, windows and banks.
 //!
 //! It does not hold item types themselves; the caller tells it their fields.
 
@@ -10,10 +10,14 @@ use tidegate_schemas::{
     item_types::{self, ItemType, Scalar},
 };
 
+use crate::bank::Bank;
+
 /// What a field's values are, as far as rules tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
+    /// A text that is a place.
+    Geohash,
     Number,
     Boolean,
     Datetime,
@@ -21,9 +25,15 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// What values of this kind are to whatever does not care for places.
+    pub(crate) fn plain(self) -> Self {
+        if self == Self::Geohash { Self::Text } else { self }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
+            Self::Geohash => "a geohash",
             Self::Number => "a number",
             Self::Boolean => "a boolean",
             Self::Datetime => "a datetime",
@@ -65,6 +75,7 @@ impl From<&item_types::Field> for Shape {
     fn from(field: &item_types::Field) -> Self {
         let kind = match field.scalar {
             Scalar::Number => Kind::Number,
+            Scalar::Geohash => Kind::Geohash,
             Scalar::Boolean => Kind::Boolean,
             Scalar::Datetime => Kind::Datetime,
             Scalar::RelatedItem => Kind::Related,
@@ -75,7 +86,6 @@ impl From<&item_types::Field> for Shape {
             | Scalar::Image
             | Scalar::Video
             | Scalar::Media
-            | Scalar::Geohash
             | Scalar::Url
             | Scalar::PolicyId
             | Scalar::IpAddress
@@ -90,11 +100,12 @@ impl From<&item_types::Field> for Shape {
     }
 }
 
-/// What rules name beside themselves: item types with their fields, and windows.
+/// What rules name beside themselves: item types with their fields, windows and banks.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     types: BTreeMap<TypeId, HashMap<String, Shape>>,
     windows: Vec<Json>,
+    banks: Vec<Bank>,
 }
 
 /// A path inside `data`, split into the field and what is meant inside of it.
@@ -130,6 +141,15 @@ impl Vocabulary {
     /// Adds the document of a window; what is wrong with it is said when rules are compiled.
     pub fn window(&mut self, document: Json) {
         self.windows.push(document);
+    }
+
+    /// Adds a bank with the entries that are enabled.
+    pub fn bank(&mut self, bank: Bank) {
+        self.banks.push(bank);
+    }
+
+    pub(crate) fn banks(&self) -> &[Bank] {
+        &self.banks
     }
 
     pub(crate) fn windows(&self) -> &[Json] {

@@ -137,7 +137,7 @@ fn the_published_schema_has_the_keys_that_are_read_and_no_others() {
         known.sort();
         known
     };
-    for leaf in ["text", "field", "strikes", "count", "media", "score"] {
+    for leaf in ["text", "field", "strikes", "count", "media", "score", "geo", "domain"] {
         assert_eq!(keys(&schema["$defs"][leaf]["properties"]), known(leaf), "{leaf}");
     }
     for view in schema["$defs"]["text"]["properties"]["view"]["enum"].as_array().unwrap() {
@@ -146,7 +146,8 @@ fn the_published_schema_has_the_keys_that_are_read_and_no_others() {
     }
 }
 
-const LEAVES: [&str; 9] = ["text", "field", "strikes", "count", "media", "score", "all", "any", "not"];
+const LEAVES: [&str; 11] =
+    ["text", "field", "strikes", "count", "media", "score", "geo", "domain", "all", "any", "not"];
 
 struct Dice(u64);
 
@@ -157,7 +158,7 @@ impl Dice {
     }
 
     fn json(&mut self, depth: usize) -> Json {
-        const WORDS: [&str; 46] = [
+        const WORDS: [&str; 51] = [
             "rule",
             "name",
             "status",
@@ -190,6 +191,11 @@ impl Dice {
             "gt",
             "within",
             "window",
+            "cells",
+            "lat",
+            "lng",
+            "km",
+            "u33",
             "model",
             "label",
             "state",
@@ -232,7 +238,7 @@ fn random_documents_are_refused_or_taken_and_never_panic() {
             break;
         }
         let mut dice = Dice(seed);
-        let (leaf, noise) = (LEAVES[dice.roll(9)], dice.json(4));
+        let (leaf, noise) = (LEAVES[dice.roll(11)], dice.json(4));
         let sound = json!({"text": {"in": ["text"], "any_of": ["x"]}});
         let documents =
             [noise.clone(), json!({"rule": "r", "when": {leaf: noise}}), json!({"rule": "r", "when": sound})];

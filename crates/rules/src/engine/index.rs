@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
 
 use super::{
     hashing::Quickly,
+    places::Around,
     ranges::Ranges,
     scanner::Scanner,
     witness::{self, Costs},
@@ -31,6 +32,7 @@ pub(crate) struct Index {
     pub(crate) always: Box<[u32]>,
     pub(crate) scans: Vec<Scan>,
     pub(crate) lookups: Box<[(usize, Lookup)]>,
+    pub(crate) around: Around,
     /// The predicates of which one must pass before a rule can; others refer to them by their place.
     pub(crate) witnesses: Box<[u32]>,
     /// By witness: the rules that it makes candidates.
@@ -185,6 +187,8 @@ impl Index {
                 Leaf::Field(field) => {
                     lookups.entry(field.slot()).or_default().announce(witness, field.sought());
                 }
+                Leaf::Geo(geo) => self.around.announce_areas(witness, geo),
+                Leaf::Domain(domain) => self.around.announce_domains(witness, domain),
                 Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => {}
             }
         }

@@ -6,6 +6,7 @@ pub(crate) mod grams;
 mod hashing;
 pub(crate) mod index;
 pub(crate) mod literals;
+pub(crate) mod places;
 pub(crate) mod quick;
 pub(crate) mod ranges;
 pub(crate) mod rarity;
@@ -49,7 +50,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// The rules that the item could match, in order.
     pub(crate) fn candidates(&mut self) -> Vec<u32> {
-        self.complete = self.scan().is_ok() && self.look_up().is_ok();
+        self.complete = self.scan().is_ok() && self.look_up().is_ok() && self.look_around().is_ok();
         if !self.complete {
             // What was not looked at announces nothing: every rule must be judged, as far as the steps reach.
             return self.index.rules.to_vec();

@@ -2,7 +2,10 @@
 //!
 //! A wrong guess costs time and never changes an outcome.
 
-use super::rarity::likelihood;
+use super::{
+    places::{likelihood_of_areas, likelihood_of_domains},
+    rarity::likelihood,
+};
 use crate::{
     compile::{Node, Rule},
     leaves::{Leaf, Needle, Sought, TextLeaf},
@@ -65,7 +68,8 @@ pub(crate) fn needles(text: &TextLeaf) -> Option<(f32, Vec<u32>)> {
     let costs = (0_u32..).zip(&text.needles).filter_map(|(nth, needle)| Some((needle_cost(needle)?, nth)));
     let mut costs: Vec<_> = costs.collect();
     costs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let enough = text.needles.len() - text.needed + 1;
+    // A bank may have too few entries: then nothing announces the condition, and it cannot pass.
+    let enough = (text.needles.len() + 1).saturating_sub(text.needed);
     if costs.len() < enough {
         return None;
     }
@@ -95,6 +99,8 @@ fn announcing(leaf: &Leaf) -> Option<f32> {
             Sought::Boolean(_) => 0.5,
             Sought::Ranges(ranges) => ranges.iter().map(|(low, high)| spread(*low, *high)).sum(),
         }),
+        Leaf::Geo(geo) => Some(likelihood_of_areas(geo)),
+        Leaf::Domain(domain) => Some(likelihood_of_domains(domain)),
         Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => None,
     }
 }
@@ -115,6 +121,8 @@ fn spread(low: f64, high: f64) -> f32 {
 fn judging(leaf: &Leaf) -> f32 {
     match leaf {
         Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => 1.0,
+        Leaf::Geo(geo) => 10.0 + some(geo.size().min(16)),
+        Leaf::Domain(_) => 20.0,
         Leaf::Field(field) => 2.0 + some(field.size()),
         Leaf::Text(text) => {
             let cost = |needle: &Needle| if matches!(needle, Needle::Word { .. }) { 4.0 } else { 40.0 };

@@ -4,11 +4,12 @@
 
 mod facts;
 mod life;
+mod places;
 mod window;
 
 use serde_json::{Map, Value as Json};
 use tidegate_schemas::{
-    ids::{ActionId, Millis, PolicyId, RuleId, TypeId},
+    ids::{ActionId, BankId, Millis, PolicyId, RuleId, TypeId},
     item_types::datetime,
 };
 
@@ -39,7 +40,8 @@ const RULE_KEYS: [&str; 14] = [
 ];
 const VIEWS: [(&str, View); 4] =
     [("raw", View::Raw), ("lower", View::Lower), ("folded", View::Folded), ("collapsed", View::Collapsed)];
-const CONDITIONS: [&str; 9] = ["all", "any", "not", "text", "field", "strikes", "count", "media", "score"];
+const CONDITIONS: [&str; 11] =
+    ["all", "any", "not", "text", "field", "strikes", "count", "media", "score", "geo", "domain"];
 
 /// Reads a rule document; all faults are listed, up to a hundred.
 pub fn parse(document: &Json, limits: &Limits) -> Result<Rule, Vec<Fault>> {
@@ -350,7 +352,9 @@ impl Reader<'_> {
             "strikes" => r.strikes(inner).map(Condition::Strikes),
             "count" => r.count(inner).map(Condition::Count),
             "media" => r.media(inner).map(Condition::Media),
-            _ => r.score(inner).map(Condition::Score),
+            "score" => r.score(inner).map(Condition::Score),
+            "geo" => r.geo(inner).map(Condition::Geo),
+            _ => r.domain(inner).map(Condition::Domain),
         })
     }
 
@@ -369,10 +373,20 @@ impl Reader<'_> {
     }
 
     fn text_search(&mut self, value: &Json) -> Option<Text> {
-        const SEARCHES: [&str; 4] = ["any_of", "all_of", "words", "regex"];
+        const SEARCHES: [&str; 5] = ["any_of", "all_of", "words", "regex", "bank"];
         let object = self.object(
             value,
-            &["in", "view", "word", "min_distinct", SEARCHES[0], SEARCHES[1], SEARCHES[2], SEARCHES[3]],
+            &[
+                "in",
+                "view",
+                "word",
+                "min_distinct",
+                SEARCHES[0],
+                SEARCHES[1],
+                SEARCHES[2],
+                SEARCHES[3],
+                SEARCHES[4],
+            ],
         )?;
         let fields = self.required(object, "in", |r, v| {
             let fields = r.filled(v, |r, v| r.text(v).map(str::to_owned))?;
@@ -384,12 +398,13 @@ impl Reader<'_> {
         let (Some(kind), None) = (named.next(), named.next()) else {
             return self.fault("shape", format!("expected exactly one of {}", SEARCHES.join(", ")));
         };
-        if word.is_some() && !matches!(*kind, "any_of" | "all_of") {
-            return self.fault("shape", "`word` goes with any_of and all_of only");
+        if word.is_some() && !matches!(*kind, "any_of" | "all_of" | "bank") {
+            return self.fault("shape", "`word` goes with any_of, all_of and bank only");
         }
         let whole = word.unwrap_or(*kind == "words");
         let search = self.required(object, kind, |r, v| match *kind {
             "regex" => r.regexes(v).map(Search::Regex),
+            "bank" => r.text(v).map(|bank| Search::Bank { bank: BankId::new(bank), whole }),
             "all_of" => r.words(v).map(|words| Search::AllOf { words, whole }),
             _ => r.words(v).map(|words| Search::AnyOf { words, whole }),
         });
@@ -413,6 +428,8 @@ impl Reader<'_> {
         let count = match &search {
             Search::AnyOf { words, .. } | Search::AllOf { words, .. } => words.len(),
             Search::Regex(patterns) => patterns.len(),
+            // How many there are is seen when it is at hand.
+            Search::Bank { .. } => usize::MAX,
         };
         if distinct.is_some() && *kind == "all_of" {
             return self.fault("shape", "`all_of` asks for all of its words, whatever `min_distinct` says");

@@ -3,7 +3,9 @@
 //! It does not combine them.
 
 mod count;
+mod domain;
 mod field;
+mod geo;
 mod media;
 mod score;
 mod strikes;
@@ -13,7 +15,9 @@ use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
 
 pub(crate) use self::{
     count::{CountLeaf, values_of},
+    domain::DomainLeaf,
     field::{FieldLeaf, Sought},
+    geo::{GeoLeaf, Places},
     media::MediaLeaf,
     score::ScoreLeaf,
     strikes::StrikesLeaf,
@@ -24,7 +28,7 @@ use crate::{
     evaluate::Mask,
     explain::Explained,
     facts::{Facts, Need},
-    form::Condition,
+    form::{Condition, GeoSource},
     limits::{Limits, Spent, Steps},
     views::Views,
 };
@@ -37,6 +41,8 @@ pub(crate) enum Leaf {
     Count(CountLeaf),
     Media(MediaLeaf),
     Score(ScoreLeaf),
+    Geo(GeoLeaf),
+    Domain(DomainLeaf),
 }
 
 /// A leaf that a fact has decided.
@@ -67,6 +73,10 @@ impl Leaf {
             Condition::Count(count) => context.at("count", |c| CountLeaf::compile(count, c)).map(Self::Count),
             Condition::Media(media) => context.at("media", |c| MediaLeaf::compile(media, c)).map(Self::Media),
             Condition::Score(score) => Some(Self::Score(ScoreLeaf::new(score))),
+            Condition::Geo(geo) => context.at("geo", |c| GeoLeaf::compile(geo, c)).map(Self::Geo),
+            Condition::Domain(domain) => {
+                context.at("domain", |c| DomainLeaf::compile(domain, c)).map(Self::Domain)
+            }
             Condition::All(_) | Condition::Any(_) | Condition::Not(_) => None,
         }
     }
@@ -95,6 +105,19 @@ impl Leaf {
                 let by = context.window(&count.window).and_then(|window| window.path.clone());
                 format!("{:?}", by.map(|by| context.resolved(&by)))
             }
+            Condition::Geo(geo) => match &geo.source {
+                GeoSource::Hashes(fields) => {
+                    let paths: Vec<_> = fields.iter().map(|field| context.resolved(field)).collect();
+                    format!("{paths:?}")
+                }
+                GeoSource::Pair { lat, lng } => {
+                    format!("{:?} {:?}", context.resolved(lat), context.resolved(lng))
+                }
+            },
+            Condition::Domain(domain) => {
+                let paths: Vec<_> = domain.fields.iter().map(|field| context.resolved(field)).collect();
+                format!("{paths:?}")
+            }
             Condition::Strikes(_) | Condition::Score(_) => String::new(),
             Condition::All(_) | Condition::Any(_) | Condition::Not(_) => return None,
         };
@@ -111,6 +134,8 @@ impl Leaf {
             Self::Count(count) => count.judge(scene, steps),
             Self::Media(media) => media.judge(scene, steps),
             Self::Score(_) => Ok(Mask::OPEN),
+            Self::Geo(geo) => geo.judge(scene, steps),
+            Self::Domain(domain) => domain.judge(scene, steps),
         }
     }
 
@@ -122,7 +147,7 @@ impl Leaf {
     /// What must be looked up to decide a leaf that the item leaves open.
     pub(crate) fn needs(&self, scene: &Scene<'_>) -> Vec<Need> {
         match self {
-            Self::Text(_) | Self::Field(_) => Vec::new(),
+            Self::Text(_) | Self::Field(_) | Self::Geo(_) | Self::Domain(_) => Vec::new(),
             Self::Strikes(strikes) => scene.user.map(|user| strikes.need(user)).into_iter().collect(),
             Self::Count(count) => count.needs(scene),
             Self::Media(media) => media.needs(scene),
@@ -143,7 +168,9 @@ impl Leaf {
             Self::Count(count) => count.settle(needs, facts, limits),
             Self::Media(media) => media.settle(needs, facts, explained, limits),
             Self::Score(score) => score.settle(needs, facts),
-            Self::Text(_) | Self::Field(_) => Settled { mask: Mask::ERRORED, explained, reason: None },
+            Self::Text(_) | Self::Field(_) | Self::Geo(_) | Self::Domain(_) => {
+                Settled { mask: Mask::ERRORED, explained, reason: None }
+            }
         }
     }
 
@@ -162,6 +189,8 @@ impl Leaf {
             Self::Count(count) => count.explain(known, None, None),
             Self::Media(media) => media.explain(known, scene),
             Self::Score(score) => score.explain(known, None, None),
+            Self::Geo(geo) => geo.explain(known, scene),
+            Self::Domain(domain) => domain.explain(known, scene, steps),
         }
     }
 }

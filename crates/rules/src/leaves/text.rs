@@ -9,8 +9,10 @@ use std::{
 
 use memchr::memmem;
 use regex::{Regex, RegexBuilder};
+use tidegate_schemas::{banks::BankKind, ids::BankId};
 
 use crate::{
+    bank::EntryName,
     compile::Context,
     derived::{Derived, Runs},
     engine::{
@@ -23,7 +25,7 @@ use crate::{
     form::{Search, Text, View},
     leaves::Scene,
     limits::{Spent, Steps},
-    views::{Element, Seen},
+    views::Seen,
     vocabulary::Kind,
 };
 
@@ -35,6 +37,8 @@ pub(crate) struct TextLeaf {
     /// How many needles must be found, each in any of the fields.
     pub(crate) needed: usize,
     bulk: Option<Bulk>,
+    /// By needle: the bank's entry that it is. Empty if they are the rule's own.
+    entries: Vec<EntryName>,
 }
 
 #[derive(Debug)]
@@ -86,7 +90,15 @@ impl TextLeaf {
             }
         });
         let all = matches!(text.search, Search::AllOf { .. });
+        let own = !matches!(text.search, Search::Bank { .. });
+        let mut entries = Vec::new();
         let mut needles = match text.search {
+            Search::Bank { bank, whole } => {
+                let found = entries_of(&bank, whole, text.view, context)?;
+                let needles;
+                (needles, entries) = found.into_iter().unzip();
+                needles
+            }
             Search::AnyOf { words, whole } | Search::AllOf { words, whole } => {
                 words_of(words, whole, text.view, context)?
             }
@@ -106,15 +118,22 @@ impl TextLeaf {
         };
         let needed = if all { needles.len() } else { text.min_distinct };
         if !all && needed > 1 {
-            distinct(&mut needles);
-            if needles.len() < needed {
+            distinct(&mut needles, &mut entries);
+            if own && needles.len() < needed {
                 let detail =
                     "words that are the same in this view count once, and too few are left to be found";
                 context.at("min_distinct", |c| c.fault("limit", detail.to_owned()));
                 return None;
             }
         }
-        (slots.len() == named).then_some(Self { slots, view: text.view, needles, needed, bulk: None })
+        (slots.len() == named).then_some(Self {
+            slots,
+            view: text.view,
+            needles,
+            needed,
+            bulk: None,
+            entries,
+        })
     }
 
     /// Prepares for being judged alone: a long list of words then costs one pass over a text.
@@ -227,7 +246,7 @@ impl TextLeaf {
         };
         let found = if known.is_empty() { Some(Vec::new()) } else { found.or_else(all) };
         let found = found.unwrap_or_else(|| (0..self.needles.len()).collect());
-        for needle in found.into_iter().map(|nth| &self.needles[nth]) {
+        for (nth, needle) in found.into_iter().map(|nth| (nth, &self.needles[nth])) {
             if hits.len() >= scene.limits.hits {
                 break;
             }
@@ -236,15 +255,12 @@ impl TextLeaf {
             let (start, end) = seen.origin(start, end);
             hits.push(Hit {
                 field: scene.views.path(slot).to_owned(),
-                element: match seen.element {
-                    Element::Only => None,
-                    Element::Index(nth) => Some(nth.to_string()),
-                    Element::Key(key) => Some(excerpt(key, scene.limits.excerpt_bytes).to_owned()),
-                },
+                element: seen.element.name(scene.limits.excerpt_bytes),
                 sought: excerpt(needle.written(), scene.limits.excerpt_bytes).to_owned(),
                 start,
                 end,
                 found: excerpt(&seen.original[start..end], scene.limits.excerpt_bytes).to_owned(),
+                entry: self.entries.get(nth).cloned(),
             });
         }
         let fields = self.slots.iter().map(|slot| scene.views.path(*slot).to_owned()).collect();
@@ -271,18 +287,79 @@ fn words_of(words: Vec<String>, whole: bool, view: View, context: &mut Context<'
     Some(needles)
 }
 
-/// Leaves the first of needles that are found together.
-fn distinct(needles: &mut Vec<Needle>) {
+/// The entries of a bank that can be searched for.
+fn entries_of(
+    bank: &BankId,
+    whole: bool,
+    view: View,
+    context: &mut Context<'_>,
+) -> Option<Vec<(Needle, EntryName)>> {
+    let bank = context.bank(bank, &[BankKind::Text, BankKind::Regex])?;
+    if bank.kind == BankKind::Regex && (whole || view > View::Lower) {
+        let key = if whole { "word" } else { "view" };
+        let detail = "patterns search the views raw and lower only, and say themselves where a word ends";
+        context.at(key, |c| c.fault("shape", detail.to_owned()));
+        return None;
+    }
+    let mut found = Vec::with_capacity(bank.entries.len());
+    for entry in &*bank.entries {
+        let needle = if bank.kind == BankKind::Regex {
+            context.count_regex()?;
+            compiled(&entry.value, context.limits.regex_bytes)
+        } else {
+            let (seen, runs) = Derived::of_word(&entry.value, view);
+            let word = Needle::Word { written: entry.value.clone(), seen, runs, whole };
+            if word.length() > 0 { Ok(word) } else { Err("it has no letters in this view".to_owned()) }
+        };
+        match needle {
+            Ok(needle) => found.push((needle, bank.name(entry))),
+            Err(why) => context.unusable(&bank.key, entry, &why),
+        }
+    }
+    context.count_words(found.len())?;
+    Some(found)
+}
+
+/// Leaves the first of needles that are found together, each with its entry.
+fn distinct(needles: &mut Vec<Needle>, entries: &mut Vec<EntryName>) {
     let mut known = HashSet::new();
-    needles.retain(|needle| match needle {
-        Needle::Word { seen, runs, .. } => known.insert((seen.clone(), runs.clone())),
-        Needle::Pattern { regex, .. } => known.insert((regex.as_str().to_owned(), Runs::default())),
-    });
+    let first: Vec<bool> = needles
+        .iter()
+        .map(|needle| match needle {
+            Needle::Word { seen, runs, .. } => known.insert((seen.clone(), runs.clone())),
+            Needle::Pattern { regex, .. } => known.insert((regex.as_str().to_owned(), Runs::default())),
+        })
+        .collect();
+    let mut kept = first.iter();
+    needles.retain(|_| kept.next().is_some_and(|first| *first));
+    let mut kept = first.iter();
+    entries.retain(|_| kept.next().is_some_and(|first| *first));
 }
 
 fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Needle> {
     context.count_regex()?;
-    let limit = context.limits.regex_bytes;
+    match compiled(pattern, context.limits.regex_bytes) {
+        Ok(needle) => {
+            if let Needle::Pattern { regex, .. } = &needle
+                && regex.is_match("")
+            {
+                context.warn("regex_empty", "the pattern also matches an empty text".to_owned());
+            }
+            if view == View::Lower && pattern.chars().any(char::is_uppercase) && !pattern.contains('\\') {
+                let detail = "the view `lower` has no upper-case letters for the pattern to find";
+                context.warn("regex_case", detail.to_owned());
+            }
+            Some(needle)
+        }
+        Err(why) => {
+            context.fault("regex", format!("the pattern {}", why.trim_start_matches("it ")));
+            None
+        }
+    }
+}
+
+/// A pattern, or why it is none.
+fn compiled(pattern: &str, limit: usize) -> Result<Needle, String> {
     let build = |size: usize| {
         // A thread's cache of the lazily built automaton is bounded too: there may be thousands of patterns.
         RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(limit).nest_limit(literals::NEST).build()
@@ -297,25 +374,14 @@ fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Ne
     }
     match result {
         Ok(regex) => {
-            if regex.is_match("") {
-                context.warn("regex_empty", "the pattern also matches an empty text".to_owned());
-            }
-            if view == View::Lower && pattern.chars().any(char::is_uppercase) && !pattern.contains('\\') {
-                let detail = "the view `lower` has no upper-case letters for the pattern to find";
-                context.warn("regex_case", detail.to_owned());
-            }
-            Some(Needle::Pattern { literals: literals::required(pattern, View::Lower), regex, weight })
+            Ok(Needle::Pattern { literals: literals::required(pattern, View::Lower), regex, weight })
         }
-        Err(regex::Error::CompiledTooBig(_)) => {
-            context.fault("regex", format!("the pattern is larger than {limit} bytes when compiled"));
-            None
-        }
+        Err(regex::Error::CompiledTooBig(_)) => Err(format!("it is larger than {limit} bytes when compiled")),
         Err(fault) => {
             // The library's message draws the pattern with a caret under it; its last line says what is wrong.
             let message = fault.to_string();
             let line = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            context.fault("regex", format!("the pattern is not valid: {line}"));
-            None
+            Err(format!("it is not valid: {line}"))
         }
     }
 }

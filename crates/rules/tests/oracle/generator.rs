@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
-use tidegate_rules::{Container, Fields, Kind, Number, Shape, Value, Vocabulary};
-use tidegate_schemas::{ids::TypeId, item_types::datetime};
+use tidegate_rules::{Bank, BankEntry, Container, Fields, Kind, Number, Shape, Value, Vocabulary};
+use tidegate_schemas::{banks::BankKind, ids::TypeId, item_types::datetime};
 
 use crate::interpreter::around::Standings;
 
@@ -72,7 +72,7 @@ const SYLLABLES: [&str; 34] = [
     "-",
 ];
 
-const FIELDS: [(&str, Shape); 10] = [
+const FIELDS: [(&str, Shape); 15] = [
     ("text", Shape::one(Kind::Text)),
     ("title", Shape::one(Kind::Text)),
     ("tags", Shape::list(Kind::Text)),
@@ -83,7 +83,29 @@ const FIELDS: [(&str, Shape); 10] = [
     ("flags", Shape::list(Kind::Boolean)),
     ("createdAt", Shape::one(Kind::Datetime)),
     ("author", Shape::one(Kind::Related)),
+    ("place", Shape::one(Kind::Geohash)),
+    ("route", Shape::list(Kind::Geohash)),
+    ("north", Shape::one(Kind::Number)),
+    ("east", Shape::one(Kind::Number)),
+    ("links", Shape::list(Kind::Text)),
 ];
+
+const CELLS: [&str; 9] =
+    ["s", "s0", "s00twy01mtw0", "s02", "u33dc0", "u33dc1v00000", "u33db2m", "xbpbpbpbpbpb", "80000"];
+
+const HOSTS: [&str; 8] = [
+    "a.example",
+    "bad.example",
+    "www.Bad.example",
+    "xbad.example",
+    "bücher.example",
+    "example",
+    "b-c.d.example",
+    "10.0.0.1",
+];
+
+const DOMAINS: [&str; 6] =
+    ["bad.example", "Bücher.example", "www.bad.example", "d.example", "c.d.example", "zzz.invalid"];
 
 /// A field that is a text in one item type and a number in the other.
 const MIXED: &str = "mixed";
@@ -93,6 +115,7 @@ pub(crate) struct World {
     words: Vec<String>,
     /// Documents of windows.
     pub(crate) windows: Vec<Json>,
+    pub(crate) banks: Vec<Bank>,
 }
 
 impl World {
@@ -106,10 +129,12 @@ impl World {
             fields.insert(MIXED.to_owned(), Shape::one(if nth == 0 { Kind::Text } else { Kind::Number }));
             (TypeId::new(name), fields)
         });
-        let mut world = Self { types: types.collect(), words: Vec::new(), windows: Vec::new() };
+        let mut world =
+            Self { types: types.collect(), words: Vec::new(), windows: Vec::new(), banks: Vec::new() };
         // Many rules with few words, or few rules with words of their own.
         let count = dice.one(&[3, 12, 60, 400]);
         world.words = (0..count).map(|_| word(dice)).collect();
+        world.banks = world.banks(dice);
         world.windows = (0..1 + dice.roll(3)).map(|nth| world.window(dice, nth)).collect();
         world
     }
@@ -119,8 +144,83 @@ impl World {
         for (type_id, fields) in &self.types {
             vocabulary.add(type_id.clone(), fields.iter().map(|(name, shape)| (name.as_str(), *shape)));
         }
+        self.banks.iter().for_each(|bank| vocabulary.bank(bank.clone()));
         self.windows.iter().for_each(|window| vocabulary.window(window.clone()));
         vocabulary
+    }
+
+    fn banks(&self, dice: &mut Dice) -> Vec<Bank> {
+        use BankKind::{Domain, Geo, Regex, Text};
+        let kinds =
+            [("words", Text), ("more", Text), ("patterns", Regex), ("places", Geo), ("hosts", Domain)];
+        let bank = |(key, kind): (&str, BankKind)| {
+            let most = dice.one(&[0, 2, 2, 30]);
+            let mut values = dice.some(most, |dice| match kind {
+                Text => self.word(dice),
+                // Sometimes one that is none.
+                Regex if dice.chance(5) => "(".to_owned(),
+                Regex => self.pattern(dice),
+                Geo if dice.chance(50) => dice.one(&CELLS).to_owned(),
+                Geo => {
+                    let (lat, lng, metres) = circle(dice);
+                    format!("{lat},{lng},{metres}")
+                }
+                Domain => dice.one(&DOMAINS).to_owned(),
+            });
+            if kind == Text && dice.chance(5) {
+                values.clear();
+            }
+            let entry = |(nth, value)| BankEntry { id: format!("e{nth}").into(), value };
+            Bank { key: key.into(), kind, entries: values.into_iter().enumerate().map(entry).collect() }
+        };
+        kinds.into_iter().map(bank).collect()
+    }
+
+    fn geo(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
+        let hashes: Vec<_> =
+            ["place", "route"].into_iter().filter(|name| fields.contains_key(*name)).collect();
+        let pair = ["north", "east"].iter().all(|name| fields.contains_key(*name));
+        let mut leaf = match (hashes.is_empty(), pair) {
+            (false, false) => json!({"in": hashes}),
+            (false, true) if dice.chance(50) => json!({"in": [dice.one(&hashes)]}),
+            (_, true) => json!({"lat": "north", "lng": "east"}),
+            (true, false) => return self.text(dice, fields),
+        };
+        let circle = |dice: &mut Dice| {
+            let (lat, lng, metres) = circle(dice);
+            if dice.chance(50) {
+                json!({"lat": lat, "lng": lng, "m": metres})
+            } else {
+                json!({"lat": lat, "lng": lng, "km": metres / 1000.0})
+            }
+        };
+        if dice.chance(50) {
+            leaf["within"] = if dice.chance(50) { circle(dice) } else { json!(dice.some(20, circle)) };
+        }
+        if dice.chance(30) {
+            let mut cells = dice.some(2, |dice| dice.one(&CELLS));
+            cells.sort_unstable();
+            cells.dedup();
+            leaf["cells"] = json!(cells);
+        }
+        if dice.chance(30) || leaf.get("within").is_none() && leaf.get("cells").is_none() {
+            leaf["bank"] = json!("places");
+        }
+        json!({"geo": leaf})
+    }
+
+    fn domain(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
+        let mut paths: Vec<_> =
+            ["links", "text"].into_iter().filter(|name| fields.contains_key(*name)).collect();
+        paths.truncate(1 + usize::from(dice.chance(40)));
+        let mut leaf = json!({"in": paths});
+        if dice.chance(50) {
+            leaf["any_of"] = json!(dice.some(2, |dice| dice.one(&DOMAINS)));
+        }
+        if dice.chance(50) || leaf.get("any_of").is_none() {
+            leaf["bank"] = json!("hosts");
+        }
+        json!({"domain": leaf})
     }
 
     fn window(&self, dice: &mut Dice, nth: u64) -> Json {
@@ -245,12 +345,19 @@ impl World {
     }
 
     fn condition(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>, depth: u64) -> Json {
-        match dice.roll(if depth == 0 { 10 } else { 17 }) {
-            0..=4 => self.text(dice, fields),
-            5..=8 => json!({"field": self.field(dice, fields)}),
-            9 => self.asking(dice, fields),
-            10..=12 => json!({"all": dice.some(3, |dice| self.condition(dice, fields, depth - 1))}),
-            13 | 14 => json!({"any": dice.some(3, |dice| self.condition(dice, fields, depth - 1))}),
+        match dice.roll(if depth == 0 { 12 } else { 19 }) {
+            0 | 1 => {
+                if dice.chance(50) {
+                    self.geo(dice, fields)
+                } else {
+                    self.domain(dice, fields)
+                }
+            }
+            2..=6 => self.text(dice, fields),
+            7..=10 => json!({"field": self.field(dice, fields)}),
+            11 => self.asking(dice, fields),
+            12..=14 => json!({"all": dice.some(3, |dice| self.condition(dice, fields, depth - 1))}),
+            15 | 16 => json!({"any": dice.some(3, |dice| self.condition(dice, fields, depth - 1))}),
             _ => json!({"not": self.condition(dice, fields, depth - 1)}),
         }
     }
@@ -272,7 +379,21 @@ impl World {
         chosen.sort();
         chosen.dedup();
         let mut leaf = json!({"in": chosen});
-        let kind = dice.one(&["any_of", "any_of", "words", "all_of", "regex"]);
+        let kind = dice.one(&["any_of", "any_of", "words", "all_of", "regex", "bank"]);
+        if kind == "bank" {
+            let bank = dice.one(&["words", "more", "patterns"]);
+            leaf["bank"] = json!(bank);
+            if bank != "patterns" && dice.chance(40) {
+                leaf["view"] = json!(dice.one(&["raw", "folded", "collapsed"]));
+            }
+            if bank != "patterns" && dice.chance(30) {
+                leaf["word"] = json!(true);
+            }
+            if dice.chance(30) {
+                leaf["min_distinct"] = json!(1 + dice.roll(3));
+            }
+            return json!({"text": leaf});
+        }
         leaf[kind] = if kind == "regex" {
             json!(dice.some(2, |dice| self.pattern(dice)))
         } else {
@@ -328,6 +449,7 @@ impl World {
         let shape = fields[&name];
         let (path, kind) = match (shape.container, shape.kind) {
             (Container::Map, kind) => (format!("{name}.lang"), kind),
+            (_, Kind::Geohash) => (name, Kind::Text),
             (_, Kind::Related) if dice.chance(50) => (format!("{name}.id"), Kind::Text),
             (_, kind) => (name, kind),
         };
@@ -377,6 +499,7 @@ impl World {
     fn operand(&self, dice: &mut Dice, kind: Kind) -> Json {
         match kind {
             Kind::Text => json!(dice.one(&["en", "de", "u1", "u2", &self.words[0]])),
+            Kind::Geohash => json!(dice.one(&CELLS)),
             Kind::Number => dice.one(&[
                 json!(0),
                 json!(1),
@@ -405,6 +528,7 @@ impl World {
                 continue;
             }
             let value = |dice: &mut Dice| match shape.kind {
+                Kind::Text if name == "links" => json!(link(dice)),
                 Kind::Text if name.len() != 6 || dice.chance(50) => json!(self.prose(dice)),
                 kind => self.operand(dice, kind),
             };
@@ -428,10 +552,33 @@ impl World {
                 disguised(dice, &word)
             }
             2 => format!(" {} ", self.word(dice)),
+            4 if dice.chance(30) => format!(" {} ", link(dice)),
             _ => dice.one(&SYLLABLES).to_owned(),
         });
         parts.concat()
     }
+}
+
+fn link(dice: &mut Dice) -> String {
+    let (a, b) = (dice.one(&HOSTS), dice.one(&HOSTS));
+    match dice.roll(9) {
+        0 => format!("https://{a}/x?y={b}"),
+        1 => format!("HTTP://me:pw@{a}:80/{b}"),
+        2 => format!("see {a}, or ({b})."),
+        3 => format!("https://{a}?to=https://{b}#x"),
+        4 => format!("mail me@{a};<a href=\"//{b}\">"),
+        5 => format!("://{a} {b}://"),
+        6 => format!("\u{200b}{a}  ({b}.\u{200b}"),
+        7 => "https://nobody.invalid/".to_owned(),
+        _ => format!("https://{a}"),
+    }
+}
+
+/// Latitude, longitude and metres, near the places that items have.
+fn circle(dice: &mut Dice) -> (f64, f64, f64) {
+    let (lat, lng) =
+        dice.one(&[(0.0, 0.0), (1.0, 2.0), (2.5, 2.5), (52.52, 13.405), (89.9, 179.9), (-45.0, -180.0)]);
+    (lat, lng, dice.one(&[1.0, 900.0, 60_000.0, 250_000.0, 3_000_000.0, 20_000_000.0]))
 }
 
 /// A word as somebody writes it who does not want it to be found.
@@ -486,7 +633,7 @@ impl Fields for Data {
 
 fn scalar(kind: Kind, value: &Json) -> Value<'_> {
     match kind {
-        Kind::Text => Value::Text(value.as_str().unwrap()),
+        Kind::Text | Kind::Geohash => Value::Text(value.as_str().unwrap()),
         Kind::Number => Value::Number(Number::parse(&value.to_string()).unwrap()),
         Kind::Boolean => Value::Boolean(value.as_bool().unwrap()),
         Kind::Datetime => Value::Datetime(datetime::parse(value.as_str().unwrap()).unwrap()),

@@ -4,17 +4,19 @@
 
 #[path = "around.rs"]
 pub(crate) mod around;
+#[path = "places.rs"]
+mod places;
 
 use std::{cmp::Ordering, collections::BTreeMap, sync::LazyLock};
 
 use regex::Regex;
 use serde_json::{Map, Value as Json};
 use tidegate_rules::{
-    AllExplained, Errored, Explained, FieldExplained, Fields, Hit, Item, Kind, Limits, Match, Need,
-    NotExplained, Number, Outcome, TextExplained, Value, Verdict, Within,
-    form::{Comparison, Condition, Of, Op, Rule, Search, Status, Text, View, Window},
+    AllExplained, Bank, EntryName, Errored, Explained, FieldExplained, Fields, Hit, Item, Kind, Limits,
+    Match, Need, NotExplained, Number, Outcome, TextExplained, Value, Verdict, Within,
+    form::{Comparison, Condition, GeoSource, Of, Op, Rule, Search, Status, Text, View, Window},
 };
-use tidegate_schemas::item_types::datetime;
+use tidegate_schemas::{banks::BankKind, item_types::datetime};
 
 use self::around::{Around, Asking, skipped_or};
 use Verdict::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
@@ -27,6 +29,7 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) item: &'a Item<'a>,
     pub(crate) around: &'a Around,
     pub(crate) windows: &'a [Window],
+    pub(crate) banks: &'a [Bank],
 }
 
 /// How often the leaves of a kind came to what.
@@ -166,6 +169,10 @@ impl Interpreter<'_> {
                     Search::AnyOf { whole: true, .. } => "words",
                     Search::AllOf { .. } => "all_of",
                     Search::Regex(_) => "regex",
+                    Search::Bank { bank, .. } => match self.bank(bank).kind {
+                        BankKind::Regex => "regex bank",
+                        _ => "text bank",
+                    },
                 };
                 (vec![kind.to_owned(), format!("view {:?}", text.view)], self.text(text))
             }
@@ -179,6 +186,18 @@ impl Interpreter<'_> {
                 (vec![kind.to_owned()], Failed)
             }
             Condition::Score(_) => (vec!["score".to_owned()], Failed),
+            Condition::Geo(geo) => {
+                let kind = match geo.source {
+                    GeoSource::Hashes(_) => "geohash",
+                    GeoSource::Pair { .. } => "latitude and longitude",
+                };
+                let bank = geo.bank.as_ref().map(|_| "geo bank".to_owned());
+                (bank.into_iter().chain([kind.to_owned()]).collect(), self.geo(geo).outcome())
+            }
+            Condition::Domain(domain) => {
+                let bank = domain.bank.as_ref().map(|_| "domain bank".to_owned());
+                (bank.into_iter().chain(["domain".to_owned()]).collect(), self.domain(domain).outcome())
+            }
         };
         let (alone, asking) = match self.ask(condition) {
             None => (alone, None),
@@ -246,9 +265,26 @@ impl Interpreter<'_> {
 
     /// By needle: where it is first.
     fn found(&self, text: &Text) -> Vec<Option<Hit>> {
-        let (needles, whole) = match &text.search {
-            Search::AnyOf { words, whole } | Search::AllOf { words, whole } => (words, Some(*whole)),
-            Search::Regex(patterns) => (patterns, None),
+        let own = |needles: &[String]| needles.iter().map(|needle| (needle.clone(), None)).collect();
+        let (needles, whole): (Vec<(String, Option<EntryName>)>, _) = match &text.search {
+            Search::AnyOf { words, whole } | Search::AllOf { words, whole } => (own(words), Some(*whole)),
+            Search::Regex(patterns) => (own(patterns), None),
+            Search::Bank { bank, whole } => {
+                let bank = self.bank(bank);
+                let words = bank.kind == BankKind::Text;
+                let usable = |value: &str| {
+                    if words {
+                        !Viewed::new(value, text.view).text.is_empty()
+                    } else {
+                        Regex::new(value).is_ok()
+                    }
+                };
+                let usable = bank.entries.iter().filter(|entry| usable(&entry.value));
+                let named = usable.map(|entry| {
+                    (entry.value.clone(), Some(EntryName { bank: bank.key.clone(), id: entry.id.clone() }))
+                });
+                (named.collect(), words.then_some(*whole))
+            }
         };
         // What is the same in the view counts once where things are counted.
         let counts = text.min_distinct > 1 && !matches!(text.search, Search::AllOf { .. });
@@ -256,14 +292,21 @@ impl Interpreter<'_> {
             Some(_) => Viewed::new(a, text.view).letters() == Viewed::new(b, text.view).letters(),
             None => a == b,
         };
-        let first = |nth: usize| !counts || !needles[..nth].iter().any(|before| same(before, &needles[nth]));
+        let first =
+            |nth: usize| !counts || !needles[..nth].iter().any(|before| same(&before.0, &needles[nth].0));
         (0..needles.len())
             .filter(|nth| first(*nth))
-            .map(|nth| self.first(text, &needles[nth], whole))
+            .map(|nth| self.first(text, &needles[nth].0, whole, needles[nth].1.as_ref()))
             .collect()
     }
 
-    fn first(&self, text: &Text, needle: &str, whole: Option<bool>) -> Option<Hit> {
+    fn first(
+        &self,
+        text: &Text,
+        needle: &str,
+        whole: Option<bool>,
+        entry: Option<&EntryName>,
+    ) -> Option<Hit> {
         for field in &text.fields {
             for (element, original) in self.texts(field) {
                 let seen = Viewed::new(&original, text.view);
@@ -282,6 +325,7 @@ impl Interpreter<'_> {
                         start,
                         end,
                         found: short(&original[start..end], self.limits),
+                        entry: entry.cloned(),
                     });
                 }
             }
@@ -383,10 +427,10 @@ impl Interpreter<'_> {
     ) -> Option<(Option<Ordering>, bool)> {
         let ordered = |order: Option<Ordering>| (order, order == Some(Ordering::Equal));
         match (kind, value) {
-            (Kind::Text, Value::Text(text)) if ignore_case => {
+            (Kind::Text | Kind::Geohash, Value::Text(text)) if ignore_case => {
                 Some((None, lower(operand.as_str()?) == lower(text)))
             }
-            (Kind::Text, Value::Text(text)) => Some((None, operand.as_str()? == *text)),
+            (Kind::Text | Kind::Geohash, Value::Text(text)) => Some((None, operand.as_str()? == *text)),
             (Kind::Boolean, Value::Boolean(boolean)) => Some((None, operand.as_bool()? == *boolean)),
             (Kind::Number, Value::Number(number)) => {
                 Some(ordered(number.partial_cmp(&Number::parse(&operand.to_string())?)))
@@ -409,6 +453,8 @@ impl Interpreter<'_> {
 
     fn explain(&self, condition: &Condition, alone: Verdict) -> Explained {
         match condition {
+            Condition::Geo(geo) => self.geo(geo),
+            Condition::Domain(domain) => self.domain(domain),
             Condition::Text(text) => {
                 let hits = self.found(text).into_iter().flatten().take(self.limits.hits).collect();
                 let (fields, view) = (text.fields.clone(), text.view);
@@ -451,6 +497,11 @@ fn paths(condition: &Condition, tell: &mut impl FnMut(String, bool)) {
         Condition::Field(field) => tell(field.path.clone(), false),
         // Only which texts come first matters here.
         Condition::Media(media) => media.fields.iter().for_each(|field| tell(field.clone(), false)),
+        Condition::Geo(geo) => match &geo.source {
+            GeoSource::Hashes(fields) => fields.iter().for_each(|field| tell(field.clone(), false)),
+            GeoSource::Pair { lat, lng } => [lat, lng].into_iter().for_each(|path| tell(path.clone(), false)),
+        },
+        Condition::Domain(domain) => domain.fields.iter().for_each(|field| tell(field.clone(), true)),
         Condition::Strikes(_) | Condition::Count(_) | Condition::Score(_) => {}
     }
 }

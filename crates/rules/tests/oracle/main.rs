@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Kinds of leaves, views and comparisons.
-const KINDS: usize = 25;
+const KINDS: usize = 32;
 
 /// 2026-01-01T00:00:00Z.
 const NOW: Millis = Millis(1_767_225_600_000);
@@ -133,6 +133,7 @@ fn compare(seed: u64, seen: &mut Seen) {
             item: &item,
             around: &around,
             windows: &windows,
+            banks: &world.banks,
         };
         let (expected, expected_needs) = oracle.run(&mut seen.leaves);
         let scan = plan.scan(&item);

@@ -1,0 +1,290 @@
+//! Places on the earth: geohashes, distances, and the cells that cover an area.
+//!
+//! It knows no items and no rules.
+
+use std::collections::{BTreeSet, HashMap};
+
+/// The mean radius of the earth in metres.
+const EARTH: f64 = 6_371_008.8;
+
+const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
+
+/// Characters of a geohash that say anything.
+const LONGEST: usize = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) lat: f64,
+    pub(crate) lng: f64,
+}
+
+impl Point {
+    /// `None`: there is no such place.
+    pub(crate) fn new(lat: f64, lng: f64) -> Option<Self> {
+        ((-90.0..=90.0).contains(&lat) && (-180.0..=180.0).contains(&lng)).then_some(Self { lat, lng })
+    }
+
+    /// The way along the surface in metres, on a sphere.
+    pub(crate) fn metres_to(self, other: Self) -> f64 {
+        let (lat, other_lat) = (self.lat.to_radians(), other.lat.to_radians());
+        let half = |from: f64, to: f64| ((to - from).to_radians() / 2.0).sin().powi(2);
+        let chord = half(self.lat, other.lat) + lat.cos() * other_lat.cos() * half(self.lng, other.lng);
+        2.0 * EARTH * chord.sqrt().min(1.0).asin()
+    }
+
+    /// The geohash of the smallest cell around the point.
+    pub(crate) fn hash(self) -> String {
+        let (mut low, mut high) = ([-180.0, -90.0], [180.0, 90.0]);
+        let at = [self.lng, self.lat];
+        let mut hash = String::with_capacity(LONGEST);
+        for nth in 0..LONGEST {
+            let mut five = 0_usize;
+            for bit in 0..5 {
+                let axis = (nth * 5 + bit) % 2;
+                let middle = f64::midpoint(low[axis], high[axis]);
+                let upper = at[axis] >= middle;
+                if upper {
+                    low[axis] = middle;
+                } else {
+                    high[axis] = middle;
+                }
+                five = five << 1 | usize::from(upper);
+            }
+            hash.push(char::from(ALPHABET[five]));
+        }
+        hash
+    }
+}
+
+/// A box between two latitudes, and from one longitude eastwards to another, which may lie beyond 180.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Area {
+    south: f64,
+    north: f64,
+    west: f64,
+    east: f64,
+}
+
+/// Degrees by which an area is taken to be larger than it is, so that rounding leaves nothing out.
+const MARGIN: f64 = 1e-7;
+
+impl Area {
+    /// The cell of a geohash; `None` if it is none.
+    pub(crate) fn of_hash(hash: &str) -> Option<Self> {
+        if hash.is_empty() {
+            return None;
+        }
+        let (mut low, mut high) = ([-180.0, -90.0], [180.0, 90.0]);
+        for (nth, letter) in hash.bytes().enumerate() {
+            let five = ALPHABET.iter().position(|known| *known == letter)?;
+            for bit in 0..5 {
+                let axis = (nth * 5 + bit) % 2;
+                let middle = f64::midpoint(low[axis], high[axis]);
+                if five >> (4 - bit) & 1 == 1 {
+                    low[axis] = middle;
+                } else {
+                    high[axis] = middle;
+                }
+            }
+        }
+        Some(Self { south: low[1], north: high[1], west: low[0], east: high[0] })
+    }
+
+    /// A box around all that is no farther from a point.
+    pub(crate) fn around(centre: Point, metres: f64) -> Self {
+        let angle = metres / EARTH;
+        let reach = angle.to_degrees();
+        let (south, north) = (centre.lat - reach, centre.lat + reach);
+        let whole = Self { south: south.max(-90.0), north: north.min(90.0), west: -180.0, east: 180.0 };
+        // Around a pole every direction is inside.
+        if south - MARGIN <= -90.0 || north + MARGIN >= 90.0 {
+            return whole;
+        }
+        let sine = angle.sin() / centre.lat.to_radians().cos();
+        if angle >= std::f64::consts::FRAC_PI_2 || sine >= 1.0 {
+            return whole;
+        }
+        let wide = sine.asin().to_degrees();
+        Self { south, north, west: centre.lng - wide, east: centre.lng + wide }
+    }
+
+    pub(crate) fn middle(self) -> Option<Point> {
+        Point::new(f64::midpoint(self.south, self.north), f64::midpoint(self.west, self.east))
+    }
+
+    fn cells(self, level: u8) -> Cells {
+        let size = size(level);
+        let row = |lat: f64| whole((lat + 90.0) / size).clamp(0, rows(level) - 1);
+        let column = |lng: f64| whole((lng + 180.0) / size);
+        let (first, last) = (column(self.west - MARGIN), column(self.east + MARGIN));
+        let columns = (last - first + 1).min(rows(level) * 2);
+        let (south, north) = (row(self.south - MARGIN), row(self.north + MARGIN));
+        Cells { level, south, north, west: first, columns }
+    }
+
+    /// The smallest cells of which a few cover the area.
+    fn cover(self) -> Cells {
+        let finer = (0..=FINEST).rev().map(|level| self.cells(level));
+        finer.into_iter().find(|cells| cells.count() <= FEW).unwrap_or_else(|| self.cells(0))
+    }
+
+    /// About how much of the places that items name lies in the cells around the area.
+    pub(crate) fn share(self) -> f32 {
+        let cells = self.cover();
+        #[expect(clippy::cast_precision_loss, reason = "a guess")]
+        let part = cells.count() as f32 / (rows(cells.level) * rows(cells.level) * 2) as f32;
+        // Most people live in few places.
+        (part * 100.0).clamp(1e-4, 0.9)
+    }
+}
+
+/// Cells along one side of a level's grid, of which the longer has twice as many.
+fn rows(level: u8) -> i64 {
+    1 << level
+}
+
+fn size(level: u8) -> f64 {
+    180.0 / f64::from(1_u32 << level)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "degrees divided by a size are small")]
+fn whole(number: f64) -> i64 {
+    number.floor() as i64
+}
+
+/// About 19 metres from north to south.
+const FINEST: u8 = 20;
+
+/// Cells that cover one area.
+const FEW: i64 = 16;
+
+#[derive(Clone, Copy, Debug)]
+struct Cells {
+    level: u8,
+    south: i64,
+    north: i64,
+    west: i64,
+    columns: i64,
+}
+
+impl Cells {
+    fn count(self) -> i64 {
+        (self.north - self.south + 1) * self.columns
+    }
+
+    fn each(self) -> impl Iterator<Item = Cell> {
+        (self.south..=self.north).flat_map(move |row| {
+            (0..self.columns).map(move |nth| (row, (self.west + nth).rem_euclid(rows(self.level) * 2)))
+        })
+    }
+}
+
+/// Row and column.
+type Cell = (i64, i64);
+
+/// Numbered areas, by the cells that cover them.
+#[derive(Debug, Default)]
+pub(crate) struct Grid {
+    levels: BTreeSet<u8>,
+    cells: HashMap<(u8, Cell), Vec<u32>>,
+}
+
+impl Grid {
+    pub(crate) fn add(&mut self, area: Area, number: u32) {
+        let cover = area.cover();
+        self.levels.insert(cover.level);
+        for cell in cover.each() {
+            let numbers = self.cells.entry((cover.level, cell)).or_default();
+            if numbers.last() != Some(&number) {
+                numbers.push(number);
+            }
+        }
+    }
+
+    /// The areas that the point may lie in; some of the others too.
+    pub(crate) fn at(&self, point: Point) -> impl Iterator<Item = u32> {
+        let cell = move |level: u8| {
+            let row = whole((point.lat + 90.0) / size(level)).min(rows(level) - 1);
+            (row, whole((point.lng + 180.0) / size(level)).rem_euclid(rows(level) * 2))
+        };
+        self.levels.iter().filter_map(move |level| self.cells.get(&(*level, cell(*level)))).flatten().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn point(lat: f64, lng: f64) -> Point {
+        Point::new(lat, lng).unwrap()
+    }
+
+    #[test]
+    fn known_places_have_their_geohashes_and_distances() {
+        assert_eq!(point(57.649_11, 10.407_44).hash(), "u4pruydqqvj8");
+        let middle = Area::of_hash("u4pruydqqvj").unwrap().middle().unwrap();
+        assert!((middle.lat - 57.649_11).abs() < 1e-5 && (middle.lng - 10.407_44).abs() < 1e-5);
+        let (paris, london) = (point(48.8566, 2.3522), point(51.5074, -0.1278));
+        assert!((paris.metres_to(london) - 343_556.0).abs() < 100.0, "{}", paris.metres_to(london));
+        assert!((point(0.0, 179.9).metres_to(point(0.0, -179.9)) - 22_239.0).abs() < 5.0);
+        assert!((point(90.0, 0.0).metres_to(point(-90.0, 77.0)) - 20_015_114.0).abs() < 2.0);
+    }
+
+    #[test]
+    fn what_lies_in_an_area_lies_in_a_cell_that_covers_it() {
+        let mut seed = 7_u64;
+        let mut unit = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            f64::from(u32::try_from(seed >> 32).unwrap()) / f64::from(u32::MAX)
+        };
+        let mut inside = 0;
+        for _ in 0..4_000 {
+            let edge = [-90.0, 90.0, 0.0, 89.99][(unit() * 3.99) as usize];
+            let lat = if unit() < 0.3 { edge } else { unit() * 180.0 - 90.0 };
+            let lng = if unit() < 0.3 {
+                [180.0, -180.0, 179.999][(unit() * 2.99) as usize]
+            } else {
+                unit() * 360.0 - 180.0
+            };
+            let (centre, metres) = (point(lat, lng), 10_f64.powf(unit() * 7.2));
+            let prefix = &centre.hash()[..1 + (unit() * 8.0) as usize];
+            let mut grid = Grid::default();
+            grid.add(Area::around(centre, metres), 1);
+            grid.add(Area::of_hash(prefix).unwrap(), 2);
+            for _ in 0..20 {
+                let spread = metres / 111_000.0 * 1.5;
+                let near = |middle: f64, most: f64, spread: f64, at: f64| {
+                    (middle + (at - 0.5) * spread).clamp(-most, most)
+                };
+                let other = point(near(lat, 90.0, spread, unit()), near(lng, 180.0, spread * 3.0, unit()));
+                let found: Vec<u32> = grid.at(other).collect();
+                if centre.metres_to(other) <= metres {
+                    inside += 1;
+                    assert!(found.contains(&1), "{other:?} is near {centre:?}, {metres} m");
+                }
+                if other.hash().starts_with(prefix) {
+                    assert!(found.contains(&2), "{other:?} is in {prefix}");
+                }
+            }
+        }
+        assert!(inside > 10_000, "{inside}");
+    }
+
+    #[test]
+    fn an_area_has_few_cells_and_they_are_small() {
+        let around = |metres: f64| Area::around(point(48.8566, 2.3522), metres).cover();
+        for metres in [1.0, 100.0, 5_000.0, 500_000.0, 20_000_000.0] {
+            assert!((1..=FEW).contains(&around(metres).count()), "{metres}");
+        }
+        assert!(around(1.0).level == FINEST && around(25_000.0).level >= 8);
+    }
+
+    #[test]
+    fn what_is_no_place_is_none() {
+        for (lat, lng) in [(91.0, 0.0), (0.0, 180.1), (f64::NAN, 0.0), (0.0, f64::INFINITY)] {
+            assert_eq!(Point::new(lat, lng), None);
+        }
+        assert!(Area::of_hash("a").is_none() && Area::of_hash("").is_none() && Area::of_hash("é").is_none());
+    }
+}

@@ -1,0 +1,244 @@
+//! Places and domains, as the plain interpreter reads them.
+//!
+//! Distances are taken through the earth instead of along it, and geohashes are read as whole numbers.
+
+use Verdict::{Failed, Inapplicable, Passed};
+use serde_json::json;
+use tidegate_rules::form::{DomainTest, Geo, GeoSource};
+use tidegate_rules::{
+    Bank, DomainExplained, EntryName, Explained, GeoExplained, GeoHit, Hit, Number, Value, Verdict,
+};
+use tidegate_schemas::{banks::BankKind, ids::BankId};
+
+use super::{Interpreter, short};
+
+const LETTERS: &str = "0123456789bcdefghjkmnpqrstuvwxyz";
+
+/// Latitude and longitude.
+type Place = (f64, f64);
+
+/// The bits of latitude and longitude in a geohash.
+fn bits(hash: &str) -> Option<(Vec<u64>, Vec<u64>)> {
+    let (mut lat, mut lng) = (Vec::new(), Vec::new());
+    for (nth, letter) in hash.chars().enumerate() {
+        let five = LETTERS.find(letter)? as u64;
+        for bit in 0..5 {
+            let one = five >> (4 - bit) & 1;
+            if (nth as u64 * 5 + bit).is_multiple_of(2) { lng.push(one) } else { lat.push(one) }
+        }
+    }
+    Some((lat, lng))
+}
+
+fn middle(bits: &[u64], most: f64) -> f64 {
+    let whole = bits.iter().fold(0_u64, |whole, bit| whole << 1 | bit);
+    let parts = (1_u64 << bits.len()) as f64;
+    (whole as f64 + 0.5) / parts * 2.0 * most - most
+}
+
+fn hash((lat, lng): Place) -> String {
+    let whole =
+        |at: f64, most: f64| (((at + most) / (2.0 * most) * f64::from(1 << 30)) as u64).min((1 << 30) - 1);
+    let (lat, lng) = (whole(lat, 90.0), whole(lng, 180.0));
+    let bit =
+        |nth: u64| if nth.is_multiple_of(2) { lng >> (29 - nth / 2) & 1 } else { lat >> (29 - nth / 2) & 1 };
+    let five = |nth: u64| (0..5).fold(0, |five, at| five << 1 | bit(nth * 5 + at));
+    (0..12).map(|nth| LETTERS.chars().nth(five(nth) as usize).unwrap()).collect()
+}
+
+fn metres(a: Place, b: Place) -> f64 {
+    let vector = |(lat, lng): Place| {
+        let (lat, lng) = (lat.to_radians(), lng.to_radians());
+        [lat.cos() * lng.cos(), lat.cos() * lng.sin(), lat.sin()]
+    };
+    let (a, b) = (vector(a), vector(b));
+    let straight = (0..3).map(|axis| (a[axis] - b[axis]).powi(2)).sum::<f64>().sqrt();
+    2.0 * 6_371_008.8 * (straight / 2.0).min(1.0).asin()
+}
+
+enum Shape {
+    Circle(Place, f64),
+    Cell(String),
+}
+
+impl Interpreter<'_> {
+    pub(super) fn bank(&self, key: &BankId) -> &Bank {
+        self.banks.iter().find(|bank| bank.key == *key).unwrap()
+    }
+
+    /// Path, how it is written, where it is, and its geohash.
+    fn places(&self, geo: &Geo) -> Vec<(String, String, Place, String)> {
+        let mut places = Vec::new();
+        match &geo.source {
+            GeoSource::Hashes(fields) => {
+                for field in fields {
+                    for (_, value) in self.values(field).unwrap_or_default() {
+                        let Value::Text(text) = value else { unreachable!() };
+                        let (lat, lng) = bits(text).unwrap();
+                        let place = (middle(&lat, 90.0), middle(&lng, 180.0));
+                        places.push((field.clone(), short(text, self.limits), place, text.to_owned()));
+                    }
+                }
+            }
+            GeoSource::Pair { lat, lng } => {
+                let degrees = |path: &str| -> Vec<f64> {
+                    let read = |value: Value<'_>| match value {
+                        Value::Number(Number::Whole(whole)) => whole as f64,
+                        Value::Number(Number::Fraction(fraction)) => fraction,
+                        _ => unreachable!(),
+                    };
+                    self.values(path).unwrap_or_default().into_iter().map(|(_, value)| read(value)).collect()
+                };
+                for place in degrees(lat).into_iter().zip(degrees(lng)) {
+                    if place.0.abs() <= 90.0 && place.1.abs() <= 180.0 {
+                        places.push((lat.clone(), format!("{},{}", place.0, place.1), place, hash(place)));
+                    }
+                }
+            }
+        }
+        places
+    }
+
+    pub(super) fn geo(&self, geo: &Geo) -> Explained {
+        let mut areas: Vec<(Shape, String, Option<EntryName>)> = Vec::new();
+        for circle in &geo.within {
+            let written = format!("{},{},{}", circle.lat, circle.lng, circle.metres);
+            areas.push((Shape::Circle((circle.lat, circle.lng), circle.metres), written, None));
+        }
+        areas.extend(geo.cells.iter().map(|cell| (Shape::Cell(cell.clone()), cell.clone(), None)));
+        if let Some(bank) = &geo.bank {
+            let bank = self.bank(bank);
+            for entry in &*bank.entries {
+                let name = Some(EntryName { bank: bank.key.clone(), id: entry.id.clone() });
+                let numbers: Vec<f64> =
+                    entry.value.split(',').filter_map(|number| number.parse().ok()).collect();
+                let shape = match numbers[..] {
+                    [lat, lng, metres] => Shape::Circle((lat, lng), metres),
+                    _ => Shape::Cell(entry.value.clone()),
+                };
+                areas.push((shape, entry.value.clone(), name));
+            }
+        }
+        let places = self.places(geo);
+        let mut hits = Vec::new();
+        for (shape, area, entry) in areas {
+            let hit = places.iter().find_map(|(field, place, at, hash)| {
+                let metres = match &shape {
+                    Shape::Circle(centre, most) => {
+                        let far = metres(*centre, *at);
+                        if far > *most {
+                            return None;
+                        }
+                        Some(far.round())
+                    }
+                    Shape::Cell(cell) => {
+                        if !hash.starts_with(cell) {
+                            return None;
+                        }
+                        None
+                    }
+                };
+                let (field, place) = (field.clone(), place.clone());
+                Some(GeoHit { field, place, area: area.clone(), metres, entry: entry.clone() })
+            });
+            hits.extend(hit);
+        }
+        let outcome = match (places.is_empty(), hits.is_empty()) {
+            (true, _) => Inapplicable,
+            (_, true) => Failed,
+            _ => Passed,
+        };
+        hits.truncate(self.limits.hits);
+        let fields = match &geo.source {
+            GeoSource::Hashes(fields) => fields.clone(),
+            GeoSource::Pair { lat, lng } => vec![lat.clone(), lng.clone()],
+        };
+        Explained::Geo(GeoExplained { outcome, fields, hits })
+    }
+
+    pub(super) fn domain(&self, test: &DomainTest) -> Explained {
+        let mut domains: Vec<(String, Option<EntryName>)> =
+            test.domains.iter().map(|domain| (domain.clone(), None)).collect();
+        if let Some(bank) = &test.bank {
+            let bank = self.bank(bank);
+            domains.extend(bank.entries.iter().filter_map(|entry| {
+                let name = EntryName { bank: bank.key.clone(), id: entry.id.clone() };
+                Some((BankKind::Domain.canonical(&entry.value).ok()?, Some(name)))
+            }));
+        }
+        let mut hits: Vec<Hit> = Vec::new();
+        for field in &test.fields {
+            for (element, text) in self.texts(field) {
+                for (start, end, host) in hosts(&text) {
+                    let below = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
+                    // The first of the longest: `max_by_key` would take the last.
+                    let longest = domains
+                        .iter()
+                        .rev()
+                        .filter(|(domain, _)| below(domain))
+                        .max_by_key(|(domain, _)| domain.len());
+                    let Some((domain, entry)) = longest else { continue };
+                    let hit = Hit {
+                        field: field.clone(),
+                        element: element.clone(),
+                        sought: short(domain, self.limits),
+                        start,
+                        end,
+                        found: short(&text[start..end], self.limits),
+                        entry: entry.clone(),
+                    };
+                    if !hits.iter().any(|known| json!(known)["sought"] == json!(hit)["sought"]) {
+                        hits.push(hit);
+                    }
+                }
+            }
+        }
+        let outcome = if hits.is_empty() { Failed } else { Passed };
+        hits.truncate(self.limits.hits);
+        Explained::Domain(DomainExplained { outcome, fields: test.fields.clone(), hits })
+    }
+}
+
+/// The hosts in a text, with their places.
+fn hosts(text: &str) -> Vec<(usize, usize, String)> {
+    let mut hosts = Vec::new();
+    let mut start = 0;
+    let apart = |c: char| c.is_whitespace() || "<>\"`|{}".contains(c);
+    for piece in text.split(apart) {
+        let pieces: Vec<&str> = piece.split("://").collect();
+        let mut at = start;
+        for (nth, part) in pieces.iter().enumerate() {
+            let bare = pieces.len() == 1;
+            if let Some((from, host, name)) =
+                host(part).filter(|(.., name)| (bare && name.contains('.')) || nth > 0)
+            {
+                hosts.push((at + from, at + from + host.len(), name));
+            }
+            at += part.len() + 3;
+        }
+        start += piece.len() + text[start + piece.len()..].chars().next().map_or(0, char::len_utf8);
+    }
+    hosts
+}
+
+fn host(part: &str) -> Option<(usize, &str, String)> {
+    let strange = |c: char| !c.is_alphanumeric();
+    let rest = part.trim_start_matches(strange);
+    let rest = rest.split(['/', '?', '#', '\\']).next()?;
+    let rest = rest.rsplit('@').next()?;
+    let rest = rest.split([':', ',', ';', ')', ']', '&', '=']).next()?;
+    let host = rest.trim_matches(strange);
+    if host.is_empty() || host.len() > 253 {
+        return None;
+    }
+    let name = if host.is_ascii() {
+        let usual = host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
+        usual.then(|| host.to_lowercase())?
+    } else {
+        match url::Host::parse(host) {
+            Ok(url::Host::Domain(name)) => name,
+            _ => return None,
+        }
+    };
+    Some((host.as_ptr() as usize - part.as_ptr() as usize, host, name))
+}
