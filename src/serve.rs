@@ -7,7 +7,7 @@ mod dead_letters;
 use std::{future::Future, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use tidegate_catalog::{Keys, Secrets, change::Changes, first_start};
+use tidegate_catalog::{Banks, Keys, Secrets, change::Changes, first_start};
 use tidegate_console::LocalToken;
 use tidegate_egress::Client;
 use tidegate_schemas::ids::SubmissionId;
@@ -129,6 +129,7 @@ impl House<'_> {
     ) -> anyhow::Result<End> {
         let Opened { log, store, live, keys, secrets } = opened;
         let changes = Changes::new(store.clone(), secrets.clone(), &self.settings.catalog);
+        let banks = Banks::new(store.clone(), &self.settings.catalog);
         let token = Arc::new(LocalToken::new(local_token()));
         let processing = tidegate_processors::Health::default();
         let parts = Parts {
@@ -179,6 +180,7 @@ impl House<'_> {
                         keys: keys.clone(),
                         secrets: secrets.clone(),
                         changes: changes.clone(),
+                        banks: banks.clone(),
                         dead_letters: Arc::new(dead_letters::OfLog(log.clone())),
                         local_token: Arc::clone(&token),
                     };

@@ -9,7 +9,7 @@ mod settings;
 
 use std::sync::Arc;
 
-use tidegate_catalog::{Keys, Secrets, change::Changes};
+use tidegate_catalog::{Banks, Keys, Secrets, change::Changes};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,7 @@ pub struct Deps {
     pub keys: Keys,
     pub secrets: Secrets,
     pub changes: Changes,
+    pub banks: Banks,
     pub dead_letters: Arc<dyn dead_letters::DeadLetters>,
     /// Lets commands of the same user in, on the machine that the process runs on.
     pub local_token: Arc<LocalToken>,

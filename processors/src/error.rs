@@ -92,6 +92,7 @@ fn of_catalog(error: &catalog::Error) -> Class {
         // What the log names was there when it was accepted, so it is never the content's fault.
         catalog::Error::NotCompiled { .. }
         | catalog::Error::Unreadable { .. }
+        | catalog::Error::Bank { .. }
         | catalog::Error::NoSuchOrg(_)
         | catalog::Error::NoSuchVersion { .. } => Class::Missing,
     }

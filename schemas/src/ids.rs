@@ -253,6 +253,8 @@ pub enum Kind {
     FirstKey,
     /// what for, salt or rule, item, user or submission: whether it is in a part drawn from all
     Share,
+    /// bank, value in its canonical form
+    BankEntry,
     /// a value that a window counts once
     WindowMember,
 }
@@ -273,6 +275,7 @@ impl Kind {
             Self::Policy => "policy",
             Self::FirstKey => "first-key",
             Self::Share => "share",
+            Self::BankEntry => "bank-entry",
             Self::WindowMember => "window-member",
         }
     }

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tidegate_schemas::{
+    banks::BankKind,
     documents::{
-        Action, ActionKind, Document, DocumentKind, Endpoint, Event, Expectation, FieldDocument, Format,
-        ItemType, On, OnError, Parameter, ParameterType, Percent, Period, Policy, Queue, Rollout, RolloutBy,
-        Rule, RuleAction, RuleLimits, Set, Status, Test, Threshold, Window, parse, render,
+        Action, ActionKind, Bank, Document, DocumentKind, Endpoint, Event, Expectation, FieldDocument,
+        Format, ItemType, On, OnError, Parameter, ParameterType, Percent, Period, Policy, Queue, Rollout,
+        RolloutBy, Rule, RuleAction, RuleLimits, Set, Status, Test, Threshold, Window, parse, render,
     },
     ids::Millis,
     item_types::{Container, Kind, Role, Scalar},
@@ -468,6 +469,12 @@ const TABLE: &[(bool, &str)] = &[
     (false, r#"{"rule":"r","when":{},"tests":[{"item":{}}]}"#),
     (false, r#"{"rule":"r","when":{},"tests":[{"item":{},"expect":"yes"}]}"#),
     (false, r#"{"rule":"r","when":{},"priority":1}"#),
+    (true, r#"{"bank":"b","kind":"text"}"#),
+    (true, r#"{"bank":"b","name":"B","kind":"domain","entries":["example.com"]}"#),
+    (false, r#"{"bank":"b"}"#),
+    (false, r#"{"bank":"b","kind":"words"}"#),
+    (false, r#"{"bank":"b","kind":"text","entries":[7]}"#),
+    (false, r#"{"bank":"b","kind":"text","enabled":true}"#),
     (true, r#"{"window":"w","over":"24h"}"#),
     (
         true,
@@ -658,6 +665,12 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             action: "a".into(),
         }),
         Document::Queue(Queue { key: "q".into(), name: Some("Q".into()) }),
+        Document::Bank(Bank {
+            key: "b".into(),
+            name: Some("B".into()),
+            kind: BankKind::Geo,
+            entries: vec!["u33d".into()],
+        }),
         Document::Window(Window {
             key: "w".into(),
             name: Some("W".into()),

@@ -3,6 +3,7 @@
 //! Commands that need data talk to the admin API; only `store`, `topics` and the roles open engines themselves.
 
 mod apply;
+mod banks;
 mod check_config;
 mod dead_letters;
 mod demo;
@@ -66,6 +67,9 @@ enum Command {
     /// Run, test and measure rules from a folder, without a server
     #[command(subcommand)]
     Rules(rules::Rules),
+    /// Add, list and remove entries of banks
+    #[command(subcommand)]
+    Banks(banks::Banks),
     /// Make, list and end API keys
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -97,6 +101,7 @@ impl Cli {
             Command::Diff(command) => alone(command.run()),
             Command::Lint(command) => command.run(),
             Command::Rules(command) => command.run(),
+            Command::Banks(command) => alone(command.run()),
             Command::Keys(command) => alone(command.run()),
             Command::Org(command) => alone(command.run()),
             Command::DeadLetters(command) => alone(command.run()),

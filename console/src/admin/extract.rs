@@ -16,7 +16,7 @@ use tidegate_web::Problem;
 use super::{Api, caller::Caller};
 
 /// The query of a list that is neither chosen from nor paged: it has no parameters of its own.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WholeList {
     #[serde(rename = "org")]

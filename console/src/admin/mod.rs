@@ -2,6 +2,7 @@
 //!
 //! Each resource has a file of its own.
 
+mod banks;
 mod caller;
 mod config;
 mod dead_letters;
@@ -50,6 +51,7 @@ pub fn router(deps: Deps, settings: Settings, http: tidegate_web::Settings) -> R
     let in_flight = tidegate_web::InFlight::new(http.in_flight_bytes);
     let api = Arc::new(Shared { deps, settings, http, in_flight });
     let routes = Router::new()
+        .merge(banks::routes())
         .merge(config::routes())
         .merge(dead_letters::routes())
         .merge(deliveries::routes())

@@ -9,13 +9,14 @@ use sha2::{Digest, Sha256};
 use tidegate_rules::{self as rules, Limits, Plan, RuleSource, Vocabulary};
 use tidegate_schemas::{
     documents::{self, DocumentFault, Origin},
-    ids::{ConfigVersion, Kind as IdKind, OrgId, PolicyId, TypeId, derive},
+    ids::{BankId, ConfigVersion, Kind as IdKind, OrgId, PolicyId, TypeId, derive},
     item_types::{self, Container, Scalar},
 };
 use uuid::Uuid;
 
 use crate::{
     Endpoint, ItemType,
+    banks::entry_id,
     compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
     content::Content,
 };
@@ -27,17 +28,24 @@ const BUILT_IN_QUEUES: [(&str, &str); 3] =
 /// A compiled configuration, and what is allowed in it but hardly meant.
 type WithWarnings = (Compiled, Vec<DocumentFault>);
 
+/// An entry's id and value.
+pub(crate) type BankEntry = (Uuid, String);
+
+/// What banks have beside the entries of their documents.
+pub(crate) type BankEntries = BTreeMap<BankId, Vec<BankEntry>>;
+
 pub(crate) fn compile(
     org: &OrgId,
     version: ConfigVersion,
     content: &Content,
+    entries: &BankEntries,
     limits: &Limits,
     variable_prefix: &str,
 ) -> Result<WithWarnings, Vec<DocumentFault>> {
     let set = &content.set;
     let item_types = item_types(content);
     let policies = policies(org, content);
-    let (plan, warnings) = plan(org, content, &item_types, limits)?;
+    let (plan, warnings) = plan(org, content, entries, &item_types, limits)?;
     let compiled = Compiled {
         org: org.clone(),
         version,
@@ -53,6 +61,8 @@ pub(crate) fn compile(
         thresholds: set.thresholds.values().map(|(_, it)| threshold(it)).collect(),
         queues: queues(content),
         plan,
+        banks: BTreeMap::new(),
+        bank_expires_at: None,
     };
     Ok((compiled, warnings))
 }
@@ -127,6 +137,7 @@ fn queues(content: &Content) -> Vec<Queue> {
 fn plan(
     org: &OrgId,
     content: &Content,
+    entries: &BankEntries,
     item_types: &BTreeMap<TypeId, ItemType>,
     limits: &Limits,
 ) -> Result<(Plan, Vec<DocumentFault>), Vec<DocumentFault>> {
@@ -138,11 +149,15 @@ fn plan(
     for (_, window) in content.set.windows.values() {
         vocabulary.window(form(window));
     }
+    for (key, (_, document)) in &content.set.banks {
+        vocabulary.bank(bank(key, document, entries.get(key)));
+    }
     let documents: Vec<(Value, String)> =
         content.set.rules.values().map(|(_, rule)| (rule_form(org, rule), content_hash(rule))).collect();
     let sources: Vec<RuleSource<'_>> =
         documents.iter().map(|(document, version)| RuleSource { document, version }).collect();
     let origin = |kind: &str, key: &str| match kind {
+        "bank" => content.set.banks.get(key).map(|(origin, _)| origin.clone()),
         "window" => content.set.windows.get(key).map(|(origin, _)| origin.clone()),
         _ => content.set.rules.get(key).map(|(origin, _)| origin.clone()),
     };
@@ -166,6 +181,19 @@ fn plan(
 
 fn form(document: &impl serde::Serialize) -> Value {
     serde_json::to_value(document).expect("documents have string keys and finite numbers only")
+}
+
+/// The entries of its document, and those that were added to it.
+fn bank(key: &BankId, document: &documents::Bank, added: Option<&Vec<BankEntry>>) -> rules::Bank {
+    let kind = document.kind;
+    // Checked when the document was read.
+    let values = document.entries.iter().filter_map(|value| kind.canonical(value).ok());
+    let written = values.map(|value| (entry_id(key, &value), value));
+    let mut entries: BTreeMap<_, _> = written.collect();
+    entries.extend(added.into_iter().flatten().cloned());
+    let entries =
+        entries.into_iter().map(|(id, value)| rules::BankEntry { id: id.to_string().into(), value });
+    rules::Bank { key: key.clone(), kind, entries: entries.collect() }
 }
 
 /// The rule as `rules` reads it: policies by id, actions in their long form.

@@ -9,7 +9,9 @@ use std::{
 
 use serde_json::{Map, Value};
 use tidegate_rules::{Plan, RuleHead};
-use tidegate_schemas::ids::{ActionId, ConfigVersion, EndpointId, OrgId, PolicyId, QueueId, RuleId, TypeId};
+use tidegate_schemas::ids::{
+    ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, TypeId,
+};
 
 use crate::{Endpoint, ItemType};
 
@@ -80,6 +82,10 @@ pub struct Compiled {
     pub(crate) thresholds: Vec<Threshold>,
     pub(crate) queues: Vec<Queue>,
     pub(crate) plan: Plan,
+    /// The revisions of the banks whose entries are in the plan.
+    pub(crate) banks: BTreeMap<BankId, i64>,
+    /// When the first of these entries expires.
+    pub(crate) bank_expires_at: Option<Millis>,
 }
 
 impl Compiled {

@@ -2,7 +2,7 @@
 //!
 //! It does not retry; callers do, guided by [`Error::is_outage`].
 
-use tidegate_schemas::ids::{ConfigVersion, OrgId};
+use tidegate_schemas::ids::{BankId, ConfigVersion, OrgId};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -17,6 +17,9 @@ pub enum Error {
     NotCompiled { org: OrgId, version: ConfigVersion, reason: String },
     #[error("configuration version {} of organisation {org} cannot be read: {reason}", .version.0)]
     Unreadable { org: OrgId, version: ConfigVersion, reason: String },
+    /// A change of a bank is named and not there as a whole, or a newer version of the service wrote it.
+    #[error("revision {revision} of bank {bank} of organisation {org} cannot be read: {reason}")]
+    Bank { org: OrgId, bank: BankId, revision: i64, reason: String },
 }
 
 impl Error {
@@ -27,6 +30,7 @@ impl Error {
             Self::NoSuchVersion { .. } => "config_no_such_version",
             Self::NotCompiled { .. } => "config_not_compiled",
             Self::Unreadable { .. } => "config_unreadable",
+            Self::Bank { .. } => "bank_unreadable",
         }
     }
 
@@ -44,6 +48,12 @@ impl Error {
             Self::Unreadable { org, version, reason } => {
                 Self::Unreadable { org: org.clone(), version: *version, reason: reason.clone() }
             }
+            Self::Bank { org, bank, revision, reason } => Self::Bank {
+                org: org.clone(),
+                bank: bank.clone(),
+                revision: *revision,
+                reason: reason.clone(),
+            },
         })
     }
 
@@ -51,7 +61,7 @@ impl Error {
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Store(error) => error.is_outage(),
-            Self::NotCompiled { .. } | Self::Unreadable { .. } => true,
+            Self::NotCompiled { .. } | Self::Unreadable { .. } | Self::Bank { .. } => true,
             Self::NoSuchOrg(_) | Self::NoSuchVersion { .. } => false,
         }
     }

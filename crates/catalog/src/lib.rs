@@ -2,6 +2,7 @@
 //!
 //! It does not say what an item leads to, and serves no request: `moderation` and the roles call it.
 
+pub mod banks;
 mod cache;
 pub mod change;
 mod compile;
@@ -22,6 +23,7 @@ mod settings;
 mod snapshots;
 
 pub use self::{
+    banks::Banks,
     change::{Applied, ApplyError, Change, Changes},
     compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
     endpoint::{Endpoint, Unresolved},

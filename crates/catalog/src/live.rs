@@ -10,7 +10,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
+use tidegate_schemas::ids::{BankId, ConfigVersion, Millis, OrgId};
 use tidegate_store::{Clock, Store, system_clock, tables::catalog::configs::ConfigHead};
 use tokio::{
     sync::Semaphore,
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Compiled, Error, Settings,
+    banks::{self, AllHeld, ledger},
     compile::compile,
     content::{Content, joined},
     flights::Flights,
@@ -38,6 +39,10 @@ struct Inner {
     orgs: ArcSwap<HashMap<OrgId, Arc<Compiled>>>,
     /// Current versions that do not compile here. They are not tried again until they are replaced.
     failing: Mutex<BTreeMap<OrgId, Failing>>,
+    /// The entries of the banks that run here, by organisation.
+    banks: Mutex<HashMap<OrgId, AllHeld>>,
+    /// Which revisions of banks what is failing was tried with.
+    tried: Mutex<HashMap<OrgId, Revisions>>,
     loading: Flights<OrgId>,
     compilers: Semaphore,
     answered: Mutex<Instant>,
@@ -45,6 +50,9 @@ struct Inner {
     not_found: Mutex<HashMap<OrgId, (Asked, Error)>>,
     opened_at_epoch: i64,
 }
+
+/// Of an organisation's banks.
+type Revisions = BTreeMap<BankId, i64>;
 
 /// A version that somebody needs.
 #[derive(Clone, Copy)]
@@ -56,6 +64,9 @@ struct Asked {
 
 /// What is not there is not looked for again so soon, however many wait for it.
 const NOT_FOUND_FOR: Duration = Duration::from_millis(500);
+
+/// Whoever changes a bank settles the change right away, unless it died.
+const LEFT_UNSETTLED: Duration = Duration::from_secs(10);
 
 impl Live {
     /// Compiles every organisation's current configuration. One that does not compile is missing here and alarmed.
@@ -76,6 +87,8 @@ impl Live {
             clock,
             orgs: ArcSwap::default(),
             failing: Mutex::default(),
+            banks: Mutex::default(),
+            tried: Mutex::default(),
             loading: Flights::new(),
             compilers: Semaphore::new(compilers),
             answered: Mutex::new(Instant::now()),
@@ -221,9 +234,14 @@ impl Follower {
 
     async fn follow(&mut self) -> Result<(), Error> {
         let epoch = snapshots::epoch(&self.live.store).await?;
-        if epoch != self.seen || self.again || Instant::now() >= self.heads_due {
-            for head in snapshots::heads(&self.live.store).await? {
-                if self.live.is_new(&head) {
+        let expired = self.live.has_expired_entries();
+        if epoch != self.seen || self.again || expired || Instant::now() >= self.heads_due {
+            let heads = snapshots::heads(&self.live.store).await?;
+            let banks = self.live.bank_revisions().await?;
+            let none = Revisions::new();
+            for head in heads {
+                let banks = banks.get(&head.org).unwrap_or(&none);
+                if self.live.is_new(&head, banks) || self.live.is_behind(&head.org, banks) {
                     let load = Arc::clone(&self.live).load(head);
                     self.loads.spawn(async move {
                         !matches!(load.await, Err(error) if can_be_tried_again(&error))
@@ -263,14 +281,52 @@ impl Inner {
         self.orgs.load().get(org).cloned()
     }
 
-    fn is_new(&self, head: &ConfigHead) -> bool {
+    /// `banks` are the revisions of all banks that the organisation ever had.
+    fn is_new(&self, head: &ConfigHead, banks: &Revisions) -> bool {
         let runs = self.org(&head.org).is_some_and(|here| here.version() >= head.config_version);
-        !runs && self.known_failure(head).is_none()
+        !runs && self.known_failure(head, banks).is_none()
     }
 
-    fn known_failure(&self, head: &ConfigHead) -> Option<Error> {
+    /// Whether a bank has other entries by now than those that run here.
+    fn is_behind(&self, org: &OrgId, banks: &Revisions) -> bool {
+        let Some(here) = self.org(org) else { return false };
+        let has_moved = |(bank, revision): (&BankId, &i64)| banks.get(bank).is_some_and(|now| now > revision);
+        let tried = self.tried.lock();
+        // What did not compile is not tried again until something else is there.
+        let is_tried = tried.get(org).is_some_and(|tried| !tried.iter().any(has_moved));
+        !is_tried && (here.banks.iter().any(has_moved) || self.has_expired(&here))
+    }
+
+    fn has_expired(&self, here: &Compiled) -> bool {
+        here.bank_expires_at.is_some_and(|end| end <= (self.clock)())
+    }
+
+    fn has_expired_entries(&self) -> bool {
+        self.orgs.load().values().any(|here| self.has_expired(here))
+    }
+
+    /// Of all organisations. A change whose writer died before it was settled is settled here.
+    async fn bank_revisions(&self) -> Result<HashMap<OrgId, Revisions>, Error> {
+        let mut all: HashMap<OrgId, Revisions> = HashMap::new();
+        for head in ledger::heads(&self.store).await? {
+            let is_left =
+                head.settled < head.revision && head.changed_at.plus(LEFT_UNSETTLED) < (self.clock)();
+            if is_left && let Err(error) = ledger::settle(&self.store, &head).await {
+                tracing::warn!(tag = error.tag(), org = %head.org, bank = %head.bank, "{error}");
+            }
+            all.entry(head.org).or_default().insert(head.bank, head.revision);
+        }
+        Ok(all)
+    }
+
+    fn known_failure(&self, head: &ConfigHead, banks: &Revisions) -> Option<Error> {
         let failing = self.failing.lock();
         let known = failing.get(&head.org).filter(|known| known.version == head.config_version)?;
+        let tried = self.tried.lock();
+        let has_moved = |(bank, revision): (&BankId, &i64)| banks.get(bank).is_some_and(|now| now > revision);
+        if tried.get(&head.org).is_some_and(|tried| tried.iter().any(has_moved)) {
+            return None;
+        }
         Some(Error::NotCompiled {
             org: head.org.clone(),
             version: head.config_version,
@@ -300,10 +356,13 @@ impl Inner {
     /// Makes the version of a head run here, unless it does or a later one does.
     async fn load(self: Arc<Self>, head: ConfigHead) -> Result<Arc<Compiled>, Error> {
         let _flight = self.loading.enter(&head.org).await;
-        if let Some(here) = self.org(&head.org).filter(|here| here.version() >= head.config_version) {
+        let banks = self.revisions_of(&head.org).await?;
+        if let Some(here) = self.org(&head.org).filter(|here| here.version() >= head.config_version)
+            && !self.is_behind(&head.org, &banks)
+        {
             return Ok(here);
         }
-        if let Some(error) = self.known_failure(&head) {
+        if let Some(error) = self.known_failure(&head, &banks) {
             return Err(error);
         }
         let text = match snapshots::read(&self.store, &head).await {
@@ -318,22 +377,44 @@ impl Inner {
         // Nobody closes the semaphore.
         let _permit = self.compilers.acquire().await;
         let began = Instant::now();
-        let compiled = self.compile(&head, text).await;
+        let (org, version) = (head.org.clone(), head.config_version);
+        let decoded = tokio::task::spawn_blocking(move || Content::decode(&text, version)).await;
+        let content = match decoded.unwrap_or_else(|panic| Err(format!("the reader failed: {panic}"))) {
+            Ok(content) => content,
+            Err(reason) => return Err(self.failed(&head, &AllHeld::new(), reason)),
+        };
+        let before = self.banks.lock().get(&org).cloned().unwrap_or_default();
+        let held = banks::catch_up(&self.store, &org, &content, &before).await?;
+        self.banks.lock().insert(org, held.clone());
+        let compiled = self.compile(&head, content, &held).await;
         metrics::histogram!("tidegate_config_compile_seconds").record(began.elapsed().as_secs_f64());
         match compiled {
             Ok(compiled) => Ok(self.install(compiled)),
-            Err(reason) => Err(self.failed(&head, reason)),
+            Err(reason) => Err(self.failed(&head, &held, reason)),
         }
     }
 
-    async fn compile(&self, head: &ConfigHead, text: String) -> Result<Compiled, String> {
+    /// Of the banks that run here or were tried.
+    async fn revisions_of(&self, org: &OrgId) -> Result<Revisions, Error> {
+        let banks: Vec<BankId> =
+            self.banks.lock().get(org).into_iter().flat_map(|all| all.keys().cloned()).collect();
+        let mut revisions = Revisions::new();
+        for bank in banks {
+            let revision = ledger::head(&self.store, org, &bank).await?.revision;
+            revisions.insert(bank, revision);
+        }
+        Ok(revisions)
+    }
+
+    async fn compile(&self, head: &ConfigHead, content: Content, held: &AllHeld) -> Result<Compiled, String> {
         let (org, version) = (head.org.clone(), head.config_version);
         let (limits, prefix) = (self.settings.rules.clone(), self.settings.header_variable_prefix.clone());
+        let (held, now) = (held.clone(), (self.clock)());
         let task = tokio::task::spawn_blocking(move || {
-            let content = Content::decode(&text, version)?;
-            let (compiled, _) =
-                compile(&org, version, &content, &limits, &prefix).map_err(|faults| joined(&faults))?;
-            Ok(compiled)
+            let (entries, bank_expires_at) = banks::entries(&held, now);
+            let (compiled, _) = compile(&org, version, &content, &entries, &limits, &prefix)
+                .map_err(|faults| joined(&faults))?;
+            Ok(Compiled { banks: revisions(&held), bank_expires_at, ..compiled })
         });
         task.await.unwrap_or_else(|panic| Err(format!("the compiler failed: {panic}")))
     }
@@ -348,22 +429,28 @@ impl Inner {
         });
         let mut failing = self.failing.lock();
         failing.remove(org);
+        self.tried.lock().remove(org);
         alarm(failing.len());
         metrics::counter!("tidegate_config_reloads_total").increment(1);
         tracing::info!(%org, version = compiled.version().0, "a configuration is live");
         compiled
     }
 
-    fn failed(&self, head: &ConfigHead, reason: String) -> Error {
+    fn failed(&self, head: &ConfigHead, held: &AllHeld, reason: String) -> Error {
         let (org, version) = (head.org.clone(), head.config_version);
         let running = self.org(&org).map(|here| here.version());
         tracing::error!(%org, version = version.0, running = running.map(|it| it.0), reason,
             "a configuration does not compile; what ran before goes on");
         let mut failing = self.failing.lock();
+        self.tried.lock().insert(org.clone(), revisions(held));
         failing.insert(org.clone(), Failing { org: org.clone(), version, running, reason: reason.clone() });
         alarm(failing.len());
         Error::NotCompiled { org, version, reason }
     }
+}
+
+fn revisions(held: &AllHeld) -> Revisions {
+    held.iter().map(|(bank, held)| (bank.clone(), held.revision)).collect()
 }
 
 fn alarm(failing: usize) {

@@ -66,7 +66,7 @@ pub(crate) async fn read(store: &Store, head: &ConfigHead) -> Result<String, Err
     Ok(rows.iter().map(|row| row.documents.as_str()).collect())
 }
 
-fn split(text: &str) -> Vec<&str> {
+pub(crate) fn split(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
     while rest.len() > PART_BYTES {

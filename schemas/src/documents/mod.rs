@@ -3,6 +3,7 @@
 //! It does not store them, and it does not compile them into what runs; conditions of rules stay opaque here.
 
 mod action;
+mod bank;
 mod endpoint;
 pub mod fault;
 mod item_type;
@@ -21,6 +22,7 @@ mod window;
 use serde::Serialize;
 
 pub use action::{Action, ActionKind, Parameter, ParameterType};
+pub use bank::Bank;
 pub use endpoint::{Endpoint, Event};
 pub use fault::{DocumentFault, Origin};
 pub use item_type::{FieldDocument, ItemType};
@@ -47,6 +49,7 @@ pub enum Document {
     Threshold(Threshold),
     Queue(Queue),
     Window(Window),
+    Bank(Bank),
 }
 
 /// What a document describes; its name is the first key of the document.
@@ -60,10 +63,11 @@ pub enum DocumentKind {
     Threshold,
     Queue,
     Window,
+    Bank,
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ItemType,
         Self::Policy,
         Self::Action,
@@ -72,6 +76,7 @@ impl DocumentKind {
         Self::Threshold,
         Self::Queue,
         Self::Window,
+        Self::Bank,
     ];
 
     pub fn name(self) -> &'static str {
@@ -84,6 +89,7 @@ impl DocumentKind {
             Self::Threshold => "threshold",
             Self::Queue => "queue",
             Self::Window => "window",
+            Self::Bank => "bank",
         }
     }
 
@@ -98,6 +104,7 @@ impl DocumentKind {
             Self::Threshold => include_str!("../../documents/threshold.schema.json"),
             Self::Queue => include_str!("../../documents/queue.schema.json"),
             Self::Window => include_str!("../../documents/window.schema.json"),
+            Self::Bank => include_str!("../../documents/bank.schema.json"),
         }
     }
 }
@@ -113,6 +120,7 @@ impl Document {
             Self::Threshold(_) => DocumentKind::Threshold,
             Self::Queue(_) => DocumentKind::Queue,
             Self::Window(_) => DocumentKind::Window,
+            Self::Bank(_) => DocumentKind::Bank,
         }
     }
 
@@ -127,6 +135,7 @@ impl Document {
             Self::Threshold(document) => &document.key,
             Self::Queue(document) => document.key.as_str(),
             Self::Window(document) => document.key.as_str(),
+            Self::Bank(document) => document.key.as_str(),
         }
     }
 
@@ -142,6 +151,7 @@ impl Document {
             Self::Threshold(document) => document.check(&mut faults),
             Self::Rule(document) => document.limits.check(&mut faults),
             Self::Window(document) => document.check(&mut faults),
+            Self::Bank(document) => document.check(&mut faults),
             Self::Policy(_) | Self::Endpoint(_) | Self::Queue(_) => {}
         }
         faults

@@ -103,6 +103,7 @@ fn document(origin: &Origin, tree: Tree) -> Result<Document, Vec<DocumentFault>>
         DocumentKind::Threshold => read(origin, tree, Document::Threshold),
         DocumentKind::Queue => read(origin, tree, Document::Queue),
         DocumentKind::Window => read(origin, tree, Document::Window),
+        DocumentKind::Bank => read(origin, tree, Document::Bank),
     }
 }
 

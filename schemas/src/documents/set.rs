@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Action, Document, DocumentFault, Endpoint, ItemType, Origin, Policy, Queue, Rule, Threshold, Window,
+    Action, Bank, Document, DocumentFault, Endpoint, ItemType, Origin, Policy, Queue, Rule, Threshold, Window,
 };
 use crate::{
-    ids::{ActionId, EndpointId, QueueId, RuleId, TypeId, WindowId},
+    ids::{ActionId, BankId, EndpointId, QueueId, RuleId, TypeId, WindowId},
     nearest::hint,
 };
 
@@ -23,6 +23,7 @@ pub struct Set {
     pub thresholds: BTreeMap<String, (Origin, Threshold)>,
     pub queues: BTreeMap<QueueId, (Origin, Queue)>,
     pub windows: BTreeMap<WindowId, (Origin, Window)>,
+    pub banks: BTreeMap<BankId, (Origin, Bank)>,
 }
 
 impl Set {
@@ -64,6 +65,7 @@ impl Set {
             Document::Threshold(it) => put(&mut self.thresholds, it.key.clone(), origin, it),
             Document::Queue(it) => put(&mut self.queues, it.key.clone(), origin, it),
             Document::Window(it) => put(&mut self.windows, it.key.clone(), origin, it),
+            Document::Bank(it) => put(&mut self.banks, it.key.clone(), origin, it),
         }
     }
 
@@ -83,6 +85,7 @@ impl Set {
             .chain(all(&self.thresholds, Document::Threshold))
             .chain(all(&self.queues, Document::Queue))
             .chain(all(&self.windows, Document::Window))
+            .chain(all(&self.banks, Document::Bank))
             .collect()
     }
 

@@ -9,7 +9,12 @@ use tidegate_schemas::{
 };
 
 use super::{File, inline};
-use crate::{Compiled, Settings, compile::compile, content::Content, endpoint};
+use crate::{
+    Compiled, Settings,
+    compile::{BankEntries, compile},
+    content::Content,
+    endpoint,
+};
 
 /// Checks files by themselves, as for an organisation that has nothing else. Answers with the warnings.
 pub fn lint(
@@ -20,7 +25,7 @@ pub fn lint(
     let given = parse(files)?;
     let created = super::created_policies(&given);
     let content = Content::default().succeeded_by(Set::collect(given)?, &created);
-    whole(&OrgId::new("lint"), ConfigVersion(0), &content, settings, now)
+    whole(&OrgId::new("lint"), ConfigVersion(0), &content, settings, &BankEntries::new(), now)
 }
 
 /// Files compiled by themselves, with the warnings: what they would do, without a service that does it.
@@ -33,7 +38,8 @@ pub fn offline(
     let content = Content::default().succeeded_by(Set::collect(given)?, &created);
     content.set.validate()?;
     let prefix = &settings.header_variable_prefix;
-    compile(&OrgId::new("offline"), ConfigVersion(0), &content, &settings.rules, prefix)
+    let entries = BankEntries::new();
+    compile(&OrgId::new("offline"), ConfigVersion(0), &content, &entries, &settings.rules, prefix)
 }
 
 /// All faults of a content, or its warnings.
@@ -42,6 +48,7 @@ pub(super) fn whole(
     version: ConfigVersion,
     content: &Content,
     settings: &Settings,
+    entries: &BankEntries,
     now: Millis,
 ) -> Result<Vec<DocumentFault>, Vec<DocumentFault>> {
     let mut faults = content.set.validate().err().unwrap_or_default();
@@ -49,7 +56,7 @@ pub(super) fn whole(
         check_endpoint(origin, document, settings, &mut faults);
     }
     let mut warnings = Vec::new();
-    match compile(org, version, content, &settings.rules, &settings.header_variable_prefix) {
+    match compile(org, version, content, entries, &settings.rules, &settings.header_variable_prefix) {
         Err(found) => {
             // Names are checked by the set and again by the rules, in other words: the first told at a place stays.
             let is_told = |new: &DocumentFault| faults.iter().any(|told| place(told) == place(new));

@@ -24,7 +24,7 @@ pub use self::{
     wait::Waited,
 };
 use crate::{
-    Error, Settings,
+    Error, Settings, banks,
     content::Content,
     secrets::{SecretError, Secrets},
     snapshots,
@@ -216,9 +216,12 @@ impl Changes {
         }
         let (org, settings, now) = (org.clone(), Arc::clone(&self.settings), (self.clock)());
         let (version, secrets) = (ConfigVersion(head.config_version.0 + 1), self.secrets.clone());
+        let held = banks::all(&self.store, &org, &current).await?;
         let check = move || {
             let mut next = succession(&current, &files, prune).map_err(ApplyError::Invalid)?;
-            let warnings = check::whole(&org, version, &next, &settings, now).map_err(ApplyError::Invalid)?;
+            let (entries, _) = banks::entries(&held, now);
+            let warnings =
+                check::whole(&org, version, &next, &settings, &entries, now).map_err(ApplyError::Invalid)?;
             headers::seal(&secrets, &org, &current.set, &mut next.set)?;
             let differences = difference::between(&current, &next);
             Ok::<_, ApplyError>((next, differences, warnings))

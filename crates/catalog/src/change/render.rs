@@ -65,5 +65,6 @@ fn file_name(kind: DocumentKind) -> &'static str {
         DocumentKind::Threshold => "thresholds",
         DocumentKind::Queue => "queues",
         DocumentKind::Window => "windows",
+        DocumentKind::Bank => "banks",
     }
 }

@@ -1,6 +1,7 @@
 //! The catalog on the embedded engine in a temporary folder.
 #![allow(clippy::unwrap_used)]
 
+mod banks;
 mod changes;
 mod first_start;
 mod keys;

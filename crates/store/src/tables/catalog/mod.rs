@@ -1,5 +1,6 @@
 //! What an organisation configured, and who may speak for it.
 
+pub mod banks;
 pub mod configs;
 pub mod keys;
 pub mod members;

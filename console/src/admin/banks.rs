@@ -1,0 +1,337 @@
+//! `/admin/v1/banks`: the entries of banks, which come and go without a new configuration.
+//!
+//! Banks themselves are documents, in the configuration.
+
+use std::collections::BTreeSet;
+
+use axum::{
+    Json, Router,
+    extract::State,
+    routing::{get, post},
+};
+use serde::{Deserialize, Serialize};
+use tidegate_catalog::banks::{BankError, Entry, Given};
+use tidegate_schemas::{
+    banks::BankKind,
+    ids::{BankId, Millis},
+    item_types::datetime,
+};
+use tidegate_store::Cursor;
+use tidegate_web::{Path, Problem, Query};
+use uuid::Uuid;
+
+use super::{
+    Api, List,
+    caller::Caller,
+    extract::{Body, WholeList, id, invalid},
+    faults,
+};
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/banks", get(list))
+        .route("/banks/{bank}/entries", get(entries).post(add))
+        .route("/banks/{bank}/entries/remove", post(remove))
+        .route("/banks/{bank}/entries/enable", post(enable))
+        .route("/banks/{bank}/entries/disable", post(disable))
+        .route("/banks/{bank}/enable", post(enable_bank))
+        .route("/banks/{bank}/disable", post(disable_bank))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Bank {
+    id: BankId,
+    kind: BankKind,
+    name: String,
+    enabled: bool,
+    revision: i64,
+    changed_at: Option<String>,
+    author: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    id: Uuid,
+    value: String,
+    enabled: bool,
+    labels: Vec<String>,
+    source: Option<String>,
+    added_at: String,
+    expires_at: Option<String>,
+    author: String,
+}
+
+impl From<Entry> for Shown {
+    fn from(entry: Entry) -> Self {
+        Self {
+            id: entry.id,
+            value: entry.value,
+            enabled: entry.enabled,
+            labels: entry.labels,
+            source: entry.source,
+            added_at: entry.added_at.iso(),
+            expires_at: entry.expires_at.map(Millis::iso),
+            author: entry.author,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    limit: Option<usize>,
+    cursor: Option<String>,
+    #[serde(rename = "org")]
+    _org: Option<String>,
+}
+
+const PAGE: usize = 100;
+const LARGEST_PAGE: usize = 1_000;
+
+/// An entry: its value, or its value with what stands beside it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Wanted {
+    Value(String),
+    Entry(WantedEntry),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WantedEntry {
+    value: String,
+    #[serde(default)]
+    labels: Vec<String>,
+    #[serde(default)]
+    source: Option<String>,
+    #[serde(default)]
+    expires_at: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Added {
+    entries: Vec<Wanted>,
+}
+
+/// Entries of one request; each of them may be long, and the rules are compiled with them before it is answered.
+const MOST_ENTRIES: usize = 20_000;
+
+#[derive(Serialize)]
+struct Taken {
+    added: usize,
+    changed: usize,
+    unchanged: usize,
+    rejected: Vec<Rejected>,
+    revision: i64,
+}
+
+#[derive(Serialize)]
+struct Rejected {
+    index: usize,
+    reason: String,
+}
+
+/// Entries by id or by value.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    #[serde(default)]
+    ids: Vec<String>,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Found {
+    found: usize,
+    missing: usize,
+}
+
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(_): Query<WholeList>,
+) -> Result<Json<List<Bank>>, Problem> {
+    let banks = api.deps.banks.list(&caller.org).await.map_err(told)?;
+    let banks = banks.into_iter().map(|bank| Bank {
+        id: bank.bank,
+        kind: bank.kind,
+        name: bank.name,
+        enabled: bank.enabled,
+        revision: bank.revision,
+        changed_at: bank.changed_at.map(Millis::iso),
+        author: bank.author,
+    });
+    Ok(Json(List::whole(banks.collect())))
+}
+
+async fn entries(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(bank): Path<String>,
+    Query(page): Query<Page>,
+) -> Result<Json<List<Shown>>, Problem> {
+    let limit = page.limit.unwrap_or(PAGE);
+    if !(1..=LARGEST_PAGE).contains(&limit) {
+        return Err(invalid("", format!("`limit` is between 1 and {LARGEST_PAGE}.")));
+    }
+    let after: Option<Cursor> = page
+        .cursor
+        .map(|cursor| cursor.parse().map_err(|_| invalid("", "This is not a cursor of this list.")))
+        .transpose()?;
+    let found = api.deps.banks.entries(&caller.org, &BankId::from(bank), after, limit).await;
+    let (entries, next) = found.map_err(told)?;
+    Ok(Json(List {
+        items: entries.into_iter().map(Shown::from).collect(),
+        next: next.map(|cursor| cursor.to_string()),
+    }))
+}
+
+async fn add(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(bank): Path<String>,
+    Body(wanted): Body<Added>,
+) -> Result<Json<Taken>, Problem> {
+    if wanted.entries.len() > MOST_ENTRIES {
+        return Err(invalid("/entries", format!("One request adds at most {MOST_ENTRIES} entries.")));
+    }
+    let mut given = Vec::with_capacity(wanted.entries.len());
+    for (index, entry) in wanted.entries.into_iter().enumerate() {
+        given.push(match entry {
+            Wanted::Value(value) => Given { value, ..Given::default() },
+            Wanted::Entry(entry) => Given {
+                value: entry.value,
+                labels: entry.labels,
+                source: entry.source,
+                expires_at: instant(entry.expires_at, index)?,
+            },
+        });
+    }
+    let bank = BankId::from(bank);
+    let taken = api.deps.banks.add(&caller.org, &bank, given, &caller.name).await.map_err(told)?;
+    tracing::info!(
+        target: "audit", org = %caller.org, by = %caller.name, %bank, added = taken.added, changed = taken.changed,
+        "added entries of a bank"
+    );
+    let rejected = taken.rejected.into_iter().map(|(index, reason)| Rejected { index, reason });
+    Ok(Json(Taken {
+        added: taken.added,
+        changed: taken.changed,
+        unchanged: taken.unchanged,
+        rejected: rejected.collect(),
+        revision: taken.revision,
+    }))
+}
+
+fn instant(text: Option<String>, index: usize) -> Result<Option<Millis>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    let at = datetime::parse(&text).ok_or_else(|| {
+        invalid(&format!("/entries/{index}/expiresAt"), "An instant such as 2026-12-31T00:00:00Z is needed.")
+    });
+    at.map(Some)
+}
+
+async fn remove(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(bank): Path<String>,
+    Body(named): Body<Named>,
+) -> Result<Json<Found>, Problem> {
+    let bank = BankId::from(bank);
+    let (ids, no_entries) = ids(&api, &caller, &bank, &named).await?;
+    let found = api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(told)?;
+    tracing::info!(target: "audit", org = %caller.org, by = %caller.name, %bank, found, "removed entries of a bank");
+    Ok(Json(Found { found, missing: no_entries + ids.len() - found }))
+}
+
+async fn enable(
+    api: State<Api>,
+    caller: Caller,
+    bank: Path<String>,
+    named: Body<Named>,
+) -> Result<Json<Found>, Problem> {
+    switch(api, caller, bank, named, true).await
+}
+
+async fn disable(
+    api: State<Api>,
+    caller: Caller,
+    bank: Path<String>,
+    named: Body<Named>,
+) -> Result<Json<Found>, Problem> {
+    switch(api, caller, bank, named, false).await
+}
+
+async fn switch(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(bank): Path<String>,
+    Body(named): Body<Named>,
+    enabled: bool,
+) -> Result<Json<Found>, Problem> {
+    let bank = BankId::from(bank);
+    let (ids, no_entries) = ids(&api, &caller, &bank, &named).await?;
+    let banks = &api.deps.banks;
+    let found = banks.switch(&caller.org, &bank, &ids, enabled, &caller.name).await.map_err(told)?;
+    tracing::info!(
+        target: "audit", org = %caller.org, by = %caller.name, %bank, found, enabled, "switched entries of a bank"
+    );
+    Ok(Json(Found { found, missing: no_entries + ids.len() - found }))
+}
+
+async fn enable_bank(api: State<Api>, caller: Caller, bank: Path<String>) -> Result<Json<Bank>, Problem> {
+    switch_bank(api, caller, bank, true).await
+}
+
+async fn disable_bank(api: State<Api>, caller: Caller, bank: Path<String>) -> Result<Json<Bank>, Problem> {
+    switch_bank(api, caller, bank, false).await
+}
+
+async fn switch_bank(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(bank): Path<String>,
+    enabled: bool,
+) -> Result<Json<Bank>, Problem> {
+    let bank = BankId::from(bank);
+    let banks = &api.deps.banks;
+    banks.switch_bank(&caller.org, &bank, enabled, &caller.name).await.map_err(told)?;
+    tracing::info!(target: "audit", org = %caller.org, by = %caller.name, %bank, enabled, "switched a bank");
+    let listed = list(State(api), caller, Query(WholeList::default())).await?;
+    let found = listed.0.items.into_iter().find(|it| it.id == bank);
+    found.map(Json).ok_or_else(|| Problem::not_found("There is no such bank."))
+}
+
+/// Each once, and how many of the values cannot be entries.
+async fn ids(
+    api: &Api,
+    caller: &Caller,
+    bank: &BankId,
+    named: &Named,
+) -> Result<(Vec<Uuid>, usize), Problem> {
+    if named.ids.len() + named.values.len() > MOST_ENTRIES {
+        return Err(invalid("", format!("One request names at most {MOST_ENTRIES} entries.")));
+    }
+    let mut ids = BTreeSet::new();
+    for text in &named.ids {
+        ids.insert(id(text)?);
+    }
+    let of_values = api.deps.banks.ids_of(&caller.org, bank, &named.values).await.map_err(told)?;
+    let no_entries = of_values.iter().filter(|id| id.is_none()).count();
+    ids.extend(of_values.into_iter().flatten());
+    Ok((ids.into_iter().collect(), no_entries))
+}
+
+fn told(error: BankError) -> Problem {
+    match error {
+        BankError::NoSuchBank(bank) => Problem::not_found(format!("There is no bank `{bank}`.")),
+        BankError::Unusable(why) => {
+            invalid("/entries", format!("The rules would not compile with these entries: {why}"))
+        }
+        BankError::Catalog(error) => faults::catalog(error),
+    }
+}

@@ -1,0 +1,483 @@
+//! The entries of an organisation's banks: added, removed and switched at any time, without a new configuration.
+//!
+//! What a bank is stands in its document; what its entries mean to a rule is up to `tidegate-rules`.
+
+pub(crate) mod ledger;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tidegate_rules::{Limits, Plan, RuleSource, Shape, Vocabulary};
+use tidegate_schemas::{
+    banks::BankKind,
+    ids::{BankId, Kind as IdKind, Millis, OrgId, TypeId, derive},
+};
+use tidegate_store::{
+    At, Clock, Cursor, Store, system_clock,
+    tables::catalog::banks::{BankEntry, BankHead},
+};
+use uuid::Uuid;
+
+use self::ledger::{Held, Operation};
+use crate::{
+    Error, Settings,
+    compile::{BankEntries, compile},
+    content::{Content, joined},
+    snapshots,
+};
+
+/// An entry as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Derived from bank and value: the same entry is the same in every environment.
+    pub id: Uuid,
+    pub value: String,
+    pub enabled: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    pub added_at: Millis,
+    /// From then on it counts as switched off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Millis>,
+    pub author: String,
+}
+
+impl Entry {
+    fn counts(&self, now: Millis) -> bool {
+        self.enabled && self.expires_at.is_none_or(|end| end > now)
+    }
+}
+
+/// An entry as somebody hands it in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    pub value: String,
+    pub labels: Vec<String>,
+    pub source: Option<String>,
+    pub expires_at: Option<Millis>,
+}
+
+/// What became of entries that were handed in. The counts add up to how many they were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    pub added: usize,
+    /// They were there, with other labels, source or expiry.
+    pub changed: usize,
+    pub unchanged: usize,
+    /// By their place among those handed in: why.
+    pub rejected: Vec<(usize, String)>,
+    /// Of the bank, with all of it.
+    pub revision: i64,
+}
+
+/// A bank, as lists show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BankInfo {
+    pub bank: BankId,
+    pub kind: BankKind,
+    pub name: String,
+    pub enabled: bool,
+    pub revision: i64,
+    pub changed_at: Option<Millis>,
+    pub author: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BankError {
+    #[error("there is no bank {0}")]
+    NoSuchBank(BankId),
+    /// Together with everything else the entries exceed what the rules may hold.
+    #[error("the rules would not compile with these entries: {0}")]
+    Unusable(String),
+    #[error(transparent)]
+    Catalog(#[from] Error),
+}
+
+impl BankError {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::NoSuchBank(_) => "no_such_bank",
+            Self::Unusable(_) => "bank_unusable",
+            Self::Catalog(error) => error.tag(),
+        }
+    }
+}
+
+impl From<tidegate_store::Error> for BankError {
+    fn from(error: tidegate_store::Error) -> Self {
+        Self::Catalog(error.into())
+    }
+}
+
+/// Changes banks. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Banks {
+    store: Store,
+    settings: Arc<Settings>,
+    clock: Clock,
+}
+
+/// Labels of an entry, and their length in bytes.
+const LABELS: (usize, usize) = (16, 64);
+const LONGEST_SOURCE: usize = 256;
+
+impl Banks {
+    pub fn new(store: Store, settings: &Settings) -> Self {
+        Self::with_clock(store, settings, system_clock())
+    }
+
+    pub fn with_clock(store: Store, settings: &Settings, clock: Clock) -> Self {
+        Self { store, settings: Arc::new(settings.clone()), clock }
+    }
+
+    pub async fn list(&self, org: &OrgId) -> Result<Vec<BankInfo>, BankError> {
+        let content = self.content(org).await?;
+        let mut banks = Vec::new();
+        for (bank, (_, document)) in &content.set.banks {
+            let head = ledger::head(&self.store, org, bank).await?;
+            let ever = head.revision > 0;
+            banks.push(BankInfo {
+                bank: bank.clone(),
+                kind: document.kind,
+                name: document.display_name().to_owned(),
+                enabled: head.enabled,
+                revision: head.revision,
+                changed_at: ever.then_some(head.changed_at),
+                author: ever.then_some(head.author),
+            });
+        }
+        Ok(banks)
+    }
+
+    /// A page of a bank's entries, in the order of their ids.
+    pub async fn entries(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<(Vec<Entry>, Option<Cursor>), BankError> {
+        self.kind(org, bank).await?;
+        let head = self.settled(org, bank).await?;
+        let partition = BankEntry::partition(head.org, head.bank);
+        let mut pages =
+            self.store.scan::<BankEntry>(&partition, At::all().limit(limit).page_size(limit).after(after));
+        let rows = pages.all().await?;
+        let next = pages.cursor();
+        Ok((rows.into_iter().map(ledger::entry).collect(), next))
+    }
+
+    /// Adds entries, or changes what stands beside them. What cannot be an entry is left out and named.
+    pub async fn add(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        given: Vec<Given>,
+        author: &str,
+    ) -> Result<Taken, BankError> {
+        let kind = self.kind(org, bank).await?;
+        let now = (self.clock)();
+        let mut taken = Taken::default();
+        let mut wanted: BTreeMap<Uuid, Entry> = BTreeMap::new();
+        for (place, given) in given.into_iter().enumerate() {
+            match self.read(bank, kind, given, author, now) {
+                Ok(entry) => {
+                    if wanted.insert(entry.id, entry).is_some() {
+                        taken.unchanged += 1;
+                    }
+                }
+                Err(reason) => taken.rejected.push((place, reason)),
+            }
+        }
+        let head = self.settled(org, bank).await?;
+        let there = self.there(org, bank, wanted.keys().copied()).await?;
+        let mut operations = Vec::new();
+        for (id, entry) in wanted {
+            match there.get(&id) {
+                Some(old) if same(old, &entry) => taken.unchanged += 1,
+                Some(old) => {
+                    taken.changed += 1;
+                    operations.push(Operation::Put(Entry { added_at: old.added_at, ..entry }));
+                }
+                None => {
+                    taken.added += 1;
+                    operations.push(Operation::Put(entry));
+                }
+            }
+        }
+        taken.revision = head.revision;
+        if !operations.is_empty() {
+            taken.revision = self.change(org, bank, operations, None, author, now).await?;
+        }
+        Ok(taken)
+    }
+
+    /// Takes entries out, by id; says how many were there.
+    pub async fn remove(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        ids: &[Uuid],
+        author: &str,
+    ) -> Result<usize, BankError> {
+        self.kind(org, bank).await?;
+        self.settled(org, bank).await?;
+        let there = self.there(org, bank, ids.iter().copied()).await?;
+        let operations: Vec<_> = there.into_keys().map(Operation::Remove).collect();
+        let count = operations.len();
+        if count > 0 {
+            self.change(org, bank, operations, None, author, (self.clock)()).await?;
+        }
+        Ok(count)
+    }
+
+    /// Switches entries on or off, by id; says how many were there.
+    pub async fn switch(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        ids: &[Uuid],
+        enabled: bool,
+        author: &str,
+    ) -> Result<usize, BankError> {
+        self.kind(org, bank).await?;
+        self.settled(org, bank).await?;
+        let there = self.there(org, bank, ids.iter().copied()).await?;
+        let count = there.len();
+        let other = there.into_values().filter(|entry| entry.enabled != enabled);
+        let operations: Vec<_> = other.map(|entry| Operation::Put(Entry { enabled, ..entry })).collect();
+        if !operations.is_empty() {
+            self.change(org, bank, operations, None, author, (self.clock)()).await?;
+        }
+        Ok(count)
+    }
+
+    /// Switches a bank as a whole: its entries stay as they are.
+    pub async fn switch_bank(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        enabled: bool,
+        author: &str,
+    ) -> Result<(), BankError> {
+        self.kind(org, bank).await?;
+        if self.settled(org, bank).await?.enabled != enabled {
+            self.change(org, bank, Vec::new(), Some(enabled), author, (self.clock)()).await?;
+        }
+        Ok(())
+    }
+
+    /// The ids that values have in a bank, each if it can be an entry of it.
+    pub async fn ids_of(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        values: &[String],
+    ) -> Result<Vec<Option<Uuid>>, BankError> {
+        let kind = self.kind(org, bank).await?;
+        let id = |value: &String| kind.canonical(value).ok().map(|value| entry_id(bank, &value));
+        Ok(values.iter().map(id).collect())
+    }
+
+    async fn content(&self, org: &OrgId) -> Result<Content, BankError> {
+        let head = snapshots::head(&self.store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
+        let text = snapshots::read(&self.store, &head).await?;
+        let version = head.config_version;
+        Ok(Content::decode(&text, version).map_err(|reason| Error::Unreadable {
+            org: org.clone(),
+            version,
+            reason,
+        })?)
+    }
+
+    async fn kind(&self, org: &OrgId, bank: &BankId) -> Result<BankKind, BankError> {
+        let content = self.content(org).await?;
+        let document = content.set.banks.get(bank).map(|(_, document)| document.kind);
+        document.ok_or_else(|| BankError::NoSuchBank(bank.clone()))
+    }
+
+    /// The head, once the entries' rows hold all that it says.
+    async fn settled(&self, org: &OrgId, bank: &BankId) -> Result<BankHead, BankError> {
+        let head = ledger::head(&self.store, org, bank).await?;
+        if head.settled < head.revision {
+            ledger::settle(&self.store, &head).await?;
+        }
+        Ok(head)
+    }
+
+    async fn there(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        ids: impl Iterator<Item = Uuid>,
+    ) -> Result<HashMap<Uuid, Entry>, BankError> {
+        let ids: BTreeSet<Uuid> = ids.collect();
+        let keys: Vec<_> = ids.into_iter().map(|id| BankEntry::key(org.clone(), bank.clone(), id)).collect();
+        let rows = self.store.get_many::<BankEntry>(&keys).await?;
+        Ok(rows.into_iter().flatten().map(|row| (row.entry, ledger::entry(row))).collect())
+    }
+
+    fn read(
+        &self,
+        bank: &BankId,
+        kind: BankKind,
+        given: Given,
+        author: &str,
+        now: Millis,
+    ) -> Result<Entry, String> {
+        let limits = &self.settings.rules;
+        let value = kind.canonical(&given.value)?;
+        let longest = if kind == BankKind::Regex { limits.regex_source_bytes } else { limits.word_bytes };
+        if value.len() > longest {
+            return Err(format!("it is longer than {longest} bytes"));
+        }
+        if kind == BankKind::Regex {
+            check_pattern(&value, limits)?;
+        }
+        let (most, bytes) = LABELS;
+        if given.labels.len() > most || given.labels.iter().any(|label| label.len() > bytes) {
+            return Err(format!("an entry has at most {most} labels of {bytes} bytes"));
+        }
+        if given.source.as_ref().is_some_and(|source| source.len() > LONGEST_SOURCE) {
+            return Err(format!("its source is longer than {LONGEST_SOURCE} bytes"));
+        }
+        Ok(Entry {
+            id: entry_id(bank, &value),
+            value,
+            enabled: true,
+            labels: given.labels,
+            source: given.source,
+            added_at: now,
+            expires_at: given.expires_at,
+            author: author.to_owned(),
+        })
+    }
+
+    async fn change(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        operations: Vec<Operation>,
+        enabled: Option<bool>,
+        author: &str,
+        now: Millis,
+    ) -> Result<i64, BankError> {
+        if operations.iter().any(|it| matches!(it, Operation::Put(_))) || enabled == Some(true) {
+            self.try_out(org, bank, &operations, enabled, now).await?;
+        }
+        let revision = ledger::change(&self.store, (org, bank), &operations, enabled, (author, now)).await?;
+        // The change is made: without the bump it is seen a little later.
+        if let Err(error) = snapshots::bump(&self.store, now).await {
+            tracing::warn!(tag = error.tag(), %org, %bank, revision, "processes see the change late");
+        }
+        tracing::info!(%org, %bank, revision, changes = operations.len(), "a bank changed");
+        Ok(revision)
+    }
+
+    /// Refuses what would leave the organisation with rules that do not compile.
+    async fn try_out(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        operations: &[Operation],
+        enabled: Option<bool>,
+        now: Millis,
+    ) -> Result<(), BankError> {
+        let content = self.content(org).await?;
+        let mut all = all(&self.store, org, &content).await?;
+        if let Some(held) = all.get_mut(bank) {
+            let held = Arc::make_mut(held);
+            held.apply(operations.to_vec());
+            held.enabled = enabled.unwrap_or(held.enabled);
+        }
+        let (settings, org) = (Arc::clone(&self.settings), org.clone());
+        let tried = tokio::task::spawn_blocking(move || {
+            let (entries, _) = entries(&all, now);
+            let version = tidegate_schemas::ids::ConfigVersion(0);
+            let prefix = &settings.header_variable_prefix;
+            compile(&org, version, &content, &entries, &settings.rules, prefix).map(drop)
+        });
+        match tried.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(faults)) => Err(BankError::Unusable(joined(&faults))),
+            Err(panic) => Err(BankError::Unusable(format!("the compiler failed: {panic}"))),
+        }
+    }
+}
+
+/// What is held of an organisation's banks.
+pub(crate) type AllHeld = HashMap<BankId, Arc<Held>>;
+
+/// All banks of a configuration, read anew.
+pub(crate) async fn all(store: &Store, org: &OrgId, content: &Content) -> Result<AllHeld, Error> {
+    catch_up(store, org, content, &AllHeld::new()).await
+}
+
+/// All banks of a configuration, from what is held of them already.
+pub(crate) async fn catch_up(
+    store: &Store,
+    org: &OrgId,
+    content: &Content,
+    held: &AllHeld,
+) -> Result<AllHeld, Error> {
+    let mut all = AllHeld::new();
+    for bank in content.set.banks.keys() {
+        let known = held.get(bank);
+        let newer = ledger::catch_up(store, org, bank, known.map(|held| &**held)).await?;
+        let kept = known.filter(|known| known.revision == newer.revision).cloned();
+        all.insert(bank.clone(), kept.unwrap_or_else(|| Arc::new(newer)));
+    }
+    Ok(all)
+}
+
+/// What compiles, and when the first of it expires.
+pub(crate) fn entries(held: &AllHeld, now: Millis) -> (BankEntries, Option<Millis>) {
+    let mut expires = None;
+    let counting = held.iter().map(|(bank, held)| {
+        let entries = held.entries.values().filter(|entry| held.enabled && entry.counts(now));
+        let entries: Vec<_> = entries
+            .map(|entry| {
+                let sooner = |end: Millis| expires.is_none_or(|first| end < first);
+                if let Some(end) = entry.expires_at.filter(|end| sooner(*end)) {
+                    expires = Some(end);
+                }
+                (entry.id, entry.value.clone())
+            })
+            .collect();
+        (bank.clone(), entries)
+    });
+    let counting = counting.collect();
+    (counting, expires)
+}
+
+pub(crate) fn entry_id(bank: &BankId, value: &str) -> Uuid {
+    derive(IdKind::BankEntry, &[bank.as_str().as_bytes(), value.as_bytes()])
+}
+
+/// Apart from who handed it in, and when.
+fn same(old: &Entry, new: &Entry) -> bool {
+    old.enabled == new.enabled
+        && old.labels == new.labels
+        && old.source == new.source
+        && old.expires_at == new.expires_at
+}
+
+/// As a rule would be held to it that has the pattern.
+fn check_pattern(pattern: &str, limits: &Limits) -> Result<(), String> {
+    let mut vocabulary = Vocabulary::new();
+    let shape = Shape { kind: tidegate_rules::Kind::Text, container: tidegate_rules::Container::One };
+    vocabulary.add(TypeId::new("item"), [("text", shape)].into_iter());
+    let rule = json!({"rule": "entry", "when": {"text": {"in": ["text"], "regex": pattern}}});
+    let compiled = Plan::compile(&[RuleSource { document: &rule, version: "" }], &vocabulary, limits);
+    match compiled {
+        Ok(_) => Ok(()),
+        Err(faults) => Err(faults.first().map_or_else(String::new, |fault| fault.detail.clone())),
+    }
+}

@@ -1,0 +1,56 @@
+//! The entries of banks, and the feed of their changes.
+//!
+//! It does not know in which order the rows of a change are written; `tidegate-catalog` does.
+
+use tidegate_schemas::ids::{BankId, Millis, OrgId};
+use uuid::Uuid;
+
+use crate::table;
+
+table! {
+    /// How far a bank is. Revision `revision` is the change `change_id`; the entries' rows hold all changes up to
+    /// `settled`, which is that revision or the one before.
+    Versioned BankHead in "bank_heads" ttl None;
+    partition { org: OrgId, bank: BankId }
+    values {
+        revision: i64,
+        settled: i64,
+        change_id: Uuid,
+        enabled: bool,
+        changed_at: Millis,
+        author: String,
+    }
+}
+
+table! {
+    /// An entry; its id is derived from its value. Its write time is the revision that put it.
+    Fact BankEntry in "bank_entries" ttl None;
+    partition { org: OrgId, bank: BankId }
+    cluster { entry: Uuid [Asc] }
+    values {
+        value: String,
+        enabled: bool,
+        labels: String,
+        source: Option<String>,
+        added_at: Millis,
+        expires_at: Option<Millis>,
+        author: String,
+    }
+}
+
+table! {
+    /// A piece of a change: its text is cut because an import exceeds what one row should hold. Of several changes that
+    /// wanted to be a revision, the head or `bank_revisions` names the one that is.
+    Fact BankChange in "bank_changes" ttl Some(35 days);
+    partition { org: OrgId, bank: BankId, revision: i64 }
+    cluster { change_id: Uuid [Asc], part: i64 [Asc] }
+    values { parts: i64, operations: String }
+}
+
+table! {
+    /// Which change a revision is.
+    Fact BankRevision in "bank_revisions" ttl Some(35 days);
+    partition { org: OrgId, bank: BankId }
+    cluster { revision: i64 [Asc] }
+    values { change_id: Uuid }
+}
