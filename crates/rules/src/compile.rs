@@ -263,7 +263,7 @@ impl<'a> Context<'a> {
     pub(crate) fn unusable(&mut self, bank: &BankId, entry: &BankEntry, why: &str) {
         let (bank, id) = (shown(bank.as_str()), shown(&entry.id));
         self.at("bank", |c| {
-            c.warn("unusable_entry", format!("entry {id} of bank {bank} is left out: {why}"))
+            c.warn("unusable_entry", format!("entry {id} of bank {bank} is left out: {why}"));
         });
     }
 

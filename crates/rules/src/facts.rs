@@ -165,6 +165,7 @@ impl<'f> Missing<'f> {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "a need is handed over with its answer")]
 impl Facts {
     pub fn new() -> Self {
         Self::default()
@@ -186,35 +187,35 @@ impl Facts {
 
     /// The user's standing is `points`.
     pub fn strikes(&mut self, need: Need, points: i64) {
-        self.answer(need, Answer::Points(points));
+        self.answer(&need, Answer::Points(points));
     }
 
     /// The window has counted so much, or at least so much if that is no less than what was asked.
     pub fn count(&mut self, need: Need, counted: Amount) {
-        self.answer(need, Answer::Counted(counted));
+        self.answer(&need, Answer::Counted(counted));
     }
 
     /// This is known of the medium.
     pub fn media(&mut self, need: Need, media: Media) {
-        self.answer(need, Answer::Media(media));
+        self.answer(&need, Answer::Media(media));
     }
 
     /// The model says so.
     pub fn scores(&mut self, need: Need, scores: Scores) {
-        self.answer(need, Answer::Scores(scores));
+        self.answer(&need, Answer::Scores(scores));
     }
 
     /// Nobody can say, because nobody was to: conditions on it are inapplicable.
     pub fn unknown(&mut self, need: Need) {
-        self.answer(need, Answer::Nobody);
+        self.answer(&need, Answer::Nobody);
     }
 
     /// The look-up failed. `reason` is stored with the item, so it is a tag and no payload.
     pub fn failed(&mut self, need: Need, reason: impl Into<String>) {
-        self.answer(need, Answer::Failed(reason.into()));
+        self.answer(&need, Answer::Failed(reason.into()));
     }
 
-    fn answer(&mut self, need: Need, answer: Answer) {
+    fn answer(&mut self, need: &Need, answer: Answer) {
         self.answers.insert(need.question(), answer);
     }
 

@@ -213,7 +213,7 @@ impl Grid {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     use super::*;
 
     fn point(lat: f64, lng: f64) -> Point {

@@ -29,7 +29,11 @@ fn every_example_of_the_guide_goes_as_it_says() {
         set.item_types.values().map(|(_, document)| ItemType::compile(document, "1", &types)).collect();
     let rules: Vec<Json> = set.rules.values().map(|(_, rule)| serde_json::to_value(rule).unwrap()).collect();
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
-    let (plan, _) = Plan::compile(&sources, &Vocabulary::of(&item_types), &Limits::default()).unwrap();
+    let mut vocabulary = Vocabulary::of(&item_types);
+    for (_, window) in set.windows.values() {
+        vocabulary.window(serde_json::to_value(window).unwrap());
+    }
+    let (plan, _) = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
     let reports = run_tests(&plan, NOW, |type_id, data| {
         let item_type = item_types.iter().find(|item_type| item_type.key == *type_id).unwrap();
         let data = data.to_string();
@@ -42,5 +46,5 @@ fn every_example_of_the_guide_goes_as_it_says() {
     assert!(wrong.is_empty(), "{wrong:?}");
     let examples: usize =
         rules.iter().map(|rule| form::parse(rule, &Limits::default()).unwrap().tests.len()).sum();
-    assert!(reports.len() == examples && examples >= 18, "{} of {examples}", reports.len());
+    assert!(reports.len() == examples && examples >= 37, "{} of {examples}", reports.len());
 }

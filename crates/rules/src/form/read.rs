@@ -44,11 +44,19 @@ const CONDITIONS: [&str; 11] =
     ["all", "any", "not", "text", "field", "strikes", "count", "media", "score", "geo", "domain"];
 
 /// Reads a rule document; all faults are listed, up to a hundred.
+#[allow(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method is not general enough in the reader's lifetime"
+)]
 pub fn parse(document: &Json, limits: &Limits) -> Result<Rule, Vec<Fault>> {
     read("rule", document, limits, |r, v| r.rule(v))
 }
 
 /// Reads a window document, as [`parse`] reads a rule's.
+#[allow(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method is not general enough in the reader's lifetime"
+)]
 pub fn parse_window(document: &Json, limits: &Limits) -> Result<Window, Vec<Fault>> {
     read("window", document, limits, |r, v| r.window(v))
 }

@@ -1,8 +1,10 @@
 //! Places and domains, as the plain interpreter reads them.
 //!
 //! Distances are taken through the earth instead of along it, and geohashes are read as whole numbers.
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 
 use Verdict::{Failed, Inapplicable, Passed};
+
 use serde_json::json;
 use tidegate_rules::form::{DomainTest, Geo, GeoSource};
 use tidegate_rules::{

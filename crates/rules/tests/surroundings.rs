@@ -1,0 +1,394 @@
+//! Conditions on what is beyond the item's text: windows, media, scores, places, domains and banks.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value as Json, json};
+use tidegate_rules::{
+    Amount, Bank, BankEntry, BankMatch, Facts, Fault, Fields, Item, Kind, Limits, Measure, Media, MediaState,
+    Need, Number, On, Outcome, Plan, RuleSource, Scan, Scores, Shape, Value, Vocabulary, Warning,
+};
+use tidegate_schemas::{
+    banks::BankKind,
+    ids::{ItemKey, Millis, SubmissionId, TypeId},
+};
+
+struct Data(Json);
+
+impl Fields for Data {
+    fn field(&self, name: &str) -> Option<Value<'_>> {
+        fn read(value: &Json) -> Value<'_> {
+            match value {
+                Json::String(text) => Value::Text(text),
+                Json::Number(number) => Value::Number(Number::parse(&number.to_string()).unwrap()),
+                Json::Array(list) => Value::List(list.iter().map(read).collect()),
+                other => panic!("{other}"),
+            }
+        }
+        self.0.get(name).map(read)
+    }
+}
+
+const NOW: Millis = Millis(1_767_225_600_000);
+
+fn vocabulary(windows: &[Json]) -> Vocabulary {
+    let mut vocabulary = Vocabulary::new();
+    let fields = [
+        ("text", Shape::one(Kind::Text)),
+        ("links", Shape::list(Kind::Text)),
+        ("amount", Shape::one(Kind::Number)),
+        ("lat", Shape::one(Kind::Number)),
+        ("lng", Shape::one(Kind::Number)),
+        ("place", Shape::one(Kind::Geohash)),
+    ];
+    vocabulary.add(TypeId::new("post"), fields);
+    vocabulary
+        .add(TypeId::new("note"), [("text", Shape::one(Kind::Text)), ("amount", Shape::one(Kind::Text))]);
+    windows.iter().for_each(|window| vocabulary.window(window.clone()));
+    let banks: [(&str, BankKind, &[&str]); 5] = [
+        ("terms", BankKind::Text, &["free money", "\u{200b}"]),
+        ("patterns", BankKind::Regex, &["(", "coin[sz]"]),
+        ("places", BankKind::Geo, &["u33d", "48.8566,2.3522,1000"]),
+        ("domains", BankKind::Domain, &["bad.example"]),
+        ("empty", BankKind::Text, &[]),
+    ];
+    for (key, kind, values) in banks {
+        let entry = |(nth, value): (usize, &&str)| BankEntry {
+            id: format!("{key}-{nth}").into(),
+            value: (*value).to_owned(),
+        };
+        vocabulary.bank(Bank {
+            key: key.into(),
+            kind,
+            entries: values.iter().enumerate().map(entry).collect(),
+        });
+    }
+    vocabulary
+}
+
+fn compile_all(rules: &[Json], windows: &[Json]) -> Result<(Plan, Vec<Warning>), Vec<Fault>> {
+    let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "v1" }).collect();
+    Plan::compile(&sources, &vocabulary(windows), &Limits::default())
+}
+
+fn rule(key: &str, when: &Json) -> Json {
+    json!({"rule": key, "status": "live", "item_types": ["post"], "when": when, "actions": ["a"], "policies": ["p"]})
+}
+
+fn plan(when: &Json, windows: &[Json]) -> Plan {
+    compile_all(&[rule("r", when)], windows).map_err(|faults| format!("{faults:?}")).unwrap().0
+}
+
+fn scan(plan: &Plan, data: &Json, on: On) -> Scan {
+    let (type_id, user, data) = (TypeId::new("post"), ItemKey::new("user", "u1"), Data(data.clone()));
+    plan.scan(&Item {
+        type_id: &type_id,
+        values: &data,
+        user: Some(&user),
+        on,
+        now: NOW,
+        submission: SubmissionId::from(uuid::Uuid::nil()),
+    })
+}
+
+fn alone(plan: &Plan, data: &Json) -> Outcome {
+    plan.finish(scan(plan, data, On::Item), &Facts::new())
+}
+
+/// The tree of the only match, as it is stored.
+fn tree(outcome: &Outcome) -> Json {
+    assert_eq!(outcome.matched.len(), 1, "{outcome:?}");
+    serde_json::to_value(&outcome.matched[0].tree).unwrap()
+}
+
+fn faults(when: &Json, windows: &[Json]) -> Vec<(&'static str, String, &'static str)> {
+    let faults = compile_all(&[rule("r", when)], windows).err().unwrap();
+    faults.into_iter().map(|fault| (fault.kind, fault.pointer.clone(), fault.tag())).collect()
+}
+
+#[test]
+fn equal_counts_are_one_need_that_asks_for_the_larger_number() {
+    let window = json!({"window": "w", "over": "1h"});
+    let rules = [
+        rule("a", &json!({"count": {"window": "w", "gte": 3}})),
+        rule(
+            "b",
+            &json!({"all": [{"count": {"window": "w", "gt": 7}}, {"text": {"in": ["text"], "words": ["hit"]}}]}),
+        ),
+        rule(
+            "c",
+            &json!({"all": [{"count": {"window": "w", "gt": 99}}, {"text": {"in": ["text"], "words": ["miss"]}}]}),
+        ),
+    ];
+    let (plan, _) = compile_all(&rules, &[window]).unwrap();
+    let scan = scan(&plan, &json!({"text": "hit"}), On::Item);
+    let [need] = scan.needs() else { panic!("{:?}", scan.needs()) };
+    let Need::Count { window, key, at_least } = need else { panic!("{need:?}") };
+    assert_eq!((window.as_str(), key.as_str(), *at_least), ("w", "user/u1", Amount::whole(8)));
+    let mut facts = Facts::new();
+    facts.count(need.clone(), Amount::whole(3));
+    let outcome = plan.finish(scan, &facts);
+    assert_eq!(
+        tree(&outcome),
+        json!({"count": {"outcome": "passed", "window": "w", "at_least": 3, "key": "user/u1", "counted": 3}})
+    );
+}
+
+#[test]
+fn an_item_adds_to_the_windows_that_it_meets_and_a_report_to_none() {
+    let windows = [
+        json!({"window": "all", "over": "1h"}),
+        json!({"window": "offers", "where": {"text": {"in": ["text"], "words": ["offer"]}}, "over": "1h"}),
+        json!({"window": "spent", "item_types": ["post"], "by": "links", "sum": "amount", "over": "24h", "bucket": "1h"}),
+        json!({"window": "links", "item_types": ["post"], "distinct": "links", "over": "24h"}),
+        json!({"window": "notes", "item_types": ["note"], "over": "24h"}),
+    ];
+    let plan = plan(&json!({"strikes": {"gte": 1}}), &windows);
+    let data = json!({"text": "hi", "links": ["a", "b", "a"], "amount": 2.5});
+    let scanned = scan(&plan, &data, On::Item);
+    let added: Vec<_> = scanned
+        .entries()
+        .iter()
+        .map(|it| {
+            (
+                it.window.as_str(),
+                it.key.as_str(),
+                it.amount,
+                it.members.len(),
+                it.bucket * it_bucket(&plan, it) <= it.at.0,
+            )
+        })
+        .collect();
+    assert_eq!(
+        added,
+        [
+            ("all", "user/u1", Amount::ONE, 0, true),
+            ("spent", "a", Amount(2_500_000), 0, true),
+            ("spent", "b", Amount(2_500_000), 0, true),
+            ("links", "user/u1", Amount::ZERO, 2, true),
+        ]
+    );
+    assert!(scan(&plan, &data, On::Report).entries().is_empty());
+    assert_eq!(scan(&plan, &data, On::Item).entries(), scanned.entries(), "a replay adds the same rows");
+    let spent = plan.window(&"spent".into()).unwrap();
+    assert_eq!((spent.measure, spent.over, spent.bucket), (Measure::Sum, 86_400_000, 3_600_000));
+}
+
+fn it_bucket(plan: &Plan, entry: &tidegate_rules::WindowEntry) -> i64 {
+    plan.window(&entry.window).unwrap().bucket
+}
+
+#[test]
+fn values_beyond_the_limit_are_named_and_not_counted() {
+    let window = json!({"window": "w", "item_types": ["post"], "by": "links", "over": "1h"});
+    let plan = plan(&json!({"count": {"window": "w", "gte": 1}}), &[window]);
+    let links: Vec<_> = (0..40).map(|n| format!("l{n}")).collect();
+    let scanned = scan(&plan, &json!({"links": links}), On::Item);
+    assert_eq!((scanned.entries().len(), scanned.needs().len()), (16, 16));
+    let outcome = plan.finish(scanned, &Facts::new());
+    assert_eq!(outcome.uncounted, ["w".into()]);
+}
+
+#[test]
+fn what_is_wrong_with_a_window_is_said_at_the_window() {
+    let count = json!({"count": {"window": "w", "gte": 1}});
+    for (window, place, tag) in [
+        (json!({"window": "w", "over": "1h", "by": "linkz"}), "/by", "unknown_field"),
+        (json!({"window": "w", "over": "1h", "by": "amount"}), "/by", "type"),
+        (json!({"window": "w", "over": "1h", "item_types": ["post"], "sum": "text"}), "/sum", "type"),
+        (json!({"window": "w", "over": "1h", "item_types": ["pots"]}), "/item_types/0", "unknown_item_type"),
+        (
+            json!({"window": "w", "over": "1h", "where": {"not": {"strikes": {"gte": 1}}}}),
+            "/where/not",
+            "shape",
+        ),
+        (json!({"window": "w", "over": "1h", "sum": "a", "distinct": "b"}), "", "shape"),
+        (json!({"window": "w", "over": "1h", "bucket": "2h"}), "/bucket", "limit"),
+        (json!({"window": "w", "over": "90d", "bucket": "1m"}), "/bucket", "limit"),
+        (json!({"window": "w", "over": "0h"}), "/over", "type"),
+    ] {
+        // The rule that asks about it is not blamed.
+        assert_eq!(faults(&count, &[window]), [("window", place.to_owned(), tag)]);
+    }
+    let window = json!({"window": "w", "over": "1h"});
+    let other = json!({"count": {"window": "v", "gte": 1}});
+    assert_eq!(
+        faults(&other, std::slice::from_ref(&window)),
+        [("rule", "/when/count/window".to_owned(), "unknown_window")]
+    );
+    let (_, warnings) = compile_all(&[rule("r", &json!({"strikes": {"gte": 1}}))], &[window]).unwrap();
+    assert!(warnings.iter().any(|warning| warning.kind == "window" && warning.tag() == "unused_window"));
+}
+
+fn found(bank: &str, distance: u32) -> BankMatch {
+    BankMatch {
+        bank: bank.into(),
+        entry: "7".to_owned(),
+        kind: "pdq".to_owned(),
+        distance,
+        labels: vec!["gore".to_owned()],
+    }
+}
+
+#[test]
+fn one_medium_that_is_like_an_entry_is_enough_whatever_the_others_are() {
+    let when = json!({"media": {"in": ["links"], "bank": "faces", "max_distance": 20}});
+    let plan = plan(&when, &[]);
+    let data = json!({"links": ["far", "broken", "near"]});
+    let medium = |url: &str| match url {
+        "far" => Media { state: MediaState::Ok, matches: vec![found("faces", 25)] },
+        "near" => {
+            Media { state: MediaState::LowQuality, matches: vec![found("other", 1), found("faces", 20)] }
+        }
+        _ => Media { state: MediaState::FetchFailed, matches: Vec::new() },
+    };
+    let outcome = |near: bool| {
+        let scanned = scan(&plan, &data, On::Item);
+        let mut facts = Facts::new();
+        for need in scanned.needs() {
+            let Need::Media { url } = need else { panic!("{need:?}") };
+            facts.media(need.clone(), medium(if near || url != "near" { url } else { "far" }));
+        }
+        plan.finish(scanned, &facts)
+    };
+    assert_eq!(
+        tree(&outcome(true)),
+        json!({"media": {"outcome": "passed", "in": ["links"], "hits": [{
+            "url": "near", "state": "low_quality",
+            "match": {"bank": "faces", "entry": "7", "kind": "pdq", "distance": 20, "labels": ["gore"]},
+        }]}})
+    );
+    assert_eq!(outcome(false).errored[0].reason, "media: fetch_failed");
+    assert!(scan(&plan, &json!({"text": "no media"}), On::Item).needs().is_empty());
+}
+
+#[test]
+fn a_score_is_asked_for_once_and_may_be_missing() {
+    let when = json!({"score": {"model": "m", "gte": 0.5, "lt": 0.8}});
+    let plan = plan(&json!({"any": [when, {"score": {"model": "m", "label": "l", "gt": 0.9}}]}), &[]);
+    let outcome = |answer: &dyn Fn(&mut Facts, Need)| {
+        let scanned = scan(&plan, &json!({}), On::Item);
+        let [need] = scanned.needs() else { panic!("{:?}", scanned.needs()) };
+        let mut facts = Facts::new();
+        answer(&mut facts, need.clone());
+        plan.finish(scanned, &facts)
+    };
+    let says = |whole: f64| {
+        move |facts: &mut Facts, need| facts.scores(need, Scores { whole: Some(whole), ..Scores::default() })
+    };
+    assert_eq!(outcome(&says(0.5)).matched.len(), 1);
+    assert!(outcome(&says(0.8)).matched.is_empty());
+    assert_eq!(outcome(&says(f64::NAN)).errored[0].reason, "score: not_a_number");
+    let label = |facts: &mut Facts, need| {
+        facts.scores(need, Scores { whole: None, labels: [("l".to_owned(), 0.95)].into() });
+    };
+    assert_eq!(outcome(&label).matched.len(), 1);
+    let nobody = outcome(&|facts, need| facts.unknown(need));
+    assert!(nobody.matched.is_empty() && nobody.errored.is_empty());
+    assert_eq!(outcome(&|facts, need| facts.failed(need, "timeout")).errored[0].reason, "score: timeout");
+}
+
+#[test]
+fn a_place_is_shown_with_its_distance_and_its_area() {
+    let circle = json!({"lat": 52.52, "lng": 13.405, "km": 5});
+    let near = plan(&json!({"geo": {"in": ["place"], "within": circle}}), &[]);
+    let hit = &tree(&alone(&near, &json!({"place": "u33dc0cpk"})))["geo"]["hits"][0];
+    assert_eq!((&hit["place"], &hit["area"]), (&json!("u33dc0cpk"), &json!("52.52,13.405,5000")));
+    assert!(hit["metres"].as_f64().unwrap() < 1_000.0, "{hit}");
+    assert!(alone(&near, &json!({"place": "u281z"})).matched.is_empty());
+    let bank = plan(&json!({"geo": {"lat": "lat", "lng": "lng", "bank": "places"}}), &[]);
+    assert_eq!(
+        tree(&alone(&bank, &json!({"lat": 52.52, "lng": 13.405})))["geo"]["hits"],
+        json!([{"field": "lat", "place": "52.52,13.405", "area": "u33d", "entry": {"bank": "places", "id": "places-0"}}])
+    );
+    for nowhere in [json!({"lat": 52.52}), json!({"lat": 152.52, "lng": 13.405}), json!({})] {
+        let outcome = alone(
+            &plan(&json!({"not": {"geo": {"lat": "lat", "lng": "lng", "cells": ["s"]}}}), &[]),
+            &nowhere,
+        );
+        assert!(outcome.matched.is_empty(), "inapplicable: {nowhere}");
+    }
+}
+
+#[test]
+fn a_rule_is_looked_at_only_where_its_areas_and_domains_are() {
+    let far = |n: i32| json!({"geo": {"in": ["place"], "within": {"lat": -60 + n % 50, "lng": -170 + n % 100, "m": 500}}});
+    let domain = |n: i32| json!({"domain": {"in": ["links"], "any_of": [format!("d{n}.example")]}});
+    let rules: Vec<_> =
+        (0..400).map(|n| rule(&format!("r{n}"), &if n % 2 == 0 { far(n) } else { domain(n) })).collect();
+    let (plan, warnings) = compile_all(&rules, &[]).unwrap();
+    assert!(warnings.iter().all(|warning| warning.tag() != "unannounced"), "{warnings:?}");
+    let scanned =
+        scan(&plan, &json!({"place": "u33dc0cpk", "links": ["https://www.d7.example/x"]}), On::Item);
+    assert_eq!(scanned.judged(), 1);
+    assert_eq!(plan.finish(scanned, &Facts::new()).matched[0].rule.as_str(), "r7");
+}
+
+#[test]
+fn the_entry_of_a_bank_is_named_and_an_unusable_one_left_out() {
+    for (leaf, text, id) in [
+        (json!({"text": {"in": ["text"], "bank": "terms", "view": "folded"}}), "FR33 m0ney", "terms-0"),
+        (json!({"text": {"in": ["text"], "bank": "patterns"}}), "many coinz", "patterns-1"),
+        (json!({"domain": {"in": ["text"], "bank": "domains"}}), "http://x.bad.example/", "domains-0"),
+    ] {
+        let (plan, warnings) = compile_all(&[rule("r", &leaf)], &[]).unwrap();
+        let tree = tree(&alone(&plan, &json!({"text": text})));
+        let hits = &tree.as_object().unwrap().values().next().unwrap()["hits"];
+        assert_eq!(hits[0]["entry"]["id"], json!(id), "{tree}");
+        assert!(alone(&plan, &json!({"text": "nothing"})).matched.is_empty());
+        let unusable = warnings.iter().filter(|warning| warning.tag() == "unusable_entry").count();
+        assert_eq!(unusable, usize::from(leaf.get("text").is_some()), "{warnings:?}");
+    }
+}
+
+#[test]
+fn a_bank_with_too_few_entries_finds_nothing_and_lint_says_so() {
+    for leaf in [
+        json!({"in": ["text"], "bank": "empty"}),
+        json!({"in": ["text"], "bank": "terms", "min_distinct": 5}),
+    ] {
+        let (plan, warnings) = compile_all(&[rule("r", &json!({"text": leaf}))], &[]).unwrap();
+        assert!(alone(&plan, &json!({"text": "free money"})).matched.is_empty());
+        assert!(warnings.iter().any(|warning| warning.tag() == "unsatisfiable"), "{warnings:?}");
+    }
+}
+
+#[test]
+fn faults_of_places_domains_and_banks_name_their_place() {
+    for (when, place, tag) in [
+        (json!({"geo": {"in": ["text"], "cells": ["u33"]}}), "/when/geo/in/0", "type"),
+        (json!({"geo": {"lat": "lat", "lng": "place", "cells": ["u33"]}}), "/when/geo/lng", "type"),
+        (json!({"geo": {"in": ["place"], "cells": ["ail"]}}), "/when/geo/cells/0", "type"),
+        (json!({"geo": {"in": ["place"], "cells": "1,2,3"}}), "/when/geo/cells", "type"),
+        (
+            json!({"geo": {"in": ["place"], "within": {"lat": 91, "lng": 0, "m": 9}}}),
+            "/when/geo/within/lat",
+            "type",
+        ),
+        (
+            json!({"geo": {"in": ["place"], "within": {"lat": 9, "lng": 0, "m": 0}}}),
+            "/when/geo/within/m",
+            "type",
+        ),
+        (json!({"geo": {"in": ["place"], "within": {"lat": 9, "lng": 0}}}), "/when/geo/within", "shape"),
+        (json!({"geo": {"in": ["place"], "lat": "lat", "cells": ["u33"]}}), "/when/geo", "shape"),
+        (json!({"geo": {"in": ["place"]}}), "/when/geo", "shape"),
+        (json!({"geo": {"in": ["place"], "bank": "terms"}}), "/when/geo/bank", "type"),
+        (json!({"geo": {"in": ["place"], "bank": "placez"}}), "/when/geo/bank", "unknown_bank"),
+        (
+            json!({"domain": {"in": ["links"], "any_of": ["https://a.example"]}}),
+            "/when/domain/any_of/0",
+            "type",
+        ),
+        (json!({"domain": {"in": ["amount"], "any_of": ["a.example"]}}), "/when/domain/in/0", "type"),
+        (json!({"domain": {"in": ["links"]}}), "/when/domain", "shape"),
+        (json!({"text": {"in": ["text"], "bank": "domains"}}), "/when/text/bank", "type"),
+        (json!({"text": {"in": ["text"], "bank": "patterns", "view": "folded"}}), "/when/text/view", "shape"),
+        (json!({"media": {"in": ["links"]}}), "/when/media", "shape"),
+        (json!({"media": {"in": ["links"], "state": "gone"}}), "/when/media/state", "unknown_value"),
+        (json!({"media": {"in": ["links"], "state": "ok", "bank": "b"}}), "/when/media/bank", "shape"),
+        (json!({"media": {"in": ["amount"], "bank": "b"}}), "/when/media/in/0", "type"),
+        (json!({"score": {"model": "m"}}), "/when/score", "shape"),
+        (json!({"score": {"model": "m", "gte": "1"}}), "/when/score/gte", "type"),
+    ] {
+        assert_eq!(faults(&when, &[]), [("rule", place.to_owned(), tag)], "{when}");
+    }
+}
