@@ -129,12 +129,33 @@ fn mapped(original: &str, push: impl Fn(&mut String, char)) -> (String, Notes) {
 
 /// A text of ASCII only, folded, with letters in a row once.
 fn squeezed(original: &str) -> String {
-    let mut text = vec![0; original.len()];
+    let mut text: Vec<u8> = original.bytes().map(folded_byte).collect();
     // No ASCII byte, so the first one differs from it.
     let (mut length, mut last) = (0, u8::MAX);
-    for byte in original.bytes() {
-        let byte = folded_byte(byte);
-        // A repetition is written too, and then written over: cheaper than to decide.
+    let mut from = 0;
+    while let Some(eight) = text.get(from..from + 8) {
+        let mut eight: [u8; 8] = eight.try_into().unwrap_or_default();
+        let (bytes, lowest) = (u64::from_le_bytes(eight), 0x0101_0101_0101_0101_u64);
+        let differ = bytes ^ (bytes << 8 | u64::from(last));
+        // Whether none of the bytes is zero, that is: none is as the one before it.
+        let distinct = differ.wrapping_sub(lowest) & !differ & lowest << 7 == 0;
+        let mut kept = 8;
+        if !distinct {
+            kept = 0;
+            for byte in bytes.to_le_bytes() {
+                // A repetition is written too, and then written over: cheaper than to decide.
+                eight[kept & 7] = byte;
+                kept += usize::from(byte != last);
+                last = byte;
+            }
+        }
+        text[length..length + 8].copy_from_slice(&eight);
+        length += kept;
+        last = bytes.to_le_bytes()[7];
+        from += 8;
+    }
+    for at in from..text.len() {
+        let byte = text[at];
         text[length] = byte;
         length += usize::from(byte != last);
         last = byte;

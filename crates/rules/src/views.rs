@@ -39,14 +39,15 @@ pub(crate) type Values<'a> = SmallVec<[(Element<'a>, Value<'a>); 1]>;
 pub(crate) struct Slot<'a> {
     /// `None`: absent.
     pub(crate) values: Option<Values<'a>>,
-    texts: OnceCell<Texts<'a>>,
-    derived: [OnceCell<SmallVec<[Derived<'a>; 1]>>; 3],
+    /// Boxed, because most paths are never searched.
+    texts: OnceCell<Box<Texts<'a>>>,
 }
 
 struct Texts<'a> {
     /// Cut to the limit, with their position among the values.
     cut: SmallVec<[(usize, &'a str); 1]>,
     truncated: bool,
+    derived: [OnceCell<SmallVec<[Derived<'a>; 1]>>; 3],
 }
 
 /// One text in the form that was asked for.
@@ -119,7 +120,6 @@ impl<'a> Views<'a> {
             Box::new(Slot {
                 values: self.paths[slot].routes.iter().find_map(|route| read(self.fields, route)),
                 texts: OnceCell::new(),
-                derived: [const { OnceCell::new() }; 3],
             })
         })
     }
@@ -136,7 +136,7 @@ impl<'a> Views<'a> {
             View::Collapsed => Some(2),
         };
         let derive = || texts.cut.iter().map(|(_, text)| Derived::new(text, view)).collect();
-        let derived = place.map(|place: usize| slot.derived[place].get_or_init(derive));
+        let derived = place.map(|place: usize| texts.derived[place].get_or_init(derive));
         texts.cut.iter().enumerate().map(move |(nth, (value, original))| {
             let derived = derived.map(|derived| &derived[nth]);
             let text = derived.map_or(*original, |derived| &*derived.text);
@@ -160,12 +160,13 @@ impl<'a> Views<'a> {
 
 impl<'a> Slot<'a> {
     fn texts(&self, most: usize) -> &Texts<'a> {
-        self.texts.get_or_init(|| cut(self.values.as_deref().unwrap_or_default(), most))
+        self.texts.get_or_init(|| Box::new(cut(self.values.as_deref().unwrap_or_default(), most)))
     }
 }
 
 fn cut<'a>(values: &[(Element<'a>, Value<'a>)], mut left: usize) -> Texts<'a> {
-    let mut texts = Texts { cut: SmallVec::new(), truncated: false };
+    let derived = [const { OnceCell::new() }; 3];
+    let mut texts = Texts { cut: SmallVec::new(), truncated: false, derived };
     for (nth, (_, value)) in values.iter().enumerate() {
         let Value::Text(text) = value else { continue };
         let end = text.floor_char_boundary(left);

@@ -4,12 +4,25 @@
 
 use std::collections::HashMap;
 
-use super::scanner::Next;
+use super::{hashing::Quickly, scanner::Next};
 
 /// How words are found: by a part of so many bytes, looked for at every place or at every second one. A word that is
 /// looked for at every second place needs two parts, one byte apart: one of them begins at an even place.
-const CLASSES: [Class; 5] =
-    [Class::new(7, 2), Class::new(5, 2), Class::new(4, 1), Class::new(3, 1), Class::new(2, 1)];
+const CLASSES: [Class; 9] = [
+    Class::new(8, 2),
+    Class::new(7, 2),
+    Class::new(6, 2),
+    Class::new(5, 2),
+    Class::new(4, 2),
+    Class::new(3, 2),
+    Class::new(4, 1),
+    Class::new(3, 1),
+    Class::new(2, 1),
+];
+
+/// Words of four and five bytes are looked for at every second place if there are no more of them than this: parts of
+/// so few bytes are common, and looking at all of many costs more than to probe every place for longer ones.
+const FEW_SHORT: usize = 128;
 
 #[derive(Clone, Copy, Debug)]
 struct Class {
@@ -35,16 +48,13 @@ const CROWD: u32 = 12;
 const LEAST: usize = 8;
 
 /// Places of a text that are probed together.
-const BLOCK: usize = 8;
+const BLOCK: usize = 16;
 const WINDOW: usize = BLOCK + 7;
 
 #[derive(Debug)]
 pub(crate) struct Grams {
-    bits: Bits,
-    /// The widths of parts that are looked for at every place, as masks of the eight bytes there.
-    every: Vec<u64>,
-    /// Those that are looked for at every second place.
-    second: Vec<u64>,
+    probes: Vec<Probe>,
+    fine: Fine,
     /// `starts[bucket]..starts[bucket + 1]` are the entries of a bucket.
     starts: Box<[u32]>,
     shift: u32,
@@ -52,11 +62,30 @@ pub(crate) struct Grams {
     words: Box<[u8]>,
 }
 
+/// One pass for the words of one or several classes: each place is held against a map of what their parts begin with.
 #[derive(Debug)]
-enum Bits {
-    Small(Box<[u64; 1 << 11]>),
+struct Probe {
+    mask: u64,
+    stride: usize,
+    /// Of the parts of each class.
+    parts: Vec<u64>,
+    map: Coarse,
+}
+
+/// Many places are held against it, so it should fit into a core's nearest cache, or the one behind it.
+#[derive(Debug)]
+enum Coarse {
+    Tiny(Box<[u64; 1 << 9]>),
+    Small(Box<[u64; 1 << 12]>),
     Middle(Box<[u64; 1 << 14]>),
-    Large(Box<[u64; 1 << 16]>),
+    Large(Box<[u64; 1 << 17]>),
+}
+
+/// The map for places that the coarse one lets pass: of whole parts, with at least 32 bits an entry.
+#[derive(Debug)]
+struct Fine {
+    bits: Box<[u64]>,
+    shift: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +97,8 @@ struct Entry {
     /// How far inside of the word the part is.
     offset: u16,
     word: u32,
+    /// In `CLASSES`.
+    class: u8,
 }
 
 fn hash(gram: u64) -> u64 {
@@ -88,23 +119,23 @@ fn at(word: &[u8], offset: usize, width: usize) -> u64 {
 impl Grams {
     /// The table for the words that are fit for it, if they are worth a pass, and the places of the others.
     pub(crate) fn new(words: &[&[u8]]) -> (Option<Self>, Vec<u32>) {
-        let mut sharing: HashMap<u64, u32> = HashMap::new();
-        let mut entries = Vec::with_capacity(words.len());
+        let mut sharing: HashMap<u64, u32, Quickly> = HashMap::default();
+        let mut entries = Vec::with_capacity(words.len() * 2);
         let mut rest = Vec::new();
-        let mut used = [false; CLASSES.len()];
         let mut bytes = Vec::new();
         // Long words have the choice between many parts, so they come last.
         let mut order: Vec<u32> = (0_u32..).zip(words).map(|(nth, _)| nth).collect();
         order.sort_by_key(|nth| words[*nth as usize].len());
+        let short = words.iter().filter(|word| matches!(word.len(), 4 | 5)).count();
+        let classes = |class: &Class| class.stride == 1 || class.width > 4 || short <= FEW_SHORT;
         for nth in order {
             let word = words[nth as usize];
-            let choice = choose(word, &sharing);
+            let choice = choose(word, &sharing, classes);
             let (length, from) = (u16::try_from(word.len()), u32::try_from(bytes.len()));
             let (Some((class, first)), Ok(length), Ok(from)) = (choice, length, from) else {
                 rest.push(nth);
                 continue;
             };
-            used[class] = true;
             for (offset, gram) in parts(word, CLASSES[class], first) {
                 *sharing.entry(gram).or_default() += 1;
                 entries.push(Entry {
@@ -113,6 +144,7 @@ impl Grams {
                     length,
                     offset: u16::try_from(offset).unwrap_or(length),
                     word: nth,
+                    class: u8::try_from(class).unwrap_or_default(),
                 });
             }
             bytes.extend_from_slice(word);
@@ -120,78 +152,63 @@ impl Grams {
         if entries.len() < LEAST {
             return (None, (0..).take(words.len()).collect());
         }
-        let masks = |stride: usize| {
-            let used = CLASSES.iter().zip(used).filter(|(class, used)| *used && class.stride == stride);
-            used.map(|(class, _)| mask(class.width)).collect()
-        };
-        let (every, second) = (masks(1), masks(2));
-        let bits = Bits::of(&entries);
+        let probes = probes(words, &entries);
+        let fine = Fine::of(&entries);
         let shift = 64 - (entries.len() * 2).next_power_of_two().trailing_zeros().clamp(4, 24);
         let (starts, entries) = bucketed(&entries, shift);
-        (Some(Self { bits, every, second, starts, shift, entries, words: bytes.into() }), rest)
+        let words = bytes.into();
+        (Some(Self { probes, fine, starts, shift, entries, words }), rest)
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let bits = match &self.bits {
-            Bits::Small(bits) => size_of_val(&**bits),
-            Bits::Middle(bits) => size_of_val(&**bits),
-            Bits::Large(bits) => size_of_val(&**bits),
-        };
-        bits + size_of_val(&*self.starts) + size_of_val(&*self.entries) + self.words.len()
+        let coarse: usize = self.probes.iter().map(|probe| probe.map.memory()).sum();
+        let maps = coarse + size_of_val(&*self.fine.bits);
+        maps + size_of_val(&*self.starts) + size_of_val(&*self.entries) + self.words.len()
     }
 
     pub(crate) fn scan(&self, text: &[u8], found: &mut impl FnMut(u32, usize) -> Next) -> Next {
-        match &self.bits {
-            Bits::Small(bits) => self.scan_with(bits, text, found),
-            Bits::Middle(bits) => self.scan_with(bits, text, found),
-            Bits::Large(bits) => self.scan_with(bits, text, found),
+        for probe in &self.probes {
+            let next = match &probe.map {
+                Coarse::Tiny(bits) => self.pass(bits, probe, text, found),
+                Coarse::Small(bits) => self.pass(bits, probe, text, found),
+                Coarse::Middle(bits) => self.pass(bits, probe, text, found),
+                Coarse::Large(bits) => self.pass(bits, probe, text, found),
+            };
+            if next == Next::Stop {
+                return Next::Stop;
+            }
         }
+        Next::Go
     }
 
-    fn scan_with<const N: usize>(
+    fn pass<const N: usize>(
         &self,
         bits: &[u64; N],
+        probe: &Probe,
         text: &[u8],
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
-        match *self.every.as_slice() {
-            [] => self.scan_at(bits, [], text, found),
-            [a] => self.scan_at(bits, [a], text, found),
-            [a, b] => self.scan_at(bits, [a, b], text, found),
-            [a, b, c] => self.scan_at(bits, [a, b, c], text, found),
-            _ => Next::Go,
+        match probe.stride {
+            1 => self.pass_by::<N, 1>(bits, probe, text, found),
+            _ => self.pass_by::<N, 2>(bits, probe, text, found),
         }
     }
 
-    fn scan_at<const N: usize, const E: usize>(
+    fn pass_by<const N: usize, const STRIDE: usize>(
         &self,
         bits: &[u64; N],
-        every: [u64; E],
+        probe: &Probe,
         text: &[u8],
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
-        match *self.second.as_slice() {
-            [] => self.probe(bits, every, [], text, found),
-            [a] => self.probe(bits, every, [a], text, found),
-            [a, b] => self.probe(bits, every, [a, b], text, found),
-            _ => Next::Go,
-        }
-    }
-
-    fn probe<const N: usize, const E: usize, const S: usize>(
-        &self,
-        bits: &[u64; N],
-        every: [u64; E],
-        second: [u64; S],
-        text: &[u8],
-        found: &mut impl FnMut(u32, usize) -> Next,
-    ) -> Next {
+        let mask = probe.mask;
         let mut place = 0;
         for window in text.windows(WINDOW).step_by(BLOCK) {
-            if let Ok(window) = window.try_into()
-                && self.block(bits, every, second, window, text, place, found) == Next::Stop
-            {
-                return Next::Stop;
+            if let Ok(window) = window.try_into() {
+                let answers = answers::<N, STRIDE>(bits, mask, window);
+                if answers != 0 && self.answered(answers, probe, window, text, place, found) == Next::Stop {
+                    return Next::Stop;
+                }
             }
             place += BLOCK;
         }
@@ -200,7 +217,8 @@ impl Grams {
             let mut window = [0; WINDOW];
             let left = (text.len() - place).min(WINDOW);
             window[..left].copy_from_slice(&text[place..place + left]);
-            if self.block(bits, every, second, &window, text, place, found) == Next::Stop {
+            let answers = answers::<N, STRIDE>(bits, mask, &window);
+            if answers != 0 && self.answered(answers, probe, &window, text, place, found) == Next::Stop {
                 return Next::Stop;
             }
             place += BLOCK;
@@ -208,50 +226,41 @@ impl Grams {
         Next::Go
     }
 
-    #[inline]
-    #[expect(clippy::too_many_arguments, reason = "all of them in registers, in the innermost loop")]
-    fn block<const N: usize, const E: usize, const S: usize>(
+    /// Looks at the places of a block that the coarse map knows.
+    #[inline(never)]
+    fn answered(
         &self,
-        bits: &[u64; N],
-        every: [u64; E],
-        second: [u64; S],
+        mut answers: u64,
+        probe: &Probe,
         window: &[u8; WINDOW],
         text: &[u8],
         place: usize,
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
-        let mut eights = [0_u64; BLOCK];
-        for (eight, bytes) in eights.iter_mut().zip(window.windows(8)) {
-            let mut copy = [0; 8];
-            copy.copy_from_slice(bytes);
-            *eight = u64::from_le_bytes(copy);
-        }
-        let mut answers = 0_u64;
-        for (k, mask) in every.iter().enumerate() {
-            for (nth, eight) in eights.iter().enumerate() {
-                answers |= bit(bits, hash(eight & mask)) << (k * BLOCK + nth);
-            }
-        }
-        for (k, mask) in second.iter().enumerate() {
-            for (nth, eight) in eights.iter().enumerate().step_by(2) {
-                answers |= bit(bits, hash(eight & mask)) << ((E + k) * BLOCK + nth);
-            }
-        }
         while answers != 0 {
-            let answer = answers.trailing_zeros() as usize;
+            let nth = answers.trailing_zeros() as usize % BLOCK;
             answers &= answers - 1;
-            let (k, nth) = (answer / BLOCK, answer % BLOCK);
-            let mask = if k < E { every[k] } else { second[k - E] };
-            if self.look(eights[nth] & mask, text, place + nth, found) == Next::Stop {
-                return Next::Stop;
+            let eight = eight(window, nth);
+            for part in &probe.parts {
+                let (gram, hash) = (eight & part, hash(eight & part));
+                if self.fine.holds(hash) && self.look(gram, hash, text, place + nth, found) == Next::Stop {
+                    return Next::Stop;
+                }
             }
         }
         Next::Go
     }
 
     /// The words of which this part is at this place.
-    fn look(&self, gram: u64, text: &[u8], place: usize, found: &mut impl FnMut(u32, usize) -> Next) -> Next {
-        let bucket = usize::try_from(hash(gram) >> self.shift).unwrap_or_default();
+    fn look(
+        &self,
+        gram: u64,
+        hash: u64,
+        text: &[u8],
+        place: usize,
+        found: &mut impl FnMut(u32, usize) -> Next,
+    ) -> Next {
+        let bucket = usize::try_from(hash >> self.shift).unwrap_or_default();
         let entries = &self.entries[self.starts[bucket] as usize..self.starts[bucket + 1] as usize];
         for entry in entries.iter().filter(|entry| entry.gram == gram) {
             let Some(start) = place.checked_sub(entry.offset.into()) else { continue };
@@ -265,46 +274,97 @@ impl Grams {
     }
 }
 
-/// Where a part's word of the bit map is, and its two bits in it: two say no more often than one, and cost one look.
 #[inline]
-fn bits_of<const N: usize>(hash: u64) -> (usize, u32, u32) {
+fn eight(window: &[u8; WINDOW], nth: usize) -> u64 {
+    u64::from_le_bytes(window[nth..nth + 8].try_into().unwrap_or_default())
+}
+
+/// Where a part is in the coarse map: one bit, because what it lets pass too much is cheap to look at again.
+#[inline]
+fn place_of<const N: usize>(hash: u64) -> (usize, u32) {
     // The highest bits are the best mixed; N is a power of two, so the mask keeps the index inside.
     let place = usize::try_from(hash >> (64 - N.trailing_zeros())).unwrap_or_default() & (N - 1);
-    (place, (hash >> 32 & 63) as u32, (hash >> 26 & 63) as u32)
+    (place, (hash >> 32 & 63) as u32)
 }
 
 #[inline]
 fn bit<const N: usize>(bits: &[u64; N], hash: u64) -> u64 {
-    let (place, a, b) = bits_of::<N>(hash);
-    let word = bits[place];
-    word >> a & word >> b & 1
+    let (place, bit) = place_of::<N>(hash);
+    bits[place] >> bit & 1
 }
 
-impl Bits {
-    fn of(entries: &[Entry]) -> Self {
-        // At least 32 bits an entry while the map fits into a core's own cache.
-        match entries.len() {
-            ..4_096 => Self::Small(filled(entries)),
-            4_096..32_768 => Self::Middle(filled(entries)),
-            _ => Self::Large(filled(entries)),
+/// Which places of a block the map knows.
+#[inline]
+fn answers<const N: usize, const STRIDE: usize>(bits: &[u64; N], mask: u64, window: &[u8; WINDOW]) -> u64 {
+    let mut answers = 0;
+    for nth in (0..BLOCK).step_by(STRIDE) {
+        answers |= bit(bits, hash(eight(window, nth) & mask)) << nth;
+    }
+    answers
+}
+
+impl Coarse {
+    fn of(beginnings: &[u64]) -> Self {
+        match beginnings.len() {
+            ..1_024 => Self::Tiny(filled(beginnings)),
+            1_024..8_192 => Self::Small(filled(beginnings)),
+            8_192..65_536 => Self::Middle(filled(beginnings)),
+            _ => Self::Large(filled(beginnings)),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        match self {
+            Self::Tiny(bits) => size_of_val(&**bits),
+            Self::Small(bits) => size_of_val(&**bits),
+            Self::Middle(bits) => size_of_val(&**bits),
+            Self::Large(bits) => size_of_val(&**bits),
         }
     }
 }
 
-fn filled<const N: usize>(entries: &[Entry]) -> Box<[u64; N]> {
-    // By way of a vector, because half a megabyte does not belong on the stack.
+fn filled<const N: usize>(beginnings: &[u64]) -> Box<[u64; N]> {
+    // By way of a vector, because a megabyte does not belong on the stack.
     let mut bits: Box<[u64; N]> =
         vec![0; N].into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("made with N words"));
-    for entry in entries {
-        let (place, a, b) = bits_of::<N>(hash(entry.gram));
-        bits[place] |= 1 << a | 1 << b;
+    for beginning in beginnings {
+        let (place, bit) = place_of::<N>(hash(*beginning));
+        bits[place] |= 1 << bit;
     }
     bits
 }
 
+impl Fine {
+    fn of(entries: &[Entry]) -> Self {
+        let words = (entries.len() / 2).next_power_of_two().clamp(16, 1 << 22);
+        let mut fine = Self { bits: vec![0; words].into(), shift: 64 - words.trailing_zeros() };
+        for entry in entries {
+            let (place, bits) = fine.place_of(hash(entry.gram));
+            fine.bits[place] |= bits;
+        }
+        fine
+    }
+
+    /// Two bits of one word: two say no more often than one, and cost one look.
+    fn place_of(&self, hash: u64) -> (usize, u64) {
+        let place = usize::try_from(hash >> self.shift).unwrap_or_default();
+        (place, 1 << (hash >> 26 & 63) | 1 << (hash >> 20 & 63))
+    }
+
+    #[inline]
+    fn holds(&self, hash: u64) -> bool {
+        let (place, bits) = self.place_of(hash);
+        self.bits[place] & bits == bits
+    }
+}
+
 /// The class (as a place in `CLASSES`) by which a word will be found, and where in the word its parts begin.
-fn choose(word: &[u8], sharing: &HashMap<u64, u32>) -> Option<(usize, usize)> {
-    let nth = CLASSES.iter().position(|class| class.least() <= word.len())?;
+fn choose(
+    word: &[u8],
+    sharing: &HashMap<u64, u32, Quickly>,
+    suits: impl Fn(&Class) -> bool,
+) -> Option<(usize, usize)> {
+    let nth = CLASSES.iter().position(|class| class.least() <= word.len() && suits(class))?;
     let class = CLASSES[nth];
     let shared = |gram: u64| sharing.get(&gram).copied().unwrap_or_default();
     let crowd =
@@ -323,6 +383,73 @@ fn parts(word: &[u8], class: Class, first: usize) -> impl Iterator<Item = (usize
 /// How common a part may be in texts, by the bytes in it.
 fn common(gram: u64, width: usize) -> u32 {
     gram.to_le_bytes()[..width].iter().map(|byte| super::rarity::commonness(*byte)).sum()
+}
+
+/// What an answer of the coarse map costs beside a probe, and each class that it may be of.
+const ANSWER: f64 = 8.0;
+const PART: f64 = 2.0;
+
+/// Classes share a probe if that is cheaper: a probe for what the parts of several classes begin with is answered more
+/// often than probes for each whole part.
+fn probes(words: &[&[u8]], entries: &[Entry]) -> Vec<Probe> {
+    let mut counts = [0_usize; CLASSES.len()];
+    for entry in entries {
+        counts[usize::from(entry.class)] += 1;
+    }
+    let grouped = |stride: usize| {
+        // From the shortest parts to the longest.
+        let used = (0..CLASSES.len()).rev().filter(|class| CLASSES[*class].stride == stride);
+        let used: Vec<_> =
+            used.map(|class| (CLASSES[class].width, counts[class])).filter(|(_, count)| *count > 0).collect();
+        let alike: Vec<f64> = used.iter().map(|(width, _)| likeness(words, *width)).collect();
+        let group = |range: std::ops::Range<usize>| {
+            let count: usize = used[range.clone()].iter().map(|(_, count)| count).sum();
+            #[expect(clippy::cast_precision_loss, reason = "a guess")]
+            let (count, classes) = (count as f64, range.len() as f64);
+            1.0 + (1.0 - (-count * alike[range.start]).exp()) * (ANSWER + PART * classes)
+        };
+        // Each bit says whether a new probe begins before a class; there are at most six of one stride.
+        let splits = |split: usize| {
+            let mut starts: Vec<usize> =
+                (0..used.len()).filter(|nth| *nth == 0 || split >> nth & 1 == 1).collect();
+            starts.push(used.len());
+            starts.windows(2).map(|ends| ends[0]..ends[1]).collect::<Vec<_>>()
+        };
+        let cost = |split: &usize| splits(*split).into_iter().map(group).sum::<f64>();
+        let best = (0..1 << used.len()).min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default();
+        let probe = |range: std::ops::Range<usize>| {
+            let (least, widths) = (mask(used[range.start].0), &used[range]);
+            let of = |entry: &&Entry| {
+                let class = CLASSES[usize::from(entry.class)];
+                class.stride == stride && widths.iter().any(|(width, _)| *width == class.width)
+            };
+            let beginnings: Vec<u64> = entries.iter().filter(of).map(|entry| entry.gram & least).collect();
+            let parts = widths.iter().map(|(width, _)| mask(*width)).collect();
+            Probe { mask: least, stride, parts, map: Coarse::of(&beginnings) }
+        };
+        splits(best).into_iter().map(probe).collect::<Vec<_>>()
+    };
+    [grouped(2), grouped(1)].into_iter().flatten().collect()
+}
+
+/// How likely two pieces of so many bytes are equal, guessed from the words: nothing else is known of the texts.
+fn likeness(words: &[&[u8]], width: usize) -> f64 {
+    const SAMPLE: usize = 4_096;
+    let long: Vec<&&[u8]> = words.iter().filter(|word| word.len() >= width).collect();
+    let step = long.len().div_ceil(SAMPLE).max(1);
+    let mut pieces: Vec<u64> = (0_u64..)
+        .zip(long.into_iter().step_by(step))
+        .map(|(nth, word)| {
+            let choices = u64::try_from(word.len() - width + 1).unwrap_or(1);
+            at(word, usize::try_from((hash(nth + 1) >> 32) % choices).unwrap_or_default(), width)
+        })
+        .collect();
+    pieces.sort_unstable();
+    let pairs = |count: usize| count * count.saturating_sub(1) / 2;
+    let equal: usize = pieces.chunk_by(|a, b| a == b).map(|equal| pairs(equal.len())).sum();
+    #[expect(clippy::cast_precision_loss, reason = "a guess")]
+    let share = equal as f64 / pairs(pieces.len()).max(1) as f64;
+    share
 }
 
 /// The entries sorted by bucket, and where each bucket starts.

@@ -153,6 +153,17 @@ impl FieldLeaf {
         bounded.then(|| Sought::Ranges(vec![(low, high)]))
     }
 
+    /// Whether one of the values sought is all that it takes to pass.
+    pub(crate) fn is_looked_up(&self) -> bool {
+        let exact = |operand: &Operand| {
+            matches!(operand, Operand::Text(_) | Operand::Boolean(_) | Operand::Related(_))
+        };
+        let only = |test: &Test| matches!(test.op, Op::Eq | Op::In) && test.operands.iter().all(exact);
+        matches!(self.of, None | Some(Of::Any))
+            && !self.ignore_case
+            && matches!(&*self.tests, [test] if only(test))
+    }
+
     pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
         let Some(values) = &scene.views.slot(self.slot).values else {
             let absent = |test: &Test| match test.op {
