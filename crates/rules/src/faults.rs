@@ -69,7 +69,7 @@ impl Warning {
     }
 
     /// One of `short_word`, `regex_case`, `regex_empty`, `unsatisfiable`, `unannounced`, `no_action`, `no_policy`,
-    /// `same_condition`, `unused_window`, `unusable_entry`.
+    /// `same_condition`, `subsumed`, `pattern_everywhere`, `unused_window`, `unusable_entry`.
     pub fn tag(&self) -> &'static str {
         self.tag
     }

@@ -40,8 +40,13 @@ pub struct Limits {
     pub excerpt_bytes: usize,
     /// Conditions and places shown in the explanations of one item; further matches are listed without a tree.
     pub explained: usize,
+    /// Matches listed for one item; further ones are counted, but those of live rules are always listed.
+    pub matched: usize,
     /// Failed rules listed for one item; further ones are counted.
     pub errored: usize,
+    /// Memory that all rules of a plan may take, in bytes, as far as it depends on them: searches, words, patterns with
+    /// what threads keep for them.
+    pub memory_bytes: usize,
     /// Windows of a plan.
     pub windows: usize,
     /// Values of a list that a window counts apart or tells apart in one item; the outcome names windows that met more.
@@ -66,7 +71,9 @@ impl Default for Limits {
             hits: 16,
             excerpt_bytes: 256,
             explained: 10_000,
+            matched: 4_096,
             errored: 1_000,
+            memory_bytes: 2 << 30,
             windows: 1_000,
             window_values: 16,
         }

@@ -2,27 +2,35 @@
 //!
 //! It judges each rule as it was compiled, and refuses none.
 
-use std::collections::HashMap;
+mod subsumed;
+
+use std::collections::{HashMap, HashSet};
 
 use tidegate_schemas::ids::TypeId;
 
 use crate::{
     compile::{Node, Rule},
+    engine::witness::Costs,
     faults::Warning,
     form::Status,
     leaves::{Leaf, Sought},
 };
 
-/// Warnings for all rules; `unannounced` are those that nothing in an item announces.
+/// Warnings for all rules; `unannounced` are those that nothing in an item announces, `everywhere` predicates with
+/// patterns that run on every text, so that they announce rules.
 pub(crate) fn look<'r>(
     rules: impl Iterator<Item = &'r Rule>,
     predicates: &[Leaf],
     unannounced: &[u32],
+    everywhere: &[u32],
+    costs: &Costs,
     most: usize,
 ) -> Vec<Warning> {
+    let rules: Vec<&Rule> = rules.collect();
+    let everywhere: HashSet<u32> = everywhere.iter().copied().collect();
     let mut warnings = Vec::new();
     let mut known: HashMap<String, &str> = HashMap::new();
-    for (number, rule) in (0_u32..).zip(rules) {
+    for (number, rule) in (0_u32..).zip(&rules) {
         let mut warn = |pointer: &str, tag: &'static str, detail: String| {
             if warnings.len() < most {
                 warnings.push(Warning::new("rule", rule.head.rule.as_str(), pointer, tag, detail));
@@ -31,8 +39,16 @@ pub(crate) fn look<'r>(
         if impossible(&rule.when, true, rule, predicates) {
             warn("/when", "unsatisfiable", "the condition can never hold".to_owned());
         } else if unannounced.binary_search(&number).is_ok() {
+            let steps: f32 = rule.leaves.iter().map(|predicate| costs.judging(*predicate)).sum();
             let detail = "nothing that an item must hold announces the rule, so it is judged for every item";
-            warn("/when", "unannounced", detail.to_owned());
+            warn("/when", "unannounced", format!("{detail}, at about {steps:.0} steps"));
+        }
+        let runs = rule.leaves.iter().find(|predicate| everywhere.contains(predicate));
+        if let Some(Leaf::Text(text)) = runs.map(|predicate| &predicates[*predicate as usize]) {
+            // As for the usual item of 300 bytes.
+            let steps = 75 * text.needles.len();
+            let detail = "the pattern holds no literal of three bytes, so it runs on every text";
+            warn("/when", "pattern_everywhere", format!("{detail}, at about {steps} steps"));
         }
         if rule.head.status == Status::Live {
             if rule.head.actions.is_empty() {
@@ -42,9 +58,7 @@ pub(crate) fn look<'r>(
                 warn("/policies", "no_policy", "the rule is live and names no policy".to_owned());
             }
         }
-        let mut types: Vec<_> = rule.item_types.iter().map(TypeId::as_str).collect();
-        types.sort_unstable();
-        let same = format!("{:?} {:?} {types:?} {:?}", rule.when, rule.leaves, rule.on);
+        let same = scope(rule);
         match known.get(same.as_str()) {
             Some(first) => warn("/when", "same_condition", format!("rule {first} has the same condition")),
             None => {
@@ -52,7 +66,36 @@ pub(crate) fn look<'r>(
             }
         }
     }
+    // What is the same is said above.
+    let found = subsumed::look(&rules, predicates);
+    let warn = |nth: usize, detail: String| {
+        Warning::new("rule", rules[nth].head.rule.as_str(), "/when", "subsumed", detail)
+    };
+    for (nth, other) in found.pairs {
+        let other = rules[other];
+        let never = impossible(&rules[nth].when, true, rules[nth], predicates);
+        if !never && warnings.len() < most && known.get(&scope(rules[nth])) != Some(&other.head.rule.as_str())
+        {
+            let other = &other.head.rule;
+            warnings.push(warn(
+                nth,
+                format!("whatever it matches, rule {other} matches too, and leads to as much"),
+            ));
+        }
+    }
+    if !found.complete && warnings.len() < most {
+        let detail =
+            "too many rules are alike to compare all of them: some that add nothing may not be named";
+        warnings.extend((!rules.is_empty()).then(|| warn(0, detail.to_owned())));
+    }
     warnings
+}
+
+/// What rules with the same condition have in common.
+fn scope(rule: &Rule) -> String {
+    let mut types: Vec<_> = rule.item_types.iter().map(TypeId::as_str).collect();
+    types.sort_unstable();
+    format!("{:?} {:?} {types:?} {:?}", rule.when, rule.leaves, rule.on)
 }
 
 /// Whether a condition can be seen never to hold (or never to fail, if not `positive`).

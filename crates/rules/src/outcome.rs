@@ -14,6 +14,9 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub matched: Vec<Match>,
+    /// Matches of rules without effects beyond those listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub matched_more: usize,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errored: Vec<Errored>,
     /// Failures beyond those listed.

@@ -201,11 +201,26 @@ impl Plan {
                 text.gather();
             }
         }
+        let memory = predicates.iter().map(Leaf::memory).sum::<usize>()
+            + indexes.iter().map(Index::memory).sum::<usize>();
+        if memory > limits.memory_bytes {
+            let most = limits.memory_bytes;
+            let detail = format!("all rules together take about {memory} bytes of memory, more than {most}");
+            return Err(vec![Fault::new("rule", "", "", "limit", detail)]);
+        }
+        let everywhere: Vec<u32> = indexes.iter().flat_map(Index::run_everywhere).collect();
         let mut unannounced: Vec<u32> = indexes.iter().flat_map(|index| &*index.always).copied().collect();
         unannounced.sort_unstable();
         let mut warnings = compiled.warnings;
         let room = FAULTS_LISTED.saturating_sub(warnings.len());
-        warnings.extend(lint::look(rules.iter().map(|rule| &**rule), &predicates, &unannounced, room));
+        warnings.extend(lint::look(
+            rules.iter().map(|rule| &**rule),
+            &predicates,
+            &unannounced,
+            &everywhere,
+            &costs,
+            room,
+        ));
         let plan = Self {
             places: (0..).zip(&rules).map(|(place, rule)| (rule.head.rule.clone(), place)).collect(),
             quick: rules.iter().map(|rule| Quick::of(rule, &costs)).collect(),
@@ -400,10 +415,15 @@ impl Plan {
                 Entry::Errored(rule) => Some((rule, "deadline".to_owned())),
                 Entry::Open(mut open) => match open.settle(self, facts) {
                     (Mask::PASSED, _) => {
+                        let head = &open.rule.head;
+                        if head.status != Status::Live && outcome.matched.len() >= self.limits.matched {
+                            outcome.matched_more += 1;
+                            continue;
+                        }
                         let tree = explain::tree(&open.rule.when, &mut open.explained.into_iter());
                         explained += tree.size();
                         let fits = explained <= self.limits.explained;
-                        outcome.matched.push(matched(&open.rule.head, if fits { tree } else { cut() }));
+                        outcome.matched.push(matched(head, if fits { tree } else { cut() }));
                         None
                     }
                     (Mask::ERRORED, reason) => Some((open.rule, reason.unwrap_or_default())),

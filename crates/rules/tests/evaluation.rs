@@ -389,8 +389,21 @@ fn what_is_hardly_meant_is_said() {
         ("contrary", "unsatisfiable"),
         ("silent", "unannounced"),
         ("either", "unannounced"),
+        ("plain", "subsumed"),
     ];
     assert_eq!(warnings(&rules), expected.map(|(rule, tag)| (rule.to_owned(), tag)));
+    let words = |words: &[&str]| json!({"text": {"in": ["text"], "words": words}});
+    let both = |other: Json| json!({"all": [words(&["b", "a"]), other]});
+    let nested = [
+        rule("two", words(&["a", "b"])),
+        rule("three", words(&["a", "b", "c"])),
+        rule("and", both(json!({"not": {"all": [words(&["x"]), words(&["y"])]}}))),
+        rule("wider", both(json!({"any": [{"not": words(&["y"])}, {"not": words(&["x"])}, words(&["z"])]}))),
+        rule("raw", json!({"text": {"in": ["text"], "words": ["a"], "view": "raw"}})),
+        rule("elsewhere", json!({"text": {"in": ["text", "title"], "words": ["a"]}})),
+    ];
+    let found: Vec<_> = warnings(&nested).into_iter().filter(|(_, tag)| *tag == "subsumed").collect();
+    assert_eq!(found, ["two", "and", "wider"].map(|rule| (rule.to_owned(), "subsumed")));
     let live =
         json!({"rule": "live", "status": "live", "when": {"text": {"in": ["title"], "words": ["scam"]}}});
     assert_eq!(warnings(&[live]), [("live".to_owned(), "no_action"), ("live".to_owned(), "no_policy")]);

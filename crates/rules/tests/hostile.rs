@@ -1,11 +1,17 @@
 //! Rule documents that are wrong, or written to do harm.
 #![allow(clippy::unwrap_used)]
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Map, Value as Json, json};
-use tidegate_rules::{Fault, Kind, Limits, Plan, RuleSource, Shape, Vocabulary};
-use tidegate_schemas::ids::TypeId;
+use tidegate_rules::{
+    Facts, Fault, Fields, Item, Kind, Limits, On, Outcome, Plan, RuleSource, Shape, Value, Vocabulary,
+    Warning,
+};
+use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
 fn compile(document: &Json) -> Result<(), Vec<Fault>> {
     let mut vocabulary = Vocabulary::new();
@@ -259,4 +265,145 @@ fn random_documents_are_refused_or_taken_and_never_panic() {
         }
     }
     assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused");
+}
+
+/// An item of which only the text matters.
+struct Data(String);
+
+impl Fields for Data {
+    fn field(&self, name: &str) -> Option<Value<'_>> {
+        (name == "text").then_some(Value::Text(&self.0))
+    }
+}
+
+/// What a set of conditions comes to on texts, and the tags of its warnings.
+fn outcomes(conditions: &[Json], texts: &[String]) -> (Vec<Outcome>, Vec<&'static str>) {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let documents: Vec<Json> =
+        (0..).zip(conditions).map(|(nth, when)| json!({"rule": format!("r{nth}"), "when": when})).collect();
+    let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
+    let (plan, warnings) = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
+    let type_id = TypeId::new("post");
+    let outcome = |text: &String| {
+        let item = Item {
+            type_id: &type_id,
+            values: &Data(text.clone()),
+            user: None,
+            on: On::Item,
+            now: Millis(0),
+            submission: SubmissionId::random(),
+        };
+        plan.finish(plan.scan(&item), &Facts::new())
+    };
+    (texts.iter().map(outcome).collect(), warnings.iter().map(Warning::tag).collect())
+}
+
+fn matched(outcome: &Outcome) -> usize {
+    outcome.matched.len() + outcome.matched_more
+}
+
+#[test]
+fn a_hundred_thousand_overlapping_short_words_stay_inside_the_budget() {
+    // All words of two to seventeen of two letters, as far as they go: at every place of a text there are many.
+    let words: Vec<String> =
+        (0..100_000_u32).map(|nth| format!("{:b}", nth + 2).replace('0', "a").replace('1', "b")).collect();
+    let rules: Vec<Json> =
+        words.chunks(10_000).map(|words| json!({"text": {"in": ["text"], "any_of": words}})).collect();
+    let texts = ["ab".repeat(150), "b".repeat(64 << 10), "ba".repeat(32 << 10), "xyz".to_owned()];
+    let (outcomes, _) = outcomes(&rules, &texts);
+    for (text, outcome) in texts.iter().zip(&outcomes) {
+        let parts: HashSet<&str> = (2..=17)
+            .flat_map(|length| (length..=text.len()).map(move |end| &text[end - length..end]))
+            .collect();
+        let expected =
+            words.chunks(10_000).filter(|words| words.iter().any(|it| parts.contains(it.as_str())));
+        assert_eq!((matched(outcome), outcome.errored.len()), (expected.count(), 0));
+    }
+}
+
+#[test]
+fn a_thousand_patterns_without_literals_run_together_and_are_named() {
+    let shapes = [
+        "[0-9]{N,}-[0-9]{M}",
+        "[a-z]{N}[0-9]{M}",
+        r"\b[a-z]{N}[A-Z]{M}\b",
+        "[A-Z]{1,N}[0-9]{M}",
+        "[^a-z]{N}[a-z]{M}",
+        r"[a-f]+\d{N}[x-z]{M}",
+    ];
+    let pattern = |nth: usize| {
+        let (n, m) = (1 + nth / 6 % 13, 1 + nth / 78);
+        shapes[nth % 6].replace('N', &n.to_string()).replace('M', &m.to_string())
+    };
+    let rules: Vec<Json> =
+        (0..1_000).map(pattern).map(|pattern| json!({"text": {"in": ["text"], "regex": pattern}})).collect();
+    let texts = ["call 555-1234 AB12 now ".repeat(13), "a1".repeat(2 << 10), "größer 日本 99-1 ".repeat(20)];
+    let (outcomes, warnings) = outcomes(&rules, &texts);
+    for (text, outcome) in texts.iter().zip(&outcomes) {
+        let alone =
+            rules.iter().map(|rule| regex::Regex::new(rule["text"]["regex"].as_str().unwrap()).unwrap());
+        assert_eq!(
+            (matched(outcome), outcome.errored.len()),
+            (alone.filter(|it| it.is_match(text)).count(), 0)
+        );
+    }
+    // Some of the shapes are as good as a few literals, and the largest are too heavy to run with others.
+    let named = |tag: &&&str| matches!(**tag, "pattern_everywhere" | "unannounced");
+    assert!(warnings.iter().filter(named).count() > 50, "{warnings:?}");
+}
+
+#[test]
+fn patterns_that_other_engines_choke_on_are_linear_or_run_out_of_steps() {
+    let patterns = [
+        "(a*)*b",
+        "(a+a+)+y",
+        "(?:a?){100}a{100}",
+        "(?:a|a)*c",
+        "(?:.*a){12}z",
+        "(?:[a-z]+)+[0-9]{3}",
+        "(x+x+)+y",
+        "(?:[a-z]{1,30} ?){10}!",
+        "(?:(?:a{1,20}){1,20}){1,5}b",
+    ];
+    let rules = patterns.map(|pattern| json!({"text": {"in": ["text"], "regex": pattern}}));
+    let texts = ["a".repeat(64 << 10), "x".repeat(64 << 10), "ab ".repeat(20 << 10)];
+    let (outcomes, _) = outcomes(&rules, &texts);
+    for (text, outcome) in texts.iter().zip(&outcomes) {
+        let expected = patterns.iter().filter(|it| regex::Regex::new(it).unwrap().is_match(text)).count();
+        assert!(matched(outcome) + outcome.errored.len() >= expected && matched(outcome) <= expected);
+        assert!(outcome.errored.iter().all(|errored| errored.reason == "deadline"));
+    }
+}
+
+#[test]
+fn rules_that_take_too_much_memory_are_refused() {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let words: Vec<String> = (0..5_000).map(|nth| format!("word number {nth}")).collect();
+    let document = json!({"rule": "r", "when": {"text": {"in": ["text"], "any_of": words}}});
+    let limits = Limits { memory_bytes: 100_000, ..Limits::default() };
+    let faults = Plan::compile(&[RuleSource { document: &document, version: "1" }], &vocabulary, &limits);
+    let faults = faults.map(|_| ()).unwrap_err();
+    assert!(faults[0].tag() == "limit" && faults[0].detail.contains("memory"), "{faults:?}");
+}
+
+#[test]
+fn matches_without_effects_beyond_the_limit_are_counted_and_live_ones_kept() {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let document = |nth: usize| {
+        let status = if nth % 2 == 0 { "draft" } else { "live" };
+        json!({"rule": format!("r{nth}"), "status": status, "when": {"text": {"in": ["text"], "any_of": ["hit"]}}})
+    };
+    let documents: Vec<Json> = (0..20).map(document).collect();
+    let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
+    let limits = Limits { matched: 4, ..Limits::default() };
+    let (plan, _) = Plan::compile(&sources, &vocabulary, &limits).unwrap();
+    let (type_id, values) = (TypeId::new("post"), Data("hit".to_owned()));
+    let submission = SubmissionId::random();
+    let item =
+        Item { type_id: &type_id, values: &values, user: None, on: On::Item, now: Millis(0), submission };
+    let outcome = plan.finish(plan.scan(&item), &Facts::new());
+    assert_eq!((outcome.matched.len(), outcome.matched_more), (12, 8));
 }

@@ -4,7 +4,7 @@
 
 use tidegate_egress::{callback::check_headers, target::Target};
 use tidegate_schemas::{
-    documents::{ActionKind, DocumentFault, Endpoint, Event, Origin, Set, parse},
+    documents::{ActionKind, DocumentFault, Endpoint, Event, Origin, Rule, Set, Status, parse},
     ids::{ConfigVersion, Millis, OrgId},
 };
 
@@ -69,6 +69,7 @@ pub(super) fn whole(
         }
     }
     warnings.extend(unheard(&content.set));
+    warnings.extend(expired(&content.set, now));
     if faults.is_empty() {
         return Ok(warnings);
     }
@@ -118,6 +119,14 @@ fn unheard(set: &Set) -> Vec<DocumentFault> {
         .filter(|(_, it)| it.kind == ActionKind::Callback && it.endpoint.is_none() && !heard);
     let message = "No endpoint takes `action.automatic`: callbacks of this action are held until one does.";
     silent.map(|(origin, _)| fault(origin, "endpoint", message)).collect()
+}
+
+/// Rules that are evaluated no more.
+fn expired(set: &Set, now: Millis) -> Vec<DocumentFault> {
+    let over = |rule: &Rule| rule.status != Status::Archived && rule.expires_at.is_some_and(|end| end <= now);
+    let message = "The rule has expired, so it is not evaluated: archive it, or set another `expires_at`.";
+    let expired = set.rules.values().filter(|(_, rule)| over(rule));
+    expired.map(|(origin, _)| fault(origin, "expires_at", message)).collect()
 }
 
 /// As the other faults are written.

@@ -4,8 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
 
+use regex::Regex;
+
 use super::{
     hashing::Quickly,
+    patterns::Patterns,
     places::Around,
     ranges::Ranges,
     scanner::Scanner,
@@ -15,7 +18,7 @@ use crate::{
     compile::Rule,
     derived::as_seen,
     form::View,
-    leaves::{Leaf, Needle, Sought, TextLeaf},
+    leaves::{Leaf, Needle, Sought as Values, TextLeaf},
 };
 
 /// The finest form of texts in which words are sought.
@@ -31,12 +34,13 @@ pub(crate) struct Index {
     /// Rules that nothing in an item has to announce.
     pub(crate) always: Box<[u32]>,
     pub(crate) scans: Vec<Scan>,
+    pub(crate) patterns: Vec<PatternScan>,
     pub(crate) lookups: Box<[(usize, Lookup)]>,
     pub(crate) around: Around,
     /// The predicates of which one must pass before a rule can; others refer to them by their place.
-    pub(crate) witnesses: Box<[u32]>,
-    /// By witness: the rules that it makes candidates.
-    pub(crate) unlocked: Lists,
+    pub(crate) witnesses: Box<[Witness]>,
+    /// The rules that witnesses make candidates.
+    unlocked: Box<[u32]>,
     /// Text predicates that cannot pass unless the scan has found something, by number.
     scanned: Vec<u64>,
 }
@@ -54,6 +58,18 @@ pub(crate) struct Scan {
     /// By word: where its places lead.
     starts: Box<[u32]>,
     leads: Box<[Lead]>,
+}
+
+/// The patterns that nothing announces, run over each text in one form.
+#[derive(Debug)]
+pub(crate) struct PatternScan {
+    pub(crate) view: View,
+    pub(crate) slots: Box<[usize]>,
+    pub(crate) patterns: Patterns,
+    /// Steps for each four bytes of text: what the patterns take one by one, because they may have to run so.
+    pub(crate) steps: u64,
+    /// By pattern.
+    leads: Vec<Vec<Lead>>,
 }
 
 /// What a place of a word says about a predicate.
@@ -88,22 +104,14 @@ pub(crate) struct Lookup {
     collected: Vec<(f64, f64, u32)>,
 }
 
-/// Lists of numbers, one behind the other.
-#[derive(Debug, Default)]
-pub(crate) struct Lists {
-    starts: Box<[u32]>,
-    all: Box<[u32]>,
-}
-
-impl Lists {
-    fn new(lists: &[Vec<u32>]) -> Self {
-        let starts = starts(lists.iter().map(Vec::len));
-        Self { starts, all: lists.concat().into() }
-    }
-
-    pub(crate) fn get(&self, nth: u32) -> &[u32] {
-        &self.all[self.starts[nth as usize] as usize..self.starts[nth as usize + 1] as usize]
-    }
+/// A predicate, and which of the unlocked rules are its own. Beside each other: each is a look into far memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Witness {
+    pub(crate) predicate: u32,
+    /// A value that was looked up proves it; nothing is left to judge.
+    pub(crate) proved: bool,
+    from: u32,
+    to: u32,
 }
 
 fn starts(lengths: impl Iterator<Item = usize>) -> Box<[u32]> {
@@ -119,6 +127,16 @@ fn starts(lengths: impl Iterator<Item = usize>) -> Box<[u32]> {
 impl Scan {
     pub(crate) fn leads(&self, word: u32) -> &[Lead] {
         &self.leads[self.starts[word as usize] as usize..self.starts[word as usize + 1] as usize]
+    }
+}
+
+impl PatternScan {
+    pub(crate) fn leads(&self, pattern: u32) -> &[Lead] {
+        &self.leads[pattern as usize]
+    }
+
+    pub(crate) fn all_leads(&self) -> impl Iterator<Item = &Lead> {
+        self.leads.iter().flatten()
     }
 }
 
@@ -145,13 +163,26 @@ impl Index {
         let mut index = Self {
             rules: rules.into(),
             always: always.into(),
-            unlocked: Lists::new(&unlocked),
+            unlocked: unlocked.concat().into(),
             scanned: vec![0; predicates.len().div_ceil(64)],
             ..Self::default()
         };
         index.announce(&witnesses, predicates);
-        index.witnesses = witnesses.into();
+        let starts = starts(unlocked.iter().map(Vec::len));
+        let witness = |(predicate, ends): (&u32, &[u32])| Witness {
+            predicate: *predicate,
+            proved: matches!(&predicates[*predicate as usize], Leaf::Field(field) if field.is_looked_up()),
+            from: ends[0],
+            to: ends[1],
+        };
+        index.witnesses = witnesses.iter().zip(starts.windows(2)).map(witness).collect();
         index
+    }
+
+    /// The rules that a witness makes candidates.
+    pub(crate) fn unlocked(&self, witness: u32) -> &[u32] {
+        let Witness { from, to, .. } = self.witnesses[witness as usize];
+        &self.unlocked[from as usize..to as usize]
     }
 
     /// Whether a predicate of which the scan has said nothing has failed.
@@ -160,9 +191,17 @@ impl Index {
         word >> (predicate % 64) & 1 == 1
     }
 
-    /// Bytes that the search for words holds.
+    /// Predicates with patterns that run on every text.
+    pub(crate) fn run_everywhere(&self) -> impl Iterator<Item = u32> {
+        let leads = self.patterns.iter().flat_map(PatternScan::all_leads);
+        leads.map(|lead| self.witnesses[lead.witness as usize].predicate)
+    }
+
+    /// Bytes that the search for words and patterns holds, with what a thread keeps for it.
     pub(crate) fn memory(&self) -> usize {
-        self.scans.iter().map(|scan| scan.scanner.memory() + size_of_val(&*scan.leads)).sum()
+        let patterns: usize = self.patterns.iter().map(|scan| scan.patterns.memory()).sum();
+        patterns
+            + self.scans.iter().map(|scan| scan.scanner.memory() + size_of_val(&*scan.leads)).sum::<usize>()
     }
 
     /// Words of all scans.
@@ -171,7 +210,7 @@ impl Index {
     }
 
     fn announce(&mut self, witnesses: &[u32], predicates: &[Leaf]) {
-        let mut sought = BTreeMap::new();
+        let mut sought = Sought::default();
         let texts = witnesses.iter().filter_map(|predicate| match &predicates[*predicate as usize] {
             Leaf::Text(text) => Some(text.view),
             _ => None,
@@ -196,11 +235,31 @@ impl Index {
             lookup.ranges = Ranges::new(std::mem::take(&mut lookup.collected));
         }
         self.lookups = lookups.into_iter().collect();
-        for (view, words) in sought {
+        let sample = sample(sought.words.values().flat_map(|words| &words.words));
+        for (view, unannounced) in sought.patterns {
+            self.patterns.push(unannounced.scan(view, &sample));
+        }
+        for (view, words) in sought.words {
             let first = u32::try_from(self.words()).unwrap_or(u32::MAX);
             self.scans.push(words.scan(view, first));
         }
     }
+}
+
+/// What is sought in texts, by the form of the texts.
+#[derive(Default)]
+struct Sought {
+    words: BTreeMap<View, Words>,
+    patterns: BTreeMap<View, Unannounced>,
+}
+
+/// Patterns without a literal, and their leads.
+#[derive(Default)]
+struct Unannounced {
+    slots: BTreeSet<usize>,
+    places: HashMap<Box<str>, usize>,
+    regexes: Vec<Regex>,
+    leads: Vec<Vec<Lead>>,
 }
 
 /// The distinct words of a scan, and their leads.
@@ -213,14 +272,14 @@ struct Words {
 }
 
 /// Has the needles sought that announce a condition, each in the coarsest form that suits it.
-fn announce(sought: &mut BTreeMap<View, Words>, coarsest: View, witness: u32, text: &TextLeaf) {
+fn announce(sought: &mut Sought, coarsest: View, witness: u32, text: &TextLeaf) {
     let finest = text.view.max(FINEST);
     let announcing = witness::needles(text).map(|(_, needles)| needles).unwrap_or_default();
     for nth in announcing {
         let mut add = |view: View, word: &str, proof| {
             let lead =
                 Lead { witness, needle: nth, proof: if text.needed > 1 { Proof::Judge } else { proof } };
-            let words = sought.entry(view).or_default();
+            let words = sought.words.entry(view).or_default();
             words.slots.extend(&text.slots);
             words.add(word, lead);
         };
@@ -234,12 +293,55 @@ fn announce(sought: &mut BTreeMap<View, Words>, coarsest: View, witness: u32, te
                 };
                 add(view, &word, proof);
             }
-            Needle::Pattern { literals, .. } => {
-                for literal in literals.iter().flatten() {
+            Needle::Pattern { literals: Some(literals), .. } => {
+                for literal in literals {
                     let (view, word) = home(literal, finest, coarsest);
                     add(view, &word, Proof::Needle);
                 }
             }
+            Needle::Pattern { regex, literals: None, .. } => {
+                let proof = if text.needed > 1 { Proof::Judge } else { Proof::Place };
+                let patterns = sought.patterns.entry(text.view).or_default();
+                patterns.slots.extend(&text.slots);
+                patterns.add(regex, Lead { witness, needle: nth, proof });
+            }
+        }
+    }
+}
+
+/// What the texts may look like, made of the words that are sought in them; nothing else is known of them.
+fn sample<'w>(words: impl Iterator<Item = &'w Box<[u8]>>) -> String {
+    const BYTES: usize = 8 << 10;
+    let mut sample =
+        String::from("On 12/31 at 09:45, call +1 (555) 010-9999 or mail a.b@c.example: $5.00 #1! ÄÖ ");
+    for word in words.map(|word| String::from_utf8_lossy(word)) {
+        sample.push_str(&word);
+        sample.push_str([" ", ", ", " 7 ", ". "][sample.len() % 4]);
+        if sample.len() > BYTES {
+            break;
+        }
+    }
+    sample
+}
+
+impl Unannounced {
+    fn add(&mut self, regex: &Regex, lead: Lead) {
+        let next = self.regexes.len();
+        let place = *self.places.entry(regex.as_str().into()).or_insert_with(|| {
+            self.regexes.push(regex.clone());
+            self.leads.push(Vec::new());
+            next
+        });
+        self.leads[place].push(lead);
+    }
+
+    fn scan(self, view: View, sample: &str) -> PatternScan {
+        PatternScan {
+            view,
+            slots: self.slots.into_iter().collect(),
+            patterns: Patterns::new(&self.regexes, sample),
+            steps: u64::try_from(self.regexes.len()).unwrap_or(u64::MAX),
+            leads: self.leads,
         }
     }
 }
@@ -282,21 +384,21 @@ impl Words {
 }
 
 impl Lookup {
-    fn announce(&mut self, witness: u32, sought: Option<Sought<'_>>) {
+    fn announce(&mut self, witness: u32, sought: Option<Values<'_>>) {
         match sought {
-            Some(Sought::Texts(texts)) => {
+            Some(Values::Texts(texts)) => {
                 for text in texts {
                     self.texts.entry(text.into()).or_default().push(witness);
                 }
             }
-            Some(Sought::Related(keys)) => {
+            Some(Values::Related(keys)) => {
                 for key in keys {
                     let ids = self.related.entry(key.type_id.as_str().into()).or_default();
                     ids.entry(key.id.as_str().into()).or_default().push(witness);
                 }
             }
-            Some(Sought::Boolean(boolean)) => self.booleans[usize::from(boolean)].push(witness),
-            Some(Sought::Ranges(ranges)) => {
+            Some(Values::Boolean(boolean)) => self.booleans[usize::from(boolean)].push(witness),
+            Some(Values::Ranges(ranges)) => {
                 self.collected.extend(ranges.into_iter().map(|(low, high)| (low, high, witness)));
             }
             None => {}

@@ -6,6 +6,7 @@ pub(crate) mod grams;
 mod hashing;
 pub(crate) mod index;
 pub(crate) mod literals;
+pub(crate) mod patterns;
 pub(crate) mod places;
 pub(crate) mod quick;
 pub(crate) mod ranges;
@@ -15,7 +16,7 @@ pub(crate) mod scratch;
 pub(crate) mod witness;
 
 use self::{
-    index::{Index, Lead, Proof},
+    index::{Index, Lead, Proof, Witness},
     scanner::Next,
     scratch::{Known, Scratch},
 };
@@ -118,6 +119,37 @@ impl<'r, 'a> Run<'r, 'a> {
                 }
             }
         }
+        self.run_patterns()
+    }
+
+    fn run_patterns(&mut self) -> Result<(), Spent> {
+        let (index, scene) = (self.index, self.scene);
+        for scan in &index.patterns {
+            for slot in &*scan.slots {
+                for (nth, seen) in scene.views.texts(*slot, scan.view).enumerate() {
+                    // What the patterns take one by one: how many of them run together is no matter of an outcome.
+                    let each = 1 + u64::try_from(seen.text.len()).unwrap_or(u64::MAX) / 4;
+                    if each > scene.limits.steps_per_rule {
+                        scan.all_leads().for_each(|lead| self.give_up(lead.witness));
+                        continue;
+                    }
+                    self.steps.take_shared(each.saturating_mul(scan.steps))?;
+                    let at = At { slot: *slot, nth, seen, start: 0 };
+                    let next = scan.patterns.scan(seen.text, &mut |pattern| {
+                        for lead in scan.leads(pattern) {
+                            if self.steps.take_shared(1).is_err() {
+                                return Next::Stop;
+                            }
+                            self.follow(&at, lead);
+                        }
+                        Next::Go
+                    });
+                    if next == Next::Stop {
+                        return Err(Spent);
+                    }
+                }
+            }
+        }
         Ok(())
     }
 
@@ -140,7 +172,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// Whether further places of the word in this text say nothing new.
     fn follow(&mut self, at: &At<'_, 'a>, lead: &Lead) -> bool {
-        let predicate = self.index.witnesses[lead.witness as usize];
+        let predicate = self.index.witnesses[lead.witness as usize].predicate;
         let predicates = self.predicates;
         let Leaf::Text(text) = &predicates[predicate as usize] else { return true };
         if !text.slots.contains(&at.slot) {
@@ -173,10 +205,7 @@ impl<'r, 'a> Run<'r, 'a> {
             }
             Ok(false) => lead.proof != Proof::WholeWord,
             Err(Spent) => {
-                if self.scratch.known(predicate).is_none() {
-                    self.scratch.note(predicate, Known::Spent);
-                    self.unlock(lead.witness);
-                }
+                self.give_up(lead.witness);
                 true
             }
         }
@@ -219,9 +248,24 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn announced(&mut self, witness: u32) -> Result<(), Spent> {
         self.steps.take_shared(1)?;
-        self.steps.next_rule();
-        self.settle(witness, self.index.witnesses[witness as usize]);
+        let Witness { predicate, proved, .. } = self.index.witnesses[witness as usize];
+        if !proved {
+            self.steps.next_rule();
+            self.settle(witness, predicate);
+        } else if self.scratch.known(predicate).is_none() {
+            self.scratch.note(predicate, Known::Is(Mask::PASSED));
+            self.unlock(witness);
+        }
         Ok(())
+    }
+
+    /// It takes more steps than there are to say what a witness comes to.
+    fn give_up(&mut self, witness: u32) {
+        let predicate = self.index.witnesses[witness as usize].predicate;
+        if self.scratch.known(predicate).is_none() {
+            self.scratch.note(predicate, Known::Spent);
+            self.unlock(witness);
+        }
     }
 
     /// Judges a witness, unless that is done, and unlocks its rules if they have to be looked at.
@@ -232,7 +276,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     fn unlock(&mut self, witness: u32) {
-        for rule in self.index.unlocked.get(witness) {
+        for rule in self.index.unlocked(witness) {
             self.scratch.nominate(*rule);
         }
     }

@@ -82,11 +82,12 @@ pub(crate) fn needles(text: &TextLeaf) -> Option<(f32, Vec<u32>)> {
 fn needle_cost(needle: &Needle) -> Option<f32> {
     match needle {
         Needle::Word { seen, .. } => Some(likelihood(seen.as_bytes())),
-        Needle::Pattern { literals, .. } => {
-            let literals = literals.as_ref()?;
-            // Where a pattern is announced it is run, which takes longer than to look at a word.
+        // Where a pattern is announced it is run, which takes longer than to look at a word.
+        Needle::Pattern { literals: Some(literals), .. } => {
             Some(literals.iter().map(|literal| likelihood(literal.as_bytes())).sum::<f32>() * 4.0)
         }
+        // It can be run with others over every text, if it is small; almost anything else is better.
+        Needle::Pattern { literals: None, weight, .. } => (*weight == 1).then_some(0.6),
     }
 }
 

@@ -81,6 +81,15 @@ impl Leaf {
         }
     }
 
+    /// Bytes that it takes, as far as they depend on its document.
+    pub(crate) fn memory(&self) -> usize {
+        match self {
+            Self::Text(text) => text.memory(),
+            Self::Field(field) => 64 * field.size(),
+            _ => 0,
+        }
+    }
+
     /// Whether a condition of this kind depends on what is not in the item.
     pub(crate) fn looks_up(condition: &Condition) -> bool {
         matches!(

@@ -136,6 +136,21 @@ impl TextLeaf {
         })
     }
 
+    /// Bytes that its words and patterns take; a pattern as much again for what a thread keeps for it.
+    pub(crate) fn memory(&self) -> usize {
+        let of = |needle: &Needle| match needle {
+            Needle::Word { written, seen, .. } => size_of::<Needle>() + written.len() + seen.len(),
+            Needle::Pattern { weight, .. } => {
+                2 * WEIGHTS
+                    .iter()
+                    .find(|(_, known)| known == weight)
+                    .map_or(0, |(size, _)| *size)
+                    .min(256 << 10)
+            }
+        };
+        self.needles.iter().map(of).sum()
+    }
+
     /// Prepares for being judged alone: a long list of words then costs one pass over a text.
     pub(crate) fn gather(&mut self) {
         let words = self.needles.iter().filter(|needle| matches!(needle, Needle::Word { .. })).count();
