@@ -48,6 +48,7 @@ impl Desk {
     /// Counts the item in its windows, then answers what its rules ask.
     pub(crate) async fn fetch(&self, asking: Asking<'_>, scan: &Scan) -> Result<Facts, moderation::Error> {
         windows::add(&self.store, asking.org, asking.submission, scan.entries()).await?;
+        tidegate_stream::failpoint!("after_count");
         let mut facts = Facts::new();
         let (mut standings, mut counts) = (Vec::new(), Vec::new());
         for need in scan.needs() {

@@ -131,6 +131,7 @@ impl Items {
             at: submission.at.append_ms,
         };
         let refused = self.allowances.ask(applicant, &claims).await?;
+        tidegate_stream::failpoint!("after_limits");
         Ok(submissions::plan(&submission, &prepared, &outcome, no_reviews, &refused))
     }
 

@@ -2,9 +2,12 @@
 //!
 //! Small: one action with a strike, one review, one threshold, and what hangs on them.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use crate::{
+    limits::{DAILY, FLOOD, FULL, ONCE, PER_DAY},
     oracle::{SCAM_ACTION, THRESHOLD, THRESHOLD_ACTION},
     receiver::Receiver,
 };
@@ -48,6 +51,43 @@ actions: [review]
     )
 }
 
+/// Rules with limits, for scams of the load alone: other tests count the effects of theirs.
+fn limits(scam_endpoint: &str) -> String {
+    let mut all = format!(
+        "\
+window: offers-by-author
+item_types: [post]
+where: {{text: {{in: [text], words: [offer]}}}}
+over: 12h
+"
+    );
+    let offer = "text: {in: [text], words: [offer]}";
+    let full = format!("all: [{{{offer}}}, {{count: {{window: offers-by-author, gte: {FULL}}}}}]");
+    for (action, when, limits) in [
+        (DAILY, offer, format!("{{actions_per_day: {PER_DAY}}}")),
+        (ONCE, offer, "{per_user_cooldown: 30d}".to_owned()),
+        (FLOOD, full.as_str(), "{}".to_owned()),
+    ] {
+        let _infallible = write!(
+            all,
+            "\
+---
+action: {action}
+kind: callback
+endpoint: {scam_endpoint}
+---
+rule: {action}
+status: live
+item_types: [post]
+when: {{{when}}}
+limits: {limits}
+actions: [{action}]
+"
+        );
+    }
+    all
+}
+
 /// All documents, with every callback going to `endpoints` of the receiver: the first takes whatever names none.
 pub(crate) fn all(receiver: &Receiver, scam_endpoint: &str) -> Value {
     let url = receiver.url("all");
@@ -85,6 +125,7 @@ action: {THRESHOLD_ACTION}
         ("endpoints.yaml", &endpoints),
         ("actions.yaml", &actions),
         ("rules.yaml", &rules(SCAM_ACTION)),
+        ("limits.yaml", &limits(scam_endpoint)),
     ])
 }
 

@@ -306,7 +306,7 @@ fn user(seeded: &mut Seeded) -> String {
 fn data(id: &str, content: Content, user: &str) -> Value {
     let text = match content {
         Content::Plain => format!("nothing to see in {id}"),
-        Content::Scam => format!("buy scamcoin, says {id}"),
+        Content::Scam => format!("buy scamcoin on offer, says {id}"),
         Content::Threat => format!("{id} may threaten you"),
     };
     json!({ "text": text, "author": { "typeId": "user", "id": user } })

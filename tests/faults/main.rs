@@ -11,6 +11,7 @@ mod embedded;
 mod endpoints;
 mod house;
 mod killer;
+mod limits;
 mod load;
 mod observe;
 mod oracle;

@@ -9,6 +9,8 @@ use std::{
     fmt,
 };
 
+use crate::limits;
+
 /// What the text of an item leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
@@ -78,8 +80,17 @@ pub(crate) struct SeenCallback {
     pub(crate) user: String,
     pub(crate) appeal: String,
     pub(crate) decision: String,
+    /// When it happened, as the body says.
+    pub(crate) at: String,
     /// Whole, to compare deliveries of one event.
     pub(crate) body: String,
+}
+
+impl SeenCallback {
+    /// `2026-01-02`
+    pub(crate) fn day(&self) -> &str {
+        self.at.get(..10).unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -161,7 +172,7 @@ impl fmt::Display for Verdict {
 
 impl Verdict {
     /// `least..=most` of something must be there.
-    fn count(&mut self, what: impl fmt::Display, found: usize, least: usize, most: usize) {
+    pub(crate) fn count(&mut self, what: impl fmt::Display, found: usize, least: usize, most: usize) {
         if found < least {
             self.lost.push(format!("{what}: {found} instead of {least}"));
         } else if found > most && most == 0 {
@@ -184,6 +195,7 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen) -> Verdict {
     actions(sent, seen, &mut verdict);
     thresholds(seen, &mut verdict);
     appeals(sent, seen, &mut verdict);
+    limits::judge(sent, seen, &mut verdict);
     bodies(seen, &mut verdict);
     verdict
         .lost
@@ -292,7 +304,9 @@ fn jobs(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
 /// One event and one strike for each scam, and none for anything else.
 fn actions(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     let mut events: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
-    for callback in seen.callbacks.iter().filter(|callback| callback.kind == AUTOMATIC) {
+    let elsewhere = |callback: &&SeenCallback| limits::ACTIONS.contains(&callback.action.as_str());
+    let automatic = seen.callbacks.iter().filter(|callback| callback.kind == AUTOMATIC);
+    for callback in automatic.filter(|callback| !elsewhere(callback)) {
         events.entry((&callback.item, &callback.action)).or_default().insert(&callback.event);
     }
     let mut strikes: BTreeMap<(&str, &str), Vec<i64>> = BTreeMap::new();

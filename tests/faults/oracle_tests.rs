@@ -46,6 +46,15 @@ fn scam(event: &str, item: &str) -> SeenCallback {
     SeenCallback { action: SCAM_ACTION.to_owned(), ..callback(event, AUTOMATIC, item) }
 }
 
+fn limited(event: &str, action: &str, item: &str) -> SeenCallback {
+    SeenCallback {
+        action: action.to_owned(),
+        user: "u1".to_owned(),
+        at: "2026-01-02T03:04:05.000Z".to_owned(),
+        ..callback(event, AUTOMATIC, item)
+    }
+}
+
 fn crossed(event: &str) -> SeenCallback {
     SeenCallback { user: "u1".to_owned(), ..callback(event, CROSSED, "scam3") }
 }
@@ -87,6 +96,7 @@ fn seen() -> Seen {
             scam("e3", "scam3"),
             crossed("e4"),
             decided("e5", "ACCEPT"),
+            limited("e6", limits::ONCE, "scam1"),
         ],
         jobs: vec![
             job("review", "threat", None, &[("rule", "s")]),
@@ -110,7 +120,7 @@ fn found(wrong: impl FnOnce(&mut Sent, &mut Seen)) -> (usize, usize, usize) {
 #[test]
 fn a_run_without_a_fault_is_clean_and_counted() {
     assert_eq!(judge(&sent(), &seen()), Verdict::default());
-    let wanted = Counts { acknowledged: 10, unanswered: 0, deliveries: 5, events: 5, jobs: 4, strikes: 3 };
+    let wanted = Counts { acknowledged: 10, unanswered: 0, deliveries: 6, events: 6, jobs: 4, strikes: 3 };
     assert_eq!(counts(&sent(), &seen()), wanted);
 }
 
@@ -233,6 +243,7 @@ fn what_was_never_acknowledged_may_be_there_once_or_not_at_all() {
         unanswered(sent, seen);
         seen.items.remove("scam1");
         seen.callbacks.retain(|callback| callback.item != "scam1" && callback.kind != CROSSED);
+        seen.callbacks.push(limited("e6", limits::ONCE, "scam2"));
         strikes(seen).retain(|strike| strike.item != "scam1");
     };
     assert_eq!(found(none), (0, 0, 0));
@@ -264,4 +275,57 @@ fn a_verdict_shows_its_numbers_first() {
     seen.callbacks.remove(0);
     let text = judge(&sent, &seen).to_string();
     assert!(text.starts_with("the oracle found 1 lost, 0 doubled, 0 invented\n  lost: events of"), "{text}");
+}
+
+/// Many users with a scam each, all acted on.
+fn flood_of(sent: &mut Sent, seen: &mut Seen, scams: usize, action: &str, user: impl Fn(usize) -> String) {
+    for nth in 0..scams {
+        let (id, user) = (format!("extra{nth}"), user(nth));
+        let extra =
+            SentItem { user: user.clone(), told: Told::Nothing, submission: None, ..item(Content::Scam) };
+        sent.items.insert(id.clone(), extra);
+        seen.callbacks.push(SeenCallback { user, ..limited(&format!("x{nth}"), action, &id) });
+    }
+}
+
+#[test]
+fn a_day_may_have_all_its_places_taken_and_none_beyond_them() {
+    let of = |scams| {
+        move |sent: &mut Sent, seen: &mut Seen| {
+            flood_of(sent, seen, scams, limits::DAILY, |nth| format!("v{nth}"));
+        }
+    };
+    assert_eq!(found(of(limits::PER_DAY)), (0, 0, 0));
+    assert_eq!(found(of(limits::PER_DAY + 1)), (0, 1, 0));
+    let next_day = |sent: &mut Sent, seen: &mut Seen| {
+        of(limits::PER_DAY + 1)(sent, seen);
+        seen.callbacks.last_mut().unwrap().at = "2026-01-03T00:00:00.000Z".to_owned();
+    };
+    assert_eq!(found(next_day), (0, 0, 0));
+}
+
+#[test]
+fn a_user_is_acted_on_once_and_not_forgotten() {
+    let twice = |_: &mut Sent, seen: &mut Seen| seen.callbacks.push(limited("e9", limits::ONCE, "scam2"));
+    assert_eq!(found(twice), (0, 1, 0));
+    assert_eq!(found(|_, seen| drop(seen.callbacks.pop())), (1, 0, 0));
+    let plain = |_: &mut Sent, seen: &mut Seen| seen.callbacks.push(limited("e9", limits::DAILY, "plain"));
+    assert_eq!(found(plain), (0, 0, 1));
+}
+
+#[test]
+fn a_window_is_not_full_before_its_items_are_there() {
+    let of = |acted: usize| {
+        move |sent: &mut Sent, seen: &mut Seen| {
+            flood_of(sent, seen, limits::FULL, limits::FLOOD, |_| "v".to_owned());
+            seen.callbacks.truncate(6 + acted);
+        }
+    };
+    assert_eq!(found(of(1)), (0, 0, 0));
+    assert_eq!(found(of(2)), (0, 1, 0));
+    let again = |sent: &mut Sent, seen: &mut Seen| {
+        of(1)(sent, seen);
+        seen.callbacks.push(SeenCallback { user: "v".to_owned(), ..limited("x9", limits::FLOOD, "extra0") });
+    };
+    assert_eq!(found(again), (0, 2, 0));
 }

@@ -143,6 +143,7 @@ fn read(body: &[u8]) -> Option<SeenCallback> {
         user: text("/creator/id"),
         appeal: text("/appealId"),
         decision: text("/appealDecision"),
+        at: text("/occurredAt"),
         body: String::from_utf8_lossy(body).into_owned(),
     })
 }

@@ -79,8 +79,8 @@ impl Share {
     fn holds(self, draw: &[&[u8]]) -> bool {
         let drawn: SubmissionId = derive(Kind::Share, draw);
         // The last seven bytes, since those before hold bits that are the same in every id.
-        let place = drawn.as_bytes()[9..].iter().fold(0, |place, byte| place << 8 | u128::from(*byte));
-        place * ALL >> 56 < u128::from(self.0)
+        let place = drawn.as_bytes()[9..].iter().fold(0, |place, byte| (place << 8) | u128::from(*byte));
+        (place * ALL) >> 56 < u128::from(self.0)
     }
 }
 
