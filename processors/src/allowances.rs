@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
 use futures::{
@@ -18,13 +19,17 @@ use parking_lot::Mutex;
 use tidegate_moderation::{
     self as moderation,
     effects::{Claim, Refused, Suppressed},
-    limits::{self, Asker, Day},
+    limits::{self, Asker, Known, Span, Unit, Watched},
 };
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId};
-use tidegate_store::{Store, tables::items::limits::RuleDay};
+use tidegate_store::Store;
+use tokio::time::Instant;
 
-/// Days whose last number is remembered; the oldest goes first. What is forgotten is read again.
+/// Spans and rules that are remembered. What is forgotten is read again.
 const REMEMBERED: usize = 10_000;
+
+/// How long another process's alarm may go unnoticed.
+const NO_ALARM_FOR: Duration = Duration::from_secs(1);
 
 /// Whose item asks, and when the log took it.
 #[derive(Clone, Copy, Debug)]
@@ -38,18 +43,20 @@ pub(crate) struct Applicant<'a> {
 pub(crate) struct Allowances {
     store: Store,
     days: Arc<Mutex<Days>>,
+    /// Whether rules have an alarm, and when that was asked. One that has keeps it.
+    alarms: Arc<Mutex<HashMap<Watched, (bool, Instant)>>>,
 }
 
 #[derive(Default)]
 struct Days {
     /// The batch that still takes askers.
-    open: HashMap<(Day, i64), Batch>,
-    last: HashMap<Day, Last>,
+    open: HashMap<(Span, i64), Batch>,
+    last: HashMap<Span, Last>,
 }
 
 /// What is known of a day: its row is written by one batch of this process at a time.
 #[derive(Clone, Default)]
-struct Last(Arc<tokio::sync::Mutex<Option<RuleDay>>>);
+struct Last(Arc<tokio::sync::Mutex<Option<Known>>>);
 
 #[derive(Clone)]
 struct Batch {
@@ -60,7 +67,7 @@ struct Batch {
 
 impl Allowances {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, days: Arc::default() }
+        Self { store, days: Arc::default(), alarms: Arc::default() }
     }
 
     /// Which of the rules that ask may not act.
@@ -85,6 +92,11 @@ impl Allowances {
         applicant: Applicant<'_>,
         claim: &Claim,
     ) -> Result<Option<Suppressed>, moderation::Error> {
+        if let Some((most, version)) = &claim.alarm
+            && self.is_alarmed(applicant, claim, *most, version).await?
+        {
+            return Ok(Some(Suppressed::Alarm));
+        }
         let asker = |user| asker(applicant, claim, user);
         if let (Some((user, _)), Some(_)) = (&claim.cooldown, claim.per_day)
             && !limits::is_free(&self.store, &asker(user)).await?
@@ -92,8 +104,8 @@ impl Allowances {
             return Ok(Some(Suppressed::Cooldown));
         }
         if let Some(limit) = claim.per_day {
-            let day = Day::of(applicant.org, &claim.rule, applicant.at);
-            if !self.one_of_day(day, limit).await? {
+            let day = Span::of(applicant.org, &claim.rule, Unit::Day, applicant.at);
+            if !self.one_of(day, limit).await? {
                 return Ok(Some(Suppressed::Limit));
             }
         }
@@ -105,28 +117,70 @@ impl Allowances {
         Ok(None)
     }
 
-    async fn one_of_day(&self, day: Day, limit: i64) -> Result<bool, moderation::Error> {
-        let (batch, place) = self.join(&day, limit);
+    async fn is_alarmed(
+        &self,
+        applicant: Applicant<'_>,
+        claim: &Claim,
+        most: i64,
+        version: &str,
+    ) -> Result<bool, moderation::Error> {
+        let (org, rule) = (applicant.org, &claim.rule);
+        let watched = Watched { org: org.clone(), rule: rule.clone(), version: version.to_owned() };
+        if self.has_alarm(&watched).await? {
+            return Ok(true);
+        }
+        if self.one_of(Span::of(org, rule, Unit::Hour, applicant.at), most).await? {
+            return Ok(false);
+        }
+        if limits::raise_alarm(&self.store, &watched, applicant.submission, applicant.at).await? {
+            metrics::counter!("tidegate_rule_alarms_total").increment(1);
+            tracing::error!(%org, %rule, version, most,
+                "a rule matched more often in an hour than its author expected: it acts no more until its document changes");
+        }
+        self.remember(watched, true);
+        Ok(true)
+    }
+
+    async fn has_alarm(&self, watched: &Watched) -> Result<bool, moderation::Error> {
+        if let Some((alarmed, asked)) = self.alarms.lock().get(watched)
+            && (*alarmed || asked.elapsed() < NO_ALARM_FOR)
+        {
+            return Ok(*alarmed);
+        }
+        let alarmed = limits::is_alarmed(&self.store, watched).await?;
+        self.remember(watched.clone(), alarmed);
+        Ok(alarmed)
+    }
+
+    fn remember(&self, watched: Watched, alarmed: bool) {
+        let mut alarms = self.alarms.lock();
+        if alarms.len() >= REMEMBERED {
+            alarms.clear();
+        }
+        alarms.insert(watched, (alarmed, Instant::now()));
+    }
+
+    async fn one_of(&self, span: Span, limit: i64) -> Result<bool, moderation::Error> {
+        let (batch, place) = self.join(&span, limit);
         match batch.granted.await {
             Some(granted) => Ok(place < granted),
             // Whoever meets an outage asks again, alone: it is the store that says which one.
-            None => Ok(limits::take(&self.store, &day, limit, 1, None).await?.0 == 1),
+            None => Ok(limits::take(&self.store, &span, limit, 1, None).await?.0 == 1),
         }
     }
 
     /// A batch takes askers until it is its turn to write.
-    fn join(&self, day: &Day, limit: i64) -> (Batch, i64) {
+    fn join(&self, span: &Span, limit: i64) -> (Batch, i64) {
         let mut days = self.days.lock();
-        let key = (day.clone(), limit);
+        let key = (span.clone(), limit);
         if let Some(batch) = days.open.get(&key) {
             let place = batch.askers.fetch_add(1, Ordering::Relaxed);
             return (batch.clone(), place);
         }
         if days.last.len() >= REMEMBERED {
-            let oldest = days.last.keys().map(|day| day.day).min();
-            days.last.retain(|day, last| Some(day.day) != oldest || Arc::strong_count(&last.0) > 1);
+            days.last.retain(|_, last| Arc::strong_count(&last.0) > 1);
         }
-        let last = days.last.entry(day.clone()).or_default().clone();
+        let last = days.last.entry(span.clone()).or_default().clone();
         let askers = Arc::new(AtomicI64::new(1));
         let (store, all, own, asked) =
             (self.store.clone(), Arc::clone(&self.days), Arc::clone(&askers), key.clone());
@@ -137,13 +191,13 @@ impl Allowances {
                 all.lock().open.remove(&asked);
                 own.load(Ordering::Relaxed)
             };
-            let (day, limit) = asked;
-            // What is taken never grows less, so a day that was over is over, whoever has written since.
-            if last.as_ref().is_some_and(|row| row.taken >= limit) {
+            let (span, limit) = asked;
+            // What is taken never grows less, so a span that was full is full, whoever has written since.
+            if last.is_some_and(|known| known.taken >= limit) {
                 return Some(0);
             }
-            let (granted, row) = limits::take(&store, &day, limit, wanted, last.take()).await.ok()?;
-            *last = Some(row);
+            let (granted, known) = limits::take(&store, &span, limit, wanted, last.take()).await.ok()?;
+            *last = Some(known);
             Some(granted)
         };
         let batch = Batch { askers, granted: granted.boxed().shared() };
@@ -160,7 +214,7 @@ fn asker<'a>(applicant: Applicant<'a>, claim: &'a Claim, user: &'a ItemKey) -> A
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::time::Duration;
+    use tidegate_store::tables::items::limits::RuleDay;
 
     use super::*;
 
@@ -175,7 +229,7 @@ mod tests {
 
     fn claim(per_day: Option<i64>, user: Option<&str>) -> Claim {
         let cooldown = user.map(|user| (ItemKey::new("user", user), Duration::from_secs(3_600)));
-        Claim { rule: "r".into(), per_day, cooldown }
+        Claim { rule: "r".into(), per_day, cooldown, alarm: None }
     }
 
     /// Asks for that many items at once, spread over processes, and says what became of each.
@@ -195,9 +249,9 @@ mod tests {
         all
     }
 
-    async fn taken(store: &Store) -> i64 {
-        let day = Day::of(&OrgId::new("acme"), &"r".into(), AT);
-        store.get::<RuleDay>(&(day.org, day.rule, day.day)).await.unwrap().unwrap().taken
+    async fn row(store: &Store) -> RuleDay {
+        let day = Span::of(&OrgId::new("acme"), &"r".into(), Unit::Day, AT);
+        store.get::<RuleDay>(&(day.org, day.rule, day.number)).await.unwrap().unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -209,7 +263,7 @@ mod tests {
             let granted = refused.iter().filter(|why| why.is_none()).count();
             assert_eq!(granted, [90, 90, 20, 0][round], "round {round}");
         }
-        assert_eq!(taken(&store).await, 200);
+        assert_eq!(row(&store).await.taken, 200);
         // A limit that was raised is asked again.
         let refused = ask(&processes, vec![claim(Some(201), None); 5]).await;
         assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 1);
@@ -220,8 +274,7 @@ mod tests {
         let (_folder, store) = store();
         let processes = [Allowances::new(store.clone())];
         ask(&processes, vec![claim(Some(1_000_000), None); 2_000]).await;
-        let day = Day::of(&OrgId::new("acme"), &"r".into(), AT);
-        let row = store.get::<RuleDay>(&(day.org, day.rule, day.day)).await.unwrap().unwrap();
+        let row = row(&store).await;
         assert_eq!(row.taken, 2_000);
         assert!(row.version < 1_000, "{} writes", row.version);
     }
@@ -253,6 +306,23 @@ mod tests {
         ] {
             let applicant = Applicant { org: &org, submission, at };
             assert_eq!(allowances.ask(applicant, &claims).await.unwrap().is_empty(), allowed, "{at:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_rule_that_matches_too_often_acts_no_more_anywhere_until_its_document_changes() {
+        let (_folder, store) = store();
+        let processes: Vec<_> = (0..3).map(|_| Allowances::new(store.clone())).collect();
+        let watched = |version: &str| Claim { alarm: Some((20, version.to_owned())), ..claim(None, None) };
+        let refused = ask(&processes, vec![watched("one"); 50]).await;
+        assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 20);
+        assert!(refused.iter().flatten().all(|why| *why == Suppressed::Alarm));
+        // An hour later, and in a process that has just begun, too.
+        let (org, later) = (OrgId::new("acme"), Millis(AT.0 + 7_200_000));
+        let fresh = Allowances::new(store);
+        for (version, refused) in [("one", true), ("two", false)] {
+            let applicant = Applicant { org: &org, submission: SubmissionId::random(), at: later };
+            assert_eq!(!fresh.ask(applicant, &[watched(version)]).await.unwrap().is_empty(), refused);
         }
     }
 }

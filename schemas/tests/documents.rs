@@ -450,7 +450,7 @@ const TABLE: &[(bool, &str)] = &[
     ),
     (
         true,
-        r#"{"rule":"r","when":{},"rollout":{"percent":0.5,"salt":"v7","by":"user"},"limits":{"actions_per_day":500,"per_user_cooldown":"24h"},"review_sample":2,"on_error":"review"}"#,
+        r#"{"rule":"r","when":{},"rollout":{"percent":0.5,"salt":"v7","by":"user"},"limits":{"actions_per_day":500,"per_user_cooldown":"24h","alarm_per_hour":9},"review_sample":2,"on_error":"review"}"#,
     ),
     (false, r#"{"rule":"r","when":{},"rollout":{"percent":101}}"#),
     (false, r#"{"rule":"r","when":{},"rollout":{"salt":"v7"}}"#),
@@ -458,6 +458,7 @@ const TABLE: &[(bool, &str)] = &[
     (false, r#"{"rule":"r","when":{},"limits":{"actions_per_day":0}}"#),
     (false, r#"{"rule":"r","when":{},"limits":{"per_user_cooldown":"a day"}}"#),
     (false, r#"{"rule":"r","when":{},"limits":{"per_hour":3}}"#),
+    (false, r#"{"rule":"r","when":{},"limits":{"alarm_per_hour":0}}"#),
     (false, r#"{"rule":"r","when":{},"review_sample":-1}"#),
     (false, r#"{"rule":"r","when":{},"on_error":"ignore"}"#),
     (false, r#"{"rule":"r"}"#),
@@ -638,7 +639,11 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
                 salt: Some("s".into()),
                 by: RolloutBy::User,
             }),
-            limits: RuleLimits { actions_per_day: Some(5), per_user_cooldown: Some(Period::of_seconds(60)) },
+            limits: RuleLimits {
+                actions_per_day: Some(5),
+                per_user_cooldown: Some(Period::of_seconds(60)),
+                alarm_per_hour: Some(9),
+            },
             review_sample: Percent::new(1.0),
             on_error: OnError::Matched,
             tests: vec![Test {

@@ -284,7 +284,8 @@ fn flood_of(sent: &mut Sent, seen: &mut Seen, scams: usize, action: &str, user: 
         let extra =
             SentItem { user: user.clone(), told: Told::Nothing, submission: None, ..item(Content::Scam) };
         sent.items.insert(id.clone(), extra);
-        seen.callbacks.push(SeenCallback { user, ..limited(&format!("x{nth}"), action, &id) });
+        let at = format!("2026-01-02T03:04:05.{nth:03}Z");
+        seen.callbacks.push(SeenCallback { user, at, ..limited(&format!("x{nth}"), action, &id) });
     }
 }
 
@@ -327,5 +328,11 @@ fn a_window_is_not_full_before_its_items_are_there() {
         of(1)(sent, seen);
         seen.callbacks.push(SeenCallback { user: "v".to_owned(), ..limited("x9", limits::FLOOD, "extra0") });
     };
-    assert_eq!(found(again), (0, 2, 0));
+    assert_eq!(found(again), (0, 1, 0));
+    let at_once = |sent: &mut Sent, seen: &mut Seen| {
+        of(3)(sent, seen);
+        let at = seen.callbacks[6].at.clone();
+        seen.callbacks[7..].iter_mut().for_each(|it| it.at.clone_from(&at));
+    };
+    assert_eq!(found(at_once), (0, 0, 0));
 }

@@ -1,4 +1,5 @@
-//! Takes what a rule's limits leave: places of a day, and the time in which a user is left alone.
+//! Takes what a rule's limits leave: places of a day, the time in which a user is left alone, and the matches of an hour
+//! up to its alarm.
 //!
 //! It does not decide which rules ask (`effects`), and gathers no askers (`processors`).
 //!
@@ -8,62 +9,158 @@
 
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, RuleId, SubmissionId};
 use tidegate_store::{
-    Inserted, Replaced, Store,
-    tables::items::limits::{Cooldown, RuleDay},
+    Inserted, Replaced, Store, Version, Versioned,
+    tables::items::limits::{Cooldown, RuleAlarm, RuleDay, RuleHour},
 };
 
 use crate::{Error, queues::DAY_MS};
 
-/// A rule on a day (UTC) of the log.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Day {
-    pub org: OrgId,
-    pub rule: RuleId,
-    pub day: i64,
+/// What places are counted by (UTC, of the log).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    Day,
+    Hour,
 }
 
-impl Day {
-    pub fn of(org: &OrgId, rule: &RuleId, at: Millis) -> Self {
-        Self { org: org.clone(), rule: rule.clone(), day: at.0.div_euclid(DAY_MS) }
+/// A rule on a day, or in an hour.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    pub org: OrgId,
+    pub rule: RuleId,
+    pub unit: Unit,
+    pub number: i64,
+}
+
+const HOUR_MS: i64 = 3_600_000;
+
+impl Span {
+    pub fn of(org: &OrgId, rule: &RuleId, unit: Unit, at: Millis) -> Self {
+        let length = match unit {
+            Unit::Day => DAY_MS,
+            Unit::Hour => HOUR_MS,
+        };
+        Self { org: org.clone(), rule: rule.clone(), unit, number: at.0.div_euclid(length) }
     }
 }
 
-/// Takes as many of `wanted` places as the day has left, and says how many, and how many are taken now. `known` is
+/// What is known of a span's row. The number only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub taken: i64,
+    version: Version,
+}
+
+/// Takes as many of `wanted` places as the span has left, and says how many, and how many are taken now. `known` is
 /// what the last call said of the row, if there was one.
 pub async fn take(
     store: &Store,
-    day: &Day,
+    span: &Span,
     limit: i64,
     wanted: i64,
-    known: Option<RuleDay>,
-) -> Result<(i64, RuleDay), Error> {
-    let key = (day.org.clone(), day.rule.clone(), day.day);
+    known: Option<Known>,
+) -> Result<(i64, Known), Error> {
+    match span.unit {
+        Unit::Day => take_of::<RuleDay>(store, span, limit, wanted, known).await,
+        Unit::Hour => take_of::<RuleHour>(store, span, limit, wanted, known).await,
+    }
+}
+
+trait Places: Versioned<Key = (OrgId, RuleId, i64)> {
+    fn new(span: &Span, taken: i64) -> Self;
+    fn taken(&self) -> i64;
+
+    fn known(&self) -> Known {
+        Known { taken: self.taken(), version: self.version() }
+    }
+}
+
+impl Places for RuleDay {
+    fn new(span: &Span, taken: i64) -> Self {
+        Self { org: span.org.clone(), rule: span.rule.clone(), day: span.number, taken, version: 1 }
+    }
+
+    fn taken(&self) -> i64 {
+        self.taken
+    }
+}
+
+impl Places for RuleHour {
+    fn new(span: &Span, taken: i64) -> Self {
+        Self { org: span.org.clone(), rule: span.rule.clone(), hour: span.number, taken, version: 1 }
+    }
+
+    fn taken(&self) -> i64 {
+        self.taken
+    }
+}
+
+async fn take_of<R: Places>(
+    store: &Store,
+    span: &Span,
+    limit: i64,
+    wanted: i64,
+    known: Option<Known>,
+) -> Result<(i64, Known), Error> {
     let mut there = match known {
         Some(known) => Some(known),
-        None => store.get::<RuleDay>(&key).await?,
+        None => {
+            let key = (span.org.clone(), span.rule.clone(), span.number);
+            store.get::<R>(&key).await?.map(|row| row.known())
+        }
     };
     loop {
-        let Some(row) = there else {
+        let Some(Known { taken, version }) = there else {
             let granted = limit.min(wanted);
-            let (org, rule, day) = key.clone();
-            let first = RuleDay { org, rule, day, taken: granted, version: 1 };
-            match store.insert_new(&first).await? {
-                Inserted::New => return Ok((granted, first)),
-                Inserted::Existing(row) => there = Some(row),
+            match store.insert_new(&R::new(span, granted)).await? {
+                Inserted::New => return Ok((granted, Known { taken: granted, version: 1 })),
+                Inserted::Existing(row) => there = Some(row.known()),
             }
             continue;
         };
-        let granted = (limit - row.taken).clamp(0, wanted);
+        let granted = (limit - taken).clamp(0, wanted);
         if granted == 0 {
-            return Ok((0, row));
+            return Ok((0, Known { taken, version }));
         }
-        let next = RuleDay { taken: row.taken + granted, ..row.clone() };
-        match store.replace(&next, row.version).await? {
-            Replaced::Yes => return Ok((granted, RuleDay { version: row.version + 1, ..next })),
-            Replaced::No(current) => there = Some(current),
+        let taken = taken + granted;
+        match store.replace(&R::new(span, taken), version).await? {
+            Replaced::Yes => return Ok((granted, Known { taken, version: version + 1 })),
+            Replaced::No(current) => there = Some(current.known()),
             Replaced::Gone => there = None,
         }
     }
+}
+
+/// A rule, as one version of its document has it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Watched {
+    pub org: OrgId,
+    pub rule: RuleId,
+    pub version: String,
+}
+
+/// Whether the rule matched more often than its author expected, once.
+pub async fn is_alarmed(store: &Store, watched: &Watched) -> Result<bool, Error> {
+    let key = (watched.org.clone(), watched.rule.clone(), watched.version.clone());
+    Ok(store.get::<RuleAlarm>(&key).await?.is_some())
+}
+
+/// The rule acts no more, in any process, until its document changes. Says whether this is new.
+pub async fn raise_alarm(
+    store: &Store,
+    watched: &Watched,
+    submission: SubmissionId,
+    at: Millis,
+) -> Result<bool, Error> {
+    let row = RuleAlarm {
+        org: watched.org.clone(),
+        rule: watched.rule.clone(),
+        rule_version: watched.version.clone(),
+        hour: at.0.div_euclid(HOUR_MS),
+        submission_id: submission,
+        raised_at: at,
+        version: 1,
+    };
+    Ok(store.insert_new(&row).await?.is_new())
 }
 
 /// Who asks to act on a user.

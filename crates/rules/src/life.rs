@@ -41,6 +41,8 @@ pub struct Allowance {
     pub actions_per_day: Option<i64>,
     /// On one item of a user within this time.
     pub per_user_cooldown: Option<Within>,
+    /// Above so many matches an hour it acts no more.
+    pub alarm_per_hour: Option<i64>,
 }
 
 /// What a rule that could not be evaluated counts as.

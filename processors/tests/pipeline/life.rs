@@ -100,6 +100,23 @@ async fn a_rule_leaves_a_user_alone_for_a_while_and_uses_up_no_day_on_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rule_with_an_alarm_acts_no_more_until_its_document_changes() {
+    let mut world = World::started().await;
+    world.configure(&rule("{alarm_per_hour: 3}"), false).await;
+    let rows = submit(&world, (0..10).map(|nth| by("u1", &format!("p{nth}"))).collect()).await;
+    // Ten are too many for two hours as well, should one end meanwhile.
+    let acted = rows.iter().filter(|row| suppressed(row).is_none()).count();
+    assert!((3..=6).contains(&acted), "{acted}");
+    let last = submit(&world, vec![by("u2", "last")]).await;
+    assert_eq!(suppressed(&last[0]).as_deref(), Some("alarm"));
+    world.configure(&rule("{alarm_per_hour: 1000}"), false).await;
+    let mended = submit(&world, vec![by("u2", "mended")]).await;
+    assert_eq!(suppressed(&mended[0]), None);
+    world.drain().await;
+    assert_eq!(world.events(AUTOMATIC).await.len(), acted + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_replay_acts_on_what_was_allowed_and_on_nothing_else() {
     let mut first = World::started().await;
     first.configure(&rule("{actions_per_day: 3, per_user_cooldown: 30d}"), false).await;
@@ -129,7 +146,7 @@ async fn a_replay_acts_on_what_was_allowed_and_on_nothing_else() {
 /// Both have taken their place before either has a plan, as after a kill in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_evaluated_again_wastes_a_place_and_keeps_its_user() {
-    use tidegate_moderation::limits::{Asker, Day, hold, take};
+    use tidegate_moderation::limits::{Asker, Span, Unit, hold, take};
     let mut world = World::new().await;
     world.configure(&rule("{actions_per_day: 2, per_user_cooldown: 30d}"), false).await;
     let entry = by("u1", "p1");
@@ -137,7 +154,7 @@ async fn who_is_evaluated_again_wastes_a_place_and_keeps_its_user() {
     world.submit(vec![entry]).await;
     let store = &world.deps.store;
     let at = tidegate_schemas::ids::Millis::now();
-    let day = Day::of(&org(), &"limited".into(), at);
+    let day = Span::of(&org(), &"limited".into(), Unit::Day, at);
     assert_eq!(take(store, &day, 2, 1, None).await.unwrap().0, 1);
     let rule_id = "limited".into();
     let (org, user) = (org(), user("u1"));

@@ -84,6 +84,9 @@ pub struct RuleLimits {
     /// On one item of a user within this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_user_cooldown: Option<Period>,
+    /// Above so many matches an hour it acts no more until its document changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alarm_per_hour: Option<u32>,
 }
 
 /// What a rule that could not be evaluated counts as.
@@ -116,6 +119,10 @@ impl RuleLimits {
         if self.actions_per_day == Some(0) {
             let message = "A rule that may never act is `status: background`.";
             faults.push(("limits.actions_per_day".into(), message.into()));
+        }
+        if self.alarm_per_hour == Some(0) {
+            let message = "The first match would be one too many.";
+            faults.push(("limits.alarm_per_hour".into(), message.into()));
         }
         let fits = |it: Period| it.seconds() > 0 && it <= LONGEST_COOLDOWN;
         if !self.per_user_cooldown.is_none_or(fits) {

@@ -473,7 +473,7 @@ fn same(old: &Entry, new: &Entry) -> bool {
 fn check_pattern(pattern: &str, limits: &Limits) -> Result<(), String> {
     let mut vocabulary = Vocabulary::new();
     let shape = Shape { kind: tidegate_rules::Kind::Text, container: tidegate_rules::Container::One };
-    vocabulary.add(TypeId::new("item"), [("text", shape)].into_iter());
+    vocabulary.add(TypeId::new("item"), [("text", shape)]);
     let rule = json!({"rule": "entry", "when": {"text": {"in": ["text"], "regex": pattern}}});
     let compiled = Plan::compile(&[RuleSource { document: &rule, version: "" }], &vocabulary, limits);
     match compiled {

@@ -15,6 +15,8 @@ use super::Evaluated;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suppressed {
+    /// It matched more often than its author expected.
+    Alarm,
     /// The day's places are taken.
     Limit,
     /// It acted on the user lately.
@@ -28,6 +30,7 @@ pub enum Suppressed {
 impl Suppressed {
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Alarm => "alarm",
             Self::Limit => "limit",
             Self::Cooldown => "cooldown",
             Self::Rollout => "rollout",
@@ -46,6 +49,8 @@ pub struct Claim {
     pub per_day: Option<i64>,
     /// Who is left alone, and for how long.
     pub cooldown: Option<(ItemKey, Duration)>,
+    /// Matches of an hour above which the rule, as this version of its document has it, acts no more.
+    pub alarm: Option<(i64, String)>,
 }
 
 /// A rule that matched, or counts as if it had.
@@ -136,13 +141,16 @@ pub fn claims(config: &Compiled, evaluated: &Evaluated<'_>) -> Vec<Claim> {
     let asking =
         acting.filter(|it| it.actions.iter().any(|action| refused(config, evaluated, &action.id).is_none()));
     let claim = |it: Found<'_>| {
-        let limits = it.life?.limits;
+        let head = config.rule(it.rule)?;
+        let limits = head.life.limits;
         let span = limits.per_user_cooldown.map(|span| Duration::from_millis(span.millis().unsigned_abs()));
         let cooldown = evaluated.user.cloned().zip(span);
-        (limits.actions_per_day.is_some() || cooldown.is_some()).then(|| Claim {
+        let alarm = limits.alarm_per_hour.map(|most| (most, head.version.clone()));
+        (limits.actions_per_day.is_some() || cooldown.is_some() || alarm.is_some()).then(|| Claim {
             rule: it.rule.clone(),
             per_day: limits.actions_per_day,
             cooldown,
+            alarm,
         })
     };
     asking.filter_map(claim).collect()

@@ -18,6 +18,8 @@ pub const ALL: &[&Table] = &[
     items::items::SubmissionPlace::TABLE,
     items::plans::Plan::TABLE,
     items::limits::RuleDay::TABLE,
+    items::limits::RuleHour::TABLE,
+    items::limits::RuleAlarm::TABLE,
     items::limits::Cooldown::TABLE,
     items::windows::HoursEntry::TABLE,
     items::windows::DaysEntry::TABLE,

@@ -48,16 +48,18 @@ impl Reader<'_> {
     }
 
     fn allowance(&mut self, value: &Json) -> Option<Allowance> {
-        let object = self.object(value, &["actions_per_day", "per_user_cooldown"])?;
-        let actions_per_day = self.optional(object, "actions_per_day", |r, v| {
+        let object = self.object(value, &["actions_per_day", "per_user_cooldown", "alarm_per_hour"])?;
+        let number = |r: &mut Self, v: &Json| {
             let number = v.as_i64().filter(|number| (1..=i64::from(u32::MAX)).contains(number));
             number.or_else(|| r.fault("type", "expected a whole number from 1"))
-        });
+        };
+        let actions_per_day = self.optional(object, "actions_per_day", number);
+        let alarm_per_hour = self.optional(object, "alarm_per_hour", number);
         let per_user_cooldown = self.optional(object, "per_user_cooldown", |r, v| {
             let span = Within::parse(r.text(v)?).filter(|span| *span <= LONGEST_COOLDOWN);
             span.or_else(|| r.fault("type", "expected a span such as 24h, at most 90d"))
         });
-        Some(Allowance { actions_per_day, per_user_cooldown })
+        Some(Allowance { actions_per_day, per_user_cooldown, alarm_per_hour })
     }
 }
 
@@ -88,6 +90,7 @@ mod tests {
             (json!({"limits": {"actions_per_day": 0}}), "/limits/actions_per_day type"),
             (json!({"limits": {"per_user_cooldown": "91d"}}), "/limits/per_user_cooldown type"),
             (json!({"limits": {"per_hour": 1}}), "/limits/per_hour unknown_key"),
+            (json!({"limits": {"alarm_per_hour": 0}}), "/limits/alarm_per_hour type"),
             (json!({"review_sample": -1}), "/review_sample type"),
             (json!({"on_error": "ignore"}), "/on_error unknown_value"),
         ] {

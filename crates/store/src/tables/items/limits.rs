@@ -16,6 +16,22 @@ table! {
 }
 
 table! {
+    /// How many matches of an hour a rule had, up to its alarm.
+    Versioned RuleHour in "rule_hours" ttl Some(35 days);
+    partition { org: OrgId, rule: RuleId, hour: i64 }
+    cluster {}
+    values { taken: i64 }
+}
+
+table! {
+    /// A rule, as one version of its document has it, that matched more often than its author expected: it acts no more.
+    Versioned RuleAlarm in "rule_alarms" ttl None;
+    partition { org: OrgId, rule: RuleId, rule_version: String }
+    cluster {}
+    values { hour: i64, submission_id: SubmissionId, raised_at: Millis }
+}
+
+table! {
     /// The last submission of a user that a rule was allowed to act on, and until when no other is. Expires after the
     /// longest cooldown that a rule may have.
     Versioned Cooldown in "cooldowns" ttl Some(91 days);
