@@ -2,8 +2,10 @@
 //!
 //! It does not know which fields exist or what their types are: that is checked when rules are compiled.
 
+mod meaning;
 mod read;
 
+pub use self::meaning::same;
 pub use self::read::{parse, parse_window};
 
 use serde::{Deserialize, Serialize};

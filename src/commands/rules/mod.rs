@@ -3,7 +3,9 @@
 //! It judges no document itself: the catalog does, as it will when the documents are applied.
 
 mod bench;
+mod diff;
 mod explain;
+mod fmt;
 mod items;
 mod run;
 mod test;
@@ -24,6 +26,10 @@ pub(crate) enum Rules {
     Run(run::Run),
     /// Say what each condition of a rule comes to on items from a file
     Explain(explain::Explain),
+    /// Say what the rules of two folders mean differently, and on which items; the exit code tells whether anything
+    Diff(diff::Diff),
+    /// Write the documents of a folder in canonical form
+    Fmt(fmt::Fmt),
     /// Run the examples beside the rules, and files of items with what they should match
     Test(test::Test),
     /// Measure the rules in a folder on items from a file
@@ -35,6 +41,8 @@ impl Rules {
         match self {
             Self::Run(command) => command.run(),
             Self::Explain(command) => command.run(),
+            Self::Diff(command) => command.run(),
+            Self::Fmt(command) => command.run(),
             Self::Test(command) => command.run(),
             Self::Bench(command) => command.run(),
         }

@@ -1,0 +1,201 @@
+//! `tidegate rules diff`: what the rules of two folders mean differently, and on which items.
+//!
+//! How they are written is no difference. It reads no store: nobody has strikes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::bail;
+use clap::Args;
+use serde_json::{Map, Value as Json};
+use tidegate_catalog::Compiled;
+use tidegate_rules::{Limits, form};
+use tidegate_schemas::{
+    documents::{Document, Rule, parse},
+    ids::Millis,
+};
+
+use super::{Folder, evaluate, items};
+use crate::{
+    commands::documents,
+    output::{DIFFERENT, complain, say},
+    settings,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    #[command(flatten)]
+    folder: Folder,
+    /// The folder that it is compared with: what is there now
+    #[arg(long, value_name = "DIR")]
+    against: PathBuf,
+    /// Also say which matches of these items come and go; one item a line, `-` reads standard input
+    #[arg(long, value_name = "FILE")]
+    items: Option<PathBuf>,
+}
+
+impl Diff {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let limits = settings::load(self.folder.settings.as_deref(), Vec::new())?.settings.catalog.rules;
+        let (Some(before), Some(after)) = (rules(&self.against)?, rules(&self.folder.folder)?) else {
+            return Ok(ExitCode::FAILURE);
+        };
+        let mut different = false;
+        let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        for key in keys {
+            let line = match (before.get(key), after.get(key)) {
+                (None, _) => Some(format!("+ {key}")),
+                (_, None) => Some(format!("- {key}")),
+                (Some(before), Some(after)) => match changes(before, after, &limits) {
+                    changes if changes.is_empty() => None,
+                    changes => Some(format!("~ {key}: {}", changes.join(", "))),
+                },
+            };
+            different |= line.is_some();
+            line.into_iter().for_each(say);
+        }
+        if let Some(file) = &self.items {
+            let old = Folder { folder: self.against.clone(), settings: self.folder.settings.clone() };
+            let (Some(before), Some(after)) = (old.compile()?, self.folder.compile()?) else {
+                return Ok(ExitCode::FAILURE);
+            };
+            different |= matches(&before, &after, file)?;
+        }
+        Ok(if different { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+    }
+}
+
+/// The rules in a folder by key; faults are printed.
+fn rules(folder: &Path) -> anyhow::Result<Option<BTreeMap<String, Rule>>> {
+    let files: Vec<_> = documents::read(folder)?.into_iter().map(|file| (file.name, file.text)).collect();
+    match parse(&files) {
+        Ok(documents) => {
+            let rules = documents.into_iter().filter_map(|(_, document)| match document {
+                Document::Rule(rule) => Some((rule.key.to_string(), rule)),
+                _ => None,
+            });
+            Ok(Some(rules.collect()))
+        }
+        Err(faults) => {
+            faults.iter().for_each(complain);
+            Ok(None)
+        }
+    }
+}
+
+/// What of a rule has another meaning.
+fn changes(before: &Rule, after: &Rule, limits: &Limits) -> Vec<String> {
+    let (old, new) = (fields(before), fields(after));
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let mut changes = Vec::new();
+    for key in keys {
+        let (old, new) = (old.get(key), new.get(key));
+        let differs = match key.as_str() {
+            "when" => old != new && !same_condition(before, after, limits),
+            // In whatever order.
+            "on" | "item_types" | "policies" | "actions" => set(old) != set(new),
+            _ => old != new,
+        };
+        if differs {
+            let shown = |value: Option<&Json>| match value {
+                Some(Json::String(text)) => text.clone(),
+                Some(other) => other.to_string(),
+                None => "nothing".to_owned(),
+            };
+            changes.push(match key.as_str() {
+                "when" => "condition".to_owned(),
+                "tests" => "tests".to_owned(),
+                key => format!("{key} {} → {}", shown(old), shown(new)),
+            });
+        }
+    }
+    changes
+}
+
+fn fields(rule: &Rule) -> Map<String, Json> {
+    match serde_json::to_value(rule) {
+        Ok(Json::Object(mut fields)) => {
+            // Left out means draft, and that is worth saying.
+            fields.entry("status").or_insert_with(|| Json::from("draft"));
+            fields
+        }
+        _ => Map::new(),
+    }
+}
+
+fn set(list: Option<&Json>) -> BTreeSet<String> {
+    list.and_then(Json::as_array).into_iter().flatten().map(ToString::to_string).collect()
+}
+
+fn same_condition(before: &Rule, after: &Rule, limits: &Limits) -> bool {
+    let read = |rule: &Rule| form::parse(&serde_json::to_value(rule).ok()?, limits).ok();
+    match (read(before), read(after)) {
+        (Some(before), Some(after)) => form::same(&before.when, &after.when),
+        _ => false,
+    }
+}
+
+/// Prints for each rule how many matches come and go, and the first items of each kind.
+fn matches(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Path) -> anyhow::Result<bool> {
+    const SHOWN: usize = 5;
+    let (now, mut read, mut refused) = (Millis::now(), 0, 0);
+    let mut changed: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();
+    for line in items::lines(file)? {
+        let (number, line) = line?;
+        let matched = |config: &Arc<Compiled>| {
+            let line = items::read(config, &line, now);
+            let name = line
+                .key
+                .map_or_else(|| format!("line {number}"), |key| format!("{} {}", key.type_id, key.id));
+            let matched = line.item.map(|prepared| evaluate(&prepared).matched);
+            matched
+                .map(|matched| (name, matched.iter().map(|it| it.rule.to_string()).collect::<BTreeSet<_>>()))
+        };
+        let (Ok((name, old)), Ok((_, new))) = (matched(before), matched(after)) else {
+            refused += 1;
+            continue;
+        };
+        read += 1;
+        for (rule, comes) in old.symmetric_difference(&new).map(|rule| (rule, new.contains(rule))) {
+            changed.entry((rule.clone(), comes)).or_default().push(name.clone());
+        }
+    }
+    if read == 0 {
+        bail!("none of {refused} items fits its type in both folders");
+    }
+    for ((rule, comes), items) in &changed {
+        let first = items[..items.len().min(SHOWN)].join(", ");
+        let (sign, more) = (if *comes { '+' } else { '-' }, if items.len() > SHOWN { ", ..." } else { "" });
+        say(format!("{sign} {} matches of {rule}: {first}{more}", items.len()));
+    }
+    say(format!("{read} items compared; {refused} do not fit their type in both folders"));
+    Ok(!changed.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn rule(text: &str) -> Rule {
+        let Document::Rule(rule) = parse(&[("r.yaml", text)]).unwrap().remove(0).1 else { unreachable!() };
+        rule
+    }
+
+    #[test]
+    fn a_rule_that_is_only_written_differently_has_no_changes() {
+        let before = rule("rule: r\nitem_types: [a, b]\nwhen: {text: {in: [text], any_of: [x y, z w]}}\n");
+        let same = rule(
+            "rule: r\nstatus: draft\nitem_types: [b, a]\nwhen: {all: [{text: {in: [text], any_of: [z w, x y]}}]}\n",
+        );
+        assert!(changes(&before, &same, &Limits::default()).is_empty());
+        let other =
+            rule("rule: r\nstatus: live\nitem_types: [a]\nwhen: {text: {in: [text], any_of: [x y]}}\n");
+        let changes = changes(&before, &other, &Limits::default());
+        assert_eq!(changes, [r#"item_types ["a","b"] → ["a"]"#, "status draft → live", "condition"]);
+    }
+}
