@@ -53,14 +53,13 @@ actions: [review]
 
 /// Rules with limits, for scams of the load alone: other tests count the effects of theirs.
 fn limits(scam_endpoint: &str) -> String {
-    let mut all = format!(
-        "\
+    let mut all = "\
 window: offers-by-author
 item_types: [post]
-where: {{text: {{in: [text], words: [offer]}}}}
+where: {text: {in: [text], words: [offer]}}
 over: 12h
 "
-    );
+    .to_owned();
     let offer = "text: {in: [text], words: [offer]}";
     let full = format!("all: [{{{offer}}}, {{count: {{window: offers-by-author, gte: {FULL}}}}}]");
     for (action, when, limits) in [
