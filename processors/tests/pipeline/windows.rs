@@ -1,11 +1,14 @@
 //! What windows count: each item once, and itself before anything is asked for it.
 
 use bytes::Bytes;
+use tidegate_moderation::windows;
+use tidegate_rules::{Amount, WindowEntry};
 use tidegate_schemas::{ids::Millis, records::ItemEntry};
 use tidegate_store::{
     At, Store,
     tables::items::{items::Item, windows::HoursEntry},
 };
+use tidegate_stream::Topic;
 
 use crate::world::{World, entry_of, org, post};
 
@@ -102,6 +105,32 @@ async fn a_replay_counts_nothing_twice_and_acts_on_nothing_new() {
     assert_eq!(second.events(AUTOMATIC).await, first.events(AUTOMATIC).await);
 }
 
+/// As if a processor had died once the item was counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_was_counted_before_a_crash_is_counted_once() {
+    let mut world = World::new().await;
+    world.configure(RULES, false).await;
+    let entry = by("u1", "p1", "flood");
+    let submission = entry.submission_id;
+    world.submit(vec![entry]).await;
+    let at = world.tail(Topic::Items).await[0].written_at;
+    let counted_before = WindowEntry {
+        window: "posts-by-author".into(),
+        key: serde_json::from_str("\"user/u1\"").unwrap(),
+        bucket: at.0.div_euclid(900_000),
+        at,
+        amount: Amount::ONE,
+        members: Vec::new(),
+        lives: 6 * 3_600_000 + 900_000,
+    };
+    windows::add(&world.deps.store, &org(), submission, &[counted_before]).await.unwrap();
+    assert_eq!(counted(&world.deps.store, "u1").await, 1);
+    world.start();
+    world.evaluated(&post("p1"), submission).await;
+    assert_eq!(counted(&world.deps.store, "u1").await, 1);
+    world.drain().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_item_that_is_sent_again_under_its_key_is_counted_once() {
     let mut world = World::started().await;
@@ -130,7 +159,7 @@ async fn a_window_that_needs_too_many_rows_is_an_error_and_not_silence() {
 #[tokio::test]
 async fn what_lies_outside_of_the_window_or_above_the_threshold_is_not_counted() {
     use tidegate_moderation::windows::{Question, counted};
-    use tidegate_rules::{Amount, Measure, Window, WindowKey};
+    use tidegate_rules::{Measure, Window, WindowKey};
     use tidegate_store::WriteTime;
     let world = World::new().await;
     let store = &world.deps.store;
