@@ -21,7 +21,7 @@ use crate::{
     limits::Limits,
     plan::{RuleHead, RuleSource},
     views::Path,
-    vocabulary::{Kind, Route, Vocabulary},
+    vocabulary::{Container, Kind, Route, Vocabulary},
 };
 
 /// A rule, ready to run.
@@ -107,6 +107,8 @@ pub(crate) struct Context<'a> {
     item_types: Vec<TypeId>,
     /// Only what the item alone decides may be compiled.
     local: bool,
+    /// In an expression: faults name it as a whole.
+    in_expr: bool,
     pub(crate) windows: Vec<Counting>,
     /// Windows with faults of their own: that they are missing is no fault of the rules that name them.
     pub(crate) faulty_windows: HashSet<String>,
@@ -131,6 +133,7 @@ impl<'a> Context<'a> {
             pointer: String::new(),
             item_types: Vec::new(),
             local: false,
+            in_expr: false,
             windows: Vec::new(),
             faulty_windows: HashSet::new(),
             words: 0,
@@ -187,6 +190,9 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn at<T>(&mut self, segment: impl std::fmt::Display, run: impl FnOnce(&mut Self) -> T) -> T {
+        if self.in_expr {
+            return run(self);
+        }
         let length = self.pointer.len();
         self.pointer = format!("{}/{segment}", self.pointer);
         let result = run(self);
@@ -265,6 +271,23 @@ impl<'a> Context<'a> {
         self.at("bank", |c| {
             c.warn("unusable_entry", format!("entry {id} of bank {bank} is left out: {why}"));
         });
+    }
+
+    /// What a path holds, the same in all item types of the rule: one value, or several.
+    pub(crate) fn container(&mut self, path: &str) -> Option<Container> {
+        let vocabulary = self.vocabulary;
+        let types = self.item_types.clone();
+        let mut containers = vocabulary.containers(&types, path);
+        let (first, container) = containers.next()?;
+        if let Some((other, _)) = containers.find(|(_, other)| *other != container) {
+            let detail = format!(
+                "{} holds one value in {first} and several in {other}, or the other way round",
+                shown(path)
+            );
+            self.fault("type", detail);
+            return None;
+        }
+        Some(container)
     }
 
     /// The slot of a path, and the kinds that it has in the item types of the rule.
@@ -348,6 +371,12 @@ impl<'a> Context<'a> {
             Condition::Not(inner) => {
                 self.at("not", |c| c.node(*inner, leaves)).map(|node| Node::Not(Box::new(node)))
             }
+            Condition::Expr(inner) => self.at("expr", |c| {
+                c.in_expr = true;
+                let node = c.node(*inner, leaves);
+                c.in_expr = false;
+                node
+            }),
             leaf if self.local && Leaf::looks_up(&leaf) => {
                 self.fault("shape", "a window counts what the item alone decides".to_owned());
                 None

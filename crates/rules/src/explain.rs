@@ -41,6 +41,7 @@ pub enum Explained {
     Score(ScoreExplained),
     Geo(GeoExplained),
     Domain(DomainExplained),
+    Formula(FormulaExplained),
     /// A part that was left out, because the item's explanations grew too long.
     Cut(CutExplained),
 }
@@ -204,6 +205,15 @@ pub struct DomainExplained {
     pub hits: Vec<Hit>,
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FormulaExplained {
+    pub outcome: Verdict,
+    pub formula: String,
+    /// What its fields are; of a list the first values. Absent fields are left out.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub values: Map<String, Json>,
+}
+
 impl Explained {
     pub fn outcome(&self) -> Verdict {
         match self {
@@ -217,6 +227,7 @@ impl Explained {
             Self::Score(leaf) => leaf.outcome,
             Self::Geo(leaf) => leaf.outcome,
             Self::Domain(leaf) => leaf.outcome,
+            Self::Formula(leaf) => leaf.outcome,
             Self::Cut(cut) => cut.outcome,
         }
     }
@@ -229,6 +240,7 @@ impl Explained {
             Self::Text(leaf) => 1 + leaf.fields.len() + leaf.hits.len(),
             Self::Geo(leaf) => 1 + leaf.fields.len() + leaf.hits.len(),
             Self::Domain(leaf) => 1 + leaf.fields.len() + leaf.hits.len(),
+            Self::Formula(leaf) => 1 + leaf.values.len(),
             Self::Media(leaf) => 1 + leaf.fields.len() + leaf.hits.len(),
             Self::Field(_) | Self::Strikes(_) | Self::Count(_) | Self::Score(_) | Self::Cut(_) => 1,
         }

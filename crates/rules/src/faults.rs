@@ -28,7 +28,7 @@ impl Fault {
     }
 
     /// One of `shape`, `unknown_key`, `unknown_value`, `unknown_field`, `unknown_item_type`,
-    /// `unknown_window`, `unknown_bank`, `type`, `regex`, `depth`, `nodes`, `limit`, `empty`, `duplicate`.
+    /// `unknown_window`, `unknown_bank`, `type`, `regex`, `expr`, `depth`, `nodes`, `limit`, `empty`, `duplicate`.
     pub fn tag(&self) -> &'static str {
         self.tag
     }

@@ -2,6 +2,7 @@
 //!
 //! It does not know which fields exist or what their types are: that is checked when rules are compiled.
 
+pub mod expr;
 mod meaning;
 mod read;
 
@@ -16,6 +17,7 @@ use crate::{
     facts::{Media, MediaState, Scores, Within},
     item::Number,
     life::Life,
+    vocabulary::Container,
     windows::{Amount, Measure},
 };
 
@@ -78,6 +80,10 @@ pub enum Condition {
     Score(Score),
     Geo(Geo),
     Domain(DomainTest),
+    /// What an expression is made of.
+    Expr(Box<Condition>),
+    /// A part of an expression that no other condition says.
+    Formula(expr::Formula),
 }
 
 /// In which form a text is searched, from the finest to the coarsest.
@@ -127,6 +133,8 @@ pub struct Comparison {
     /// Texts are compared in lower case.
     pub ignore_case: bool,
     pub tests: Vec<(Op, Json)>,
+    /// What the field must be, if the comparison would mean another thing on others.
+    pub container: Option<Container>,
 }
 
 /// How many of several values must meet all tests.

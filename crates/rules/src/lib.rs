@@ -30,9 +30,9 @@ mod windows;
 
 pub use bank::{Bank, BankEntry, EntryName};
 pub use explain::{
-    AllExplained, CountExplained, CutExplained, DomainExplained, Explained, FieldExplained, GeoExplained,
-    GeoHit, Hit, MediaExplained, MediaHit, NotExplained, ScoreExplained, StrikesExplained, TextExplained,
-    Verdict,
+    AllExplained, CountExplained, CutExplained, DomainExplained, Explained, FieldExplained, FormulaExplained,
+    GeoExplained, GeoHit, Hit, MediaExplained, MediaHit, NotExplained, ScoreExplained, StrikesExplained,
+    TextExplained, Verdict,
 };
 pub use facts::{BankMatch, Facts, Media, MediaState, Need, Scores, Within};
 pub use faults::{Fault, Warning};

@@ -20,6 +20,8 @@ pub struct Limits {
     pub word_bytes: usize,
     /// Source length of one regular expression, in bytes.
     pub regex_source_bytes: usize,
+    /// Length of one expression, in bytes.
+    pub expr_bytes: usize,
     /// Compiled size of one regular expression, in bytes; its lazily built automaton may take as much again.
     pub regex_bytes: usize,
     /// Rules of one plan.
@@ -62,6 +64,7 @@ impl Default for Limits {
             words: 10_000,
             word_bytes: 1_024,
             regex_source_bytes: 8 << 10,
+            expr_bytes: 8 << 10,
             regex_bytes: 256 << 10,
             rules: 20_000,
             words_in_all: 1_000_000,

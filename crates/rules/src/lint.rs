@@ -136,6 +136,6 @@ fn empty(leaf: &Leaf) -> bool {
         Leaf::Geo(geo) => geo.size() == 0,
         Leaf::Domain(domain) => domain.size() == 0,
         Leaf::Text(text) => text.needles.len() < text.needed,
-        Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) => false,
+        Leaf::Formula(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) => false,
     }
 }

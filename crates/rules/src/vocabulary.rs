@@ -172,8 +172,20 @@ impl Vocabulary {
     /// How each type in scope reads `path`; types without such a field are left out.
     pub(crate) fn resolve<'a>(&'a self, types: &'a [TypeId], path: &str) -> Vec<(&'a TypeId, Route, Kind)> {
         self.in_scope(types)
-            .filter_map(|(type_id, fields)| route(fields, path).map(|(route, kind)| (type_id, route, kind)))
+            .filter_map(|(type_id, fields)| {
+                route(fields, path).map(|(route, shape)| (type_id, route, shape.kind))
+            })
             .collect()
+    }
+
+    /// Whether a path is one value or several, by type in scope.
+    pub(crate) fn containers<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        path: &'a str,
+    ) -> impl Iterator<Item = (&'a TypeId, Container)> {
+        self.in_scope(types)
+            .filter_map(move |(type_id, fields)| route(fields, path).map(|(_, it)| (type_id, it.container)))
     }
 
     fn in_scope<'a>(
@@ -185,20 +197,20 @@ impl Vocabulary {
 }
 
 /// A field's own name wins over a path into another field, the longer name over the shorter.
-fn route(fields: &HashMap<String, Shape>, path: &str) -> Option<(Route, Kind)> {
+fn route(fields: &HashMap<String, Shape>, path: &str) -> Option<(Route, Shape)> {
     if let Some(shape) = fields.get(path) {
-        return Some((Route { field: path.to_owned(), inside: None }, shape.kind));
+        return Some((Route { field: path.to_owned(), inside: None }, *shape));
     }
     path.rmatch_indices('.').find_map(|(dot, _)| {
         let (field, inside) = (&path[..dot], &path[dot + 1..]);
         let shape = fields.get(field)?;
-        let kind = match (shape.container, shape.kind) {
-            (Container::Map, kind) if !inside.is_empty() => kind,
-            (Container::One | Container::List, Kind::Related) if matches!(inside, "id" | "typeId") => {
-                Kind::Text
+        let shape = match (shape.container, shape.kind) {
+            (Container::Map, kind) if !inside.is_empty() => Shape::one(kind),
+            (container, Kind::Related) if matches!(inside, "id" | "typeId") => {
+                Shape { kind: Kind::Text, container }
             }
             _ => return None,
         };
-        Some((Route { field: field.to_owned(), inside: Some(inside.to_owned()) }, kind))
+        Some((Route { field: field.to_owned(), inside: Some(inside.to_owned()) }, shape))
     })
 }

@@ -46,5 +46,5 @@ fn every_example_of_the_guide_goes_as_it_says() {
     assert!(wrong.is_empty(), "{wrong:?}");
     let examples: usize =
         rules.iter().map(|rule| form::parse(rule, &Limits::default()).unwrap().tests.len()).sum();
-    assert!(reports.len() == examples && examples >= 37, "{} of {examples}", reports.len());
+    assert!(reports.len() == examples && examples >= 41, "{} of {examples}", reports.len());
 }

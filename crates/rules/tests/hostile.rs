@@ -236,6 +236,90 @@ impl Dice {
 }
 
 #[test]
+fn random_expressions_are_refused_or_taken_and_never_panic() {
+    const PARTS: [&str; 44] = [
+        "item.data.text",
+        "item.data.likes",
+        "item.data.tags",
+        "item.data",
+        "item",
+        "x",
+        "exists",
+        "all",
+        "size",
+        "has",
+        "matches",
+        "contains",
+        "timestamp",
+        "in",
+        "true",
+        "1",
+        "2.5",
+        "9223372036854775807",
+        "1e400",
+        "'a'",
+        "\"é\"",
+        "'",
+        "\\",
+        "(",
+        ")",
+        "[",
+        "]",
+        ",",
+        ".",
+        "&&",
+        "||",
+        "!",
+        "==",
+        "<",
+        ">=",
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "?",
+        " ",
+        "\n",
+        "日",
+    ];
+    let (mut taken, mut refused) = (0, 0);
+    for seed in 0..20_000 {
+        let mut dice = Dice(seed);
+        let expr = match dice.roll(3) {
+            0 => (0..=dice.roll(12)).map(|_| PARTS[dice.roll(PARTS.len())]).collect::<String>(),
+            1 => format!("item.data.likes {} {}", PARTS[29 + dice.roll(11)], PARTS[dice.roll(PARTS.len())]),
+            _ => format!(
+                "item.data.tags.exists(x, {}{}{})",
+                PARTS[dice.roll(PARTS.len())],
+                PARTS[29 + dice.roll(11)],
+                PARTS[dice.roll(PARTS.len())]
+            ),
+        };
+        match compile(&json!({"rule": "r", "item_types": ["post"], "when": {"expr": expr}})) {
+            Ok(()) => taken += 1,
+            Err(faults) => {
+                refused += 1;
+                assert!(faults.iter().all(|fault| fault.pointer == "/when/expr"), "{expr}: {faults:?}");
+            }
+        }
+    }
+    assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
+    let deep = [
+        "(".repeat(4_000),
+        "!".repeat(4_000),
+        "-".repeat(4_000),
+        vec!["true"; 1_500].join("&&"),
+        vec!["1"; 2_000].join("+"),
+        "size(".repeat(1_500),
+        "a".repeat(9_000),
+    ];
+    for expr in deep {
+        assert!(compile(&json!({"rule": "r", "item_types": ["post"], "when": {"expr": expr}})).is_err());
+    }
+}
+
+#[test]
 fn random_documents_are_refused_or_taken_and_never_panic() {
     let end = Instant::now() + Duration::from_secs(15);
     let (mut taken, mut refused) = (0, 0);

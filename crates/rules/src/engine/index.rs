@@ -228,7 +228,7 @@ impl Index {
                 }
                 Leaf::Geo(geo) => self.around.announce_areas(witness, geo),
                 Leaf::Domain(domain) => self.around.announce_domains(witness, domain),
-                Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => {}
+                Leaf::Formula(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => {}
             }
         }
         for lookup in lookups.values_mut() {

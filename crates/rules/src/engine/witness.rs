@@ -102,7 +102,7 @@ fn announcing(leaf: &Leaf) -> Option<f32> {
         }),
         Leaf::Geo(geo) => Some(likelihood_of_areas(geo)),
         Leaf::Domain(domain) => Some(likelihood_of_domains(domain)),
-        Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => None,
+        Leaf::Formula(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => None,
     }
 }
 
@@ -124,6 +124,7 @@ fn judging(leaf: &Leaf) -> f32 {
         Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => 1.0,
         Leaf::Geo(geo) => 10.0 + some(geo.size().min(16)),
         Leaf::Domain(_) => 20.0,
+        Leaf::Formula(formula) => 4.0 + some(formula.size()),
         Leaf::Field(field) => 2.0 + some(field.size()),
         Leaf::Text(text) => {
             let cost = |needle: &Needle| if matches!(needle, Needle::Word { .. }) { 4.0 } else { 40.0 };

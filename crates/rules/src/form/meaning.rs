@@ -36,6 +36,7 @@ fn plain(condition: &Condition) -> Condition {
             Condition::Not(inner) => plain(&inner),
             other => Condition::Not(Box::new(other)),
         },
+        Condition::Expr(inner) => plain(inner),
         Condition::Text(text) => Condition::Text(ordered(text)),
         Condition::Field(field) => {
             let mut tests = field.tests.clone();

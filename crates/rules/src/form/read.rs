@@ -17,7 +17,8 @@ use crate::{
     facts::Within,
     faults::{FAULTS_LISTED, Fault, did_you_mean, shown},
     form::{
-        ActionUse, Comparison, Condition, Of, On, Op, Rule, Search, Status, Strikes, Test, Text, View, Window,
+        ActionUse, Comparison, Condition, Of, On, Op, Rule, Search, Status, Strikes, Test, Text, View,
+        Window, expr,
     },
     limits::Limits,
 };
@@ -40,8 +41,8 @@ const RULE_KEYS: [&str; 14] = [
 ];
 const VIEWS: [(&str, View); 4] =
     [("raw", View::Raw), ("lower", View::Lower), ("folded", View::Folded), ("collapsed", View::Collapsed)];
-const CONDITIONS: [&str; 11] =
-    ["all", "any", "not", "text", "field", "strikes", "count", "media", "score", "geo", "domain"];
+const CONDITIONS: [&str; 12] =
+    ["all", "any", "not", "text", "field", "strikes", "count", "media", "score", "geo", "domain", "expr"];
 
 /// Reads a rule document; all faults are listed, up to a hundred.
 #[allow(
@@ -362,8 +363,27 @@ impl Reader<'_> {
             "media" => r.media(inner).map(Condition::Media),
             "score" => r.score(inner).map(Condition::Score),
             "geo" => r.geo(inner).map(Condition::Geo),
-            _ => r.domain(inner).map(Condition::Domain),
+            "domain" => r.domain(inner).map(Condition::Domain),
+            _ => r.expr(inner),
         })
+    }
+
+    fn expr(&mut self, value: &Json) -> Option<Condition> {
+        let limit = self.limits.expr_bytes;
+        let source = match value.as_str() {
+            Some(source) if source.len() > limit => {
+                return self.fault("limit", format!("is longer than {limit} bytes"));
+            }
+            Some(source) => source,
+            None => return self.fault("shape", "expected a text"),
+        };
+        match expr::read(source) {
+            Ok((condition, nodes)) => {
+                self.nodes += nodes;
+                Some(Condition::Expr(Box::new(condition)))
+            }
+            Err(wrong) => self.fault("expr", format!("at character {}: {}", wrong.at, wrong.what)),
+        }
     }
 
     fn words(&mut self, value: &Json) -> Option<Vec<String>> {
@@ -507,7 +527,7 @@ impl Reader<'_> {
         }
         let ignore_case = self.optional(object, "ignore_case", Self::boolean).unwrap_or_default();
         complete.then_some(())?;
-        Some(Comparison { path: path?, of, ignore_case, tests })
+        Some(Comparison { path: path?, of, ignore_case, tests, container: None })
     }
 
     /// Every text has the empty one in it.

@@ -22,7 +22,7 @@ use crate::{
     item::{Number, Value},
     leaves::Scene,
     limits::{Spent, Steps},
-    vocabulary::Kind,
+    vocabulary::{Container, Kind},
 };
 
 #[derive(Debug)]
@@ -64,12 +64,25 @@ pub(crate) enum Sought<'l> {
 }
 
 /// Values of a list or listed operands that an explanation shows.
-const SHOWN: usize = 8;
+pub(super) const SHOWN: usize = 8;
 
 impl FieldLeaf {
     pub(super) fn compile(comparison: &Comparison, context: &mut Context<'_>) -> Option<Self> {
         let (slot, kinds) = context.at("path", |c| c.path(&comparison.path))?;
         let (first, kind) = *kinds.first()?;
+        if let Some(wanted) = comparison.container
+            && context.container(&comparison.path)? != wanted
+        {
+            let (path, detail) = (
+                shown(&comparison.path),
+                match wanted {
+                    Container::One => "holds several values; ask with `exists` or `all`",
+                    Container::List | Container::Map => "is no list",
+                },
+            );
+            context.at("path", |c| c.fault("type", format!("{path} {detail}")));
+            return None;
+        }
         let compares = comparison.tests.iter().any(|(op, _)| *op != Op::Exists);
         if let Some((other, different)) = kinds.iter().find(|(_, other)| *other != kind).filter(|_| compares)
         {
@@ -404,7 +417,7 @@ impl Operand {
     }
 }
 
-fn json(value: &Value<'_>, length: usize) -> Json {
+pub(super) fn json(value: &Value<'_>, length: usize) -> Json {
     match value {
         Value::Text(text) => Json::from(excerpt(text, length)),
         Value::Number(number) => number.to_json(),

@@ -5,6 +5,7 @@
 mod count;
 mod domain;
 mod field;
+mod formula;
 mod geo;
 mod media;
 mod score;
@@ -17,6 +18,7 @@ pub(crate) use self::{
     count::{CountLeaf, values_of},
     domain::DomainLeaf,
     field::{FieldLeaf, Sought},
+    formula::FormulaLeaf,
     geo::{GeoLeaf, Places},
     media::MediaLeaf,
     score::ScoreLeaf,
@@ -43,6 +45,7 @@ pub(crate) enum Leaf {
     Score(ScoreLeaf),
     Geo(GeoLeaf),
     Domain(DomainLeaf),
+    Formula(FormulaLeaf),
 }
 
 /// A leaf that a fact has decided.
@@ -77,7 +80,8 @@ impl Leaf {
             Condition::Domain(domain) => {
                 context.at("domain", |c| DomainLeaf::compile(domain, c)).map(Self::Domain)
             }
-            Condition::All(_) | Condition::Any(_) | Condition::Not(_) => None,
+            Condition::Formula(formula) => FormulaLeaf::compile(&formula, context).map(Self::Formula),
+            Condition::All(_) | Condition::Any(_) | Condition::Not(_) | Condition::Expr(_) => None,
         }
     }
 
@@ -128,7 +132,12 @@ impl Leaf {
                 format!("{paths:?}")
             }
             Condition::Strikes(_) | Condition::Score(_) => String::new(),
-            Condition::All(_) | Condition::Any(_) | Condition::Not(_) => return None,
+            Condition::Formula(formula) => {
+                let paths = formula.body.paths();
+                let paths: Vec<_> = paths.into_iter().map(|path| context.resolved(path)).collect();
+                format!("{paths:?}")
+            }
+            Condition::All(_) | Condition::Any(_) | Condition::Not(_) | Condition::Expr(_) => return None,
         };
         Some(format!("{condition:?} {resolved}"))
     }
@@ -145,6 +154,7 @@ impl Leaf {
             Self::Score(_) => Ok(Mask::OPEN),
             Self::Geo(geo) => geo.judge(scene, steps),
             Self::Domain(domain) => domain.judge(scene, steps),
+            Self::Formula(formula) => formula.judge(scene, steps),
         }
     }
 
@@ -156,7 +166,7 @@ impl Leaf {
     /// What must be looked up to decide a leaf that the item leaves open.
     pub(crate) fn needs(&self, scene: &Scene<'_>) -> Vec<Need> {
         match self {
-            Self::Text(_) | Self::Field(_) | Self::Geo(_) | Self::Domain(_) => Vec::new(),
+            Self::Text(_) | Self::Field(_) | Self::Geo(_) | Self::Domain(_) | Self::Formula(_) => Vec::new(),
             Self::Strikes(strikes) => scene.user.map(|user| strikes.need(user)).into_iter().collect(),
             Self::Count(count) => count.needs(scene),
             Self::Media(media) => media.needs(scene),
@@ -177,7 +187,7 @@ impl Leaf {
             Self::Count(count) => count.settle(needs, facts, limits),
             Self::Media(media) => media.settle(needs, facts, explained, limits),
             Self::Score(score) => score.settle(needs, facts),
-            Self::Text(_) | Self::Field(_) | Self::Geo(_) | Self::Domain(_) => {
+            Self::Text(_) | Self::Field(_) | Self::Geo(_) | Self::Domain(_) | Self::Formula(_) => {
                 Settled { mask: Mask::ERRORED, explained, reason: None }
             }
         }
@@ -200,6 +210,7 @@ impl Leaf {
             Self::Score(score) => score.explain(known, None, None),
             Self::Geo(geo) => geo.explain(known, scene),
             Self::Domain(domain) => domain.explain(known, scene, steps),
+            Self::Formula(formula) => formula.explain(known, scene),
         }
     }
 }

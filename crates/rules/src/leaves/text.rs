@@ -374,7 +374,7 @@ fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Ne
 }
 
 /// A pattern, or why it is none.
-fn compiled(pattern: &str, limit: usize) -> Result<Needle, String> {
+pub(super) fn compiled(pattern: &str, limit: usize) -> Result<Needle, String> {
     let build = |size: usize| {
         // A thread's cache of the lazily built automaton is bounded too: there may be thousands of patterns.
         RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(limit).nest_limit(literals::NEST).build()

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use tidegate_rules::{Bank, BankEntry, Container, Fields, Kind, Number, Shape, Value, Vocabulary};
 use tidegate_schemas::{banks::BankKind, ids::TypeId, item_types::datetime};
 
-use crate::interpreter::around::Standings;
+use crate::{expressions::Named, interpreter::around::Standings};
 
 /// A small generator whose whole state is its seed.
 pub(crate) struct Dice(pub(crate) u64);
@@ -174,6 +174,25 @@ impl World {
             Bank { key: key.into(), kind, entries: values.into_iter().enumerate().map(entry).collect() }
         };
         kinds.into_iter().map(bank).collect()
+    }
+
+    fn expression(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> String {
+        let of = |shape: Shape| -> Vec<&str> {
+            let fitting = fields.iter().filter(|(name, it)| *name != MIXED && **it == shape);
+            fitting.map(|(name, _)| name.as_str()).collect()
+        };
+        let named = Named {
+            texts: of(Shape::one(Kind::Text)),
+            numbers: of(Shape::one(Kind::Number)),
+            booleans: of(Shape::one(Kind::Boolean)),
+            text_lists: of(Shape::list(Kind::Text)),
+            number_lists: of(Shape::list(Kind::Number)),
+            words: ["en", "de", "u1", &self.words[0]].map(str::to_owned).to_vec(),
+        };
+        if fields.contains_key("createdAt") && dice.chance(10) {
+            return "item.data.createdAt >= timestamp('2025-06-01T00:00:00.000Z')".to_owned();
+        }
+        named.truth(dice, 2)
     }
 
     fn geo(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
@@ -345,6 +364,9 @@ impl World {
     }
 
     fn condition(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>, depth: u64) -> Json {
+        if dice.chance(8) {
+            return json!({"expr": self.expression(dice, fields)});
+        }
         match dice.roll(if depth == 0 { 12 } else { 19 }) {
             0 | 1 => {
                 if dice.chance(50) {

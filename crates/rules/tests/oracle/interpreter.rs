@@ -4,6 +4,8 @@
 
 #[path = "around.rs"]
 pub(crate) mod around;
+#[path = "formulas.rs"]
+mod formulas;
 #[path = "places.rs"]
 mod places;
 
@@ -162,7 +164,8 @@ impl Interpreter<'_> {
             Condition::All(inner) | Condition::Any(inner) => {
                 return inner.iter().for_each(|inner| self.leaves(inner, leaves, tally));
             }
-            Condition::Not(inner) => return self.leaves(inner, leaves, tally),
+            Condition::Not(inner) | Condition::Expr(inner) => return self.leaves(inner, leaves, tally),
+            Condition::Formula(formula) => (vec!["formula".to_owned()], self.formula(formula).outcome()),
             Condition::Text(text) => {
                 let kind = match &text.search {
                     Search::AnyOf { whole: false, .. } => "any_of",
@@ -455,6 +458,7 @@ impl Interpreter<'_> {
         match condition {
             Condition::Geo(geo) => self.geo(geo),
             Condition::Domain(domain) => self.domain(domain),
+            Condition::Formula(formula) => self.formula(formula),
             Condition::Text(text) => {
                 let hits = self.found(text).into_iter().flatten().take(self.limits.hits).collect();
                 let (fields, view) = (text.fields.clone(), text.view);
@@ -492,7 +496,10 @@ impl Interpreter<'_> {
 fn paths(condition: &Condition, tell: &mut impl FnMut(String, bool)) {
     match condition {
         Condition::All(inner) | Condition::Any(inner) => inner.iter().for_each(|inner| paths(inner, tell)),
-        Condition::Not(inner) => paths(inner, tell),
+        Condition::Not(inner) | Condition::Expr(inner) => paths(inner, tell),
+        Condition::Formula(formula) => {
+            formula.body.paths().into_iter().for_each(|path| tell(path.to_owned(), false));
+        }
         Condition::Text(text) => text.fields.iter().for_each(|field| tell(field.clone(), true)),
         Condition::Field(field) => tell(field.path.clone(), false),
         // Only which texts come first matters here.
@@ -542,6 +549,7 @@ fn walk(condition: &Condition, next: &mut usize, leaf: &mut impl FnMut(usize) ->
     let (inner, deciding) = match condition {
         Condition::All(inner) => (inner, Failed),
         Condition::Any(inner) => (inner, Passed),
+        Condition::Expr(inner) => return walk(inner, next, leaf),
         Condition::Not(inner) => return walk(inner, next, leaf).into_iter().map(negated).collect(),
         _ => {
             *next += 1;
@@ -572,7 +580,7 @@ fn walk(condition: &Condition, next: &mut usize, leaf: &mut impl FnMut(usize) ->
 fn count(condition: &Condition) -> usize {
     match condition {
         Condition::All(inner) | Condition::Any(inner) => inner.iter().map(count).sum(),
-        Condition::Not(inner) => count(inner),
+        Condition::Not(inner) | Condition::Expr(inner) => count(inner),
         _ => 1,
     }
 }
@@ -595,6 +603,7 @@ fn tree(condition: &Condition, leaves: &mut impl Iterator<Item = Explained>) -> 
     let (inner, deciding) = match condition {
         Condition::All(inner) => (inner, Failed),
         Condition::Any(inner) => (inner, Passed),
+        Condition::Expr(inner) => return tree(inner, leaves),
         Condition::Not(inner) => {
             let of = Box::new(tree(inner, leaves));
             return Explained::Not(NotExplained { outcome: negated(of.outcome()), of });

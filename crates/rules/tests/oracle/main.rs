@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::print_stdout, reason = "what the cases covered")]
 
+mod expressions;
 mod generator;
 mod interpreter;
 
@@ -25,7 +26,7 @@ use crate::{
 };
 
 /// Kinds of leaves, views and comparisons.
-const KINDS: usize = 32;
+const KINDS: usize = 33;
 
 /// 2026-01-01T00:00:00Z.
 const NOW: Millis = Millis(1_767_225_600_000);

@@ -1,0 +1,182 @@
+//! Formulas, as the plain interpreter works them out.
+//!
+//! Whatever fails is nothing, and nothing is what comes of nothing, unless the other side of `&&` or `||` decides.
+
+use regex::Regex;
+use serde_json::{Map, Value as Json};
+use tidegate_rules::{
+    Explained, FormulaExplained, Number, Value, Verdict,
+    form::{
+        Op,
+        expr::{Arithmetic, Ast, Formula},
+    },
+};
+use tidegate_schemas::{ids::Millis, item_types::datetime};
+
+use super::{Interpreter, short, shown};
+
+#[derive(Clone, Debug, PartialEq)]
+enum Worth {
+    Number(Number),
+    Text(String),
+    Boolean(bool),
+    Instant(Millis),
+}
+
+fn worth(value: &Value<'_>) -> Option<Worth> {
+    Some(match value {
+        Value::Text(text) => Worth::Text((*text).to_owned()),
+        Value::Number(number) => Worth::Number(*number),
+        Value::Boolean(boolean) => Worth::Boolean(*boolean),
+        Value::Datetime(at) => Worth::Instant(*at),
+        _ => return None,
+    })
+}
+
+impl Interpreter<'_> {
+    pub(super) fn formula(&self, formula: &Formula) -> Explained {
+        let outcome = match self.worth(&formula.body, None) {
+            Some(Worth::Boolean(true)) => Verdict::Passed,
+            Some(Worth::Boolean(false)) => Verdict::Failed,
+            Some(other) => unreachable!("{other:?} is no condition"),
+            None => Verdict::Inapplicable,
+        };
+        let mut values = Map::new();
+        for path in formula.body.paths() {
+            if let Some(found) = self.values(path) {
+                let value = match found.as_slice() {
+                    [(None, one)] => shown(one, self.limits),
+                    many => many.iter().take(8).map(|(_, value)| shown(value, self.limits)).collect::<Json>(),
+                };
+                values.insert(path.to_owned(), value);
+            }
+        }
+        let formula = short(&formula.source, self.limits);
+        Explained::Formula(FormulaExplained { outcome, formula, values })
+    }
+
+    fn truth(&self, part: &Ast, each: Option<&Worth>) -> Option<bool> {
+        if let Worth::Boolean(boolean) = self.worth(part, each)? { Some(boolean) } else { None }
+    }
+
+    fn words(&self, part: &Ast, each: Option<&Worth>) -> Option<String> {
+        if let Worth::Text(text) = self.worth(part, each)? { Some(text) } else { None }
+    }
+
+    fn worth(&self, part: &Ast, each: Option<&Worth>) -> Option<Worth> {
+        let is = |boolean: bool| Some(Worth::Boolean(boolean));
+        match part {
+            Ast::Number(number) => Some(Worth::Number(*number)),
+            Ast::Text(text) => Some(Worth::Text(text.clone())),
+            Ast::Boolean(boolean) => is(*boolean),
+            Ast::Instant(text) => datetime::parse(text).map(Worth::Instant),
+            Ast::Path(path) => worth(&self.values(path)?.first()?.1),
+            Ast::Each => each.cloned(),
+            Ast::Has(path) => is(self.values(path).is_some()),
+            Ast::Size(of) => {
+                let size = match &**of {
+                    Ast::Path(path) if !matches!(self.values(path)?.as_slice(), [(None, _)]) => {
+                        self.values(path)?.len()
+                    }
+                    of => self.words(of, each)?.chars().count(),
+                };
+                Some(Worth::Number(Number::from(i64::try_from(size).unwrap())))
+            }
+            Ast::Negative(of) => {
+                let zero = Ast::Number(Number::from(0));
+                match self.worth(of, each)? {
+                    Worth::Number(Number::Fraction(fraction)) => {
+                        Some(Worth::Number(Number::Fraction(-fraction)))
+                    }
+                    _ => self.worth(&Ast::Arithmetic(Arithmetic::Minus, Box::new(zero), of.clone()), each),
+                }
+            }
+            Ast::Not(of) => is(!self.truth(of, each)?),
+            Ast::And(a, b) => match (self.truth(a, each), self.truth(b, each)) {
+                (Some(false), _) | (_, Some(false)) => is(false),
+                (Some(true), Some(true)) => is(true),
+                _ => None,
+            },
+            Ast::Or(a, b) => match (self.truth(a, each), self.truth(b, each)) {
+                (Some(true), _) | (_, Some(true)) => is(true),
+                (Some(false), Some(false)) => is(false),
+                _ => None,
+            },
+            Ast::Arithmetic(sign, a, b) => match (self.worth(a, each)?, self.worth(b, each)?) {
+                (Worth::Number(a), Worth::Number(b)) => counted(*sign, a, b).map(Worth::Number),
+                _ => None,
+            },
+            Ast::Compare(op, a, b) => {
+                let order = match (self.worth(a, each)?, self.worth(b, each)?) {
+                    (Worth::Number(a), Worth::Number(b)) => a.partial_cmp(&b),
+                    (Worth::Text(a), Worth::Text(b)) => a.partial_cmp(&b),
+                    (Worth::Boolean(a), Worth::Boolean(b)) => a.partial_cmp(&b),
+                    (Worth::Instant(a), Worth::Instant(b)) => a.partial_cmp(&b),
+                    _ => unreachable!("types were checked"),
+                };
+                is(match op {
+                    Op::Eq => order.is_some_and(std::cmp::Ordering::is_eq),
+                    Op::Ne => order.is_none_or(std::cmp::Ordering::is_ne),
+                    Op::Lt => order.is_some_and(std::cmp::Ordering::is_lt),
+                    Op::Lte => order.is_some_and(std::cmp::Ordering::is_le),
+                    Op::Gt => order.is_some_and(std::cmp::Ordering::is_gt),
+                    _ => order.is_some_and(std::cmp::Ordering::is_ge),
+                })
+            }
+            Ast::Among(of, among) => {
+                let of = self.worth(of, each)?;
+                is(among.iter().any(|constant| self.worth(constant, None).as_ref() == Some(&of)))
+            }
+            Ast::In(of, path) => {
+                let (of, values) = (self.worth(of, each)?, self.values(path)?);
+                is(values.iter().any(|(_, value)| worth(value).as_ref() == Some(&of)))
+            }
+            Ast::Part(op, of, part) => {
+                let (of, part) = (self.words(of, each)?, self.words(part, each)?);
+                is(match op {
+                    Op::StartsWith => of.starts_with(&part),
+                    Op::EndsWith => of.ends_with(&part),
+                    _ => of.contains(&part),
+                })
+            }
+            Ast::Matches(of, pattern) => is(Regex::new(pattern).unwrap().is_match(&self.words(of, each)?)),
+            Ast::Quantified { every, path, body, .. } => {
+                let values = self.values(path)?;
+                let held: Vec<_> =
+                    values.iter().map(|(_, value)| self.truth(body, worth(value).as_ref())).collect();
+                if held.contains(&Some(!every)) {
+                    return is(!every);
+                }
+                if held.contains(&None) { None } else { is(*every) }
+            }
+        }
+    }
+}
+
+fn counted(sign: Arithmetic, a: Number, b: Number) -> Option<Number> {
+    let float = |number: Number| match number {
+        #[allow(clippy::cast_precision_loss)]
+        Number::Whole(whole) => whole as f64,
+        Number::Fraction(fraction) => fraction,
+    };
+    if let (Number::Whole(a), Number::Whole(b)) = (a, b) {
+        let whole = match sign {
+            Arithmetic::Plus => a + b,
+            Arithmetic::Minus => a - b,
+            Arithmetic::Times => a * b,
+            Arithmetic::Over | Arithmetic::Remainder if b == 0 => return None,
+            Arithmetic::Over => a / b,
+            Arithmetic::Remainder => a % b,
+        };
+        return i64::try_from(whole).ok().map(Number::from);
+    }
+    let (a, b) = (float(a), float(b));
+    match sign {
+        Arithmetic::Plus => Some(a + b),
+        Arithmetic::Minus => Some(a - b),
+        Arithmetic::Times => Some(a * b),
+        Arithmetic::Over => Some(a / b),
+        Arithmetic::Remainder => None,
+    }
+    .map(Number::Fraction)
+}
