@@ -63,12 +63,25 @@ pub(super) struct Admin<'a> {
     client: Arc<AdminClient<Context>>,
     options: AdminOptions,
     request_timeout: Duration,
-    deadline: Instant,
+    /// For each question: brokers may be starting or electing.
+    patience: Duration,
 }
 
 /// Whether the broker said it. A link that breaks while credentials are shown has the same code, and `Local` in it.
 fn is_refusal(reason: &str) -> bool {
     !reason.contains("Local:")
+}
+
+/// Whether a broker that refuses with this may soon not.
+fn is_passing(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::RequestTimedOut
+            | RDKafkaErrorCode::OperationTimedOut
+            | RDKafkaErrorCode::NotController
+            | RDKafkaErrorCode::LeaderNotAvailable
+            | RDKafkaErrorCode::BrokerNotAvailable
+    )
 }
 
 /// Makes the topics that do not exist, and verifies those that do.
@@ -93,7 +106,7 @@ impl<'a> Admin<'a> {
                 .request_timeout(Some(request_timeout))
                 .operation_timeout(Some(request_timeout)),
             request_timeout,
-            deadline: Instant::now() + Duration::from_millis(kafka.open_timeout_ms),
+            patience: Duration::from_millis(kafka.open_timeout_ms),
         })
     }
 
@@ -145,17 +158,28 @@ impl<'a> Admin<'a> {
             new = new.set(key, value);
         }
         let refused = |detail: String| OpenError::Topic { name: name.to_owned(), detail };
-        let made = self.client.create_topics([&new], &self.options).await;
-        match made.map_err(|why| unavailable(&why))?.pop() {
-            // Somebody else makes them at the same time.
-            Some(Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => {}
-            Some(Err((_, code))) => return Err(refused(format!("{name} was not created: {code}"))),
-            None => return Err(refused(format!("{name} was not created: no answer about it"))),
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let made = self.client.create_topics([&new], &self.options).await;
+            let why = match made.map(|mut made| made.pop()) {
+                // Somebody else makes them at the same time, or we did and the answer was lost.
+                Ok(Some(Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)))) => break,
+                Ok(Some(Err((_, code)))) if !is_passing(code) => {
+                    return Err(refused(format!("{name} was not created: {code}")));
+                }
+                Ok(Some(Err((_, code)))) => code.to_string(),
+                Ok(None) => "no answer about it".to_owned(),
+                Err(why) => why.to_string(),
+            };
+            if Instant::now() >= deadline {
+                return Err(OpenError::Unavailable { detail: format!("{name} was not created: {why}") });
+            }
+            tokio::time::sleep(PAUSE).await;
         }
         // The answer comes before every broker knows the topic.
         loop {
             match self.partitions(topic).await? {
-                0 if Instant::now() < self.deadline => tokio::time::sleep(PAUSE).await,
+                0 if Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
                 0 => return Err(refused(format!("{name} was created, but no broker knows it yet"))),
                 found => return self.same_count(topic, found),
             }
@@ -174,6 +198,7 @@ impl<'a> Admin<'a> {
     /// How many partitions the brokers have; 0: the topic does not exist. Asks until somebody answers or time is up.
     async fn partitions(&self, topic: Topic) -> Result<u32, OpenError> {
         let name = topic.name(&self.settings.prefix);
+        let deadline = Instant::now() + self.patience;
         loop {
             let (asker, name, timeout) = (Arc::clone(&self.asker), name.clone(), self.request_timeout);
             let asked = tokio::task::spawn_blocking(move || {
@@ -209,7 +234,7 @@ impl<'a> Admin<'a> {
                 Ok(Err::<_, KafkaError>(why)) => why.to_string(),
                 Err(stopped) => stopped.to_string(),
             };
-            if Instant::now() >= self.deadline {
+            if Instant::now() >= deadline {
                 return Err(OpenError::Unavailable { detail: why });
             }
             tokio::time::sleep(PAUSE).await;
@@ -240,10 +265,6 @@ impl<'a> Admin<'a> {
         }
         Ok(warnings)
     }
-}
-
-fn unavailable(why: &KafkaError) -> OpenError {
-    OpenError::Unavailable { detail: why.to_string() }
 }
 
 /// What a topic is made with.
