@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     limits::{DAILY, FLOOD, FULL, ONCE, PER_DAY},
-    oracle::{SCAM_ACTION, THRESHOLD, THRESHOLD_ACTION},
+    oracle::{REVIEW_ACTION, SCAM_ACTION, THRESHOLD, THRESHOLD_ACTION},
     receiver::Receiver,
 };
 
@@ -102,7 +102,7 @@ kind: callback
 endpoint: {scam_endpoint}
 strikes: 1
 ---
-action: remove
+action: {REVIEW_ACTION}
 kind: callback
 endpoint: {scam_endpoint}
 ---

@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     house::{House, LONG},
-    oracle::{Content, Sent, SentAppeal, SentItem, SentReport, Told},
+    oracle::{Content, REVIEW_ACTION, Sent, SentAppeal, SentItem, SentReport, Told},
     seeded::Seeded,
 };
 
@@ -127,7 +127,7 @@ impl Load {
             let content = *seeded.pick(&[Content::Plain, Content::Scam, Content::Scam, Content::Threat]);
             let (id, user) = (format!("{id}-i{position}"), user(seeded));
             items.push(json!({ "id": id, "typeId": "post", "data": data(&id, content, &user) }));
-            let item = SentItem { user, content, told: Told::Nothing, submission: None };
+            let item = SentItem { user, content, told: Told::Nothing, submission: None, removal: None };
             self.sent.lock().unwrap().items.insert(id.clone(), item);
             ids.push(id);
         }
@@ -257,18 +257,57 @@ impl Load {
         bail!("{path} answered {status}: {}", answer.text().await.unwrap_or_default())
     }
 
-    /// Decides appeals as they come, through the admin API.
+    /// Decides appeals and items under review as they come, through the admin API.
     async fn moderator(self: Arc<Self>) -> Result<()> {
         while !self.stopped() {
             // Whatever fails here fails because the process is down, or the job is decided or claimed: the next round
             // sees. What must be known is whether a decision may have been taken.
-            let _seen_next_round = self.decide_next().await;
+            let _seen_next_round = self.decide_appeal().await;
+            let _seen_next_round = self.remove_threats().await;
             sleep(self.pause * 4).await;
         }
         Ok(())
     }
 
-    async fn decide_next(&self) -> Result<()> {
+    /// Removes some of the threats that wait for a review. Jobs about reported items stay open: later reports join them.
+    async fn remove_threats(&self) -> Result<()> {
+        const AT_ONCE: usize = 3;
+        let (status, open) = self.house.admin(Method::GET, "/jobs?queue=default&limit=500", None).await?;
+        if status != StatusCode::OK {
+            return Ok(());
+        }
+        let jobs = open["items"].as_array().map_or(&[][..], Vec::as_slice);
+        let item_of = |job: &Value| job.pointer("/item/id").and_then(Value::as_str).map(str::to_owned);
+        let threats = jobs.iter().filter_map(|job| {
+            let item = item_of(job)?;
+            let content = self.sent.lock().unwrap().items.get(&item)?.content;
+            (content == Content::Threat).then_some((text(job, "id").ok()?, item))
+        });
+        for (id, item) in threats.take(AT_ONCE) {
+            let (status, job) =
+                self.house.admin(Method::POST, &format!("/jobs/{id}/claim"), Some(&json!({}))).await?;
+            if status != StatusCode::OK {
+                continue;
+            }
+            let tell = |told| {
+                if let Some(item) = self.sent.lock().unwrap().items.get_mut(&item)
+                    && item.removal != Some(Told::Taken)
+                {
+                    item.removal = Some(told);
+                }
+            };
+            tell(Told::Nothing);
+            let said = json!({ "epoch": job["epoch"], "verdict": "act", "actions": [REVIEW_ACTION] });
+            let (status, _) =
+                self.house.admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&said)).await?;
+            if status.is_success() {
+                tell(Told::Taken);
+            }
+        }
+        Ok(())
+    }
+
+    async fn decide_appeal(&self) -> Result<()> {
         let (status, job) =
             self.house.admin(Method::POST, "/jobs/claim-next", Some(&json!({ "queue": "appeals" }))).await?;
         if status != StatusCode::OK {

@@ -63,7 +63,7 @@ async fn left(house: &House) -> Result<Option<String>> {
     if !unsettled.is_empty() {
         return Ok(Some(format!("{} deliveries are not settled, such as {}", unsettled.len(), unsettled[0])));
     }
-    let jobs = house.list("/jobs?state=decided&queue=appeals").await?;
+    let jobs = house.list("/jobs?state=decided").await?;
     let pending = jobs.iter().filter(|job| job["decisionState"] != "appended").count();
     Ok((pending > 0).then(|| format!("{pending} decisions are not appended")))
 }

@@ -36,6 +36,8 @@ pub(crate) struct SentItem {
     pub(crate) told: Told,
     /// As the acknowledgement named it.
     pub(crate) submission: Option<String>,
+    /// Whether a moderator's decision on its review job, which is to remove it, was taken by the console.
+    pub(crate) removal: Option<Told>,
 }
 
 #[derive(Clone, Debug)]
@@ -129,10 +131,12 @@ pub(crate) struct Seen {
 pub(crate) const THRESHOLD: i64 = 3;
 
 pub(crate) const AUTOMATIC: &str = "action.automatic";
+pub(crate) const DECISION: &str = "decision.moderator";
 pub(crate) const APPEAL: &str = "appeal.decision";
 pub(crate) const CROSSED: &str = "user.threshold";
 pub(crate) const SCAM_ACTION: &str = "limit_reach";
 pub(crate) const THRESHOLD_ACTION: &str = "suspend";
+pub(crate) const REVIEW_ACTION: &str = "remove";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
@@ -196,6 +200,7 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen) -> Verdict {
     thresholds(seen, &mut verdict);
     appeals(sent, seen, &mut verdict);
     limits::judge(sent, seen, &mut verdict);
+    removals(sent, seen, &mut verdict);
     bodies(seen, &mut verdict);
     verdict
         .lost
@@ -386,12 +391,31 @@ fn appeals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     }
 }
 
+/// One event for each decision on a review job, with its action.
+fn removals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+    let mut events: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for callback in seen.callbacks.iter().filter(|callback| callback.kind == DECISION) {
+        if callback.action != REVIEW_ACTION {
+            verdict.invented.push(format!("a decision to {} item {}", callback.action, callback.item));
+        }
+        events.entry(&callback.item).or_default().insert(&callback.event);
+    }
+    for (id, item) in &sent.items {
+        let found = events.remove(id.as_str()).unwrap_or_default().len();
+        let (least, most) = bounds(item.removal.into_iter());
+        verdict.count(format_args!("decision events of item {id}"), found, least, most);
+    }
+    for id in events.into_keys() {
+        verdict.invented.push(format!("a decision on item {id}"));
+    }
+}
+
 /// Deliveries may repeat; what one event says may not change.
 fn bodies(seen: &Seen, verdict: &mut Verdict) {
     let mut bodies: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for callback in &seen.callbacks {
         bodies.entry(&callback.event).or_default().insert(&callback.body);
-        if ![AUTOMATIC, CROSSED, APPEAL].contains(&callback.kind.as_str()) {
+        if ![AUTOMATIC, DECISION, CROSSED, APPEAL].contains(&callback.kind.as_str()) {
             verdict.invented.push(format!("an event of type {}", callback.kind));
         }
     }
@@ -418,7 +442,8 @@ pub(crate) fn counts(sent: &Sent, seen: &Seen) -> Counts {
         let appeals = sent.appeals.values().map(|appeal| appeal.told);
         let decisions =
             sent.appeals.values().filter_map(|appeal| appeal.decision.as_ref()).map(|(_, told)| *told);
-        items.chain(reports).chain(appeals).chain(decisions)
+        let removals = sent.items.values().filter_map(|item| item.removal);
+        items.chain(reports).chain(appeals).chain(decisions).chain(removals)
     };
     let events: BTreeSet<_> = seen.callbacks.iter().map(|callback| &callback.event).collect();
     Counts {

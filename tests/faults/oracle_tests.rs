@@ -3,7 +3,8 @@
 use super::*;
 
 fn item(content: Content) -> SentItem {
-    SentItem { user: "u1".to_owned(), content, told: Told::Taken, submission: Some("s".to_owned()) }
+    let removal = (content == Content::Threat).then_some(Told::Taken);
+    SentItem { user: "u1".to_owned(), content, told: Told::Taken, submission: Some("s".to_owned()), removal }
 }
 
 fn report(item: &str, report: &str, csam: bool) -> SentReport {
@@ -64,6 +65,10 @@ fn decided(event: &str, decision: &str) -> SeenCallback {
     SeenCallback { appeal, decision, ..callback(event, APPEAL, "appealed") }
 }
 
+fn removed(event: &str, item: &str) -> SeenCallback {
+    SeenCallback { action: REVIEW_ACTION.to_owned(), ..callback(event, DECISION, item) }
+}
+
 fn strike(item: &str) -> SeenStrike {
     SeenStrike { user: "u1".to_owned(), item: item.to_owned(), points: 1 }
 }
@@ -97,6 +102,7 @@ fn seen() -> Seen {
             crossed("e4"),
             decided("e5", "ACCEPT"),
             limited("e6", limits::ONCE, "scam1"),
+            removed("e7", "threat"),
         ],
         jobs: vec![
             job("review", "threat", None, &[("rule", "s")]),
@@ -120,8 +126,23 @@ fn found(wrong: impl FnOnce(&mut Sent, &mut Seen)) -> (usize, usize, usize) {
 #[test]
 fn a_run_without_a_fault_is_clean_and_counted() {
     assert_eq!(judge(&sent(), &seen()), Verdict::default());
-    let wanted = Counts { acknowledged: 10, unanswered: 0, deliveries: 6, events: 6, jobs: 4, strikes: 3 };
+    let wanted = Counts { acknowledged: 11, unanswered: 0, deliveries: 7, events: 7, jobs: 4, strikes: 3 };
     assert_eq!(counts(&sent(), &seen()), wanted);
+}
+
+#[test]
+fn a_decision_on_a_review_job_has_one_event_with_its_action() {
+    assert_eq!(found(|_, seen| seen.callbacks.retain(|callback| callback.event != "e7")), (1, 0, 0));
+    assert_eq!(found(|_, seen| seen.callbacks.push(removed("e8", "threat"))), (0, 1, 0));
+    assert_eq!(found(|_, seen| seen.callbacks.push(removed("e8", "plain"))), (0, 0, 1));
+    assert_eq!(found(|_, seen| seen.callbacks.push(removed("e8", "nobody's"))), (0, 0, 1));
+    let suspended = SeenCallback { action: THRESHOLD_ACTION.to_owned(), ..removed("e7", "threat") };
+    assert_eq!(found(|_, seen| seen.callbacks.push(suspended)), (0, 0, 1));
+    // Without an answer it may be there, once.
+    let unanswered = |sent: &mut Sent| {
+        sent.items.get_mut("threat").unwrap().removal = Some(Told::Nothing);
+    };
+    assert_eq!(found(|sent, _| unanswered(sent)), (0, 0, 0));
 }
 
 #[test]
