@@ -31,12 +31,13 @@ pub(crate) fn guarded(
     endpoint: &'static str,
     scope: Scope,
 ) -> MethodRouter<Shared> {
+    let answers = Arc::new(metrics::Answers::of(endpoint));
     route.route_layer(from_fn(move |request: Request, next: Next| {
-        let api = Arc::clone(&api);
+        let (api, answers) = (Arc::clone(&api), Arc::clone(&answers));
         async move {
             let began = Instant::now();
             let response = admit(&api, scope, request, next).await;
-            metrics::answered(endpoint, response.status(), began.elapsed());
+            answers.count(response.status(), began.elapsed());
             response
         }
     }))

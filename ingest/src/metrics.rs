@@ -2,10 +2,10 @@
 //!
 //! Labels are bounded: no organisation, no item.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use axum::http::StatusCode;
-use metrics::{Gauge, counter, gauge, histogram};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 const REQUESTS: &str = "tidegate_ingest_requests_total";
 const ITEMS: &str = "tidegate_ingest_items_total";
@@ -15,6 +15,25 @@ const IN_FLIGHT: &str = "tidegate_ingest_in_flight_bytes";
 const ACCEPTED: &str = "accepted";
 const REFUSED: &str = "refused";
 
+/// Those that have a label of their own.
+const STATUSES: [(StatusCode, &str); 15] = [
+    (StatusCode::OK, "200"),
+    (StatusCode::CREATED, "201"),
+    (StatusCode::ACCEPTED, "202"),
+    (StatusCode::NO_CONTENT, "204"),
+    (StatusCode::NOT_MODIFIED, "304"),
+    (StatusCode::BAD_REQUEST, "400"),
+    (StatusCode::UNAUTHORIZED, "401"),
+    (StatusCode::FORBIDDEN, "403"),
+    (StatusCode::NOT_FOUND, "404"),
+    (StatusCode::REQUEST_TIMEOUT, "408"),
+    (StatusCode::PAYLOAD_TOO_LARGE, "413"),
+    (StatusCode::UNSUPPORTED_MEDIA_TYPE, "415"),
+    (StatusCode::TOO_MANY_REQUESTS, "429"),
+    (StatusCode::INTERNAL_SERVER_ERROR, "500"),
+    (StatusCode::SERVICE_UNAVAILABLE, "503"),
+];
+
 /// Rates need a zero to begin with.
 pub(crate) fn begin() {
     for outcome in [ACCEPTED, REFUSED] {
@@ -22,9 +41,30 @@ pub(crate) fn begin() {
     }
 }
 
-pub(crate) fn answered(endpoint: &'static str, status: StatusCode, took: Duration) {
-    counter!(REQUESTS, "endpoint" => endpoint, "status" => label(status)).increment(1);
-    histogram!(DURATION, "endpoint" => endpoint).record(took.as_secs_f64());
+/// The answers of one endpoint. Its series are looked up once, not with every request.
+pub(crate) struct Answers {
+    endpoint: &'static str,
+    duration: Histogram,
+    requests: [OnceLock<Counter>; STATUSES.len() + 1],
+}
+
+impl Answers {
+    pub(crate) fn of(endpoint: &'static str) -> Self {
+        Self {
+            endpoint,
+            duration: histogram!(DURATION, "endpoint" => endpoint),
+            requests: Default::default(),
+        }
+    }
+
+    pub(crate) fn count(&self, status: StatusCode, took: Duration) {
+        let at = STATUSES.iter().position(|(code, _)| *code == status).unwrap_or(STATUSES.len());
+        let label = STATUSES.get(at).map_or("other", |(_, label)| *label);
+        let series = self.requests[at]
+            .get_or_init(|| counter!(REQUESTS, "endpoint" => self.endpoint, "status" => label));
+        series.increment(1);
+        self.duration.record(took.as_secs_f64());
+    }
 }
 
 pub(crate) fn accepted(items: usize) {
@@ -40,26 +80,4 @@ pub(crate) fn in_flight() -> Gauge {
     let gauge = gauge!(IN_FLIGHT);
     gauge.set(0);
     gauge
-}
-
-/// Without an allocation per request.
-fn label(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        200 => "200",
-        201 => "201",
-        202 => "202",
-        204 => "204",
-        304 => "304",
-        400 => "400",
-        401 => "401",
-        403 => "403",
-        404 => "404",
-        408 => "408",
-        413 => "413",
-        415 => "415",
-        429 => "429",
-        500 => "500",
-        503 => "503",
-        _ => "other",
-    }
 }

@@ -16,13 +16,13 @@ pub use body::{Body, read};
 pub use caller::{Scheme, authenticate, authorize, bearer};
 pub use extract::{Path, Query};
 pub use limits::{InFlight, Rate, Rates, Spent};
-pub use problem::{Problem, envelope};
-pub use request_id::{RequestId, tag_request};
+pub use problem::Problem;
+pub use request_id::RequestId;
 pub use serve::{Drained, serve};
 pub use settings::{Contradiction, Settings};
 
-/// The layers that every route of both servers stands under: the request's id, the envelope of problems, and an
-/// answer for whoever calls a handler that panics.
+/// What every route of both servers stands under: the request's id, the envelope of problems, and an answer for whoever
+/// calls a handler that panics.
 pub fn dressed(router: axum::Router) -> axum::Router {
-    router.layer(axum::middleware::from_fn(envelope)).layer(axum::middleware::from_fn(tag_request))
+    router.layer(axum::middleware::from_fn(problem::dress))
 }

@@ -1,6 +1,6 @@
 //! How faults are told: RFC 9457 problem details with an `errors` array, one entry a fault.
 //!
-//! It finds no faults. A handler answers with a [`Problem`]; the [`envelope`] middleware writes it out, because only
+//! It finds no faults. A handler answers with a [`Problem`]; the middleware [`dress`] writes it out, because only
 //! there the request's id and path are known.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
@@ -16,7 +16,7 @@ use futures::FutureExt;
 use serde::Serialize;
 use tidegate_schemas::wire::{Fault, fault::tag};
 
-use crate::RequestId;
+use crate::request_id::{self, RequestId};
 
 const MOST_ERRORS: usize = 100;
 
@@ -148,27 +148,31 @@ struct Entry<'a> {
     request_id: &'a str,
 }
 
-/// Middleware, inside of `tag_request`: writes out problems, and turns bare error answers of the router (unknown
-/// route, wrong method) into the same envelope.
-pub async fn envelope(request: Request, next: Next) -> Response {
-    let path = request.uri().path().to_owned();
-    let id = request.extensions().get::<RequestId>().cloned();
+/// The one middleware that every request passes: gives it its id, answers for a handler that panics, writes out
+/// problems, and turns bare error answers of the router (unknown route, wrong method) into the same envelope.
+pub async fn dress(mut request: Request, next: Next) -> Response {
+    let (id, uri) = (RequestId::of(&request), request.uri().clone());
+    request.extensions_mut().insert(id.clone());
     let mut response = match AssertUnwindSafe(next.run(request)).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
             // The hook of the process has logged where it was.
-            tracing::error!(request_id = id.as_ref().map(RequestId::as_str), "a handler panicked");
+            tracing::error!(request_id = id.as_str(), "a handler panicked");
             Problem::internal().into_response()
         }
     };
-    let problem = match response.extensions_mut().remove::<Problem>() {
-        Some(problem) => problem,
-        None => match bare(&response) {
-            Some(problem) => problem,
-            None => return response,
-        },
-    };
-    let body = render(&problem, &path, id.as_ref().map_or("", RequestId::as_str));
+    let problem = response.extensions_mut().remove::<Problem>().or_else(|| bare(&response));
+    if let Some(problem) = problem {
+        response = written_out(response, problem, uri.path(), &id);
+    }
+    if let Some(value) = id.header() {
+        response.headers_mut().insert(request_id::HEADER, value);
+    }
+    response
+}
+
+fn written_out(response: Response, problem: Problem, path: &str, id: &RequestId) -> Response {
+    let body = render(&problem, path, id.as_str());
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -4,10 +4,14 @@
 
 use std::{fmt, sync::Arc};
 
-use axum::{extract::Request, http::HeaderValue, middleware::Next, response::Response};
+use axum::{
+    extract::Request,
+    http::{HeaderName, HeaderValue},
+};
 use tidegate_schemas::ids::SubmissionId;
+use uuid::fmt::Simple;
 
-const HEADER: &str = "x-request-id";
+pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST: usize = 128;
 
 /// Carried in the request's and the response's extensions.
@@ -19,12 +23,22 @@ impl RequestId {
         &self.0
     }
 
-    fn of(request: &Request) -> Self {
+    pub(crate) fn of(request: &Request) -> Self {
         let sent = request.headers().get(HEADER).and_then(|value| value.to_str().ok());
         match sent {
             Some(text) if is_well_formed(text) => Self(Arc::from(text)),
-            _ => Self(Arc::from(SubmissionId::random().0.simple().to_string())),
+            _ => {
+                let mut text = [0; Simple::LENGTH];
+                Self(Arc::from(&*SubmissionId::random().0.simple().encode_lower(&mut text)))
+            }
         }
+    }
+}
+
+impl RequestId {
+    /// As an answer gives it back.
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
+        HeaderValue::from_str(self.as_str()).ok()
     }
 }
 
@@ -44,18 +58,6 @@ impl fmt::Debug for RequestId {
 fn is_well_formed(text: &str) -> bool {
     (1..=LONGEST).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(&byte))
-}
-
-/// Middleware: the outermost but for the envelope.
-pub async fn tag_request(mut request: Request, next: Next) -> Response {
-    let id = RequestId::of(&request);
-    request.extensions_mut().insert(id.clone());
-    let mut response = next.run(request).await;
-    if let Ok(value) = HeaderValue::from_str(id.as_str()) {
-        response.headers_mut().insert(HEADER, value);
-    }
-    response.extensions_mut().insert(id);
-    response
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use hyper_util::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
+    task::JoinSet,
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -40,7 +41,7 @@ pub async fn serve(
 ) -> Drained {
     let slots = Arc::new(Semaphore::new(settings.connections));
     let graceful = GracefulShutdown::new();
-    let cut = CancellationToken::new();
+    let mut connections = JoinSet::new();
     let server = Server::new(settings, router, stop.clone());
     loop {
         let slot = tokio::select! {
@@ -58,15 +59,17 @@ pub async fn serve(
                 }
             },
         };
-        let (server, watcher, cut) = (server.clone(), graceful.watcher(), cut.clone());
-        tokio::spawn(async move {
-            let _cut = cut.run_until_cancelled(server.connection(stream, watcher)).await;
+        // Those that have ended are let go of here: as many as came since.
+        while connections.try_join_next().is_some() {}
+        let (server, watcher) = (server.clone(), graceful.watcher());
+        connections.spawn(async move {
+            server.connection(stream, watcher).await;
             drop(slot);
         });
     }
     drop(listener);
     let drained = timeout(settings.drain(), graceful.shutdown()).await;
-    cut.cancel();
+    connections.shutdown().await;
     match drained {
         Ok(()) => Drained::Clean,
         Err(_) => Drained::Forced,
