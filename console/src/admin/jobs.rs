@@ -105,6 +105,7 @@ async fn claim(
     let claim = queues::claim(&api.deps.moderation.store, &caller.org, id(&job)?, &who, Millis::now()).await;
     match claim.map_err(faults::moderation)? {
         Claim::Yours(job) => summary(*job),
+        Claim::Opening => Err(Problem::conflict("The job is still being opened: try again in a moment.")),
         Claim::Taken { by, until } => {
             Err(Problem::conflict(format!("The job is claimed by {by} until {}.", until.iso())))
         }

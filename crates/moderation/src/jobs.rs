@@ -6,15 +6,15 @@
 //! `insert_new` or `replace` of the job decides whether the cause or a decision came first; a cause that lost goes
 //! to the next generation. The cause's row is written last, so it exists only where the job took the cause in: a
 //! replay that finds it is done, and one that does not, because a crash came between, raises the open job once
-//! more or, if it was decided without anybody seeing the cause, opens the next generation. Every id is derived, so
-//! a replay walks the same path.
+//! more or, if it was decided without anybody seeing the cause, opens the next generation. A job that has no cause at
+//! all is not claimed. Every id is derived, so a replay walks the same path.
 
 use tidegate_schemas::{
     ids::{AppealId, ItemKey, JobId, Kind, Millis, OrgId, QueueId, ReportId, SubmissionId, derive},
     records::JobClass,
 };
 use tidegate_store::{
-    Inserted, Replaced, Store, WriteTime,
+    At, Inserted, Replaced, Store, WriteTime,
     tables::review::jobs::{Job, JobCause, QueueDay, QueueEntry, SubjectJob},
 };
 use uuid::Uuid;
@@ -153,6 +153,13 @@ async fn newest_generation(store: &Store, opening: &Opening) -> Result<SubjectJo
 async fn holds(store: &Store, opening: &Opening, job_id: JobId) -> Result<bool, Error> {
     let key = (opening.org.clone(), job_id, opening.cause.id);
     Ok(store.get::<JobCause>(&key).await?.is_some())
+}
+
+/// Whether the job has a cause yet. Its row comes first: whoever opens it may have died before the cause's, and a
+/// decision without it would be one about nothing, after which the cause opens the job again.
+pub(crate) async fn has_cause(store: &Store, org: &OrgId, job_id: JobId) -> Result<bool, Error> {
+    let mut causes = store.scan::<JobCause>(&(org.clone(), job_id), At::all().limit(1));
+    Ok(!causes.all().await?.is_empty())
 }
 
 /// The job of an earlier generation that the cause belongs to. All are asked, the latest first: a record may be

@@ -13,7 +13,11 @@ use tidegate_store::{
     tables::review::jobs::{Job, QueueDay, QueueEntry},
 };
 
-use crate::{Error, decisions::PENDING, jobs::OPEN};
+use crate::{
+    Error,
+    decisions::PENDING,
+    jobs::{OPEN, has_cause},
+};
 
 pub const DAY_MS: i64 = 86_400_000;
 
@@ -39,6 +43,8 @@ pub enum Claim {
         until: Millis,
     },
     Decided,
+    /// Whoever opens it has not written down why; it is about to, also after a crash.
+    Opening,
     NotFound,
 }
 
@@ -53,6 +59,9 @@ pub async fn claim(
     let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
         return Ok(Claim::NotFound);
     };
+    if !has_cause(store, org, job_id).await? {
+        return Ok(Claim::Opening);
+    }
     loop {
         if job.state != OPEN {
             return Ok(Claim::Decided);

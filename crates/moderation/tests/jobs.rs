@@ -175,6 +175,26 @@ async fn causes_that_race_with_decisions_end_in_exactly_one_job_each() {
 }
 
 #[tokio::test]
+async fn a_job_whose_opening_broke_off_is_claimed_only_once_its_cause_is_there() {
+    let Fixture { store, _folder } = fixture();
+    let elsewhere = fixture();
+    let job = join(&elsewhere.store, 1).await;
+    let row = elsewhere.store.get::<Job>(&(org(), job)).await.unwrap().unwrap();
+    // As a crash between the two rows leaves it.
+    store.insert_new(&row).await.unwrap();
+    let now = Millis::now();
+    assert!(matches!(
+        queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap(),
+        Claim::Opening
+    ));
+    assert_eq!(join(&store, 1).await, job, "the replay finds the job open");
+    assert!(matches!(
+        queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap(),
+        Claim::Yours(_)
+    ));
+}
+
+#[tokio::test]
 async fn a_claim_keeps_others_off_until_its_lease_lapses() {
     let Fixture { store, _folder } = fixture();
     let job = join(&store, 1).await;
