@@ -68,19 +68,21 @@ impl House {
         Ok(house)
     }
 
-    /// Each role in a process of its own, on Kafka and Cassandra; configured, and these roles ready.
+    /// Each role in a process of its own, on Kafka and Cassandra; configured, and these roles ready. `workers` are the
+    /// runtime's threads of each; 0 for the default, one a core.
     pub async fn on_servers(
         repository: &Path,
         binary: &Path,
         servers: &Servers,
         roles: &[&'static str],
         partitions: u32,
+        workers: u16,
     ) -> Result<Self> {
         let mut all = roles.to_vec();
         if !all.contains(&"console") {
             all.push("console");
         }
-        let mut house = Self::new(repository, binary, &all, &settings(servers, partitions))?;
+        let mut house = Self::new(repository, binary, &all, &settings(servers, partitions, workers))?;
         // On a busy machine a broker may not know yet what was made just now; asking again makes what is missing.
         if house.command(&["topics", "create"]).await.is_err() {
             house.command(&["topics", "create"]).await?;
@@ -196,10 +198,12 @@ impl House {
 }
 
 /// One node of each: no second copy to wait for.
-fn settings(servers: &Servers, partitions: u32) -> String {
+fn settings(servers: &Servers, partitions: u32, workers: u16) -> String {
     let Servers { kafka, cql, .. } = servers;
     format!(
         r#"
+[runtime]
+workers = {workers}
 [security]
 master_key = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 [stream]

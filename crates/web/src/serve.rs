@@ -50,6 +50,8 @@ pub async fn serve(
         };
         let stream = tokio::select! {
             () = stop.cancelled() => break,
+            // What is left of one that has ended.
+            Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
@@ -59,8 +61,6 @@ pub async fn serve(
                 }
             },
         };
-        // Those that have ended are let go of here: as many as came since.
-        while connections.try_join_next().is_some() {}
         let (server, watcher) = (server.clone(), graceful.watcher());
         connections.spawn(async move {
             server.connection(stream, watcher).await;

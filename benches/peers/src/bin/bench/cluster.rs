@@ -35,7 +35,7 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
     let mut embedded = Subject { house, role: UP, next: 0 };
     let roles = ["ingest", "process", "deliver", "console"];
     let house =
-        House::on_servers(&place.repository, &place.binary, &servers, &roles, args.partitions).await?;
+        House::on_servers(&place.repository, &place.binary, &servers, &roles, args.partitions, 0).await?;
     let mut cluster = Subject { house, role: "process", next: 0 };
     let (mut one, mut other): (Vec<Round>, Vec<Round>) = (Vec::new(), Vec::new());
     for nth in 0..=args.rounds {

@@ -78,8 +78,11 @@ struct Measured {
 
 pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
     let servers = Servers::start(&place.repository).await?;
+    // As many as the ceiling has: on one thread no worker wakes another.
+    let workers = 1;
     let house =
-        House::on_servers(&place.repository, &place.binary, &servers, &["ingest"], args.partitions).await?;
+        House::on_servers(&place.repository, &place.binary, &servers, &["ingest"], args.partitions, workers)
+            .await?;
     let partitions = i32::try_from(args.partitions)?;
     let mut sides = BTreeMap::new();
     let mut ceilings = Vec::new();
