@@ -491,3 +491,106 @@ fn matches_without_effects_beyond_the_limit_are_counted_and_live_ones_kept() {
     let outcome = plan.finish(plan.scan(&item), &Facts::new());
     assert_eq!((outcome.matched.len(), outcome.matched_more), (12, 8));
 }
+
+/// A pattern out of parts that are hard to bear: classes, borders, repetitions of repetitions, and sometimes no pattern.
+fn pattern(dice: &mut Dice, depth: usize) -> String {
+    const PARTS: [&str; 26] = [
+        "a",
+        "b1",
+        "é",
+        "日",
+        ".",
+        r"\d",
+        r"\w",
+        r"\s",
+        r"\b",
+        r"\B",
+        "^",
+        "$",
+        "[a-f]",
+        "[^x]",
+        r"[\w-]",
+        r"\p{L}",
+        "(?i)k",
+        "(?-u:a)",
+        r"\x{1f600}",
+        "[[:alpha:]]",
+        "",
+        "(",
+        "]",
+        "{",
+        r"\",
+        "scam",
+    ];
+    // The last ones are no patterns by themselves.
+    let most = PARTS.len() - if dice.roll(9) == 0 { 0 } else { 6 };
+    match dice.roll(if depth == 0 { 3 } else { 8 }) {
+        0..=2 => PARTS[dice.roll(most)].to_owned(),
+        3 | 4 => (0..1 + dice.roll(3)).map(|_| pattern(dice, depth - 1)).collect(),
+        5 => format!("(?:{}|{})", pattern(dice, depth - 1), pattern(dice, depth - 1)),
+        _ => {
+            let often = ["*", "+", "?", "*?", "{2}", "{3,}", "{0,9}", "{40}", "{999}"][dice.roll(9)];
+            format!("(?:{}){often}", pattern(dice, depth - 1))
+        }
+    }
+}
+
+#[test]
+fn random_patterns_are_refused_or_find_what_they_find_alone() {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let type_id = TypeId::new("post");
+    let texts = [
+        "",
+        "a",
+        "ab1 scam 42",
+        "kK\u{212a}",
+        "é日 😀\nx_y-z",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!",
+    ];
+    let (mut refused, mut found, mut missed) = (0, 0, 0);
+    for seed in 0..150 {
+        let mut dice = Dice(seed);
+        let document = |nth: usize, pattern: String| json!({"rule": format!("r{nth}"), "when": {"text": {"in": ["text"], "regex": pattern}}});
+        let mut documents: Vec<Json> = (0..12).map(|nth| document(nth, pattern(&mut dice, 4))).collect();
+        let plan = loop {
+            let sources: Vec<_> =
+                documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
+            match Plan::compile(&sources, &vocabulary, &Limits::default()) {
+                Ok((plan, _)) => break plan,
+                Err(faults) => {
+                    let before = documents.len();
+                    documents.retain(|document| {
+                        faults.iter().all(|fault| document["rule"] != fault.rule.as_str())
+                    });
+                    assert!(documents.len() < before, "seed {seed}: {faults:?}");
+                    refused += before - documents.len();
+                }
+            }
+        };
+        for text in texts {
+            let (values, submission) = (Data(text.to_owned()), SubmissionId::random());
+            let item = Item {
+                type_id: &type_id,
+                values: &values,
+                user: None,
+                on: On::Item,
+                now: Millis(0),
+                submission,
+            };
+            let outcome = plan.finish(plan.scan(&item), &Facts::new());
+            assert_eq!(outcome.errored, [], "seed {seed}");
+            for document in &documents {
+                let pattern = document["when"]["text"]["regex"].as_str().unwrap();
+                let alone = regex::RegexBuilder::new(pattern).nest_limit(64).build().unwrap().is_match(text);
+                let matched = outcome.matched.iter().any(|it| document["rule"] == it.rule.as_str());
+                assert_eq!(matched, alone, "seed {seed}: {pattern} in {text:?}");
+                *(if alone { &mut found } else { &mut missed }) += 1;
+            }
+        }
+    }
+    assert!(
+        refused > 50 && found > 1_000 && missed > 1_000,
+        "{refused} refused, {found} found, {missed} missed"
+    );
+}
