@@ -477,7 +477,7 @@ fn matches_without_effects_beyond_the_limit_are_counted_and_live_ones_kept() {
     let mut vocabulary = Vocabulary::new();
     vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
     let document = |nth: usize| {
-        let status = if nth % 2 == 0 { "draft" } else { "live" };
+        let status = if nth.is_multiple_of(2) { "draft" } else { "live" };
         json!({"rule": format!("r{nth}"), "status": status, "when": {"text": {"in": ["text"], "any_of": ["hit"]}}})
     };
     let documents: Vec<Json> = (0..20).map(document).collect();

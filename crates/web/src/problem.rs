@@ -150,7 +150,7 @@ struct Entry<'a> {
 
 /// The one middleware that every request passes: gives it its id, answers for a handler that panics, writes out
 /// problems, and turns bare error answers of the router (unknown route, wrong method) into the same envelope.
-pub async fn dress(mut request: Request, next: Next) -> Response {
+pub(crate) async fn dress(mut request: Request, next: Next) -> Response {
     let (id, uri) = (RequestId::of(&request), request.uri().clone());
     request.extensions_mut().insert(id.clone());
     let mut response = match AssertUnwindSafe(next.run(request)).catch_unwind().await {

@@ -76,7 +76,7 @@ fn ordered(text: &Text) -> Text {
     text.fields.sort_unstable();
     match &mut text.search {
         Search::AnyOf { words, .. } | Search::AllOf { words, .. } | Search::Regex(words) => {
-            words.sort_unstable()
+            words.sort_unstable();
         }
         Search::Bank { .. } => {}
     }
