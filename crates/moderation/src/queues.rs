@@ -27,6 +27,10 @@ const LATE_ENTRIES: Duration = Duration::from_secs(600);
 /// Claims by many reviewers start at a random one of so many jobs, so that they do not all fight for the first.
 const SPREAD: usize = 50;
 
+/// A job's cause follows its row at once, unless whoever opens it has died: it is looked for so often, so far apart.
+const OPENING_LOOKS: u32 = 25;
+const OPENING_PAUSE: Duration = Duration::from_millis(20);
+
 #[derive(Clone, Debug)]
 pub struct Reviewer {
     pub name: String,
@@ -48,8 +52,24 @@ pub enum Claim {
     NotFound,
 }
 
-/// Claims one job; renews the claim if it is the reviewer's already.
+/// Claims one job; renews the claim if it is the reviewer's already. Waits a moment for a job that is just being opened.
 pub async fn claim(
+    store: &Store,
+    org: &OrgId,
+    job_id: JobId,
+    who: &Reviewer,
+    now: Millis,
+) -> Result<Claim, Error> {
+    for _ in 1..OPENING_LOOKS {
+        match claim_at_once(store, org, job_id, who, now).await? {
+            Claim::Opening => tokio::time::sleep(OPENING_PAUSE).await,
+            other => return Ok(other),
+        }
+    }
+    claim_at_once(store, org, job_id, who, now).await
+}
+
+async fn claim_at_once(
     store: &Store,
     org: &OrgId,
     job_id: JobId,
@@ -124,12 +144,20 @@ pub async fn claim_next(
     })
     .await?;
     let start = if free.is_empty() { 0 } else { draw(free.len()) % free.len() };
+    let mut opening = None;
     for job in free[start..].iter().chain(&free[..start]) {
-        if let Claim::Yours(job) = claim(store, org, job.job_id, who, now).await? {
-            return Ok(Some(*job));
+        match claim_at_once(store, org, job.job_id, who, now).await? {
+            Claim::Yours(job) => return Ok(Some(*job)),
+            Claim::Opening => opening = opening.or(Some(job.job_id)),
+            _ => {}
         }
     }
-    Ok(None)
+    // There is nothing else, so it is worth the moment.
+    let Some(job_id) = opening else { return Ok(None) };
+    match claim(store, org, job_id, who, now).await? {
+        Claim::Yours(job) => Ok(Some(*job)),
+        _ => Ok(None),
+    }
 }
 
 /// The open jobs of a queue that `wanted` lets through, oldest first within a priority, at most `limit`.
