@@ -86,7 +86,7 @@ fn measure(mix: Mix, size: usize, items: usize) -> f64 {
     let vocabulary = Vocabulary::of([&set.item_type]);
     let sources: Vec<_> = set.rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
     let began = cpu();
-    let (plan, _) = Plan::compile(&sources, &vocabulary, &limits).unwrap();
+    let plan = Plan::compile(&sources, &vocabulary, &limits).unwrap();
     let build = cpu() - began;
     let read: Vec<Values> = set.items.iter().map(|item| set.read(item)).collect();
     check(&set, &plan, &read, &limits, (400_000 / size).clamp(4, 200));
@@ -143,7 +143,7 @@ fn profile(mix: Mix, size: usize, items: usize, time: Duration) {
     let set = Set::new(mix, size, items);
     let limits = Limits { rules: 1_000_000, regexes_in_all: 100_000, ..Limits::default() };
     let sources: Vec<_> = set.rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
-    let (plan, _) = Plan::compile(&sources, &Vocabulary::of([&set.item_type]), &limits).unwrap();
+    let plan = Plan::compile(&sources, &Vocabulary::of([&set.item_type]), &limits).unwrap();
     let read: Vec<Values> = set.items.iter().map(|item| set.read(item)).collect();
     let (end, mut best) = (Instant::now() + time, f64::MAX);
     while Instant::now() < end {

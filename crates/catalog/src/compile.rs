@@ -25,9 +25,6 @@ use crate::{
 const BUILT_IN_QUEUES: [(&str, &str); 3] =
     [("default", "Default"), ("appeals", "Appeals"), ("child-safety", "Child safety")];
 
-/// A compiled configuration, and what is allowed in it but hardly meant.
-type WithWarnings = (Compiled, Vec<DocumentFault>);
-
 /// An entry's id and value.
 pub(crate) type BankEntry = (Uuid, String);
 
@@ -41,12 +38,12 @@ pub(crate) fn compile(
     entries: &BankEntries,
     limits: &Limits,
     variable_prefix: &str,
-) -> Result<WithWarnings, Vec<DocumentFault>> {
+) -> Result<Compiled, Vec<DocumentFault>> {
     let set = &content.set;
     let item_types = item_types(content);
     let policies = policies(org, content);
-    let (plan, warnings) = plan(org, content, entries, &item_types, limits)?;
-    let compiled = Compiled {
+    let plan = plan(org, content, entries, &item_types, limits)?;
+    Ok(Compiled {
         org: org.clone(),
         version,
         policy_places: policies.iter().enumerate().map(|(place, it)| (it.id.clone(), place)).collect(),
@@ -63,8 +60,29 @@ pub(crate) fn compile(
         plan,
         banks: BTreeMap::new(),
         bank_expires_at: None,
+    })
+}
+
+/// What is allowed in the rules of the configuration that this content was compiled to, but hardly meant.
+pub(crate) fn warnings(content: &Content, compiled: &Compiled) -> Vec<DocumentFault> {
+    let told = compiled.plan.warnings();
+    told.iter().map(|it| place(content, it.kind, &it.rule, &it.pointer, &it.detail)).collect()
+}
+
+/// Where it stands in the documents.
+fn place(content: &Content, kind: &str, key: &str, pointer: &str, detail: &str) -> DocumentFault {
+    let set = &content.set;
+    let origin = match kind {
+        "bank" => set.banks.get(key).map(|(origin, _)| origin.clone()),
+        "window" => set.windows.get(key).map(|(origin, _)| origin.clone()),
+        _ => set.rules.get(key).map(|(origin, _)| origin.clone()),
     };
-    Ok((compiled, warnings))
+    DocumentFault {
+        origin: origin.unwrap_or_default(),
+        line: None,
+        path: path(pointer),
+        message: detail.to_owned(),
+    }
 }
 
 /// The id that platforms see: the same for a key for ever.
@@ -140,7 +158,7 @@ fn plan(
     entries: &BankEntries,
     item_types: &BTreeMap<TypeId, ItemType>,
     limits: &Limits,
-) -> Result<(Plan, Vec<DocumentFault>), Vec<DocumentFault>> {
+) -> Result<Plan, Vec<DocumentFault>> {
     let mut vocabulary = Vocabulary::new();
     for (id, item_type) in item_types {
         let fields = item_type.fields().iter().map(|field| (&*field.name, shape(field)));
@@ -156,27 +174,9 @@ fn plan(
         content.set.rules.values().map(|(_, rule)| (rule_form(org, rule), content_hash(rule))).collect();
     let sources: Vec<RuleSource<'_>> =
         documents.iter().map(|(document, version)| RuleSource { document, version }).collect();
-    let origin = |kind: &str, key: &str| match kind {
-        "bank" => content.set.banks.get(key).map(|(origin, _)| origin.clone()),
-        "window" => content.set.windows.get(key).map(|(origin, _)| origin.clone()),
-        _ => content.set.rules.get(key).map(|(origin, _)| origin.clone()),
-    };
-    let place = |kind: &str, key: &str, pointer: &str, detail: &str| DocumentFault {
-        origin: origin(kind, key).unwrap_or_default(),
-        line: None,
-        path: path(pointer),
-        message: detail.to_owned(),
-    };
-    match Plan::compile(&sources, &vocabulary, limits) {
-        Ok((plan, warnings)) => {
-            let warnings =
-                warnings.iter().map(|it| place(it.kind, &it.rule, &it.pointer, &it.detail)).collect();
-            Ok((plan, warnings))
-        }
-        Err(faults) => {
-            Err(faults.iter().map(|it| place(it.kind, &it.rule, &it.pointer, &it.detail)).collect())
-        }
-    }
+    Plan::compile(&sources, &vocabulary, limits).map_err(|faults| {
+        faults.iter().map(|it| place(content, it.kind, &it.rule, &it.pointer, &it.detail)).collect()
+    })
 }
 
 fn form(document: &impl serde::Serialize) -> Value {

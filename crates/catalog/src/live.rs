@@ -412,7 +412,7 @@ impl Inner {
         let (held, now) = (held.clone(), (self.clock)());
         let task = tokio::task::spawn_blocking(move || {
             let (entries, bank_expires_at) = banks::entries(&held, now);
-            let (compiled, _) = compile(&org, version, &content, &entries, &limits, &prefix)
+            let compiled = compile(&org, version, &content, &entries, &limits, &prefix)
                 .map_err(|faults| joined(&faults))?;
             Ok(Compiled { banks: revisions(&held), bank_expires_at, ..compiled })
         });

@@ -71,6 +71,8 @@ pub struct Plan {
     /// Of the largest scan.
     words: usize,
     limits: Limits,
+    /// What was seen on the way.
+    noted: Vec<Warning>,
 }
 
 /// How large a plan is, for whoever runs it.
@@ -187,7 +189,7 @@ impl Plan {
         rules: &[RuleSource<'_>],
         vocabulary: &Vocabulary,
         limits: &Limits,
-    ) -> Result<(Self, Vec<Warning>), Vec<Fault>> {
+    ) -> Result<Self, Vec<Fault>> {
         let compiled = compile::compile(rules, vocabulary, limits)?;
         let (rules, mut predicates) = (compiled.rules, compiled.predicates);
         let costs = Costs::of(&predicates);
@@ -208,20 +210,7 @@ impl Plan {
             let detail = format!("all rules together take about {memory} bytes of memory, more than {most}");
             return Err(vec![Fault::new("rule", "", "", "limit", detail)]);
         }
-        let everywhere: Vec<u32> = indexes.iter().flat_map(Index::run_everywhere).collect();
-        let mut unannounced: Vec<u32> = indexes.iter().flat_map(|index| &*index.always).copied().collect();
-        unannounced.sort_unstable();
-        let mut warnings = compiled.warnings;
-        let room = FAULTS_LISTED.saturating_sub(warnings.len());
-        warnings.extend(lint::look(
-            rules.iter().map(|rule| &**rule),
-            &predicates,
-            &unannounced,
-            &everywhere,
-            &costs,
-            room,
-        ));
-        let plan = Self {
+        Ok(Self {
             places: (0..).zip(&rules).map(|(place, rule)| (rule.head.rule.clone(), place)).collect(),
             quick: rules.iter().map(|rule| Quick::of(rule, &costs)).collect(),
             gates: rules.iter().map(|rule| Gate::of(rule)).collect(),
@@ -234,8 +223,22 @@ impl Plan {
             indexes,
             parts,
             limits: limits.clone(),
-        };
-        Ok((plan, warnings))
+            noted: compiled.warnings,
+        })
+    }
+
+    /// What is allowed in the rules and hardly meant. It compares them with each other, so it takes its time: for who
+    /// writes rules, not for who runs them.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let everywhere: Vec<u32> = self.indexes.iter().flat_map(Index::run_everywhere).collect();
+        let mut unannounced: Vec<u32> =
+            self.indexes.iter().flat_map(|index| &*index.always).copied().collect();
+        unannounced.sort_unstable();
+        let mut warnings = self.noted.clone();
+        let room = FAULTS_LISTED.saturating_sub(warnings.len());
+        let (rules, costs) = (self.rules.iter().map(|rule| &**rule), Costs::of(&self.predicates));
+        warnings.extend(lint::look(rules, &self.predicates, &unannounced, &everywhere, &costs, room));
+        warnings
     }
 
     /// The rules that are evaluated, in order.

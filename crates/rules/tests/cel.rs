@@ -116,7 +116,7 @@ fn ours(expressions: &[String], data: &Json) -> Vec<(bool, bool)> {
         })
         .collect();
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
-    let (plan, _) = Plan::compile(&sources, &vocabulary, &Limits::default())
+    let plan = Plan::compile(&sources, &vocabulary, &Limits::default())
         .map_err(|faults| format!("{faults:?}"))
         .unwrap();
     let data = Data(data.clone());

@@ -60,7 +60,7 @@ fn vocabulary() -> Vocabulary {
 
 fn compile(rules: &[Json], limits: &Limits) -> Plan {
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "v1" }).collect();
-    Plan::compile(&sources, &vocabulary(), limits).map_err(|faults| format!("{faults:?}")).unwrap().0
+    Plan::compile(&sources, &vocabulary(), limits).map_err(|faults| format!("{faults:?}")).unwrap()
 }
 
 fn rule(when: &Json) -> Json {
@@ -358,7 +358,7 @@ fn rules_read_the_values_that_an_item_type_has_checked() {
         {"field": {"path": "createdAt", "lt": "2026-01-01T00:00:01.000Z"}},
     ]}));
     let source = RuleSource { document: &document, version: "v1" };
-    let (plan, _) = Plan::compile(&[source], &Vocabulary::of([&post]), &Limits::default()).unwrap();
+    let plan = Plan::compile(&[source], &Vocabulary::of([&post]), &Limits::default()).unwrap();
     let outcome = with_item(json!({}), |item| {
         plan.finish(plan.scan(&Item { values: &values, ..*item }), &Facts::new())
     });
@@ -369,7 +369,7 @@ fn rules_read_the_values_that_an_item_type_has_checked() {
 fn what_is_hardly_meant_is_said() {
     let warnings = |rules: &[Json]| {
         let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "v1" }).collect();
-        let (_, warnings) = Plan::compile(&sources, &vocabulary(), &Limits::default()).unwrap();
+        let warnings = Plan::compile(&sources, &vocabulary(), &Limits::default()).unwrap().warnings();
         warnings.iter().map(|it| (it.rule.clone(), it.tag())).collect::<Vec<_>>()
     };
     let rule = |key: &str, when: Json| json!({"rule": key, "item_types": ["post"], "when": when});

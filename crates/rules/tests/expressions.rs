@@ -46,7 +46,6 @@ fn compile(expr: &str) -> Result<Plan, Vec<Fault>> {
     vocabulary.add(TypeId::new("post"), fields);
     let rule = json!({"rule": "r", "when": {"expr": expr}});
     Plan::compile(&[RuleSource { document: &rule, version: "1" }], &vocabulary, &Limits::default())
-        .map(|(plan, _)| plan)
 }
 
 fn outcome(plan: &Plan, data: &Json) -> Outcome {

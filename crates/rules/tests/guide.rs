@@ -33,7 +33,7 @@ fn every_example_of_the_guide_goes_as_it_says() {
     for (_, window) in set.windows.values() {
         vocabulary.window(serde_json::to_value(window).unwrap());
     }
-    let (plan, _) = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
+    let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
     let reports = run_tests(&plan, NOW, |type_id, data| {
         let item_type = item_types.iter().find(|item_type| item_type.key == *type_id).unwrap();
         let data = data.to_string();

@@ -367,7 +367,8 @@ fn outcomes(conditions: &[Json], texts: &[String]) -> (Vec<Outcome>, Vec<&'stati
     let documents: Vec<Json> =
         (0..).zip(conditions).map(|(nth, when)| json!({"rule": format!("r{nth}"), "when": when})).collect();
     let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
-    let (plan, warnings) = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
+    let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
+    let warnings = plan.warnings();
     let type_id = TypeId::new("post");
     let outcome = |text: &String| {
         let item = Item {
@@ -483,7 +484,7 @@ fn matches_without_effects_beyond_the_limit_are_counted_and_live_ones_kept() {
     let documents: Vec<Json> = (0..20).map(document).collect();
     let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
     let limits = Limits { matched: 4, ..Limits::default() };
-    let (plan, _) = Plan::compile(&sources, &vocabulary, &limits).unwrap();
+    let plan = Plan::compile(&sources, &vocabulary, &limits).unwrap();
     let (type_id, values) = (TypeId::new("post"), Data("hit".to_owned()));
     let submission = SubmissionId::random();
     let item =
@@ -557,7 +558,7 @@ fn random_patterns_are_refused_or_find_what_they_find_alone() {
             let sources: Vec<_> =
                 documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
             match Plan::compile(&sources, &vocabulary, &Limits::default()) {
-                Ok((plan, _)) => break plan,
+                Ok(plan) => break plan,
                 Err(faults) => {
                     let before = documents.len();
                     documents.retain(|document| {

@@ -4,7 +4,7 @@
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
     Amount, Bank, BankEntry, BankMatch, Facts, Fault, Fields, Item, Kind, Limits, Measure, Media, MediaState,
-    Need, Number, On, Outcome, Plan, RuleSource, Scan, Scores, Shape, Value, Vocabulary, Warning,
+    Need, Number, On, Outcome, Plan, RuleSource, Scan, Scores, Shape, Value, Vocabulary,
 };
 use tidegate_schemas::{
     banks::BankKind,
@@ -64,7 +64,7 @@ fn vocabulary(windows: &[Json]) -> Vocabulary {
     vocabulary
 }
 
-fn compile_all(rules: &[Json], windows: &[Json]) -> Result<(Plan, Vec<Warning>), Vec<Fault>> {
+fn compile_all(rules: &[Json], windows: &[Json]) -> Result<Plan, Vec<Fault>> {
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "v1" }).collect();
     Plan::compile(&sources, &vocabulary(windows), &Limits::default())
 }
@@ -74,7 +74,7 @@ fn rule(key: &str, when: &Json) -> Json {
 }
 
 fn plan(when: &Json, windows: &[Json]) -> Plan {
-    compile_all(&[rule("r", when)], windows).map_err(|faults| format!("{faults:?}")).unwrap().0
+    compile_all(&[rule("r", when)], windows).map_err(|faults| format!("{faults:?}")).unwrap()
 }
 
 fn scan(plan: &Plan, data: &Json, on: On) -> Scan {
@@ -118,7 +118,7 @@ fn equal_counts_are_one_need_that_asks_for_the_larger_number() {
             &json!({"all": [{"count": {"window": "w", "gt": 99}}, {"text": {"in": ["text"], "words": ["miss"]}}]}),
         ),
     ];
-    let (plan, _) = compile_all(&rules, &[window]).unwrap();
+    let plan = compile_all(&rules, &[window]).unwrap();
     let scan = scan(&plan, &json!({"text": "hit"}), On::Item);
     let [need] = scan.needs() else { panic!("{:?}", scan.needs()) };
     let Need::Count { window, key, at_least } = need else { panic!("{need:?}") };
@@ -214,7 +214,7 @@ fn what_is_wrong_with_a_window_is_said_at_the_window() {
         faults(&other, std::slice::from_ref(&window)),
         [("rule", "/when/count/window".to_owned(), "unknown_window")]
     );
-    let (_, warnings) = compile_all(&[rule("r", &json!({"strikes": {"gte": 1}}))], &[window]).unwrap();
+    let warnings = compile_all(&[rule("r", &json!({"strikes": {"gte": 1}}))], &[window]).unwrap().warnings();
     assert!(warnings.iter().any(|warning| warning.kind == "window" && warning.tag() == "unused_window"));
 }
 
@@ -314,7 +314,8 @@ fn a_rule_is_looked_at_only_where_its_areas_and_domains_are() {
     let domain = |n: i32| json!({"domain": {"in": ["links"], "any_of": [format!("d{n}.example")]}});
     let rules: Vec<_> =
         (0..400).map(|n| rule(&format!("r{n}"), &if n % 2 == 0 { far(n) } else { domain(n) })).collect();
-    let (plan, warnings) = compile_all(&rules, &[]).unwrap();
+    let plan = compile_all(&rules, &[]).unwrap();
+    let warnings = plan.warnings();
     assert!(warnings.iter().all(|warning| warning.tag() != "unannounced"), "{warnings:?}");
     let scanned =
         scan(&plan, &json!({"place": "u33dc0cpk", "links": ["https://www.d7.example/x"]}), On::Item);
@@ -329,7 +330,8 @@ fn the_entry_of_a_bank_is_named_and_an_unusable_one_left_out() {
         (json!({"text": {"in": ["text"], "bank": "patterns"}}), "many coinz", "patterns-1"),
         (json!({"domain": {"in": ["text"], "bank": "domains"}}), "http://x.bad.example/", "domains-0"),
     ] {
-        let (plan, warnings) = compile_all(&[rule("r", &leaf)], &[]).unwrap();
+        let plan = compile_all(&[rule("r", &leaf)], &[]).unwrap();
+        let warnings = plan.warnings();
         let tree = tree(&alone(&plan, &json!({"text": text})));
         let hits = &tree.as_object().unwrap().values().next().unwrap()["hits"];
         assert_eq!(hits[0]["entry"]["id"], json!(id), "{tree}");
@@ -345,7 +347,8 @@ fn a_bank_with_too_few_entries_finds_nothing_and_lint_says_so() {
         json!({"in": ["text"], "bank": "empty"}),
         json!({"in": ["text"], "bank": "terms", "min_distinct": 5}),
     ] {
-        let (plan, warnings) = compile_all(&[rule("r", &json!({"text": leaf}))], &[]).unwrap();
+        let plan = compile_all(&[rule("r", &json!({"text": leaf}))], &[]).unwrap();
+        let warnings = plan.warnings();
         assert!(alone(&plan, &json!({"text": "free money"})).matched.is_empty());
         assert!(warnings.iter().any(|warning| warning.tag() == "unsatisfiable"), "{warnings:?}");
     }

@@ -57,7 +57,7 @@ impl Tidegate {
         let documents: Vec<Json> = words.iter().enumerate().map(rule).collect();
         let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
         let limits = Limits { rules: 1_000_000, ..Limits::default() };
-        let (plan, _) = Plan::compile(&sources, &vocabulary, &limits).unwrap();
+        let plan = Plan::compile(&sources, &vocabulary, &limits).unwrap();
         Self { plan, type_id, submission: SubmissionId::random() }
     }
 }

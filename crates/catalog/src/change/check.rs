@@ -11,7 +11,7 @@ use tidegate_schemas::{
 use super::{File, inline};
 use crate::{
     Compiled, Settings,
-    compile::{BankEntries, compile},
+    compile::{BankEntries, compile, warnings},
     content::Content,
     endpoint,
 };
@@ -39,7 +39,10 @@ pub fn offline(
     content.set.validate()?;
     let prefix = &settings.header_variable_prefix;
     let entries = BankEntries::new();
-    compile(&OrgId::new("offline"), ConfigVersion(0), &content, &entries, &settings.rules, prefix)
+    let compiled =
+        compile(&OrgId::new("offline"), ConfigVersion(0), &content, &entries, &settings.rules, prefix)?;
+    let warnings = warnings(&content, &compiled);
+    Ok((compiled, warnings))
 }
 
 /// All faults of a content, or its warnings.
@@ -55,7 +58,7 @@ pub(super) fn whole(
     for (origin, document) in content.set.endpoints.values() {
         check_endpoint(origin, document, settings, &mut faults);
     }
-    let mut warnings = Vec::new();
+    let mut told = Vec::new();
     match compile(org, version, content, entries, &settings.rules, &settings.header_variable_prefix) {
         Err(found) => {
             // Names are checked by the set and again by the rules, in other words: the first told at a place stays.
@@ -63,15 +66,15 @@ pub(super) fn whole(
             let new: Vec<_> = found.into_iter().filter(|fault| !is_told(fault)).collect();
             faults.extend(new);
         }
-        Ok((compiled, found)) => {
-            warnings = found;
+        Ok(compiled) => {
+            told = warnings(content, &compiled);
             faults.extend(inline::run(&compiled, content, now));
         }
     }
-    warnings.extend(unheard(&content.set));
-    warnings.extend(expired(&content.set, now));
+    told.extend(unheard(&content.set));
+    told.extend(expired(&content.set, now));
     if faults.is_empty() {
-        return Ok(warnings);
+        return Ok(told);
     }
     faults.sort_by(|left, right| place(left).cmp(&place(right)));
     faults.dedup();
