@@ -340,7 +340,7 @@ fn a_window_is_not_full_before_its_items_are_there() {
     let of = |acted: usize| {
         move |sent: &mut Sent, seen: &mut Seen| {
             flood_of(sent, seen, limits::FULL, limits::FLOOD, |_| "v".to_owned());
-            seen.callbacks.truncate(6 + acted);
+            seen.callbacks.truncate(7 + acted);
         }
     };
     assert_eq!(found(of(1)), (0, 0, 0));
@@ -352,8 +352,8 @@ fn a_window_is_not_full_before_its_items_are_there() {
     assert_eq!(found(again), (0, 1, 0));
     let at_once = |sent: &mut Sent, seen: &mut Seen| {
         of(3)(sent, seen);
-        let at = seen.callbacks[6].at.clone();
-        seen.callbacks[7..].iter_mut().for_each(|it| it.at.clone_from(&at));
+        let at = seen.callbacks[7].at.clone();
+        seen.callbacks[8..].iter_mut().for_each(|it| it.at.clone_from(&at));
     };
     assert_eq!(found(at_once), (0, 0, 0));
 }
