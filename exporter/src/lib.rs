@@ -1,3 +1,7 @@
 //! Data bundles, in and out.
 //!
-//! It reads the store and nothing else of the running service. Nothing is here yet.
+//! It knows nothing of the running service; what it reads are files.
+
+pub mod coverage;
+pub mod form;
+pub mod schema;

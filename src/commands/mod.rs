@@ -4,6 +4,7 @@
 
 mod apply;
 mod banks;
+mod bundle;
 mod check_config;
 mod dead_letters;
 mod demo;
@@ -70,6 +71,9 @@ enum Command {
     /// Add, list and remove entries of banks
     #[command(subcommand)]
     Banks(banks::Banks),
+    /// Check, compare and describe data bundles
+    #[command(subcommand)]
+    Bundle(bundle::Bundle),
     /// Make, list and end API keys
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -102,6 +106,7 @@ impl Cli {
             Command::Lint(command) => command.run(),
             Command::Rules(command) => command.run(),
             Command::Banks(command) => alone(command.run()),
+            Command::Bundle(command) => Ok(command.run()),
             Command::Keys(command) => alone(command.run()),
             Command::Org(command) => alone(command.run()),
             Command::DeadLetters(command) => alone(command.run()),

@@ -1,0 +1,334 @@
+//! The form of a data bundle: names, order, vocabularies and bounds of its fields, the one place for readers and writers.
+//!
+//! It reads and writes nothing, and knows no tool that bundles come from.
+
+/// What `schema` holds unless another address is asked for.
+pub const SCHEMA_URL: &str = "https://tidegate.example/schemas/data-bundle/v1.json";
+pub const KIND: &str = "service-data-bundle";
+
+pub const DELIB_SCHEMA_URL: &str = "https://delib.mashbean.net/schemas/delib-data/v1.json";
+pub const DELIB_KIND: &str = "delib-data-bundle";
+/// Delib's importer takes no larger file.
+pub const DELIB_MOST_BYTES: u64 = 3 << 20;
+
+/// Whose names the constants and the one branded field carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Naming {
+    #[default]
+    Service,
+    Delib,
+}
+
+impl Naming {
+    pub const fn schema(self) -> &'static str {
+        match self {
+            Self::Service => SCHEMA_URL,
+            Self::Delib => DELIB_SCHEMA_URL,
+        }
+    }
+
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Service => KIND,
+            Self::Delib => DELIB_KIND,
+        }
+    }
+
+    pub const fn stored_by(self) -> &'static str {
+        match self {
+            Self::Service => "storedByService",
+            Self::Delib => "storedByDelib",
+        }
+    }
+
+    /// The whole document.
+    pub const fn bundle(self) -> &'static Object {
+        match self {
+            Self::Service => &BUNDLE,
+            Self::Delib => &DELIB_BUNDLE,
+        }
+    }
+}
+
+/// What somebody answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Answer {
+    Agree,
+    Disagree,
+    Pass,
+    PreferSubject,
+    PreferObject,
+    Equal,
+}
+
+/// Whether a response names a second item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Second {
+    Required,
+    Optional,
+    Forbidden,
+}
+
+impl Answer {
+    pub const ALL: [Self; 6] =
+        [Self::Agree, Self::Disagree, Self::Pass, Self::PreferSubject, Self::PreferObject, Self::Equal];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agree => "agree",
+            Self::Disagree => "disagree",
+            Self::Pass => "pass",
+            Self::PreferSubject => "prefer-subject",
+            Self::PreferObject => "prefer-object",
+            Self::Equal => "equal",
+        }
+    }
+
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|answer| answer.as_str().as_bytes() == text)
+    }
+
+    /// A pass may stand for "cannot decide between the two".
+    pub const fn second(self) -> Second {
+        match self {
+            Self::Agree | Self::Disagree => Second::Forbidden,
+            Self::Pass => Second::Optional,
+            Self::PreferSubject | Self::PreferObject | Self::Equal => Second::Required,
+        }
+    }
+}
+
+pub const ORIGINS: [&str; 3] = ["participant", "organizer", "model"];
+/// Of an item that a participant wrote; its text is participants' free text.
+pub const ORIGIN_PARTICIPANT: &str = "participant";
+
+/// Items of these statuses count for coverage.
+pub const ELIGIBLE_STATUSES: [&str; 2] = ["approved", "active"];
+
+/// An outcome whose `counts` (keys are answers) are those of the bundle's own responses to its item in its phase.
+pub const RESPONSE_COUNTS: &str = "response-counts";
+/// An outcome whose `counts` are what the source published; held against nothing.
+pub const SOURCE_RESPONSE_COUNTS: &str = "source-response-counts";
+
+/// Values of `dataCard.aggregation`; others are allowed.
+pub mod aggregation {
+    pub const INDIVIDUAL: &str = "individual-responses-plus-item-counts";
+    /// Every answer somebody gave, not the latest only: with this value alone a participant may answer a thing twice.
+    pub const EVENTS: &str = "individual-response-events";
+    pub const ITEM_COUNTS: &str = "item-counts-without-participant-links";
+    pub const PAIR_COUNTS: &str = "pair-counts-without-session-links";
+}
+
+/// Values of `dataCard.publicationStatus`; others are allowed.
+pub mod publication {
+    pub const LOCAL_PRIVATE: &str = "local-private-export";
+    pub const LOCAL_AGGREGATE: &str = "local-aggregate-only";
+    pub const PUBLIC: &str = "public";
+}
+
+/// How many people must stand behind what is shared, unless told.
+pub const K_DEFAULT: u64 = 5;
+/// Nobody may ask for less.
+pub const K_FLOOR: u64 = 3;
+
+/// How an entry of `provenance.notes` begins that says who has read the free text before it was shared.
+pub const TEXT_REVIEWED_BY: &str = "text reviewed by ";
+
+/// An object of the form: its fields in the order in which they are written.
+#[derive(Debug)]
+pub struct Object {
+    pub fields: &'static [Field],
+    /// Other members may stand beside these.
+    pub open: bool,
+}
+
+#[derive(Debug)]
+pub struct Field {
+    pub name: &'static str,
+    pub required: bool,
+    pub value: Value,
+}
+
+/// What a field may hold.
+#[derive(Debug)]
+pub enum Value {
+    /// The document's `schema`, which the reader may be told.
+    Schema,
+    Constant(&'static str),
+    Text(Text),
+    TextOrNull(Text),
+    Answer,
+    /// A number without a fraction, however it is written.
+    Whole {
+        least: u64,
+    },
+    Number {
+        from_zero_to_one: bool,
+    },
+    Flag,
+    Object(&'static Object),
+    List {
+        of: &'static Object,
+        least: u64,
+    },
+    Texts,
+}
+
+/// Lengths count Unicode code points.
+#[derive(Clone, Copy, Debug)]
+pub struct Text {
+    pub least: u64,
+    pub most: u64,
+    pub format: Option<Format>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    DateTime,
+    Uri,
+}
+
+const UNBOUNDED: Text = Text { least: 0, most: u64::MAX, format: None };
+const DATE_TIME: Text = Text { format: Some(Format::DateTime), ..UNBOUNDED };
+const URI: Text = Text { format: Some(Format::Uri), most: 2000, ..UNBOUNDED };
+
+const fn text(least: u64, most: u64) -> Value {
+    Value::Text(Text { least, most, format: None })
+}
+
+const fn required(name: &'static str, value: Value) -> Field {
+    Field { name, required: true, value }
+}
+
+const fn optional(name: &'static str, value: Value) -> Field {
+    Field { name, required: false, value }
+}
+
+const ANY_TEXT: Value = Value::Text(UNBOUNDED);
+
+static ANYTHING: Object = Object { fields: &[], open: true };
+
+pub static SOURCE: Object = Object {
+    fields: &[
+        required("tool", text(1, 120)),
+        required("sourceSchema", Value::Text(URI)),
+        required("sourceId", text(0, 240)),
+        required("title", text(1, 120)),
+        required("description", text(0, 2000)),
+        required("url", Value::Text(URI)),
+    ],
+    open: false,
+};
+
+pub static PHASE: Object = Object {
+    fields: &[
+        required("id", ANY_TEXT),
+        required("type", ANY_TEXT),
+        required("title", ANY_TEXT),
+        required("status", ANY_TEXT),
+    ],
+    open: false,
+};
+
+pub static ITEM: Object = Object {
+    fields: &[
+        required("id", ANY_TEXT),
+        required("phaseId", ANY_TEXT),
+        required("type", ANY_TEXT),
+        required("text", ANY_TEXT),
+        required("status", ANY_TEXT),
+        required("origin", ANY_TEXT),
+        required("createdAt", Value::TextOrNull(DATE_TIME)),
+    ],
+    open: false,
+};
+
+pub static RESPONSE: Object = Object {
+    fields: &[
+        required("id", ANY_TEXT),
+        required("phaseId", ANY_TEXT),
+        required("subjectRef", ANY_TEXT),
+        optional("objectRef", ANY_TEXT),
+        required("participantRef", Value::TextOrNull(UNBOUNDED)),
+        required("response", Value::Answer),
+        required("count", Value::Whole { least: 1 }),
+        required("occurredAt", Value::TextOrNull(DATE_TIME)),
+    ],
+    open: false,
+};
+
+pub static OUTCOME: Object = Object {
+    fields: &[
+        required("id", ANY_TEXT),
+        required("phaseId", ANY_TEXT),
+        required("type", ANY_TEXT),
+        required("itemRef", ANY_TEXT),
+        optional("rank", Value::Whole { least: 1 }),
+        optional("score", Value::Number { from_zero_to_one: false }),
+        optional("observations", Value::Whole { least: 0 }),
+        optional("counts", Value::Object(&ANYTHING)),
+    ],
+    open: true,
+};
+
+pub static SUMMARY: Object = Object {
+    fields: &[
+        required("participants", Value::Whole { least: 0 }),
+        required("items", Value::Whole { least: 0 }),
+        required("responses", Value::Whole { least: 0 }),
+        required("coverage", Value::Number { from_zero_to_one: true }),
+    ],
+    open: false,
+};
+
+pub static PROVENANCE: Object = Object {
+    fields: &[
+        required("adapter", text(1, 120)),
+        required("transformedAt", Value::Text(DATE_TIME)),
+        required("sourceArtifacts", list(&ANYTHING, 0)),
+        required("notes", Value::Texts),
+    ],
+    open: false,
+};
+
+pub static DATA_CARD: Object = Object { fields: &data_card(Naming::Service), open: false };
+static DELIB_DATA_CARD: Object = Object { fields: &data_card(Naming::Delib), open: false };
+
+static BUNDLE: Object = Object { fields: &bundle(KIND, &DATA_CARD), open: false };
+static DELIB_BUNDLE: Object = Object { fields: &bundle(DELIB_KIND, &DELIB_DATA_CARD), open: false };
+
+const fn list(of: &'static Object, least: u64) -> Value {
+    Value::List { of, least }
+}
+
+const fn data_card(naming: Naming) -> [Field; 9] {
+    [
+        required("containsParticipantData", Value::Flag),
+        required("containsDirectIdentifiers", Value::Flag),
+        required("containsParticipantFreeText", Value::Flag),
+        required("containsPseudonymousLinkage", Value::Flag),
+        required("aggregation", ANY_TEXT),
+        required("publicationStatus", ANY_TEXT),
+        required(naming.stored_by(), Value::Flag),
+        required("suitableForPublicSharing", Value::Flag),
+        required("limitations", Value::Texts),
+    ]
+}
+
+const fn bundle(kind: &'static str, data_card: &'static Object) -> [Field; 12] {
+    [
+        required("schema", Value::Schema),
+        required("kind", Value::Constant(kind)),
+        required("bundleId", text(1, 240)),
+        required("exportedAt", Value::Text(DATE_TIME)),
+        required("source", Value::Object(&SOURCE)),
+        required("phases", list(&PHASE, 1)),
+        required("items", list(&ITEM, 0)),
+        required("responses", list(&RESPONSE, 0)),
+        required("outcomes", list(&OUTCOME, 0)),
+        required("summary", Value::Object(&SUMMARY)),
+        required("provenance", Value::Object(&PROVENANCE)),
+        required("dataCard", Value::Object(data_card)),
+    ]
+}

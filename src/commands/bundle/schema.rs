@@ -1,0 +1,48 @@
+//! `tidegate bundle schema`: prints the JSON Schema of bundles.
+//!
+//! It is the file `schemas/data-bundle/v1.json` unless other constants are asked for.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use tidegate_exporter::{form::Naming, schema};
+
+use crate::output::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    #[command(flatten)]
+    constants: Constants,
+}
+
+/// Which constants a bundle carries.
+#[derive(Debug, Args)]
+pub(super) struct Constants {
+    /// What the bundle's `schema` holds
+    #[arg(long, value_name = "URL")]
+    pub(super) schema_url: Option<String>,
+    /// The constants and the branded field of another tool
+    #[arg(long, value_name = "TOOL")]
+    pub(super) rename_constants: Option<Tool>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Tool {
+    Delib,
+}
+
+impl Constants {
+    pub(super) fn naming(&self) -> Naming {
+        match self.rename_constants {
+            None => Naming::Service,
+            Some(Tool::Delib) => Naming::Delib,
+        }
+    }
+}
+
+impl Schema {
+    pub(super) fn run(self) -> ExitCode {
+        say(schema::text(self.constants.naming(), self.constants.schema_url.as_deref()).trim_end());
+        ExitCode::SUCCESS
+    }
+}
