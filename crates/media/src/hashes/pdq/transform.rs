@@ -1,0 +1,180 @@
+//! The lowest frequencies of 64 x 64 points, and the bits that are made of them.
+//!
+//! Turning or mirroring a picture turns or mirrors its points, which only swaps and negates frequencies.
+
+use std::{f64::consts::PI, sync::LazyLock};
+
+use super::{PdqHash, reduce::Points, taps::POINTS};
+
+/// How many frequencies are kept in each direction. The constant one, which only says how bright it is, is not.
+const KEPT: usize = 16;
+
+static WAVES: LazyLock<[[f64; POINTS]; KEPT]> = LazyLock::new(|| {
+    let mut waves = [[0.0; POINTS]; KEPT];
+    for (frequency, wave) in (1u32..).zip(&mut waves) {
+        for (place, value) in (0u32..).zip(wave) {
+            let steps = f64::from(frequency * (2 * place + 1));
+            *value = (2.0 / 64.0f64).sqrt() * (PI / 128.0 * steps).cos();
+        }
+    }
+    waves
+});
+
+/// How a picture is turned or mirrored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Turn {
+    /// By 90 degrees counter-clockwise.
+    Left,
+    /// By 180 degrees.
+    Around,
+    /// By 90 degrees clockwise.
+    Right,
+    /// Left and right change places.
+    MirrorLeftRight,
+    /// Top and bottom change places.
+    MirrorTopBottom,
+    /// Mirrored along the diagonal that begins at the top left: rows become columns.
+    MirrorDiagonal,
+    /// Mirrored along the other diagonal.
+    MirrorAntiDiagonal,
+}
+
+impl Turn {
+    pub const ALL: [Self; 7] = [
+        Self::Left,
+        Self::Around,
+        Self::Right,
+        Self::MirrorLeftRight,
+        Self::MirrorTopBottom,
+        Self::MirrorDiagonal,
+        Self::MirrorAntiDiagonal,
+    ];
+
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Around => "around",
+            Self::Right => "right",
+            Self::MirrorLeftRight => "mirror_left_right",
+            Self::MirrorTopBottom => "mirror_top_bottom",
+            Self::MirrorDiagonal => "mirror_diagonal",
+            Self::MirrorAntiDiagonal => "mirror_anti_diagonal",
+        }
+    }
+
+    /// Whether rows become columns, and then, whether what runs down and across is reversed.
+    const fn parts(self) -> (bool, bool, bool) {
+        match self {
+            Self::Left => (true, true, false),
+            Self::Around => (false, true, true),
+            Self::Right => (true, false, true),
+            Self::MirrorLeftRight => (false, false, true),
+            Self::MirrorTopBottom => (false, true, false),
+            Self::MirrorDiagonal => (true, false, false),
+            Self::MirrorAntiDiagonal => (true, true, true),
+        }
+    }
+}
+
+/// How strong each kept frequency is: by frequency downwards, then by frequency across.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coefficients(Box<[[f64; KEPT]; KEPT]>);
+
+impl Coefficients {
+    pub(super) fn of(points: &Points) -> Self {
+        let mut kept = Box::new([[0.0; KEPT]; KEPT]);
+        for (down, kept) in WAVES.iter().zip(kept.iter_mut()) {
+            let mut row = [0.0; POINTS];
+            for (weight, points) in down.iter().zip(points) {
+                for (sum, point) in row.iter_mut().zip(points) {
+                    *sum += weight * point;
+                }
+            }
+            for (across, kept) in WAVES.iter().zip(kept) {
+                *kept = across.iter().zip(&row).map(|(weight, value)| weight * value).sum();
+            }
+        }
+        Self(kept)
+    }
+
+    pub fn hash(&self) -> PdqHash {
+        let mut sorted = [0.0; KEPT * KEPT];
+        sorted.copy_from_slice(self.0.as_flattened());
+        // Of an even number, the lower of the two in the middle.
+        let (_, median, _) = sorted.select_nth_unstable_by(KEPT * KEPT / 2 - 1, f64::total_cmp);
+        let mut hash = [0; 32];
+        for (bit, value) in self.0.as_flattened().iter().enumerate() {
+            hash[31 - bit / 8] |= u8::from(value > median) << (bit % 8);
+        }
+        PdqHash(hash)
+    }
+
+    /// Those of the picture turned.
+    #[must_use]
+    pub fn turned(&self, turn: Turn) -> Self {
+        let (transposed, reversed_down, reversed_across) = turn.parts();
+        let mut turned = Box::new([[0.0; KEPT]; KEPT]);
+        for (down, row) in turned.iter_mut().enumerate() {
+            for (across, value) in row.iter_mut().enumerate() {
+                let of = if transposed { self.0[across][down] } else { self.0[down][across] };
+                // Reversed, a wave of an odd frequency is its own negative. The frequencies begin at 1.
+                let negated = (reversed_down && down % 2 == 0) != (reversed_across && across % 2 == 0);
+                *value = if negated { -of } else { of };
+            }
+        }
+        Self(turned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::hashes::pdq::hash;
+
+    /// Sides of 64, so that no window is uneven and turning is exact.
+    fn picture() -> Vec<u8> {
+        let mut state = 7u32;
+        let mut noise = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 24
+        };
+        (0..64 * 64u32)
+            .map(|at| {
+                let (x, y) = (at % 64, at / 64);
+                u8::try_from((x * x / 30 + y * 2 + (x * y) / 50 + noise() / 4) % 256).unwrap()
+            })
+            .collect()
+    }
+
+    fn turned(luma: &[u8], turn: Turn) -> Vec<u8> {
+        let at = |x: usize, y: usize| luma[y * 64 + x];
+        (0..64 * 64)
+            .map(|place| {
+                let (x, y) = (place % 64, place / 64);
+                match turn {
+                    Turn::Left => at(63 - y, x),
+                    Turn::Around => at(63 - x, 63 - y),
+                    Turn::Right => at(y, 63 - x),
+                    Turn::MirrorLeftRight => at(63 - x, y),
+                    Turn::MirrorTopBottom => at(x, 63 - y),
+                    Turn::MirrorDiagonal => at(y, x),
+                    Turn::MirrorAntiDiagonal => at(63 - y, 63 - x),
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_turned_hash_is_the_hash_of_the_turned_picture() {
+        let luma = picture();
+        let original = hash(&luma, 64, 64).unwrap();
+        assert_eq!(original.hash.weight(), 128);
+        for turn in Turn::ALL {
+            let expected = hash(&turned(&luma, turn), 64, 64).unwrap().hash;
+            assert_eq!(original.coefficients.turned(turn).hash(), expected, "{}", turn.tag());
+            assert!(expected.distance(&original.hash) > 80, "{}", turn.tag());
+        }
+    }
+}

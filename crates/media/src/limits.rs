@@ -1,0 +1,131 @@
+//! What an operator may set about decoding and hashing, with the defaults, and which values cannot work.
+//!
+//! What may be downloaded is `egress`' matter.
+
+use serde::{Deserialize, Serialize};
+
+use crate::hashes::pdq;
+
+/// The section `media` of the service's settings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// How many bytes a file may have whose picture is hashed. Larger ones only have digests, and the state
+    /// `too_large`. Default 100 MiB.
+    pub bytes: u64,
+    /// How many pixels a picture may have, by its header. Default 50 million.
+    pub pixels: u64,
+    /// How long a side of a picture may be, in pixels, at most 32,768. Default 32,768.
+    pub side: u32,
+    /// How many pixels all frames of an animation may have together: each must be decoded to reach a later one.
+    /// Default 250 million.
+    pub animation_pixels: u64,
+    /// How many frames of an animation are hashed beside the first, evenly spaced, the last one included. Default 4.
+    pub frames: u32,
+    /// Memory for everything that is being decoded at once, in bytes. A picture waits until its share is free; one that
+    /// needs more than all of it is `too_large`. Default 512 MiB.
+    pub decode_bytes: u64,
+    /// How many threads decode and hash. Default 0: one a core.
+    pub threads: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bytes: 100 << 20,
+            pixels: 50_000_000,
+            side: pdq::MAX_SIDE,
+            animation_pixels: 250_000_000,
+            frames: 4,
+            decode_bytes: 512 << 20,
+            threads: 0,
+        }
+    }
+}
+
+/// A value that cannot be used, alone or beside another.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LimitsError {
+    #[error("media.{name} = {value}: {why}")]
+    Unusable { name: &'static str, value: u64, why: &'static str },
+    #[error("media.{lesser} = {less} is above media.{greater} = {great}")]
+    Contradiction { lesser: &'static str, less: u64, greater: &'static str, great: u64 },
+}
+
+impl LimitsError {
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Unusable { .. } => "setting_unusable",
+            Self::Contradiction { .. } => "settings_contradict",
+        }
+    }
+}
+
+impl Limits {
+    /// Refuses values that cannot work, naming both where two contradict each other.
+    pub fn validate(&self) -> Result<(), LimitsError> {
+        for (name, value) in [
+            ("bytes", self.bytes),
+            ("pixels", self.pixels),
+            ("side", self.side.into()),
+            ("animation_pixels", self.animation_pixels),
+            ("decode_bytes", self.decode_bytes),
+        ] {
+            if value == 0 {
+                return Err(LimitsError::Unusable { name, value, why: "must be at least 1" });
+            }
+        }
+        if self.side > pdq::MAX_SIDE {
+            return Err(LimitsError::Unusable {
+                name: "side",
+                value: self.side.into(),
+                why: "must be at most 32768",
+            });
+        }
+        if self.threads > 1024 {
+            return Err(LimitsError::Unusable {
+                name: "threads",
+                value: self.threads as u64,
+                why: "must be at most 1024",
+            });
+        }
+        if self.pixels > self.animation_pixels {
+            return Err(LimitsError::Contradiction {
+                lesser: "pixels",
+                less: self.pixels,
+                greater: "animation_pixels",
+                great: self.animation_pixels,
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_defaults_hold_together() {
+        Limits::default().validate().unwrap();
+        assert_eq!(serde_json::from_str::<Limits>("{}").unwrap(), Limits::default());
+    }
+
+    #[test]
+    fn a_value_that_cannot_work_is_named() {
+        let limits = Limits::default;
+        for (limits, text) in [
+            (Limits { bytes: 0, ..limits() }, "media.bytes = 0: must be at least 1"),
+            (Limits { side: 40_000, ..limits() }, "media.side = 40000: must be at most 32768"),
+            (Limits { threads: 5_000, ..limits() }, "media.threads = 5000: must be at most 1024"),
+            (
+                Limits { animation_pixels: 1, ..limits() },
+                "media.pixels = 50000000 is above media.animation_pixels = 1",
+            ),
+        ] {
+            assert_eq!(limits.validate().unwrap_err().to_string(), text);
+        }
+    }
+}
