@@ -296,6 +296,25 @@ impl<'a> Context<'a> {
         Some((slot, kinds.into_iter().map(|(type_id, kind)| (type_id, kind.plain())).collect()))
     }
 
+    /// The slots of the paths below `in`, each a text in all item types of the rule; `what` a field is not that is none.
+    pub(crate) fn texts(&mut self, paths: &[String], what: &str) -> Option<Vec<usize>> {
+        let mut slots = Vec::with_capacity(paths.len());
+        self.at("in", |c| {
+            for (nth, path) in paths.iter().enumerate() {
+                slots.extend(c.at(nth, |c| {
+                    let (slot, kinds) = c.path(path)?;
+                    if let Some((type_id, kind)) = kinds.iter().find(|(_, kind)| *kind != Kind::Text) {
+                        let (path, kind) = (shown(path), kind.name());
+                        c.fault("type", format!("{path} of item type {type_id} is {kind}, and no {what}"));
+                        return None;
+                    }
+                    Some(slot)
+                }));
+            }
+        });
+        (slots.len() == paths.len()).then_some(slots)
+    }
+
     /// The same, but a geohash is more than a text.
     pub(crate) fn path_as_declared(&mut self, path: &str) -> Option<(usize, Vec<(&'a TypeId, Kind)>)> {
         let vocabulary = self.vocabulary;

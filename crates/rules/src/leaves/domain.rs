@@ -11,13 +11,11 @@ use crate::{
     compile::Context,
     evaluate::Mask,
     explain::{DomainExplained, Explained, Hit, excerpt},
-    faults::shown,
     form::{DomainTest, View},
     hosts::{self, Host},
     leaves::Scene,
     limits::{Spent, Steps},
     views::Seen,
-    vocabulary::Kind,
 };
 
 #[derive(Debug)]
@@ -28,21 +26,7 @@ pub(crate) struct DomainLeaf {
 
 impl DomainLeaf {
     pub(super) fn compile(test: DomainTest, context: &mut Context<'_>) -> Option<Self> {
-        let mut slots = Vec::with_capacity(test.fields.len());
-        context.at("in", |c| {
-            for (nth, field) in test.fields.iter().enumerate() {
-                c.at(nth, |c| {
-                    let (slot, kinds) = c.path(field)?;
-                    if let Some((type_id, kind)) = kinds.iter().find(|(_, kind)| *kind != Kind::Text) {
-                        let (field, kind) = (shown(field), kind.name());
-                        c.fault("type", format!("{field} of item type {type_id} is {kind}, and no text"));
-                        return None;
-                    }
-                    slots.push(slot);
-                    Some(())
-                });
-            }
-        });
+        let slots = context.texts(&test.fields, "text");
         let mut domains = HashMap::new();
         let mut add = |domain: String, entry: Option<EntryName>| {
             let next = domains.len();
@@ -61,7 +45,7 @@ impl DomainLeaf {
             }
         }
         context.count_words(domains.len())?;
-        (slots.len() == test.fields.len()).then_some(Self { slots, domains })
+        Some(Self { slots: slots?, domains })
     }
 
     pub(crate) fn size(&self) -> usize {

@@ -7,12 +7,10 @@ use crate::{
     evaluate::Mask,
     explain::{Explained, MediaExplained, MediaHit, excerpt},
     facts::{BankMatch, Facts, Media, MediaState, Missing, Need},
-    faults::shown,
     form::MediaTest,
     item::Value,
     leaves::{Scene, Settled},
     limits::{Limits, Spent, Steps},
-    vocabulary::Kind,
 };
 
 #[derive(Debug)]
@@ -26,22 +24,8 @@ const EXACT: [&str; 3] = ["md5", "sha1", "sha256"];
 
 impl MediaLeaf {
     pub(super) fn compile(test: MediaTest, context: &mut Context<'_>) -> Option<Self> {
-        let mut slots = Vec::with_capacity(test.fields.len());
-        context.at("in", |c| {
-            for (nth, field) in test.fields.iter().enumerate() {
-                c.at(nth, |c| {
-                    let (slot, kinds) = c.path(field)?;
-                    if let Some((type_id, kind)) = kinds.iter().find(|(_, kind)| *kind != Kind::Text) {
-                        let (field, kind) = (shown(field), kind.name());
-                        c.fault("type", format!("{field} of item type {type_id} is {kind}, and no address"));
-                        return None;
-                    }
-                    slots.push(slot);
-                    Some(())
-                });
-            }
-        });
-        (slots.len() == test.fields.len()).then_some(Self { slots, test })
+        let slots = context.texts(&test.fields, "address")?;
+        Some(Self { slots, test })
     }
 
     pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {

@@ -26,7 +26,6 @@ use crate::{
     leaves::Scene,
     limits::{Spent, Steps},
     views::Seen,
-    vocabulary::Kind,
 };
 
 #[derive(Debug)]
@@ -73,22 +72,7 @@ const WEIGHTS: [(usize, u64); 3] = [(16 << 10, 1), (64 << 10, 8), (usize::MAX, 3
 
 impl TextLeaf {
     pub(super) fn compile(text: Text, context: &mut Context<'_>) -> Option<Self> {
-        let named = text.fields.len();
-        let mut slots = Vec::with_capacity(named);
-        context.at("in", |c| {
-            for (nth, field) in text.fields.iter().enumerate() {
-                c.at(nth, |c| {
-                    let (slot, kinds) = c.path(field)?;
-                    if let Some((type_id, kind)) = kinds.iter().find(|(_, kind)| *kind != Kind::Text) {
-                        let (field, kind) = (shown(field), kind.name());
-                        c.fault("type", format!("{field} of item type {type_id} is {kind}, and no text"));
-                        return None;
-                    }
-                    slots.push(slot);
-                    Some(())
-                });
-            }
-        });
+        let slots = context.texts(&text.fields, "text");
         let all = matches!(text.search, Search::AllOf { .. });
         let own = !matches!(text.search, Search::Bank { .. });
         let mut entries = Vec::new();
@@ -126,14 +110,7 @@ impl TextLeaf {
                 return None;
             }
         }
-        (slots.len() == named).then_some(Self {
-            slots,
-            view: text.view,
-            needles,
-            needed,
-            bulk: None,
-            entries,
-        })
+        Some(Self { slots: slots?, view: text.view, needles, needed, bulk: None, entries })
     }
 
     /// Bytes that its words and patterns take; a pattern as much again for what a thread keeps for it.
