@@ -2,8 +2,12 @@
 //!
 //! Pure and without state: whether a limit is reached is counted by the caller.
 
-use serde::{Deserialize, Serialize};
-use tidegate_schemas::ids::{ItemKey, Kind, RuleId, SubmissionId, derive};
+use tidegate_schemas::{
+    documents::Percent,
+    ids::{ItemKey, Kind, RuleId, SubmissionId, derive},
+};
+
+pub use tidegate_schemas::documents::{OnError, RolloutBy};
 
 use crate::facts::Within;
 
@@ -25,15 +29,6 @@ pub struct Rollout {
     pub by: RolloutBy,
 }
 
-/// What is in the part or not, as a whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RolloutBy {
-    #[default]
-    Item,
-    /// The item's user; the item, if it has none.
-    User,
-}
-
 /// How often a live rule acts at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
@@ -45,36 +40,19 @@ pub struct Allowance {
     pub alarm_per_hour: Option<i64>,
 }
 
-/// What a rule that could not be evaluated counts as.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnError {
-    #[default]
-    NotMatched,
-    Matched,
-    Review,
-}
-
 /// The rows that remember cooldowns live a little longer.
 pub(crate) const LONGEST_COOLDOWN: Within = Within::of_millis(90 * 86_400_000);
 
-/// A part of all, in hundredths of a percent.
+/// A part of all, drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share(u16);
+pub struct Share(Percent);
 
 const ALL: u128 = 10_000;
 
 impl Share {
     /// `None`: it is not between 0 and 100, or has more than two decimals.
     pub fn of_percent(percent: f64) -> Option<Self> {
-        let hundredths = (percent * 100.0).round();
-        let is_whole = (percent * 100.0 - hundredths).abs() < 1e-6;
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it is between 0 and 10,000"
-        )]
-        ((0.0..=10_000.0).contains(&hundredths) && is_whole).then_some(Self(hundredths as u16))
+        Percent::new(percent).map(Self)
     }
 
     /// Whether a thing is in the part. A larger part drawn with the same salt holds the smaller one.
@@ -82,7 +60,7 @@ impl Share {
         let drawn: SubmissionId = derive(Kind::Share, draw);
         // The last seven bytes, since those before hold bits that are the same in every id.
         let place = drawn.as_bytes()[9..].iter().fold(0, |place, byte| (place << 8) | u128::from(*byte));
-        (place * ALL) >> 56 < u128::from(self.0)
+        (place * ALL) >> 56 < u128::from(self.0.hundredths())
     }
 }
 
