@@ -1,6 +1,6 @@
 //! What a snapshot holds: the documents, the order in which policies were created, and the versions of item types.
 //!
-//! It stores nothing; `snapshots` does.
+//! It knows no rows; `snapshots` does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_schemas::{
     documents::{Document, DocumentFault, Set, parse},
-    ids::{ConfigVersion, TypeId},
+    ids::{ConfigVersion, OrgId, TypeId},
 };
+use tidegate_store::{Store, tables::catalog::configs::ConfigHead};
+
+use crate::{Error, snapshots};
 
 /// Of the text below. A newer one is refused by name.
 const FORMAT: u32 = 1;
@@ -87,6 +90,16 @@ impl Content {
         }
         Self { set, policy_order, type_versions }
     }
+}
+
+/// What is current in the store.
+pub(crate) async fn current(store: &Store, org: &OrgId) -> Result<(ConfigHead, Content), Error> {
+    let head = snapshots::head(store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
+    let text = snapshots::read(store, &head).await?;
+    let version = head.config_version;
+    let content = Content::decode(&text, version);
+    let content = content.map_err(|reason| Error::Unreadable { org: org.clone(), version, reason })?;
+    Ok((head, content))
 }
 
 /// For a log: a broken snapshot may have thousands of faults.

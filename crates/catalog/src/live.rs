@@ -290,11 +290,10 @@ impl Inner {
     /// Whether a bank has other entries by now than those that run here.
     fn is_behind(&self, org: &OrgId, banks: &Revisions) -> bool {
         let Some(here) = self.org(org) else { return false };
-        let has_moved = |(bank, revision): (&BankId, &i64)| banks.get(bank).is_some_and(|now| now > revision);
         let tried = self.tried.lock();
         // What did not compile is not tried again until something else is there.
-        let is_tried = tried.get(org).is_some_and(|tried| !tried.iter().any(has_moved));
-        !is_tried && (here.banks.iter().any(has_moved) || self.has_expired(&here))
+        let is_tried = tried.get(org).is_some_and(|tried| !have_moved(tried, banks));
+        !is_tried && (have_moved(&here.banks, banks) || self.has_expired(&here))
     }
 
     fn has_expired(&self, here: &Compiled) -> bool {
@@ -323,8 +322,7 @@ impl Inner {
         let failing = self.failing.lock();
         let known = failing.get(&head.org).filter(|known| known.version == head.config_version)?;
         let tried = self.tried.lock();
-        let has_moved = |(bank, revision): (&BankId, &i64)| banks.get(bank).is_some_and(|now| now > revision);
-        if tried.get(&head.org).is_some_and(|tried| tried.iter().any(has_moved)) {
+        if tried.get(&head.org).is_some_and(|tried| have_moved(tried, banks)) {
             return None;
         }
         Some(Error::NotCompiled {
@@ -398,12 +396,8 @@ impl Inner {
     async fn revisions_of(&self, org: &OrgId) -> Result<Revisions, Error> {
         let banks: Vec<BankId> =
             self.banks.lock().get(org).into_iter().flat_map(|all| all.keys().cloned()).collect();
-        let mut revisions = Revisions::new();
-        for bank in banks {
-            let revision = ledger::head(&self.store, org, &bank).await?.revision;
-            revisions.insert(bank, revision);
-        }
-        Ok(revisions)
+        let heads = ledger::heads_of(&self.store, org, banks.iter()).await?;
+        Ok(heads.into_iter().map(|head| (head.bank, head.revision)).collect())
     }
 
     async fn compile(&self, head: &ConfigHead, content: Content, held: &AllHeld) -> Result<Compiled, String> {
@@ -447,6 +441,11 @@ impl Inner {
         alarm(failing.len());
         Error::NotCompiled { org, version, reason }
     }
+}
+
+/// Whether any of these banks has a later revision now.
+fn have_moved(before: &Revisions, now: &Revisions) -> bool {
+    before.iter().any(|(bank, revision)| now.get(bank).is_some_and(|now| now > revision))
 }
 
 fn revisions(held: &AllHeld) -> Revisions {

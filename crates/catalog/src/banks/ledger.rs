@@ -20,6 +20,9 @@ use uuid::Uuid;
 use super::Entry;
 use crate::{Error, snapshots};
 
+/// Entries that are written together.
+const AT_ONCE: usize = 500;
+
 /// What a change does to one entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -65,6 +68,21 @@ fn unwritten(org: &OrgId, bank: &BankId) -> BankHead {
 pub(crate) async fn head(store: &Store, org: &OrgId, bank: &BankId) -> Result<BankHead, Error> {
     let found = store.get::<BankHead>(&BankHead::key(org.clone(), bank.clone())).await?;
     Ok(found.unwrap_or_else(|| unwritten(org, bank)))
+}
+
+/// The heads of these banks, in their order.
+pub(crate) async fn heads_of(
+    store: &Store,
+    org: &OrgId,
+    banks: impl Iterator<Item = &BankId> + Clone,
+) -> Result<Vec<BankHead>, Error> {
+    let keys: Vec<_> = banks.clone().map(|bank| BankHead::key(org.clone(), bank.clone())).collect();
+    let found = store.get_many::<BankHead>(&keys).await?;
+    Ok(found
+        .into_iter()
+        .zip(banks)
+        .map(|(head, bank)| head.unwrap_or_else(|| unwritten(org, bank)))
+        .collect())
 }
 
 /// The heads of all banks that ever had a change.
@@ -136,13 +154,17 @@ pub(crate) async fn settle(store: &Store, head: &BankHead) -> Result<(), Error> 
     let (org, bank, revision) = (&head.org, &head.bank, head.revision);
     let operations = operations(store, org, bank, revision, head.change_id).await?;
     let at = WriteTime(revision);
-    for operation in operations {
-        match operation {
-            Operation::Put(entry) => store.put(at, &[row(org, bank, &entry)]).await?,
-            Operation::Remove(id) => {
-                store.delete::<BankEntry>(at, &BankEntry::key(org.clone(), bank.clone(), id)).await?;
-            }
+    for operations in operations.chunks(AT_ONCE) {
+        let mut entries = Batch::new();
+        for operation in operations {
+            match operation {
+                Operation::Put(entry) => entries.put_owned(at, row(org, bank, entry)),
+                Operation::Remove(id) => {
+                    entries.delete::<BankEntry>(at, &BankEntry::key(org.clone(), bank.clone(), *id))
+                }
+            };
         }
+        store.write(entries).await?;
     }
     let named = BankRevision { org: org.clone(), bank: bank.clone(), revision, change_id: head.change_id };
     let mut batch = Batch::new();

@@ -26,7 +26,7 @@ use self::ledger::{Held, Operation};
 use crate::{
     Error, Settings,
     compile::{BankEntries, compile},
-    content::{Content, joined},
+    content::{self, Content, joined},
     snapshots,
 };
 
@@ -138,10 +138,10 @@ impl Banks {
     }
 
     pub async fn list(&self, org: &OrgId) -> Result<Vec<BankInfo>, BankError> {
-        let content = self.content(org).await?;
+        let (_, content) = content::current(&self.store, org).await?;
+        let heads = ledger::heads_of(&self.store, org, content.set.banks.keys()).await?;
         let mut banks = Vec::new();
-        for (bank, (_, document)) in &content.set.banks {
-            let head = ledger::head(&self.store, org, bank).await?;
+        for ((bank, (_, document)), head) in content.set.banks.iter().zip(heads) {
             let ever = head.revision > 0;
             banks.push(BankInfo {
                 bank: bank.clone(),
@@ -164,7 +164,7 @@ impl Banks {
         after: Option<Cursor>,
         limit: usize,
     ) -> Result<(Vec<Entry>, Option<Cursor>), BankError> {
-        self.kind(org, bank).await?;
+        self.known(org, bank).await?;
         let head = self.settled(org, bank).await?;
         let partition = BankEntry::partition(head.org, head.bank);
         let mut pages =
@@ -182,7 +182,7 @@ impl Banks {
         given: Vec<Given>,
         author: &str,
     ) -> Result<Taken, BankError> {
-        let kind = self.kind(org, bank).await?;
+        let (content, kind) = self.known(org, bank).await?;
         let now = (self.clock)();
         let mut taken = Taken::default();
         let mut wanted: BTreeMap<Uuid, Entry> = BTreeMap::new();
@@ -214,7 +214,7 @@ impl Banks {
         }
         taken.revision = head.revision;
         if !operations.is_empty() {
-            taken.revision = self.change(org, bank, operations, None, author, now).await?;
+            taken.revision = self.change((org, bank), content, operations, None, author, now).await?;
         }
         Ok(taken)
     }
@@ -227,13 +227,13 @@ impl Banks {
         ids: &[Uuid],
         author: &str,
     ) -> Result<usize, BankError> {
-        self.kind(org, bank).await?;
+        let (content, _) = self.known(org, bank).await?;
         self.settled(org, bank).await?;
         let there = self.there(org, bank, ids.iter().copied()).await?;
         let operations: Vec<_> = there.into_keys().map(Operation::Remove).collect();
         let count = operations.len();
         if count > 0 {
-            self.change(org, bank, operations, None, author, (self.clock)()).await?;
+            self.change((org, bank), content, operations, None, author, (self.clock)()).await?;
         }
         Ok(count)
     }
@@ -247,14 +247,14 @@ impl Banks {
         enabled: bool,
         author: &str,
     ) -> Result<usize, BankError> {
-        self.kind(org, bank).await?;
+        let (content, _) = self.known(org, bank).await?;
         self.settled(org, bank).await?;
         let there = self.there(org, bank, ids.iter().copied()).await?;
         let count = there.len();
         let other = there.into_values().filter(|entry| entry.enabled != enabled);
         let operations: Vec<_> = other.map(|entry| Operation::Put(Entry { enabled, ..entry })).collect();
         if !operations.is_empty() {
-            self.change(org, bank, operations, None, author, (self.clock)()).await?;
+            self.change((org, bank), content, operations, None, author, (self.clock)()).await?;
         }
         Ok(count)
     }
@@ -267,9 +267,9 @@ impl Banks {
         enabled: bool,
         author: &str,
     ) -> Result<(), BankError> {
-        self.kind(org, bank).await?;
+        let (content, _) = self.known(org, bank).await?;
         if self.settled(org, bank).await?.enabled != enabled {
-            self.change(org, bank, Vec::new(), Some(enabled), author, (self.clock)()).await?;
+            self.change((org, bank), content, Vec::new(), Some(enabled), author, (self.clock)()).await?;
         }
         Ok(())
     }
@@ -281,26 +281,16 @@ impl Banks {
         bank: &BankId,
         values: &[String],
     ) -> Result<Vec<Option<Uuid>>, BankError> {
-        let kind = self.kind(org, bank).await?;
+        let (_, kind) = self.known(org, bank).await?;
         let id = |value: &String| kind.canonical(value).ok().map(|value| entry_id(bank, &value));
         Ok(values.iter().map(id).collect())
     }
 
-    async fn content(&self, org: &OrgId) -> Result<Content, BankError> {
-        let head = snapshots::head(&self.store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
-        let text = snapshots::read(&self.store, &head).await?;
-        let version = head.config_version;
-        Ok(Content::decode(&text, version).map_err(|reason| Error::Unreadable {
-            org: org.clone(),
-            version,
-            reason,
-        })?)
-    }
-
-    async fn kind(&self, org: &OrgId, bank: &BankId) -> Result<BankKind, BankError> {
-        let content = self.content(org).await?;
-        let document = content.set.banks.get(bank).map(|(_, document)| document.kind);
-        document.ok_or_else(|| BankError::NoSuchBank(bank.clone()))
+    /// The current configuration, and what the bank is in it.
+    async fn known(&self, org: &OrgId, bank: &BankId) -> Result<(Content, BankKind), BankError> {
+        let (_, content) = content::current(&self.store, org).await?;
+        let kind = content.set.banks.get(bank).map(|(_, document)| document.kind);
+        Ok((content, kind.ok_or_else(|| BankError::NoSuchBank(bank.clone()))?))
     }
 
     /// The head, once the entries' rows hold all that it says.
@@ -362,15 +352,15 @@ impl Banks {
 
     async fn change(
         &self,
-        org: &OrgId,
-        bank: &BankId,
+        (org, bank): (&OrgId, &BankId),
+        content: Content,
         operations: Vec<Operation>,
         enabled: Option<bool>,
         author: &str,
         now: Millis,
     ) -> Result<i64, BankError> {
         if operations.iter().any(|it| matches!(it, Operation::Put(_))) || enabled == Some(true) {
-            self.try_out(org, bank, &operations, enabled, now).await?;
+            self.try_out((org, bank), content, &operations, enabled, now).await?;
         }
         let revision = ledger::change(&self.store, (org, bank), &operations, enabled, (author, now)).await?;
         // The change is made: without the bump it is seen a little later.
@@ -384,13 +374,12 @@ impl Banks {
     /// Refuses what would leave the organisation with rules that do not compile.
     async fn try_out(
         &self,
-        org: &OrgId,
-        bank: &BankId,
+        (org, bank): (&OrgId, &BankId),
+        content: Content,
         operations: &[Operation],
         enabled: Option<bool>,
         now: Millis,
     ) -> Result<(), BankError> {
-        let content = self.content(org).await?;
         let mut all = all(&self.store, org, &content).await?;
         if let Some(held) = all.get_mut(bank) {
             let held = Arc::make_mut(held);

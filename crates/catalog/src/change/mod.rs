@@ -25,7 +25,7 @@ pub use self::{
 };
 use crate::{
     Error, Settings, banks,
-    content::Content,
+    content::{self, Content},
     secrets::{SecretError, Secrets},
     snapshots,
 };
@@ -177,7 +177,7 @@ impl Changes {
 
     /// The current documents in their canonical form, one file a kind.
     pub async fn pull(&self, org: &OrgId) -> Result<Pulled, Error> {
-        let (head, content) = self.current(org).await?;
+        let (head, content) = content::current(&self.store, org).await?;
         let ConfigHead { config_version: version, changed_at, author, .. } = head;
         Ok(Pulled { version, changed_at, author, files: render::files(&content) })
     }
@@ -192,17 +192,6 @@ impl Changes {
         wait::wait(&self.store, org, version, within, (self.clock)()).await
     }
 
-    async fn current(&self, org: &OrgId) -> Result<(ConfigHead, Content), Error> {
-        let head = snapshots::head(&self.store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
-        let text = snapshots::read(&self.store, &head).await?;
-        let content = Content::decode(&text, head.config_version).map_err(|reason| Error::Unreadable {
-            org: org.clone(),
-            version: head.config_version,
-            reason,
-        })?;
-        Ok((head, content))
-    }
-
     async fn plan(
         &self,
         org: &OrgId,
@@ -210,7 +199,7 @@ impl Changes {
         expected: Option<ConfigVersion>,
         prune: bool,
     ) -> Result<Planned, ApplyError> {
-        let (head, current) = self.current(org).await?;
+        let (head, current) = content::current(&self.store, org).await?;
         if let Some(expected) = expected.filter(|expected| *expected != head.config_version) {
             return Err(ApplyError::HeadMoved { expected, found: head.config_version });
         }
