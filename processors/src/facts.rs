@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures::{
     FutureExt as _,
-    future::{BoxFuture, Shared, try_join_all},
+    future::{BoxFuture, Shared, try_join, try_join_all},
 };
 use parking_lot::Mutex;
 use tidegate_moderation::{
@@ -64,10 +64,11 @@ impl Desk {
                 Need::Media { .. } | Need::Score { .. } => facts.unknown(need.clone()),
             }
         }
-        for (need, points) in try_join_all(standings).await? {
+        let (standings, counts) = try_join(try_join_all(standings), try_join_all(counts)).await?;
+        for (need, points) in standings {
             facts.strikes(need.clone(), points);
         }
-        for (need, counted) in try_join_all(counts).await? {
+        for (need, counted) in counts {
             match counted {
                 Some(counted) => facts.count(need.clone(), counted),
                 None => facts.failed(need.clone(), "too_many_rows"),

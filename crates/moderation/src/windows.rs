@@ -10,7 +10,7 @@ use futures::future::try_join_all;
 use tidegate_rules::{Amount, Tally, Window, WindowEntry, WindowKey};
 use tidegate_schemas::ids::{Millis, OrgId, SubmissionId};
 use tidegate_store::{
-    At, Store, WriteTime,
+    At, Batch, Store, WriteTime,
     tables::items::windows::{Added, DaysEntry, Entry, HoursEntry, Kept, MonthsEntry, YearsEntry},
 };
 
@@ -29,6 +29,7 @@ pub async fn add(
     submission: SubmissionId,
     entries: &[WindowEntry],
 ) -> Result<(), Error> {
+    let mut batch = Batch::new();
     for entry in entries {
         let row = Added {
             org: org.clone(),
@@ -42,11 +43,14 @@ pub async fn add(
         };
         let at = WriteTime::of(entry.at, 0);
         match Kept::for_millis(entry.lives) {
-            Kept::Hours => store.put(at, &[HoursEntry::from(row)]).await?,
-            Kept::Days => store.put(at, &[DaysEntry::from(row)]).await?,
-            Kept::Months => store.put(at, &[MonthsEntry::from(row)]).await?,
-            Kept::Years => store.put(at, &[YearsEntry::from(row)]).await?,
-        }
+            Kept::Hours => batch.put_owned(at, HoursEntry::from(row)),
+            Kept::Days => batch.put_owned(at, DaysEntry::from(row)),
+            Kept::Months => batch.put_owned(at, MonthsEntry::from(row)),
+            Kept::Years => batch.put_owned(at, YearsEntry::from(row)),
+        };
+    }
+    if !batch.is_empty() {
+        store.write(batch).await?;
     }
     Ok(())
 }
