@@ -80,16 +80,17 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
     }
     let actions: Vec<_> =
         asked.into_iter().map(|(id, by)| list_action(&mut plan, config, evaluated, id, &by)).collect();
-    let sampled = sampled(evaluated, &found);
+    let sampled = found.iter().filter(|it| is_sampled(evaluated, it)).map(|it| it.rule).collect::<Vec<_>>();
     review(&mut plan, evaluated, "sample", &sampled);
     review(&mut plan, evaluated, "error", &gates::for_review(config, evaluated));
 
-    let of = |rule: &RuleId| found.iter().find(|it| it.rule == rule).and_then(|it| it.suppressed);
-    let matched = evaluated.outcome.matched.iter().map(|found| ListedMatch {
+    let (matches, failures) = found.split_at(evaluated.outcome.matched.len());
+    let matched = evaluated.outcome.matched.iter().zip(matches).map(|(found, it)| ListedMatch {
         found,
-        suppressed: of(&found.rule),
-        sampled: sampled.contains(&&found.rule),
+        suppressed: it.suppressed,
+        sampled: is_sampled(evaluated, it),
     });
+    let of = |rule: &RuleId| failures.iter().find(|it| it.rule == rule).and_then(|it| it.suppressed);
     let errored = evaluated.outcome.errored.iter().map(|failed| ListedFailure {
         failed,
         counts_as: gates::counts_as(config, failed),
@@ -162,15 +163,11 @@ fn take(
     );
 }
 
-/// The rules that act here and whose hits moderators look at now and then.
-fn sampled<'a>(evaluated: &Evaluated<'_>, found: &[Found<'a>]) -> Vec<&'a RuleId> {
-    let drawn = |it: &&Found<'_>| {
-        it.acts() && it.life.is_some_and(|life| life.is_sampled(it.rule, evaluated.submission_id))
-    };
-    if evaluated.no_reviews.is_some() {
-        return Vec::new();
-    }
-    found.iter().filter(drawn).map(|it| it.rule).collect()
+/// Whether the rule acts here and moderators look at this hit of it as well.
+fn is_sampled(evaluated: &Evaluated<'_>, it: &Found<'_>) -> bool {
+    evaluated.no_reviews.is_none()
+        && it.acts()
+        && it.life.is_some_and(|life| life.is_sampled(it.rule, evaluated.submission_id))
 }
 
 /// A review that no action asks for.
