@@ -10,7 +10,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use tidegate_schemas::ids::EventId;
 use tokio::time::Instant;
 
-use crate::client::{Client, Limits, Request};
+use crate::client::{Client, Request};
 use crate::failure::Failure;
 use crate::outcomes::{self, Outcome};
 use crate::signature::{self, Secret};
@@ -97,7 +97,7 @@ pub async fn send(client: &Client, request: &CallbackRequest, now: u64) -> Resul
             target,
             headers,
             body: request.body.clone(),
-            limits: Limits { total: settings.total_timeout(), body_bytes: settings.response_read_bytes },
+            limits: client.limits(settings.total_timeout(), settings.response_read_bytes),
         })
         .await;
     let response = match sent {

@@ -41,8 +41,22 @@ pub struct Request {
 pub struct Limits {
     /// From the look-up of the name to the last byte of the body.
     pub total: Duration,
+    /// From the look-up of the name to the head of the response, if it has a bound of its own.
+    pub head: Option<Duration>,
+    /// The longest pause between two pieces of the body, if it has a bound of its own.
+    pub idle: Option<Duration>,
     /// Longest body that [`Response::chunk`] hands out.
     pub body_bytes: u64,
+    pub rate: Rate,
+}
+
+/// How slowly a body may come.
+#[derive(Debug, Clone, Copy)]
+pub struct Rate {
+    /// On average; 0 accepts any rate.
+    pub bytes_per_second: u64,
+    /// Before the rate counts.
+    pub grace: Duration,
 }
 
 /// Why there is no client.
@@ -101,9 +115,18 @@ impl Client {
         &self.settings
     }
 
+    /// Limits with the settings' rate, and no bound of their own for head and pauses.
+    pub fn limits(&self, total: Duration, body_bytes: u64) -> Limits {
+        let grace = Duration::from_millis(self.settings.min_rate_grace_ms);
+        let rate = Rate { bytes_per_second: self.settings.min_rate, grace };
+        Limits { total, head: None, idle: None, body_bytes, rate }
+    }
+
     /// Sends the request and returns once the head of the response is there. Any status is an answer, a redirect too.
     pub async fn send(&self, request: Request) -> Result<Response, Failure> {
-        let deadline = Instant::now() + request.limits.total;
+        let limits = request.limits;
+        let deadline = Instant::now() + limits.total;
+        let head_deadline = limits.head.map_or(deadline, |head| deadline.min(Instant::now() + head));
         // A literal never reaches the resolver, so this is the only check it gets.
         if let Some(address) = request.target.literal() {
             self.guard.check(address)?;
@@ -116,7 +139,7 @@ impl Client {
             .headers(headers)
             .body(request.body)
             .send();
-        let answer = match timeout_at(deadline, sending).await {
+        let answer = match timeout_at(head_deadline, sending).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(Failure::of_request(&error)),
             Err(_) => return Err(Failure::Timeout),
@@ -126,9 +149,9 @@ impl Client {
             deadline,
             body_began: Instant::now(),
             received: 0,
-            limit: request.limits.body_bytes,
-            min_rate: self.settings.min_rate,
-            grace: Duration::from_millis(self.settings.min_rate_grace_ms),
+            limit: limits.body_bytes,
+            idle: limits.idle,
+            rate: limits.rate,
         })
     }
 }
@@ -140,8 +163,8 @@ pub struct Response {
     body_began: Instant,
     received: u64,
     limit: u64,
-    min_rate: u64,
-    grace: Duration,
+    idle: Option<Duration>,
+    rate: Rate,
 }
 
 impl Response {
@@ -151,6 +174,16 @@ impl Response {
 
     pub fn headers(&self) -> &HeaderMap {
         self.answer.headers()
+    }
+
+    /// The length of the body, if it is announced.
+    pub fn length(&self) -> Option<u64> {
+        self.answer.content_length()
+    }
+
+    /// Counts the rate from now on, for whoever let the body wait.
+    pub fn restart_rate(&mut self) {
+        self.body_began = Instant::now();
     }
 
     /// The address that answered.
@@ -194,13 +227,14 @@ impl Response {
         }
     }
 
-    /// What has come in so far at the minimum rate buys time, but never beyond the deadline over everything.
+    /// What has come in so far at the minimum rate buys time, but never beyond the other deadlines.
     fn next_deadline(&self) -> Instant {
-        let bought = match (self.received + 1).saturating_mul(1_000).checked_div(self.min_rate) {
-            None => return self.deadline,
+        let deadline = self.idle.map_or(self.deadline, |idle| self.deadline.min(Instant::now() + idle));
+        let bought = match (self.received + 1).saturating_mul(1_000).checked_div(self.rate.bytes_per_second) {
+            None => return deadline,
             Some(millis) => Duration::from_millis(millis),
         };
-        self.body_began.checked_add(self.grace + bought).map_or(self.deadline, |rate| rate.min(self.deadline))
+        self.body_began.checked_add(self.rate.grace + bought).map_or(deadline, |rate| rate.min(deadline))
     }
 }
 

@@ -5,6 +5,7 @@ pub mod addresses;
 pub mod callback;
 pub mod client;
 pub mod failure;
+pub mod media;
 pub mod outcomes;
 pub mod resolver;
 pub mod settings;

@@ -8,6 +8,7 @@ use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 
 use crate::addresses::Cidr;
+use crate::media;
 
 /// The section `egress` of the service's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,8 @@ pub struct Settings {
     /// A PEM file of certificate authorities that are trusted beside the public ones, for receivers with a private one.
     /// Default none.
     pub ca_file: Option<PathBuf>,
+    /// How a single medium is fetched.
+    pub media: media::Settings,
 }
 
 impl Default for Settings {
@@ -57,6 +60,7 @@ impl Default for Settings {
             pool_idle_per_host: 8,
             lookups: 256,
             ca_file: None,
+            media: media::Settings::default(),
         }
     }
 }
@@ -122,7 +126,7 @@ impl Settings {
                 why: "must be printable text that fits a header",
             });
         }
-        Ok(())
+        self.media.validate()
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {

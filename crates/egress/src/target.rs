@@ -81,6 +81,33 @@ impl Target {
         }
     }
 
+    /// The host, without the port.
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.0.port_or_known_default().unwrap_or_default()
+    }
+
+    /// The URL for logs: without its query, which may carry a signature.
+    pub fn shown(&self) -> String {
+        let mut url = self.0.clone();
+        url.set_query(None);
+        url.set_fragment(None);
+        url.into()
+    }
+
+    pub(crate) fn is_https(&self) -> bool {
+        self.0.scheme() == "https"
+    }
+
+    /// Where a reference found here leads; checked like any other URL.
+    pub(crate) fn join(&self, reference: &str) -> Result<Self, UrlFault> {
+        let joined = self.0.join(reference).map_err(|_| UrlFault::Syntax)?;
+        Self::parse(joined.as_str())
+    }
+
     pub(crate) fn into_url(self) -> Url {
         self.0
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use receiver::{NOW, Receiver, Step, attempt, callback, demanding, ending_soon, ip, patient, tag, write};
-use tidegate_egress::client::{Limits, Request};
+use tidegate_egress::client::Request;
 use tidegate_egress::signature::{self, Secret};
 use tidegate_egress::target::Target;
 use tidegate_egress::{Client, Failure};
@@ -237,13 +237,13 @@ async fn a_port_that_nobody_listens_on_ends_in_connect_refused() {
     assert_eq!(attempt.error.unwrap().org_tag(), "connect_failed");
 }
 
-fn get(url: &str, body_bytes: u64) -> Request {
+fn get(client: &Client, url: &str, body_bytes: u64) -> Request {
     Request {
         method: Method::GET,
         target: Target::parse(url).unwrap(),
         headers: HeaderMap::new(),
         body: bytes::Bytes::new(),
-        limits: Limits { total: Duration::from_secs(50), body_bytes },
+        limits: client.limits(Duration::from_secs(50), body_bytes),
     }
 }
 
@@ -252,7 +252,8 @@ async fn a_reset_in_the_middle_of_the_body_is_told_to_whoever_needs_the_body() {
     let go = Arc::new(Semaphore::new(0));
     let script = vec![Step::Read, write(OK_OF_TEN), write("half"), Step::Await(Arc::clone(&go)), Step::Reset];
     let receiver = Receiver::start(script).await;
-    let mut response = Client::new(patient()).unwrap().send(get(&receiver.url(), 100)).await.unwrap();
+    let client = Client::new(patient()).unwrap();
+    let mut response = client.send(get(&client, &receiver.url(), 100)).await.unwrap();
     assert_eq!(response.chunk().await.unwrap().unwrap(), "half");
     go.add_permits(1);
     assert_eq!(response.chunk().await, Err(Failure::Reset));
@@ -262,10 +263,10 @@ async fn a_reset_in_the_middle_of_the_body_is_told_to_whoever_needs_the_body() {
 async fn a_body_over_the_limit_is_too_large_and_one_at_the_limit_is_not() {
     let client = Client::new(patient()).unwrap();
     let receiver = Receiver::answering("200 OK", "0123456789").await;
-    let mut response = client.send(get(&receiver.url(), 10)).await.unwrap();
+    let mut response = client.send(get(&client, &receiver.url(), 10)).await.unwrap();
     assert_eq!(response.chunk().await.unwrap().unwrap(), "0123456789");
     assert_eq!(response.chunk().await, Ok(None));
-    let mut response = client.send(get(&receiver.url(), 9)).await.unwrap();
+    let mut response = client.send(get(&client, &receiver.url(), 9)).await.unwrap();
     assert_eq!(response.chunk().await, Err(Failure::TooLarge { limit: 9 }));
 }
 
@@ -274,7 +275,7 @@ async fn a_body_below_the_minimum_rate_is_given_up_long_before_the_deadline() {
     let script = vec![Step::Read, write("HTTP/1.1 200 OK\r\n\r\n"), Step::Drip(b"slow".to_vec())];
     let receiver = Receiver::start(script).await;
     let client = Client::new(demanding()).unwrap();
-    let mut request = get(&receiver.url(), 1 << 20);
+    let mut request = get(&client, &receiver.url(), 1 << 20);
     request.limits.total = Duration::from_secs(3_600);
     let mut response = client.send(request).await.unwrap();
     let failure = tokio::time::timeout(Duration::from_secs(50), async {

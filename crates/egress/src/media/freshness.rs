@@ -1,0 +1,114 @@
+//! How long an answer says that it may stand for its address, and how to ask whether it still does.
+//! Not responsible for keeping anything.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, header};
+
+/// What the answer's headers say about keeping it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Freshness {
+    /// Nobody is to keep it.
+    pub no_store: bool,
+    /// How much longer it stands without asking; `None`: it does not say.
+    pub fresh_for: Option<Duration>,
+    pub validators: Validators,
+}
+
+/// What an answer can be asked about again with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Validators {
+    pub etag: Option<HeaderValue>,
+    pub last_modified: Option<HeaderValue>,
+}
+
+/// Longer ones are not worth being kept.
+const LONGEST_VALIDATOR: usize = 256;
+
+impl Validators {
+    pub fn is_empty(&self) -> bool {
+        self.etag.is_none() && self.last_modified.is_none()
+    }
+}
+
+impl Freshness {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut freshness = Self {
+            no_store: false,
+            fresh_for: None,
+            validators: Validators {
+                etag: validator(headers, header::ETAG),
+                last_modified: validator(headers, header::LAST_MODIFIED),
+            },
+        };
+        let mut asks_always = false;
+        for line in headers.get_all(header::CACHE_CONTROL) {
+            let Ok(line) = line.to_str() else { continue };
+            for directive in line.split(',') {
+                let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+                match name.trim().to_ascii_lowercase().as_str() {
+                    "no-store" => freshness.no_store = true,
+                    "no-cache" => asks_always = true,
+                    "max-age" => {
+                        // What cannot be read promises nothing.
+                        let seconds = value.trim().trim_matches('"').parse().unwrap_or(0);
+                        let given = Duration::from_secs(seconds);
+                        freshness.fresh_for =
+                            Some(freshness.fresh_for.map_or(given, |before| before.min(given)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if asks_always {
+            freshness.fresh_for = Some(Duration::ZERO);
+        }
+        let age = headers.get(header::AGE).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let age = Duration::from_secs(age.unwrap_or(0));
+        freshness.fresh_for = freshness.fresh_for.map(|fresh| fresh.saturating_sub(age));
+        freshness
+    }
+}
+
+fn validator(headers: &HeaderMap, name: header::HeaderName) -> Option<HeaderValue> {
+    headers.get(name).filter(|value| !value.is_empty() && value.len() <= LONGEST_VALIDATOR).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn of(lines: &[(&'static str, &'static str)]) -> Freshness {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        Freshness::of(&headers)
+    }
+
+    #[test]
+    fn an_answer_stands_no_longer_than_it_says() {
+        let seconds = |lines| of(lines).fresh_for.map(|fresh| fresh.as_secs());
+        assert_eq!(seconds(&[]), None);
+        assert_eq!(seconds(&[("cache-control", "public, max-age=60")]), Some(60));
+        assert_eq!(seconds(&[("cache-control", "MAX-AGE=\"60\"")]), Some(60));
+        assert_eq!(seconds(&[("cache-control", "max-age=60"), ("cache-control", "max-age=10")]), Some(10));
+        assert_eq!(seconds(&[("cache-control", "max-age=60"), ("age", "50")]), Some(10));
+        assert_eq!(seconds(&[("cache-control", "max-age=60"), ("age", "500")]), Some(0));
+        assert_eq!(seconds(&[("cache-control", "max-age=60, no-cache")]), Some(0));
+        assert_eq!(seconds(&[("cache-control", "max-age=soon")]), Some(0));
+        assert!(of(&[("cache-control", "max-age=60,no-store")]).no_store);
+    }
+
+    #[test]
+    fn only_short_validators_are_kept() {
+        let found = of(&[("etag", "\"a\""), ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT")]).validators;
+        assert_eq!(found.etag.unwrap(), "\"a\"");
+        assert!(found.last_modified.is_some());
+        let mut headers = HeaderMap::new();
+        headers.insert("etag", HeaderValue::try_from("x".repeat(257)).unwrap());
+        assert!(Freshness::of(&headers).validators.is_empty());
+    }
+}

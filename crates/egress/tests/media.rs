@@ -1,0 +1,376 @@
+//! A fetch of a medium against hosts that are slow, endless, lying or luring: each ends in its state, in bounded time
+//! and memory, and nothing is called that the settings do not open.
+#![allow(clippy::unwrap_used)]
+
+mod receiver;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use receiver::{Answers, Receiver, Step, patient, write};
+use tidegate_egress::media::{self, NoRoom, Outcome, Sink, Validators, Wanted};
+use tidegate_egress::target::Target;
+use tidegate_egress::{Client, Settings};
+use tidegate_schemas::ids::OrgId;
+
+/// Keeps what it is given, up to a size.
+#[derive(Default)]
+struct Kept {
+    announced: Vec<Option<u64>>,
+    bytes: Vec<u8>,
+    room: Option<usize>,
+}
+
+impl Sink for Kept {
+    async fn begin(&mut self, length: Option<u64>) -> Result<(), NoRoom> {
+        self.announced.push(length);
+        Ok(())
+    }
+
+    fn take(&mut self, piece: Bytes) -> Result<(), NoRoom> {
+        self.bytes.extend_from_slice(&piece);
+        if self.room.is_some_and(|room| self.bytes.len() > room) { Err(NoRoom) } else { Ok(()) }
+    }
+}
+
+/// Settings in which loopback, these receivers' ports, and no clock of a test's machine count.
+fn open_to(receivers: &[&Receiver]) -> Settings {
+    let mut settings = patient();
+    settings.media = media::Settings {
+        ports: receivers.iter().map(|receiver| receiver.address.port()).collect(),
+        first_byte_ms: 60_000,
+        idle_ms: 60_000,
+        total_ms: 60_000,
+        min_rate: 0,
+        ..media::Settings::default()
+    };
+    settings
+}
+
+async fn fetch_with(client: &Client, url: &str, validators: Option<&Validators>) -> (Outcome, Kept) {
+    fetch_into(client, url, validators, Kept::default()).await
+}
+
+/// Bounded far beyond every deadline of the settings, so that a hang fails by name.
+async fn fetch_into(
+    client: &Client,
+    url: &str,
+    validators: Option<&Validators>,
+    mut kept: Kept,
+) -> (Outcome, Kept) {
+    let target = match Target::parse(url) {
+        Ok(target) => target,
+        Err(fault) => panic!("{fault}"),
+    };
+    let wanted = Wanted { org: &OrgId::new("acme"), target, validators };
+    let fetching = media::fetch(client, wanted, &mut kept, receiver::NOW);
+    let outcome = tokio::time::timeout(Duration::from_secs(100), fetching).await.expect("it ends by itself");
+    (outcome, kept)
+}
+
+async fn fetch(settings: Settings, url: &str) -> (Outcome, Kept) {
+    fetch_with(&Client::new(settings).unwrap(), url, None).await
+}
+
+/// `ok`, `too_large`, or what was wrong.
+fn said(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::FetchFailed { reason, .. } => reason.shown().into_owned(),
+        other => other.tag().to_owned(),
+    }
+}
+
+fn answer(head: &str, body: &str) -> Vec<Step> {
+    let length = body.len();
+    vec![
+        Step::Read,
+        write(&format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")),
+    ]
+}
+
+fn redirect(to: &str) -> Vec<Step> {
+    answer(&format!("302 Found\r\nlocation: {to}"), "elsewhere")
+}
+
+#[tokio::test]
+async fn a_picture_arrives_whole_and_nobody_learns_who_asks() {
+    let head =
+        "200 OK\r\ncontent-type: image/png\r\nset-cookie: a=b\r\netag: \"1\"\r\ncache-control: max-age=9";
+    let receiver = Receiver::start(answer(head, "pixels")).await;
+    let url = receiver.url();
+    let client = Client::new(open_to(&[&receiver])).unwrap();
+    for _ in 0..2 {
+        let (outcome, kept) = fetch_with(&client, &url, None).await;
+        let Outcome::Ok(arrived) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((arrived.bytes, arrived.content_type.as_deref()), (6, Some("image/png")));
+        assert_eq!(arrived.freshness.fresh_for, Some(Duration::from_secs(9)));
+        assert_eq!((kept.bytes.as_slice(), kept.announced.as_slice()), (&b"pixels"[..], &[Some(6)][..]));
+    }
+    for request in receiver.seen.requests.lock().unwrap().iter() {
+        let request = String::from_utf8(request.clone()).unwrap().to_lowercase();
+        assert!(request.starts_with("get /hook?token=in-the-query http/1.1\r\n"), "{request}");
+        assert!(request.contains("accept-encoding: identity") && request.contains("user-agent: tidegate/"));
+        for name in ["cookie", "authorization", "referer", "origin", "if-none-match", "x-api-key"] {
+            assert!(!request.contains(&format!("\r\n{name}:")), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_not_sent_again() {
+    let receiver = Receiver::start(answer("304 Not Modified", "")).await;
+    let client = Client::new(open_to(&[&receiver])).unwrap();
+    let validators = Validators { etag: Some("\"1\"".parse().unwrap()), last_modified: None };
+    let (outcome, _) = fetch_with(&client, &receiver.url(), Some(&validators)).await;
+    assert_eq!(said(&outcome), "unchanged");
+    assert!(receiver.request().to_lowercase().contains("if-none-match: \"1\""));
+    // Who did not ask is not served by the answer.
+    assert_eq!(said(&fetch_with(&client, &receiver.url(), None).await.0), "http_304");
+}
+
+#[tokio::test]
+async fn nothing_inside_is_called_by_any_notation_name_or_port() {
+    let receiver = Receiver::start_on("0.0.0.0:0", answer("200 OK", "secret")).await.unwrap();
+    let port = receiver.address.port();
+    let shut = Settings { allow_cidrs: Vec::new(), ..open_to(&[&receiver]) };
+    for host in ["127.0.0.1", "0x7f.1", "2130706433", "127.1", "0", "[::ffff:7f00:1]", "localhost"] {
+        let (outcome, _) = fetch(shut.clone(), &format!("http://{host}:{port}/a.png")).await;
+        assert_eq!(said(&outcome), "blocked_address", "{host}");
+    }
+    // Loopback is open, but this port is not.
+    let mut other_ports = open_to(&[]);
+    other_ports.media.ports = vec![80, 443];
+    assert_eq!(said(&fetch(other_ports, &receiver.url()).await.0), "url_port");
+    assert_eq!(receiver.seen.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_port_is_open_only_to_the_organisation_that_it_was_opened_for() {
+    let receiver = Receiver::start(answer("200 OK", "pixels")).await;
+    for (org, expected) in [("acme", "ok"), ("other", "url_port")] {
+        let mut settings = open_to(&[]);
+        settings.media.ports_by_org = [(OrgId::new(org), vec![receiver.address.port()])].into();
+        assert_eq!(said(&fetch(settings, &receiver.url()).await.0), expected, "{org}");
+    }
+    assert_eq!(receiver.seen.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_name_that_moves_inside_later_gets_nothing() {
+    let outside = Receiver::start_on("127.0.0.2:0", answer("200 OK", "pixels")).await.unwrap();
+    let inside =
+        Receiver::start_on(&format!("127.0.0.1:{}", outside.address.port()), answer("200 OK", "secret"))
+            .await
+            .unwrap();
+    let mut settings = open_to(&[&outside]);
+    settings.allow_cidrs = vec!["127.0.0.2".parse().unwrap()];
+    let answers = Answers::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
+    let client = Client::with_lookup(settings, answers).unwrap();
+    let url = format!("http://rebinding.example:{}/a.png", outside.address.port());
+    assert_eq!(said(&fetch_with(&client, &url, None).await.0), "ok");
+    assert_eq!(said(&fetch_with(&client, &url, None).await.0), "blocked_address");
+    assert_eq!((outside.seen.connections(), inside.seen.connections()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_redirect_is_followed_only_to_where_an_item_may_point() {
+    let inside = Receiver::start_on("127.0.0.1:0", answer("200 OK", "secret")).await.unwrap();
+    let there = inside.address;
+    for (location, expected) in [
+        (format!("http://{there}/"), "blocked_address"),
+        (format!("//{there}/"), "blocked_address"),
+        (format!("http://0x7f.1:{}/", there.port()), "blocked_address"),
+        ("http://169.254.169.254/latest/meta-data/".to_owned(), "blocked_address"),
+        ("http://[::1]/".to_owned(), "blocked_address"),
+        ("http://127.0.0.2:22/".to_owned(), "url_port"),
+        ("http://127.0.0.2:9999/".to_owned(), "url_port"),
+        ("http://user:word@127.0.0.2/".to_owned(), "url_userinfo"),
+        ("file:///etc/passwd".to_owned(), "url_scheme"),
+        ("gopher://127.0.0.2/".to_owned(), "url_scheme"),
+        ("http://".to_owned(), "url_syntax"),
+    ] {
+        let lure = Receiver::start_on("127.0.0.2:0", redirect(&location)).await.unwrap();
+        let mut settings = open_to(&[&lure, &inside]);
+        settings.media.ports.extend([80, 443]);
+        settings.allow_cidrs = vec!["127.0.0.2".parse().unwrap()];
+        assert_eq!(said(&fetch(settings, &lure.url()).await.0), expected, "{location}");
+        assert_eq!(lure.seen.connections(), 1, "{location}");
+    }
+    assert_eq!(inside.seen.connections(), 0);
+}
+
+#[tokio::test]
+async fn three_redirects_are_followed_and_not_a_fourth() {
+    let end = Receiver::start(answer("200 OK\r\netag: \"1\"", "pixels")).await;
+    let mut chain = vec![end];
+    for _ in 0..4 {
+        let next = chain.last().unwrap().url();
+        chain.push(Receiver::start(redirect(&next)).await);
+    }
+    let settings = open_to(&chain.iter().collect::<Vec<_>>());
+    let (outcome, kept) = fetch(settings.clone(), &chain[3].url()).await;
+    let Outcome::Ok(arrived) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(kept.bytes, b"pixels");
+    assert!(arrived.freshness.validators.is_empty(), "they are those of another address");
+    assert_eq!(said(&fetch(settings.clone(), &chain[4].url()).await.0), "too_many_redirects");
+
+    let circle = Receiver::start(redirect("/hook?token=in-the-query")).await;
+    let settings = open_to(&[&circle]);
+    assert_eq!(said(&fetch(settings, &circle.url()).await.0), "too_many_redirects");
+    assert_eq!(circle.seen.connections(), 4);
+    let nowhere = Receiver::start(answer("301 Moved Permanently", "")).await;
+    assert_eq!(said(&fetch(open_to(&[&nowhere]), &nowhere.url()).await.0), "redirect_without_location");
+}
+
+#[tokio::test]
+async fn a_body_above_the_limit_ends_there_whether_it_says_so_or_not() {
+    let announced = Receiver::start(vec![
+        Step::Read,
+        write("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n"),
+        Step::Endless(vec![b'x'; 1 << 16]),
+    ])
+    .await;
+    let mut settings = open_to(&[&announced]);
+    settings.media.max_bytes = 1 << 20;
+    let (outcome, kept) = fetch(settings, &announced.url()).await;
+    assert_eq!((said(&outcome).as_str(), kept.announced.len()), ("too_large", 0), "none of it was read");
+
+    let chunk = format!("10000\r\n{}\r\n", "x".repeat(1 << 16));
+    for (head, body) in [
+        ("HTTP/1.1 200 OK\r\n\r\n", vec![b'x'; 1 << 16]),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", chunk.into_bytes()),
+    ] {
+        let endless = Receiver::start(vec![Step::Read, write(head), Step::Endless(body)]).await;
+        let mut settings = open_to(&[&endless]);
+        settings.media.max_bytes = 1 << 20;
+        let (outcome, kept) = fetch(settings, &endless.url()).await;
+        assert_eq!(said(&outcome), "too_large", "{head}");
+        assert!(kept.bytes.len() <= 1 << 20, "{}", kept.bytes.len());
+    }
+}
+
+#[tokio::test]
+async fn a_length_that_lies_is_no_picture() {
+    for (script, expected) in [
+        (vec![Step::Read, write("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\npixels")], "reset"),
+        (vec![Step::Read, write("HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\npixels")], "connect_failed"),
+        (
+            vec![
+                Step::Read,
+                write("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 9\r\n\r\npixels"),
+            ],
+            "connect_failed",
+        ),
+    ] {
+        let receiver = Receiver::start(script).await;
+        assert_eq!(said(&fetch(open_to(&[&receiver]), &receiver.url()).await.0), expected);
+    }
+    // What comes after the announced end is not the body's.
+    let receiver =
+        Receiver::start(vec![Step::Read, write("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\npixels")]).await;
+    let (outcome, kept) = fetch(open_to(&[&receiver]), &receiver.url()).await;
+    assert_eq!((said(&outcome).as_str(), kept.bytes.as_slice()), ("ok", &b"pix"[..]));
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_refused_unread() {
+    for encoding in ["gzip", "br", "zstd", "deflate", "identity, gzip", "x-unknown"] {
+        let head = format!("200 OK\r\ncontent-encoding: {encoding}");
+        let receiver = Receiver::start(answer(&head, "pixels")).await;
+        let (outcome, kept) = fetch(open_to(&[&receiver]), &receiver.url()).await;
+        assert_eq!((said(&outcome).as_str(), kept.announced.len()), ("content_encoding", 0), "{encoding}");
+    }
+    let plain = Receiver::start(answer("200 OK\r\ncontent-encoding: identity", "pixels")).await;
+    assert_eq!(said(&fetch(open_to(&[&plain]), &plain.url()).await.0), "ok");
+}
+
+#[tokio::test]
+async fn only_a_whole_answer_is_the_picture() {
+    for (head, expected) in [
+        ("204 No Content", "http_204"),
+        ("206 Partial Content", "http_206"),
+        ("300 Multiple Choices", "http_300"),
+        ("401 Unauthorized", "http_401"),
+        ("404 Not Found", "http_404"),
+        ("500 Internal Server Error", "http_500"),
+    ] {
+        let receiver = Receiver::start(answer(head, "")).await;
+        assert_eq!(said(&fetch(open_to(&[&receiver]), &receiver.url()).await.0), expected);
+    }
+    let busy = Receiver::start(answer("503 Service Unavailable\r\nretry-after: 7", "")).await;
+    let (outcome, _) = fetch(open_to(&[&busy]), &busy.url()).await;
+    let Outcome::FetchFailed { reason, retry_after } = outcome else { panic!("{outcome:?}") };
+    assert!(reason.may_pass());
+    assert_eq!(retry_after, Some(Duration::from_secs(7)));
+}
+
+#[tokio::test]
+async fn each_way_to_dawdle_meets_a_bound_of_its_own() {
+    let silent = vec![Step::Read, Step::Hang];
+    let no_body = vec![Step::Read, write("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n"), Step::Hang];
+    let drip = |head: &str| {
+        vec![Step::Read, write("HTTP/1.1 200 OK\r\n\r\n"), Step::Drip(format!("{head}x").into_bytes())]
+    };
+    let endless_head = vec![Step::Read, write("HTTP/1.1 200 OK\r\nx: "), Step::Drip(b"x".to_vec())];
+    let patience = media::Settings {
+        first_byte_ms: 60_000,
+        idle_ms: 60_000,
+        total_ms: 60_000,
+        min_rate: 0,
+        ..media::Settings::default()
+    };
+    for (name, script, bound, expected) in [
+        ("first byte", silent.clone(), media::Settings { first_byte_ms: 50, ..patience.clone() }, "timeout"),
+        ("first byte", endless_head, media::Settings { first_byte_ms: 50, ..patience.clone() }, "timeout"),
+        ("idle", no_body, media::Settings { idle_ms: 50, ..patience.clone() }, "body_timeout"),
+        (
+            "rate",
+            drip(""),
+            media::Settings { min_rate: 1 << 20, min_rate_grace_ms: 50, ..patience.clone() },
+            "body_timeout",
+        ),
+        (
+            "total",
+            drip(""),
+            media::Settings {
+                total_ms: 500,
+                first_byte_ms: 500,
+                idle_ms: 500,
+                min_rate_grace_ms: 0,
+                ..patience.clone()
+            },
+            "body_timeout",
+        ),
+    ] {
+        let receiver = Receiver::start(script).await;
+        let mut settings = open_to(&[&receiver]);
+        settings.connect_timeout_ms = 2_000;
+        settings.media = media::Settings { ports: settings.media.ports, ..bound };
+        assert_eq!(said(&fetch(settings, &receiver.url()).await.0), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn redirects_share_one_time() {
+    let mut circle = redirect("/again");
+    circle.insert(1, Step::Await(Arc::new(tokio::sync::Semaphore::new(1))));
+    let receiver = Receiver::start(circle).await;
+    let mut settings = open_to(&[&receiver]);
+    settings.connect_timeout_ms = 1_000;
+    settings.media.total_ms = 1_000;
+    (settings.media.first_byte_ms, settings.media.idle_ms) = (1_000, 1_000);
+    settings.media.min_rate_grace_ms = 0;
+    // The first hop is let through, the second hangs: what is left of the time ends it.
+    assert_eq!(said(&fetch(settings, &receiver.url()).await.0), "timeout");
+    assert_eq!(receiver.seen.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_sink_without_room_ends_the_fetch() {
+    let receiver = Receiver::start(answer("200 OK", "pixels")).await;
+    let client = Client::new(open_to(&[&receiver])).unwrap();
+    let kept = Kept { room: Some(2), ..Kept::default() };
+    let (outcome, _) = fetch_into(&client, &receiver.url(), None, kept).await;
+    assert_eq!(said(&outcome), "no_room");
+}
