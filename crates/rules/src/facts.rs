@@ -106,6 +106,8 @@ pub enum MediaState {
     /// There are bytes, and so exact hashes, but no picture in them.
     Undecodable,
     TooLarge,
+    /// Its address, or one that it redirects to, may not be called.
+    BlockedAddress,
     FetchFailed,
 }
 

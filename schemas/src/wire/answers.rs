@@ -93,7 +93,7 @@ pub struct TakenAction {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Media {
     pub url: String,
-    /// `ok`, `low_quality`, `undecodable`, `too_large` or `fetch_failed`.
+    /// `pending`, `ok`, `low_quality`, `too_small`, `undecodable`, `too_large`, `blocked_address` or `fetch_failed`.
     pub state: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -122,6 +122,7 @@ impl MediaLeaf {
             MediaState::Ok | MediaState::LowQuality => None,
             MediaState::Undecodable => (!exact).then_some("undecodable"),
             MediaState::TooLarge => Some("too_large"),
+            MediaState::BlockedAddress => Some("blocked_address"),
             MediaState::FetchFailed => Some("fetch_failed"),
         }
     }

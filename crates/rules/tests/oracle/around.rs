@@ -57,7 +57,8 @@ impl Around {
             2 => MediaState::LowQuality,
             3 => MediaState::Undecodable,
             4 => MediaState::TooLarge,
-            5 | 6 => MediaState::FetchFailed,
+            5 => MediaState::BlockedAddress,
+            6 => MediaState::FetchFailed,
             _ => MediaState::Ok,
         };
         let found = |nth: u64| BankMatch {
@@ -291,6 +292,7 @@ impl Interpreter<'_> {
             match media.state {
                 _ if !like.is_empty() => {}
                 MediaState::TooLarge => reasons.push("too_large"),
+                MediaState::BlockedAddress => reasons.push("blocked_address"),
                 MediaState::FetchFailed => reasons.push("fetch_failed"),
                 MediaState::Undecodable if !exact => reasons.push("undecodable"),
                 _ => failed = true,

@@ -312,7 +312,7 @@ impl World {
         let paths = ["text", "tags"].iter().filter(|name| fields.contains_key(**name)).collect::<Vec<_>>();
         let mut leaf = json!({"in": [dice.one(&paths)]});
         if dice.chance(40) {
-            let states = ["ok", "low_quality", "undecodable", "too_large", "fetch_failed"];
+            let states = ["ok", "low_quality", "undecodable", "too_large", "blocked_address", "fetch_failed"];
             leaf["state"] = match dice.chance(50) {
                 true => json!(dice.one(&states)),
                 false => json!([dice.one(&states[..2]), dice.one(&states[2..])]),

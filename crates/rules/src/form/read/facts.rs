@@ -12,11 +12,12 @@ use crate::{
     item::Number,
 };
 
-const STATES: [(&str, MediaState); 5] = [
+const STATES: [(&str, MediaState); 6] = [
     ("ok", MediaState::Ok),
     ("low_quality", MediaState::LowQuality),
     ("undecodable", MediaState::Undecodable),
     ("too_large", MediaState::TooLarge),
+    ("blocked_address", MediaState::BlockedAddress),
     ("fetch_failed", MediaState::FetchFailed),
 ];
 
