@@ -183,6 +183,7 @@ impl House<'_> {
                         banks: banks.clone(),
                         dead_letters: Arc::new(dead_letters::OfLog(log.clone())),
                         local_token: Arc::clone(&token),
+                        window_rows: settings.processors.window_rows,
                     };
                     console(settings, deps, listener)
                 }),

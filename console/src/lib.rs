@@ -29,6 +29,8 @@ pub struct Deps {
     pub dead_letters: Arc<dyn dead_letters::DeadLetters>,
     /// Lets commands of the same user in, on the machine that the process runs on.
     pub local_token: Arc<LocalToken>,
+    /// Rows that may be read for what a window has counted: as processors do.
+    pub window_rows: usize,
 }
 
 /// Serves until it is told to stop, then drains.

@@ -3,6 +3,8 @@
 
 #[path = "pipeline/cluster.rs"]
 mod cluster;
+#[path = "pipeline/history.rs"]
+mod history;
 #[path = "pipeline/items.rs"]
 mod items;
 #[path = "pipeline/life.rs"]

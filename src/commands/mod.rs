@@ -65,7 +65,7 @@ enum Command {
     Diff(diff::Diff),
     /// Check the documents in a folder, without a server
     Lint(lint::Lint),
-    /// Run, test and measure rules from a folder, without a server
+    /// Run, test, measure and compare rules
     #[command(subcommand)]
     Rules(rules::Rules),
     /// Add, list and remove entries of banks

@@ -31,9 +31,15 @@ pub(super) fn routes() -> Router<Api> {
 /// A file of documents. Its name's ending says whether it is JSON or YAML, and faults name it.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
-    name: String,
-    text: String,
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) text: String,
+}
+
+impl Named {
+    pub(super) fn into_file(self) -> File {
+        (self.name, self.text)
+    }
 }
 
 #[derive(Deserialize)]
@@ -50,7 +56,7 @@ struct Documents {
 
 impl Documents {
     fn files(self) -> Vec<File> {
-        self.files.into_iter().map(|file| (file.name, file.text)).collect()
+        self.files.into_iter().map(Named::into_file).collect()
     }
 }
 
@@ -64,7 +70,7 @@ struct Pulled {
 }
 
 #[derive(Serialize)]
-struct Changed {
+pub(super) struct Changed {
     kind: &'static str,
     key: String,
     how: &'static str,
@@ -197,7 +203,7 @@ async fn wait(
     }))
 }
 
-fn refused(error: ApplyError) -> Problem {
+pub(super) fn refused(error: ApplyError) -> Problem {
     match error {
         ApplyError::Invalid(found) => Problem {
             status: StatusCode::BAD_REQUEST,

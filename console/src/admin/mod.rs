@@ -14,6 +14,7 @@ mod job_list;
 mod jobs;
 mod keys;
 mod orgs;
+mod rules;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     settings: Settings,
     http: tidegate_web::Settings,
     in_flight: tidegate_web::InFlight,
+    trials: rules::Trials,
 }
 
 pub(crate) type Api = Arc<Shared>;
@@ -49,7 +51,7 @@ impl<T> List<T> {
 /// The whole API; every route asks who calls before anything else.
 pub fn router(deps: Deps, settings: Settings, http: tidegate_web::Settings) -> Router {
     let in_flight = tidegate_web::InFlight::new(http.in_flight_bytes);
-    let api = Arc::new(Shared { deps, settings, http, in_flight });
+    let api = Arc::new(Shared { deps, settings, http, in_flight, trials: rules::Trials::default() });
     let routes = Router::new()
         .merge(banks::routes())
         .merge(config::routes())
@@ -58,7 +60,8 @@ pub fn router(deps: Deps, settings: Settings, http: tidegate_web::Settings) -> R
         .merge(endpoints::routes())
         .merge(jobs::routes())
         .merge(keys::routes())
-        .merge(orgs::routes());
+        .merge(orgs::routes())
+        .merge(rules::routes());
     let router = Router::new()
         .nest("/admin/v1", routes)
         .layer(from_fn_with_state(Arc::clone(&api), caller::authenticate))

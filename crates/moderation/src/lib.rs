@@ -3,15 +3,18 @@
 //! It consumes no topic and serves no request: `processors`, `ingest` and `console` call it.
 
 pub mod appeals;
+pub mod backtest;
 pub mod context;
 pub mod decisions;
 pub mod effects;
 pub mod evaluate;
 pub mod events;
+pub mod history;
 pub mod items;
 pub mod job_answers;
 pub mod jobs;
 pub mod limits;
+pub mod past;
 pub mod queues;
 pub mod reports;
 pub mod strikes;

@@ -25,6 +25,20 @@ pub async fn standing(store: &Store, org: &OrgId, user: &ItemKey, since: Millis)
     Ok(History::read(store, org, user, since).await?.sum(|_| true))
 }
 
+/// The points that counted for a user at an instant: of strikes since `since`, and what was taken back of them by then.
+pub async fn standing_at(
+    store: &Store,
+    org: &OrgId,
+    user: &ItemKey,
+    since: Millis,
+    at: Millis,
+) -> Result<i64, Error> {
+    let mut history = Rows::read(store, org, user, since).await?;
+    history.strikes.retain(|strike| strike.at < at);
+    history.reversals.retain(|reversal| reversal.at < at);
+    Ok(history.entries().sum(|_| true))
+}
+
 /// Writes the strike, and sends the events of the thresholds that it crosses.
 pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(), Error> {
     let seq = write(&deps.store, strike, seq).await?;
@@ -167,14 +181,28 @@ struct History {
     entries: Vec<(i64, i64)>,
 }
 
-impl History {
+/// As they are stored.
+struct Rows {
+    strikes: Vec<Strike>,
+    reversals: Vec<StrikeReversal>,
+}
+
+impl Rows {
     async fn read(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<Self, Error> {
         let partition = (org.clone(), user.clone());
-        let strikes: Vec<Strike> = store.scan::<Strike>(&partition, At::since(since)).all().await?;
-        let partition = (org.clone(), user.clone());
-        let reversals: Vec<StrikeReversal> =
-            store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
-        Ok(Self { entries: entries(&strikes, &reversals) })
+        let strikes = store.scan::<Strike>(&partition, At::since(since)).all().await?;
+        let reversals = store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
+        Ok(Self { strikes, reversals })
+    }
+
+    fn entries(&self) -> History {
+        History { entries: entries(&self.strikes, &self.reversals) }
+    }
+}
+
+impl History {
+    async fn read(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<Self, Error> {
+        Ok(Rows::read(store, org, user, since).await?.entries())
     }
 
     fn sum(&self, counts: impl Fn(i64) -> bool) -> i64 {

@@ -17,7 +17,7 @@ use crate::{
     Deps, Error,
     effects::{self, Claim, Evaluated, Findings, Plan, Refused},
     evaluate::Prepared,
-    items,
+    history, items,
 };
 
 /// The header of a record that was a dead letter.
@@ -163,8 +163,13 @@ pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Re
         let place = place(submission);
         deps.store.put(write_time(submission.at.append_ms, Stage::Evaluated), &[place]).await?;
     }
+    let at = write_time(submission.at.append_ms, Stage::Evaluated);
+    if let Some(place) = history::row(submission) {
+        // Before the row, too: a replay that finds the row does nothing more.
+        deps.store.put(at, &[place]).await?;
+    }
     let row = row(submission, plan, findings);
-    deps.store.put(write_time(submission.at.append_ms, Stage::Evaluated), &[row]).await?;
+    deps.store.put(at, &[row]).await?;
     Box::pin(effects::apply(deps, plan)).await
 }
 

@@ -80,3 +80,16 @@ async fn what_the_cluster_does_not_take_is_a_dead_letter_and_no_outage() {
     store.close().await.unwrap();
     drop_keyspace(address, keyspace).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_items_are_found_by_time_on_a_cluster_as_well() {
+    let Some(addresses) = servers::cql("processing, stored items by time") else { return };
+    let address = addresses.split(',').next().unwrap();
+    let keyspace = format!("processing_time_{}", tidegate_schemas::ids::SubmissionId::random().0.simple());
+    let keyspace = &keyspace[..48];
+    let store = Store::open_cql(settings(address, keyspace)).await.unwrap();
+    store.migrate(Migration::Expand).await.unwrap();
+    crate::history::items_are_found_by_time(World::on(store.clone()).await).await;
+    store.close().await.unwrap();
+    drop_keyspace(address, keyspace).await;
+}

@@ -1,7 +1,8 @@
-//! `tidegate rules ...`: what authors of rules need before anything is applied; no server, no store.
+//! `tidegate rules ...`: what authors of rules need: most of it before anything is applied, and without a server.
 //!
 //! It judges no document itself: the catalog does, as it will when the documents are applied.
 
+mod backtest;
 mod bench;
 mod diff;
 mod explain;
@@ -17,7 +18,7 @@ use tidegate_catalog::{Compiled, change};
 use tidegate_moderation::evaluate::{self, Begun, Prepared};
 use tidegate_rules::{Facts, Outcome};
 
-use super::documents;
+use super::{alone, documents};
 use crate::{output::complain, settings};
 
 #[derive(Debug, Subcommand)]
@@ -34,6 +35,8 @@ pub(crate) enum Rules {
     Test(test::Test),
     /// Measure the rules in a folder on items from a file
     Bench(bench::Bench),
+    /// Compare the documents in a folder with the live ones on stored items
+    Backtest(backtest::Backtest),
 }
 
 impl Rules {
@@ -45,6 +48,7 @@ impl Rules {
             Self::Fmt(command) => command.run(),
             Self::Test(command) => command.run(),
             Self::Bench(command) => command.run(),
+            Self::Backtest(command) => alone(command.run()),
         }
     }
 }

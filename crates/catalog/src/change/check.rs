@@ -25,7 +25,9 @@ pub fn lint(
     let given = parse(files)?;
     let created = super::created_policies(&given);
     let content = Content::default().succeeded_by(Set::collect(given)?, &created);
-    whole(&OrgId::new("lint"), ConfigVersion(0), &content, settings, &BankEntries::new(), now)
+    let (_, warnings) =
+        whole(&OrgId::new("lint"), ConfigVersion(0), &content, settings, &BankEntries::new(), now)?;
+    Ok(warnings)
 }
 
 /// Files compiled by themselves, with the warnings: what they would do, without a service that does it.
@@ -45,7 +47,7 @@ pub fn offline(
     Ok((compiled, warnings))
 }
 
-/// All faults of a content, or its warnings.
+/// All faults of a content, or what it compiles to and its warnings.
 pub(super) fn whole(
     org: &OrgId,
     version: ConfigVersion,
@@ -53,28 +55,31 @@ pub(super) fn whole(
     settings: &Settings,
     entries: &BankEntries,
     now: Millis,
-) -> Result<Vec<DocumentFault>, Vec<DocumentFault>> {
+) -> Result<(Compiled, Vec<DocumentFault>), Vec<DocumentFault>> {
     let mut faults = content.set.validate().err().unwrap_or_default();
     for (origin, document) in content.set.endpoints.values() {
         check_endpoint(origin, document, settings, &mut faults);
     }
     let mut told = Vec::new();
-    match compile(org, version, content, entries, &settings.rules, &settings.header_variable_prefix) {
-        Err(found) => {
-            // Names are checked by the set and again by the rules, in other words: the first told at a place stays.
-            let is_told = |new: &DocumentFault| faults.iter().any(|told| place(told) == place(new));
-            let new: Vec<_> = found.into_iter().filter(|fault| !is_told(fault)).collect();
-            faults.extend(new);
-        }
-        Ok(compiled) => {
-            told = warnings(content, &compiled);
-            faults.extend(inline::run(&compiled, content, now));
-        }
-    }
+    let compiled =
+        match compile(org, version, content, entries, &settings.rules, &settings.header_variable_prefix) {
+            Err(found) => {
+                // Names are checked by the set and again by the rules, in other words: the first told at a place stays.
+                let is_told = |new: &DocumentFault| faults.iter().any(|told| place(told) == place(new));
+                let new: Vec<_> = found.into_iter().filter(|fault| !is_told(fault)).collect();
+                faults.extend(new);
+                None
+            }
+            Ok(compiled) => {
+                told = warnings(content, &compiled);
+                faults.extend(inline::run(&compiled, content, now));
+                Some(compiled)
+            }
+        };
     told.extend(unheard(&content.set));
     told.extend(expired(&content.set, now));
-    if faults.is_empty() {
-        return Ok(told);
+    if let (Some(compiled), true) = (compiled, faults.is_empty()) {
+        return Ok((compiled, told));
     }
     faults.sort_by(|left, right| place(left).cmp(&place(right)));
     faults.dedup();

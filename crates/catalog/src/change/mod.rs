@@ -24,7 +24,7 @@ pub use self::{
     wait::Waited,
 };
 use crate::{
-    Error, Settings, banks,
+    Compiled, Error, Settings, banks,
     content::{self, Content},
     secrets::{SecretError, Secrets},
     snapshots,
@@ -120,8 +120,19 @@ pub struct Changes {
 struct Planned {
     head: ConfigHead,
     next: Content,
+    compiled: Compiled,
     differences: Vec<Difference>,
     warnings: Vec<DocumentFault>,
+}
+
+/// What a change would make of the configuration.
+#[derive(Debug)]
+pub struct Candidate {
+    pub compiled: Compiled,
+    /// The version that the change was made from.
+    pub from: ConfigVersion,
+    pub differences: Vec<Difference>,
+    pub warnings: Vec<DocumentFault>,
 }
 
 impl Changes {
@@ -133,7 +144,7 @@ impl Changes {
     pub async fn apply(&self, org: &OrgId, change: Change) -> Result<Applied, ApplyError> {
         let Change { files, author, expected_version, prune } = change;
         let planned = self.plan(org, files, expected_version, prune).await?;
-        let Planned { head, next, differences, warnings } = planned;
+        let Planned { head, next, differences, warnings, .. } = planned;
         // Before the endpoints are live: nothing may wait for a secret that nobody makes.
         let mut new_secrets = Vec::new();
         for endpoint in next.set.endpoints.keys() {
@@ -175,6 +186,18 @@ impl Changes {
         Ok(self.plan(org, files, None, prune).await?.differences)
     }
 
+    /// What applying the files would lead to, after the same checks and ready to run.
+    pub async fn candidate(
+        &self,
+        org: &OrgId,
+        files: Vec<File>,
+        prune: bool,
+    ) -> Result<Candidate, ApplyError> {
+        let Planned { head, compiled, differences, warnings, .. } =
+            self.plan(org, files, None, prune).await?;
+        Ok(Candidate { compiled, from: head.config_version, differences, warnings })
+    }
+
     /// The current documents in their canonical form, one file a kind.
     pub async fn pull(&self, org: &OrgId) -> Result<Pulled, Error> {
         let (head, content) = content::current(&self.store, org).await?;
@@ -209,16 +232,16 @@ impl Changes {
         let check = move || {
             let mut next = succession(&current, &files, prune).map_err(ApplyError::Invalid)?;
             let (entries, _) = banks::entries(&held, now);
-            let warnings =
+            let (compiled, warnings) =
                 check::whole(&org, version, &next, &settings, &entries, now).map_err(ApplyError::Invalid)?;
             headers::seal(&secrets, &org, &current.set, &mut next.set)?;
             let differences = difference::between(&current, &next);
-            Ok::<_, ApplyError>((next, differences, warnings))
+            Ok::<_, ApplyError>((next, compiled, differences, warnings))
         };
         let checked = tokio::task::spawn_blocking(check).await;
-        let (next, differences, warnings) =
+        let (next, compiled, differences, warnings) =
             checked.map_err(|panic| ApplyError::Panicked(panic.to_string()))??;
-        Ok(Planned { head, next, differences, warnings })
+        Ok(Planned { head, next, compiled, differences, warnings })
     }
 }
 

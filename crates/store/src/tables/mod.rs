@@ -16,6 +16,7 @@ pub mod review;
 pub const ALL: &[&Table] = &[
     items::items::Item::TABLE,
     items::items::SubmissionPlace::TABLE,
+    items::history::ItemOfHour::TABLE,
     items::plans::Plan::TABLE,
     items::limits::RuleDay::TABLE,
     items::limits::RuleHour::TABLE,

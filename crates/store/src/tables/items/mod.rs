@@ -1,5 +1,6 @@
 //! What the platform sent and what it led to.
 
+pub mod history;
 #[allow(clippy::module_inception, reason = "one file a table, and this table is called as its room")]
 pub mod items;
 pub mod limits;

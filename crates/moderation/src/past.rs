@@ -1,0 +1,136 @@
+//! Evaluates stored items anew, with what was known when they came in.
+//!
+//! It writes nothing: the items were counted then, and what follows from a match is up to its caller.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tidegate_catalog::Compiled;
+use tidegate_rules::{Facts, Need, Outcome, Scan};
+use tidegate_schemas::{
+    ids::{Millis, OrgId, WindowId},
+    records::{ItemEntry, Source, Variant},
+};
+use tidegate_store::{Store, tables::items::items::Item};
+
+use crate::{
+    Error,
+    evaluate::{self, Begun, Prepared},
+    strikes, windows,
+};
+
+/// Where it is looked up what the items alone do not say.
+#[derive(Clone, Copy)]
+pub struct Archive<'a> {
+    pub store: &'a Store,
+    pub org: &'a OrgId,
+    /// Windows that nobody has counted for yet.
+    pub uncounted: &'a BTreeSet<WindowId>,
+    /// Rows that may be read for what a window has counted.
+    pub window_rows: usize,
+}
+
+/// An outcome, and whether all that it rests on is known.
+#[derive(Debug)]
+pub struct Judged {
+    pub outcome: Outcome,
+    /// Conditions on media, models and windows that were not counted are inapplicable.
+    pub is_guessed: bool,
+}
+
+/// Checks a stored item against its type as it is by now.
+pub fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
+    let corrupt = |detail: &str| Error::Corrupt { what: "item", detail: detail.to_owned() };
+    let source = Source::from_symbol(&row.source).ok_or_else(|| corrupt("unknown source"))?;
+    let variant = Variant::from_symbol(&row.variant).ok_or_else(|| corrupt("unknown variant"))?;
+    let entry = ItemEntry {
+        submission_id: row.submission_id,
+        type_id: row.type_id.clone(),
+        id: row.item_id.clone(),
+        type_version: row.type_version.clone(),
+        variant,
+        data: row.data.clone(),
+        origin: None,
+        keyed: false,
+    };
+    evaluate::prepare(config, source, &entry, row.append_ms)
+}
+
+/// What undecided rules wait for, as it was before `now`.
+pub async fn facts(
+    archive: Archive<'_>,
+    prepared: &Prepared,
+    scan: &Scan,
+    now: Millis,
+) -> Result<(Facts, bool), Error> {
+    let (mut facts, mut is_guessed) = (Facts::new(), false);
+    for need in scan.needs() {
+        match need {
+            Need::Strikes { user, within } => {
+                let since = within.map_or(Millis(0), |within| within.since(now));
+                let points = strikes::standing_at(archive.store, archive.org, user, since, now).await?;
+                facts.strikes(need.clone(), points);
+            }
+            Need::Count { window, key, at_least } if !archive.uncounted.contains(window) => {
+                let Some(window) = prepared.config.plan().window(window) else { continue };
+                let question = windows::Question {
+                    org: archive.org,
+                    window,
+                    key,
+                    at_least: *at_least,
+                    now,
+                    most_rows: archive.window_rows,
+                };
+                match windows::counted(archive.store, &question).await? {
+                    Some(counted) => facts.count(need.clone(), counted),
+                    None => facts.failed(need.clone(), "too_many_rows"),
+                }
+            }
+            Need::Count { .. } | Need::Media { .. } | Need::Score { .. } => {
+                is_guessed = true;
+                facts.unknown(need.clone());
+            }
+        }
+    }
+    Ok((facts, is_guessed))
+}
+
+/// An item on its way through one configuration.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    pub(crate) prepared: Prepared,
+    begun: Begun,
+    facts: Facts,
+    is_guessed: bool,
+}
+
+impl Walk {
+    /// Computes; so does [`Walk::finish`].
+    pub(crate) fn begin(config: Arc<Compiled>, row: &Item) -> Result<Self, Error> {
+        let prepared = prepare(config, row)?;
+        let begun = evaluate::begin(&prepared);
+        Ok(Self { prepared, begun, facts: Facts::new(), is_guessed: false })
+    }
+
+    pub(crate) async fn look_up(&mut self, archive: Archive<'_>, now: Millis) -> Result<(), Error> {
+        if let Begun::Waiting(scan) = &self.begun {
+            (self.facts, self.is_guessed) = facts(archive, &self.prepared, scan, now).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> (Prepared, Judged) {
+        let outcome = match self.begun {
+            Begun::Finished(outcome) => outcome,
+            Begun::Waiting(scan) => evaluate::finish(&self.prepared, scan, &self.facts),
+        };
+        (self.prepared, Judged { outcome, is_guessed: self.is_guessed })
+    }
+}
+
+/// Runs what computes off the async threads.
+pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}

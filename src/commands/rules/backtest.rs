@@ -1,0 +1,377 @@
+//! `tidegate rules backtest`: what the documents in a folder would do instead of the live ones, on stored items.
+//!
+//! The running service judges, a few seconds' worth of items a request; here the findings are added up and told.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal as _, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use anyhow::bail;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tidegate_moderation::backtest::{Findings, Head, Opinion, RuleFindings};
+use tidegate_rules::Within;
+use tidegate_schemas::{
+    ids::{Millis, RuleId},
+    item_types::datetime,
+};
+
+use crate::{
+    client::{Client, Connection},
+    commands::documents::{self, Change, File},
+    output::{complain, say},
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct Backtest {
+    /// The folder of documents to try
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// As if `apply --prune`: documents that are not in the folder go
+    #[arg(long)]
+    prune: bool,
+    #[command(flatten)]
+    span: Span,
+    /// Percent of the items, always the same ones; numbers are then scaled up
+    #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
+    sample: f64,
+    /// Only these rules
+    #[arg(long, value_name = "RULE")]
+    rule: Vec<RuleId>,
+    /// Also rules that changed in no way
+    #[arg(long)]
+    all: bool,
+    /// One JSON object instead of lines
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// From when to when items came in.
+#[derive(Debug, Args)]
+pub(super) struct Span {
+    /// From then on: an instant (2026-01-31T12:00:00Z), or how long ago (7d, 12h)
+    #[arg(long, value_name = "WHEN", default_value = "7d")]
+    pub(super) since: String,
+    /// Until then; now, if left out
+    #[arg(long, value_name = "WHEN")]
+    pub(super) until: Option<String>,
+}
+
+impl Span {
+    pub(super) fn resolve(&self, now: Millis) -> anyhow::Result<(Millis, Millis)> {
+        let until = self.until.as_deref().map_or(Ok(now), |text| instant(text, now))?;
+        let since = instant(&self.since, now)?;
+        if since >= until {
+            bail!("`--since` {} is not before `--until` {}", since.iso(), until.iso());
+        }
+        Ok((since, until))
+    }
+}
+
+pub(super) fn instant(text: &str, now: Millis) -> anyhow::Result<Millis> {
+    match (Within::parse(text), datetime::parse(text)) {
+        (Some(ago), _) => Ok(ago.since(now)),
+        (None, Some(at)) => Ok(at),
+        (None, None) => {
+            bail!("`{text}` is neither an instant such as 2026-01-31T12:00:00Z nor a time such as 7d")
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    version: i64,
+    changes: Vec<Change>,
+    warnings: Vec<String>,
+    uncounted_windows: Vec<String>,
+    rules: BTreeMap<RuleId, Head>,
+    findings: Findings,
+    next: Option<String>,
+    through: String,
+}
+
+/// A whole run.
+struct Run {
+    version: i64,
+    changes: Vec<Change>,
+    warnings: Vec<String>,
+    uncounted_windows: Vec<String>,
+    heads: BTreeMap<RuleId, Head>,
+    findings: Findings,
+    days: f64,
+    /// What a number stands for.
+    scale: f64,
+}
+
+impl Backtest {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let files = documents::read(&self.folder)?;
+        let (since, until) = self.span.resolve(Millis::now())?;
+        let client = self.connection.open()?;
+        let asked = Asked { files: &files, prune: self.prune, since, until, sample: self.sample };
+        let run = asked.run(&client).await?;
+        run.warnings.iter().for_each(|warning| complain(format!("warning: {warning}")));
+        let told: Vec<_> = run.told(&self.rule, self.all).collect();
+        if self.json {
+            say(run.json(since, until, self.sample, &told));
+        } else {
+            run.say(since, until, self.sample, &told);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+struct Asked<'a> {
+    files: &'a [File],
+    prune: bool,
+    since: Millis,
+    until: Millis,
+    sample: f64,
+}
+
+impl Asked<'_> {
+    async fn run(&self, client: &Client) -> anyhow::Result<Run> {
+        #[expect(clippy::cast_precision_loss, reason = "a number of days for people")]
+        let days = (self.until.0 - self.since.0) as f64 / 86_400_000.0;
+        let first = self.step(client, None).await?;
+        let mut next = first.next.clone();
+        let mut run = Run {
+            version: first.version,
+            changes: first.changes,
+            warnings: first.warnings,
+            uncounted_windows: first.uncounted_windows,
+            heads: first.rules,
+            findings: first.findings,
+            days,
+            scale: 100.0 / self.sample,
+        };
+        progress(&format!("{} items, through {}", run.findings.items, first.through));
+        while let Some(cursor) = next {
+            let answer = self.step(client, Some(cursor)).await?;
+            if answer.version != run.version {
+                bail!(
+                    "the configuration went from version {} to {} while the backtest ran: run it again",
+                    run.version,
+                    answer.version
+                );
+            }
+            run.heads.extend(answer.rules);
+            run.findings.join(answer.findings);
+            progress(&format!("{} items, through {}", run.findings.items, answer.through));
+            next = answer.next;
+        }
+        progress("");
+        Ok(run)
+    }
+
+    async fn step(&self, client: &Client, cursor: Option<String>) -> anyhow::Result<Answer> {
+        let body = json!({
+            "files": self.files,
+            "prune": self.prune,
+            "since": self.since.iso(),
+            "until": self.until.iso(),
+            "samplePercent": self.sample,
+            "cursor": cursor,
+        });
+        client.post("/rules/backtest", &body).await
+    }
+}
+
+/// A line that the next one replaces; only for people who watch.
+pub(super) fn progress(line: &str) {
+    let mut out = io::stderr().lock();
+    if out.is_terminal() {
+        let _nobody_watches = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
+    }
+}
+
+/// A rule in the report.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told {
+    rule: RuleId,
+    #[serde(flatten)]
+    head: Head,
+    hits: u64,
+    live_hits: u64,
+    new_hits: u64,
+    lost_hits: u64,
+    errored: u64,
+    live_errored: u64,
+    hits_per_day: f64,
+    busiest_hour: f64,
+    /// As if it were live: with its rollout, and no more than its limit.
+    actions_per_day: f64,
+    decided: Opinion,
+    live_decided: Opinion,
+    precision: Option<f64>,
+    live_precision: Option<f64>,
+    overlaps: Vec<Overlap>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Overlap {
+    rule: RuleId,
+    both: u64,
+    jaccard: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers for people")]
+impl Run {
+    fn told(&self, only: &[RuleId], all: bool) -> impl Iterator<Item = Told> {
+        let nothing = RuleFindings::default();
+        self.heads
+            .iter()
+            .map(move |(rule, head)| {
+                (rule, head, self.findings.rules.get(rule).cloned().unwrap_or(nothing.clone()))
+            })
+            .filter(move |(rule, head, found)| {
+                let differs = head.changed || found.new_hits() > 0 || found.lost_hits() > 0;
+                let errored = found.errored != found.live_errored;
+                if only.is_empty() { all || differs || errored } else { only.contains(rule) }
+            })
+            .map(|(rule, head, found)| self.tell(rule, head, &found))
+    }
+
+    fn per_day(&self, count: u64) -> f64 {
+        count as f64 * self.scale / self.days
+    }
+
+    fn tell(&self, rule: &RuleId, head: &Head, found: &RuleFindings) -> Told {
+        let acting = self.per_day(found.acting);
+        let mut overlaps: Vec<_> = self
+            .findings
+            .overlaps
+            .get(rule)
+            .into_iter()
+            .flatten()
+            .map(|(other, both)| Overlap {
+                rule: other.clone(),
+                both: *both,
+                jaccard: self.findings.jaccard(rule, other),
+            })
+            .collect();
+        overlaps.sort_by(|left, right| right.both.cmp(&left.both).then_with(|| left.rule.cmp(&right.rule)));
+        Told {
+            rule: rule.clone(),
+            head: head.clone(),
+            hits: found.candidate,
+            live_hits: found.live,
+            new_hits: found.new_hits(),
+            lost_hits: found.lost_hits(),
+            errored: found.errored,
+            live_errored: found.live_errored,
+            hits_per_day: self.per_day(found.candidate),
+            busiest_hour: found.busiest() as f64 * self.scale,
+            actions_per_day: head.most_a_day.map_or(acting, |most| acting.min(most as f64)),
+            decided: found.decided,
+            live_decided: found.live_decided,
+            precision: found.decided.precision(),
+            live_precision: found.live_decided.precision(),
+            overlaps,
+        }
+    }
+
+    fn json(&self, since: Millis, until: Millis, sample: f64, told: &[Told]) -> serde_json::Value {
+        let found = &self.findings;
+        json!({
+            "version": self.version,
+            "since": since.iso(),
+            "until": until.iso(),
+            "samplePercent": sample,
+            "changes": self.changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "uncountedWindows": self.uncounted_windows,
+            "items": found.items,
+            "unfit": found.unfit,
+            "guessed": found.guessed,
+            "unlisted": found.unlisted,
+            "differing": found.differing,
+            "overlapsLeftOut": found.overlaps_left_out,
+            "rules": told,
+        })
+    }
+
+    fn say(&self, since: Millis, until: Millis, sample: f64, told: &[Told]) {
+        self.changes.iter().for_each(say);
+        let found = &self.findings;
+        let of = if sample < 100.0 { format!(" ({sample} % of them)") } else { String::new() };
+        say(format!(
+            "{} items from {} until {}{of}, against version {}: {} match other rules",
+            found.items,
+            since.iso(),
+            until.iso(),
+            self.version,
+            found.differing
+        ));
+        for (count, what) in [
+            (found.unfit, "do not fit their item type any more"),
+            (found.guessed, "ask for media, models or new windows, of which nothing is known of the past"),
+            (
+                found.unlisted,
+                "match or fail more rules than are listed (`catalog.rules.matched`, `.errored`)",
+            ),
+            (
+                found.overlaps_left_out,
+                "common matches of pairs of rules were not counted, because they are too many",
+            ),
+        ] {
+            if count > 0 {
+                say(format!("  {count} {what}"));
+            }
+        }
+        if !self.uncounted_windows.is_empty() {
+            say(format!("  windows that nobody has counted for yet: {}", self.uncounted_windows.join(", ")));
+        }
+        told.iter().for_each(say_rule);
+        if told.is_empty() {
+            say("no rule changed, and no match");
+        }
+    }
+}
+
+fn say_rule(told: &Told) {
+    let status = |status: Option<tidegate_rules::Status>| {
+        status.map_or_else(|| "absent".to_owned(), |status| format!("{status:?}").to_lowercase())
+    };
+    let (was, is) = (status(told.head.live_status), status(told.head.status));
+    let status = if was == is { is } else { format!("{was} -> {is}") };
+    say(format!(
+        "{} ({status}): {} hits, {} new, {} lost; {:.1} a day, {:.0} in its busiest hour; would act on {:.1} a day",
+        told.rule,
+        told.hits,
+        told.new_hits,
+        told.lost_hits,
+        told.hits_per_day,
+        told.busiest_hour,
+        told.actions_per_day
+    ));
+    let precision = |opinion: Opinion| {
+        let decided = opinion.confirmed + opinion.rejected;
+        opinion.precision().map(|share| format!("{:.0} % of {decided}", share * 100.0))
+    };
+    match (precision(told.decided), precision(told.live_decided)) {
+        (None, None) => {}
+        (now, before) => {
+            let none = || "nothing decided".to_owned();
+            say(format!(
+                "  moderators agreed: {} (live: {})",
+                now.unwrap_or_else(none),
+                before.unwrap_or_else(none)
+            ));
+        }
+    }
+    if told.errored > 0 || told.live_errored > 0 {
+        say(format!("  could not be evaluated on {} (live: {})", told.errored, told.live_errored));
+    }
+    for overlap in told.overlaps.iter().take(5) {
+        say(format!("  {} matches {} of them, too ({:.2})", overlap.rule, overlap.both, overlap.jaccard));
+    }
+}
