@@ -129,13 +129,16 @@ impl Frame {
     }
 }
 
+/// Text that is known when the service is built. The name keeps serde from asking for input that lives as long.
+pub type Tag = &'static str;
+
 /// What is known of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     pub state: State,
     /// Why there are no hashes: one of `reason`.
     #[serde(default, deserialize_with = "known_reason", skip_serializing_if = "Option::is_none")]
-    pub reason: Option<&'static str>,
+    pub reason: Option<Tag>,
     pub format: Option<Format>,
     /// As the header says; 0 where none was read.
     pub width: u32,
@@ -151,7 +154,7 @@ pub struct Fingerprint {
     pub digests: Digests,
     /// `PIPELINE` when it was made. One of another pipeline is not read: its hashes compare with nothing.
     #[serde(deserialize_with = "this_pipeline")]
-    pub pipeline: &'static str,
+    pub pipeline: Tag,
 }
 
 impl Fingerprint {

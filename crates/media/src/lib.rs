@@ -2,11 +2,14 @@
 //!
 //! It fetches nothing and stores nothing.
 
+mod decode;
+mod decoders;
 pub mod fingerprint;
 pub mod hashes;
 mod limits;
 
 pub use self::{
+    decoders::{Decoders, DecodersError},
     fingerprint::{Fingerprint, Format, Frame, PIPELINE, State},
     hashes::{
         digests::{Digesting, Digests},

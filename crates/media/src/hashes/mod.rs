@@ -5,3 +5,4 @@
 pub mod digests;
 pub mod hex;
 pub mod pdq;
+pub mod perceptual;

@@ -81,7 +81,7 @@ mod tests {
             assert_eq!(all.len(), POINTS);
             for taps in all {
                 assert!(taps.first + taps.weights.len() <= length, "{length}");
-                assert_eq!(taps.weights.iter().map(|w| u64::from(*w)).sum::<u64>(), taps.divisor.into());
+                assert_eq!(taps.weights.iter().map(|w| u64::from(*w)).sum::<u64>(), u64::from(taps.divisor));
                 assert!(taps.divisor.checked_mul(255).is_some(), "{length}: {}", taps.divisor);
             }
         }

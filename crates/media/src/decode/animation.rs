@@ -1,0 +1,101 @@
+//! The first frame of an animation and some after it, evenly spaced: GIF, WebP and PNG.
+//!
+//! How many frames there may be was decided by the header.
+
+use std::io::Cursor;
+
+use image::{
+    AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult,
+    codecs::{gif::GifDecoder, png::PngDecoder, webp::WebPDecoder},
+};
+
+use super::{
+    Gray, Refusal,
+    budget::Budget,
+    guard::guarded,
+    header::Header,
+    luma,
+    still::{bounds, refusal},
+};
+use crate::fingerprint::{Format, reason};
+
+/// Bytes a pixel of the largest of canvas and frames: canvas, frame, what either was before, and luma twice.
+const PIXEL_BYTES: u64 = 24;
+const FIXED: u64 = 4 << 20;
+
+pub(super) fn decode(
+    bytes: &[u8],
+    format: Format,
+    header: &Header,
+    spaced: u32,
+    budget: &Budget,
+    each: &mut dyn FnMut(u32, Gray),
+) -> Result<(), Refusal> {
+    let share = budget.share(FIXED + PIXEL_BYTES * header.pixels())?;
+    guarded(format, || {
+        let all = frames(bytes, format, header, share.bytes()).map_err(|error| refusal(&error))?;
+        let mut wanted = chosen(header.frames, spaced).into_iter().peekable();
+        for (at, frame) in (0..).zip(all) {
+            let Some(next) = wanted.peek() else { break };
+            let frame = frame.map_err(|error| refusal(&error))?;
+            if at != *next {
+                continue;
+            }
+            wanted.next();
+            let image = frame.into_buffer();
+            let (width, height) = image.dimensions();
+            let samples = luma::of_frame(&image);
+            drop(image);
+            each(at, Gray::new(width, height, samples).ok_or(Refusal::Undecodable(reason::BROKEN))?);
+        }
+        Ok(())
+    })
+}
+
+fn frames<'a>(bytes: &'a [u8], format: Format, header: &Header, memory: u64) -> ImageResult<Frames<'a>> {
+    let reader = Cursor::new(bytes);
+    let bounds = bounds(header, memory);
+    Ok(match format {
+        Format::Gif => {
+            let mut decoder = GifDecoder::new(reader)?;
+            decoder.set_limits(bounds)?;
+            decoder.into_frames()
+        }
+        Format::WebP => {
+            let mut decoder = WebPDecoder::new(reader)?;
+            decoder.set_limits(bounds)?;
+            decoder.into_frames()
+        }
+        _ => {
+            let mut decoder = PngDecoder::with_limits(reader, bounds.clone())?;
+            decoder.set_limits(bounds)?;
+            decoder.apng()?.into_frames()
+        }
+    })
+}
+
+/// The places of the first frame and so many after it, evenly spaced and with the last one, in order.
+fn chosen(frames: u32, spaced: u32) -> Vec<u32> {
+    let last = u64::from(frames.saturating_sub(1));
+    let mut places = vec![0];
+    for step in 1..=u64::from(spaced) {
+        let place = (last * step + u64::from(spaced) / 2) / u64::from(spaced);
+        places.extend(u32::try_from(place).ok().filter(|place| Some(place) > places.last()));
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_and_the_last_frame_are_among_the_evenly_spaced() {
+        assert_eq!(chosen(1, 4), [0]);
+        assert_eq!(chosen(2, 4), [0, 1]);
+        assert_eq!(chosen(4, 4), [0, 1, 2, 3]);
+        assert_eq!(chosen(101, 4), [0, 25, 50, 75, 100]);
+        assert_eq!(chosen(100, 0), [0]);
+        assert_eq!(chosen(u32::MAX, 1), [0, u32::MAX - 1]);
+    }
+}

@@ -1,0 +1,225 @@
+//! What the other formats say of themselves: size, frames, and how many pixels decoding them will make.
+//!
+//! Not responsible for pixels. The decoders read the same again; this is read first, and allocates nothing.
+
+use std::io::Cursor;
+
+use image::{ImageDecoder as _, codecs::tiff::TiffDecoder};
+
+use super::{Refusal, guard::guarded, still::refusal};
+use crate::fingerprint::{Format, reason};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) width: u32,
+    pub(super) height: u32,
+    /// Bytes of a decoded pixel, at most.
+    pub(super) pixel_bytes: u64,
+    /// Of an animation; 0 for one picture.
+    pub(super) frames: u32,
+    /// Pixels of the largest frame or embedded picture. Files may name one larger than the canvas.
+    pub(super) largest_frame: u64,
+    /// Pixels of all frames, each at least the canvas, which is composed anew for each.
+    pub(super) pixels_of_frames: u64,
+}
+
+impl Header {
+    pub(super) fn pixels(&self) -> u64 {
+        (u64::from(self.width) * u64::from(self.height)).max(self.largest_frame)
+    }
+
+    fn embedded(&mut self, width: u32, height: u32) -> u64 {
+        let pixels = u64::from(width) * u64::from(height);
+        self.largest_frame = self.largest_frame.max(pixels);
+        pixels
+    }
+
+    fn frame(&mut self, width: u32, height: u32) {
+        let canvas = u64::from(self.width) * u64::from(self.height);
+        let frame = self.embedded(width, height);
+        self.frames += 1;
+        self.pixels_of_frames = self.pixels_of_frames.saturating_add(canvas.max(frame));
+    }
+}
+
+pub(super) fn read(bytes: &[u8], format: Format) -> Result<Header, Refusal> {
+    let header = match format {
+        Format::Png => png(bytes),
+        Format::Gif => gif(bytes),
+        Format::WebP => webp(bytes),
+        Format::Bmp => bmp(bytes),
+        Format::Tiff => return tiff(bytes),
+        Format::Jpeg => None,
+    };
+    header.ok_or(Refusal::Undecodable(reason::BROKEN))
+}
+
+fn big(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn little(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn little16(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?).into())
+}
+
+fn little24(bytes: &[u8], at: usize) -> Option<u32> {
+    let three: [u8; 3] = *bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_le_bytes([three[0], three[1], three[2], 0]))
+}
+
+fn png(bytes: &[u8]) -> Option<Header> {
+    if bytes.get(12..16)? != b"IHDR" {
+        return None;
+    }
+    let depth = if *bytes.get(24)? == 16 { 2 } else { 1 };
+    let channels = if matches!(bytes.get(25)?, 0 | 4) { 2 } else { 4 };
+    let mut header = Header {
+        width: big(bytes, 16)?,
+        height: big(bytes, 20)?,
+        pixel_bytes: channels * depth,
+        ..Header::default()
+    };
+    let (mut at, mut animated) = (8, false);
+    while let (Some(length), Some(kind)) = (big(bytes, at), bytes.get(at + 4..at + 8)) {
+        match kind {
+            b"acTL" => animated = true,
+            b"fcTL" => header.frame(big(bytes, at + 12)?, big(bytes, at + 16)?),
+            // Without its control before the first data, a file is one picture, whatever follows.
+            b"IDAT" if !animated => break,
+            _ => {}
+        }
+        at = at.saturating_add(12).saturating_add(length as usize);
+    }
+    if !animated {
+        header = Header { frames: 0, pixels_of_frames: 0, ..header };
+    }
+    Some(header)
+}
+
+fn gif(bytes: &[u8]) -> Option<Header> {
+    let mut header = Header {
+        width: little16(bytes, 6)?,
+        height: little16(bytes, 8)?,
+        pixel_bytes: 4,
+        ..Header::default()
+    };
+    let mut at = 13 + table(*bytes.get(10)?);
+    loop {
+        match bytes.get(at) {
+            Some(0x21) => at = after_blocks(bytes, at + 2),
+            Some(0x2c) => {
+                let (Some(width), Some(height), Some(flags)) =
+                    (little16(bytes, at + 5), little16(bytes, at + 7), bytes.get(at + 9))
+                else {
+                    break;
+                };
+                header.frame(width, height);
+                at = after_blocks(bytes, at + 11 + table(*flags));
+            }
+            // Decoders skip empty blocks, too.
+            Some(0) => at += 1,
+            _ => break,
+        }
+    }
+    if header.frames < 2 {
+        header = Header { frames: 0, pixels_of_frames: 0, ..header };
+    }
+    Some(header)
+}
+
+const fn table(flags: u8) -> usize {
+    if flags & 0x80 == 0 { 0 } else { 3 << ((flags & 7) + 1) }
+}
+
+fn after_blocks(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(length) = bytes.get(at).filter(|length| **length > 0) {
+        at += 1 + usize::from(*length);
+    }
+    at + 1
+}
+
+fn webp(bytes: &[u8]) -> Option<Header> {
+    let mut header = Header { pixel_bytes: 4, ..Header::default() };
+    let mut animated = false;
+    for (kind, content) in Chunks(bytes.get(12..)?) {
+        match kind {
+            b"VP8X" => {
+                animated = content.first()? & 2 != 0;
+                (header.width, header.height) = (little24(content, 4)? + 1, little24(content, 7)? + 1);
+            }
+            b"ANMF" => {
+                let (width, height) = (little24(content, 6)? + 1, little24(content, 9)? + 1);
+                header.frame(width, height);
+                for (kind, content) in Chunks(content.get(16..)?) {
+                    if let Some((width, height)) = bitstream(kind, content) {
+                        header.embedded(width, height);
+                    }
+                }
+            }
+            _ => {
+                if let Some((width, height)) = bitstream(kind, content) {
+                    header.embedded(width, height);
+                    if header.width == 0 {
+                        (header.width, header.height) = (width, height);
+                    }
+                }
+            }
+        }
+    }
+    if !animated {
+        header = Header { frames: 0, pixels_of_frames: 0, ..header };
+    }
+    Some(header)
+}
+
+/// The size that a bitstream names.
+fn bitstream(kind: &[u8; 4], content: &[u8]) -> Option<(u32, u32)> {
+    match kind {
+        b"VP8 " => Some((little16(content, 6)? & 0x3fff, little16(content, 8)? & 0x3fff)),
+        b"VP8L" => {
+            let bits = little(content, 1)?;
+            Some(((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
+        }
+        _ => None,
+    }
+}
+
+/// The chunks of a RIFF file. The last one may be cut.
+struct Chunks<'a>(&'a [u8]);
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = (&'a [u8; 4], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let kind = self.0.first_chunk()?;
+        let length = little(self.0, 4)? as usize;
+        let rest = &self.0[8..];
+        let content = &rest[..length.min(rest.len())];
+        self.0 = rest.get(length.saturating_add(length % 2)..).unwrap_or_default();
+        Some((kind, content))
+    }
+}
+
+fn bmp(bytes: &[u8]) -> Option<Header> {
+    let (width, height) = if little(bytes, 14)? == 12 {
+        (little16(bytes, 18)?, little16(bytes, 20)?)
+    } else {
+        (little(bytes, 18)?.cast_signed().unsigned_abs(), little(bytes, 22)?.cast_signed().unsigned_abs())
+    };
+    Some(Header { width, height, pixel_bytes: 4, ..Header::default() })
+}
+
+/// Its directory may lie anywhere in the file, so the decoder reads it, within its own bounds for a directory.
+fn tiff(bytes: &[u8]) -> Result<Header, Refusal> {
+    guarded(Format::Tiff, || {
+        let decoder = TiffDecoder::new(Cursor::new(bytes)).map_err(|error| refusal(&error))?;
+        let (width, height) = decoder.dimensions();
+        let pixel_bytes = u64::from(decoder.original_color_type().bits_per_pixel()).div_ceil(8);
+        let pixel_bytes = pixel_bytes.max(decoder.color_type().bytes_per_pixel().into());
+        Ok(Header { width, height, pixel_bytes, ..Header::default() })
+    })
+}

@@ -1,0 +1,100 @@
+//! JPEG: its luma as it is stored where that is what the picture shows, and converted colours where it is not.
+//!
+//! Two decoders can be asked. What the file's header says was read before.
+
+use std::io::Cursor;
+
+use jpeg_decoder::{ColorTransform, PixelFormat};
+use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
+use zune_jpeg::JpegDecoder;
+
+use super::{
+    Gray, Refusal,
+    budget::{Budget, Share},
+    guard::{either, guarded},
+    jpeg_header::{Colours, JpegHeader},
+    luma,
+};
+use crate::fingerprint::{Format, reason};
+
+const BROKEN: Refusal = Refusal::Undecodable(reason::BROKEN);
+
+/// Tables, rows in work, and what else does not grow with the picture.
+const FIXED: u64 = 4 << 20;
+
+/// The luma, and the memory that it is held in.
+pub(super) fn decode<'a>(
+    bytes: &[u8],
+    header: &JpegHeader,
+    budget: &'a Budget,
+) -> Result<(Gray, Share<'a>), Refusal> {
+    // The first decoder takes Adobe's mark for one of four components.
+    if header.colours == Colours::AdobeRgb {
+        return guarded(Format::Jpeg, || second(bytes, header, budget));
+    }
+    either(Format::Jpeg, || first(bytes, header, budget), || second(bytes, header, budget))
+}
+
+fn first<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(Gray, Share<'a>), Refusal> {
+    let as_stored = matches!(header.colours, Colours::Gray | Colours::YCbCr);
+    let (out, out_bytes) = if as_stored { (ColorSpace::Luma, 1) } else { (ColorSpace::RGB, 4) };
+    let pixels = pixels(header);
+    // Coefficients of two bytes, and of twice the rows if only those are sampled less often.
+    let buffered = if header.is_buffered { 4 * header.samples } else { 0 };
+    let share = budget.share(FIXED + buffered + (out_bytes + 1) * pixels)?;
+    let options = DecoderOptions::default()
+        .set_max_width(usize::MAX)
+        .set_max_height(usize::MAX)
+        .jpeg_set_out_colorspace(out);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_headers().map_err(|_| BROKEN)?;
+    let as_expected = match decoder.input_colorspace() {
+        Some(ColorSpace::Luma) => header.colours == Colours::Gray,
+        Some(ColorSpace::YCbCr) => header.colours == Colours::YCbCr,
+        Some(ColorSpace::RGB) => header.colours == Colours::Rgb,
+        Some(ColorSpace::CMYK | ColorSpace::YCCK) => header.colours == Colours::Cmyk,
+        _ => false,
+    };
+    if !as_expected || decoder.dimensions() != Some((header.width as usize, header.height as usize)) {
+        return Err(BROKEN);
+    }
+    let samples = decoder.decode().map_err(|_| BROKEN)?;
+    let samples = if as_stored {
+        samples
+    } else {
+        luma::of_pixels(&samples, |[red, green, blue]| luma::of_rgb(red, green, blue))
+    };
+    Ok((gray(header, samples)?, share))
+}
+
+fn second<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(Gray, Share<'a>), Refusal> {
+    let planes = header.samples * if header.is_buffered { 3 } else { 1 };
+    let share = budget.share(FIXED + planes + 6 * pixels(header))?;
+    let mut decoder = jpeg_decoder::Decoder::new(Cursor::new(bytes));
+    match header.colours {
+        Colours::YCbCr => decoder.set_color_transform(ColorTransform::YCbCr),
+        Colours::Rgb | Colours::AdobeRgb => decoder.set_color_transform(ColorTransform::RGB),
+        Colours::Gray | Colours::Cmyk => {}
+    }
+    decoder.read_info().map_err(|_| BROKEN)?;
+    let info = decoder.info().ok_or(BROKEN)?;
+    if (u32::from(info.width), u32::from(info.height)) != (header.width, header.height) {
+        return Err(BROKEN);
+    }
+    let samples = decoder.decode().map_err(|_| BROKEN)?;
+    let samples = match info.pixel_format {
+        PixelFormat::L8 => samples,
+        PixelFormat::L16 => luma::of_pixels(&samples, |pair| luma::of_16(u16::from_ne_bytes(pair))),
+        PixelFormat::RGB24 => luma::of_pixels(&samples, |[r, g, b]| luma::of_rgb(r, g, b)),
+        PixelFormat::CMYK32 => luma::of_pixels(&samples, |[c, m, y, k]| luma::of_cmyk(c, m, y, k)),
+    };
+    Ok((gray(header, samples)?, share))
+}
+
+fn pixels(header: &JpegHeader) -> u64 {
+    u64::from(header.width) * u64::from(header.height)
+}
+
+fn gray(header: &JpegHeader, samples: Vec<u8>) -> Result<Gray, Refusal> {
+    Gray::new(header.width, header.height, samples).ok_or(BROKEN)
+}

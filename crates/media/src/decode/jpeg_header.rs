@@ -1,0 +1,204 @@
+//! What a JPEG says of itself before its first scan: size, components, how its colours are to be read.
+//!
+//! Not responsible for pixels. The decoders read the same; what they read is held against this.
+
+use super::Refusal;
+use crate::fingerprint::reason;
+
+/// Which colours the components are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Colours {
+    Gray,
+    YCbCr,
+    /// Three components without a transform, marked as such by `R`, `G` and `B`.
+    Rgb,
+    /// The same, marked by Adobe's segment.
+    AdobeRgb,
+    /// Four components, with or without a transform of three of them.
+    Cmyk,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct JpegHeader {
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) colours: Colours,
+    /// All scans are kept as coefficients until the last one: progressive, or one component after the other.
+    pub(super) is_buffered: bool,
+    /// Samples of all components together, in whole blocks.
+    pub(super) samples: u64,
+}
+
+struct Frame {
+    progressive: bool,
+    width: u32,
+    height: u32,
+    /// Identifier and sampling factors.
+    components: Vec<(u8, u64, u64)>,
+}
+
+const fn broken() -> Refusal {
+    Refusal::Undecodable(reason::BROKEN)
+}
+
+const fn unsupported() -> Refusal {
+    Refusal::Undecodable(reason::UNSUPPORTED)
+}
+
+/// Reads segments up to the first scan.
+pub(super) fn read(bytes: &[u8]) -> Result<JpegHeader, Refusal> {
+    let (mut frame, mut adobe, mut jfif) = (None, None, false);
+    let mut rest = bytes.get(2..).ok_or(broken())?;
+    loop {
+        let (marker, after) = next_marker(rest).ok_or(broken())?;
+        if matches!(marker, 0x01 | 0xd0..=0xd8) {
+            rest = after;
+            continue;
+        }
+        let length = usize::from(u16::from_be_bytes(*after.first_chunk().ok_or(broken())?));
+        let segment = after.get(2..length.max(2)).ok_or(broken())?;
+        match marker {
+            0xd9 => return Err(broken()),
+            0xda => {
+                let in_scan = usize::from(*segment.first().ok_or(broken())?);
+                return header(&frame.ok_or(broken())?, in_scan, adobe, jfif);
+            }
+            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
+                if frame.replace(start_of_frame(marker, segment)?).is_some() {
+                    return Err(broken());
+                }
+            }
+            0xe0 => jfif |= segment.starts_with(b"JFIF\0"),
+            0xee if segment.starts_with(b"Adobe") => adobe = segment.get(11).copied(),
+            _ => {}
+        }
+        rest = &after[length.max(2)..];
+    }
+}
+
+/// The next marker, past anything between segments, and what follows it.
+fn next_marker(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let mut at = 0;
+    loop {
+        at += bytes.get(at..)?.iter().position(|byte| *byte == 0xff)? + 1;
+        match bytes.get(at)? {
+            0xff | 0 => {}
+            marker => return Some((*marker, &bytes[at + 1..])),
+        }
+    }
+}
+
+fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, Refusal> {
+    let [_precision, h0, h1, w0, w1, count, components @ ..] = segment else { return Err(broken()) };
+    if components.len() != 3 * usize::from(*count) {
+        return Err(broken());
+    }
+    let components: Vec<_> = components
+        .chunks_exact(3)
+        .map(|component| (component[0], u64::from(component[1] >> 4), u64::from(component[1] & 15)))
+        .collect();
+    if components.iter().any(|(_, across, down)| !(1..=4).contains(across) || !(1..=4).contains(down)) {
+        return Err(broken());
+    }
+    let (width, height) = (u16::from_be_bytes([*w0, *w1]).into(), u16::from_be_bytes([*h0, *h1]).into());
+    if width == 0 || height == 0 {
+        return Err(unsupported());
+    }
+    Ok(Frame { progressive: matches!(marker, 0xc2 | 0xca), width, height, components })
+}
+
+fn header(frame: &Frame, in_scan: usize, adobe: Option<u8>, jfif: bool) -> Result<JpegHeader, Refusal> {
+    let ids: Vec<_> = frame.components.iter().map(|(id, ..)| *id).collect();
+    let colours = match (ids.len(), adobe) {
+        (1, _) => Colours::Gray,
+        (3, _) if jfif => Colours::YCbCr,
+        (3, Some(0)) => Colours::AdobeRgb,
+        (3, Some(_)) => Colours::YCbCr,
+        (3, None) if ids == *b"RGB" => Colours::Rgb,
+        (3, None) => Colours::YCbCr,
+        (4, _) => Colours::Cmyk,
+        _ => return Err(unsupported()),
+    };
+    let across = frame.components.iter().map(|(_, across, _)| *across).max().unwrap_or(1);
+    let down = frame.components.iter().map(|(_, _, down)| *down).max().unwrap_or(1);
+    let units = u64::from(frame.width).div_ceil(8 * across) * u64::from(frame.height).div_ceil(8 * down);
+    let blocks: u64 = frame.components.iter().map(|(_, across, down)| units * across * down).sum();
+    Ok(JpegHeader {
+        width: frame.width,
+        height: frame.height,
+        colours,
+        is_buffered: frame.progressive || in_scan != ids.len(),
+        samples: 64 * blocks,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn segment(marker: u8, content: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(content.len() + 2).unwrap().to_be_bytes();
+        [&[0xff, marker], &length[..], content].concat()
+    }
+
+    fn file(segments: &[Vec<u8>]) -> Vec<u8> {
+        [&[0xff, 0xd8], segments.concat().as_slice()].concat()
+    }
+
+    fn frame(marker: u8, components: &[[u8; 3]]) -> Vec<u8> {
+        let count = u8::try_from(components.len()).unwrap();
+        segment(marker, &[&[8, 0, 100, 0, 200, count], components.concat().as_slice()].concat())
+    }
+
+    const THREE: [[u8; 3]; 3] = [[1, 0x22, 0], [2, 0x11, 1], [3, 0x11, 1]];
+
+    #[test]
+    fn size_and_memory_are_read_before_the_first_scan() {
+        let scan = segment(0xda, &[3]);
+        let header = read(&file(&[segment(0xe1, b"Exif\0\0\xff\xc0"), frame(0xc0, &THREE), scan])).unwrap();
+        assert_eq!((header.width, header.height, header.colours), (200, 100, Colours::YCbCr));
+        assert!(!header.is_buffered);
+        assert_eq!(header.samples, 208 * 112 * 3 / 2);
+    }
+
+    #[test]
+    fn progressive_files_and_scans_of_single_components_are_buffered() {
+        assert!(read(&file(&[frame(0xc2, &THREE), segment(0xda, &[3])])).unwrap().is_buffered);
+        assert!(read(&file(&[frame(0xc0, &THREE), segment(0xda, &[1])])).unwrap().is_buffered);
+    }
+
+    #[test]
+    fn colours_are_told_as_browsers_tell_them() {
+        let jfif = || segment(0xe0, b"JFIF\0\x01\x02");
+        let adobe = |transform| segment(0xee, &[b"Adobe\0\x64\0\0\0\0".as_slice(), &[transform]].concat());
+        let rgb = [[b'R', 0x11, 0], [b'G', 0x11, 0], [b'B', 0x11, 0]];
+        let four = [[1, 0x11, 0], [2, 0x11, 0], [3, 0x11, 0], [4, 0x11, 0]];
+        for (segments, colours) in [
+            (vec![frame(0xc0, &THREE[..1])], Colours::Gray),
+            (vec![frame(0xc0, &THREE)], Colours::YCbCr),
+            (vec![frame(0xc0, &rgb)], Colours::Rgb),
+            (vec![jfif(), frame(0xc0, &rgb)], Colours::YCbCr),
+            (vec![adobe(0), frame(0xc0, &THREE)], Colours::AdobeRgb),
+            (vec![frame(0xc0, &THREE), adobe(0)], Colours::AdobeRgb),
+            (vec![jfif(), adobe(0), frame(0xc0, &THREE)], Colours::YCbCr),
+            (vec![adobe(1), frame(0xc0, &THREE)], Colours::YCbCr),
+            (vec![adobe(0), frame(0xc0, &four)], Colours::Cmyk),
+            (vec![adobe(2), frame(0xc0, &four)], Colours::Cmyk),
+        ] {
+            let bytes = file(&[segments.concat(), segment(0xda, &[1])]);
+            assert_eq!(read(&bytes).unwrap().colours, colours);
+        }
+    }
+
+    #[test]
+    fn files_cut_anywhere_are_refused() {
+        let whole = file(&[frame(0xc0, &THREE), segment(0xda, &[3])]);
+        read(&whole).unwrap();
+        for length in 0..whole.len() - 1 {
+            assert!(read(&whole[..length]).is_err(), "{length}");
+        }
+        assert!(read(&file(&[frame(0xc0, &THREE), frame(0xc0, &THREE), segment(0xda, &[3])])).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! From colours to luma: 0.299 R + 0.587 G + 0.114 B, as the luma of a JPEG is made.
+//!
+//! Alpha is dropped: what it hides is hashed like the rest.
+
+use image::{DynamicImage, RgbaImage};
+
+/// 0.299, 0.587 and 0.114 of 2^16. Together they are 2^16.
+const RED: u32 = 19_595;
+const GREEN: u32 = 38_470;
+const BLUE: u32 = 7_471;
+const HALF: u32 = 1 << 15;
+
+pub(super) const fn of_rgb(red: u8, green: u8, blue: u8) -> u8 {
+    let sum = RED * red as u32 + GREEN * green as u32 + BLUE * blue as u32 + HALF;
+    sum.to_be_bytes()[1]
+}
+
+/// Ink, 255 for all of it.
+pub(super) const fn of_cmyk(cyan: u8, magenta: u8, yellow: u8, black: u8) -> u8 {
+    of_rgb(left(cyan, black), left(magenta, black), left(yellow, black))
+}
+
+/// What of the light is left by two inks.
+#[expect(clippy::cast_possible_truncation, reason = "a product of two parts of 255, over 255")]
+const fn left(one: u8, other: u8) -> u8 {
+    (((255 - one as u32) * (255 - other as u32) + 127) / 255) as u8
+}
+
+const fn of_rgb16(red: u16, green: u16, blue: u16) -> u8 {
+    let sum = RED * red as u32 + GREEN * green as u32 + BLUE * blue as u32 + HALF;
+    of_16((sum >> 16) as u16)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "65,535 is 255 times 257")]
+pub(super) const fn of_16(luma: u16) -> u8 {
+    ((luma as u32 + 128) / 257) as u8
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "within 0 and 255 after the clamp"
+)]
+fn of_rgb_float(red: f32, green: f32, blue: f32) -> u8 {
+    (255.0 * (0.299 * red + 0.587 * green + 0.114 * blue)).clamp(0.0, 255.0).round() as u8
+}
+
+pub(super) fn of_frame(frame: &RgbaImage) -> Vec<u8> {
+    of_pixels(frame.as_raw(), |pixel: [u8; 4]| of_rgb(pixel[0], pixel[1], pixel[2]))
+}
+
+/// Nothing for a kind of pixel that no decoder of ours makes.
+pub(super) fn of_image(image: DynamicImage) -> Option<Vec<u8>> {
+    Some(match image {
+        DynamicImage::ImageLuma8(gray) => gray.into_raw(),
+        DynamicImage::ImageLumaA8(gray) => of_pixels(gray.as_raw(), |[luma, _]| luma),
+        DynamicImage::ImageRgb8(rgb) => of_pixels(rgb.as_raw(), |[r, g, b]| of_rgb(r, g, b)),
+        DynamicImage::ImageRgba8(rgba) => of_frame(&rgba),
+        DynamicImage::ImageLuma16(gray) => of_pixels(gray.as_raw(), |[luma]| of_16(luma)),
+        DynamicImage::ImageLumaA16(gray) => of_pixels(gray.as_raw(), |[luma, _]| of_16(luma)),
+        DynamicImage::ImageRgb16(rgb) => of_pixels(rgb.as_raw(), |[r, g, b]| of_rgb16(r, g, b)),
+        DynamicImage::ImageRgba16(rgba) => of_pixels(rgba.as_raw(), |[r, g, b, _]| of_rgb16(r, g, b)),
+        DynamicImage::ImageRgb32F(rgb) => of_pixels(rgb.as_raw(), |[r, g, b]| of_rgb_float(r, g, b)),
+        DynamicImage::ImageRgba32F(rgba) => of_pixels(rgba.as_raw(), |[r, g, b, _]| of_rgb_float(r, g, b)),
+        _ => return None,
+    })
+}
+
+/// The luma of pixels of `N` samples each.
+pub(super) fn of_pixels<S: Copy, const N: usize>(samples: &[S], luma: impl Fn([S; N]) -> u8) -> Vec<u8> {
+    samples.as_chunks().0.iter().map(|pixel| luma(*pixel)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grays_keep_their_luma_in_every_depth() {
+        for luma in 0..=255u8 {
+            let deep = u16::from(luma) * 257;
+            assert_eq!(of_rgb(luma, luma, luma), luma);
+            assert_eq!(of_rgb16(deep, deep, deep), luma);
+            assert_eq!(of_16(deep), luma);
+            let real = f32::from(luma) / 255.0;
+            assert_eq!(of_rgb_float(real, real, real), luma);
+            assert_eq!(of_cmyk(0, 0, 0, 255 - luma), luma);
+            assert_eq!(of_cmyk(255 - luma, 255 - luma, 255 - luma, 0), luma);
+        }
+    }
+
+    #[test]
+    fn colours_weigh_as_the_eye_weighs_them() {
+        assert_eq!([of_rgb(255, 0, 0), of_rgb(0, 255, 0), of_rgb(0, 0, 255)], [76, 150, 29]);
+        assert_eq!(of_rgb16(65_535, 0, 0), 76);
+        assert_eq!([of_rgb_float(1.0, 0.0, 0.0), of_rgb_float(f32::NAN, 0.0, 2.0)], [76, 0]);
+        assert_eq!(of_cmyk(0, 255, 255, 0), 76);
+    }
+}

@@ -1,0 +1,77 @@
+//! One picture of a PNG, GIF, WebP, BMP or TIFF file.
+//!
+//! Not responsible for animations, of which it can give the first frame.
+
+use std::io::Cursor;
+
+use image::{
+    DynamicImage, ImageDecoder, ImageError, ImageResult, Limits,
+    codecs::{bmp::BmpDecoder, gif::GifDecoder, png::PngDecoder, tiff::TiffDecoder, webp::WebPDecoder},
+};
+
+use super::{
+    Gray, Refusal,
+    budget::{Budget, Share},
+    guard::guarded,
+    header::Header,
+    luma,
+};
+use crate::fingerprint::{Format, reason};
+
+/// Tables, rows in work, and what else does not grow with the picture.
+const FIXED: u64 = 4 << 20;
+
+/// The luma, and the memory that it is held in.
+pub(super) fn decode<'a>(
+    bytes: &[u8],
+    format: Format,
+    header: &Header,
+    budget: &'a Budget,
+) -> Result<(Gray, Share<'a>), Refusal> {
+    // Beside the pixels: what the decoder keeps of a picture before it has pixels, and luma twice.
+    let beside = match format {
+        Format::WebP => 8,
+        Format::Gif | Format::Tiff => header.pixel_bytes + 2,
+        Format::Png | Format::Bmp | Format::Jpeg => 2,
+    };
+    let share = budget.share(FIXED + (header.pixel_bytes + beside) * header.pixels())?;
+    let gray = guarded(format, || {
+        let image = image(bytes, format, header, share.bytes()).map_err(|error| refusal(&error))?;
+        let samples = luma::of_image(image).ok_or(Refusal::Undecodable(reason::UNSUPPORTED))?;
+        Gray::new(header.width, header.height, samples).ok_or(Refusal::Undecodable(reason::BROKEN))
+    })?;
+    Ok((gray, share))
+}
+
+fn image(bytes: &[u8], format: Format, header: &Header, memory: u64) -> ImageResult<DynamicImage> {
+    let reader = Cursor::new(bytes);
+    match format {
+        Format::Png => pixels(PngDecoder::with_limits(reader, bounds(header, memory))?, header, memory),
+        Format::Gif => pixels(GifDecoder::new(reader)?, header, memory),
+        Format::WebP => pixels(WebPDecoder::new(reader)?, header, memory),
+        Format::Bmp => pixels(BmpDecoder::new(reader)?, header, memory),
+        Format::Tiff | Format::Jpeg => pixels(TiffDecoder::new(reader)?, header, memory),
+    }
+}
+
+fn pixels(mut decoder: impl ImageDecoder, header: &Header, memory: u64) -> ImageResult<DynamicImage> {
+    decoder.set_limits(bounds(header, memory))?;
+    DynamicImage::from_decoder(decoder)
+}
+
+/// What our own reading of the header allows; a decoder that reads another size is held to it.
+pub(super) fn bounds(header: &Header, memory: u64) -> Limits {
+    let mut limits = Limits::no_limits();
+    limits.max_image_width = Some(header.width);
+    limits.max_image_height = Some(header.height);
+    limits.max_alloc = Some(memory);
+    limits
+}
+
+pub(super) fn refusal(error: &ImageError) -> Refusal {
+    match error {
+        ImageError::Limits(_) => Refusal::TooLarge(reason::MEMORY),
+        ImageError::Unsupported(_) => Refusal::Undecodable(reason::UNSUPPORTED),
+        _ => Refusal::Undecodable(reason::BROKEN),
+    }
+}
