@@ -16,6 +16,14 @@ pub enum BankKind {
     Geo,
     /// Domains, each with all that is below it.
     Domain,
+    /// Perceptual hashes of pictures, by Meta's PDQ.
+    Pdq,
+    /// Perceptual hashes of pictures: which of two neighbouring pixels is brighter, in 8 by 8.
+    Gradient,
+    /// Hashes of files.
+    Md5,
+    Sha1,
+    Sha256,
 }
 
 impl BankKind {
@@ -25,6 +33,23 @@ impl BankKind {
             Self::Regex => "regex",
             Self::Geo => "geo",
             Self::Domain => "domain",
+            Self::Pdq => HashKind::Pdq.name(),
+            Self::Gradient => HashKind::Gradient.name(),
+            Self::Md5 => HashKind::Md5.name(),
+            Self::Sha1 => HashKind::Sha1.name(),
+            Self::Sha256 => HashKind::Sha256.name(),
+        }
+    }
+
+    /// Of banks that media are compared with; the others are lists that rules search in the item itself.
+    pub const fn hash(self) -> Option<HashKind> {
+        match self {
+            Self::Text | Self::Regex | Self::Geo | Self::Domain => None,
+            Self::Pdq => Some(HashKind::Pdq),
+            Self::Gradient => Some(HashKind::Gradient),
+            Self::Md5 => Some(HashKind::Md5),
+            Self::Sha1 => Some(HashKind::Sha1),
+            Self::Sha256 => Some(HashKind::Sha256),
         }
     }
 
@@ -43,7 +68,84 @@ impl BankKind {
             Self::Domain => domain(value),
             Self::Geo if value.contains(',') => circle(value),
             Self::Geo => geohash(value),
+            Self::Pdq => HashKind::Pdq.canonical(value),
+            Self::Gradient => HashKind::Gradient.canonical(value),
+            Self::Md5 => HashKind::Md5.canonical(value),
+            Self::Sha1 => HashKind::Sha1.canonical(value),
+            Self::Sha256 => HashKind::Sha256.canonical(value),
         }
+    }
+}
+
+/// A hash of media, as the entries of a bank are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HashKind {
+    Pdq,
+    Gradient,
+    Md5,
+    Sha1,
+    Sha256,
+}
+
+impl HashKind {
+    pub const ALL: [Self; 5] = [Self::Pdq, Self::Gradient, Self::Md5, Self::Sha1, Self::Sha256];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pdq => "pdq",
+            Self::Gradient => "gradient",
+            Self::Md5 => "md5",
+            Self::Sha1 => "sha1",
+            Self::Sha256 => "sha256",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Of the hash, which is written with twice as many digits.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Pdq | Self::Sha256 => 32,
+            Self::Gradient => 8,
+            Self::Md5 => 16,
+            Self::Sha1 => 20,
+        }
+    }
+
+    /// How many bits may differ at most. An index of pieces of sixteen bits, one bit of each of which may differ, misses
+    /// nothing up to there. Hashes of files are the same or say nothing.
+    pub const fn most_distance(self) -> u32 {
+        match self {
+            Self::Pdq => 31,
+            Self::Gradient => 7,
+            Self::Md5 | Self::Sha1 | Self::Sha256 => 0,
+        }
+    }
+
+    /// How many bits may differ unless a bank says otherwise: PDQ's own bound, and what re-encoding does to gradients.
+    pub const fn usual_distance(self) -> u32 {
+        match self {
+            Self::Pdq => 31,
+            Self::Gradient => 4,
+            Self::Md5 | Self::Sha1 | Self::Sha256 => 0,
+        }
+    }
+
+    fn canonical(self, value: &str) -> Result<String, &'static str> {
+        let fits = value.len() == 2 * self.bytes() && value.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if fits {
+            return Ok(value.to_ascii_lowercase());
+        }
+        Err(match self {
+            Self::Pdq => "a PDQ hash has 64 hexadecimal digits",
+            Self::Gradient => "a gradient hash has 16 hexadecimal digits",
+            Self::Md5 => "an MD5 hash has 32 hexadecimal digits",
+            Self::Sha1 => "a SHA-1 hash has 40 hexadecimal digits",
+            Self::Sha256 => "a SHA-256 hash has 64 hexadecimal digits",
+        })
     }
 }
 
@@ -105,6 +207,8 @@ mod tests {
             (BankKind::Domain, "bücher.example", "xn--bcher-kva.example"),
             (BankKind::Geo, "U33DC", "u33dc"),
             (BankKind::Geo, "52.520, 13.4050, 500.0", "52.52,13.405,500"),
+            (BankKind::Md5, " D41D8CD98F00B204E9800998ECF8427E", "d41d8cd98f00b204e9800998ecf8427e"),
+            (BankKind::Gradient, "00FF00FF00FF00FF", "00ff00ff00ff00ff"),
         ] {
             assert_eq!(kind.canonical(value).as_deref(), Ok(kept));
             assert_eq!(kind.canonical(kept).as_deref(), Ok(kept), "{kept} is its own form");
@@ -127,6 +231,9 @@ mod tests {
             (BankKind::Geo, "1,1,0"),
             (BankKind::Geo, "1,1,NaN"),
             (BankKind::Geo, "0123456789012"),
+            (BankKind::Pdq, "d41d8cd98f00b204e9800998ecf8427e"),
+            (BankKind::Md5, "d41d8cd98f00b204e9800998ecf8427g"),
+            (BankKind::Sha1, ""),
         ] {
             assert!(kind.canonical(value).is_err(), "{value}");
         }

@@ -2,10 +2,12 @@
 //!
 //! It fetches nothing and stores nothing.
 
+pub mod banks;
 mod decode;
 mod decoders;
 pub mod fingerprint;
 pub mod hashes;
+mod index;
 mod limits;
 
 pub use self::{

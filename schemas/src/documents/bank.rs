@@ -4,7 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{banks::BankKind, ids::BankId};
+use super::{Percent, Period};
+use crate::{
+    banks::{BankKind, HashKind},
+    ids::BankId,
+};
 
 /// `bank: crypto-terms`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +23,35 @@ pub struct Bank {
     /// Entries that the bank always has, beside those that are added to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<String>,
+    /// Of hashes: how many bits may differ, where an entry does not say; as the kind has it if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<u32>,
+    /// Of hashes: the share of items whose media are compared with the bank, drawn by the item's id; all if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Percent>,
+    /// Of hashes: a medium that is in this bank is not taken to be in these, and this one makes no matches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suppresses: Vec<BankId>,
+    /// Of hashes: when an entry is switched off because it suddenly matches so much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
+}
+
+/// An entry that one process sees match so often, and so much more often than before, is put aside for people to look at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quarantine {
+    /// So many matches ...
+    pub matches: u32,
+    /// ... in this time ...
+    pub within: Period,
+    /// ... which are so many times what it had before.
+    #[serde(default = "usual_jump")]
+    pub times: u32,
+}
+
+fn usual_jump() -> u32 {
+    10
 }
 
 impl Bank {
@@ -33,5 +66,33 @@ impl Bank {
                 faults.push((format!("entries[{index}]"), message));
             }
         }
+        match self.kind.hash() {
+            Some(kind) => self.check_hashes(kind, faults),
+            None => self.check_list(faults),
+        }
+    }
+
+    fn check_hashes(&self, kind: HashKind, faults: &mut Vec<(String, String)>) {
+        let most = kind.most_distance();
+        if self.distance.is_some_and(|distance| distance > most) {
+            let message = format!("Hashes of kind {} may differ in at most {most} bits.", kind.name());
+            faults.push(("distance".into(), message));
+        }
+        let quarantine = self.quarantine.as_ref();
+        if quarantine.is_some_and(|it| it.matches == 0 || it.within.seconds() == 0 || it.times == 0) {
+            faults.push(("quarantine".into(), "Each of its numbers is at least 1.".into()));
+        }
+    }
+
+    fn check_list(&self, faults: &mut Vec<(String, String)>) {
+        let given = [
+            ("distance", self.distance.is_some()),
+            ("sample", self.sample.is_some()),
+            ("suppresses", !self.suppresses.is_empty()),
+            ("quarantine", self.quarantine.is_some()),
+        ];
+        let message = format!("Only banks of hashes have it, and this one is of kind {}.", self.kind.name());
+        let wrong = given.into_iter().filter(|(_, is_given)| *is_given);
+        faults.extend(wrong.map(|(name, _)| (name.to_owned(), message.clone())));
     }
 }

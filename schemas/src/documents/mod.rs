@@ -22,7 +22,7 @@ mod window;
 use serde::Serialize;
 
 pub use action::{Action, ActionKind, Parameter, ParameterType};
-pub use bank::Bank;
+pub use bank::{Bank, Quarantine};
 pub use endpoint::{Endpoint, Event};
 pub use fault::{DocumentFault, Origin};
 pub use item_type::{FieldDocument, ItemType};

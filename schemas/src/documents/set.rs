@@ -118,7 +118,25 @@ impl Set {
                 known(&self.item_types, item_type.as_str(), "item type", origin, &path, &mut faults);
             }
         }
+        for (origin, bank) in self.banks.values() {
+            self.check_bank(origin, bank, &mut faults);
+        }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
+    /// A bank takes back what other banks of hashes say, and what they say is not taken back by themselves.
+    fn check_bank(&self, origin: &Origin, bank: &Bank, faults: &mut Vec<DocumentFault>) {
+        for (index, other) in bank.suppresses.iter().enumerate() {
+            let path = format!("suppresses[{index}]");
+            if !known(&self.banks, other.as_str(), "bank", origin, &path, faults) {
+                continue;
+            }
+            let (_, named) = &self.banks[other];
+            if named.kind.hash().is_none() || *other == bank.key || !named.suppresses.is_empty() {
+                let message = format!("`{other}` has no matches that could be taken back.");
+                faults.push(DocumentFault::new(origin, path, message));
+            }
+        }
     }
 
     /// A review goes to a queue of the organisation's own or to the one that everybody has for reviews.

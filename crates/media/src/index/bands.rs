@@ -1,0 +1,207 @@
+//! Finds what is near a hash among many, without comparing it with each: by pieces of the hash that differ in few bits.
+//!
+//! It holds no hashes; it names their places in a list that is sorted.
+//!
+//! A hash that differs in at most `radius` bits differs in some of its pieces in few: if the sum over all pieces of the
+//! bits that are tried in each, plus one, exceeds the radius, at least one piece is met. So nothing is missed.
+//!
+//! Look-ups are bound by memory. They go in steps, each over many places that do not depend on each other, so that the
+//! processor waits for all of them at once: the bounds of all lists, the lists, then the hashes.
+
+use rayon::prelude::*;
+
+use super::bits::Bits;
+
+/// The places of hashes by each of their pieces.
+pub(crate) struct Bands {
+    count: u32,
+    width: u32,
+    bands: Vec<Band>,
+    /// What a piece is changed by: nothing, then one bit, then two.
+    masks: Vec<u32>,
+}
+
+struct Band {
+    start: u32,
+    /// Where the list of a piece's value begins in `places`, and one more for the end of the last.
+    begins: Vec<u32>,
+    /// None for the first band: hashes are sorted, so its lists are ranges.
+    places: Option<Vec<u32>>,
+}
+
+/// Lists are read in fours, so that short ones need no loop; the last may be read beyond its end.
+const READ: usize = 4;
+
+/// From there on longer lists cost more than more of them.
+const MANY: usize = 2_000_000;
+
+/// What is kept between look-ups of a thread, so that they allocate nothing.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    ranges: Vec<(u32, u32)>,
+    places: Vec<u32>,
+}
+
+/// Place and distance.
+pub(crate) type Hit = (u32, u32);
+
+impl Bands {
+    /// Of hashes that are sorted and differ.
+    pub(crate) fn build<const W: usize>(hashes: &[Bits<W>]) -> Self {
+        let (count, width) = Self::shape::<W>(hashes.len());
+        Self::shaped(hashes, count, width)
+    }
+
+    pub(super) fn shaped<const W: usize>(hashes: &[Bits<W>], count: u32, width: u32) -> Self {
+        let bands = (0..count).into_par_iter().map(|nth| Band::build(hashes, nth * width, width)).collect();
+        Self { count, width, bands, masks: masks(width) }
+    }
+
+    fn shape<const W: usize>(hashes: usize) -> (u32, u32) {
+        const FEW_BITS: u32 = 16;
+        if W < 4 || hashes < MANY {
+            return (Bits::<W>::COUNT / FEW_BITS, FEW_BITS);
+        }
+        let width = hashes.ilog2().clamp(20, 23);
+        (Bits::<W>::COUNT / 23, width)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |band: &Band| band.begins.len() + band.places.as_ref().map_or(0, Vec::len);
+        4 * self.bands.iter().map(of).sum::<usize>()
+    }
+
+    /// How many masks each band is tried with; `None`: more bits may differ than pays.
+    fn effort(&self, radius: u32) -> Option<impl Iterator<Item = usize>> {
+        let (bands, width) = (self.count, self.width as usize);
+        let (each, more) = ((radius + 1) / bands, (radius + 1) % bands);
+        let by_bits = [0, 1, 1 + width, 1 + width + width * (width - 1) / 2];
+        let needed = each + u32::from(more > 0);
+        ((needed as usize) < by_bits.len())
+            .then(|| (0..bands).map(move |nth| by_bits[(each + u32::from(nth < more)) as usize]))
+    }
+
+    /// Adds what lies within the radius, each once; `false`, and nothing is added, if comparing all of them costs less.
+    #[inline(always)]
+    pub(crate) fn search<const W: usize>(
+        &self,
+        hashes: &[Bits<W>],
+        query: &Bits<W>,
+        radius: u32,
+        scratch: &mut Scratch,
+        hits: &mut Vec<Hit>,
+    ) -> bool {
+        let Some(effort) = self.effort(radius) else { return false };
+        let efforts: smallvec::SmallVec<[usize; 16]> = effort.collect();
+        let Scratch { ranges, places } = scratch;
+        ranges.clear();
+        for (band, masks) in self.bands.iter().zip(&efforts) {
+            let piece = query.piece(band.start, self.width);
+            ranges.extend(self.masks[..*masks].iter().map(|mask| {
+                let value = (piece ^ mask) as usize;
+                (band.begins[value], band.begins[value + 1])
+            }));
+        }
+        // A look at a place that is anywhere costs about as much as three that lie in a row.
+        let near: usize = ranges.iter().map(|(begin, end)| (end - begin) as usize).sum();
+        if near * 3 > hashes.len() {
+            return false;
+        }
+        let mut ranges = ranges.as_slice();
+        for (nth, band) in self.bands.iter().enumerate() {
+            let (own, others) = ranges.split_at(efforts[nth]);
+            ranges = others;
+            let mut check = |place: u32| {
+                let hash = &hashes[place as usize];
+                if let Some(distance) = query.within(hash, radius)
+                    && !self.is_met_before(nth, &efforts, hash, query)
+                {
+                    hits.push((place, distance));
+                }
+            };
+            match &band.places {
+                None => own.iter().for_each(|(begin, end)| (*begin..*end).for_each(&mut check)),
+                Some(all) => {
+                    let count = gather(own, all, places);
+                    places[..count].iter().copied().for_each(check);
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether a band before this one found the hash too.
+    fn is_met_before<const W: usize>(
+        &self,
+        nth: usize,
+        efforts: &[usize],
+        hash: &Bits<W>,
+        query: &Bits<W>,
+    ) -> bool {
+        let width = self.width as usize;
+        self.bands[..nth].iter().zip(efforts).any(|(band, masks)| {
+            let differing = hash.piece(band.start, self.width) ^ query.piece(band.start, self.width);
+            let tried = match differing.count_ones() {
+                0 => 1,
+                1 => 1 + width,
+                2 => 1 + width + width * (width - 1) / 2,
+                _ => usize::MAX,
+            };
+            tried <= *masks
+        })
+    }
+}
+
+/// Copies lists behind each other.
+#[inline(always)]
+fn gather(ranges: &[(u32, u32)], all: &[u32], places: &mut Vec<u32>) -> usize {
+    let most: usize = ranges.iter().map(|(begin, end)| (end - begin) as usize).sum::<usize>() + READ;
+    if places.len() < most {
+        places.resize(most, 0);
+    }
+    let mut count = 0;
+    for (begin, end) in ranges {
+        let (begin, end) = (*begin as usize, *end as usize);
+        places[count..count + READ].copy_from_slice(&all[begin..begin + READ]);
+        let length = end - begin;
+        if length > READ {
+            places[count + READ..count + length].copy_from_slice(&all[begin + READ..end]);
+        }
+        count += length;
+    }
+    count
+}
+
+impl Band {
+    fn build<const W: usize>(hashes: &[Bits<W>], start: u32, width: u32) -> Self {
+        let mut begins = vec![0_u32; (1 << width) + 1];
+        for hash in hashes {
+            begins[hash.piece(start, width) as usize + 1] += 1;
+        }
+        let mut before = 0;
+        for begin in &mut begins {
+            before += *begin;
+            *begin = before;
+        }
+        if start == 0 {
+            return Self { start, begins, places: None };
+        }
+        let mut places = vec![0; hashes.len() + READ];
+        // Each list is filled from its end, so that afterwards its end is where it begins.
+        for (place, hash) in (0_u32..).zip(hashes) {
+            let end = &mut begins[hash.piece(start, width) as usize + 1];
+            *end -= 1;
+            places[*end as usize] = place;
+        }
+        begins.remove(0);
+        begins.push(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
+        Self { start, begins, places: Some(places) }
+    }
+}
+
+fn masks(width: u32) -> Vec<u32> {
+    let one = |bit: u32| 1_u32 << bit;
+    let ones = (0..width).map(one);
+    let twos = (0..width).flat_map(|high| (0..high).map(move |low| one(high) | one(low)));
+    std::iter::once(0).chain(ones).chain(twos).collect()
+}

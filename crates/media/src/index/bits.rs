@@ -1,0 +1,89 @@
+//! A hash as words, its first byte on top: distances, and the pieces of it that an index is made of.
+//!
+//! It does not know what made the hash.
+
+/// `W` words of 64 bits; a shorter hash is filled up with zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Bits<const W: usize>([u64; W]);
+
+impl<const W: usize> Bits<W> {
+    #[allow(clippy::cast_possible_truncation, reason = "it is 4 at most")]
+    pub(crate) const COUNT: u32 = 64 * W as u32;
+
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut words = [0; W];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_be_bytes(whole);
+        }
+        Self(words)
+    }
+
+    pub(crate) fn bytes(self) -> [u8; 32] {
+        let mut all = [0; 32];
+        for (bytes, word) in all.chunks_exact_mut(8).zip(self.0) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+        all
+    }
+
+    /// How many bits differ, if it is no more than `radius`. Most hashes are told apart by their first half.
+    #[inline(always)]
+    pub(crate) fn within(&self, other: &Self, radius: u32) -> Option<u32> {
+        let differing = |words: std::ops::Range<usize>| {
+            words.map(|word| (self.0[word] ^ other.0[word]).count_ones()).sum::<u32>()
+        };
+        let half = W.div_ceil(2);
+        let first = differing(0..half);
+        if first > radius {
+            return None;
+        }
+        let all = first + differing(half..W);
+        (all <= radius).then_some(all)
+    }
+
+    /// `width` bits from `start` on, counted from the top; at most 32, and not beyond the end.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation, reason = "what is left has 32 bits at most")]
+    pub(crate) fn piece(&self, start: u32, width: u32) -> u32 {
+        let (word, within) = ((start / 64) as usize, start % 64);
+        let mut bits = self.0[word] << within;
+        if within + width > 64 {
+            bits |= self.0[word + 1] >> (64 - within);
+        }
+        (bits >> (64 - width)) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::cast_possible_truncation)]
+
+    use super::*;
+
+    #[test]
+    fn pieces_put_together_are_the_hash_also_across_words() {
+        let bytes: Vec<u8> = (0..32).map(|nth: u8| nth.wrapping_mul(73).wrapping_add(5)).collect();
+        let bits = Bits::<4>::of(&bytes);
+        assert_eq!(bits.bytes().as_slice(), bytes);
+        for width in [16, 20, 23] {
+            for start in (0..256 - width).step_by(width) {
+                let expected = (start..start + width)
+                    .fold(0, |piece, bit| piece << 1 | u32::from(bytes[bit / 8] >> (7 - bit % 8) & 1));
+                assert_eq!(bits.piece(start as u32, width as u32), expected, "{width} bits from {start}");
+            }
+        }
+    }
+
+    #[test]
+    fn distances_are_told_up_to_the_radius_only() {
+        let (zero, mut far) = (Bits::<4>::of(&[0; 32]), [0; 32]);
+        (far[0], far[31]) = (0x0f, 0x0f);
+        let far = Bits::of(&far);
+        assert_eq!(
+            (zero.within(&far, 8), zero.within(&far, 7), zero.within(&zero, 0)),
+            (Some(8), None, Some(0))
+        );
+    }
+}

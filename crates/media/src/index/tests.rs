@@ -1,0 +1,222 @@
+#![allow(clippy::cast_possible_truncation, clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+/// A generator that needs no crate: what it gives is the same in every run.
+pub(crate) struct Draw(pub(crate) u64);
+
+impl Draw {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn hash(&mut self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        bytes.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&self.next().to_be_bytes()));
+        bytes
+    }
+
+    /// Some of its bits turned over.
+    fn beside(&mut self, hash: &[u8; 32], bits: u64, of: u64) -> [u8; 32] {
+        let mut hash = *hash;
+        for _ in 0..bits {
+            let bit = self.below(of) as usize;
+            hash[bit / 8] ^= 1 << (bit % 8);
+        }
+        hash
+    }
+}
+
+/// How the hashes of a bank lie.
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    Random,
+    /// Around few of them.
+    Clustered,
+    /// Like crops of few pictures: near each other in steps, so that pieces repeat.
+    Walks,
+    /// In the first half of the bits all the same, so that most pieces say nothing.
+    Alike,
+}
+
+fn hashes(draw: &mut Draw, lie: Lie, count: usize, bits: u64) -> Vec<[u8; 32]> {
+    let centres: Vec<_> = (0..8).map(|_| draw.hash()).collect();
+    let mut walk = draw.hash();
+    let mut all = Vec::with_capacity(count);
+    for nth in 0..count {
+        all.push(match lie {
+            Lie::Random => draw.hash(),
+            Lie::Clustered => {
+                let flips = draw.below(bits / 6);
+                draw.beside(&centres[nth % 8], flips, bits)
+            }
+            Lie::Walks => {
+                walk = if nth % 500 == 0 { draw.hash() } else { draw.beside(&walk, 3, bits) };
+                walk
+            }
+            Lie::Alike => {
+                let mut hash = draw.hash();
+                hash[..(bits / 16) as usize].fill(0x5a);
+                hash
+            }
+        });
+    }
+    all
+}
+
+fn plainly(rows: &BTreeMap<(Vec<u8>, u32), ()>, query: &[u8], radius: u32) -> BTreeSet<(Vec<u8>, u32, u32)> {
+    let distance = |hash: &[u8]| hash.iter().zip(query).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
+    let all = rows.keys().map(|(hash, tag)| (hash.clone(), distance(hash), *tag));
+    all.filter(|(_, distance, _)| *distance <= radius).collect()
+}
+
+/// What the index comes to; panics if it tells a row twice.
+fn told<const W: usize>(
+    index: &Index<W>,
+    query: &[u8],
+    radius: u32,
+    way: Way,
+    bytes: usize,
+) -> BTreeSet<(Vec<u8>, u32, u32)> {
+    let mut all = BTreeSet::new();
+    index.near(&Bits::of(query), radius, way, |bits, distance, tag| {
+        assert!(all.insert((bits.bytes()[..bytes].to_vec(), distance, tag)), "a row is told twice");
+    });
+    all
+}
+
+fn compare<const W: usize>(lie: Lie, count: usize, radii: impl Iterator<Item = u32>, queries: usize) {
+    let mut draw = Draw(count as u64 * 31 + W as u64);
+    let bits = 64 * W as u64;
+    let bytes = 8 * W;
+    let all = hashes(&mut draw, lie, count, bits);
+    let rows: Vec<_> =
+        (0..).zip(&all).map(|(tag, hash)| Row { bits: Bits::of(&hash[..bytes]), tag }).collect();
+    let plain: BTreeMap<_, _> =
+        (0..).zip(&all).map(|(tag, hash)| ((hash[..bytes].to_vec(), tag), ())).collect();
+    let index = Index::<W>::build(rows, true);
+    assert_eq!(index.len(), count);
+    let mut met = 0;
+    for radius in radii {
+        for nth in 0..queries {
+            let query = match all.get(draw.below(count.max(1) as u64) as usize) {
+                Some(hash) if nth % 4 > 0 => {
+                    let flips = draw.below(u64::from(radius) + 4);
+                    draw.beside(hash, flips, bits)
+                }
+                _ => draw.hash(),
+            };
+            let query = &query[..bytes];
+            let expected = plainly(&plain, query, radius);
+            met += expected.len();
+            assert_eq!(told(&index, query, radius, Way::Index, bytes), expected, "{lie:?} {count} {radius}");
+            assert_eq!(told(&index, query, radius, Way::Scan, bytes), expected, "{lie:?} {count} {radius}");
+        }
+    }
+    assert!(count == 0 || met > 0, "nothing was ever near");
+}
+
+#[test]
+fn what_the_index_finds_is_what_comparing_all_finds() {
+    for lie in [Lie::Random, Lie::Clustered, Lie::Walks, Lie::Alike] {
+        compare::<4>(lie, 20_500, 0..=31, 2);
+        compare::<1>(lie, 20_500, 0..=7, 4);
+    }
+    for count in [0, 1, 300] {
+        compare::<4>(Lie::Random, count, 0..=31, 8);
+    }
+    compare::<4>(Lie::Random, 100_000, [0, 15, 16, 31].into_iter(), 4);
+}
+
+#[test]
+fn equal_hashes_are_one_place_with_all_their_rows() {
+    let mut draw = Draw(7);
+    let hash = draw.hash();
+    for others in [0, 30_000] {
+        let mut rows: Vec<_> = (0..5).map(|tag| Row { bits: Bits::<4>::of(&hash), tag }).collect();
+        rows.extend((5..5 + others).map(|tag| Row { bits: Bits::of(&draw.hash()), tag }));
+        let index = Index::build(rows, true);
+        let near = draw.beside(&hash, 3, 256);
+        let tags = |query: &[u8], radius| {
+            told(&index, query, radius, Way::Index, 32).into_iter().map(|(_, _, tag)| tag).collect::<Vec<_>>()
+        };
+        assert_eq!(tags(&hash, 0), [0, 1, 2, 3, 4]);
+        assert_eq!(tags(&near, 31), [0, 1, 2, 3, 4]);
+    }
+}
+
+/// Wide bands are for banks of millions; the lists are the same, so a small one shows whether they miss any.
+#[test]
+fn wide_pieces_miss_nothing_either() {
+    let mut draw = Draw(23);
+    let mut all: Vec<_> =
+        hashes(&mut draw, Lie::Walks, 30_000, 256).iter().map(|hash| Bits::<4>::of(hash)).collect();
+    all.sort_unstable();
+    all.dedup();
+    let bands = bands::Bands::shaped(&all, 11, 20);
+    let mut scratch = bands::Scratch::default();
+    for nth in 0..300_u32 {
+        let radius = nth % 32;
+        let near = all[draw.below(all.len() as u64) as usize].bytes();
+        let flips = draw.below(u64::from(radius) + 2);
+        let query = Bits::<4>::of(&draw.beside(&near, flips, 256));
+        let mut hits = Vec::new();
+        assert!(bands.search(&all, &query, radius, &mut scratch, &mut hits));
+        hits.sort_unstable();
+        let scanned: Vec<_> = (0..)
+            .zip(&all)
+            .filter_map(|(place, hash)| query.within(hash, radius).map(|distance| (place, distance)))
+            .collect();
+        assert_eq!(hits, scanned, "radius {radius}");
+    }
+}
+
+#[test]
+fn rows_come_and_go_as_in_a_plain_map() {
+    let mut draw = Draw(99);
+    let pool = hashes(&mut draw, Lie::Walks, 30_000, 256);
+    // Even tags are one owner's, odd ones the other's; both have half of the hashes.
+    let mut plain: BTreeMap<(usize, u32), u32> =
+        (0..30_000).map(|nth| ((nth, nth as u32 % 2), nth as u32 % 2)).collect();
+    let row = |((hash, _), tag): (&(usize, u32), &u32)| Row { bits: Bits::<4>::of(&pool[*hash]), tag: *tag };
+    let mut index = Index::build(plain.iter().map(row).collect(), true);
+    for round in 0..40_u32 {
+        let owner = round % 2;
+        let mut changes = BTreeMap::new();
+        for _ in 0..draw.below(900) {
+            let hash = draw.below(30_000) as usize;
+            changes.insert(hash, (draw.below(3) > 0).then_some(owner + 2 * round));
+        }
+        for (hash, tag) in &changes {
+            match tag {
+                Some(tag) => drop(plain.insert((*hash, owner), *tag)),
+                None => drop(plain.remove(&(*hash, owner))),
+            }
+        }
+        let changes = changes.into_iter().map(|(hash, tag)| (Bits::of(&pool[hash]), tag)).collect();
+        index = index.with(changes, |tag| tag % 2 == owner);
+        if round % 13 == 12 {
+            index = Index::build(index.rows(), true);
+        }
+        assert_eq!(index.len(), plain.len());
+        let expected: BTreeMap<_, _> =
+            plain.iter().map(|((hash, _), tag)| ((pool[*hash].to_vec(), *tag), ())).collect();
+        let there: BTreeMap<_, _> =
+            index.rows().iter().map(|row| ((row.bits.bytes().to_vec(), row.tag), ())).collect();
+        assert!(there == expected, "round {round}");
+        for _ in 0..5 {
+            let near = pool[draw.below(30_000) as usize];
+            let query = draw.beside(&near, 9, 256);
+            assert_eq!(told(&index, &query, 31, Way::Index, 32), plainly(&expected, &query, 31));
+        }
+    }
+}
