@@ -2,6 +2,20 @@
 //!
 //! It knows nothing of the running service; what it reads are files.
 
+pub mod aoi;
+pub mod convert;
 pub mod coverage;
+pub mod fault;
 pub mod form;
+mod input;
+pub mod meter;
+mod model;
+pub mod moment;
+mod pocket_polis;
+pub mod polis;
+pub mod privacy;
+mod rows;
 pub mod schema;
+mod sensemaking;
+mod tally;
+mod write;

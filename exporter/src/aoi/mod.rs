@@ -1,0 +1,235 @@
+//! Exports of All Our Ideas: ideas compared two by two, in three generations of headers.
+//!
+//! Left is the subject and right the object, whoever wins: where an idea stood is data.
+
+mod ideas;
+
+use std::sync::{Arc, atomic::Ordering};
+
+use crate::{
+    fault::{Fault, Wrong},
+    form::Answer,
+    input::{Limits, Member, Role, missing, one_of, table::Table},
+    meter::Meter,
+    model::{Head, Keys, Phase, Source, by_key},
+    moment::Moment,
+    privacy::people::People,
+    rows::{Read, Row, order::Flow},
+};
+
+/// Reasons for a skip that say that both are as good; the others say nothing about the ideas.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub equal_reasons: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let known = ["like_both", "i like both ideas", "i think both ideas are the same", "same"];
+        Self { equal_reasons: known.map(str::to_owned).to_vec() }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Ideas {
+    votes: Member,
+    skips: Option<Member>,
+    keys: Keys,
+    equal_reasons: Vec<String>,
+}
+
+impl Ideas {
+    pub(crate) fn open(
+        files: &[(Member, Role)],
+        limits: &Limits,
+        options: &Options,
+        source_id: Option<&str>,
+        people_of: &mut dyn FnMut(&str) -> People,
+    ) -> Result<(Self, Head, People), Fault> {
+        let votes = one_of(files, Role::IdeasVotes)?.ok_or_else(|| missing("the file of votes"))?;
+        let ideas = one_of(files, Role::Ideas)?.ok_or_else(|| missing("the file of ideas"))?;
+        let read = ideas::read(ideas, limits)?;
+        let id = source_id.map(str::to_owned).or(read.survey).unwrap_or_else(|| votes.stem());
+        let mut items = read.items;
+        items.sort_by(by_key);
+        let keys = Keys::of(&items, &ideas.name)?;
+        let people = people_of(&id);
+        let head = Head {
+            adapter: "tidegate:all-our-ideas/v1".to_owned(),
+            source: Source {
+                tool: "all-our-ideas".to_owned(),
+                schema: "https://github.com/allourideas/pairwise-api".to_owned(),
+                id,
+                ..Source::default()
+            },
+            phase: Phase { id: "phase-prioritize", kind: "prioritize" },
+            item_type: "option",
+            items,
+            groups: Vec::new(),
+            pairwise: true,
+            artifacts: Vec::new(),
+            notes: read.notes,
+        };
+        let skips = one_of(files, Role::IdeasNonVotes)?.cloned();
+        let equal_reasons = options.equal_reasons.iter().map(|reason| plain(reason)).collect();
+        Ok((Self { votes: votes.clone(), skips, keys, equal_reasons }, head, people))
+    }
+
+    pub(crate) fn rows_file(&self) -> &Member {
+        &self.votes
+    }
+
+    pub(crate) fn rows(
+        &self,
+        limits: &Limits,
+        meter: &Arc<Meter>,
+        people: &mut People,
+        notes: &mut Vec<String>,
+        mut each: impl FnMut(Row) -> Result<Flow, Fault>,
+    ) -> Result<Read, Fault> {
+        let mut read = self.votes(limits, meter, people, notes, &mut each)?;
+        if let Some(skips) = &self.skips
+            && read.flow == Flow::More
+        {
+            read.flow = self.skips(skips, limits, people, notes, &mut each)?;
+        }
+        Ok(read)
+    }
+
+    fn votes(
+        &self,
+        limits: &Limits,
+        meter: &Arc<Meter>,
+        people: &mut People,
+        notes: &mut Vec<String>,
+        each: &mut impl FnMut(Row) -> Result<Flow, Fault>,
+    ) -> Result<Read, Fault> {
+        let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
+        let common = Common::find(&table)?;
+        let (winner, loser) = (table.need(&["Winner ID"])?, table.need(&["Loser ID"])?);
+        let valid = table.find(&["Valid"]);
+        let mut invalid = 0_u64;
+        while let Some(row) = table.next()? {
+            meter.rows.fetch_add(1, Ordering::Relaxed);
+            if row.maybe(valid)?.trim().eq_ignore_ascii_case("false") {
+                invalid += 1;
+                continue;
+            }
+            let (left, right) = self.pair(&row, &common)?;
+            let item = |column| self.item(&row, column);
+            let answer = match (item(winner)?, item(loser)?) {
+                (won, lost) if won == left && lost == right => Answer::PreferSubject,
+                (won, lost) if won == right && lost == left => Answer::PreferObject,
+                _ => {
+                    return Err(
+                        row.wrong(Wrong::Value, "winner and loser are not the choices on the left and right")
+                    );
+                }
+            };
+            let row = common.row(&row, people, left, right, answer)?;
+            if each(row)? == Flow::Enough {
+                return Ok(Read { flow: Flow::Enough, rows: table.rows(), ended: None });
+            }
+        }
+        if invalid > 0 {
+            notes.push(format!("{invalid} votes that the source marks as not valid were left out."));
+        }
+        let rows = table.rows();
+        Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
+    }
+
+    /// Skips are answers; what was only shown is not.
+    fn skips(
+        &self,
+        member: &Member,
+        limits: &Limits,
+        people: &mut People,
+        notes: &mut Vec<String>,
+        each: &mut impl FnMut(Row) -> Result<Flow, Fault>,
+    ) -> Result<Flow, Fault> {
+        let mut table = Table::open(member.open(limits, None)?, limits, true)?;
+        let common = Common::find(&table)?;
+        let (kind, reason) = (table.need(&["Record Type"])?, table.find(&["Reason"]));
+        let valid = table.find(&["Valid"]);
+        let mut left_out = 0_u64;
+        while let Some(row) = table.next()? {
+            let skip = row.text(kind)?.trim().eq_ignore_ascii_case("skip");
+            if !skip || row.maybe(valid)?.trim().eq_ignore_ascii_case("false") {
+                left_out += 1;
+                continue;
+            }
+            let (left, right) = self.pair(&row, &common)?;
+            let reason = plain(row.maybe(reason)?);
+            let answer = if self.equal_reasons.contains(&reason) { Answer::Equal } else { Answer::Pass };
+            let row = common.row(&row, people, left, right, answer)?;
+            if each(row)? == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+        }
+        if left_out > 0 {
+            notes
+                .push(format!("{left_out} records of pairs that were shown but not answered were left out."));
+        }
+        Ok(Flow::More)
+    }
+
+    fn pair(&self, row: &crate::input::table::Row<'_>, common: &Common) -> Result<(u32, u32), Fault> {
+        let (left, right) = (self.item(row, common.left)?, self.item(row, common.right)?);
+        if left == right {
+            return Err(row.wrong(Wrong::Value, "an idea is compared with itself"));
+        }
+        Ok((left, right))
+    }
+
+    fn item(&self, row: &crate::input::table::Row<'_>, column: usize) -> Result<u32, Fault> {
+        let found = self.keys.find(row.text(column)?.trim().as_bytes());
+        found.ok_or_else(|| row.wrong(Wrong::UnknownItem, "a choice is not among the ideas"))
+    }
+}
+
+/// Columns that votes and skips share.
+struct Common {
+    left: usize,
+    right: usize,
+    session: usize,
+    created: Option<usize>,
+}
+
+impl Common {
+    fn find(table: &Table) -> Result<Self, Fault> {
+        Ok(Self {
+            left: table.need(&["Left Choice ID"])?,
+            right: table.need(&["Right Choice ID"])?,
+            // The identifier outlives a session; it came later.
+            session: table.need(&["Session Identifier", "Session ID"])?,
+            created: table.find(&["Created at"]),
+        })
+    }
+
+    fn row(
+        &self,
+        row: &crate::input::table::Row<'_>,
+        people: &mut People,
+        left: u32,
+        right: u32,
+        answer: Answer,
+    ) -> Result<Row, Fault> {
+        let at = match row.maybe(self.created)?.trim() {
+            "" | "NA" => None,
+            text => Some(
+                Moment::parse(text)
+                    .ok_or_else(|| row.wrong(Wrong::Value, "Created at is not a time with its zone"))?,
+            ),
+        };
+        let session = row.text(self.session)?.trim();
+        if session.is_empty() || session == "NA" {
+            return Err(row.wrong(Wrong::Value, "the session is missing"));
+        }
+        let (who, group) = people.see(session.as_bytes());
+        Ok(Row::new(who, left, right, answer, at, group))
+    }
+}
+
+fn plain(reason: &str) -> String {
+    reason.trim().to_lowercase()
+}

@@ -1,0 +1,140 @@
+//! The one adapter of a conversion, behind one face.
+//!
+//! It is chosen by what the files are, unless somebody says so.
+
+use std::sync::Arc;
+
+use super::{Format, Job};
+use crate::{
+    aoi::Ideas,
+    fault::{Fault, Wrong},
+    input::{Limits, Member, Role},
+    meter::Meter,
+    model::Head,
+    pocket_polis::PocketPolis,
+    polis::Polis,
+    privacy::people::People,
+    rows::{Read, Row, order::Flow},
+    sensemaking::Sensemaking,
+    tally::Pair,
+};
+
+#[derive(Debug)]
+pub(super) enum Adapter {
+    Polis(Polis),
+    Ideas(Ideas),
+    Pocket(PocketPolis),
+    Sensemaking(Sensemaking),
+}
+
+impl Adapter {
+    pub(super) fn open(
+        files: &[(Member, Role)],
+        job: &Job,
+        people_of: &mut dyn FnMut(&str) -> People,
+    ) -> Result<(Self, Head, People), Fault> {
+        let id = job.overrides.id.as_deref();
+        match job.from.map_or_else(|| sniffed(files), Ok)? {
+            Format::Polis => {
+                let (polis, head, people) = Polis::open(files, &job.limits, &job.polis, id, people_of)?;
+                Ok((Self::Polis(polis), head, people))
+            }
+            Format::AllOurIdeas => {
+                let (ideas, head, people) = Ideas::open(files, &job.limits, &job.aoi, id, people_of)?;
+                Ok((Self::Ideas(ideas), head, people))
+            }
+            Format::PocketPolis => {
+                let (pocket, head, people) = PocketPolis::open(files, &job.limits, id, people_of)?;
+                Ok((Self::Pocket(pocket), head, people))
+            }
+            Format::Sensemaking => {
+                let (tallies, head, people) = Sensemaking::open(files, &job.limits, id, people_of)?;
+                Ok((Self::Sensemaking(tallies), head, people))
+            }
+        }
+    }
+
+    pub(super) fn format(&self) -> Format {
+        match self {
+            Self::Polis(_) => Format::Polis,
+            Self::Ideas(_) => Format::AllOurIdeas,
+            Self::Pocket(_) => Format::PocketPolis,
+            Self::Sensemaking(_) => Format::Sensemaking,
+        }
+    }
+
+    pub(super) fn variant(&self) -> Option<&'static str> {
+        match self {
+            Self::Polis(polis) => Some(polis.variant.name()),
+            Self::Ideas(_) | Self::Pocket(_) | Self::Sensemaking(_) => None,
+        }
+    }
+
+    pub(super) fn by_item(&self) -> bool {
+        match self {
+            Self::Polis(polis) => polis.by_item(),
+            Self::Ideas(_) | Self::Pocket(_) | Self::Sensemaking(_) => false,
+        }
+    }
+
+    pub(super) fn rows_file(&self) -> Option<&Member> {
+        match self {
+            Self::Polis(polis) => polis.rows_file(),
+            Self::Ideas(ideas) => Some(ideas.rows_file()),
+            Self::Pocket(pocket) => Some(pocket.rows_file()),
+            Self::Sensemaking(_) => None,
+        }
+    }
+
+    /// Counts, where the input holds nothing else.
+    pub(super) fn tallies(&self) -> Option<&[Pair]> {
+        match self {
+            Self::Sensemaking(tallies) => Some(tallies.tallies()),
+            Self::Polis(_) | Self::Ideas(_) | Self::Pocket(_) => None,
+        }
+    }
+
+    pub(super) fn rows(
+        &self,
+        limits: &Limits,
+        meter: &Arc<Meter>,
+        people: &mut People,
+        notes: &mut Vec<String>,
+        each: impl FnMut(Row) -> Result<Flow, Fault>,
+    ) -> Result<Read, Fault> {
+        match self {
+            Self::Polis(polis) => polis.rows(limits, meter, people, each),
+            Self::Ideas(ideas) => ideas.rows(limits, meter, people, notes, each),
+            Self::Pocket(pocket) => pocket.rows(limits, meter, people, each),
+            Self::Sensemaking(_) => Ok(Read { flow: Flow::More, rows: 0, ended: None }),
+        }
+    }
+}
+
+fn sniffed(files: &[(Member, Role)]) -> Result<Format, Fault> {
+    let mut formats: Vec<_> = files.iter().filter_map(|(_, role)| format_of(*role)).collect();
+    formats.dedup();
+    match formats.as_slice() {
+        [] => Err(Fault::content("the input", None, Wrong::Format, "no file of a known format is among it")),
+        [first, rest @ ..] if rest.iter().all(|format| format == first) => Ok(*first),
+        _ => Err(Fault::Refused(
+            "there are files of several formats: --from says which one is meant".to_owned(),
+        )),
+    }
+}
+
+fn format_of(role: Role) -> Option<Format> {
+    match role {
+        Role::PolisVotes
+        | Role::PolisComments
+        | Role::PolisMatrix
+        | Role::PolisGroups
+        | Role::PolisSummary
+        | Role::PolisStats
+        | Role::PolisFormat => Some(Format::Polis),
+        Role::PocketStatements | Role::PocketVotes => Some(Format::PocketPolis),
+        Role::IdeasVotes | Role::Ideas | Role::IdeasNonVotes => Some(Format::AllOurIdeas),
+        Role::Tallies => Some(Format::Sensemaking),
+        Role::Bundle | Role::Unknown => None,
+    }
+}

@@ -1,0 +1,205 @@
+//! What is asked for, in one value.
+//!
+//! Where it comes from, a command line or a test, is not known here.
+
+use std::path::PathBuf;
+
+use crate::{
+    aoi,
+    fault::{Fault, Wrong},
+    form::{K_DEFAULT, Naming, Text},
+    input::Limits,
+    model::Source,
+    moment::Moment,
+    polis,
+    privacy::{Participants, Profile, Texts, people::Key},
+};
+
+/// The tools whose exports are understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Polis,
+    AllOurIdeas,
+    Sensemaking,
+    PocketPolis,
+}
+
+impl Format {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Polis => "polis",
+            Self::AllOurIdeas => "aoi",
+            Self::Sensemaking => "sensemaking",
+            Self::PocketPolis => "pocket-polis",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    File(PathBuf),
+    Stdout,
+}
+
+/// What is said of the source instead of what its files say.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    pub id: Option<String>,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub url: Option<String>,
+}
+
+/// One conversion.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Files, folders and archives; `-` is standard input.
+    pub inputs: Vec<PathBuf>,
+    pub target: Target,
+    /// What the input is; found out if nothing is said.
+    pub from: Option<Format>,
+    pub polis: polis::Options,
+    pub aoi: aoi::Options,
+    pub profile: Profile,
+    /// How many people must stand behind what a public bundle shows.
+    pub k: u64,
+    /// Kept in a private bundle and redacted in a public one, unless told.
+    pub texts: Option<Texts>,
+    pub text_reviewed_by: Option<String>,
+    /// Not to be shared, whatever its content would allow.
+    pub withheld: bool,
+    pub limitations: Vec<String>,
+    pub participants: Participants,
+    /// A kept key links bundles; a fresh one is thrown away.
+    pub key: Option<Key>,
+    /// Every answer, not only the latest.
+    pub events: bool,
+    pub naming: Naming,
+    pub schema_url: Option<String>,
+    pub bundle_id: Option<String>,
+    pub exported: Moment,
+    pub overrides: Overrides,
+    /// Cuts what is too long instead of refusing it.
+    pub truncate_metadata: bool,
+    pub limits: Limits,
+    /// That format rows; reading, hashing and writing have their own.
+    pub threads: usize,
+    /// Rows of a segment.
+    pub segment: u64,
+    pub resume: bool,
+    pub force: bool,
+    pub dry_run: bool,
+}
+
+pub const SEGMENT: u64 = 1_000_000;
+
+impl Job {
+    /// A private bundle of latest answers under fresh pseudonyms.
+    pub fn new(inputs: Vec<PathBuf>, target: Target, exported: Moment) -> Self {
+        Self {
+            inputs,
+            target,
+            from: None,
+            polis: polis::Options::default(),
+            aoi: aoi::Options::default(),
+            profile: Profile::default(),
+            k: K_DEFAULT,
+            texts: None,
+            text_reviewed_by: None,
+            withheld: false,
+            limitations: Vec::new(),
+            participants: Participants::default(),
+            key: None,
+            events: false,
+            naming: Naming::default(),
+            schema_url: None,
+            bundle_id: None,
+            exported,
+            overrides: Overrides::default(),
+            truncate_metadata: false,
+            limits: Limits::default(),
+            threads: 1,
+            segment: SEGMENT,
+            resume: false,
+            force: false,
+            dry_run: false,
+        }
+    }
+
+    pub(crate) fn texts(&self) -> Texts {
+        self.texts.unwrap_or(match self.profile {
+            Profile::Private => Texts::Keep,
+            Profile::Public => Texts::Redact,
+        })
+    }
+}
+
+impl Overrides {
+    /// Completes what the source says of itself, and holds it against the bounds of the form.
+    pub(crate) fn apply(
+        &self,
+        source: &mut Source,
+        truncate: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<(), Fault> {
+        let set = |field: &mut String, told: &Option<String>| {
+            if let Some(told) = told {
+                told.clone_into(field);
+            }
+        };
+        set(&mut source.title, &self.title);
+        set(&mut source.description, &self.description);
+        set(&mut source.url, &self.url);
+        if source.title.trim().is_empty() {
+            notes.push("The source gives no title; its id stands in.".to_owned());
+            source.title = source.id.clone();
+        }
+        if source.url.is_empty() {
+            source.url = urn(&source.id);
+        }
+        if url::Url::parse(&source.url).is_err() {
+            if self.url.is_some() {
+                return Err(Fault::Refused("--source-url is not a URL".to_owned()));
+            }
+            notes.push(
+                "The address that the source gives is not a URL; an invented name stands in.".to_owned(),
+            );
+            source.url = urn(&source.id);
+        }
+        for (name, field) in [
+            ("sourceId", &mut source.id),
+            ("title", &mut source.title),
+            ("description", &mut source.description),
+            ("url", &mut source.url),
+        ] {
+            let Some(Text { most, .. }) = bound(name) else { continue };
+            let length = field.chars().count() as u64;
+            if length <= most {
+                continue;
+            }
+            if !truncate || name == "url" {
+                let detail = format!(
+                    "{name} has {length} characters, {most} are allowed (--truncate-metadata cuts, or give another)"
+                );
+                return Err(Fault::content("the input", None, Wrong::TooLong, detail));
+            }
+            *field = field.chars().take(usize::try_from(most).unwrap_or(usize::MAX)).collect();
+            notes.push(format!("{name} was cut from {length} to {most} characters."));
+        }
+        Ok(())
+    }
+}
+
+/// A name for what has no address.
+fn urn(id: &str) -> String {
+    let encoded: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
+    format!("urn:tidegate:source:{}", encoded.replace('+', "%20"))
+}
+
+fn bound(name: &str) -> Option<Text> {
+    let field = crate::form::SOURCE.fields.iter().find(|field| field.name == name)?;
+    match &field.value {
+        crate::form::Value::Text(text) => Some(*text),
+        _ => None,
+    }
+}

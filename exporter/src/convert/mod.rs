@@ -1,0 +1,499 @@
+//! From another tool's export to a bundle: reads, decides, writes.
+//!
+//! What the formats look like is the adapters' to know, what may be shown `privacy`'s, and how it is written `write`'s.
+
+mod adapter;
+mod job;
+mod prepare;
+mod report;
+mod tables;
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use self::{adapter::Adapter, prepare::Prepared};
+pub use self::{
+    job::{Format, Job, Overrides, SEGMENT, Target},
+    report::Report,
+};
+pub use crate::input::Limits;
+use crate::{
+    fault::{Fault, Wrong},
+    form::K_FLOOR,
+    input::{Input, Member, Role, role},
+    meter::Meter,
+    model::Artifact,
+    privacy::{
+        Profile,
+        card::{Content, card},
+        people::{Key, People},
+    },
+    rows::{
+        Read,
+        order::{Flow, Grouped, Order, Sink, Sorted},
+    },
+    tally::Tally,
+    write::{
+        document::{self, Beginning, Constants, Summary},
+        json::hex_of,
+        out::{Out, publish},
+        parts::{Parts, Run, Segment, beside},
+        pipe::{Counting, Pipeline},
+        shape::Shape,
+    },
+};
+
+/// Where a conversion works until its output has its name.
+struct Place {
+    parts: Parts,
+    partial: PathBuf,
+    out: PathBuf,
+    /// Holds all of it if the bundle goes to standard output.
+    spool: Option<tempfile::TempDir>,
+}
+
+/// Converts, and tells what was done. The meter may be watched, and told to stop.
+pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
+    check(job)?;
+    let place = Place::open(job)?;
+    let exported = place.parts.moment(job.exported)?;
+    let input = Input::open(&job.inputs, &place.parts.folder)?;
+    let files = roles(&input, job)?;
+    let mut key_fault = None;
+    let mut people_of = |scope: &str| {
+        let key = job.key.clone().map_or_else(|| place.parts.key(), Ok);
+        // Only the writing of a fresh key can fail; the caller looks before anything is done with it.
+        let key = key.unwrap_or_else(|fault| {
+            key_fault = Some(fault);
+            Key(Vec::new())
+        });
+        People::new(&key, scope, job.participants)
+    };
+    let (adapter, mut head, mut people) = Adapter::open(&files, job, &mut people_of)?;
+    if let Some(fault) = key_fault {
+        return Err(fault);
+    }
+    job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
+    head.artifacts = artifacts(&input, &files, adapter.rows_file(), job)?;
+    let prepared = prepare::texts(&head, job);
+    head.notes.extend(prepare::notes(&prepared, job));
+    let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
+    meter.total.store(adapter.rows_file().map_or(0, Member::stored_bytes), Ordering::Relaxed);
+    let mut work = Work { job, meter, place, adapter, head, people: &mut people, prepared, constants };
+    let report = if work.counts_only() { work.counted()? } else { work.individual()? };
+    if job.dry_run {
+        work.place.abandon()?;
+        return Ok(report);
+    }
+    work.place.publish()?;
+    Ok(report)
+}
+
+fn check(job: &Job) -> Result<(), Fault> {
+    let refused = |detail: &str| Err(Fault::Refused(detail.to_owned()));
+    let public = job.profile == Profile::Public;
+    if public && job.k < K_FLOOR {
+        return Err(Fault::Refused(format!("--k {}: {K_FLOOR} is the least", job.k)));
+    }
+    if public && job.events {
+        return refused("--events: a public bundle holds counts of latest answers only");
+    }
+    if public && job.participants.identifies() {
+        return refused("--participants: a public bundle names nobody");
+    }
+    if job.resume && job.force {
+        return refused("--resume goes on and --force begins anew: only one is possible");
+    }
+    Ok(())
+}
+
+fn roles(input: &Input, job: &Job) -> Result<Vec<(Member, Role)>, Fault> {
+    input.members.iter().map(|member| Ok((member.clone(), role(member, &job.limits)?))).collect()
+}
+
+/// Every file, read to its end; that of the rows is read later.
+fn artifacts(
+    input: &Input,
+    files: &[(Member, Role)],
+    rows: Option<&Member>,
+    job: &Job,
+) -> Result<Vec<Artifact>, Fault> {
+    let archives = input.archives.iter().map(|archive| (archive, "archive"));
+    let members = files.iter().map(|(member, role)| (member, role.name()));
+    let mut found = Vec::new();
+    for (member, role) in archives.chain(members) {
+        let later =
+            rows.is_some_and(|rows| rows.name == member.name && rows.archive_name() == member.archive_name());
+        let ended = if later { None } else { Some(member.open(&job.limits, None)?.finish()?) };
+        found.push(Artifact {
+            role,
+            name: member.name.clone(),
+            within: member.archive_name(),
+            bytes: ended.map_or(0, |ended| ended.bytes),
+            sha256: ended.map_or([0; 32], |ended| ended.sha256),
+            rows: None,
+        });
+    }
+    Ok(found)
+}
+
+/// A conversion whose input is open.
+struct Work<'w> {
+    job: &'w Job,
+    meter: &'w Arc<Meter>,
+    place: Place,
+    adapter: Adapter,
+    head: crate::model::Head,
+    people: &'w mut People,
+    prepared: Prepared,
+    constants: Constants,
+}
+
+impl Work<'_> {
+    fn counts_only(&self) -> bool {
+        self.job.profile == Profile::Public || self.adapter.tallies().is_some()
+    }
+
+    fn tally(&self) -> Tally {
+        Tally::new(self.head.items.len(), self.head.groups.len(), self.head.pairwise)
+    }
+
+    fn shape(&self) -> Shape {
+        let items = self.head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));
+        Shape::new(items, self.head.phase.id, self.job.events)
+    }
+
+    /// Every answer of every participant.
+    fn individual(&mut self) -> Result<Report, Fault> {
+        let mut tally = self.tally();
+        if self.job.dry_run {
+            let sorted = !self.adapter.by_item();
+            let mut sink = Counting::new(&mut tally, self.meter);
+            let read =
+                rows(&self.adapter, self.job, self.meter, self.people, &self.place, sorted, &mut sink)?;
+            return Ok(self.finish_individual(&tally, &read).1);
+        }
+        let shape = self.shape();
+        let beginning = self.beginning();
+        let mut opened = self.open_out(&beginning)?;
+        let run = opened.run.clone();
+        let journal = self.place.parts.journal(&run, &opened.kept)?;
+        let start = opened.start.clone();
+        let resumed = opened.kept.last().cloned();
+        let pipeline = Pipeline {
+            shape: &shape,
+            names: self.people.names(),
+            out: &mut opened.out,
+            journal: Some(journal),
+            run: run.clone(),
+            start,
+            resumed: resumed.clone(),
+            segment: self.job.segment,
+            threads: self.job.threads,
+            meter: self.meter,
+        };
+        let (adapter, job, meter, place) = (&self.adapter, self.job, self.meter, &self.place);
+        let people = &mut *self.people;
+        let read =
+            pipeline.run(&mut tally, |pipe| rows(adapter, job, meter, people, place, run.sorted, pipe))?;
+        if let Some(resumed) = resumed
+            && tally.rows() < resumed.rows
+        {
+            let detail = "it has fewer rows than when the conversion was interrupted: --force begins anew";
+            return Err(Fault::content("the input", None, Wrong::Value, detail));
+        }
+        let (end, mut report) = self.finish_individual(&tally, &read);
+        opened.out.write(&end)?;
+        self.seal(opened.out, &beginning, &mut report)?;
+        report.resumed_rows = resumed_rows(&opened.kept);
+        Ok(report)
+    }
+
+    /// Nothing but how many have answered what.
+    fn counted(&mut self) -> Result<Report, Fault> {
+        let mut tally = self.tally();
+        let (tables, read) = match self.adapter.tallies() {
+            Some(tallies) => (tallies.to_vec(), None),
+            None => {
+                let sorted = !self.adapter.by_item();
+                let mut sink = Counting::new(&mut tally, self.meter);
+                let read =
+                    rows(&self.adapter, self.job, self.meter, self.people, &self.place, sorted, &mut sink)?;
+                (tally.tables(), Some(read))
+            }
+        };
+        let public = self.job.profile == Profile::Public;
+        let shown = tables::shown(&tables, &self.head, public.then_some(self.job.k));
+        for (line, keep) in self.prepared.lines.iter_mut().zip(&shown.items) {
+            line.kept &= keep;
+            line.created = if public { line.created.map(crate::moment::Moment::day) } else { line.created };
+        }
+        if let Some(read) = &read {
+            self.note_rows(read);
+        }
+        self.head.notes.extend(shown.notes());
+        // Of tallies it is not known: nobody has been seen.
+        let participants = self.people.count();
+        let summary = shown.summary(&self.head, &self.prepared.lines, participants);
+        let content = Content {
+            responses: summary.responses > 0,
+            suppressed: public,
+            pairwise: self.head.pairwise,
+            ..self.prepared.content(&self.head)
+        };
+        let card = card(content, self.job.withheld, &self.job.limitations);
+        let mut report = self.report(summary, &card);
+        if self.job.dry_run {
+            return Ok(report);
+        }
+        let beginning = self.beginning();
+        let mut opened = self.open_out(&beginning)?;
+        let shape = self.shape();
+        opened.out.write(&shown.lines(&shape))?;
+        let outcomes = shown.outcomes(&self.head, !public);
+        let any = summary.responses > 0;
+        opened.out.write(&document::end(any, &outcomes, summary, &self.head, &self.constants, &card))?;
+        self.seal(opened.out, &beginning, &mut report)?;
+        Ok(report)
+    }
+
+    fn note_rows(&mut self, read: &Done) {
+        if let (Some(ended), Some(file)) = (read.read.ended, self.adapter.rows_file()) {
+            let (name, within) = (file.name.clone(), file.archive_name());
+            let found =
+                self.head.artifacts.iter_mut().find(|found| found.name == name && found.within == within);
+            if let Some(artifact) = found {
+                (artifact.bytes, artifact.sha256) = (ended.bytes, ended.sha256);
+                artifact.rows = Some(read.read.rows);
+            }
+        }
+        if read.superseded > 0 {
+            self.head.notes.push(format!(
+                "{} answers were replaced by a later one of the same participant and left out.",
+                read.superseded
+            ));
+        }
+        self.head.notes.extend(read.notes.iter().cloned());
+    }
+
+    /// What stands behind the rows.
+    fn finish_individual(&mut self, tally: &Tally, read: &Done) -> (Vec<u8>, Report) {
+        self.note_rows(read);
+        let participants = self.people.count();
+        let summary = Summary {
+            participants,
+            items: self.head.items.len() as u64,
+            responses: tally.rows(),
+            coverage: tally.coverage(&self.head.items, participants),
+        };
+        let any = tally.rows() > 0;
+        let content = Content {
+            responses: any,
+            linked: any,
+            named: any && self.job.participants.identifies(),
+            events: self.job.events,
+            pairwise: self.head.pairwise,
+            ..self.prepared.content(&self.head)
+        };
+        let card = card(content, self.job.withheld, &self.job.limitations);
+        let mut report = self.report(summary, &card);
+        report.superseded = read.superseded;
+        let outcomes = tables::individual(&self.head, tally);
+        (document::end(any, &outcomes, summary, &self.head, &self.constants, &card), report)
+    }
+
+    fn report(&self, summary: Summary, card: &crate::privacy::card::Card) -> Report {
+        Report {
+            format: self.adapter.format().name(),
+            variant: self.adapter.variant(),
+            participants: summary.participants,
+            items: summary.items,
+            responses: summary.responses,
+            coverage: summary.coverage,
+            superseded: 0,
+            suitable: card.suitable,
+            publication: card.publication,
+            notes: self.head.notes.clone(),
+            redacted: self.prepared.redacted,
+            bundle_id: None,
+            bytes: 0,
+            content_sha256: None,
+            resumed_rows: 0,
+        }
+    }
+
+    /// The id with room for the digest that it will be made of.
+    fn beginning(&self) -> Beginning {
+        let id = self.job.bundle_id.clone().unwrap_or_else(|| id_of(&self.head.source, &"0".repeat(DIGEST)));
+        document::beginning(&self.constants, &id, &self.head, &self.prepared.lines)
+    }
+
+    /// The file with its beginning, and with the segments that can be used again.
+    fn open_out(&self, beginning: &Beginning) -> Result<Opened, Fault> {
+        let mut hash = Sha256::new();
+        hash.update(&beginning.bytes);
+        hash.update([u8::from(self.job.events)]);
+        let run = Run { beginning: hash.finalize().into(), sorted: !self.adapter.by_item() };
+        let earlier = if self.job.resume { self.place.parts.segments()? } else { None };
+        if let Some((before, segments)) = earlier
+            && before.beginning == run.beginning
+        {
+            let ends: Vec<_> = segments.iter().map(|segment| (segment.bytes, segment.sha256)).collect();
+            let found = Out::reopen(&self.place.partial, &beginning.bytes, beginning.id_end, &ends)?;
+            if let Some((out, start, last)) = found {
+                return Ok(Opened { out, run: before, start, kept: segments[..=last].to_vec() });
+            }
+        }
+        let mut out = Out::create(&self.place.partial)?;
+        let at = usize::try_from(beginning.id_end).unwrap_or_default();
+        out.write(&beginning.bytes[..at])?;
+        out.hash_from_here();
+        out.write(&beginning.bytes[at..])?;
+        let start = out.mark();
+        Ok(Opened { out, run, start, kept: Vec::new() })
+    }
+
+    /// Fills in the id and makes the file durable.
+    fn seal(&self, mut out: Out, beginning: &Beginning, report: &mut Report) -> Result<(), Fault> {
+        let digest = hex_of(&out.digest());
+        let id = match &self.job.bundle_id {
+            Some(id) => id.clone(),
+            None => {
+                let id = id_of(&self.head.source, &digest[..DIGEST]);
+                let mut text = Vec::new();
+                crate::write::json::text(&mut text, &id);
+                out.patch(beginning.id_at, &text[1..text.len() - 1])?;
+                id
+            }
+        };
+        out.sync()?;
+        report.bytes = out.bytes();
+        report.bundle_id = Some(id);
+        report.content_sha256 = Some(digest);
+        Ok(())
+    }
+}
+
+struct Opened {
+    out: Out,
+    run: Run,
+    start: crate::write::out::Mark,
+    kept: Vec<Segment>,
+}
+
+fn resumed_rows(kept: &[Segment]) -> u64 {
+    kept.last().map_or(0, |segment| segment.rows)
+}
+
+/// Digits of the digest in an id.
+const DIGEST: usize = 32;
+/// Of an id, by the form.
+const LONGEST_ID: usize = 240;
+
+fn id_of(source: &crate::model::Source, digest: &str) -> String {
+    let start = format!("{}:{}", source.tool, source.id);
+    let start: String = start.chars().take(LONGEST_ID - DIGEST - 1).collect();
+    format!("{start}:{digest}")
+}
+
+/// All rows, and what became of them.
+struct Done {
+    read: Read,
+    superseded: u64,
+    notes: Vec<String>,
+}
+
+/// Brings the rows in order; `sorted` if they are known not to come item by item.
+fn rows(
+    adapter: &Adapter,
+    job: &Job,
+    meter: &Arc<Meter>,
+    people: &mut People,
+    place: &Place,
+    sorted: bool,
+    sink: &mut impl Sink,
+) -> Result<Done, Fault> {
+    let order = Order { events: job.events, memory: job.limits.memory, folder: &place.parts.folder };
+    let mut notes = Vec::new();
+    if !sorted {
+        let mut grouped = Grouped::new(order);
+        let read = adapter.rows(&job.limits, meter, people, &mut notes, |row| grouped.push(row, sink))?;
+        if read.flow == Flow::More {
+            let superseded = grouped.finish(sink)?;
+            return Ok(Done { read, superseded, notes });
+        }
+        sink.again()?;
+        people.again();
+        notes.clear();
+        meter.rows.store(0, Ordering::Relaxed);
+        meter.read.store(0, Ordering::Relaxed);
+    }
+    let mut sorted = Sorted::new(order);
+    let mut count = 0_u64;
+    let read = adapter.rows(&job.limits, meter, people, &mut notes, |row| {
+        count += 1;
+        if count.is_multiple_of(1 << 16) && meter.stopped() {
+            return Err(Fault::Stopped { rows: 0, resumable: true });
+        }
+        sorted.push(row)
+    })?;
+    let superseded = sorted.finish(sink)?;
+    Ok(Done { read, superseded, notes })
+}
+
+impl Place {
+    fn open(job: &Job) -> Result<Self, Fault> {
+        let (out, spool) = match &job.target {
+            Target::File(path) => (path.clone(), None),
+            Target::Stdout => {
+                let spool = tempfile::tempdir()
+                    .map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })?;
+                (spool.path().join("bundle.json"), Some(spool))
+            }
+        };
+        if out.exists() && !job.force && !job.dry_run {
+            let name = out.file_name().unwrap_or_default().display().to_string();
+            return Err(Fault::Refused(format!("{name} is there already: --force replaces it")));
+        }
+        // A preview leaves what an interrupted conversion has left.
+        let (out, spool) = match (job.dry_run, spool) {
+            (true, None) => {
+                let spool = tempfile::tempdir()
+                    .map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })?;
+                (spool.path().join("bundle.json"), Some(spool))
+            }
+            (_, spool) => (out, spool),
+        };
+        let parts = Parts::open(&out, job.resume, job.force)?;
+        Ok(Self { parts, partial: beside(&out, ".partial"), out, spool })
+    }
+
+    fn publish(self) -> Result<(), Fault> {
+        publish(&self.partial, &self.out)?;
+        self.parts.remove()?;
+        if let Some(spool) = self.spool {
+            to_stdout(&self.out)?;
+            spool
+                .close()
+                .map_err(|error| Fault::Io { doing: "removing a temporary folder".to_owned(), error })?;
+        }
+        Ok(())
+    }
+
+    fn abandon(self) -> Result<(), Fault> {
+        self.parts.remove()
+    }
+}
+
+fn to_stdout(path: &Path) -> Result<(), Fault> {
+    let failed = |error| Fault::Io { doing: "writing to standard output".to_owned(), error };
+    let mut file = std::fs::File::open(path).map_err(failed)?;
+    let mut stdout = std::io::stdout().lock();
+    std::io::copy(&mut file, &mut stdout).map_err(failed)?;
+    stdout.flush().map_err(failed)
+}

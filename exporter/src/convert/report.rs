@@ -1,0 +1,30 @@
+//! What a conversion has done, for whoever asked for it.
+//!
+//! Nothing here names a participant.
+
+use serde::Serialize;
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The format that was found or told.
+    pub format: &'static str,
+    pub variant: Option<&'static str>,
+    pub participants: u64,
+    pub items: u64,
+    pub responses: u64,
+    pub coverage: f64,
+    /// Answers that a later one has replaced.
+    pub superseded: u64,
+    /// Places in texts that were replaced by tokens.
+    pub redacted: u64,
+    pub suitable: bool,
+    pub publication: &'static str,
+    pub notes: Vec<String>,
+    pub bundle_id: Option<String>,
+    pub bytes: u64,
+    /// Of everything behind the id.
+    pub content_sha256: Option<String>,
+    /// Rows that an interrupted conversion had written.
+    pub resumed_rows: u64,
+}

@@ -1,0 +1,154 @@
+//! From counts to the responses and outcomes of a bundle without participants, and the outcomes of one with them.
+//!
+//! What may be shown is `privacy`'s to say.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    form::{Answer, SOURCE_RESPONSE_COUNTS},
+    model::Head,
+    privacy::suppress::{Shown, suppress},
+    rows::NO_OBJECT,
+    tally::{Pair, Tally},
+    write::{
+        document::{Line, Outcomes, Summary},
+        shape::Shape,
+    },
+};
+
+/// Answers to one item at a time.
+const SINGLE: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
+
+/// Of a bundle with participants: what their answers add up to, and what the source has published.
+pub(super) fn individual<'h>(head: &'h Head, tally: &Tally) -> Outcomes<'h> {
+    let mut outcomes = Outcomes::new(head.phase.id);
+    for (at, item) in head.items.iter().enumerate() {
+        if !head.pairwise {
+            outcomes.counted(&item.key, &item.id, tally.item(at), &SINGLE, &[]);
+        }
+        item.outcomes.iter().for_each(|outcome| outcomes.published(&item.key, &item.id, outcome));
+        if !head.groups.is_empty() {
+            outcomes.by_group(&item.key, &item.id, &head.groups, tally.groups(at), &SINGLE);
+        }
+    }
+    outcomes
+}
+
+/// What of the counts goes into a bundle without participants.
+#[derive(Debug)]
+pub(super) struct Tables {
+    tables: Vec<(Pair, [bool; Answer::ALL.len()])>,
+    /// Which items are shown.
+    pub(super) items: Vec<bool>,
+    items_dropped: u64,
+    tables_dropped: u64,
+    cells_hidden: u64,
+    k: Option<u64>,
+}
+
+/// Without a k everything is shown.
+pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
+    let Some(k) = k else {
+        let tables = tables.iter().map(|table| (*table, Default::default())).collect();
+        let items = vec![true; head.items.len()];
+        return Tables { tables, items, items_dropped: 0, tables_dropped: 0, cells_hidden: 0, k: None };
+    };
+    let mut kept = Vec::new();
+    let mut cells_hidden = 0;
+    for table in tables {
+        if let Shown::All { hidden } = suppress(&table.counts, k) {
+            cells_hidden += hidden.iter().filter(|hidden| **hidden).count() as u64;
+            kept.push((*table, hidden));
+        }
+    }
+    let mut items = vec![false; head.items.len()];
+    for (table, _) in &kept {
+        items[table.subject as usize] = true;
+        if table.object != NO_OBJECT {
+            items[table.object as usize] = true;
+        }
+    }
+    let items_dropped = items.iter().filter(|kept| !**kept).count() as u64;
+    let tables_dropped = (tables.len() - kept.len()) as u64;
+    Tables { tables: kept, items, items_dropped, tables_dropped, cells_hidden, k: Some(k) }
+}
+
+impl Tables {
+    pub(super) fn notes(&self) -> Vec<String> {
+        let Some(k) = self.k else { return Vec::new() };
+        let mut notes = vec![
+            format!("{} items with fewer than {k} answers were left out.", self.items_dropped),
+            format!(
+                "{} counts from 1 to {} and counts that would give them away are hidden; they are named in outcomes.",
+                self.cells_hidden,
+                k - 1
+            ),
+            "Counts of the source and of groups are left out: they would give hidden counts away.".to_owned(),
+            "Times are rounded to days. Coverage is that of the counts that are shown.".to_owned(),
+        ];
+        if self.tables.iter().any(|(table, _)| table.object != NO_OBJECT) {
+            notes.push(format!("{} pairs with fewer than {k} answers were left out.", self.tables_dropped));
+        }
+        notes
+    }
+
+    fn cells(&self) -> impl Iterator<Item = (&Pair, Answer, u64)> {
+        self.tables.iter().flat_map(|(table, hidden)| {
+            Answer::ALL.into_iter().filter_map(move |answer| {
+                let (count, hidden) = (table.counts[answer as usize], hidden[answer as usize]);
+                (count > 0 && !hidden).then_some((table, answer, count))
+            })
+        })
+    }
+
+    /// The responses.
+    pub(super) fn lines(&self, shape: &Shape) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (at, (table, answer, count)) in self.cells().enumerate() {
+            bytes.extend_from_slice(if at == 0 { b"\n" } else { b",\n" });
+            shape.tally(&mut bytes, table.subject, table.object, answer, count);
+        }
+        bytes
+    }
+
+    /// `published`: what the source says stands beside what is counted.
+    pub(super) fn outcomes<'h>(&self, head: &'h Head, published: bool) -> Outcomes<'h> {
+        let mut outcomes = Outcomes::new(head.phase.id);
+        for (table, hidden) in self.tables.iter().filter(|(table, _)| table.object == NO_OBJECT) {
+            let item = &head.items[table.subject as usize];
+            outcomes.counted(&item.key, &item.id, &table.counts, &SINGLE, hidden);
+        }
+        if published {
+            for item in &head.items {
+                let beside = item.outcomes.iter().filter(|outcome| outcome.kind != SOURCE_RESPONSE_COUNTS);
+                beside.for_each(|outcome| outcomes.published(&item.key, &item.id, outcome));
+            }
+        }
+        outcomes
+    }
+
+    /// Of what is shown: a total of everything would give away what is not.
+    pub(super) fn summary(&self, head: &Head, lines: &[Line], participants: u64) -> Summary {
+        let eligible: BTreeSet<_> =
+            (0..head.items.len()).filter(|at| lines[*at].kept && head.items[*at].eligible()).collect();
+        let (mut responses, mut answered) = (0_u64, 0_u64);
+        let mut compared = BTreeSet::new();
+        for (table, _, count) in self.cells() {
+            responses += count;
+            let (subject, object) = (table.subject as usize, table.object as usize);
+            if table.object == NO_OBJECT {
+                answered += if eligible.contains(&subject) { count } else { 0 };
+            } else if eligible.contains(&subject) && eligible.contains(&object) {
+                compared.insert((subject.min(object), subject.max(object)));
+            }
+        }
+        let eligible = eligible.len() as u64;
+        let phase = if head.pairwise {
+            crate::coverage::Phase::Pairwise { eligible, compared: compared.len() as u64 }
+        } else {
+            crate::coverage::Phase::Single { participants, eligible, answered }
+        };
+        let items = lines.iter().filter(|line| line.kept).count() as u64;
+        Summary { participants, items, responses, coverage: crate::coverage::of([phase]) }
+    }
+}

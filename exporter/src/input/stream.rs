@@ -1,0 +1,282 @@
+//! The bytes of one file, unpacked, hashed and counted on a thread of its own.
+//!
+//! It neither splits rows nor keeps more than a few blocks.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{self, Receiver, Sender, SyncSender},
+    },
+    thread,
+};
+
+use flate2::read::MultiGzDecoder;
+use sha2::{Digest as _, Sha256};
+use zip::ZipArchive;
+
+use super::Limits;
+use crate::{
+    fault::{Fault, Wrong},
+    meter::Meter,
+};
+
+/// Large enough that handing over costs nothing beside the work.
+const BLOCK: usize = 512 << 10;
+/// Blocks on their way.
+const AHEAD: usize = 3;
+/// What may be unpacked from any file, however well it was packed.
+const HARMLESS: u64 = 64 << 20;
+
+#[derive(Clone, Debug)]
+pub(super) enum Whence {
+    File { path: Arc<Path> },
+    Zip { path: Arc<Path>, index: usize, packed: u64 },
+}
+
+/// What was read, known at its end. Of a packed file it is the packed one that is hashed: that is what people can check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) bytes: u64,
+    pub(crate) sha256: [u8; 32],
+}
+
+enum Piece {
+    Bytes(Vec<u8>),
+    End(Ended),
+    Failed(Fault),
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) name: String,
+    pieces: Receiver<Piece>,
+    back: Sender<Vec<u8>>,
+    current: Vec<u8>,
+    at: usize,
+    ended: Option<Ended>,
+}
+
+impl Stream {
+    pub(super) fn start(
+        name: &str,
+        whence: &Whence,
+        limits: &Limits,
+        meter: Option<&Arc<Meter>>,
+    ) -> Result<Self, Fault> {
+        let (send, pieces) = mpsc::sync_channel(AHEAD);
+        let (back, used) = mpsc::channel();
+        let path = match whence {
+            Whence::File { path } | Whence::Zip { path, .. } => path,
+        };
+        let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
+        let reading =
+            Reading { name: name.to_owned(), expansion: limits.expansion, meter: meter.cloned(), send, used };
+        let whence = whence.clone();
+        thread::Builder::new()
+            .name("read".to_owned())
+            .spawn(move || reading.run(file, &whence))
+            .map_err(|error| Fault::Io { doing: "starting a thread".to_owned(), error })?;
+        Ok(Self { name: name.to_owned(), pieces, back, current: Vec::new(), at: 0, ended: None })
+    }
+
+    /// The next block, or nothing at the end. What it returned before is used again.
+    pub(crate) fn block(&mut self, used: Vec<u8>) -> Result<Option<Vec<u8>>, Fault> {
+        if self.ended.is_some() {
+            return Ok(None);
+        }
+        if used.capacity() >= BLOCK {
+            // The reader may have ended already.
+            let _nobody = self.back.send(used);
+        }
+        match self.pieces.recv() {
+            Ok(Piece::Bytes(bytes)) => Ok(Some(bytes)),
+            Ok(Piece::End(ended)) => {
+                self.ended = Some(ended);
+                Ok(None)
+            }
+            Ok(Piece::Failed(fault)) => Err(fault),
+            Err(_) => Err(Fault::Io {
+                doing: format!("reading {}", self.name),
+                error: io::Error::other("the reading thread ended early"),
+            }),
+        }
+    }
+
+    /// Reads what is left and tells what the whole was.
+    pub(crate) fn finish(mut self) -> Result<Ended, Fault> {
+        let mut used = Vec::new();
+        while let Some(block) = self.block(used)? {
+            used = block;
+        }
+        self.ended.ok_or_else(|| Fault::Refused("a file ended without its end".to_owned()))
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.current.len() {
+            let used = std::mem::take(&mut self.current);
+            self.at = 0;
+            match self.block(used).map_err(Fault::into_io)? {
+                Some(block) => self.current = block,
+                None => return Ok(0),
+            }
+        }
+        let count = into.len().min(self.current.len() - self.at);
+        into[..count].copy_from_slice(&self.current[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+struct Reading {
+    name: String,
+    expansion: u64,
+    meter: Option<Arc<Meter>>,
+    send: SyncSender<Piece>,
+    used: Receiver<Vec<u8>>,
+}
+
+impl Reading {
+    fn run(self, file: File, whence: &Whence) {
+        let end = match self.pass_on(file, whence) {
+            Ok(Some(ended)) => Piece::End(ended),
+            Ok(None) => return,
+            Err(fault) => Piece::Failed(fault),
+        };
+        // Nobody waits for it if the conversion has failed elsewhere.
+        let _nobody = self.send.send(end);
+    }
+
+    /// Nothing, if nobody wants the rest.
+    fn pass_on(&self, file: File, whence: &Whence) -> Result<Option<Ended>, Fault> {
+        match whence {
+            Whence::File { .. } => self.pass_on_file(file),
+            Whence::Zip { index, packed, .. } => {
+                let broken = |error| {
+                    Fault::content(
+                        &self.name,
+                        None,
+                        Wrong::Archive,
+                        format!("not readable in its zip archive: {error}"),
+                    )
+                };
+                let mut archive = ZipArchive::new(file).map_err(broken)?;
+                let entry = archive.by_index(*index).map_err(broken)?;
+                let mut hashed = Hashed::new(entry, None);
+                if !self.copy(&mut hashed, |_| Some(*packed))? {
+                    return Ok(None);
+                }
+                // A file of an archive is known to people unpacked.
+                if let Some(meter) = &self.meter {
+                    meter.read.fetch_add(*packed, Ordering::Relaxed);
+                }
+                Ok(Some(hashed.ended()))
+            }
+        }
+    }
+
+    fn pass_on_file(&self, file: File) -> Result<Option<Ended>, Fault> {
+        let mut hashed = Hashed::new(file, self.meter.clone());
+        let mut magic = Vec::new();
+        let failed = |error| Fault::Io { doing: format!("reading {}", self.name), error };
+        hashed.by_ref().take(4).read_to_end(&mut magic).map_err(failed)?;
+        let whole = if magic.starts_with(&[0x1f, 0x8b]) {
+            let mut unpacked = MultiGzDecoder::new(io::Cursor::new(magic).chain(hashed));
+            let whole = self.copy(&mut unpacked, |unpacked| Some(unpacked.get_ref().get_ref().1.bytes))?;
+            hashed = unpacked.into_inner().into_inner().1;
+            whole
+        } else if magic == [0x28, 0xb5, 0x2f, 0xfd] {
+            let mut unpacked =
+                zstd::stream::read::Decoder::new(io::Cursor::new(magic).chain(hashed)).map_err(failed)?;
+            let whole =
+                self.copy(&mut unpacked, |unpacked| Some(unpacked.get_ref().get_ref().get_ref().1.bytes))?;
+            hashed = unpacked.finish().into_inner().into_inner().1;
+            whole
+        } else {
+            let mut plain = io::Cursor::new(magic).chain(hashed);
+            let whole = self.copy(&mut plain, |_| None)?;
+            hashed = plain.into_inner().1;
+            whole
+        };
+        if !whole {
+            return Ok(None);
+        }
+        io::copy(&mut hashed, &mut io::sink()).map_err(failed)?;
+        Ok(Some(hashed.ended()))
+    }
+
+    /// False, if nobody wants the rest. `packed` tells how many bytes the ones so far were made of.
+    fn copy<R: Read>(&self, from: &mut R, packed: impl Fn(&R) -> Option<u64>) -> Result<bool, Fault> {
+        let mut passed = 0_u64;
+        loop {
+            let mut block = self.used.try_recv().unwrap_or_default();
+            block.clear();
+            block.reserve(BLOCK);
+            // A decoder yields little at a time; a block should be worth handing over.
+            let read = from.by_ref().take(BLOCK as u64).read_to_end(&mut block);
+            read.map_err(|error| self.unreadable(from, &packed, error))?;
+            if block.is_empty() {
+                return Ok(true);
+            }
+            passed += block.len() as u64;
+            if let Some(packed) = packed(from)
+                && passed > HARMLESS.max(packed.saturating_mul(self.expansion))
+            {
+                let detail = format!(
+                    "it unpacks to more than {} times its size (--max-expansion allows more)",
+                    self.expansion
+                );
+                return Err(Fault::content(&self.name, None, Wrong::Bomb, detail));
+            }
+            if self.send.send(Piece::Bytes(block)).is_err() {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn unreadable<R>(&self, from: &R, packed: &impl Fn(&R) -> Option<u64>, error: io::Error) -> Fault {
+        if packed(from).is_none() {
+            return Fault::Io { doing: format!("reading {}", self.name), error };
+        }
+        let detail = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it ends in the middle of its packed data".to_owned(),
+            _ => format!("its packed data is damaged: {error}"),
+        };
+        Fault::content(&self.name, None, Wrong::Compressed, detail)
+    }
+}
+
+/// Hashes what passes through.
+struct Hashed<R> {
+    inner: R,
+    bytes: u64,
+    sha256: Sha256,
+    meter: Option<Arc<Meter>>,
+}
+
+impl<R: Read> Hashed<R> {
+    fn new(inner: R, meter: Option<Arc<Meter>>) -> Self {
+        Self { inner, bytes: 0, sha256: Sha256::new(), meter }
+    }
+
+    fn ended(self) -> Ended {
+        Ended { bytes: self.bytes, sha256: self.sha256.finalize().into() }
+    }
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(into)?;
+        self.sha256.update(&into[..count]);
+        self.bytes += count as u64;
+        if let Some(meter) = &self.meter {
+            meter.read.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,177 @@
+//! Rows of a table with named columns, read with bounded memory and checked for being text.
+//!
+//! What the columns mean is the adapters' to know.
+
+use std::{
+    cell::Cell,
+    io::{self, Read},
+    rc::Rc,
+};
+
+use csv::{ByteRecord, ReaderBuilder};
+
+use super::{Ended, Limits, Stream};
+use crate::fault::{Fault, Wrong};
+
+/// A table whose columns are found by name, never by position.
+pub(crate) struct Table {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<String>,
+    reader: csv::Reader<Bounded>,
+    since_row: Rc<Cell<usize>>,
+    record: ByteRecord,
+    row: u64,
+}
+
+/// A row, whose number counts the header as the first.
+pub(crate) struct Row<'t> {
+    pub(crate) table: &'t str,
+    pub(crate) number: u64,
+    record: &'t ByteRecord,
+}
+
+/// Refuses to go on when too much was read for one row.
+struct Bounded {
+    inner: Stream,
+    since_row: Rc<Cell<usize>>,
+    limit: usize,
+    begun: bool,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut count = self.inner.read(into)?;
+        if !self.begun && count > 0 {
+            self.begun = true;
+            if into.starts_with(&[0xff, 0xfe]) || into.starts_with(&[0xfe, 0xff]) {
+                let detail = "it is UTF-16; UTF-8 is needed";
+                return Err(Fault::content(&self.inner.name, 1, Wrong::Encoding, detail).into_io());
+            }
+            if into[..count].starts_with(b"\xef\xbb\xbf") {
+                into.copy_within(3..count, 0);
+                count -= 3;
+                if count == 0 {
+                    count = self.inner.read(into)?;
+                }
+            }
+        }
+        let since = self.since_row.get() + count;
+        self.since_row.set(since);
+        if since > self.limit {
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+        }
+        Ok(count)
+    }
+}
+
+const READ_AHEAD: usize = 64 << 10;
+
+impl Table {
+    /// Reads the names of the columns; `named` is false for a table without a header.
+    pub(crate) fn open(stream: Stream, limits: &Limits, named: bool) -> Result<Self, Fault> {
+        let name = stream.name.clone();
+        let since_row = Rc::new(Cell::new(0));
+        let limit = limits.record.saturating_add(READ_AHEAD);
+        let bounded = Bounded { inner: stream, since_row: Rc::clone(&since_row), limit, begun: false };
+        let reader = ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .buffer_capacity(READ_AHEAD)
+            .from_reader(bounded);
+        let (record, row) = (ByteRecord::new(), 0);
+        let mut table = Self { name, columns: Vec::new(), reader, since_row, record, row };
+        if named {
+            let Some(header) = table.next()? else {
+                return Err(Fault::content(&table.name, 1, Wrong::MissingColumn, "the file is empty"));
+            };
+            let count = header.len();
+            let columns: Result<Vec<_>, _> =
+                (0..count).map(|at| header.text(at).map(|name| name.trim().to_owned())).collect();
+            table.columns = columns?;
+        }
+        Ok(table)
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Option<Row<'_>>, Fault> {
+        self.since_row.set(0);
+        let number = self.row + 1;
+        let found =
+            self.reader.read_byte_record(&mut self.record).map_err(|error| match error.into_kind() {
+                csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => Fault::content(
+                    &self.name,
+                    number,
+                    Wrong::LongRecord,
+                    "the row is too long, or a quote is never closed (--max-record allows more)",
+                ),
+                csv::ErrorKind::Io(error) => Fault::from_io(&self.name, error),
+                other => Fault::content(
+                    &self.name,
+                    number,
+                    Wrong::Value,
+                    format!("not readable as CSV: {other:?}"),
+                ),
+            })?;
+        if !found {
+            return Ok(None);
+        }
+        self.row = number;
+        if memchr::memchr(0, self.record.as_slice()).is_some() {
+            return Err(Fault::content(&self.name, number, Wrong::Nul, "there is a NUL byte in it"));
+        }
+        Ok(Some(Row { table: &self.name, number, record: &self.record }))
+    }
+
+    /// The first of the columns that is there.
+    pub(crate) fn find(&self, names: &[&str]) -> Option<usize> {
+        names.iter().find_map(|name| self.columns.iter().position(|column| column.eq_ignore_ascii_case(name)))
+    }
+
+    pub(crate) fn need(&self, names: &[&str]) -> Result<usize, Fault> {
+        self.find(names).ok_or_else(|| {
+            let detail = format!("the column {} is missing", names.join(" or "));
+            Fault::content(&self.name, 1, Wrong::MissingColumn, detail)
+        })
+    }
+
+    /// Rows read, without the header.
+    pub(crate) fn rows(&self) -> u64 {
+        self.row - u64::from(!self.columns.is_empty())
+    }
+
+    pub(crate) fn finish(self) -> Result<Ended, Fault> {
+        self.reader.into_inner().inner.finish()
+    }
+}
+
+impl Row<'_> {
+    pub(crate) fn len(&self) -> usize {
+        self.record.len()
+    }
+
+    pub(crate) fn bytes(&self, column: usize) -> Result<&[u8], Fault> {
+        self.record.get(column).ok_or_else(|| self.wrong(Wrong::MissingColumn, "the row has too few columns"))
+    }
+
+    pub(crate) fn text(&self, column: usize) -> Result<&str, Fault> {
+        std::str::from_utf8(self.bytes(column)?)
+            .map_err(|_| self.wrong(Wrong::Encoding, "it is not UTF-8; convert the file first"))
+    }
+
+    /// An optional column, empty where it is missing.
+    pub(crate) fn maybe(&self, column: Option<usize>) -> Result<&str, Fault> {
+        match column {
+            Some(column) if column < self.len() => self.text(column),
+            _ => Ok(""),
+        }
+    }
+
+    /// A whole number, or the fault that names the column.
+    pub(crate) fn number<N: std::str::FromStr>(&self, column: usize, called: &str) -> Result<N, Fault> {
+        let text = self.text(column)?.trim();
+        text.parse().map_err(|_| self.wrong(Wrong::Value, format!("{called} is not a number that fits")))
+    }
+
+    pub(crate) fn wrong(&self, wrong: Wrong, detail: impl Into<String>) -> Fault {
+        Fault::content(self.table, self.number, wrong, detail)
+    }
+}

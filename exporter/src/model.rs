@@ -1,0 +1,177 @@
+//! What every adapter makes of its input before there are rows: a source, a phase, items, and what was noticed.
+//!
+//! Rows are `rows`'s; how all of it is written is `write`'s.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    fault::{Fault, Wrong},
+    form::ELIGIBLE_STATUSES,
+    moment::Moment,
+};
+
+/// Where the data comes from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Source {
+    pub(crate) tool: String,
+    pub(crate) schema: String,
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) description: String,
+    pub(crate) url: String,
+}
+
+/// The one phase of the tools that are converted.
+#[derive(Clone, Debug)]
+pub(crate) struct Phase {
+    pub(crate) id: &'static str,
+    pub(crate) kind: &'static str,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// As the source names it.
+    pub(crate) key: String,
+    pub(crate) id: String,
+    pub(crate) text: String,
+    pub(crate) status: String,
+    pub(crate) organizer: bool,
+    pub(crate) created: Option<Moment>,
+    /// The pseudonym of whoever wrote it; never exported.
+    pub(crate) author: Option<u128>,
+    /// What the source says of the item beyond its responses.
+    pub(crate) outcomes: Vec<Published>,
+}
+
+impl Item {
+    pub(crate) fn eligible(&self) -> bool {
+        ELIGIBLE_STATUSES.contains(&self.status.as_str())
+    }
+}
+
+/// An outcome as the source published it.
+#[derive(Clone, Debug)]
+pub(crate) struct Published {
+    pub(crate) kind: &'static str,
+    pub(crate) rank: Option<u64>,
+    pub(crate) score: Option<f64>,
+    pub(crate) observations: Option<u64>,
+    pub(crate) counts: Map<String, Value>,
+    /// Further members.
+    pub(crate) more: Map<String, Value>,
+}
+
+impl Published {
+    pub(crate) fn counts(kind: &'static str, counts: Map<String, Value>) -> Self {
+        Self { kind, rank: None, score: None, observations: None, counts, more: Map::new() }
+    }
+}
+
+/// A file that went into the bundle.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Artifact {
+    pub(crate) role: &'static str,
+    pub(crate) name: String,
+    pub(crate) within: Option<String>,
+    pub(crate) bytes: u64,
+    pub(crate) sha256: [u8; 32],
+    pub(crate) rows: Option<u64>,
+}
+
+/// Everything but the rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) adapter: String,
+    pub(crate) source: Source,
+    pub(crate) phase: Phase,
+    pub(crate) item_type: &'static str,
+    /// In the order in which they are written.
+    pub(crate) items: Vec<Item>,
+    /// Names of the groups that participants were sorted into.
+    pub(crate) groups: Vec<String>,
+    /// Items are compared in pairs, not answered one by one.
+    pub(crate) pairwise: bool,
+    pub(crate) artifacts: Vec<Artifact>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Items by the keys that rows name them with. Sources number theirs, so that most are found without hashing.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    few: Vec<u32>,
+    numbers: BTreeMap<u64, u32>,
+    others: BTreeMap<Vec<u8>, u32>,
+}
+
+const NONE: u32 = u32::MAX;
+/// Keys up to here are found by their place; it is never larger than a few megabytes.
+const PLACES: u64 = 1 << 20;
+
+impl Keys {
+    /// Of items in their final order.
+    pub(crate) fn of(items: &[Item], file: &str) -> Result<Self, Fault> {
+        let mut keys = Self::default();
+        for (at, item) in items.iter().enumerate() {
+            if !keys.add(item.key.as_bytes(), at as u32) {
+                return Err(Fault::content(
+                    file,
+                    None,
+                    Wrong::Duplicate,
+                    "the id of an item stands there twice",
+                ));
+            }
+        }
+        Ok(keys)
+    }
+
+    /// False if the key is there already.
+    fn add(&mut self, key: &[u8], at: u32) -> bool {
+        match number(key) {
+            Some(key) if key < PLACES => {
+                let place = usize::try_from(key).unwrap_or_default();
+                if self.few.len() <= place {
+                    self.few.resize(place + 1, NONE);
+                }
+                std::mem::replace(&mut self.few[place], at) == NONE
+            }
+            Some(key) => self.numbers.insert(key, at).is_none(),
+            None => self.others.insert(key.to_vec(), at).is_none(),
+        }
+    }
+
+    pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
+        match number(key) {
+            Some(key) if key < PLACES => {
+                let place = usize::try_from(key).unwrap_or_default();
+                self.few.get(place).copied().filter(|at| *at != NONE)
+            }
+            Some(key) => self.numbers.get(&key).copied(),
+            None => self.others.get(key).copied(),
+        }
+    }
+}
+
+/// A number in the one way in which it can be written; other digits are text like any other.
+pub(crate) fn number(key: &[u8]) -> Option<u64> {
+    let plain = match key {
+        [] => false,
+        [b'0'] => true,
+        [b'0', ..] => false,
+        digits => digits.len() <= 18,
+    };
+    if !plain {
+        return None;
+    }
+    key.iter().try_fold(0_u64, |sum, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        (digit < 10).then(|| sum * 10 + u64::from(digit))
+    })
+}
+
+/// Numbers by size, then everything else by its bytes.
+pub(crate) fn by_key(left: &Item, right: &Item) -> std::cmp::Ordering {
+    let place = |item: &Item| (number(item.key.as_bytes()).is_none(), number(item.key.as_bytes()));
+    place(left).cmp(&place(right)).then_with(|| left.key.cmp(&right.key))
+}

@@ -1,0 +1,145 @@
+//! Exports of Pocket Polis: statements and votes, one answer each.
+//!
+//! Times are texts here, and a second answer to the same statement is a fault, not a change of mind.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use crate::{
+    fault::{Fault, Wrong},
+    form::{Answer, SOURCE_RESPONSE_COUNTS},
+    input::{Limits, Member, Role, missing, one_of, table::Table},
+    meter::Meter,
+    model::{Head, Item, Keys, Phase, Published, Source, by_key},
+    moment::Moment,
+    privacy::people::People,
+    rows::{NO_OBJECT, Read, Row, order::Flow},
+};
+
+#[derive(Debug)]
+pub(crate) struct PocketPolis {
+    votes: Member,
+    keys: Keys,
+}
+
+impl PocketPolis {
+    pub(crate) fn open(
+        files: &[(Member, Role)],
+        limits: &Limits,
+        source_id: Option<&str>,
+        people_of: &mut dyn FnMut(&str) -> People,
+    ) -> Result<(Self, Head, People), Fault> {
+        let votes =
+            one_of(files, Role::PocketVotes)?.ok_or_else(|| missing("the file of votes (votes.csv)"))?;
+        let statements = one_of(files, Role::PocketStatements)?
+            .ok_or_else(|| missing("the file of statements (statements.csv)"))?;
+        let id = source_id.map_or_else(|| votes.stem(), str::to_owned);
+        let mut items = items(statements, limits)?;
+        items.sort_by(by_key);
+        let keys = Keys::of(&items, &statements.name)?;
+        let people = people_of(&id);
+        let head = Head {
+            adapter: "tidegate:pocket-polis/v1".to_owned(),
+            source: Source {
+                tool: "pocket-polis".to_owned(),
+                schema: "https://delib.mashbean.net/schemas/pocket-polis/v1".to_owned(),
+                id,
+                ..Source::default()
+            },
+            phase: Phase { id: "phase-opinion", kind: "opinion" },
+            item_type: "statement",
+            items,
+            groups: Vec::new(),
+            pairwise: false,
+            artifacts: Vec::new(),
+            notes: Vec::new(),
+        };
+        Ok((Self { votes: votes.clone(), keys }, head, people))
+    }
+
+    pub(crate) fn rows_file(&self) -> &Member {
+        &self.votes
+    }
+
+    pub(crate) fn rows(
+        &self,
+        limits: &Limits,
+        meter: &Arc<Meter>,
+        people: &mut People,
+        mut each: impl FnMut(Row) -> Result<Flow, Fault>,
+    ) -> Result<Read, Fault> {
+        let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
+        let (who, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
+        let (vote, updated) = (table.need(&["vote"])?, table.find(&["updated_at"]));
+        while let Some(row) = table.next()? {
+            let item = self.keys.find(row.bytes(statement)?);
+            let item = item
+                .ok_or_else(|| row.wrong(Wrong::UnknownItem, "statement_id is not among the statements"))?;
+            let answer = match row.bytes(vote)? {
+                b"1" => Answer::Agree,
+                b"-1" => Answer::Disagree,
+                b"0" => Answer::Pass,
+                _ => return Err(row.wrong(Wrong::Value, "vote is none of 1, 0 and -1")),
+            };
+            let at = match row.maybe(updated)? {
+                "" => None,
+                text => Some(
+                    Moment::parse(text)
+                        .ok_or_else(|| row.wrong(Wrong::Value, "updated_at is not a time with its zone"))?,
+                ),
+            };
+            let id = row.bytes(who)?;
+            if id.is_empty() {
+                return Err(row.wrong(Wrong::Value, "participant is empty"));
+            }
+            let (who, group) = people.see(id);
+            meter.rows.fetch_add(1, Ordering::Relaxed);
+            if each(Row::new(who, item, NO_OBJECT, answer, at, group))? == Flow::Enough {
+                return Ok(Read { flow: Flow::Enough, rows: table.rows(), ended: None });
+            }
+        }
+        let rows = table.rows();
+        Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
+    }
+}
+
+fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, Fault> {
+    let mut table = Table::open(member.open(limits, None)?, limits, true)?;
+    let (id, text) = (table.need(&["statement_id"])?, table.need(&["text"])?);
+    let (status, seed) = (table.find(&["status"]), table.find(&["is_seed"]));
+    let created = table.find(&["created_at"]);
+    let tallies = [("agree", "agrees"), ("disagree", "disagrees"), ("pass", "passes")]
+        .map(|(name, column)| (name, table.find(&[column])));
+    let mut items = Vec::new();
+    while let Some(row) = table.next()? {
+        let key = row.text(id)?;
+        let created = match row.maybe(created)? {
+            "" => None,
+            text => Some(
+                Moment::parse(text)
+                    .ok_or_else(|| row.wrong(Wrong::Value, "created_at is not a time with its zone"))?,
+            ),
+        };
+        let mut published = serde_json::Map::new();
+        for (name, column) in tallies {
+            if let Some(column) = column {
+                published.insert(name.to_owned(), row.number::<u64>(column, name)?.into());
+            }
+        }
+        let status = row.maybe(status)?;
+        items.push(Item {
+            id: format!("statement:{key}"),
+            key: key.to_owned(),
+            text: row.text(text)?.to_owned(),
+            status: if status.is_empty() { "approved" } else { status }.to_owned(),
+            organizer: matches!(row.maybe(seed)?, "1" | "true" | "TRUE" | "True"),
+            created,
+            author: None,
+            outcomes: if published.is_empty() {
+                Vec::new()
+            } else {
+                vec![Published::counts(SOURCE_RESPONSE_COUNTS, published)]
+            },
+        });
+    }
+    Ok(items)
+}

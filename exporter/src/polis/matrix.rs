@@ -1,0 +1,123 @@
+//! The table with a row for each participant: their groups and external ids, and their votes where there is no list.
+//!
+//! Its own counts are not used.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use crate::{
+    fault::{Fault, Wrong},
+    form::Answer,
+    input::{Limits, Member, table::Table},
+    meter::Meter,
+    model::Keys,
+    privacy::people::People,
+    rows::{NO_OBJECT, Read, Row, order::Flow},
+};
+
+#[derive(Debug)]
+pub(super) struct Participants {
+    /// In the order of their names.
+    pub(super) groups: Vec<String>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Tells the people what is known of them before they vote.
+pub(super) fn participants(
+    member: &Member,
+    limits: &Limits,
+    people: &mut People,
+) -> Result<Participants, Fault> {
+    let mut table = Table::open(member.open(limits, None)?, limits, true)?;
+    let id = table.need(&["participant"])?;
+    let (group, xid) = (table.find(&["group-id"]), table.find(&["xid"]));
+    let mut members = Vec::new();
+    let (mut names, mut external) = (Vec::<String>::new(), 0_u64);
+    while let Some(row) = table.next()? {
+        let (who, name, xid) = (row.bytes(id)?, row.maybe(group)?.trim(), row.maybe(xid)?.trim());
+        if !xid.is_empty() {
+            external += 1;
+            people.set_external(who, xid);
+        }
+        if name.is_empty() {
+            continue;
+        }
+        let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        members.push((Box::<[u8]>::from(who), at));
+    }
+    let mut order: Vec<_> = (0..names.len()).collect();
+    order.sort_by_key(|at| (names[*at].parse::<u64>().unwrap_or(u64::MAX), names[*at].clone()));
+    let mut places = vec![0_u16; names.len()];
+    for (place, at) in order.iter().enumerate() {
+        places[*at] = u16::try_from(place + 1).unwrap_or(u16::MAX);
+    }
+    for (who, at) in members {
+        people.set_group(&who, places[at]);
+    }
+    let groups = order.into_iter().map(|at| names[at].clone()).collect();
+    let mut notes = Vec::new();
+    if external > 0 {
+        notes.push(format!(
+            "{external} participants had an id of the embedding site (xid), which identifies them directly."
+        ));
+    }
+    Ok(Participants { groups, notes })
+}
+
+/// The votes of everybody, without times.
+pub(super) fn rows(
+    member: &Member,
+    limits: &Limits,
+    meter: &Arc<Meter>,
+    keys: &Keys,
+    turned: bool,
+    people: &mut People,
+    mut each: impl FnMut(Row) -> Result<Flow, Fault>,
+) -> Result<Read, Fault> {
+    let mut table = Table::open(member.open(limits, Some(meter))?, limits, true)?;
+    let id = table.need(&["participant"])?;
+    // Comments are the columns behind the counts.
+    let counts =
+        ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];
+    let mut items = Vec::new();
+    for (at, column) in table.columns.iter().enumerate() {
+        if counts.contains(&column.to_lowercase().as_str()) {
+            continue;
+        }
+        let item = keys.find(column.as_bytes()).ok_or_else(|| {
+            Fault::content(&table.name, 1, Wrong::UnknownItem, format!("column {} is no comment", at + 1))
+        })?;
+        items.push((at, item));
+    }
+    let mut rows = 0;
+    while let Some(row) = table.next()? {
+        let id = row.bytes(id)?;
+        for (at, item) in &items {
+            let answer = match row.maybe(Some(*at))?.trim() {
+                "" => continue,
+                "1" => Answer::Agree,
+                "-1" => Answer::Disagree,
+                "0" => Answer::Pass,
+                _ => return Err(row.wrong(Wrong::Value, "a vote is none of 1, 0, -1 and nothing")),
+            };
+            let (who, group) = people.see(id);
+            rows += 1;
+            meter.rows.fetch_add(1, Ordering::Relaxed);
+            let row = Row::new(who, *item, NO_OBJECT, turn(answer, turned), None, group);
+            if each(row)? == Flow::Enough {
+                return Ok(Read { flow: Flow::Enough, rows, ended: None });
+            }
+        }
+    }
+    Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
+}
+
+pub(super) fn turn(answer: Answer, turned: bool) -> Answer {
+    match (answer, turned) {
+        (Answer::Agree, true) => Answer::Disagree,
+        (Answer::Disagree, true) => Answer::Agree,
+        _ => answer,
+    }
+}

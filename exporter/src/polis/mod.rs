@@ -1,0 +1,192 @@
+//! Exports of Polis and its relatives, in the six shapes that are about.
+//!
+//! Columns are found by name. What a vote's sign means is settled in `sign`, before anything is believed.
+
+mod comments;
+mod matrix;
+mod sign;
+mod summary;
+mod votes;
+
+use std::sync::Arc;
+
+pub use self::sign::VoteSign;
+use self::{
+    comments::Comments,
+    sign::{Check, Declared},
+};
+use crate::{
+    fault::{Fault, Wrong},
+    input::{Limits, Member, Role, missing, one_of},
+    meter::Meter,
+    model::{Head, Keys, Phase, Source, by_key},
+    privacy::people::People,
+    rows::{MOST_GROUPS, Read, Row, order::Flow},
+};
+
+/// The shapes of exports, in the order in which they came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// The archive of the first server, to 2024.
+    A,
+    /// The same, without times in words.
+    B,
+    /// The first export of the second server: seconds, bodies without quotes.
+    C,
+    /// The second server's.
+    D,
+    /// The same, with its format declared.
+    E,
+    /// Those of other tools that write the format.
+    F,
+}
+
+impl Variant {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+            Self::C => "C",
+            Self::D => "D",
+            Self::E => "E",
+            Self::F => "F",
+        }
+    }
+}
+
+/// What was asked for of this format.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub variant: Option<Variant>,
+    pub vote_sign: Option<VoteSign>,
+    /// Ids of participants whose statements are the organizer's.
+    pub organizers: Vec<String>,
+}
+
+/// An export whose statements have been read.
+#[derive(Debug)]
+pub(crate) struct Polis {
+    votes: Option<Member>,
+    matrix: Option<Member>,
+    keys: Keys,
+    /// By item: who wrote it, for the check of the sign.
+    authors: Vec<Option<u128>>,
+    /// By item: agrees and disagrees as published.
+    published: Vec<Option<(u64, u64)>>,
+    sign: VoteSign,
+    checked: bool,
+    pub(crate) variant: Variant,
+}
+
+const TOOL: &str = "polis";
+const SCHEMA: &str = "https://compdemocracy.org/export/";
+
+impl Polis {
+    pub(crate) fn open(
+        files: &[(Member, Role)],
+        limits: &Limits,
+        options: &Options,
+        source_id: Option<&str>,
+        people_of: &mut dyn FnMut(&str) -> People,
+    ) -> Result<(Self, Head, People), Fault> {
+        let one = |role| one_of(files, role);
+        let (votes, matrix) = (one(Role::PolisVotes)?, one(Role::PolisMatrix)?);
+        let Some(comments) = one(Role::PolisComments)? else {
+            return Err(missing("the file of comments (comments.csv)"));
+        };
+        if votes.is_none() && matrix.is_none() {
+            return Err(missing("a file of votes (votes.csv) or of participants (participants-votes.csv)"));
+        }
+        let summary = summary::Summary::read(one(Role::PolisSummary)?, limits)?;
+        let format = summary::declared_format(one(Role::PolisFormat)?, limits)?;
+        let named_old =
+            matrix.is_some_and(|matrix| matrix.name.to_lowercase().contains("participants-votes"));
+        let look = comments::look(comments, limits)?;
+        let variant = options.variant.unwrap_or_else(|| {
+            look.variant(summary.convention.is_some() || format.is_some(), named_old, summary.has_views)
+        });
+        let declared = Declared::of(summary.convention, format)?;
+        let (sign, checked) = sign::settle(options.vote_sign, declared)?;
+
+        let last_resort = votes.or(matrix).map_or_else(String::new, Member::stem);
+        let id = source_id.map(str::to_owned).or_else(|| summary.id()).unwrap_or(last_resort);
+        let mut people = people_of(&id);
+        let mut read = Comments::read(comments, limits, variant, sign, &options.organizers, &people)?;
+        read.items.sort_by(by_key);
+        let keys = Keys::of(&read.items, &comments.name)?;
+        let mut notes = read.notes;
+        let mut groups = Vec::new();
+        if let Some(matrix) = matrix {
+            let found = matrix::participants(matrix, limits, &mut people)?;
+            groups = found.groups;
+            notes.extend(found.notes);
+            if groups.len() > MOST_GROUPS {
+                let detail = format!("there are more than {MOST_GROUPS} groups");
+                return Err(Fault::content(&matrix.name, None, Wrong::Value, detail));
+            }
+        }
+        if votes.is_none() {
+            notes.push("There was no list of votes; the matrix has no times.".to_owned());
+        }
+        if sign == VoteSign::AgreeIsMinus {
+            notes.push(
+                "Votes had the sign of the source's database (agree = -1) and were turned round.".to_owned(),
+            );
+        }
+        let head = Head {
+            adapter: format!("tidegate:polis/v1 (variant {})", variant.name()),
+            source: Source {
+                tool: TOOL.to_owned(),
+                schema: SCHEMA.to_owned(),
+                id,
+                title: summary.topic.clone().unwrap_or_default(),
+                description: summary.description(variant),
+                url: summary.url.clone().unwrap_or_default(),
+            },
+            phase: Phase { id: "phase-opinion", kind: "opinion" },
+            item_type: "statement",
+            items: read.items,
+            groups,
+            pairwise: false,
+            artifacts: Vec::new(),
+            notes,
+        };
+        let authors = head.items.iter().map(|item| item.author).collect();
+        let published = head.items.iter().map(comments::published).collect();
+        let (votes, matrix) = (votes.cloned(), matrix.cloned());
+        Ok((Self { votes, matrix, keys, authors, published, sign, checked, variant }, head, people))
+    }
+
+    /// Whether rows are likely to come item by item.
+    pub(crate) fn by_item(&self) -> bool {
+        self.votes.is_some()
+    }
+
+    /// The file that the rows come from.
+    pub(crate) fn rows_file(&self) -> Option<&Member> {
+        self.votes.as_ref().or(self.matrix.as_ref())
+    }
+
+    pub(crate) fn rows(
+        &self,
+        limits: &Limits,
+        meter: &Arc<Meter>,
+        people: &mut People,
+        mut each: impl FnMut(Row) -> Result<Flow, Fault>,
+    ) -> Result<Read, Fault> {
+        let turned = self.sign == VoteSign::AgreeIsMinus;
+        let Some(votes) = &self.votes else {
+            let matrix = self.matrix.as_ref().ok_or_else(|| missing("a file of votes"))?;
+            return matrix::rows(matrix, limits, meter, &self.keys, turned, people, each);
+        };
+        let mut check = Check::new(&self.authors, &self.published);
+        let read = votes::rows(votes, limits, meter, &self.keys, turned, people, |row| {
+            check.see(row);
+            each(row)
+        })?;
+        if self.checked && read.flow == Flow::More {
+            check.verdict(&votes.name)?;
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,111 @@
+//! Whether 1 or -1 means agreement: declared, told, or found out by what people think of their own statements.
+//!
+//! It turns nothing round by itself: a wrong guess would turn every opinion into its opposite.
+
+use crate::{
+    fault::{Fault, Wrong},
+    form::Answer,
+    rows::Row,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VoteSign {
+    /// `agree=+1`, as all exports are meant to be.
+    AgreeIsPlus,
+    /// `agree=-1`, as in the source's database.
+    AgreeIsMinus,
+}
+
+/// What the export says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Declared(Option<VoteSign>);
+
+impl Declared {
+    pub(super) fn of(summary: Option<VoteSign>, format: Option<VoteSign>) -> Result<Self, Fault> {
+        match (summary, format) {
+            (Some(one), Some(other)) if one != other => {
+                Err(refused("the export declares two signs for a vote of agreement"))
+            }
+            (one, other) => Ok(Self(one.or(other))),
+        }
+    }
+}
+
+/// The sign, and whether it has to be checked because nobody has said anything.
+pub(super) fn settle(told: Option<VoteSign>, declared: Declared) -> Result<(VoteSign, bool), Fault> {
+    match (told, declared.0) {
+        (Some(told), Some(declared)) if told != declared => {
+            Err(refused("the export declares another sign than --vote-sign"))
+        }
+        (None, Some(VoteSign::AgreeIsMinus)) => {
+            Err(refused("the export declares agree=-1: confirm it with --vote-sign agree=-1"))
+        }
+        (Some(sign), _) | (None, Some(sign)) => Ok((sign, false)),
+        (None, None) => Ok((VoteSign::AgreeIsPlus, true)),
+    }
+}
+
+fn refused(detail: &str) -> Fault {
+    Fault::content("the input", None, Wrong::Sign, detail)
+}
+
+/// Counts by which a wrong sign shows.
+#[derive(Debug)]
+pub(super) struct Check<'c> {
+    authors: &'c [Option<u128>],
+    published: &'c [Option<(u64, u64)>],
+    /// Agrees and disagrees of each item, all events.
+    counted: Vec<(u64, u64)>,
+    own: u64,
+    own_disagree: u64,
+}
+
+/// Fewer say nothing.
+const LEAST: u64 = 5;
+
+impl<'c> Check<'c> {
+    pub(super) fn new(authors: &'c [Option<u128>], published: &'c [Option<(u64, u64)>]) -> Self {
+        Self { authors, published, counted: vec![(0, 0); authors.len()], own: 0, own_disagree: 0 }
+    }
+
+    #[inline]
+    pub(super) fn see(&mut self, row: Row) {
+        let item = row.subject as usize;
+        let answer = row.answer();
+        match answer {
+            Answer::Agree => self.counted[item].0 += 1,
+            Answer::Disagree => self.counted[item].1 += 1,
+            _ => {}
+        }
+        if self.authors[item] == Some(row.who) {
+            self.own += 1;
+            self.own_disagree += u64::from(answer == Answer::Disagree);
+        }
+    }
+
+    /// Authors hardly ever disagree with themselves, and tallies hardly ever fit the wrong way round.
+    pub(super) fn verdict(&self, file: &str) -> Result<(), Fault> {
+        let (mut straight, mut turned) = (0_u64, 0_u64);
+        for (published, counted) in self.published.iter().zip(&self.counted) {
+            let Some(published) = published.filter(|(agrees, disagrees)| agrees != disagrees) else {
+                continue;
+            };
+            straight += u64::from(published == *counted);
+            turned += u64::from(published == (counted.1, counted.0));
+        }
+        let detail = if self.own >= LEAST && self.own_disagree * 2 > self.own {
+            format!(
+                "{} of {} votes of authors on their own comments would disagree: the sign is the database's; \
+                 --vote-sign agree=-1 turns it round, agree=+1 insists",
+                self.own_disagree, self.own
+            )
+        } else if turned >= LEAST && turned > straight {
+            "the votes fit the tallies of the comments only if 1 means disagree: say what it means with \
+             --vote-sign agree=-1 or agree=+1"
+                .to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Fault::content(file, None, Wrong::Sign, detail))
+    }
+}

@@ -1,0 +1,47 @@
+//! What keeps people from being recognised in a bundle, and what a bundle says about that.
+//!
+//! It decides; the adapters bring what it decides on, and `write` carries it out.
+
+pub(crate) mod card;
+pub(crate) mod people;
+pub(crate) mod suppress;
+pub(crate) mod text;
+
+pub use self::people::Key;
+
+/// Whom a bundle is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Each answer, under a pseudonym.
+    #[default]
+    Private,
+    /// Counts only, with small ones left out.
+    Public,
+}
+
+/// What happens to texts that participants wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Texts {
+    Keep,
+    Redact,
+    Omit,
+}
+
+/// By what participants are told apart in a private bundle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Participants {
+    #[default]
+    Pseudonyms,
+    /// Pseudonyms that the input has from this exporter are kept, others are made.
+    KeepPseudonyms,
+    /// The ids of the embedding site, where there are any.
+    ExternalIds,
+    /// The source's own ids.
+    SourceIds,
+}
+
+impl Participants {
+    pub(crate) fn identifies(self) -> bool {
+        matches!(self, Self::ExternalIds | Self::SourceIds)
+    }
+}

@@ -1,0 +1,236 @@
+//! Participants: from the ids of the source to pseudonyms that nobody can compute without the key.
+//!
+//! A plain hash would not do: ids are small numbers, and all of them are hashed in no time.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
+use super::Participants;
+use crate::model::number;
+
+/// The secret that pseudonyms are made with. It is never printed.
+#[derive(Clone)]
+pub struct Key(pub(crate) Vec<u8>);
+
+/// Keys shorter than this can be guessed.
+const LEAST_KEY: usize = 16;
+
+impl Key {
+    /// Of bytes that somebody keeps, so that bundles can be linked.
+    pub fn kept(bytes: Vec<u8>) -> Option<Self> {
+        (bytes.len() >= LEAST_KEY).then_some(Self(bytes))
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// How references to participants begin.
+pub(crate) const PREFIX: &str = "participant:";
+const DOMAIN: &[u8] = b"participant";
+
+/// References by pseudonym, shared with whoever writes rows.
+pub(crate) type Names = Arc<RwLock<HashMap<u128, String>>>;
+
+/// All participants of one source.
+#[derive(Debug)]
+pub(crate) struct People {
+    mac: Hmac<Sha256>,
+    naming: Participants,
+    /// By number, 0 for nobody: sources number their participants, and a look is all that most rows need.
+    places: Vec<u128>,
+    place_groups: Vec<u16>,
+    numbers: HashMap<u64, (u128, u16)>,
+    others: HashMap<Box<[u8]>, (u128, u16)>,
+    /// What is known of a participant before the first row.
+    groups: HashMap<Box<[u8]>, u16>,
+    external: HashMap<Box<[u8]>, String>,
+    /// Only where participants are not pseudonymous.
+    names: Names,
+    count: u64,
+}
+
+/// Numbers below this have a place whoever comes; 16 MiB at most.
+const PLACES: u64 = 1 << 20;
+
+impl People {
+    pub(crate) fn new(key: &Key, scope: &str, naming: Participants) -> Self {
+        let mut mac = Hmac::new_from_slice(&key.0).expect("a key of HMAC may have any length");
+        mac.update(DOMAIN);
+        mac.update(&[0]);
+        mac.update(scope.as_bytes());
+        mac.update(&[0]);
+        Self {
+            mac,
+            naming,
+            places: Vec::new(),
+            place_groups: Vec::new(),
+            numbers: HashMap::new(),
+            others: HashMap::new(),
+            groups: HashMap::new(),
+            external: HashMap::new(),
+            names: Names::default(),
+            count: 0,
+        }
+    }
+
+    /// Participants with a row.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn set_group(&mut self, id: &[u8], group: u16) {
+        self.groups.insert(id.into(), group);
+    }
+
+    pub(crate) fn set_external(&mut self, id: &[u8], external: &str) {
+        if self.naming == Participants::ExternalIds {
+            self.external.insert(id.into(), external.to_owned());
+        }
+    }
+
+    /// Forgets who answered, because the rows will come again.
+    pub(crate) fn again(&mut self) {
+        self.places.clear();
+        self.place_groups.clear();
+        self.numbers.clear();
+        self.others.clear();
+        self.count = 0;
+    }
+
+    /// The pseudonym of somebody who may never have answered.
+    pub(crate) fn pseudonym(&self, id: &[u8]) -> u128 {
+        if self.naming == Participants::KeepPseudonyms
+            && let Some(kept) = parse(id)
+        {
+            return kept;
+        }
+        let mut mac = self.mac.clone();
+        mac.update(id);
+        let code = mac.finalize().into_bytes();
+        let mut first = [0; 16];
+        first.copy_from_slice(&code[..16]);
+        // 0 stands for nobody.
+        u128::from_be_bytes(first).max(1)
+    }
+
+    /// The pseudonym and group of somebody who answers.
+    #[inline]
+    pub(crate) fn see(&mut self, id: &[u8]) -> (u128, u16) {
+        let Some(number) = number(id) else {
+            return match self.others.get(id) {
+                Some(seen) => *seen,
+                None => {
+                    let seen = self.first_sight(id);
+                    self.others.insert(id.into(), seen);
+                    seen
+                }
+            };
+        };
+        if number < PLACES {
+            let place = number as usize;
+            match self.places.get(place) {
+                Some(&who) if who != 0 => return (who, self.place_groups[place]),
+                _ => {}
+            }
+            let seen = self.first_sight(id);
+            if self.places.len() <= place {
+                self.places.resize(place + 1, 0);
+                self.place_groups.resize(place + 1, 0);
+            }
+            self.places[place] = seen.0;
+            self.place_groups[place] = seen.1;
+            return seen;
+        }
+        match self.numbers.get(&number) {
+            Some(seen) => *seen,
+            None => {
+                let seen = self.first_sight(id);
+                self.numbers.insert(number, seen);
+                seen
+            }
+        }
+    }
+
+    #[cold]
+    fn first_sight(&mut self, id: &[u8]) -> (u128, u16) {
+        self.count += 1;
+        let who = self.pseudonym(id);
+        let name = match self.naming {
+            Participants::SourceIds => Some(String::from_utf8_lossy(id).into_owned()),
+            Participants::ExternalIds => self.external.get(id).cloned(),
+            Participants::Pseudonyms | Participants::KeepPseudonyms => None,
+        };
+        if let Some(name) = name {
+            let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+            names.insert(who, format!("{PREFIX}{name}"));
+        }
+        (who, self.groups.get(id).copied().unwrap_or_default())
+    }
+
+    /// References that are no pseudonyms, if that was asked for. They grow with the rows.
+    pub(crate) fn names(&self) -> Option<Names> {
+        self.naming.identifies().then(|| Arc::clone(&self.names))
+    }
+}
+
+/// A pseudonym as this exporter writes it.
+fn parse(id: &[u8]) -> Option<u128> {
+    let hex = id.strip_prefix(PREFIX.as_bytes())?;
+    let canonical = hex.len() == 32 && hex.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let text = std::str::from_utf8(hex).ok().filter(|_| canonical)?;
+    u128::from_str_radix(text, 16).ok().filter(|who| *who != 0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn people(naming: Participants) -> People {
+        People::new(&Key::kept(vec![7; 32]).unwrap(), "scope", naming)
+    }
+
+    #[test]
+    fn everybody_has_one_pseudonym_however_they_are_numbered() {
+        let mut people = people(Participants::Pseudonyms);
+        people.set_group(b"12", 3);
+        let ids: [&[u8]; 6] = [b"12", b"0", b"1048575", b"1048576", b"012", b"p12"];
+        let first: Vec<_> = ids.iter().map(|id| people.see(id)).collect();
+        let again: Vec<_> = ids.iter().map(|id| people.see(id)).collect();
+        assert_eq!(first, again);
+        assert_eq!(people.count(), 6);
+        let mut distinct: Vec<_> = first.iter().map(|seen| seen.0).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 6);
+        assert_eq!((first[0].1, first[4].1), (3, 0));
+    }
+
+    #[test]
+    fn key_and_scope_separate_bundles() {
+        let key = Key::kept(vec![7; 32]).unwrap();
+        let other = Key::kept(vec![8; 32]).unwrap();
+        let of = |key, scope| People::new(key, scope, Participants::Pseudonyms).pseudonym(b"1");
+        assert_eq!(of(&key, "a"), of(&key, "a"));
+        assert_ne!(of(&key, "a"), of(&key, "b"));
+        assert_ne!(of(&key, "a"), of(&other, "a"));
+        assert!(Key::kept(vec![1; 15]).is_none());
+    }
+
+    #[test]
+    fn pseudonyms_are_kept_only_when_asked() {
+        let written = format!("{PREFIX}{:032x}", 0xab_u128);
+        assert_eq!(people(Participants::KeepPseudonyms).pseudonym(written.as_bytes()), 0xab);
+        assert_ne!(people(Participants::Pseudonyms).pseudonym(written.as_bytes()), 0xab);
+        assert_ne!(people(Participants::KeepPseudonyms).pseudonym(b"171"), 0xab);
+    }
+}

@@ -1,0 +1,200 @@
+//! Which counts of a table are too small to show, and which others would give them away.
+//!
+//! It assumes a reader who knows the table's total from elsewhere and how this is done.
+
+use crate::form::Answer;
+
+/// How many of each answer.
+pub(crate) type Counts = [u64; Answer::ALL.len()];
+
+/// What of a table may be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// Fewer than k people stand behind it, or hiding its cells would hide nothing.
+    Nothing,
+    /// The flags say which cells are hidden.
+    All { hidden: Hidden },
+}
+
+type Hidden = [bool; Answer::ALL.len()];
+
+/// Hides every count from 1 to k - 1, and the smallest other one where that could be undone by subtraction. What can be
+/// found out even so is not shown at all.
+pub(crate) fn suppress(counts: &Counts, k: u64) -> Shown {
+    match first_choice(counts, k) {
+        Some(hidden) if !hidden.contains(&true) || ambiguous(counts, hidden, k) => Shown::All { hidden },
+        _ => Shown::Nothing,
+    }
+}
+
+fn first_choice(counts: &Counts, k: u64) -> Option<Hidden> {
+    if counts.iter().sum::<u64>() < k {
+        return None;
+    }
+    let mut hidden = counts.map(|count| (1..k).contains(&count));
+    let some = hidden.contains(&true);
+    // One hidden count is the total less the others. Counts that add up to how many they are, are all ones.
+    while some && gives_itself_away(counts, hidden) {
+        let others = (0..counts.len()).filter(|at| !hidden[*at] && counts[*at] > 0);
+        hidden[others.min_by_key(|at| counts[*at])?] = true;
+    }
+    Some(hidden)
+}
+
+/// Whether every hidden count could be another one, for a reader who knows the total and this procedure. It depends on
+/// what is shown alone, so that those who look alike are treated alike.
+fn ambiguous(counts: &Counts, hidden: Hidden, k: u64) -> bool {
+    let cells: Vec<_> = (0..counts.len()).filter(|at| hidden[*at]).collect();
+    let sum = cells.iter().map(|at| counts[*at]).sum();
+    let mut search = Search {
+        k,
+        hidden,
+        cells: &cells,
+        table: *counts,
+        seen: [None; Answer::ALL.len()],
+        open: cells.len(),
+    };
+    // All are small but one at most: there is never more than one that only covers the others.
+    (0..=cells.len()).any(|large| search.fill(0, large, sum))
+}
+
+struct Search<'s> {
+    k: u64,
+    hidden: Hidden,
+    cells: &'s [usize],
+    table: Counts,
+    seen: [Option<u64>; Answer::ALL.len()],
+    /// Cells with one possible value so far.
+    open: usize,
+}
+
+impl Search<'_> {
+    /// Tries what the cells from `at` on could be, `left` in all; true as soon as no cell is certain any more.
+    fn fill(&mut self, at: usize, large: usize, left: u64) -> bool {
+        if at == self.cells.len() {
+            return left == 0 && first_choice(&self.table, self.k) == Some(self.hidden) && self.note();
+        }
+        let cell = self.cells[at];
+        let last = at + 1 == self.cells.len();
+        if at == large {
+            // What the small ones leave over; they come first or are tried one by one below.
+            let small = (self.cells.len() - at - 1) as u64;
+            let least = left.saturating_sub(small * (self.k - 1)).max(self.k);
+            return (least..=left.saturating_sub(small)).any(|value| {
+                self.table[cell] = value;
+                self.fill(at + 1, large, left - value)
+            });
+        }
+        let range = if last { left..=left } else { 1..=left.min(self.k - 1) };
+        let most = self.k;
+        range.filter(|value| (1..most).contains(value)).any(|value| {
+            self.table[cell] = value;
+            self.fill(at + 1, large, left - value)
+        })
+    }
+
+    fn note(&mut self) -> bool {
+        for cell in self.cells {
+            match self.seen[*cell] {
+                None => self.seen[*cell] = Some(self.table[*cell]),
+                Some(CERTAIN_NO_MORE) => {}
+                Some(value) if value == self.table[*cell] => {}
+                Some(_) => {
+                    self.seen[*cell] = Some(CERTAIN_NO_MORE);
+                    self.open -= 1;
+                }
+            }
+        }
+        self.open == 0
+    }
+}
+
+/// No count: hidden counts are at least 1.
+const CERTAIN_NO_MORE: u64 = 0;
+
+fn gives_itself_away(counts: &Counts, hidden: Hidden) -> bool {
+    let cells = hidden.iter().filter(|hidden| **hidden).count() as u64;
+    let sum: u64 = counts.iter().zip(hidden).filter(|(_, hidden)| *hidden).map(|(count, _)| count).sum();
+    cells == 1 || sum == cells
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn counts(cells: &[u64]) -> Counts {
+        let mut counts = Counts::default();
+        counts[..cells.len()].copy_from_slice(cells);
+        counts
+    }
+
+    /// All a reader can see, with the total that they are taken to know.
+    type Seen = (u64, Vec<Option<u64>>);
+
+    fn seen(table: &Counts, k: u64) -> Option<Seen> {
+        let Shown::All { hidden } = suppress(table, k) else { return None };
+        let cells = table.iter().zip(hidden).map(|(count, hidden)| (!hidden).then_some(*count)).collect();
+        Some((table.iter().sum(), cells))
+    }
+
+    /// Every table of four cells with this total.
+    fn tables(total: u64) -> impl Iterator<Item = Counts> {
+        (0..=total).flat_map(move |a| {
+            (0..=total - a)
+                .flat_map(move |b| (0..=total - a - b).map(move |c| counts(&[a, b, c, total - a - b - c])))
+        })
+    }
+
+    #[test]
+    fn no_small_count_can_be_found_by_subtraction() {
+        for k in 3..=6 {
+            for total in 0..=22 {
+                let mut alike: BTreeMap<Seen, Vec<Counts>> = BTreeMap::new();
+                for table in tables(total) {
+                    if let Some(seen) = seen(&table, k) {
+                        alike.entry(seen).or_default().push(table);
+                    }
+                }
+                for ((_, cells), tables) in alike {
+                    for (at, cell) in cells.iter().enumerate() {
+                        match cell {
+                            Some(shown) => assert!(*shown == 0 || *shown >= k, "{tables:?} k {k}"),
+                            None => {
+                                let possible: BTreeSet<_> = tables.iter().map(|table| table[at]).collect();
+                                assert!(possible.len() > 1, "{tables:?} k {k}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_below_k_is_ever_shown(cells in prop::collection::vec(0_u64..40, 6), k in 3_u64..12) {
+            let table = counts(&cells);
+            match suppress(&table, k) {
+                Shown::Nothing => {}
+                Shown::All { hidden } => {
+                    prop_assert!(cells.iter().sum::<u64>() >= k);
+                    for (count, hidden) in table.iter().zip(hidden) {
+                        prop_assert!(hidden || *count == 0 || *count >= k);
+                        prop_assert!(!hidden || *count > 0);
+                    }
+                    prop_assert!(hidden.iter().filter(|hidden| **hidden).count() != 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn large_tables_are_shown_whole() {
+        assert_eq!(suppress(&counts(&[9, 0, 5]), 5), Shown::All { hidden: Default::default() });
+        assert_eq!(suppress(&counts(&[2, 2]), 5), Shown::Nothing);
+    }
+}

@@ -1,0 +1,142 @@
+//! What the rows of a bundle add up to.
+//!
+//! It keeps counts by item, group and pair, and no row.
+
+use std::collections::HashSet;
+
+use crate::{
+    coverage,
+    form::Answer,
+    model::Item,
+    privacy::suppress::Counts,
+    rows::{NO_OBJECT, Row},
+};
+
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// Of each item: answers to it alone, and comparisons that it comes first in.
+    items: Vec<Counts>,
+    /// Of each item and group, beginning with the participants of no group.
+    groups: Vec<Counts>,
+    group_count: usize,
+    /// Of each item: participants who answered it.
+    answered: Vec<u64>,
+    pairs: Option<Pairs>,
+    rows: u64,
+}
+
+/// What was compared; rows of one ordered pair come together.
+#[derive(Debug, Default)]
+struct Pairs {
+    tables: Vec<Pair>,
+    unordered: HashSet<(u32, u32)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) subject: u32,
+    pub(crate) object: u32,
+    pub(crate) counts: Counts,
+}
+
+impl Tally {
+    pub(crate) fn new(items: usize, groups: usize, pairwise: bool) -> Self {
+        let group_count = if groups == 0 { 0 } else { groups + 1 };
+        Self {
+            items: vec![Counts::default(); items],
+            groups: vec![Counts::default(); items * group_count],
+            group_count,
+            answered: vec![0; items],
+            pairs: pairwise.then(Pairs::default),
+            rows: 0,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.items.len(), self.group_count.saturating_sub(1), self.pairs.is_some());
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, row: Row, number: u32) {
+        self.rows += 1;
+        let (item, answer) = (row.subject as usize, row.answer() as usize);
+        self.items[item][answer] += 1;
+        self.answered[item] += u64::from(number == 1);
+        if self.group_count > 0 {
+            self.groups[item * self.group_count + row.group()][answer] += 1;
+        }
+        if let Some(pairs) = &mut self.pairs {
+            pairs.add(row);
+        }
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(crate) fn item(&self, at: usize) -> &Counts {
+        &self.items[at]
+    }
+
+    /// By group, without those who are in none.
+    pub(crate) fn groups(&self, at: usize) -> &[Counts] {
+        match self.group_count {
+            0 => &[],
+            count => &self.groups[at * count + 1..(at + 1) * count],
+        }
+    }
+
+    /// One table for each thing that was asked.
+    pub(crate) fn tables(&self) -> Vec<Pair> {
+        match &self.pairs {
+            Some(pairs) => pairs.tables.clone(),
+            None => {
+                let tables = self.items.iter().enumerate();
+                tables
+                    .map(|(at, counts)| Pair { subject: at as u32, object: NO_OBJECT, counts: *counts })
+                    .collect()
+            }
+        }
+    }
+
+    pub(crate) fn coverage(&self, items: &[Item], participants: u64) -> f64 {
+        let eligible = items.iter().filter(|item| item.eligible()).count() as u64;
+        let phase = match &self.pairs {
+            Some(pairs) => {
+                let counts = |at: u32| items[at as usize].eligible();
+                let compared =
+                    pairs.unordered.iter().filter(|(one, two)| counts(*one) && counts(*two)).count();
+                coverage::Phase::Pairwise { eligible, compared: compared as u64 }
+            }
+            None => {
+                let answered = items
+                    .iter()
+                    .zip(&self.answered)
+                    .filter(|(item, _)| item.eligible())
+                    .map(|(_, count)| count);
+                coverage::Phase::Single { participants, eligible, answered: answered.sum() }
+            }
+        };
+        coverage::of([phase])
+    }
+}
+
+impl Pairs {
+    fn add(&mut self, row: Row) {
+        if row.object == NO_OBJECT {
+            return;
+        }
+        let answer = row.answer() as usize;
+        match self.tables.last_mut() {
+            Some(last) if last.subject == row.subject && last.object == row.object => {
+                last.counts[answer] += 1
+            }
+            _ => {
+                let mut counts = [0; Answer::ALL.len()];
+                counts[answer] = 1;
+                self.tables.push(Pair { subject: row.subject, object: row.object, counts });
+                self.unordered.insert((row.subject.min(row.object), row.subject.max(row.object)));
+            }
+        }
+    }
+}

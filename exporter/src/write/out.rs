@@ -1,0 +1,139 @@
+//! The file that grows into a bundle: counted, hashed, cut back when needed, its id filled in at the end.
+//!
+//! It gives the file no final name.
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::fault::Fault;
+
+/// A place to come back to.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) bytes: u64,
+    hash: Sha256,
+}
+
+#[derive(Debug)]
+pub(crate) struct Out {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    /// Of everything behind the id, so that the id can be made of it.
+    hash: Sha256,
+}
+
+impl Out {
+    pub(crate) fn create(path: &Path) -> Result<Self, Fault> {
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
+        let file = file.map_err(|error| Fault::io("writing", path, error))?;
+        Ok(Self { path: path.to_owned(), file, bytes: 0, hash: Sha256::new() })
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        self.hash.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(|error| self.failed(error))
+    }
+
+    /// What was written so far is not part of the digest.
+    pub(crate) fn hash_from_here(&mut self) {
+        self.hash = Sha256::new();
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { bytes: self.bytes, hash: self.hash.clone() }
+    }
+
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        self.hash.clone().finalize().into()
+    }
+
+    /// Forgets everything behind the mark.
+    pub(crate) fn cut(&mut self, mark: &Mark) -> Result<(), Fault> {
+        let cut = self.file.set_len(mark.bytes).and_then(|()| self.file.seek(SeekFrom::Start(mark.bytes)));
+        cut.map_err(|error| self.failed(error))?;
+        self.bytes = mark.bytes;
+        self.hash = mark.hash.clone();
+        Ok(())
+    }
+
+    /// Opens what another process has left. It has to begin with `beginning`; of the lengths (in ascending order),
+    /// the last one is taken whose digest fits, and what is behind it is cut off.
+    pub(crate) fn reopen(
+        path: &Path,
+        beginning: &[u8],
+        hashed_from: u64,
+        lengths: &[(u64, [u8; 32])],
+    ) -> Result<Option<(Self, Mark, usize)>, Fault> {
+        let failed = |error| Fault::io("going on with", path, error);
+        let mut file = match File::options().read(true).write(true).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut start = vec![0; beginning.len()];
+        if file.read_exact(&mut start).is_err() || start != beginning {
+            return Ok(None);
+        }
+        let mut hash = Sha256::new();
+        let from = usize::try_from(hashed_from).unwrap_or(usize::MAX).min(start.len());
+        hash.update(&start[from..]);
+        let begun = Mark { bytes: beginning.len() as u64, hash: hash.clone() };
+        let (mut at, mut found) = (beginning.len() as u64, None);
+        let mut block = vec![0; 1 << 20];
+        for (index, (length, digest)) in lengths.iter().enumerate() {
+            while at < *length {
+                let most = block.len().min(usize::try_from(length - at).unwrap_or(usize::MAX));
+                let read = file.read(&mut block[..most]).map_err(failed)?;
+                if read == 0 {
+                    break;
+                }
+                hash.update(&block[..read]);
+                at += read as u64;
+            }
+            if at != *length || hash.clone().finalize()[..] != digest[..] {
+                break;
+            }
+            found = Some((index, Mark { bytes: at, hash: hash.clone() }));
+        }
+        let Some((index, mark)) = found else { return Ok(None) };
+        let mut out = Self { path: path.to_owned(), file, bytes: 0, hash: Sha256::new() };
+        out.cut(&mark)?;
+        Ok(Some((out, begun, index)))
+    }
+
+    /// Writes over what stands at `at`, in as many bytes.
+    pub(crate) fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let end = self.bytes;
+        let patched = self.file.seek(SeekFrom::Start(at)).and_then(|_| self.file.write_all(bytes));
+        let patched = patched.and_then(|()| self.file.seek(SeekFrom::Start(end)));
+        patched.map(drop).map_err(|error| self.failed(error))
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Makes it durable under its present name.
+    pub(crate) fn sync(&self) -> Result<(), Fault> {
+        self.file.sync_all().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: io::Error) -> Fault {
+        Fault::io("writing", &self.path, error)
+    }
+}
+
+/// Gives a finished file its name, durably.
+pub(crate) fn publish(partial: &Path, path: &Path) -> Result<(), Fault> {
+    let failed = |error| Fault::io("naming", path, error);
+    std::fs::rename(partial, path).map_err(failed)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+}

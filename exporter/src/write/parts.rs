@@ -1,0 +1,192 @@
+//! What an interrupted conversion leaves beside its output, so that it can go on: `<out>.parts`.
+//!
+//! It holds the fresh key, readable by its owner only, and a line for each finished segment; the bytes are in
+//! `<out>.partial`. Both vanish with the final rename.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{fault::Fault, moment::Moment, privacy::people::Key};
+
+/// A place from which a conversion can go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Segment {
+    /// Rows written, and a sum over them by which a changed input is noticed.
+    pub(crate) rows: u64,
+    pub(crate) sum: u64,
+    /// Bytes written, and the digest of what is behind the id.
+    pub(crate) bytes: u64,
+    pub(crate) sha256: [u8; 32],
+}
+
+/// What the segments belong to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    /// Of everything that has an influence on the bytes, but for the rows.
+    pub(crate) beginning: [u8; 32],
+    /// The input was found to be out of order.
+    pub(crate) sorted: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) folder: PathBuf,
+    /// Nobody else works on the same output; the lock ends with the process.
+    _lock: File,
+}
+
+const KEY: &str = "key";
+const SEGMENTS: &str = "segments";
+const BEGAN: &str = "began";
+const LOCK: &str = "lock";
+const KEY_BYTES: usize = 32;
+
+/// The name of the output with an ending.
+pub(crate) fn beside(out: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(out);
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+impl Parts {
+    /// `resume`: go on with what is there; `again`: forget it.
+    pub(crate) fn open(out: &Path, resume: bool, again: bool) -> Result<Self, Fault> {
+        let folder = beside(out, ".parts");
+        let failed = |error| Fault::io("using", &folder, error);
+        let left = folder.join(LOCK).exists();
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let lock = File::create(folder.join(LOCK)).map_err(failed)?;
+        if lock.try_lock().is_err() {
+            return Err(Fault::Refused("another process is writing the same output".to_owned()));
+        }
+        if left && again {
+            for name in [KEY, SEGMENTS, BEGAN] {
+                remove(&folder.join(name))?;
+            }
+        } else if left && !resume {
+            let detail =
+                "an interrupted conversion has left its parts: --resume goes on, --force begins anew";
+            return Err(Fault::Refused(detail.to_owned()));
+        }
+        Ok(Self { folder, _lock: lock })
+    }
+
+    /// The key of this run, made when it is first asked for.
+    pub(crate) fn key(&self) -> Result<Key, Fault> {
+        let path = self.folder.join(KEY);
+        let failed = |error| Fault::io("keeping the key in", &path, error);
+        match fs::read(&path) {
+            Ok(bytes) if bytes.len() == KEY_BYTES => return Ok(Key(bytes)),
+            // A process that died while it wrote the key has written nothing with it.
+            Ok(_) => remove(&path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let mut bytes = vec![0; KEY_BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| failed(io::Error::other(error)))?;
+        let mut file = private(&path).map_err(failed)?;
+        file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+        Ok(Key(bytes))
+    }
+
+    /// When the run began: going on does not make it a later one.
+    pub(crate) fn moment(&self, now: Moment) -> Result<Moment, Fault> {
+        let path = self.folder.join(BEGAN);
+        let failed = |error| Fault::io("using", &path, error);
+        match fs::read_to_string(&path) {
+            Ok(text) => {
+                if let Some(began) = Moment::parse(&text) {
+                    return Ok(began);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        fs::write(&path, now.to_string()).map_err(failed)?;
+        Ok(now)
+    }
+
+    /// The segments of an earlier process, if they belong to the same conversion.
+    pub(crate) fn segments(&self) -> Result<Option<(Run, Vec<Segment>)>, Fault> {
+        let path = self.folder.join(SEGMENTS);
+        let failed = |error| Fault::io("reading", &path, error);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut lines = BufReader::new(file).lines();
+        let Some(first) = lines.next() else { return Ok(None) };
+        let Ok(run) = serde_json::from_str(&first.map_err(failed)?) else { return Ok(None) };
+        let mut segments = Vec::new();
+        for line in lines {
+            // The last line may be half of one.
+            let Ok(segment) = serde_json::from_str(&line.map_err(failed)?) else { break };
+            segments.push(segment);
+        }
+        Ok(Some((run, segments)))
+    }
+
+    /// Begins the list of segments with those that are kept.
+    pub(crate) fn journal(&self, run: &Run, kept: &[Segment]) -> Result<Journal, Fault> {
+        let path = self.folder.join(SEGMENTS);
+        let file = File::create(&path).map_err(|error| Fault::io("writing", &path, error))?;
+        let mut journal = Journal { path, file };
+        journal.line(run)?;
+        kept.iter().try_for_each(|segment| journal.line(segment))?;
+        Ok(journal)
+    }
+
+    /// The conversion is done.
+    pub(crate) fn remove(self) -> Result<(), Fault> {
+        fs::remove_dir_all(&self.folder).map_err(|error| Fault::io("removing", &self.folder, error))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+impl Journal {
+    pub(crate) fn add(&mut self, segment: &Segment) -> Result<(), Fault> {
+        self.line(segment)
+    }
+
+    /// Forgets all segments: the rows will come again, sorted.
+    pub(crate) fn again(&mut self, run: &Run) -> Result<(), Fault> {
+        self.file = File::create(&self.path).map_err(|error| Fault::io("writing", &self.path, error))?;
+        self.line(run)
+    }
+
+    fn line(&mut self, value: &impl Serialize) -> Result<(), Fault> {
+        let mut line = serde_json::to_vec(value).expect("numbers are JSON");
+        line.push(b'\n');
+        self.file.write_all(&line).map_err(|error| Fault::io("writing", &self.path, error))
+    }
+}
+
+fn remove(path: &Path) -> Result<(), Fault> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Fault::io("removing", path, error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(unix)]
+fn private(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    File::options().write(true).create_new(true).mode(0o600).open(path)
+}
+
+#[cfg(not(unix))]
+fn private(path: &Path) -> io::Result<File> {
+    File::options().write(true).create_new(true).open(path)
+}

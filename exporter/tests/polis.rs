@@ -1,0 +1,269 @@
+//! Exports of Polis become bundles: totals, variants, signs, order.
+//!
+//! The real sets lie beside the checkout; where they do not, that is said.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+use support::{Conversation, Folder, bundle, content, run};
+use tidegate_exporter::{fault::Fault, polis::VoteSign};
+
+const REAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/polis");
+
+fn tag(result: Result<impl Sized, Fault>) -> &'static str {
+    match result {
+        Ok(_) => "ok",
+        Err(fault) => fault.tag(),
+    }
+}
+
+#[test]
+fn real_exports_have_the_totals_that_were_counted_independently() {
+    let Ok(expected) = fs::read(Path::new(REAL).join("EXPECTED.json")) else {
+        println!("skipped: the data sets of ../shared/data/polis are not beside the checkout");
+        return;
+    };
+    let expected: Value = serde_json::from_slice(&expected).unwrap();
+    for name in ["london.youth.policing", "15-per-hour-seattle"] {
+        let expected = &expected[name];
+        let folder = Folder::new();
+        let (report, bundle) = bundle(&folder.job(&Path::new(REAL).join(name)));
+        let summary = &bundle["summary"];
+        assert_eq!(summary["items"], expected["items"]);
+        assert_eq!(summary["participants"], expected["participants"]);
+        assert_eq!(summary["responses"], expected["responses_latest"]);
+        let coverage =
+            summary["coverage"].as_f64().unwrap() - expected["coverage_approved"].as_f64().unwrap();
+        assert!(coverage.abs() < 1e-9);
+        assert_eq!(report.superseded, expected["superseded"].as_u64().unwrap());
+        let count = |word: &str| {
+            let responses = bundle["responses"].as_array().unwrap();
+            responses.iter().filter(|response| response["response"] == word).count() as u64
+        };
+        for word in ["agree", "disagree", "pass"] {
+            assert_eq!(count(word), expected[word].as_u64().unwrap(), "{name} {word}");
+        }
+        let statuses = |word: &str| {
+            bundle["items"].as_array().unwrap().iter().filter(|item| item["status"] == word).count() as u64
+        };
+        for word in ["approved", "pending", "rejected"] {
+            assert_eq!(statuses(word), expected[word].as_u64().unwrap(), "{name} {word}");
+        }
+        let multiline = bundle["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|item| item["text"].as_str().unwrap().contains('\n'));
+        assert_eq!(multiline.count() as u64, expected["multiline_bodies"].as_u64().unwrap());
+        let published: u64 = bundle["outcomes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|outcome| outcome["type"] == "source-response-counts")
+            .map(|outcome| outcome["counts"]["agree"].as_u64().unwrap())
+            .sum();
+        assert_eq!(published, expected["comments_csv_event_counts"]["agrees"].as_u64().unwrap());
+        assert_eq!(report.variant, Some("A"));
+    }
+}
+
+#[test]
+fn a_bundle_holds_what_the_conversation_held() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(1, 12, 40));
+    let (report, bundle) = bundle(&folder.job(&conversation.variant_a(&folder, "a")));
+    let latest = conversation.latest();
+    assert_eq!(bundle["summary"]["responses"], latest.len());
+    assert_eq!(report.superseded as usize, conversation.votes.len() - latest.len());
+    assert_eq!(bundle["summary"]["participants"], 40);
+    assert_eq!(bundle["source"]["sourceId"], "3invented");
+    assert_eq!(bundle["source"]["title"], "What shall we do?");
+    for (id, _, _, text) in &conversation.comments {
+        assert_eq!(bundle["items"][*id as usize]["text"], *text);
+    }
+    for kind in ["response-counts", "source-response-counts", "group-response-counts"] {
+        let outcomes = bundle["outcomes"].as_array().unwrap();
+        assert_eq!(outcomes.iter().filter(|outcome| outcome["type"] == kind).count(), 12, "{kind}");
+    }
+    let id = bundle["bundleId"].as_str().unwrap();
+    assert!(id.starts_with("polis:3invented:") && !id.ends_with(&"0".repeat(32)), "{id}");
+    let artifacts = bundle["provenance"]["sourceArtifacts"].as_array().unwrap();
+    let votes = artifacts.iter().find(|artifact| artifact["role"] == "votes").unwrap();
+    assert_eq!(votes["rows"], conversation.votes.len());
+    let text = fs::read_to_string(folder.path("bundle.json")).unwrap();
+    assert_eq!(text.lines().filter(|line| line.starts_with("{\"id\":\"vote:")).count(), latest.len());
+    assert!(!text.contains("xid-of-"));
+    assert_eq!(folder.names(), ["a", "bundle.json"]);
+}
+
+#[test]
+fn every_variant_of_the_same_data_gives_the_same_bundle() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(2, 15, 30));
+    let first = content(bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1);
+    // Seconds stay seconds.
+    let mut first: Value = serde_json::from_str(&first.to_string().replace(".000Z", "Z")).unwrap();
+    let comments = conversation.comments_csv(1);
+
+    // The second server: seconds, another name, no views.
+    let summary = Conversation::SUMMARY.replace("views,9\n", "");
+    folder.write("d/votes.csv", conversation.votes_csv(1));
+    folder.write("d/comments.csv", &comments);
+    folder.write("d/participant-votes.csv", conversation.matrix_csv());
+    folder.write("d/summary.csv", summary.trim_end());
+    let (report, second) = bundle(&folder.job(&folder.path("d")));
+    assert_eq!(report.variant, Some("D"));
+    assert_eq!(content(second), first);
+
+    // With its convention declared.
+    folder.write("e/votes.csv", conversation.votes_csv(1));
+    folder.write("e/comments.csv", &comments);
+    folder.write("e/participant-votes.csv", conversation.matrix_csv());
+    let declared = format!("{summary}vote-convention,agree=+1;disagree=-1;pass=0;format=polis-export/1\n");
+    folder.write("e/summary.csv", declared);
+    let (report, third) = bundle(&folder.job(&folder.path("e")));
+    assert_eq!(report.variant, Some("E"));
+    assert_eq!(content(third), first);
+
+    // Other tools: line ends of Windows, texts in three quotes, line ends in words.
+    let mut lines =
+        csv::ReaderBuilder::new().has_headers(false).from_reader(comments.as_bytes()).into_records();
+    let mut wrapped = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
+    wrapped.write_record(&lines.next().unwrap().unwrap()).unwrap();
+    for line in lines {
+        let line = line.unwrap();
+        let last = line.len() - 1;
+        let fields = line
+            .iter()
+            .enumerate()
+            .map(|(at, field)| if at == last { format!("\"{field}\"") } else { field.to_owned() });
+        wrapped.write_record(fields).unwrap();
+    }
+    folder.write("f/votes.csv", conversation.votes_csv(1).replace('\n', "\r\n"));
+    folder.write("f/comments.csv", wrapped.into_inner().unwrap());
+    folder.write("f/participant-votes.csv", conversation.matrix_csv().replace('\n', "\r\n"));
+    folder.write("f/summary.csv", summary.replace("Say it", "Say\\nit").replace('\n', "\r\n"));
+    let (report, fourth) = bundle(&folder.job(&folder.path("f")));
+    assert_eq!(report.variant, Some("F"));
+    first["source"]["description"] = "Say\nit".into();
+    assert_eq!(content(fourth), first);
+}
+
+#[test]
+fn texts_without_quotes_are_put_together_again_and_their_sign_is_asked_for() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(3, 15, 30));
+    let first = content(bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1);
+    let mut raw = conversation.clone();
+    raw.votes.iter_mut().for_each(|vote| vote.3 = -vote.3);
+    let mut comments =
+        "timestamp,datetime,comment-id,author-id,agrees,disagrees,moderated,comment-body\n".to_owned();
+    let quoted = raw.comments_csv(1);
+    let records = csv::Reader::from_reader(quoted.as_bytes()).into_records();
+    records.for_each(|record| {
+        comments += &format!("{}\n", record.unwrap().iter().collect::<Vec<_>>().join(","))
+    });
+    folder.write("c/votes.csv", raw.votes_csv(1));
+    folder.write("c/comments.csv", comments);
+    folder.write("c/summary.csv", Conversation::SUMMARY);
+    let mut job = folder.job(&folder.path("c"));
+    let refused = run(&job).unwrap_err();
+    assert_eq!(refused.tag(), "sign");
+    assert!(refused.to_string().contains("--vote-sign"), "{refused}");
+    job.polis.vote_sign = Some(VoteSign::AgreeIsMinus);
+    let (report, turned) = bundle(&job);
+    assert_eq!(report.variant, Some("C"));
+    let turned = content(turned);
+    for list in ["items", "responses"] {
+        let plain = first[list].to_string().replace(".000Z", "Z");
+        assert_eq!(turned[list].to_string(), plain, "{list}");
+    }
+}
+
+#[test]
+fn a_declaration_of_another_sign_is_refused() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
+    conversation.variant_a(&folder, "a");
+    let other = format!("{}vote-convention,agree=-1;disagree=+1;pass=0\n", Conversation::SUMMARY);
+    folder.write("a/summary.csv", other);
+    let mut job = folder.job(&folder.path("a"));
+    assert_eq!(tag(run(&job)), "sign");
+    job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
+    assert_eq!(tag(run(&job)), "sign");
+    job.polis.vote_sign = Some(VoteSign::AgreeIsMinus);
+    assert_eq!(tag(run(&job)), "ok");
+    folder.write("a/summary.csv", Conversation::SUMMARY);
+    folder.write("a/format.json", r#"{"format":"polis-export/1","votes":{"agree":-1,"disagree":1}}"#);
+    job.polis.vote_sign = None;
+    assert_eq!(tag(run(&job)), "sign");
+}
+
+#[test]
+fn a_matrix_alone_gives_the_same_answers_without_times() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(5, 9, 25));
+    let whole = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
+    fs::remove_file(folder.path("a/votes.csv")).unwrap();
+    let alone = bundle(&folder.job(&folder.path("a"))).1;
+    let strip = |bundle: &Value| {
+        let mut responses = bundle["responses"].clone();
+        for response in responses.as_array_mut().unwrap() {
+            response["occurredAt"] = Value::Null;
+        }
+        responses
+    };
+    assert_eq!(strip(&whole), alone["responses"]);
+    assert_eq!(whole["summary"], alone["summary"]);
+}
+
+#[test]
+fn the_order_of_the_input_memory_and_threads_leave_no_trace() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(6, 60, 90));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    run(&job).unwrap();
+    let first = fs::read(folder.path("bundle.json")).unwrap();
+    for threads in [2, 8] {
+        job.threads = threads;
+        run(&job).unwrap();
+        assert!(fs::read(folder.path("bundle.json")).unwrap() == first, "{threads} threads");
+    }
+    // By time instead of by comment: no bundle of its own, for the artifact has another digest.
+    let mut shuffled = conversation.clone();
+    shuffled.votes.sort_by_key(|vote| (vote.1, vote.0, vote.2));
+    let first = content(serde_json::from_slice(&first).unwrap());
+    folder.write("a/votes.csv", shuffled.votes_csv(1000));
+    for (threads, memory) in [(1, 1 << 20), (2, 1), (8, 40_000)] {
+        job.threads = threads;
+        job.limits.memory = memory;
+        assert_eq!(content(bundle(&job).1), first);
+    }
+    shuffled = conversation;
+    folder.write("a/votes.csv", shuffled.votes_csv(1000));
+    // Too little memory even for the rows of one comment.
+    job.limits.memory = 1;
+    assert_eq!(content(bundle(&job).1), first);
+}
+
+#[test]
+fn of_votes_at_the_same_time_the_later_row_counts_and_events_keep_all() {
+    let folder = Folder::new();
+    let mut conversation = Conversation::new(7, 1, 3);
+    conversation.votes =
+        vec![(0, 1, 9, -1), (0, 1, 9, 0), (0, 1, 9, 1), (0, 2, 9, 1), (0, 2, 4, -1), (0, 3, 1, 1)];
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let (report, latest) = bundle(&job);
+    assert_eq!(report.superseded, 3);
+    assert_eq!(latest["outcomes"][0]["counts"], serde_json::json!({ "agree": 3, "disagree": 0, "pass": 0 }));
+    job.events = true;
+    let (report, all) = bundle(&job);
+    assert_eq!((report.superseded, &all["summary"]["responses"]), (0, &6.into()));
+    assert_eq!(all["dataCard"]["aggregation"], "individual-response-events");
+    let mut ids: Vec<_> =
+        all["responses"].as_array().unwrap().iter().map(|response| &response["id"]).collect();
+    ids.dedup();
+    assert_eq!(ids.len(), 6);
+    assert!(
+        (all["summary"]["coverage"].as_f64().unwrap() - 1.0).abs() < 1e-9
+            || all["items"][0]["status"] != "approved"
+    );
+}

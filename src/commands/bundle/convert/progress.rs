@@ -1,0 +1,93 @@
+//! How far a conversion is, on standard error.
+//!
+//! It only reads counters.
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use clap::ValueEnum;
+use serde_json::json;
+use tidegate_exporter::meter::Meter;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Progress {
+    /// A line that is written over
+    Text,
+    /// An object a line, for programs
+    Json,
+    None,
+}
+
+/// The form that was decided on.
+pub(super) struct Shown(Progress);
+
+const OFTEN: Duration = Duration::from_millis(500);
+
+/// Shows until it is dropped.
+pub(super) struct Watched {
+    done: Option<Sender<()>>,
+    showing: Option<JoinHandle<()>>,
+}
+
+impl Shown {
+    pub(super) fn new(asked: Option<Progress>) -> Self {
+        let fallback = if io::stderr().is_terminal() { Progress::Text } else { Progress::None };
+        Self(asked.unwrap_or(fallback))
+    }
+
+    pub(super) fn watch(&self, meter: &Arc<Meter>) -> Watched {
+        let form = self.0;
+        if form == Progress::None {
+            return Watched { done: None, showing: None };
+        }
+        let meter = Arc::clone(meter);
+        let (done, ended) = mpsc::channel();
+        let showing = thread::spawn(move || {
+            let began = Instant::now();
+            while ended.recv_timeout(OFTEN) == Err(RecvTimeoutError::Timeout) {
+                show(form, &meter, began.elapsed());
+            }
+            show(form, &meter, began.elapsed());
+            if form == Progress::Text {
+                let _reader_gone = writeln!(io::stderr());
+            }
+        });
+        Watched { done: Some(done), showing: Some(showing) }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        drop(self.done.take());
+        if let Some(showing) = self.showing.take() {
+            let _panicked = showing.join();
+        }
+    }
+}
+
+fn show(form: Progress, meter: &Meter, elapsed: Duration) {
+    let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let (rows, read, total) = (of(&meter.rows), of(&meter.read), of(&meter.total));
+    let seconds = elapsed.as_secs_f64().max(0.001);
+    let rate = rows as f64 / seconds;
+    let left = (read > 0 && total >= read).then(|| seconds * (total - read) as f64 / read as f64);
+    let line = if form == Progress::Json {
+        let left = left.map(f64::round);
+        json!({ "rows": rows, "rowsPerSecond": rate.round(), "bytesRead": read, "bytesTotal": total, "secondsLeft": left })
+            .to_string()
+            + "\n"
+    } else {
+        let left = left.map_or_else(String::new, |left| format!(", {left:.0} s left"));
+        format!("\r\x1b[K{rows} rows, {rate:.0} rows/s{left}")
+    };
+    let mut stderr = io::stderr().lock();
+    let _reader_gone = stderr.write_all(line.as_bytes()).and_then(|()| stderr.flush());
+}
