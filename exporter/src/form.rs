@@ -173,6 +173,8 @@ pub enum Value {
         least: u64,
     },
     Texts,
+    /// Whatever the source wrote.
+    Anything,
 }
 
 /// Lengths count Unicode code points.
@@ -207,7 +209,30 @@ const fn optional(name: &'static str, value: Value) -> Field {
 
 const ANY_TEXT: Value = Value::Text(UNBOUNDED);
 
-static ANYTHING: Object = Object { fields: &[], open: true };
+/// By answer; other members are the source's own.
+pub static COUNTS: Object = Object {
+    fields: &[
+        optional(Answer::ALL[0].as_str(), Value::Anything),
+        optional(Answer::ALL[1].as_str(), Value::Anything),
+        optional(Answer::ALL[2].as_str(), Value::Anything),
+        optional(Answer::ALL[3].as_str(), Value::Anything),
+        optional(Answer::ALL[4].as_str(), Value::Anything),
+        optional(Answer::ALL[5].as_str(), Value::Anything),
+    ],
+    open: true,
+};
+
+/// A file that went into the bundle, as this exporter lists it; the schema asks for nothing.
+pub static ARTIFACT: Object = Object {
+    fields: &[
+        optional("role", Value::Anything),
+        optional("name", Value::Anything),
+        optional("bytes", Value::Anything),
+        optional("sha256", Value::Anything),
+        optional("rows", Value::Anything),
+    ],
+    open: true,
+};
 
 pub static SOURCE: Object = Object {
     fields: &[
@@ -267,7 +292,7 @@ pub static OUTCOME: Object = Object {
         optional("rank", Value::Whole { least: 1 }),
         optional("score", Value::Number { from_zero_to_one: false }),
         optional("observations", Value::Whole { least: 0 }),
-        optional("counts", Value::Object(&ANYTHING)),
+        optional("counts", Value::Object(&COUNTS)),
     ],
     open: true,
 };
@@ -286,7 +311,7 @@ pub static PROVENANCE: Object = Object {
     fields: &[
         required("adapter", text(1, 120)),
         required("transformedAt", Value::Text(DATE_TIME)),
-        required("sourceArtifacts", list(&ANYTHING, 0)),
+        required("sourceArtifacts", list(&ARTIFACT, 0)),
         required("notes", Value::Texts),
     ],
     open: false,

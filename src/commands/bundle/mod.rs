@@ -3,11 +3,16 @@
 //! What a bundle is and whether one is in order is the exporter's to say.
 
 mod convert;
+mod diff;
+mod digest;
+mod inspect;
 mod schema;
+mod validate;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use tidegate_exporter::{spill::Room, unpack::File, validate::Limits};
 
 use crate::output::{REFUSED, complain};
 
@@ -15,6 +20,14 @@ use crate::output::{REFUSED, complain};
 pub(crate) enum Bundle {
     /// Make a bundle from another tool's export, or something else from a bundle
     Convert(Box<convert::Convert>),
+    /// Check a bundle: how it is written, what it refers to, its totals, and what its data card promises
+    Validate(validate::Validate),
+    /// Show what is in a bundle: head, totals, data card, items; no texts unless asked
+    Inspect(inspect::Inspect),
+    /// Compare two bundles by the ids of their elements (exit code 1: they differ)
+    Diff(diff::Diff),
+    /// Print a bundle's SHA-256
+    Digest(digest::Digest),
     /// Print the JSON Schema of bundles (draft 2020-12)
     Schema(schema::Schema),
 }
@@ -24,11 +37,61 @@ impl Bundle {
     pub(crate) fn run(self) -> ExitCode {
         let result = match self {
             Self::Convert(command) => command.run(),
+            Self::Validate(command) => command.run(),
+            Self::Inspect(command) => command.run(),
+            Self::Diff(command) => command.run(),
+            Self::Digest(command) => command.run(),
             Self::Schema(command) => Ok(command.run()),
         };
         result.unwrap_or_else(|error: anyhow::Error| {
             complain(format!("error: {error:#}"));
             ExitCode::from(REFUSED)
         })
+    }
+}
+
+/// A bundle that is read.
+#[derive(Debug, Args)]
+struct Input {
+    /// The bundle; `-` reads standard input; gzip and zstd are unpacked
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+impl Input {
+    /// As it is named in answers.
+    fn name(&self) -> String {
+        self.file.display().to_string()
+    }
+
+    fn open(&self) -> File {
+        File::new(&self.file)
+    }
+}
+
+/// What reading may cost.
+#[derive(Debug, Args)]
+struct Costs {
+    /// Memory for what must be remembered of a bundle; more goes to unnamed files in the folder for temporary ones
+    #[arg(long, value_name = "MIB", default_value_t = 128)]
+    memory: usize,
+    /// How deep values may be nested
+    #[arg(long, value_name = "LEVELS", default_value_t = 64, value_parser = clap::value_parser!(u16).range(6..=500))]
+    max_depth: u16,
+    /// How long a string may be
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().string)]
+    max_string: usize,
+    /// How many members that are not of the form an object may have
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().members)]
+    max_members: usize,
+}
+
+impl Costs {
+    fn room(&self) -> Room {
+        Room { memory: self.memory.saturating_mul(1 << 20), folder: std::env::temp_dir() }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { depth: self.max_depth.into(), string: self.max_string, members: self.max_members }
     }
 }

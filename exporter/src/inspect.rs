@@ -1,0 +1,267 @@
+//! What is in a bundle, at a glance: its head, how much there is of everything, its data card, a table of its items.
+//!
+//! It does not judge; of what people wrote it tells nothing unless asked.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+};
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    form::{Answer, Naming, Object},
+    json::{Limits, Reader, Stop},
+    spill::Room,
+    validate::{Faults, Part, Row, Set, Severity, Sink, Source, Walk},
+};
+
+/// An item and what was answered to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    pub id: String,
+    pub phase: String,
+    pub status: String,
+    pub origin: String,
+    /// Empty unless texts were asked for.
+    pub text: String,
+    /// By answer, in the order of [`Answer::ALL`]; of comparisons, those in which it stands first.
+    pub counts: [u64; 6],
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Overview {
+    /// The document's own fields and those of its objects, as they stand.
+    pub head: Map<String, Value>,
+    /// Each with its own fields.
+    pub phases: Vec<Map<String, Value>>,
+    pub artifacts: Vec<Map<String, Value>>,
+    pub items: Vec<Item>,
+    /// Entries of the list.
+    pub responses: u64,
+    pub participants: u64,
+    pub unlinked: u64,
+    pub outcomes: BTreeMap<String, u64>,
+    /// Answers to what is no item of the bundle.
+    pub elsewhere: [u64; 6],
+    /// At how many places it is not what a bundle should be.
+    pub faults: u64,
+    pub complete: bool,
+    pub bytes: u64,
+}
+
+/// Subjects that are remembered before any item was read, and types of outcomes: foreign files may name any number.
+const MOST: usize = 1 << 20;
+const MOST_TYPES: usize = 1_000;
+
+/// Reads a document once. Memory grows with items and, up to the room, participants.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn inspect(
+    source: &mut dyn Source,
+    naming: Naming,
+    texts: bool,
+    limits: Limits,
+    room: &Room,
+) -> io::Result<Overview> {
+    let mut faults = Faults::new(0, false);
+    let mut sink = Overseer {
+        texts,
+        overview: Overview::default(),
+        items: HashMap::new(),
+        subjects: HashMap::new(),
+        participants: Set::new(room.clone()),
+        form: naming.bundle(),
+    };
+    let walk = Walk::new(
+        Reader::new(source.open()?, limits),
+        naming.bundle(),
+        naming.schema(),
+        &mut faults,
+        &mut sink,
+    );
+    let (bytes, complete) = walk.run().map_err(|stop| match stop {
+        Stop::Io(error) => error,
+        Stop::Fault(..) | Stop::Enough => io::Error::other("the reading ended early"),
+    })?;
+    let Overseer { mut overview, items, subjects, participants, .. } = sink;
+    for (subject, counts) in subjects {
+        let into = match items.get(&subject) {
+            Some(item) => &mut overview.items[*item].counts,
+            None => &mut overview.elsewhere,
+        };
+        add(into, &counts);
+    }
+    participants.finish(|_| overview.participants += 1)?;
+    let (totals, _) = faults.into_parts();
+    let errors = totals.iter().filter(|(rule, _)| rule.severity() == Severity::Error);
+    overview.faults = errors.map(|(_, total)| total).sum();
+    (overview.bytes, overview.complete) = (bytes, complete);
+    Ok(overview)
+}
+
+impl Overview {
+    /// All of it for programs.
+    pub fn to_json(&self, name: &str) -> Value {
+        let items: Vec<Value> = self
+            .items
+            .iter()
+            .map(|item| {
+                let mut entry = json!({
+                    "id": item.id, "phaseId": item.phase, "status": item.status, "origin": item.origin,
+                    "counts": counts(&item.counts),
+                });
+                if !item.text.is_empty() {
+                    entry["text"] = json!(item.text);
+                }
+                entry
+            })
+            .collect();
+        json!({
+            "file": name,
+            "bytes": self.bytes,
+            "complete": self.complete,
+            "faults": self.faults,
+            "head": self.head,
+            "phases": self.phases,
+            "artifacts": self.artifacts,
+            "items": items,
+            "responses": self.responses,
+            "participants": self.participants,
+            "unlinked": self.unlinked,
+            "outcomes": self.outcomes,
+        })
+    }
+}
+
+/// By name, without those that are nought.
+pub fn counts(counts: &[u64; 6]) -> BTreeMap<&'static str, u64> {
+    let named = Answer::ALL.into_iter().map(|answer| (answer.as_str(), counts[answer as usize]));
+    named.filter(|(_, count)| *count > 0).collect()
+}
+
+struct Overseer {
+    texts: bool,
+    overview: Overview,
+    items: HashMap<Box<[u8]>, usize>,
+    /// Answers that came before the items.
+    subjects: HashMap<Box<[u8]>, [u64; 6]>,
+    participants: Set,
+    form: &'static Object,
+}
+
+impl Overseer {
+    fn response(&mut self, row: &Row) -> io::Result<()> {
+        let overview = &mut self.overview;
+        overview.responses += 1;
+        match row.text(4) {
+            Some(participant) => {
+                self.participants.insert(participant)?;
+            }
+            None => overview.unlinked += 1,
+        }
+        let (Some(subject), Some(answer)) = (row.text(2), row.text(5).and_then(Answer::parse)) else {
+            return Ok(());
+        };
+        let count = row.number(6).map_or(0, |count| u64::try_from(count.count()).unwrap_or(u64::MAX));
+        let counts = if let Some(item) = self.items.get(subject) {
+            &mut overview.items[*item].counts
+        } else if let Some(counts) = self.subjects.get_mut(subject) {
+            counts
+        } else if self.subjects.len() < MOST {
+            self.subjects.entry(subject.into()).or_default()
+        } else {
+            &mut overview.elsewhere
+        };
+        let sum = &mut counts[answer as usize];
+        *sum = sum.saturating_add(count);
+        Ok(())
+    }
+}
+
+impl Sink for Overseer {
+    fn entry(
+        &mut self,
+        part: Part,
+        row: &Row,
+        _counts: Option<&Row>,
+        _faults: &mut Faults,
+    ) -> Result<(), Stop> {
+        match part {
+            Part::Phases => self.overview.phases.push(fields(row, &crate::form::PHASE)),
+            Part::Items => {
+                if let Some(id) = row.text(0) {
+                    self.items.entry(id.into()).or_insert(self.overview.items.len());
+                }
+                self.overview.items.push(Item {
+                    id: text(row, 0),
+                    phase: text(row, 1),
+                    status: text(row, 4),
+                    origin: text(row, 5),
+                    text: if self.texts { text(row, 3) } else { String::new() },
+                    counts: [0; 6],
+                });
+            }
+            Part::Responses => self.response(row)?,
+            _ => {
+                let types = &mut self.overview.outcomes;
+                let kind = text(row, 2);
+                if types.len() < MOST_TYPES || types.contains_key(&kind) {
+                    *types.entry(kind).or_default() += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, part: Part, row: &Row) {
+        if let crate::form::Value::Object(form) = &self.form.fields[part as usize].value {
+            self.overview.head.insert(part.name().to_owned(), Value::Object(fields(row, form)));
+        }
+    }
+
+    fn artifact(&mut self, row: &Row) {
+        if self.overview.artifacts.len() < MOST_TYPES {
+            self.overview.artifacts.push(fields(row, &crate::form::ARTIFACT));
+        }
+    }
+
+    fn top(&mut self, row: &Row) {
+        let own = fields(row, self.form);
+        self.overview.head.extend(own);
+    }
+}
+
+/// Texts, numbers and flags by name.
+fn fields(row: &Row, form: &Object) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for (place, field) in form.fields.iter().enumerate() {
+        let value = if row.text(place).is_some() {
+            json!(text(row, place))
+        } else if let Some(number) = row.number(place) {
+            // A count as it is; anything else as near as a double comes.
+            match u64::try_from(number.count()) {
+                Ok(count) if number.whole && number.at_least(0) => json!(count),
+                _ => json!(number.double),
+            }
+        } else if let Some(flag) = row.flag(place) {
+            json!(flag)
+        } else {
+            continue;
+        };
+        fields.insert(field.name.to_owned(), value);
+    }
+    fields
+}
+
+fn text(row: &Row, field: usize) -> String {
+    String::from_utf8_lossy(row.text(field).unwrap_or_default()).into_owned()
+}
+
+fn add(into: &mut [u64; 6], counts: &[u64; 6]) {
+    for (sum, count) in into.iter_mut().zip(counts) {
+        *sum = sum.saturating_add(*count);
+    }
+}

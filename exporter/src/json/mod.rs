@@ -1,0 +1,29 @@
+//! JSON as it is read by whoever must say where something stands: tokens with positions, in bounded memory.
+//!
+//! It knows no form of a document.
+
+pub(crate) mod canonical;
+mod number;
+mod reader;
+mod text;
+
+pub(crate) use number::Number;
+pub(crate) use reader::{Position, Reader, Stop, Why};
+pub(crate) use text::{Flaw, Text};
+
+/// What a document may ask of a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How deep containers may be nested, the document included.
+    pub depth: usize,
+    /// Bytes of one string.
+    pub string: usize,
+    /// Members of one object beyond those of the form.
+    pub members: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { depth: 64, string: 16 << 20, members: 100_000 }
+    }
+}

@@ -1,0 +1,278 @@
+//! Brings together what has the same key, with bounded memory: in memory while it fits, in runs on disk beyond.
+//!
+//! Keys are compared whole; a hash only decides the order in which they come.
+
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BinaryHeap, hash_map::RandomState},
+    fs::File,
+    hash::BuildHasher as _,
+    io::{self, BufReader, BufWriter, Read, Seek as _, Write},
+    path::{Path, PathBuf},
+};
+
+/// Where what does not fit into memory goes, and how much fits.
+#[derive(Clone, Debug)]
+pub struct Room {
+    /// Bytes.
+    pub memory: usize,
+    /// For unnamed files, which vanish with the process.
+    pub folder: PathBuf,
+}
+
+impl Room {
+    /// A part of it.
+    pub(crate) fn share(&self, of: usize) -> Self {
+        Self { memory: self.memory / of, folder: self.folder.clone() }
+    }
+}
+
+/// More runs than this are merged into one: each costs a file and a buffer.
+const MOST_RUNS: usize = 64;
+const BUFFER: usize = 64 << 10;
+const LEAST_BYTES: usize = 64 << 10;
+
+/// Records of a key and what belongs to it.
+#[derive(Debug)]
+pub(crate) struct Spill {
+    room: Room,
+    hasher: RandomState,
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+    runs: Vec<File>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    hash: u64,
+    start: usize,
+    key: u32,
+    rest: u32,
+}
+
+impl Place {
+    fn key(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.start..self.start + self.key as usize]
+    }
+
+    fn rest(self, bytes: &[u8]) -> &[u8] {
+        let start = self.start + self.key as usize;
+        &bytes[start..start + self.rest as usize]
+    }
+}
+
+impl Spill {
+    pub(crate) fn new(room: Room) -> Self {
+        Self { room, hasher: RandomState::new(), bytes: Vec::new(), places: Vec::new(), runs: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, key: &[u8], rest: &[u8]) -> io::Result<()> {
+        let place = Place {
+            hash: self.hasher.hash_one(key),
+            start: self.bytes.len(),
+            key: length(key)?,
+            rest: length(rest)?,
+        };
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(rest);
+        self.places.push(place);
+        let held = self.bytes.len() + self.places.len() * size_of::<Place>();
+        if held > self.room.memory.max(LEAST_BYTES) { self.write_run() } else { Ok(()) }
+    }
+
+    /// Calls with each record; those of one key follow each other, ordered by the rest. `true` for the first of a key.
+    pub(crate) fn finish(
+        mut self,
+        mut each: impl FnMut(&[u8], &[u8], bool) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if self.runs.is_empty() {
+            self.sort();
+            let mut last: Option<Place> = None;
+            for place in &self.places {
+                let key = place.key(&self.bytes);
+                let new = last.is_none_or(|last| last.key(&self.bytes) != key);
+                each(key, place.rest(&self.bytes), new)?;
+                last = Some(*place);
+            }
+            return Ok(());
+        }
+        if !self.places.is_empty() {
+            self.write_run()?;
+        }
+        self.bytes = Vec::new();
+        self.places = Vec::new();
+        let mut last: Option<Vec<u8>> = None;
+        merge(self.runs, |record| {
+            let new = last.as_ref().is_none_or(|last| *last != record.key);
+            each(&record.key, &record.rest, new)?;
+            if new {
+                last.get_or_insert_default().clone_from(&record.key);
+            }
+            Ok(())
+        })
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        self.places.sort_unstable_by(|left, right| {
+            left.hash
+                .cmp(&right.hash)
+                .then_with(|| left.key(bytes).cmp(right.key(bytes)))
+                .then_with(|| left.rest(bytes).cmp(right.rest(bytes)))
+        });
+    }
+
+    #[cold]
+    fn write_run(&mut self) -> io::Result<()> {
+        self.sort();
+        let mut run = self.run()?;
+        for place in &self.places {
+            write(&mut run, place.hash, place.key(&self.bytes), place.rest(&self.bytes))?;
+        }
+        self.runs.push(run.into_inner().map_err(io::IntoInnerError::into_error)?);
+        self.bytes.clear();
+        self.places.clear();
+        if self.runs.len() == MOST_RUNS {
+            let mut whole = self.run()?;
+            merge(std::mem::take(&mut self.runs), |record| {
+                write(&mut whole, record.hash, &record.key, &record.rest)
+            })?;
+            self.runs.push(whole.into_inner().map_err(io::IntoInnerError::into_error)?);
+        }
+        Ok(())
+    }
+
+    fn run(&self) -> io::Result<BufWriter<File>> {
+        temporary(&self.room.folder)
+    }
+}
+
+pub(crate) fn temporary(folder: &Path) -> io::Result<BufWriter<File>> {
+    Ok(BufWriter::with_capacity(BUFFER, tempfile::tempfile_in(folder)?))
+}
+
+fn length(bytes: &[u8]) -> io::Result<u32> {
+    u32::try_from(bytes.len()).map_err(io::Error::other)
+}
+
+fn write(into: &mut impl Write, hash: u64, key: &[u8], rest: &[u8]) -> io::Result<()> {
+    into.write_all(&hash.to_le_bytes())?;
+    into.write_all(&length(key)?.to_le_bytes())?;
+    into.write_all(&length(rest)?.to_le_bytes())?;
+    into.write_all(key)?;
+    into.write_all(rest)
+}
+
+fn merge(mut runs: Vec<File>, mut each: impl FnMut(&Record) -> io::Result<()>) -> io::Result<()> {
+    let mut next = BinaryHeap::with_capacity(runs.len());
+    let mut readers = Vec::with_capacity(runs.len());
+    for (run, file) in runs.iter_mut().enumerate() {
+        file.rewind()?;
+        let mut reader = BufReader::with_capacity(BUFFER, file);
+        let mut record = Record { run, ..Record::default() };
+        if record.read(&mut reader)? {
+            next.push(Reverse(record));
+        }
+        readers.push(reader);
+    }
+    while let Some(Reverse(mut record)) = next.pop() {
+        each(&record)?;
+        if record.read(&mut readers[record.run])? {
+            next.push(Reverse(record));
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    hash: u64,
+    key: Vec<u8>,
+    rest: Vec<u8>,
+    run: usize,
+}
+
+impl Record {
+    /// False at the end.
+    fn read(&mut self, from: &mut impl Read) -> io::Result<bool> {
+        let mut hash = [0; 8];
+        match from.read_exact(&mut hash) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            read => read?,
+        }
+        self.hash = u64::from_le_bytes(hash);
+        let mut lengths = [[0; 4]; 2];
+        from.read_exact(&mut lengths[0])?;
+        from.read_exact(&mut lengths[1])?;
+        let [key, rest] = lengths.map(|length| u32::from_le_bytes(length) as usize);
+        self.key.resize(key, 0);
+        from.read_exact(&mut self.key)?;
+        self.rest.resize(rest, 0);
+        from.read_exact(&mut self.rest)?;
+        Ok(true)
+    }
+
+    fn place(&self) -> (u64, &[u8], &[u8]) {
+        (self.hash, &self.key, &self.rest)
+    }
+}
+
+impl Ord for Record {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place().cmp(&other.place())
+    }
+}
+
+impl PartialOrd for Record {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Record {}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn grouped(memory: usize, count: u32) -> BTreeMap<Vec<u8>, Vec<u32>> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spill = Spill::new(Room { memory, folder: folder.path().to_owned() });
+        for at in 0..count {
+            let key = format!("key {}", at.wrapping_mul(2_654_435_761) % 9_973);
+            spill.push(key.as_bytes(), &at.to_be_bytes()).unwrap();
+        }
+        let mut groups: BTreeMap<Vec<u8>, Vec<u32>> = BTreeMap::new();
+        let mut last = Vec::new();
+        spill
+            .finish(|key, rest, new| {
+                assert_eq!(new, last != key, "a key comes once");
+                assert!(!new || !groups.contains_key(key), "a key comes once");
+                last = key.to_vec();
+                groups.entry(key.to_vec()).or_default().push(u32::from_be_bytes(rest.try_into().unwrap()));
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        groups
+    }
+
+    #[test]
+    fn groups_are_the_same_in_memory_and_from_many_runs() {
+        let count = 200_000;
+        let memory = grouped(usize::MAX, count);
+        assert_eq!(memory.values().map(Vec::len).sum::<usize>(), 200_000);
+        assert!(memory.values().all(|rests| rests.is_sorted()));
+        // About a thousand records a run: more runs than are merged at once.
+        assert_eq!(grouped(0, count), memory);
+    }
+}

@@ -1,0 +1,71 @@
+//! Why a document cannot be brought into one form: what `digest` and `diff` answer to one that is not JSON.
+//!
+//! What makes a bundle invalid beyond that is `validate`'s.
+
+use std::io;
+
+use crate::{
+    json::{Flaw, Position, Stop, Why, canonical::Bad},
+    validate::Rule,
+};
+
+/// A document that cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    #[error("line {at_line}, byte {offset}: {} {}", rule.id(), rule.says())]
+    Content { rule: Rule, at_line: u64, offset: u64 },
+    #[error("line {at_line}, byte {offset}: an element of the list {list} has no id")]
+    NoId { list: &'static str, at_line: u64, offset: u64 },
+    #[error("line {at_line}, byte {offset}: a value is too large to be put in order")]
+    Large { at_line: u64, offset: u64 },
+    #[error("the document is no object")]
+    NoObject,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Unfit {
+    /// A stable word for the kind of fault.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Content { .. } => "content",
+            Self::NoId { .. } => "no_id",
+            Self::Large { .. } => "large",
+            Self::NoObject => "no_object",
+            Self::Io(_) => "io",
+        }
+    }
+
+    pub(crate) fn new(bad: Bad, at: Position) -> Self {
+        let (rule, at) = match bad {
+            Bad::Stop(Stop::Io(error)) => return Self::Io(error),
+            Bad::Stop(Stop::Enough) => return Self::Io(io::Error::other("the reading ended early")),
+            Bad::Large => return Self::Large { at_line: at.line, offset: at.offset },
+            Bad::Stop(Stop::Fault(why, at)) => (
+                match why {
+                    Why::Unexpected => Rule::Syntax,
+                    Why::Truncated => Rule::Truncated,
+                    Why::Deep => Rule::Deep,
+                    Why::Encoding => Rule::Encoding,
+                },
+                at,
+            ),
+            Bad::Flaw(flaw) => (flaw.into(), at),
+            Bad::Twice => (Rule::Twice, at),
+            Bad::Huge => (Rule::Huge, at),
+        };
+        Self::Content { rule, at_line: at.line, offset: at.offset }
+    }
+}
+
+impl From<Flaw> for Rule {
+    fn from(flaw: Flaw) -> Self {
+        match flaw {
+            Flaw::Encoding => Self::Encoding,
+            Flaw::Control => Self::Control,
+            Flaw::Escape => Self::Escape,
+            Flaw::Surrogate => Self::Surrogate,
+            Flaw::Long => Self::Long,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Whether a bundle's data card is true, and whether what it calls fit for sharing is.
+//!
+//! A card may always say more than there is; never less.
+
+use std::io;
+
+use super::{
+    content::{Counted, Item, response},
+    faults::{Faults, Step},
+    row::Row,
+    rules::Rule,
+    totals::Tally,
+    unique::Sums,
+    walk::Part,
+};
+use crate::{
+    form::{DATA_CARD, TEXT_REVIEWED_BY, aggregation},
+    json::Position,
+    privacy::text::identifies,
+};
+
+const DATA: usize = 0;
+const IDENTIFIERS: usize = 1;
+const TEXT: usize = 2;
+const LINKAGE: usize = 3;
+const AGGREGATION: usize = 4;
+const SHARING: usize = 7;
+
+#[derive(Debug)]
+pub(crate) struct Card {
+    k: u64,
+    flags: [Option<(bool, Position)>; 9],
+    events: bool,
+    reviewed: bool,
+    texts: bool,
+    linked: bool,
+}
+
+impl Card {
+    pub(crate) fn new(k: u64) -> Self {
+        Self { k, flags: [None; 9], events: false, reviewed: false, texts: false, linked: false }
+    }
+
+    pub(crate) fn take(&mut self, row: &Row) {
+        for (field, flag) in self.flags.iter_mut().enumerate() {
+            *flag = row.flag(field).map(|flag| (flag, row.place(field)));
+        }
+        self.events = row.text(AGGREGATION) == Some(aggregation::EVENTS.as_bytes());
+    }
+
+    /// Every answer somebody gave is there, not the latest only.
+    pub(crate) fn is_of_events(&self) -> bool {
+        self.events
+    }
+
+    /// An entry of `provenance.notes`.
+    pub(crate) fn note(&mut self, note: &[u8]) {
+        self.reviewed |= note.strip_prefix(TEXT_REVIEWED_BY.as_bytes()).is_some_and(|who| !who.is_empty());
+    }
+
+    /// A text that a participant wrote; true if it would identify somebody.
+    pub(crate) fn text(&mut self, text: &[u8]) -> bool {
+        self.texts |= !text.is_empty();
+        identifies(&String::from_utf8_lossy(text))
+    }
+
+    /// What a single response gives away; whether that matters is known when the card is.
+    #[inline]
+    pub(crate) fn response(&mut self, row: &Row, faults: &mut Faults) {
+        let mut add = |rule: Rule, field: usize, name: &'static str| {
+            let steps = [Step::Name(Part::Responses.name()), Step::Index(row.index), Step::Name(name)];
+            faults.add(rule, row.place(field), &steps, row.text(field));
+        };
+        if let Some(participant) = row.text(response::PARTICIPANT) {
+            self.linked = true;
+            if participant.contains(&b'@') {
+                add(Rule::HidesIdentifiers, response::PARTICIPANT, "participantRef");
+            }
+            if is_counted(participant) {
+                add(Rule::PlainRef, response::PARTICIPANT, "participantRef");
+            }
+        }
+        if row.text(response::OCCURRED).is_some_and(|time| !is_day(time)) {
+            add(Rule::FineTime, response::OCCURRED, "occurredAt");
+        }
+    }
+
+    pub(crate) fn judge(
+        &self,
+        counted: &Counted,
+        items: &[Item],
+        tallies: &[Tally],
+        cells: Sums<13>,
+        faults: &mut Faults,
+    ) -> io::Result<()> {
+        let says = |field: usize| self.flags[field].map(|(flag, _)| flag);
+        let mut hold = |holds: bool, rule: Rule, field: usize| {
+            if let Some((_, at)) = self.flags[field]
+                && !holds
+            {
+                let steps = [Step::Name(Part::DataCard.name()), Step::Name(DATA_CARD.fields[field].name)];
+                faults.add(rule, at, &steps, None);
+            }
+        };
+        let shared = says(SHARING) == Some(true);
+        let data = counted.responses > 0 || self.texts;
+        hold(says(DATA) != Some(false) || !data, Rule::HidesData, DATA);
+        hold(says(LINKAGE) != Some(false) || !self.linked, Rule::HidesLinkage, LINKAGE);
+        hold(says(TEXT) != Some(false) || !self.texts, Rule::HidesText, TEXT);
+        let linked = self.linked || says(LINKAGE) == Some(true);
+        hold(!shared || !linked, Rule::SharesLinkage, SHARING);
+        hold(!shared || says(IDENTIFIERS) != Some(true), Rule::SharesIdentifiers, SHARING);
+        let unread = (self.texts || says(TEXT) == Some(true)) && !self.reviewed;
+        hold(!shared || !unread, Rule::SharesText, SHARING);
+        if says(IDENTIFIERS) != Some(false) {
+            faults.forget(Rule::HidesIdentifiers);
+        }
+        if !shared {
+            faults.forget(Rule::FineTime);
+            return Ok(());
+        }
+        let small = |count: u64| count > 0 && count < self.k;
+        let mut few = |item: u32, rule: Rule| {
+            let item = &items[item as usize];
+            let steps = [Step::Name(Part::Items.name()), Step::Index(item.index)];
+            faults.add(rule, item.at, &steps, None);
+        };
+        for tally in tallies {
+            if small(tally.single.iter().fold(0, |sum, count| sum.saturating_add(*count))) {
+                few(tally.item, Rule::SmallItem);
+            }
+            tally.single.iter().filter(|count| small(**count)).for_each(|_| few(tally.item, Rule::SmallCell));
+        }
+        cells.finish(|cell, count| {
+            if small(count)
+                && let Some(subject) = cell.get(4..8).and_then(|item| item.try_into().ok())
+            {
+                few(u32::from_be_bytes(subject), Rule::SmallCell);
+            }
+        })
+    }
+}
+
+/// Midnight in UTC.
+fn is_day(time: &[u8]) -> bool {
+    let rest = time.get(10..).unwrap_or_default();
+    let rest = rest.strip_prefix(b"T00:00:00").or_else(|| rest.strip_prefix(b"t00:00:00"));
+    let Some(rest) = rest else { return false };
+    let rest = rest.strip_prefix(b".").unwrap_or(rest);
+    let zeros = rest.iter().take_while(|byte| **byte == b'0').count();
+    matches!(&rest[zeros..], b"Z" | b"z" | b"+00:00" | b"-00:00")
+}
+
+/// A few digits at the end, perhaps after a letter, as in `participant:p12`: such numbers are quickly tried.
+#[inline]
+fn is_counted(participant: &[u8]) -> bool {
+    let digits = participant.iter().rev().take(11).take_while(|byte| byte.is_ascii_digit()).count();
+    if !(1..=10).contains(&digits) {
+        return false;
+    }
+    match &participant[..participant.len() - digits] {
+        [] | [.., b':'] => true,
+        [letter] | [.., b':', letter] => letter.is_ascii_alphabetic(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counted_names_are_told_from_pseudonyms() {
+        for counted in ["7", "p12", "participant:p12", "participant:12", "session:1234567890"] {
+            assert!(is_counted(counted.as_bytes()), "{counted}");
+        }
+        for other in [
+            "participant:0123456789abcdef0123456789abcdef",
+            "participant:abcdefabcdefabcdefabcdefabcdef12",
+            "participant:12345678901234567890123456789012",
+            "session:3f2b8c1e-0000-4000-8000-000000000001",
+            "",
+            "ada",
+        ] {
+            assert!(!is_counted(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_day_is_midnight_in_utc() {
+        for day in ["2024-05-06T00:00:00Z", "2024-05-06T00:00:00.000Z", "2024-05-06T00:00:00+00:00"] {
+            assert!(is_day(day.as_bytes()), "{day}");
+        }
+        for fine in ["2024-05-06T00:00:01Z", "2024-05-06T00:00:00.001Z", "2024-05-06T00:00:00+01:00", ""] {
+            assert!(!is_day(fine.as_bytes()), "{fine}");
+        }
+    }
+}

@@ -1,0 +1,655 @@
+//! What the parts of a bundle say together: ids, references, and what totals and the data card are held against.
+//!
+//! It takes rows in any order; those that come before what they refer to wait.
+
+use std::{collections::HashMap, io};
+
+use super::{
+    card::Card,
+    faults::{Faults, Step},
+    later::Later,
+    row::Row,
+    rules::{Level, Rule},
+    totals::{Summary, Tally},
+    unique::{Seen, Set, Sums, Unique},
+    walk::{Part, Sink},
+};
+use crate::{
+    form::{Answer, ELIGIBLE_STATUSES, ORIGIN_PARTICIPANT, ORIGINS, RESPONSE_COUNTS, Second},
+    json::{Position, Stop},
+    spill::Room,
+};
+
+// Places of fields in their forms; all have an id, and first.
+const ID: usize = 0;
+pub(crate) mod item {
+    pub(crate) const PHASE: usize = 1;
+    pub(crate) const TEXT: usize = 3;
+    pub(crate) const STATUS: usize = 4;
+    pub(crate) const ORIGIN: usize = 5;
+}
+pub(crate) mod response {
+    pub(crate) const PHASE: usize = 1;
+    pub(crate) const SUBJECT: usize = 2;
+    pub(crate) const OBJECT: usize = 3;
+    pub(crate) const PARTICIPANT: usize = 4;
+    pub(crate) const ANSWER: usize = 5;
+    pub(crate) const COUNT: usize = 6;
+    pub(crate) const OCCURRED: usize = 7;
+}
+pub(crate) mod outcome {
+    pub(crate) const PHASE: usize = 1;
+    pub(crate) const TYPE: usize = 2;
+    pub(crate) const ITEM: usize = 3;
+    pub(crate) const COUNTS: usize = 7;
+}
+
+/// Ids of phases or items, whole.
+type Names = HashMap<Box<[u8]>, u32>;
+
+/// For an item whose phase is unknown.
+const NOWHERE: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) phase: u32,
+    pub(crate) eligible: bool,
+    pub(crate) at: Position,
+    pub(crate) index: u64,
+}
+
+/// What was seen of a phase's responses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Phase {
+    pub(crate) participants: u64,
+    pub(crate) compared: u64,
+    /// Some response names no participant.
+    pub(crate) unlinked: bool,
+    pub(crate) pairwise: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) level: Level,
+    pub(crate) delib: bool,
+    pub(crate) phases: Vec<Phase>,
+    phase_names: Names,
+    pub(crate) items: Vec<Item>,
+    item_names: Names,
+    /// Which of the four lists are over.
+    over: [bool; 4],
+    later: [Later; 3],
+    response_ids: Unique,
+    outcome_ids: Unique,
+    answers: Unique,
+    key: Vec<u8>,
+    pub(crate) participants: Set,
+    pub(crate) participants_of: Set,
+    pub(crate) compared: Set,
+    pub(crate) cells: Sums<13>,
+    pub(crate) tallies: Vec<Tally>,
+    tally_of: HashMap<(u32, u32), u32>,
+    last: Last,
+    pub(crate) counted: Counted,
+    pub(crate) summary: Summary,
+    pub(crate) card: Card,
+}
+
+/// How much there is of everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    pub phases: u64,
+    pub items: u64,
+    /// Entries; each may count for several.
+    pub responses: u64,
+    pub outcomes: u64,
+    /// The sum of the responses' counts.
+    pub answers: u128,
+    pub participants: u64,
+    /// Responses that name no participant.
+    pub unlinked: u64,
+}
+
+/// Neighbours mostly share phase and subject.
+#[derive(Debug, Default)]
+struct Last {
+    phase: Option<(Vec<u8>, Option<u32>)>,
+    subject: Option<(Vec<u8>, Option<u32>)>,
+    tally: Option<((u32, u32), u32)>,
+    pair: Option<[u8; 12]>,
+}
+
+impl Content {
+    pub(crate) fn new(level: Level, delib: bool, k: u64, room: &Room, again: bool) -> Self {
+        let share = room.share(8);
+        Self {
+            level,
+            delib,
+            phases: Vec::new(),
+            phase_names: Names::new(),
+            items: Vec::new(),
+            item_names: Names::new(),
+            over: [false; 4],
+            later: [(); 3].map(|()| Later::new(room.share(64))),
+            response_ids: Unique::new(share.clone(), again),
+            outcome_ids: Unique::new(share.clone(), again),
+            answers: Unique::new(share.clone(), again),
+            key: Vec::new(),
+            participants: Set::new(share.clone()),
+            participants_of: Set::new(share.clone()),
+            compared: Set::new(share.clone()),
+            cells: Sums::new(share),
+            tallies: Vec::new(),
+            tally_of: HashMap::new(),
+            last: Last::default(),
+            counted: Counted::default(),
+            summary: Summary::default(),
+            card: Card::new(k),
+        }
+    }
+
+    fn phase(&mut self, row: &Row, faults: &mut Faults) -> io::Result<()> {
+        self.counted.phases += 1;
+        let place = u32::try_from(self.phases.len()).map_err(io::Error::other)?;
+        self.phases.push(Phase::default());
+        let Some(id) = row.text(ID) else { return Ok(()) };
+        if self.phase_names.contains_key(id) {
+            fault(faults, Rule::PhaseId, Part::Phases, row, ID);
+        } else {
+            self.phase_names.insert(id.into(), place);
+        }
+        self.judge_empty(id, Part::Phases, row, faults);
+        Ok(())
+    }
+
+    fn item(&mut self, row: &Row, faults: &mut Faults) -> io::Result<()> {
+        self.counted.items += 1;
+        let place = u32::try_from(self.items.len()).map_err(io::Error::other)?;
+        let phase = row.text(item::PHASE).map(|id| self.phase_names.get(id).copied());
+        if phase == Some(None) {
+            fault(faults, Rule::PhaseRef, Part::Items, row, item::PHASE);
+        }
+        let eligible = row
+            .text(item::STATUS)
+            .is_some_and(|status| ELIGIBLE_STATUSES.iter().any(|eligible| eligible.as_bytes() == status));
+        self.items.push(Item {
+            phase: phase.flatten().unwrap_or(NOWHERE),
+            eligible,
+            at: row.at,
+            index: row.index,
+        });
+        if let Some(id) = row.text(ID) {
+            if self.item_names.contains_key(id) {
+                fault(faults, Rule::ItemId, Part::Items, row, ID);
+            } else {
+                self.item_names.insert(id.into(), place);
+            }
+            self.judge_empty(id, Part::Items, row, faults);
+        }
+        let origin = row.text(item::ORIGIN);
+        if self.delib && origin.is_some_and(|origin| !ORIGINS.iter().any(|known| known.as_bytes() == origin))
+        {
+            fault(faults, Rule::DelibOrigin, Part::Items, row, item::ORIGIN);
+        }
+        if self.level >= Level::Privacy && origin == Some(ORIGIN_PARTICIPANT.as_bytes()) {
+            let text = row.text(item::TEXT).unwrap_or_default();
+            if self.card.text(text) {
+                fault(faults, Rule::HidesIdentifiers, Part::Items, row, item::TEXT);
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_empty(&self, id: &[u8], part: Part, row: &Row, faults: &mut Faults) {
+        if self.delib && id.is_empty() {
+            fault(faults, Rule::DelibEmpty, part, row, ID);
+        }
+    }
+
+    fn response(&mut self, row: &Row, faults: &mut Faults) -> io::Result<()> {
+        let part = Part::Responses;
+        self.counted.responses += 1;
+        let phase = row.text(response::PHASE).map(|id| known(&mut self.last.phase, id, &self.phase_names));
+        let subject =
+            row.text(response::SUBJECT).map(|id| known(&mut self.last.subject, id, &self.item_names));
+        let object = row.text(response::OBJECT).map(|id| self.item_names.get(id).copied());
+        for (found, field, rule) in [
+            (phase, response::PHASE, Rule::PhaseRef),
+            (subject, response::SUBJECT, Rule::SubjectRef),
+            (object, response::OBJECT, Rule::ObjectRef),
+        ] {
+            if found == Some(None) {
+                fault(faults, rule, part, row, field);
+            }
+        }
+        if object.is_some() && row.text(response::SUBJECT) == row.text(response::OBJECT) {
+            fault(faults, Rule::Itself, part, row, response::OBJECT);
+        }
+        let answer = row.text(response::ANSWER).and_then(Answer::parse);
+        match answer.map(Answer::second) {
+            Some(Second::Required) if !row.has(response::OBJECT) => {
+                fault(faults, Rule::NoSecond, part, row, response::OBJECT);
+            }
+            Some(Second::Forbidden) if row.has(response::OBJECT) => {
+                fault(faults, Rule::Second, part, row, response::OBJECT);
+            }
+            _ => {}
+        }
+        let count = row.number(response::COUNT).map_or(0, |count| count.count());
+        self.counted.answers = self.counted.answers.saturating_add(count);
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        let participant = row.text(response::PARTICIPANT);
+        if participant.is_some() && count > 1 {
+            fault(faults, Rule::Many, part, row, response::COUNT);
+        }
+        if row.is_null(response::PARTICIPANT) {
+            self.counted.unlinked += 1;
+        }
+        if self.level >= Level::Privacy {
+            self.card.response(row, faults);
+        }
+        let phase = phase.flatten();
+        if self.level >= Level::Summary
+            && let Some(participant) = participant
+        {
+            self.key.clear();
+            self.key.extend_from_slice(&phase.unwrap_or(NOWHERE).to_be_bytes());
+            self.key.extend_from_slice(participant);
+            if self.participants_of.insert(&self.key)? {
+                self.participants.insert(participant)?;
+            }
+        }
+        let (Some(phase), Some(Some(subject))) = (phase, subject) else { return Ok(()) };
+        if object == Some(None) {
+            return Ok(());
+        }
+        let object = object.flatten();
+        let tally = self.tally(phase, subject)?;
+        if let Some(participant) = participant {
+            let seen = {
+                self.key.clear();
+                self.key.extend_from_slice(&phase.to_be_bytes());
+                self.key.extend_from_slice(&subject.to_be_bytes());
+                // Those without an object come first.
+                self.key.extend_from_slice(&object.map_or(0, |object| object + 1).to_be_bytes());
+                self.key.extend_from_slice(participant);
+                self.answers.push(&self.key, || rest(row, row.at))?
+            };
+            match seen {
+                Seen::New if object.is_none() => self.tallies[tally].answered += 1,
+                Seen::New | Seen::Later => {}
+                Seen::Again => faults.add(Rule::Again, row.at, &at_row(part, row.index), None),
+                Seen::Broken => {
+                    self.tallies.iter_mut().for_each(|tally| tally.answered = 0);
+                    faults.forget(Rule::Again);
+                }
+            }
+        }
+        let of_phase = &mut self.phases[phase as usize];
+        of_phase.unlinked |= participant.is_none();
+        of_phase.pairwise |= object.is_some();
+        let Some(answer) = answer else { return Ok(()) };
+        match object {
+            None => {
+                let cell = &mut self.tallies[tally].single[answer as usize];
+                *cell = cell.saturating_add(count);
+            }
+            Some(object) => self.comparison(phase, subject, object, answer, count)?,
+        }
+        let cell = &mut self.tallies[tally].counts[answer as usize];
+        *cell = cell.saturating_add(count);
+        Ok(())
+    }
+
+    fn comparison(
+        &mut self,
+        phase: u32,
+        subject: u32,
+        object: u32,
+        answer: Answer,
+        count: u64,
+    ) -> io::Result<()> {
+        let eligible = |item: u32| {
+            let item = &self.items[item as usize];
+            item.eligible && item.phase == phase
+        };
+        if self.level >= Level::Summary && subject != object && eligible(subject) && eligible(object) {
+            let mut pair = [0; 12];
+            pair[..4].copy_from_slice(&phase.to_be_bytes());
+            pair[4..8].copy_from_slice(&subject.min(object).to_be_bytes());
+            pair[8..].copy_from_slice(&subject.max(object).to_be_bytes());
+            if self.last.pair != Some(pair) {
+                self.compared.insert(&pair)?;
+                self.last.pair = Some(pair);
+            }
+        }
+        if self.level >= Level::Privacy {
+            let mut cell = [0; 13];
+            cell[..4].copy_from_slice(&phase.to_be_bytes());
+            cell[4..8].copy_from_slice(&subject.to_be_bytes());
+            cell[8..12].copy_from_slice(&object.to_be_bytes());
+            cell[12] = answer as u8;
+            self.cells.add(cell, count)?;
+        }
+        Ok(())
+    }
+
+    fn tally(&mut self, phase: u32, item: u32) -> io::Result<usize> {
+        let key = (phase, item);
+        if let Some((last, tally)) = self.last.tally
+            && last == key
+        {
+            return Ok(tally as usize);
+        }
+        let next = u32::try_from(self.tallies.len()).map_err(io::Error::other)?;
+        let tally = *self.tally_of.entry(key).or_insert(next);
+        if tally == next {
+            self.tallies.push(Tally::new(phase, item));
+        }
+        self.last.tally = Some((key, tally));
+        Ok(tally as usize)
+    }
+
+    fn outcome(&mut self, row: &Row, counts: Option<&Row>, faults: &mut Faults) {
+        self.counted.outcomes += 1;
+        let part = Part::Outcomes;
+        let phase = row.text(outcome::PHASE).map(|id| self.phase_names.get(id).copied());
+        let item = row.text(outcome::ITEM).map(|id| self.item_names.get(id).copied());
+        for (found, field, rule) in
+            [(phase, outcome::PHASE, Rule::PhaseRef), (item, outcome::ITEM, Rule::ItemRef)]
+        {
+            if found == Some(None) {
+                fault(faults, rule, part, row, field);
+            }
+        }
+        let (Some(Some(phase)), Some(Some(item)), Some(counts)) = (phase, item, counts) else { return };
+        if self.level < Level::Summary || row.text(outcome::TYPE) != Some(RESPONSE_COUNTS.as_bytes()) {
+            return;
+        }
+        let tally = self.tally_of.get(&(phase, item)).map(|tally| &self.tallies[*tally as usize]);
+        for answer in Answer::ALL {
+            let field = answer as usize;
+            let Some(number) = counts.number(field) else { continue };
+            let counted = tally.map_or(0, |tally| tally.counts[field]);
+            if !number.whole || u64::try_from(number.count()).unwrap_or(u64::MAX) != counted {
+                let steps = [
+                    Step::Name(part.name()),
+                    Step::Index(row.index),
+                    Step::Name("counts"),
+                    Step::Name(answer.as_str()),
+                ];
+                let value = number.double.to_string();
+                faults.add(Rule::Counts, counts.place(field), &steps, Some(value.as_bytes()));
+            }
+        }
+    }
+
+    /// Ids need not wait for anything.
+    fn id(&mut self, part: Part, row: &Row, faults: &mut Faults) -> io::Result<()> {
+        let (unique, rule) = match part {
+            Part::Responses => (&mut self.response_ids, Rule::ResponseId),
+            Part::Outcomes => (&mut self.outcome_ids, Rule::OutcomeId),
+            _ => return Ok(()),
+        };
+        let Some(id) = row.text(ID) else { return Ok(()) };
+        match unique.push(id, || rest(row, row.place(ID)))? {
+            Seen::New | Seen::Later => {}
+            Seen::Again => fault(faults, rule, part, row, ID),
+            Seen::Broken => faults.forget(rule),
+        }
+        self.judge_empty(id, part, row, faults);
+        Ok(())
+    }
+
+    /// Judges what had to wait; afterwards only keys that were lost are missing.
+    pub(crate) fn settle(&mut self, faults: &mut Faults) -> Result<(), Stop> {
+        self.over = [true; 4];
+        for part in [Part::Items, Part::Responses, Part::Outcomes] {
+            let slot = &mut self.later[part as usize - Part::Items as usize];
+            let empty = Later::new(Room { memory: 0, folder: std::path::PathBuf::new() });
+            let later = std::mem::replace(slot, empty);
+            later.replay(part == Part::Outcomes, |row, counts| self.judge(part, row, counts, faults))?;
+        }
+        Ok(())
+    }
+
+    fn judge(
+        &mut self,
+        part: Part,
+        row: &Row,
+        counts: Option<&Row>,
+        faults: &mut Faults,
+    ) -> Result<(), Stop> {
+        match part {
+            Part::Phases => self.phase(row, faults)?,
+            Part::Items => self.item(row, faults)?,
+            Part::Responses => self.response(row, faults)?,
+            _ => self.outcome(row, counts.filter(|_| row.has(outcome::COUNTS)), faults),
+        }
+        Ok(())
+    }
+
+    /// How many of the first ids of responses and outcomes and of the first answers are wanted again.
+    pub(crate) fn lost(&self) -> Lost {
+        Lost {
+            responses: self.response_ids.lost(),
+            outcomes: self.outcome_ids.lost(),
+            answers: self.answers.lost(),
+        }
+    }
+
+    /// Judges what could not be judged row by row.
+    pub(crate) fn finish(mut self, faults: &mut Faults) -> io::Result<Counted> {
+        for (unique, part, rule) in [
+            (self.response_ids, Part::Responses, Rule::ResponseId),
+            (self.outcome_ids, Part::Outcomes, Rule::OutcomeId),
+        ] {
+            unique.finish(|key, rest, new| {
+                if !new {
+                    let (at, index) = of_rest(rest);
+                    let steps = [Step::Name(part.name()), Step::Index(index), Step::Name("id")];
+                    faults.add(rule, at, &steps, Some(key));
+                }
+                Ok(())
+            })?;
+        }
+        let (tallies, tally_of) = (&mut self.tallies, &self.tally_of);
+        self.answers.finish(|key, rest, new| {
+            if !new {
+                let (at, index) = of_rest(rest);
+                faults.add(Rule::Again, at, &at_row(Part::Responses, index), None);
+            } else if let Some((phase, subject, 0)) = of_key(key)
+                && let Some(tally) = tally_of.get(&(phase, subject))
+            {
+                tallies[*tally as usize].answered += 1;
+            }
+            Ok(())
+        })?;
+        if self.card.is_of_events() {
+            faults.forget(Rule::Again);
+        }
+        self.participants.finish(|_| self.counted.participants += 1)?;
+        if self.level >= Level::Summary {
+            self.participants_of.finish(|key| {
+                let phase = key.first_chunk().map_or(NOWHERE, |phase| u32::from_be_bytes(*phase));
+                if let Some(phase) = self.phases.get_mut(phase as usize) {
+                    phase.participants += 1;
+                }
+            })?;
+            self.compared.finish(|key| {
+                let phase = key.first_chunk().map_or(NOWHERE, |phase| u32::from_be_bytes(*phase));
+                if let Some(phase) = self.phases.get_mut(phase as usize) {
+                    phase.compared += 1;
+                }
+            })?;
+            self.summary.judge(&self.counted, &self.phases, &self.items, &self.tallies, faults);
+        }
+        if self.level >= Level::Privacy {
+            self.card.judge(&self.counted, &self.items, &self.tallies, self.cells, faults)?;
+        }
+        Ok(self.counted)
+    }
+}
+
+impl Sink for Content {
+    fn entry(
+        &mut self,
+        part: Part,
+        row: &Row,
+        counts: Option<&Row>,
+        faults: &mut Faults,
+    ) -> Result<(), Stop> {
+        if self.level < Level::Refs {
+            // Nothing refers to anything; only how much there is is told.
+            match part {
+                Part::Phases => self.counted.phases += 1,
+                Part::Items => self.counted.items += 1,
+                Part::Responses => self.counted.responses += 1,
+                _ => self.counted.outcomes += 1,
+            }
+            return Ok(());
+        }
+        self.id(part, row, faults)?;
+        // Each list needs those before it, whole and judged.
+        let before = part as usize - Part::Phases as usize;
+        let ready = self.over[..before].iter().all(|over| *over)
+            && self.later[..before.saturating_sub(1)].iter().all(Later::is_empty);
+        if ready {
+            return self.judge(part, row, counts, faults);
+        }
+        if part == Part::Responses {
+            self.answers.keep_all();
+        }
+        Ok(self.later[before - 1].push(row, counts)?)
+    }
+
+    fn ended(&mut self, part: Part) {
+        self.over[part as usize - Part::Phases as usize] = true;
+    }
+
+    fn part(&mut self, part: Part, row: &Row) {
+        match part {
+            Part::Summary => self.summary.take(row),
+            Part::DataCard => self.card.take(row),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, part: Part, _field: usize, text: &[u8]) {
+        if part == Part::Provenance {
+            self.card.note(text);
+        }
+    }
+}
+
+/// What has to be brought again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    responses: u64,
+    outcomes: u64,
+    answers: u64,
+}
+
+impl Lost {
+    pub(crate) fn is_nothing(self) -> bool {
+        self == Self { responses: 0, outcomes: 0, answers: 0 }
+    }
+}
+
+/// Brings the keys that were passed by because they came in order until then.
+pub(crate) struct Bringing<'c> {
+    pub(crate) content: &'c mut Content,
+    pub(crate) lost: Lost,
+}
+
+impl Sink for Bringing<'_> {
+    fn entry(
+        &mut self,
+        part: Part,
+        row: &Row,
+        _counts: Option<&Row>,
+        _faults: &mut Faults,
+    ) -> Result<(), Stop> {
+        let content = &mut *self.content;
+        let (ids, lost) = match part {
+            Part::Responses => (&mut content.response_ids, &mut self.lost.responses),
+            Part::Outcomes => (&mut content.outcome_ids, &mut self.lost.outcomes),
+            _ => return Ok(()),
+        };
+        if *lost > 0
+            && let Some(id) = row.text(ID)
+        {
+            ids.bring(id, rest(row, row.place(ID)))?;
+            *lost -= 1;
+        }
+        if part == Part::Responses && self.lost.answers > 0 {
+            let phase = row.text(response::PHASE).and_then(|id| content.phase_names.get(id));
+            let subject = row.text(response::SUBJECT).and_then(|id| content.item_names.get(id));
+            let object = row.text(response::OBJECT).map(|id| content.item_names.get(id));
+            if let (Some(phase), Some(subject), Some(participant)) =
+                (phase, subject, row.text(response::PARTICIPANT))
+                && object != Some(None)
+            {
+                let object = object.flatten().map_or(0, |object| object + 1);
+                let head = [*phase, *subject, object].map(u32::to_be_bytes);
+                let key = [head.as_flattened(), participant].concat();
+                content.answers.bring(&key, rest(row, row.at))?;
+                self.lost.answers -= 1;
+            }
+        }
+        if self.lost.is_nothing() { Err(Stop::Enough) } else { Ok(()) }
+    }
+}
+
+#[inline]
+fn known(last: &mut Option<(Vec<u8>, Option<u32>)>, id: &[u8], names: &Names) -> Option<u32> {
+    if let Some((name, found)) = last
+        && name == id
+    {
+        return *found;
+    }
+    let found = names.get(id).copied();
+    let (name, place) = last.get_or_insert_default();
+    name.clear();
+    name.extend_from_slice(id);
+    *place = found;
+    found
+}
+
+#[cold]
+fn fault(faults: &mut Faults, rule: Rule, part: Part, row: &Row, field: usize) {
+    let form = match part {
+        Part::Phases => &crate::form::PHASE,
+        Part::Items => &crate::form::ITEM,
+        Part::Responses => &crate::form::RESPONSE,
+        _ => &crate::form::OUTCOME,
+    };
+    let [list, index] = at_row(part, row.index);
+    let steps = [list, index, Step::Name(form.fields[field].name)];
+    faults.add(rule, row.place(field), &steps, row.text(field));
+}
+
+fn at_row(part: Part, index: u64) -> [Step; 2] {
+    [Step::Name(part.name()), Step::Index(index)]
+}
+
+/// Where a row stands, so that the order of bytes is that of places.
+fn rest(row: &Row, at: Position) -> [u8; 24] {
+    let mut rest = [0; 24];
+    rest[..8].copy_from_slice(&at.offset.to_be_bytes());
+    rest[8..16].copy_from_slice(&at.line.to_be_bytes());
+    rest[16..].copy_from_slice(&row.index.to_be_bytes());
+    rest
+}
+
+fn of_rest(rest: &[u8]) -> (Position, u64) {
+    let word =
+        |at: usize| rest.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_be_bytes);
+    (Position { offset: word(0), line: word(8) }, word(16))
+}
+
+/// Phase, subject, and what stands for the object.
+fn of_key(key: &[u8]) -> Option<(u32, u32, u32)> {
+    let word = |at: usize| key.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+    Some((word(0)?, word(4)?, word(8)?))
+}

@@ -1,0 +1,138 @@
+//! What was found: every rule's total, and the first places of each.
+//!
+//! It keeps no more than it will show.
+
+use std::collections::BinaryHeap;
+
+use super::rules::{Rule, Severity};
+use crate::json::Position;
+
+/// A rule that does not hold at a place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Bytes before the place; of a packed file, before it was packed.
+    pub offset: u64,
+    /// From 1.
+    pub line: u64,
+    pub rule: Rule,
+    /// JSON Pointer. Members that are not of the form are not named, for their names may be data: it is their object's.
+    pub pointer: String,
+    /// What stands there, if it was asked for: its beginning.
+    pub value: Option<String>,
+}
+
+/// A part of a place's JSON Pointer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Name(&'static str),
+    Index(u64),
+}
+
+#[derive(Debug)]
+pub(crate) struct Faults {
+    totals: Vec<u64>,
+    /// By rule, the first by place; the last of them on top.
+    kept: Vec<BinaryHeap<Finding>>,
+    most: usize,
+    values: bool,
+}
+
+/// Characters of a value that are shown.
+const SHOWN: usize = 80;
+
+impl Faults {
+    pub(crate) fn new(most: usize, values: bool) -> Self {
+        let kept = Rule::ALL.iter().map(|_| BinaryHeap::new()).collect();
+        Self { totals: vec![0; Rule::ALL.len()], kept, most, values }
+    }
+
+    #[cold]
+    pub(crate) fn add(&mut self, rule: Rule, at: Position, steps: &[Step], value: Option<&[u8]>) {
+        let place = rule as usize;
+        self.totals[place] += 1;
+        let kept = &mut self.kept[place];
+        let wanted = kept.len() < self.most || kept.peek().is_some_and(|last| at.offset < last.offset);
+        if self.most == 0 || !wanted {
+            return;
+        }
+        if kept.len() == self.most {
+            kept.pop();
+        }
+        let value = value.filter(|_| self.values).map(excerpt);
+        kept.push(Finding { offset: at.offset, line: at.line, rule, pointer: pointer(steps), value });
+    }
+
+    /// The rule turned out not to apply.
+    pub(crate) fn forget(&mut self, rule: Rule) {
+        self.totals[rule as usize] = 0;
+        self.kept[rule as usize].clear();
+    }
+
+    pub(crate) fn into_parts(self) -> (Vec<(Rule, u64)>, Vec<Finding>) {
+        let totals = Rule::ALL.iter().map(|rule| (*rule, self.totals[*rule as usize]));
+        let mut findings: Vec<Finding> = self.kept.into_iter().flatten().collect();
+        findings.sort();
+        // What makes a bundle invalid must not be pushed out by what does not.
+        let errors = findings.iter().filter(|finding| finding.rule.severity() == Severity::Error).count();
+        let mut warnings = self.most.saturating_sub(errors);
+        let mut errors = self.most;
+        findings.retain(|finding| {
+            let left = match finding.rule.severity() {
+                Severity::Error => &mut errors,
+                Severity::Warning => &mut warnings,
+            };
+            let keep = *left > 0;
+            *left -= usize::from(keep);
+            keep
+        });
+        (totals.filter(|(_, total)| *total > 0).collect(), findings)
+    }
+}
+
+fn pointer(steps: &[Step]) -> String {
+    let mut pointer = String::new();
+    for step in steps {
+        pointer.push('/');
+        match step {
+            Step::Name(name) => pointer.push_str(name),
+            Step::Index(index) => pointer.push_str(&index.to_string()),
+        }
+    }
+    pointer
+}
+
+fn excerpt(value: &[u8]) -> String {
+    let start = &value[..value.len().min(4 * SHOWN)];
+    let text = String::from_utf8_lossy(start);
+    let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    if text.chars().count() > SHOWN || start.len() < value.len() { shown + "..." } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(offset: u64) -> Position {
+        Position { offset, line: 1 }
+    }
+
+    #[test]
+    fn the_first_places_are_kept_whatever_the_order_and_all_are_counted() {
+        let mut faults = Faults::new(2, true);
+        for offset in [50, 40, 90, 10, 70] {
+            faults.add(Rule::Type, at(offset), &[Step::Name("items"), Step::Index(offset)], Some(b"a\nb"));
+        }
+        faults.add(Rule::PlainRef, at(5), &[], None);
+        faults.add(Rule::Uri, at(60), &[], None);
+        faults.add(Rule::Again, at(1), &[], None);
+        faults.forget(Rule::Again);
+        let (totals, findings) = faults.into_parts();
+        assert_eq!(totals, [(Rule::Type, 5), (Rule::Uri, 1), (Rule::PlainRef, 1)]);
+        let places: Vec<_> = findings.iter().map(|finding| finding.offset).collect();
+        assert_eq!(places, [10, 40]);
+        assert_eq!(
+            (findings[0].pointer.as_str(), findings[0].value.as_deref()),
+            ("/items/10", Some("a\\nb"))
+        );
+    }
+}

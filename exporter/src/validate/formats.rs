@@ -1,0 +1,225 @@
+//! The two formats of the schema, asserted: date-time (RFC 3339) and URI (RFC 3986).
+//!
+//! Neither is parsed into anything.
+
+use std::net::Ipv6Addr;
+
+/// A date and a time with an offset; a leap second only where it would be 23:59:60 in UTC.
+pub(crate) fn date_time(text: &[u8]) -> bool {
+    let Some((day, clock)) = text.split_at_checked(10) else { return false };
+    let Some((time, rest)) = clock.split_at_checked(9) else { return false };
+    let (Some(year), Some(month), Some(date)) = (number(&day[..4]), number(&day[5..7]), number(&day[8..10]))
+    else {
+        return false;
+    };
+    let (Some(hour), Some(minute), Some(second)) =
+        (number(&time[1..3]), number(&time[4..6]), number(&time[7..9]))
+    else {
+        return false;
+    };
+    let shaped = day[4] == b'-'
+        && day[7] == b'-'
+        && matches!(time[0], b'T' | b't')
+        && time[3] == b':'
+        && time[6] == b':';
+    let possible = (1..=12).contains(&month)
+        && (1..=days(year, month)).contains(&date)
+        && hour < 24
+        && minute < 60
+        && second <= 60;
+    if !shaped || !possible {
+        return false;
+    }
+    let offset = match rest {
+        [b'.', rest @ ..] => {
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if digits == 0 {
+                return false;
+            }
+            &rest[digits..]
+        }
+        rest => rest,
+    };
+    let minutes = match offset {
+        [b'Z' | b'z'] => 0,
+        [sign @ (b'+' | b'-'), clock @ ..] if clock.len() == 5 && clock[2] == b':' => {
+            match (number(&clock[..2]), number(&clock[3..])) {
+                (Some(hours), Some(minutes)) if hours < 24 && minutes < 60 => {
+                    let minutes = i64::from(hours * 60 + minutes);
+                    if *sign == b'+' { minutes } else { -minutes }
+                }
+                _ => return false,
+            }
+        }
+        _ => return false,
+    };
+    second < 60 || (i64::from(hour * 60 + minute) - minutes).rem_euclid(24 * 60) == 24 * 60 - 1
+}
+
+fn number(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + u32::from(digit - b'0')))
+}
+
+fn days(year: u32, month: u32) -> u32 {
+    match month {
+        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// With a scheme; a reference alone is no URI.
+pub(crate) fn uri(text: &[u8]) -> bool {
+    let Some(colon) = text.iter().position(|byte| *byte == b':') else { return false };
+    let (scheme, rest) = (&text[..colon], &text[colon + 1..]);
+    let named = scheme.first().is_some_and(u8::is_ascii_alphabetic)
+        && scheme.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte));
+    let (rest, fragment) = split(rest, b'#');
+    let (rest, query) = split(rest, b'?');
+    let path = match rest.strip_prefix(b"//") {
+        Some(rest) => {
+            let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+            if !authority(&rest[..end]) {
+                return false;
+            }
+            &rest[end..]
+        }
+        None => rest,
+    };
+    named && allowed(path, b":@/") && allowed(query, b":@/?") && allowed(fragment, b":@/?")
+}
+
+fn split(text: &[u8], at: u8) -> (&[u8], &[u8]) {
+    match text.iter().position(|byte| *byte == at) {
+        Some(place) => (&text[..place], &text[place + 1..]),
+        None => (text, &[]),
+    }
+}
+
+fn authority(text: &[u8]) -> bool {
+    let (user, host) = match text.iter().rposition(|byte| *byte == b'@') {
+        Some(at) => (&text[..at], &text[at + 1..]),
+        None => (&text[..0], text),
+    };
+    let (host, port) = if host.starts_with(b"[") {
+        let Some(end) = host.iter().position(|byte| *byte == b']') else { return false };
+        if !address(&host[1..end]) {
+            return false;
+        }
+        match &host[end + 1..] {
+            [] => (&host[..0], &host[..0]),
+            [b':', port @ ..] => (&host[..0], port),
+            _ => return false,
+        }
+    } else {
+        split(host, b':')
+    };
+    allowed(user, b":") && allowed(host, b"") && port.iter().all(u8::is_ascii_digit)
+}
+
+/// What stands between brackets: an IPv6 address without a zone, or one of a later version.
+fn address(text: &[u8]) -> bool {
+    match text {
+        [b'v' | b'V', rest @ ..] => {
+            let (version, address) = split(rest, b'.');
+            !version.is_empty()
+                && version.iter().all(u8::is_ascii_hexdigit)
+                && !address.is_empty()
+                && !address.contains(&b'%')
+                && allowed(address, b":")
+        }
+        _ => std::str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok()),
+    }
+}
+
+/// Unreserved characters, sub-delimiters, whole percent-encodings, and `more`.
+fn allowed(text: &[u8], more: &[u8]) -> bool {
+    let mut rest = text;
+    while let [byte, after @ ..] = rest {
+        rest = match byte {
+            b'%' => match after {
+                [high, low, after @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => after,
+                _ => return false,
+            },
+            byte if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(byte) => after,
+            byte if more.contains(byte) => after,
+            _ => return false,
+        };
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_time_is_a_possible_one_with_an_offset() {
+        for good in [
+            "2024-02-29T23:59:59Z",
+            "2024-05-06t07:08:09.123456789z",
+            "1999-12-31T23:59:60Z",
+            "1999-12-31T15:59:60.5-08:00",
+            "0000-01-01T00:00:00+23:59",
+        ] {
+            assert!(date_time(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "",
+            "2024-05-06",
+            "2024-05-06T07:08:09",
+            "2024-05-06 07:08:09Z",
+            "2023-02-29T00:00:00Z",
+            "2024-13-01T00:00:00Z",
+            "2024-05-06T24:00:00Z",
+            "2024-05-06T07:08Z",
+            "2024-05-06T07:08:09.Z",
+            "2024-05-06T07:08:09+0100",
+            "2024-05-06T07:08:09+24:00",
+            "2024-05-06T07:08:09Z ",
+            "1999-12-31T22:59:60Z",
+            "2024-05-06T07:08:61Z",
+            "２024-05-06T07:08:09Z",
+        ] {
+            assert!(!date_time(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_uri_has_a_scheme_and_nothing_that_must_be_encoded() {
+        for good in [
+            "https://example.org/a/b?c=d#e",
+            "urn:isbn:1",
+            "a:",
+            "file:///etc",
+            "http://u:p@[2001:db8::1]:80/",
+            "http://[v7.a:b]/",
+            "x-y+z.1://h:/%20",
+            "mailto:a@b?subject=x",
+            "http://",
+        ] {
+            assert!(uri(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "",
+            "a/b",
+            "//example.org",
+            ":a",
+            "1a:b",
+            "http://a b/",
+            "http://a/%2",
+            "http://a/ü",
+            "http://[::1",
+            "http://[fe80::1%25eth0]/",
+            "http://a:b:c/",
+            "http://a:8o/",
+            "http://a/#b#c",
+            "http://a/\\",
+            "http://a/{b}",
+            "http://a@b@c/",
+        ] {
+            assert!(!uri(bad.as_bytes()), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The values of one object of the form, as they were read: what the checks of content look at.
+//!
+//! It says nothing about whether they are in order.
+
+use std::io::{self, Read, Write};
+
+use crate::json::{Number, Position};
+
+/// The most fields that an object of the form has.
+const FIELDS: usize = 12;
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Held {
+    #[default]
+    Nothing,
+    Null,
+    Text {
+        start: usize,
+        end: usize,
+    },
+    Number(Number),
+    Flag(bool),
+    /// A container, or a value that is not what the form wants.
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    at: Position,
+    held: Held,
+}
+
+/// Fields are named by their place in the object's form.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) at: Position,
+    /// In its list.
+    pub(crate) index: u64,
+    seen: u16,
+    cells: [Cell; FIELDS],
+    texts: Vec<u8>,
+}
+
+impl Row {
+    #[inline]
+    pub(crate) fn begin(&mut self, at: Position) {
+        self.at = at;
+        self.seen = 0;
+        self.texts.clear();
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, field: usize) -> bool {
+        self.seen & (1 << field) != 0
+    }
+
+    fn held(&self, field: usize) -> Held {
+        if self.has(field) { self.cells[field].held } else { Held::Nothing }
+    }
+
+    #[inline]
+    pub(crate) fn text(&self, field: usize) -> Option<&[u8]> {
+        match self.held(field) {
+            Held::Text { start, end } => Some(&self.texts[start..end]),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_null(&self, field: usize) -> bool {
+        matches!(self.held(field), Held::Null)
+    }
+
+    #[inline]
+    pub(crate) fn number(&self, field: usize) -> Option<Number> {
+        match self.held(field) {
+            Held::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn flag(&self, field: usize) -> Option<bool> {
+        match self.held(field) {
+            Held::Flag(flag) => Some(flag),
+            _ => None,
+        }
+    }
+
+    /// Where the field's value stands, or its object where it has none.
+    #[inline]
+    pub(crate) fn place(&self, field: usize) -> Position {
+        if self.has(field) { self.cells[field].at } else { self.at }
+    }
+
+    #[inline]
+    pub(crate) fn put_text(&mut self, field: usize, at: Position, text: &[u8]) {
+        let start = self.texts.len();
+        self.texts.extend_from_slice(text);
+        self.put(field, at, Held::Text { start, end: self.texts.len() });
+    }
+
+    #[inline]
+    pub(crate) fn put_number(&mut self, field: usize, at: Position, number: Number) {
+        self.put(field, at, Held::Number(number));
+    }
+
+    pub(crate) fn put_flag(&mut self, field: usize, at: Position, flag: bool) {
+        self.put(field, at, Held::Flag(flag));
+    }
+
+    pub(crate) fn put_null(&mut self, field: usize, at: Position) {
+        self.put(field, at, Held::Null);
+    }
+
+    pub(crate) fn put_other(&mut self, field: usize, at: Position) {
+        self.put(field, at, Held::Other);
+    }
+
+    #[inline]
+    fn put(&mut self, field: usize, at: Position, held: Held) {
+        self.cells[field] = Cell { at, held };
+        self.seen |= 1 << field;
+    }
+
+    /// Writes it for [`Row::load`]: of a number, only what it counts; of flags nothing.
+    pub(crate) fn store(&self, into: &mut impl Write) -> io::Result<()> {
+        into.write_all(&self.index.to_le_bytes())?;
+        into.write_all(&self.seen.to_le_bytes())?;
+        store_position(self.at, into)?;
+        for field in (0..FIELDS).filter(|field| self.has(*field)) {
+            let cell = &self.cells[field];
+            store_position(cell.at, into)?;
+            match cell.held {
+                Held::Text { start, end } => {
+                    into.write_all(b"t")?;
+                    into.write_all(&((end - start) as u64).to_le_bytes())?;
+                    into.write_all(&self.texts[start..end])?;
+                }
+                Held::Number(number) => {
+                    into.write_all(b"n")?;
+                    let count = u64::try_from(number.count()).unwrap_or(u64::MAX);
+                    into.write_all(&count.to_le_bytes())?;
+                }
+                Held::Null => into.write_all(b"0")?,
+                Held::Flag(_) | Held::Other | Held::Nothing => into.write_all(b"x")?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn load(&mut self, from: &mut impl Read) -> io::Result<()> {
+        self.texts.clear();
+        self.index = load_word(from)?;
+        let mut seen = [0; 2];
+        from.read_exact(&mut seen)?;
+        self.seen = u16::from_le_bytes(seen);
+        self.at = load_position(from)?;
+        for field in (0..FIELDS).filter(|field| self.seen & (1 << field) != 0) {
+            let at = load_position(from)?;
+            let mut kind = [0];
+            from.read_exact(&mut kind)?;
+            let held = match kind[0] {
+                b't' => {
+                    let (start, length) = (self.texts.len(), load_word(from)?);
+                    let read = from.by_ref().take(length).read_to_end(&mut self.texts)?;
+                    if read as u64 != length {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    Held::Text { start, end: self.texts.len() }
+                }
+                b'n' => Held::Number(Number::small(load_word(from)?)),
+                b'0' => Held::Null,
+                _ => Held::Other,
+            };
+            self.cells[field] = Cell { at, held };
+        }
+        Ok(())
+    }
+}
+
+fn store_position(at: Position, into: &mut impl Write) -> io::Result<()> {
+    into.write_all(&at.offset.to_le_bytes())?;
+    into.write_all(&at.line.to_le_bytes())
+}
+
+fn load_position(from: &mut impl Read) -> io::Result<Position> {
+    Ok(Position { offset: load_word(from)?, line: load_word(from)? })
+}
+
+fn load_word(from: &mut impl Read) -> io::Result<u64> {
+    let mut word = [0; 8];
+    from.read_exact(&mut word)?;
+    Ok(u64::from_le_bytes(word))
+}

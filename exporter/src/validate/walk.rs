@@ -1,0 +1,604 @@
+//! Reads a document along the form: names every place where it does not fit, and hands on what it holds.
+//!
+//! What the values mean together is the [`Sink`]'s to judge. Members may come in any order.
+
+use std::io::Read;
+
+use super::{
+    faults::{Faults, Step},
+    formats,
+    row::Row,
+    rules::Rule,
+};
+use crate::{
+    form::{Answer, Format, Object, Text as Bounds, Value},
+    json::{Flaw, Position, Reader, Stop, Text, Why},
+};
+
+/// The containers of a bundle, by their place in its form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Source = 4,
+    Phases,
+    Items,
+    Responses,
+    Outcomes,
+    Summary,
+    Provenance,
+    DataCard,
+}
+
+impl Part {
+    const ALL: [Self; 8] = [
+        Self::Source,
+        Self::Phases,
+        Self::Items,
+        Self::Responses,
+        Self::Outcomes,
+        Self::Summary,
+        Self::Provenance,
+        Self::DataCard,
+    ];
+
+    fn at(field: usize) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| *part as usize == field)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        crate::form::Naming::Service.bundle().fields[self as usize].name
+    }
+}
+
+/// Whoever wants to know what a bundle holds.
+pub(crate) trait Sink {
+    /// An object of a list; `counts` are an outcome's.
+    fn entry(&mut self, part: Part, row: &Row, counts: Option<&Row>, faults: &mut Faults)
+    -> Result<(), Stop>;
+
+    /// A list is over.
+    fn ended(&mut self, _part: Part) {}
+
+    /// An object that stands once.
+    fn part(&mut self, _part: Part, _row: &Row) {}
+
+    /// A file that went into the bundle.
+    fn artifact(&mut self, _row: &Row) {}
+
+    /// An entry of a list of texts.
+    fn text(&mut self, _part: Part, _field: usize, _text: &[u8]) {}
+
+    /// The fields of the bundle itself.
+    fn top(&mut self, _row: &Row) {}
+}
+
+pub(crate) struct Walk<'w, R, S> {
+    reader: Reader<R>,
+    form: &'static Object,
+    schema: &'w str,
+    faults: &'w mut Faults,
+    sink: &'w mut S,
+    steps: Vec<Step>,
+    /// Of the bundle, of an object in it, and of one in that.
+    rows: [Row; 3],
+    part: Part,
+    depth: usize,
+    members: Members,
+}
+
+impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
+    pub(crate) fn new(
+        reader: Reader<R>,
+        form: &'static Object,
+        schema: &'w str,
+        faults: &'w mut Faults,
+        sink: &'w mut S,
+    ) -> Self {
+        let members = Members { most: reader.limits().members, ..Members::default() };
+        Self {
+            reader,
+            form,
+            schema,
+            faults,
+            sink,
+            steps: Vec::new(),
+            rows: Default::default(),
+            part: Part::Source,
+            depth: 0,
+            members,
+        }
+    }
+
+    /// Reads all of it. `Stop::Fault` is among the faults already; gives where the reading ended.
+    pub(crate) fn run(mut self) -> Result<(u64, bool), Stop> {
+        match self.document() {
+            Ok(()) => Ok((self.reader.position().offset, true)),
+            Err(Stop::Fault(why, at)) => {
+                let rule = match why {
+                    Why::Unexpected => Rule::Syntax,
+                    Why::Truncated => Rule::Truncated,
+                    Why::Deep => Rule::Deep,
+                    Why::Encoding => Rule::Encoding,
+                };
+                self.faults.add(rule, at, &self.steps, None);
+                Ok((self.reader.position().offset, false))
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    fn document(&mut self) -> Result<(), Stop> {
+        if self.reader.mark()? {
+            self.faults.add(Rule::Mark, Position { offset: 0, line: 1 }, &[], None);
+        }
+        if self.reader.next()? == b'{' {
+            self.object(self.form, 0)?;
+            self.sink.top(&self.rows[0]);
+        } else {
+            let at = self.reader.position();
+            self.any()?;
+            self.faults.add(Rule::Type, at, &[], None);
+        }
+        if self.reader.peek()?.is_some() {
+            self.faults.add(Rule::Trailing, self.reader.position(), &[], None);
+        }
+        Ok(())
+    }
+
+    /// An object of the form, whose brace `next` has given; its values are in `rows[level]` afterwards.
+    fn object(&mut self, form: &'static Object, level: usize) -> Result<(), Stop> {
+        self.enter()?;
+        let at = self.reader.position();
+        self.rows[level].begin(at);
+        self.reader.pass();
+        let others = self.members.begin();
+        let mut guess = 0;
+        if self.reader.next()? == b'}' {
+            self.reader.pass();
+        } else {
+            loop {
+                let at = self.reader.position();
+                if self.reader.next()? != b'"' {
+                    return Err(self.reader.unexpected());
+                }
+                let key = self.reader.string()?;
+                let field = find(form, guess, &key);
+                if key.flaws != 0 {
+                    flaws(self.faults, &key, at, &self.steps);
+                }
+                match field {
+                    Some(field) => {
+                        guess = field + 1;
+                        if self.rows[level].has(field) {
+                            self.steps.push(Step::Name(form.fields[field].name));
+                            self.faults.add(Rule::Twice, at, &self.steps, None);
+                            self.steps.pop();
+                        }
+                    }
+                    None => {
+                        if !form.open {
+                            self.faults.add(Rule::Additional, at, &self.steps, Some(key.bytes));
+                        }
+                        if !self.members.add(others, key.bytes, at) {
+                            self.faults.add(Rule::Members, at, &self.steps, None);
+                        }
+                    }
+                }
+                self.reader.expect(b':')?;
+                match field {
+                    Some(field) => {
+                        let field_form = &form.fields[field];
+                        self.steps.push(Step::Name(field_form.name));
+                        self.value(&field_form.value, level, field)?;
+                        self.steps.pop();
+                    }
+                    None => self.any()?,
+                }
+                if !self.another(b'}')? {
+                    break;
+                }
+            }
+        }
+        self.members.end(others, self.faults, &self.steps);
+        let row = &self.rows[level];
+        for (place, field) in form.fields.iter().enumerate() {
+            if field.required && !row.has(place) {
+                self.steps.push(Step::Name(field.name));
+                self.faults.add(Rule::Required, at, &self.steps, None);
+                self.steps.pop();
+            }
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn value(&mut self, form: &'static Value, level: usize, field: usize) -> Result<(), Stop> {
+        let byte = self.reader.next()?;
+        let at = self.reader.position();
+        match byte {
+            b'"' => {
+                let text = self.reader.string()?;
+                let row = &mut self.rows[level];
+                row.put_text(field, at, text.bytes);
+                if text.flaws != 0 {
+                    flaws(self.faults, &text, at, &self.steps);
+                }
+                if let Some(rule) = judge_text(form, &text, self.schema) {
+                    self.faults.add(rule, at, &self.steps, Some(text.bytes));
+                }
+            }
+            b'{' => match form {
+                Value::Object(inner) => {
+                    self.rows[level].put_other(field, at);
+                    if level > 0 {
+                        return self.object(inner, level + 1);
+                    }
+                    if let Some(part) = Part::at(field) {
+                        self.part = part;
+                        self.object(inner, 1)?;
+                        self.sink.part(part, &self.rows[1]);
+                    }
+                }
+                _ => self.mismatch(form, level, field, at)?,
+            },
+            b'[' => match form {
+                Value::List { of, least } => {
+                    self.rows[level].put_other(field, at);
+                    self.list(of, *least, level, field, at)?;
+                }
+                Value::Texts => {
+                    self.rows[level].put_other(field, at);
+                    self.texts(field)?;
+                }
+                _ => self.mismatch(form, level, field, at)?,
+            },
+            b'-' | b'0'..=b'9' => {
+                let number = self.reader.number()?;
+                match number {
+                    None => self.faults.add(Rule::Long, at, &self.steps, None),
+                    Some(number) => {
+                        self.rows[level].put_number(field, at, number);
+                        if !number.double.is_finite() {
+                            self.faults.add(Rule::Huge, at, &self.steps, None);
+                        }
+                        let rule = match form {
+                            Value::Whole { .. } if !number.whole => Some(Rule::Type),
+                            Value::Whole { least } if !number.at_least(*least) => Some(Rule::Small),
+                            Value::Number { from_zero_to_one: true } if !number.at_least(0) => {
+                                Some(Rule::Small)
+                            }
+                            Value::Number { from_zero_to_one: true } if !number.at_most_one() => {
+                                Some(Rule::Large)
+                            }
+                            Value::Whole { .. } | Value::Number { .. } | Value::Anything => None,
+                            other => Some(other_type(other)),
+                        };
+                        if let Some(rule) = rule {
+                            let shown = format!("{}", number.double);
+                            self.faults.add(rule, at, &self.steps, Some(shown.as_bytes()));
+                        }
+                    }
+                }
+            }
+            b't' | b'f' => {
+                self.reader.word(if byte == b't' { "true" } else { "false" })?;
+                self.rows[level].put_flag(field, at, byte == b't');
+                if !matches!(form, Value::Flag | Value::Anything) {
+                    self.faults.add(other_type(form), at, &self.steps, None);
+                }
+            }
+            b'n' => {
+                self.reader.word("null")?;
+                self.rows[level].put_null(field, at);
+                if !matches!(form, Value::TextOrNull(_) | Value::Anything) {
+                    self.faults.add(other_type(form), at, &self.steps, None);
+                }
+            }
+            _ => return Err(self.reader.unexpected()),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn mismatch(&mut self, form: &Value, level: usize, field: usize, at: Position) -> Result<(), Stop> {
+        self.rows[level].put_other(field, at);
+        if !matches!(form, Value::Anything) {
+            self.faults.add(other_type(form), at, &self.steps, None);
+        }
+        self.any()
+    }
+
+    fn list(
+        &mut self,
+        of: &'static Object,
+        least: u64,
+        level: usize,
+        field: usize,
+        at: Position,
+    ) -> Result<(), Stop> {
+        self.enter()?;
+        self.reader.pass();
+        let part = Part::at(field).filter(|_| level == 0);
+        let mut index = 0;
+        if self.reader.next()? == b']' {
+            self.reader.pass();
+        } else {
+            loop {
+                self.steps.push(Step::Index(index));
+                if self.reader.next()? == b'{' {
+                    self.rows[2].begin(Position::default());
+                    self.object(of, level + 1)?;
+                    match part {
+                        Some(part) => {
+                            self.rows[1].index = index;
+                            let [_, row, inner] = &self.rows;
+                            let counts = (part == Part::Outcomes).then_some(inner);
+                            self.sink.entry(part, row, counts, self.faults)?;
+                        }
+                        None => self.sink.artifact(&self.rows[level + 1]),
+                    }
+                } else {
+                    let at = self.reader.position();
+                    self.any()?;
+                    self.faults.add(Rule::Type, at, &self.steps, None);
+                }
+                self.steps.pop();
+                index += 1;
+                if !self.another(b']')? {
+                    break;
+                }
+            }
+        }
+        if index < least {
+            self.faults.add(Rule::Few, at, &self.steps, None);
+        }
+        if let Some(part) = part {
+            self.sink.ended(part);
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn texts(&mut self, field: usize) -> Result<(), Stop> {
+        self.enter()?;
+        self.reader.pass();
+        let mut index = 0;
+        if self.reader.next()? == b']' {
+            self.reader.pass();
+        } else {
+            loop {
+                self.steps.push(Step::Index(index));
+                let byte = self.reader.next()?;
+                let at = self.reader.position();
+                if byte == b'"' {
+                    let text = self.reader.string()?;
+                    if text.flaws != 0 {
+                        flaws(self.faults, &text, at, &self.steps);
+                    }
+                    self.sink.text(self.part, field, text.bytes);
+                } else {
+                    self.any()?;
+                    self.faults.add(Rule::Type, at, &self.steps, None);
+                }
+                self.steps.pop();
+                index += 1;
+                if !self.another(b']')? {
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// A value that the form says nothing about.
+    fn any(&mut self) -> Result<(), Stop> {
+        let byte = self.reader.next()?;
+        let at = self.reader.position();
+        match byte {
+            b'"' => {
+                let text = self.reader.string()?;
+                if text.flaws != 0 {
+                    flaws(self.faults, &text, at, &self.steps);
+                }
+            }
+            b'-' | b'0'..=b'9' => match self.reader.number()? {
+                None => self.faults.add(Rule::Long, at, &self.steps, None),
+                Some(number) if !number.double.is_finite() => {
+                    self.faults.add(Rule::Huge, at, &self.steps, None);
+                }
+                Some(_) => {}
+            },
+            b't' => self.reader.word("true")?,
+            b'f' => self.reader.word("false")?,
+            b'n' => self.reader.word("null")?,
+            b'[' => {
+                self.enter()?;
+                self.reader.pass();
+                if self.reader.next()? == b']' {
+                    self.reader.pass();
+                } else {
+                    loop {
+                        self.any()?;
+                        if !self.another(b']')? {
+                            break;
+                        }
+                    }
+                }
+                self.depth -= 1;
+            }
+            b'{' => self.any_object()?,
+            _ => return Err(self.reader.unexpected()),
+        }
+        Ok(())
+    }
+
+    fn any_object(&mut self) -> Result<(), Stop> {
+        self.enter()?;
+        self.reader.pass();
+        let others = self.members.begin();
+        if self.reader.next()? == b'}' {
+            self.reader.pass();
+        } else {
+            loop {
+                let at = self.reader.position();
+                if self.reader.next()? != b'"' {
+                    return Err(self.reader.unexpected());
+                }
+                let key = self.reader.string()?;
+                if key.flaws != 0 {
+                    flaws(self.faults, &key, at, &self.steps);
+                }
+                if !self.members.add(others, key.bytes, at) {
+                    self.faults.add(Rule::Members, at, &self.steps, None);
+                }
+                self.reader.expect(b':')?;
+                self.any()?;
+                if !self.another(b'}')? {
+                    break;
+                }
+            }
+        }
+        self.members.end(others, self.faults, &self.steps);
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Whether the container goes on after an element.
+    fn another(&mut self, end: u8) -> Result<bool, Stop> {
+        match self.reader.next()? {
+            b',' => {
+                self.reader.pass();
+                self.reader.next()?;
+                Ok(true)
+            }
+            byte if byte == end => {
+                self.reader.pass();
+                Ok(false)
+            }
+            _ => Err(self.reader.unexpected()),
+        }
+    }
+
+    fn enter(&mut self) -> Result<(), Stop> {
+        if self.depth == self.reader.limits().depth {
+            return Err(Stop::Fault(Why::Deep, self.reader.position()));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+}
+
+/// The field of this name; fields mostly come in the order of the form.
+#[inline]
+fn find(form: &Object, guess: usize, key: &Text<'_>) -> Option<usize> {
+    if key.flaws != 0 {
+        return None;
+    }
+    let is = |field: &crate::form::Field| field.name.as_bytes() == key.bytes;
+    if form.fields.get(guess).is_some_and(is) {
+        return Some(guess);
+    }
+    form.fields.iter().position(is)
+}
+
+#[cold]
+fn flaws(faults: &mut Faults, text: &Text<'_>, at: Position, steps: &[Step]) {
+    for flaw in Flaw::ALL.into_iter().filter(|flaw| text.flaws & *flaw as u8 != 0) {
+        let rule = match flaw {
+            Flaw::Encoding => Rule::Encoding,
+            Flaw::Control => Rule::Control,
+            Flaw::Escape => Rule::Escape,
+            Flaw::Surrogate => Rule::Surrogate,
+            Flaw::Long => Rule::Long,
+        };
+        faults.add(rule, at, steps, Some(text.bytes));
+    }
+}
+
+#[inline]
+fn judge_text(form: &Value, text: &Text<'_>, schema: &str) -> Option<Rule> {
+    match form {
+        Value::Text(bounds) | Value::TextOrNull(bounds) => judge_bounds(bounds, text),
+        Value::Answer if Answer::parse(text.bytes).is_some() => None,
+        Value::Schema if text.bytes == schema.as_bytes() => None,
+        Value::Constant(wanted) if text.bytes == wanted.as_bytes() => None,
+        Value::Anything => None,
+        other => Some(other_type(other)),
+    }
+}
+
+#[inline]
+fn judge_bounds(bounds: &Bounds, text: &Text<'_>) -> Option<Rule> {
+    // What was cut off cannot be judged, and is a fault already.
+    if text.flaws & Flaw::Long as u8 != 0 {
+        return None;
+    }
+    match bounds.format {
+        Some(Format::DateTime) if !formats::date_time(text.bytes) => return Some(Rule::DateTime),
+        Some(Format::Uri) if !formats::uri(text.bytes) => return Some(Rule::Uri),
+        _ => {}
+    }
+    if bounds.least == 0 && bounds.most == u64::MAX {
+        return None;
+    }
+    match text.length() {
+        length if length < bounds.least => Some(Rule::Short),
+        length if length > bounds.most => Some(Rule::Lengthy),
+        _ => None,
+    }
+}
+
+/// What a value of another type breaks.
+fn other_type(form: &Value) -> Rule {
+    match form {
+        Value::Schema | Value::Constant(_) => Rule::Constant,
+        Value::Answer => Rule::Answer,
+        _ => Rule::Type,
+    }
+}
+
+/// Names of members that the form does not know, to find those that stand twice.
+#[derive(Debug, Default)]
+struct Members {
+    names: Vec<u8>,
+    spans: Vec<(usize, usize, Position)>,
+    most: usize,
+}
+
+impl Members {
+    fn begin(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// False for the first of its object that is too many; further ones are passed over.
+    fn add(&mut self, begin: usize, name: &[u8], at: Position) -> bool {
+        let count = self.spans.len() - begin;
+        if count > self.most {
+            return true;
+        }
+        let start = self.names.len();
+        self.names.extend_from_slice(name);
+        self.spans.push((start, self.names.len(), at));
+        count < self.most
+    }
+
+    fn end(&mut self, begin: usize, faults: &mut Faults, steps: &[Step]) {
+        let spans = &mut self.spans[begin..];
+        let Some(first) = spans.first().map(|(start, ..)| *start) else { return };
+        if spans.len() > 1 {
+            let names = &self.names;
+            spans.sort_by(|left, right| {
+                names[left.0..left.1].cmp(&names[right.0..right.1]).then(left.2.cmp(&right.2))
+            });
+            for pair in spans.windows(2) {
+                let [left, right] = [pair[0], pair[1]];
+                let name = &names[right.0..right.1];
+                if names[left.0..left.1] == *name {
+                    faults.add(Rule::Twice, right.2, steps, Some(name));
+                }
+            }
+        }
+        self.spans.truncate(begin);
+        self.names.truncate(first);
+    }
+}

@@ -1,0 +1,87 @@
+//! `tidegate bundle diff`: what two bundles say differently.
+//!
+//! Ids and names of fields are told, and the numbers of summaries and the flags of data cards; no other values.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use tidegate_exporter::{
+    diff::{self, Change, Difference, Failed, LISTS},
+    unfit::Unfit,
+    unpack::File,
+};
+
+use super::Costs;
+use crate::output::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// The one before; gzip and zstd are unpacked
+    #[arg(value_name = "A")]
+    before: PathBuf,
+    /// The one after; `-` reads standard input
+    #[arg(value_name = "B")]
+    after: PathBuf,
+    /// How many elements to tell one by one; all are counted
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    max_shown: usize,
+    #[command(flatten)]
+    costs: Costs,
+}
+
+/// They are not the same; as with `diff`.
+const DIFFERENT: u8 = 1;
+
+impl Diff {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut files = [File::new(&self.before), File::new(&self.after)];
+        let [before, after] = &mut files;
+        if before.is_standard_input() && after.is_standard_input() {
+            anyhow::bail!("only one of the two can be standard input");
+        }
+        let found = diff::diff(before, after, self.costs.limits(), &self.costs.room(), self.max_shown);
+        let difference = found.map_err(|failed| {
+            let named = |unfit: Unfit, path: &PathBuf| anyhow::anyhow!("{}: {unfit}", path.display());
+            match failed {
+                Failed::First(unfit) => named(unfit, &self.before),
+                Failed::Second(unfit) => named(unfit, &self.after),
+                Failed::Io(error) => error.into(),
+            }
+        })?;
+        tell(&difference);
+        Ok(if difference.is_nothing() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+    }
+}
+
+fn tell(difference: &Difference) {
+    for member in &difference.members {
+        match (&member.before, &member.after) {
+            (None, None) => say(format!("~ {}", member.pointer)),
+            (before, after) => {
+                let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+                say(format!("~ {}: {} → {}", member.pointer, shown(before), shown(after)));
+            }
+        }
+    }
+    for (list, totals) in LISTS.iter().zip(&difference.totals) {
+        if totals.added + totals.removed + totals.changed == 0 {
+            continue;
+        }
+        let fields: Vec<_> = totals.fields.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let fields = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join(", ")) };
+        say(format!(
+            "{list}: {} added, {} removed, {} changed{fields}",
+            totals.added, totals.removed, totals.changed
+        ));
+        for element in difference.elements.iter().filter(|element| LISTS[element.list] == *list) {
+            let sign = match element.change {
+                Change::Added => '+',
+                Change::Removed => '-',
+                Change::Changed => '~',
+            };
+            let fields = element.fields.join(", ");
+            let colon = if fields.is_empty() { "" } else { ": " };
+            say(format!("  {sign} {}{colon}{fields}", element.id));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `tidegate bundle digest`: prints a bundle's SHA-256.
+//!
+//! Of its bytes as they were before they were packed, or of its content.
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::Args;
+use tidegate_exporter::{digest, unfit::Unfit};
+
+use super::{Costs, Input};
+use crate::output::{complain, say};
+
+#[derive(Debug, Args)]
+pub(crate) struct Digest {
+    #[command(flatten)]
+    input: Input,
+    /// Of the canonical form (RFC 8785): the same for all ways to write the same content
+    #[arg(long)]
+    jcs: bool,
+    #[command(flatten)]
+    costs: Costs,
+}
+
+impl Digest {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let name = self.input.name();
+        let mut file = self.input.open();
+        let (kind, digest) = if self.jcs {
+            match digest::of_content(&mut file, self.costs.limits(), &self.costs.room()) {
+                Ok(digest) => ("sha256-jcs", digest),
+                Err(Unfit::Io(error)) => {
+                    return Err(error).with_context(|| format!("{name} cannot be read"));
+                }
+                Err(unfit) => {
+                    complain(format!("{name}: {unfit}"));
+                    return Ok(ExitCode::FAILURE);
+                }
+            }
+        } else {
+            let digest = digest::of_bytes(&mut file).with_context(|| format!("{name} cannot be read"))?;
+            ("sha256", digest)
+        };
+        let hex = digest.iter().fold(String::new(), |mut hex, byte| {
+            // Writing to a string does not fail.
+            _ = write!(hex, "{byte:02x}");
+            hex
+        });
+        say(format!("{kind}:{hex}  {name}"));
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,122 @@
+//! `tidegate bundle inspect`: what is in a bundle, at a glance.
+//!
+//! No free text unless asked for.
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value};
+use tidegate_exporter::inspect::{self, Overview, counts};
+
+use super::{Costs, Input, schema::Constants};
+use crate::output::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    input: Input,
+    /// Show what people wrote: the items' texts
+    #[arg(long)]
+    texts: bool,
+    /// How many items to show; the others are counted (`--format json` shows all)
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    items: usize,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    #[command(flatten)]
+    constants: Constants,
+    #[command(flatten)]
+    costs: Costs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+impl Inspect {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let name = self.input.name();
+        let naming = self.constants.naming();
+        let (limits, room) = (self.costs.limits(), self.costs.room());
+        let overview = inspect::inspect(&mut self.input.open(), naming, self.texts, limits, &room)
+            .with_context(|| format!("{name} cannot be read"))?;
+        match self.format {
+            Format::Text => say(shown(&overview, &name, self.items).trim_end()),
+            Format::Json => say(overview.to_json(&name)),
+        }
+        Ok(if overview.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn shown(overview: &Overview, name: &str, items: usize) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    _ = writeln!(text, "{name}: {} bytes", overview.bytes);
+    for (name, value) in &overview.head {
+        match value {
+            Value::Object(fields) => _ = writeln!(text, "{name}: {}", line(fields)),
+            value => _ = writeln!(text, "{name}: {}", plain(value)),
+        }
+    }
+    for phase in &overview.phases {
+        _ = writeln!(text, "phase: {}", line(phase));
+    }
+    for artifact in &overview.artifacts {
+        _ = writeln!(text, "made from: {}", line(artifact));
+    }
+    for (kind, count) in &overview.outcomes {
+        _ = writeln!(text, "outcomes: {count} {kind}");
+    }
+    let unlinked = match overview.unlinked {
+        0 => String::new(),
+        count => format!(", {count} of them without a participant"),
+    };
+    _ = writeln!(
+        text,
+        "{} participants, {} items, {} responses{unlinked}",
+        overview.participants,
+        overview.items.len(),
+        overview.responses
+    );
+    for item in overview.items.iter().take(items) {
+        let counts: Vec<_> =
+            counts(&item.counts).into_iter().map(|(answer, count)| format!("{answer} {count}")).collect();
+        let counts = counts.join(", ");
+        _ = write!(text, "  {}  {}  {}  {counts}", item.id, item.status, item.origin);
+        if item.text.is_empty() {
+            text.push('\n');
+        } else {
+            _ = writeln!(text, "\n      {}", item.text.escape_debug());
+        }
+    }
+    if overview.items.len() > items {
+        _ = writeln!(text, "  and {} more items", overview.items.len() - items);
+    }
+    if !overview.complete {
+        _ = writeln!(text, "It ends too early, or what follows is not JSON.");
+    }
+    if overview.faults > 0 {
+        _ = writeln!(
+            text,
+            "{} places are not as they should be: see tidegate bundle validate",
+            overview.faults
+        );
+    }
+    text
+}
+
+fn line(fields: &Map<String, Value>) -> String {
+    let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
+    fields.join(", ")
+}
+
+/// A text in quotes, so that nothing in it moves the terminal's cursor.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("\"{}\"", text.escape_debug()),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,92 @@
+//! `tidegate bundle validate`: whether a file is a bundle, and a true one.
+//!
+//! What the rules are is the exporter's to say.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use tidegate_exporter::{
+    form::{K_FLOOR, Naming},
+    validate::{self, Level, Options},
+};
+
+use super::{Costs, Input, schema::Tool};
+use crate::output::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct Validate {
+    #[command(flatten)]
+    input: Input,
+    /// How far to go; each level includes those before it
+    #[arg(long, value_enum, default_value_t = UpTo::Privacy)]
+    level: UpTo,
+    /// Check for what another tool takes, too; its constants are wanted
+    #[arg(long, value_name = "TOOL")]
+    compat: Option<Tool>,
+    /// What the bundle's `schema` must hold
+    #[arg(long, value_name = "URL")]
+    schema_url: Option<String>,
+    /// How many responses must stand behind what is fit for sharing
+    #[arg(long, value_name = "COUNT", default_value_t = K_FLOOR, value_parser = clap::value_parser!(u64).range(K_FLOOR..))]
+    k: u64,
+    /// How many places to tell; all are counted
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    max_errors: usize,
+    /// Show what stands at a place; it may be somebody's data
+    #[arg(long)]
+    show_values: bool,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    #[command(flatten)]
+    costs: Costs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum UpTo {
+    /// How it is written, and the JSON Schema
+    Schema,
+    /// And ids, references, and what makes no sense together
+    Refs,
+    /// And the totals
+    Summary,
+    /// And what the data card promises
+    Privacy,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Sarif,
+}
+
+impl Validate {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let options = Options {
+            level: match self.level {
+                UpTo::Schema => Level::Schema,
+                UpTo::Refs => Level::Refs,
+                UpTo::Summary => Level::Summary,
+                UpTo::Privacy => Level::Privacy,
+            },
+            naming: if self.compat.is_some() { Naming::Delib } else { Naming::Service },
+            schema_url: self.schema_url,
+            delib: self.compat.is_some(),
+            k: self.k,
+            most: self.max_errors,
+            values: self.show_values,
+            limits: self.costs.limits(),
+            room: self.costs.room(),
+        };
+        let name = self.input.name();
+        let report = validate::validate(&mut self.input.open(), &options)
+            .with_context(|| format!("{name} cannot be checked"))?;
+        match self.format {
+            Format::Text => say(validate::text(&report, &name).trim_end()),
+            Format::Json => say(validate::json(&report, &name)),
+            Format::Sarif => say(validate::sarif(&report, &name)),
+        }
+        Ok(if report.is_valid() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

@@ -1,0 +1,182 @@
+//! `tidegate bundle ...` as it is typed: what it prints, and what it exits with.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use std::{
+    fs,
+    io::Write as _,
+    process::{Command, Output, Stdio},
+};
+
+use running::{BINARY, Place, text};
+use serde_json::{Value, json};
+
+fn bundle() -> Value {
+    let item = |id: &str| {
+        json!({ "id": id, "phaseId": "p", "type": "statement", "text": "Secret trees.", "status": "approved",
+            "origin": "participant", "createdAt": null })
+    };
+    json!({
+        "schema": "https://tidegate.example/schemas/data-bundle/v1.json",
+        "kind": "service-data-bundle",
+        "bundleId": "polis:1",
+        "exportedAt": "2024-05-06T07:08:09Z",
+        "source": { "tool": "Polis", "sourceSchema": "https://example.org/s", "sourceId": "1", "title": "Trees",
+            "description": "", "url": "https://example.org/1" },
+        "phases": [{ "id": "p", "type": "opinion", "title": "Trees", "status": "completed" }],
+        "items": [item("statement:1"), item("statement:2")],
+        "responses": [{ "id": "vote:1", "phaseId": "p", "subjectRef": "statement:1", "participantRef": "participant:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",
+            "response": "agree", "count": 1, "occurredAt": null }],
+        "outcomes": [],
+        "summary": { "participants": 1, "items": 2, "responses": 1, "coverage": 0.5 },
+        "provenance": { "adapter": "tests/v1", "transformedAt": "2024-05-06T07:08:09Z", "sourceArtifacts": [], "notes": [] },
+        "dataCard": { "containsParticipantData": true, "containsDirectIdentifiers": false,
+            "containsParticipantFreeText": true, "containsPseudonymousLinkage": true, "aggregation": "x",
+            "publicationStatus": "local-private-export", "storedByService": false,
+            "suitableForPublicSharing": false, "limitations": [] },
+    })
+}
+
+/// A folder with a good bundle, one with a dangling reference, and one that ends too early.
+fn files() -> Place {
+    let place = Place::new();
+    let good = bundle();
+    let mut bad = bundle();
+    bad["responses"][0]["subjectRef"] = json!("secret");
+    let write = |name: &str, text: &str| fs::write(place.folder.path().join(name), text).unwrap();
+    write("good.json", &good.to_string());
+    write("pretty.json", &serde_json::to_string_pretty(&good).unwrap());
+    write("bad.json", &bad.to_string());
+    write("half.json", &good.to_string()[..900]);
+    place
+}
+
+async fn run(place: &Place, args: &[&str]) -> (i32, String, String) {
+    let args: Vec<_> = ["bundle"].into_iter().chain(args.iter().copied()).collect();
+    let output = place.run(&args).await;
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+fn piped(args: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(BINARY)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[tokio::test]
+async fn validate_tells_places_and_exits_by_what_it_found() {
+    let place = files();
+    let (code, out, _) = run(&place, &["validate", "good.json"]).await;
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("good.json: valid (level privacy)"), "{out}");
+    let (code, out, _) = run(&place, &["validate", "bad.json"]).await;
+    assert_eq!(code, 1);
+    assert!(out.contains("/responses/0/subjectRef  BND-REF-03 error  line 1, byte "), "{out}");
+    assert!(!out.contains("ecret"), "{out}");
+    let (code, out, _) = run(&place, &["validate", "bad.json", "--level", "schema"]).await;
+    assert_eq!(code, 0, "{out}");
+    let (_, out, _) = run(&place, &["validate", "bad.json", "--show-values"]).await;
+    assert!(out.contains("\"secret\""), "{out}");
+    let (code, out, _) = run(&place, &["validate", "half.json", "--format", "json"]).await;
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &report["complete"], &report["totals"]["BND-LEX-02"]), (1, &json!(false), &json!(1)));
+    let (_, out, _) = run(&place, &["validate", "bad.json", "--format", "sarif", "--max-errors", "1"]).await;
+    let log: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(log["version"], "2.1.0");
+    assert_eq!(log["runs"][0]["results"].as_array().unwrap().len(), 1);
+    let (code, _, said) = run(&place, &["validate", "nowhere.json"]).await;
+    assert_eq!(code, 2);
+    assert!(said.contains("nowhere.json"), "{said}");
+    for wrong in [
+        &["validate"][..],
+        &["validate", "good.json", "--k", "2"],
+        &["validate", "good.json", "--level", "x"],
+    ] {
+        assert_eq!(run(&place, wrong).await.0, 2, "{wrong:?}");
+    }
+}
+
+#[tokio::test]
+async fn constants_can_be_others() {
+    let place = files();
+    let url = "https://example.org/v1.json";
+    let mut other = bundle();
+    other["schema"] = json!(url);
+    fs::write(place.folder.path().join("other.json"), other.to_string()).unwrap();
+    assert_eq!(run(&place, &["validate", "other.json"]).await.0, 1);
+    assert_eq!(run(&place, &["validate", "other.json", "--schema-url", url]).await.0, 0);
+    let (code, out, _) = run(&place, &["validate", "good.json", "--compat", "delib"]).await;
+    assert_eq!(code, 1);
+    assert!(out.contains("/kind  BND-SCH-04"), "{out}");
+    let (code, out, _) = run(&place, &["schema", "--rename-constants", "delib"]).await;
+    let schema: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &schema["properties"]["kind"]["const"]), (0, &json!("delib-data-bundle")));
+    let (_, out, _) = run(&place, &["schema"]).await;
+    assert_eq!(out, include_str!("../schemas/data-bundle/v1.json"));
+}
+
+#[test]
+fn standard_input_is_read_packed_or_not() {
+    let good = bundle().to_string();
+    let output = piped(&["bundle", "validate", "-"], good.as_bytes());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    // A gzip header and nothing behind it: there is no document.
+    let output = piped(&["bundle", "validate", "-"], &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("BND-LEX-02"));
+    // Damaged data is no content.
+    let output =
+        piped(&["bundle", "validate", "-"], &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xff, 0xff, 0xff, 0xff]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
+}
+
+#[tokio::test]
+async fn inspect_shows_what_there_is_and_no_texts_unless_asked() {
+    let place = files();
+    let (code, out, _) = run(&place, &["inspect", "good.json"]).await;
+    assert_eq!(code, 0);
+    assert!(out.contains("1 participants, 2 items, 1 responses"), "{out}");
+    assert!(out.contains("statement:1  approved  participant  agree 1"), "{out}");
+    assert!(out.contains("suitableForPublicSharing false"), "{out}");
+    assert!(!out.contains("Secret"), "{out}");
+    let (_, out, _) = run(&place, &["inspect", "good.json", "--texts", "--items", "1"]).await;
+    assert!(out.matches("Secret").count() == 1 && out.contains("and 1 more items"), "{out}");
+    let (_, out, _) = run(&place, &["inspect", "good.json", "--format", "json"]).await;
+    let overview: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(overview["items"][0]["counts"], json!({ "agree": 1 }));
+    assert_eq!(overview["head"]["summary"]["coverage"], json!(0.5));
+    assert!(!out.contains("Secret"), "{out}");
+    let (code, out, _) = run(&place, &["inspect", "half.json"]).await;
+    assert_eq!(code, 1);
+    assert!(out.contains("ends too early"), "{out}");
+}
+
+#[tokio::test]
+async fn diff_and_digest_look_at_what_is_said() {
+    let place = files();
+    assert_eq!(run(&place, &["diff", "good.json", "pretty.json"]).await, (0, String::new(), String::new()));
+    let (code, out, _) = run(&place, &["diff", "good.json", "bad.json"]).await;
+    assert_eq!(code, 1);
+    let wanted = "responses: 0 added, 0 removed, 1 changed (subjectRef 1)\n  ~ vote:1: subjectRef\n";
+    assert_eq!(out, wanted);
+    assert_eq!(run(&place, &["diff", "good.json", "half.json"]).await.0, 2);
+    assert_eq!(run(&place, &["diff", "-", "-"]).await.0, 2);
+    let digest =
+        async |args: &[&str]| run(&place, args).await.1.split_whitespace().next().unwrap().to_owned();
+    let good = digest(&["digest", "good.json"]).await;
+    assert!(good.starts_with("sha256:") && good.len() == 7 + 64, "{good}");
+    assert_ne!(good, digest(&["digest", "pretty.json"]).await);
+    let same = digest(&["digest", "good.json", "--jcs"]).await;
+    assert_eq!(same, digest(&["digest", "pretty.json", "--jcs"]).await);
+    assert_ne!(same, digest(&["digest", "bad.json", "--jcs"]).await);
+    assert_eq!(run(&place, &["digest", "half.json", "--jcs"]).await.0, 1);
+    assert_eq!(run(&place, &["digest", "nowhere.json"]).await.0, 2);
+}
