@@ -7,8 +7,9 @@ mod running;
 use std::fs;
 
 use reqwest::Method;
-use running::{Demo, Place, post, text};
+use running::{Demo, Place, appeal, post, text};
 use serde_json::{Value, json};
+use tidegate_test_support::{PATIENCE, eventually};
 
 const LIVE: &str = "\
 action: look
@@ -156,4 +157,132 @@ async fn what_a_backtest_cannot_do_is_told() {
         assert_eq!(output.status.code(), Some(1));
         assert!(text(&output.stderr).contains(named), "{}", text(&output.stderr));
     }
+}
+
+async fn stats(demo: &Demo, rule: &str) -> Value {
+    let found = demo.admin(&format!("/rules/stats?rule={rule}")).await;
+    found["items"].as_array().unwrap().first().cloned().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn stats_tell_what_rules_came_to_and_outlive_the_process() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    configure(&demo, LIVE).await;
+    send(&demo, &[("a", "alpha"), ("ab", "alpha again"), ("s", "buy scamcoin")]).await;
+    for (item, verdict, actions) in [("a", "act", &["limit_reach"][..]), ("ab", "ignore", &[])] {
+        let job = demo.job("default", item).await;
+        demo.whole_job(&job).await;
+        demo.decide(&job, verdict, actions).await;
+    }
+    let sent = appeal("appeal-1", &post("s", "mallory", "buy scamcoin"));
+    let (status, answer) = demo.platform(Method::POST, "/api/v1/report/appeal", Some(&sent)).await;
+    assert_eq!(status, 204, "{answer}");
+    let job = demo.job("appeals", "s").await;
+    demo.whole_job(&job).await;
+    demo.decide(&job, "accept", &[]).await;
+
+    let counted = eventually("the counts and verdicts", PATIENCE, async || {
+        let (offers, scam) = (stats(&demo, "offers").await, stats(&demo, "demo-scam").await);
+        let is_there = offers["confirmed"] == 1
+            && offers["rejected"] == 1
+            && offers["hits"] == 2
+            && scam["overturned"] == 1
+            && scam["hits"] == 1;
+        is_there.then_some((offers, scam))
+    });
+    let (offers, scam) = counted.await.unwrap();
+    assert_eq!((&offers["acted"], &offers["precision"]), (&json!(2), &json!(0.5)), "{offers}");
+    assert_eq!((&scam["acted"], &scam["precision"]), (&json!(1), &json!(0.0)), "{scam}");
+
+    assert!(demo.stop().await.success());
+    let demo = place.start().await.unwrap();
+    send(&demo, &[("b", "alpha once more")]).await;
+    eventually("three hits, two of them of before", PATIENCE, async || {
+        (stats(&demo, "offers").await["hits"] == 3).then_some(())
+    })
+    .await
+    .unwrap();
+    let told = place.tell(&["rules", "stats", "--rule", "offers", "--since", "2d"]).await;
+    assert!(
+        told.contains("3 hits, acted on 3") && told.contains("confirmed 1, rejected 1, overturned 0: 50 %"),
+        "{told}"
+    );
+    let told = place.tell(&["rules", "stats", "--json"]).await;
+    assert!(told.lines().count() >= 2, "{told}");
+    let (status, answer) = demo
+        .admin_as(
+            demo.var("TIDEGATE_ADMIN_KEY"),
+            Method::GET,
+            "/rules/stats?since=2020-01-01T00:00:00Z",
+            None,
+        )
+        .await;
+    assert_eq!(status, 400, "{answer}");
+}
+
+#[tokio::test]
+async fn a_run_over_the_past_acts_once_and_can_be_tried_listed_and_gone_on_with() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    send(&demo, &[("g1", "gamma"), ("g2", "gamma rays"), ("n", "nothing of it")]).await;
+    let late = "rule: late\nstatus: live\nitem_types: [post]\nwhen: {text: {in: [text], words: [gamma]}}\nactions: [limit_reach]\n";
+    configure(&demo, late).await;
+
+    let tried = place.tell(&["rules", "retroact", "late", "--since", "1h", "--dry-run", "--json"]).await;
+    let tried: Value = serde_json::from_str(&tried).unwrap();
+    assert_eq!((&tried["progress"]["sent"], &tried["dryRun"]), (&json!(2), &json!(true)), "{tried}");
+    let done = place.tell(&["rules", "retroact", "late", "--since", "1h"]).await;
+    assert!(done.contains("2 match, 2 were sent again") && done.contains("action limit_reach: 2"), "{done}");
+    let received = demo.received("action.automatic", 2).await;
+    assert!(received.iter().all(|event| event["rules"][0]["id"] == "late"), "{received:?}");
+    let run = done.lines().next().unwrap().strip_prefix("run ").unwrap();
+    let resumed = place.tell(&["rules", "retroact", "--resume", run]).await;
+    assert!(resumed.contains("2 match, 2 were sent again"), "it is at its end: {resumed}");
+    let again = place.tell(&["rules", "retroact", "late", "--since", "1h"]).await;
+    assert!(again.contains("0 were sent again") && again.contains("2 were acted on before"), "{again}");
+    let listed = place.tell(&["rules", "retroact", "--list"]).await;
+    assert_eq!(listed.lines().count(), 3, "{listed}");
+    assert!(listed.contains("tried: 3 items, 2 match") || listed.contains("tried:"), "{listed}");
+
+    let data = place.data();
+    let data = data.to_str().unwrap();
+    let refused = place.run(&["rules", "retroact", "nowhere", "--since", "1h", "--data", data]).await;
+    assert!(text(&refused.stderr).contains("no rule `nowhere`"), "{}", text(&refused.stderr));
+    assert_eq!(demo.all_received().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_recorded_backtest_is_what_a_rules_alarm_is_made_of() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    send(&demo, &[("a", "alpha")]).await;
+    folder(&place, LIVE);
+    let data = place.data();
+    let backtest =
+        ["rules", "backtest", "candidate", "--record", "--data", data.to_str().unwrap(), "--since"];
+    let short = place.run(&[&backtest[..], &["1h"]].concat()).await;
+    assert!(text(&short.stderr).contains("A day is the least"), "{}", text(&short.stderr));
+    let recorded = place.run(&[&backtest[..], &["2d"]].concat()).await;
+    assert!(recorded.status.success(), "{}", text(&recorded.stderr));
+    configure(&demo, LIVE).await;
+    // One match in its busiest hour: the least number of matches holds.
+    for nth in 0..50 {
+        demo.submit(&post(&format!("many-{nth}"), "mallory", "alpha")).await;
+    }
+    // Whichever came last.
+    eventually("the alarm", PATIENCE, async || {
+        demo.submit(&post("over", "mallory", "alpha")).await;
+        let found = demo.evaluated("post", "over").await;
+        let offers = found["matchedRules"].as_array().unwrap().iter().find(|rule| rule["id"] == "offers");
+        (offers.unwrap()["suppressed"] == "alarm").then_some(())
+    })
+    .await
+    .unwrap();
+    eventually("the alarm in the stats", PATIENCE, async || {
+        let told = stats(&demo, "offers").await;
+        told["alarmedAt"].is_string().then_some(())
+    })
+    .await
+    .unwrap();
 }

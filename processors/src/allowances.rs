@@ -18,12 +18,14 @@ use futures::{
 use parking_lot::Mutex;
 use tidegate_moderation::{
     self as moderation,
-    effects::{Claim, Refused, Suppressed},
+    effects::{Claim, Refused, Suppressed, Watch},
     limits::{self, Asker, Known, Span, Unit, Watched},
 };
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId};
 use tidegate_store::Store;
 use tokio::time::Instant;
+
+use crate::expected::Expectations;
 
 /// Spans and rules that are remembered. What is forgotten is read again.
 const REMEMBERED: usize = 10_000;
@@ -42,6 +44,7 @@ pub(crate) struct Applicant<'a> {
 #[derive(Clone)]
 pub(crate) struct Allowances {
     store: Store,
+    expected: Expectations,
     days: Arc<Mutex<Days>>,
     /// Whether rules have an alarm, and when that was asked. One that has keeps it.
     alarms: Arc<Mutex<HashMap<Watched, (bool, Instant)>>>,
@@ -66,8 +69,8 @@ struct Batch {
 }
 
 impl Allowances {
-    pub(crate) fn new(store: Store) -> Self {
-        Self { store, days: Arc::default(), alarms: Arc::default() }
+    pub(crate) fn new(store: Store, expected: Expectations) -> Self {
+        Self { store, expected, days: Arc::default(), alarms: Arc::default() }
     }
 
     /// Which of the rules that ask may not act.
@@ -92,8 +95,8 @@ impl Allowances {
         applicant: Applicant<'_>,
         claim: &Claim,
     ) -> Result<Option<Suppressed>, moderation::Error> {
-        if let Some((most, version)) = &claim.alarm
-            && self.is_alarmed(applicant, claim, *most, version).await?
+        if let Some(watch) = &claim.alarm
+            && self.is_alarmed(applicant, claim, watch).await?
         {
             return Ok(Some(Suppressed::Alarm));
         }
@@ -121,21 +124,21 @@ impl Allowances {
         &self,
         applicant: Applicant<'_>,
         claim: &Claim,
-        most: i64,
-        version: &str,
+        watch: &Watch,
     ) -> Result<bool, moderation::Error> {
         let (org, rule) = (applicant.org, &claim.rule);
-        let watched = Watched { org: org.clone(), rule: rule.clone(), version: version.to_owned() };
+        let watched = Watched { org: org.clone(), rule: rule.clone(), version: watch.version.clone() };
+        let Some(most) = self.expected.most(&watched, watch.expected).await? else { return Ok(false) };
         if self.has_alarm(&watched).await? {
             return Ok(true);
         }
-        if self.one_of(Span::of(org, rule, Unit::Hour, applicant.at), most).await? {
+        if !watch.counts || self.one_of(Span::of(org, rule, Unit::Hour, applicant.at), most).await? {
             return Ok(false);
         }
         if limits::raise_alarm(&self.store, &watched, applicant.submission, applicant.at).await? {
             metrics::counter!("tidegate_rule_alarms_total").increment(1);
-            tracing::error!(%org, %rule, version, most,
-                "a rule matched more often in an hour than its author expected: it acts no more until its document changes");
+            tracing::error!(%org, %rule, version = watched.version, most,
+                "a rule matched more often in an hour than was expected: it acts no more until its document changes");
         }
         self.remember(watched, true);
         Ok(true)
@@ -214,9 +217,14 @@ fn asker<'a>(applicant: Applicant<'a>, claim: &'a Claim, user: &'a ItemKey) -> A
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use tidegate_moderation::{
+        baselines::{self, Measured, Measurement},
+        effects::Expected,
+    };
     use tidegate_store::tables::items::limits::RuleDay;
 
     use super::*;
+    use crate::expected::Measure;
 
     const AT: Millis = Millis(1_700_000_000_000);
 
@@ -257,7 +265,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn many_processes_together_never_pass_the_day() {
         let (_folder, store) = store();
-        let processes: Vec<_> = (0..3).map(|_| Allowances::new(store.clone())).collect();
+        let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
         for round in 0..4 {
             let refused = ask(&processes, (0..90).map(|_| claim(Some(200), None)).collect()).await;
             let granted = refused.iter().filter(|why| why.is_none()).count();
@@ -282,7 +290,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn of_one_users_items_at_once_one_is_acted_on() {
         let (_folder, store) = store();
-        let processes: Vec<_> = (0..3).map(|_| Allowances::new(store.clone())).collect();
+        let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
         let refused = ask(&processes, vec![claim(None, Some("u")); 30]).await;
         assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 1);
         let rest = refused.iter().flatten();
@@ -292,7 +300,7 @@ mod tests {
     #[tokio::test]
     async fn the_holder_asks_again_and_others_wait_for_the_end() {
         let (_folder, store) = store();
-        let allowances = Allowances::new(store);
+        let allowances = process(&store);
         let (org, one, other) = (OrgId::new("acme"), SubmissionId::random(), SubmissionId::random());
         let claims = [claim(None, Some("u"))];
         for (submission, at, allowed) in [
@@ -309,17 +317,50 @@ mod tests {
         }
     }
 
+    fn process(store: &Store) -> Allowances {
+        let expected = Expectations::new(store.clone(), Measure { times: 2, least: 5 });
+        Allowances::new(store.clone(), expected)
+    }
+
+    fn watched(version: &str, expected: Expected) -> Claim {
+        let watch = Watch { version: version.to_owned(), expected, counts: true };
+        Claim { alarm: Some(watch), ..claim(None, None) }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_recorded_backtest_says_how_many_matches_are_too_many_for_its_version_alone() {
+        let (_folder, store) = store();
+        let measurement = Measurement {
+            since: Millis(AT.0 - 172_800_000),
+            until: AT,
+            items: 1_000,
+            percent: 100.0,
+            by: "test".to_owned(),
+        };
+        let measured = Measured { rule: "r".into(), version: "one".to_owned(), hits: 30, busiest_hour: 8 };
+        baselines::record(&store, &OrgId::new("acme"), &measurement, &[measured], AT).await.unwrap();
+        let processes = [process(&store), process(&store)];
+        for (version, granted) in [("one", 16), ("two", 40)] {
+            let refused = ask(&processes, vec![watched(version, Expected::Measured); 40]).await;
+            assert_eq!(refused.iter().filter(|why| why.is_none()).count(), granted, "{version}");
+        }
+        // One that is sent again is refused with the rest, and does not count by itself.
+        let mut again = watched("one", Expected::Measured);
+        again.alarm.as_mut().unwrap().counts = false;
+        assert_eq!(ask(&processes, vec![again]).await, [Some(Suppressed::Alarm)]);
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_rule_that_matches_too_often_acts_no_more_anywhere_until_its_document_changes() {
         let (_folder, store) = store();
-        let processes: Vec<_> = (0..3).map(|_| Allowances::new(store.clone())).collect();
-        let watched = |version: &str| Claim { alarm: Some((20, version.to_owned())), ..claim(None, None) };
+        let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
+        let watched = |version: &str| watched(version, Expected::Said(20));
         let refused = ask(&processes, vec![watched("one"); 50]).await;
         assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 20);
         assert!(refused.iter().flatten().all(|why| *why == Suppressed::Alarm));
         // An hour later, and in a process that has just begun, too.
         let (org, later) = (OrgId::new("acme"), Millis(AT.0 + 7_200_000));
-        let fresh = Allowances::new(store);
+        let fresh = process(&store);
         for (version, refused) in [("one", true), ("two", false)] {
             let applicant = Applicant { org: &org, submission: SubmissionId::random(), at: later };
             assert_eq!(!fresh.ask(applicant, &[watched(version)]).await.unwrap().is_empty(), refused);

@@ -45,6 +45,10 @@ impl Desk {
         Self { store, window_rows, flights: Arc::default() }
     }
 
+    pub(crate) const fn window_rows(&self) -> usize {
+        self.window_rows
+    }
+
     /// Counts the item in its windows, then answers what its rules ask.
     pub(crate) async fn fetch(&self, asking: Asking<'_>, scan: &Scan) -> Result<Facts, moderation::Error> {
         windows::add(&self.store, asking.org, asking.submission, scan.entries()).await?;

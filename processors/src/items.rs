@@ -7,15 +7,15 @@ use std::sync::Arc;
 use tidegate_catalog::{self as catalog, Compiled, Live};
 use tidegate_moderation::{
     self as moderation,
-    effects::{Claim, Plan, Refused},
+    effects::{Again, Claim, Plan, Refused},
     evaluate::{self, Begun, Prepared},
-    items,
+    items, retroact,
     submissions::{self, Standing, Submission},
 };
 use tidegate_rules::{Outcome, Scan};
 use tidegate_schemas::{
     ids::{ConfigVersion, SubmissionId},
-    records::{self, Coordinates, ItemEntry, Record as _},
+    records::{self, Coordinates, ItemEntry, Record as _, Source},
 };
 
 use crate::{
@@ -135,6 +135,39 @@ impl Items {
         Ok(submissions::plan(&submission, &prepared, &outcome, no_reviews, &refused))
     }
 
+    /// Lets named rules act on what a stored item was when it came in.
+    async fn repeat(
+        &self,
+        job: &ItemJob,
+        part: usize,
+        no_reviews: Option<&'static str>,
+    ) -> Result<(), Fault> {
+        let (deps, submission) = (&self.deps, submission(job, part));
+        let org = &submission.header.org;
+        let repeat = retroact::repeat_of(deps, &submission).await?;
+        let config = self.config(job, part).await?;
+        let (prepared, outcome) =
+            retroact::evaluate(deps, config, &submission, &repeat, self.facts.window_rows()).await?;
+        let taken = retroact::taken(&deps.store, org, &prepared.key).await?;
+        let again = Again { original: repeat.original, taken: &taken };
+        let superseded = retroact::is_superseded(&deps.store, org, &prepared.key, &repeat).await?;
+        let refused = if superseded {
+            Refused::new()
+        } else {
+            let claims = submissions::claims_again(&submission, &prepared, &outcome, no_reviews, again);
+            let at = submission.at.append_ms;
+            let applicant = Applicant { org, submission: submission.entry.submission_id, at };
+            self.allowances.ask(applicant, &claims).await?
+        };
+        let mut plan = submissions::plan_again(&submission, &prepared, &outcome, no_reviews, &refused, again);
+        if superseded {
+            supersede(&mut plan)?;
+        }
+        let outcomes = submissions::carry_out(deps, &submission, plan).await?;
+        self.tally.count(org, submission.at.append_ms, &outcomes);
+        Ok(())
+    }
+
     /// Whether a newer version of the item is stored. Acting on the older one now would overtake it.
     async fn is_superseded(&self, submission: &Submission<'_>) -> Result<bool, Fault> {
         let (org, key) = (&submission.header.org, submission.entry.key());
@@ -183,12 +216,15 @@ impl Handler for Items {
             }
         }
         let no_reviews = Box::pin(submissions::no_reviews(&self.deps, &job.record)).await?;
+        if job.record.source == Source::Retroact {
+            return Box::pin(self.repeat(&job, part, no_reviews)).await;
+        }
         let mut plan = self.plan(Arc::clone(&job), part, no_reviews).await?;
         if job.is_resent && plan.has_effects() && Box::pin(self.is_superseded(&submission)).await? {
             supersede(&mut plan)?;
         }
         let outcomes = submissions::carry_out(&self.deps, &submission, plan).await?;
-        self.tally.count(&submission.header.org, &outcomes);
+        self.tally.count(&submission.header.org, submission.at.append_ms, &outcomes);
         Ok(())
     }
 }

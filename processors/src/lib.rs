@@ -12,6 +12,7 @@ mod decision_due;
 mod decisions;
 mod due_scan;
 mod error;
+mod expected;
 mod facts;
 mod health;
 mod items;

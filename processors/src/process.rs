@@ -16,6 +16,7 @@ use crate::{
     decision_due::DueDecisions,
     decisions::Decisions,
     due_scan::Scanner,
+    expected::Expectations,
     facts::Desk,
     items::Items,
     pool::Pool,
@@ -24,6 +25,9 @@ use crate::{
     tally::Tally,
     worker::{Handler, Worker},
 };
+
+/// A store that is away holds nobody up for a few numbers.
+const LAST_COUNTS: Duration = Duration::from_secs(2);
 
 const DUE: Role = Role("decisions-due");
 
@@ -43,7 +47,10 @@ pub async fn process(deps: Deps, settings: Settings, stop: CancellationToken) ->
         Roles { deps, settings: Arc::clone(&settings), stop: stop.child_token(), tasks: JoinSet::new() };
 
     let facts = Desk::new(work.store.clone(), settings.window_rows);
-    let (allowances, tally) = (Allowances::new(work.store.clone()), Tally::new(settings.rule_metrics));
+    let expected = Expectations::new(work.store.clone(), settings.measure());
+    let allowances = Allowances::new(work.store.clone(), expected);
+    let tally = Tally::new(work.store.clone(), settings.rule_metrics);
+    let keeping = tokio::spawn(tally.clone().keep(settings.rule_counts_every(), roles.stop.clone()));
     let items = || Items::new(work.clone(), pool.clone(), facts.clone(), allowances.clone(), tally.clone());
     roles.start("items", Topic::Items, items());
     roles.start("items-slow", Topic::ItemsSlow, items());
@@ -53,7 +60,11 @@ pub async fn process(deps: Deps, settings: Settings, stop: CancellationToken) ->
     let inbox = roles.consume("decisions", Topic::Decisions);
     roles.scan_due(&inbox, work.clone());
     roles.work("decisions", inbox, Decisions(work));
-    roles.join().await
+    let ended = roles.join().await;
+    // What the last items came to, unless the store is away.
+    keeping.abort();
+    let _in_time = tokio::time::timeout(LAST_COUNTS, tally.write()).await;
+    ended
 }
 
 struct Roles {

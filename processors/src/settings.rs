@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate_stream::Budget;
 
-use crate::{lanes::Room, missing, poison};
+use crate::{expected::Measure, lanes::Room, missing, poison};
 
 /// The section `processors` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,14 @@ pub struct Settings {
     pub rule_metrics: usize,
     /// Rows that may be read for what a window has counted; a condition that needs more is errored. Default 10,000.
     pub window_rows: usize,
+    /// How often what rules came to is written for `tidegate rules stats`, in milliseconds; a crash loses so much of the
+    /// counts. Default 5,000.
+    pub rule_counts_ms: u64,
+    /// A live rule that matches in an hour more often than so many times what a recorded backtest found in its busiest
+    /// hour acts no more, unless its document says `alarm_per_hour`; 0: no rule does. Default 5.
+    pub alarm_times: u32,
+    /// But not before it matched so often in the hour. Default 50.
+    pub alarm_least: u32,
     pub poison: poison::Settings,
     pub missing: missing::Settings,
 }
@@ -61,6 +69,9 @@ impl Default for Settings {
             drain_ms: 30_000,
             rule_metrics: 1_000,
             window_rows: 10_000,
+            rule_counts_ms: 5_000,
+            alarm_times: 5,
+            alarm_least: 50,
             poison: poison::Settings::default(),
             missing: missing::Settings::default(),
         }
@@ -95,6 +106,7 @@ impl Settings {
             ("decision_sweep_ms", self.decision_sweep_ms),
             ("drain_ms", self.drain_ms),
             ("window_rows", self.window_rows as u64),
+            ("rule_counts_ms", self.rule_counts_ms),
         ] {
             if value == 0 {
                 return Err(SettingsError(format!("processors.{name} must be above 0")));
@@ -121,6 +133,14 @@ impl Settings {
 
     pub(crate) const fn room(&self) -> Room {
         Room { works: self.room_works, bytes: self.budget_bytes }
+    }
+
+    pub(crate) const fn rule_counts_every(&self) -> Duration {
+        Duration::from_millis(self.rule_counts_ms)
+    }
+
+    pub(crate) const fn measure(&self) -> Measure {
+        Measure { times: self.alarm_times, least: self.alarm_least }
     }
 
     pub(crate) const fn defect_patience(&self) -> Duration {

@@ -1,31 +1,62 @@
-//! Counts what rules come to, in metrics that cannot grow without bound.
+//! Counts what rules come to, in metrics that cannot grow without bound, and in rows that outlive the process.
 //!
 //! What became of one item stands in its row.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tidegate_schemas::ids::{OrgId, RuleId};
+use tidegate_moderation::rule_stats::{self, Book, RuleOutcome};
+use tidegate_schemas::ids::{Millis, OrgId, RuleId};
+use tidegate_store::Store;
+use tokio_util::sync::CancellationToken;
 
 /// Rules beyond the bound are counted together under this name, which no rule can have.
 const OTHERS: &str = "(others)";
 
 #[derive(Clone)]
 pub(crate) struct Tally {
+    store: Store,
+    book: Arc<Mutex<Book>>,
     most: usize,
     named: Arc<Mutex<HashSet<(OrgId, RuleId)>>>,
 }
 
 impl Tally {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, named: Arc::default() }
+    pub(crate) fn new(store: Store, most: usize) -> Self {
+        Self { store, book: Arc::default(), most, named: Arc::default() }
     }
 
-    pub(crate) fn count(&self, org: &OrgId, outcomes: &[(RuleId, &'static str)]) {
-        for (rule, outcome) in outcomes {
-            let (org, rule) = self.labels(org, rule);
-            metrics::counter!("tidegate_rule_outcomes_total", "org" => org, "rule" => rule, "outcome" => *outcome)
+    /// Of an item that the log took at that time.
+    pub(crate) fn count(&self, org: &OrgId, at: Millis, outcomes: &[RuleOutcome]) {
+        if outcomes.is_empty() {
+            return;
+        }
+        self.book.lock().count(org, at, outcomes);
+        for outcome in outcomes {
+            let (org, rule) = self.labels(org, &outcome.rule);
+            let kind = outcome.kind.as_str();
+            metrics::counter!("tidegate_rule_outcomes_total", "org" => org, "rule" => rule, "outcome" => kind)
                 .increment(1);
+        }
+    }
+
+    /// Writes what was counted now and then, until it is told to stop.
+    pub(crate) async fn keep(self, every: Duration, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            tokio::select! {
+                () = tokio::time::sleep(every) => {}
+                () = stop.cancelled() => {}
+            }
+            self.write().await;
+        }
+    }
+
+    /// What cannot be written now is written the next time.
+    pub(crate) async fn write(&self) {
+        let written = self.book.lock().take();
+        if let Err(error) = rule_stats::write(&self.store, &written, Millis::now()).await {
+            tracing::debug!(tag = error.tag(), "the counts of rules are written later");
+            self.book.lock().put_back(written);
         }
     }
 
@@ -39,11 +70,16 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
     fn rules_beyond_the_bound_are_counted_together() {
-        let tally = Tally::new(2);
+        let folder = tempfile::tempdir().unwrap();
+        let db = fjall::Database::builder(folder.path()).open().unwrap();
+        let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+        let tally = Tally::new(store, 2);
         let name = |rule: &str| tally.labels(&OrgId::new("acme"), &RuleId::new(rule)).1;
         assert_eq!(["a", "b", "c", "a", "d"].map(name), ["a", "b", OTHERS, "a", OTHERS]);
     }

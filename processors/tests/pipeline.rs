@@ -15,6 +15,8 @@ mod missing;
 mod poison;
 #[path = "pipeline/replays.rs"]
 mod replays;
+#[path = "pipeline/retroact.rs"]
+mod retroact;
 #[path = "pipeline/reviews.rs"]
 mod reviews;
 #[path = "pipeline/standing.rs"]

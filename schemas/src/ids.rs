@@ -257,6 +257,8 @@ pub enum Kind {
     BankEntry,
     /// a value that a window counts once
     WindowMember,
+    /// org, run, the submission that is repeated
+    Retroaction,
 }
 
 impl Kind {
@@ -277,6 +279,7 @@ impl Kind {
             Self::Share => "share",
             Self::BankEntry => "bank-entry",
             Self::WindowMember => "window-member",
+            Self::Retroaction => "retroaction",
         }
     }
 }

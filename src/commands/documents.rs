@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
+use tidegate_schemas::documents::named_files;
 
 /// A file as the admin API takes it: its path below the folder, and its text.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,8 +37,24 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// Every YAML and JSON file in the folder and below, in the order of their names. Hidden ones are left out.
+/// The documents in a folder, and the files of entries that their banks name. A file that is not there is left out, and
+/// told as a fault of its bank.
 pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<File>> {
+    let mut files = read_documents(folder)?;
+    let pairs: Vec<_> = files.iter().map(|file| (file.name.as_str(), file.text.as_str())).collect();
+    for name in named_files(&pairs) {
+        let path = folder.join(&name);
+        match fs::read_to_string(&path) {
+            Ok(text) => files.push(File { name, text }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
+        }
+    }
+    Ok(files)
+}
+
+/// Every YAML and JSON file in the folder and below, in the order of their names. Hidden ones are left out.
+pub(super) fn read_documents(folder: &Path) -> anyhow::Result<Vec<File>> {
     let mut files = Vec::new();
     walk(folder, folder, &mut files)
         .with_context(|| format!("the documents in {} cannot be read", folder.display()))?;

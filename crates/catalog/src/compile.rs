@@ -25,8 +25,21 @@ use crate::{
 const BUILT_IN_QUEUES: [(&str, &str); 3] =
     [("default", "Default"), ("appeals", "Appeals"), ("child-safety", "Child safety")];
 
-/// An entry's id and value.
-pub(crate) type BankEntry = (Uuid, String);
+/// An entry's id, and its value with what stands beside it.
+pub(crate) type BankEntry = (Uuid, Labelled);
+
+/// The value of an entry, and its labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Labelled {
+    pub(crate) value: String,
+    pub(crate) labels: Arc<[String]>,
+}
+
+impl Labelled {
+    fn plain(value: String) -> Self {
+        Self { value, labels: Arc::default() }
+    }
+}
 
 /// What banks have beside the entries of their documents.
 pub(crate) type BankEntries = BTreeMap<BankId, Vec<BankEntry>>;
@@ -188,11 +201,14 @@ fn bank(key: &BankId, document: &documents::Bank, added: Option<&Vec<BankEntry>>
     let kind = document.kind;
     // Checked when the document was read.
     let values = document.entries.iter().filter_map(|value| kind.canonical(value).ok());
-    let written = values.map(|value| (entry_id(key, &value), value));
+    let written = values.map(|value| (entry_id(key, &value), Labelled::plain(value)));
     let mut entries: BTreeMap<_, _> = written.collect();
     entries.extend(added.into_iter().flatten().cloned());
-    let entries =
-        entries.into_iter().map(|(id, value)| rules::BankEntry { id: id.to_string().into(), value });
+    let entries = entries.into_iter().map(|(id, Labelled { value, labels })| rules::BankEntry {
+        id: id.to_string().into(),
+        value,
+        labels,
+    });
     rules::Bank { key: key.clone(), kind, entries: entries.collect() }
 }
 

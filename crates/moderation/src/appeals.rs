@@ -54,6 +54,7 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
             appeal_id: Some(appeal.appeal_id.clone()),
             submission_id: None,
             rules: "[]".to_owned(),
+            hits: None,
         },
     };
     jobs::open_for_appeal(&deps.store, &opening, &appeal.appeal_id, Millis::now()).await?;

@@ -25,7 +25,7 @@ use tidegate_store::{
         review::{
             appeals::Appeal,
             decisions::{Decision, DecisionDue},
-            jobs::Job,
+            jobs::{Job, JobCause},
         },
     },
 };
@@ -34,9 +34,10 @@ use tidegate_stream::{Record, Topic};
 use crate::{
     Deps, Error,
     context::StoredMention,
-    effects::{self, Plan, PlannedCallback, PlannedStrike, Taken},
+    effects::{self, Plan, PlannedCallback, PlannedStrike, PlannedVerdict, Taken},
     events, items,
     jobs::{DECIDED, OPEN, day_of},
+    rule_stats::{Finding, RuleHit},
 };
 
 pub const PENDING: &str = "pending";
@@ -316,12 +317,17 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
     let mut plan =
         Plan::empty(&decision.org, decision.decision_id.0, effects::Kind::Decision, config.version());
     match decision.verdict {
-        Verdict::Ignore => {}
+        Verdict::Ignore => {
+            let hits = hits_of_job(deps, decision).await?;
+            judge(&mut plan, &decision.item, hits, Finding::Rejected, written_at);
+        }
         Verdict::Act => {
+            let hits = hits_of_job(deps, decision).await?;
             let user = items::struck_user(deps, &config, decision).await?;
             for action in &decision.actions {
-                take(&mut plan, &config, decision, action, user.as_ref(), written_at);
+                take(&mut plan, &config, decision, action, user.as_ref(), &hits, written_at);
             }
+            judge(&mut plan, &decision.item, hits, Finding::Confirmed, written_at);
         }
         Verdict::Accept | Verdict::Reject => {
             answer_appeal(&mut plan, deps, &config, decision, written_at).await?;
@@ -330,12 +336,42 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
     Ok(plan)
 }
 
+/// The versions of rules that led to the job.
+async fn hits_of_job(deps: &Deps, decision: &records::Decision) -> Result<Vec<RuleHit>, Error> {
+    let partition = (decision.org.clone(), decision.job_id);
+    let causes = deps.store.scan::<JobCause>(&partition, At::all()).all().await?;
+    hits(causes.iter().filter_map(|cause| cause.hits.as_deref()))
+}
+
+/// Each rule once an item and day; the first of equal ones stands for all.
+fn hits<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<RuleHit>, Error> {
+    let mut all: Vec<RuleHit> = Vec::new();
+    for text in texts {
+        let hits: Vec<RuleHit> = serde_json::from_str(text).map_err(Error::corrupt("hits"))?;
+        for hit in hits {
+            let same = |other: &RuleHit| {
+                (&other.rule, &other.version, day_of(other.at)) == (&hit.rule, &hit.version, day_of(hit.at))
+            };
+            if !all.iter().any(same) {
+                all.push(hit);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn judge(plan: &mut Plan, item: &ItemKey, hits: Vec<RuleHit>, finding: Finding, at: Millis) {
+    let verdict = |hit| PlannedVerdict { hit, item: item.clone(), finding, at };
+    plan.verdicts.extend(hits.into_iter().map(verdict));
+}
+
 fn take(
     plan: &mut Plan,
     config: &Compiled,
     decision: &records::Decision,
     id: &ActionId,
     user: Option<&ItemKey>,
+    hits: &[RuleHit],
     written_at: Millis,
 ) {
     plan.take(
@@ -350,6 +386,7 @@ fn take(
             occurred_at: decision.decided_at,
             policies: &decision.policies,
             rules: Vec::new(),
+            hits: hits.to_vec(),
             reason: decision.reason.clone(),
         },
     );
@@ -398,27 +435,36 @@ async fn answer_appeal(
             body: events::body(&event),
         });
     }
+    let against = appealed(deps, &appeal).await?;
+    let finding = if accepted { Finding::Overturned } else { Finding::Confirmed };
+    let hits = hits(against.iter().filter_map(|row| row.hits.as_deref()))?;
+    judge(plan, &appeal.item, hits, finding, written_at);
     if accepted {
-        plan.strikes = reversals(deps, decision, &appeal, written_at).await?;
+        plan.strikes = reversals(decision, &appeal, against, written_at);
     }
     Ok(())
 }
 
-/// Takes back the strikes of the actions that the appeal was against.
-async fn reversals(
-    deps: &Deps,
-    decision: &records::Decision,
-    appeal: &Appeal,
-    written_at: Millis,
-) -> Result<Vec<PlannedStrike>, Error> {
+/// The actions that the appeal is against, as far as they were taken.
+async fn appealed(deps: &Deps, appeal: &Appeal) -> Result<Vec<ActionByItem>, Error> {
     let against: Vec<StoredMention> =
         serde_json::from_str(&appeal.actions_taken).map_err(Error::corrupt("appeal"))?;
     let partition = (appeal.org.clone(), appeal.item.type_id.clone(), appeal.item.id.clone());
     let taken = deps.store.scan::<ActionByItem>(&partition, At::all()).all().await?;
     let named = |action: &ActionId| against.iter().any(|mention| mention.id == action.as_str());
-    Ok(taken
+    Ok(taken.into_iter().filter(|row| named(&row.action)).collect())
+}
+
+/// Takes back the strikes of the actions that the appeal was against.
+fn reversals(
+    decision: &records::Decision,
+    appeal: &Appeal,
+    against: Vec<ActionByItem>,
+    written_at: Millis,
+) -> Vec<PlannedStrike> {
+    against
         .into_iter()
-        .filter(|row| row.points != 0 && named(&row.action))
+        .filter(|row| row.points != 0)
         .filter_map(|row| {
             Some(PlannedStrike {
                 user: row.user?,
@@ -430,5 +476,5 @@ async fn reversals(
                 reverses: Some(CauseId(row.event_id.0)),
             })
         })
-        .collect())
+        .collect()
 }

@@ -111,6 +111,8 @@ async fn newest_of(
     item: &ItemKey,
     is_wanted: impl Fn(&ItemPlace) -> bool + Send,
 ) -> Result<Option<ItemPlace>, Error> {
+    // What is evaluated anew is no newer version.
+    let repeated = records::Source::Retroact.symbol();
     let mut newest = None;
     // Nearly always the first row is the one.
     let mut step = 1;
@@ -119,6 +121,9 @@ async fn newest_of(
         let range = At::all().limit(step).page_size(step).after(after);
         let mut places = store.scan::<ItemPlace>(&partition(org, item), range);
         for place in places.all().await? {
+            if place.source == repeated {
+                continue;
+            }
             let is_wanted = is_wanted(&place);
             if (is_wanted || newest.is_none()) && is_first(store, &place).await? {
                 if is_wanted {

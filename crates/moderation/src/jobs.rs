@@ -42,6 +42,8 @@ pub struct Cause {
     pub submission_id: Option<SubmissionId>,
     /// JSON: the rules that asked for a review.
     pub rules: String,
+    /// JSON: their versions.
+    pub hits: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,6 +280,7 @@ async fn put_cause(store: &Store, opening: &Opening, job_id: JobId) -> Result<()
         appeal_id: cause.appeal_id.clone(),
         submission_id: cause.submission_id,
         rules: cause.rules.clone(),
+        hits: cause.hits.clone(),
     };
     store.put(WriteTime::of(cause.at, 0), &[row]).await?;
     Ok(())

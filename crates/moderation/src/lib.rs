@@ -4,6 +4,7 @@
 
 pub mod appeals;
 pub mod backtest;
+pub mod baselines;
 pub mod context;
 pub mod decisions;
 pub mod effects;
@@ -17,6 +18,8 @@ pub mod limits;
 pub mod past;
 pub mod queues;
 pub mod reports;
+pub mod retroact;
+pub mod rule_stats;
 pub mod strikes;
 pub mod submissions;
 pub mod windows;

@@ -38,7 +38,7 @@ pub struct Judged {
 }
 
 /// Checks a stored item against its type as it is by now.
-pub fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
+fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
     let corrupt = |detail: &str| Error::Corrupt { what: "item", detail: detail.to_owned() };
     let source = Source::from_symbol(&row.source).ok_or_else(|| corrupt("unknown source"))?;
     let variant = Variant::from_symbol(&row.variant).ok_or_else(|| corrupt("unknown variant"))?;
@@ -56,7 +56,7 @@ pub fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
 }
 
 /// What undecided rules wait for, as it was before `now`.
-pub async fn facts(
+async fn facts(
     archive: Archive<'_>,
     prepared: &Prepared,
     scan: &Scan,
@@ -97,7 +97,7 @@ pub async fn facts(
 /// An item on its way through one configuration.
 #[derive(Debug)]
 pub(crate) struct Walk {
-    pub(crate) prepared: Prepared,
+    prepared: Prepared,
     begun: Begun,
     facts: Facts,
     is_guessed: bool,
@@ -106,9 +106,22 @@ pub(crate) struct Walk {
 impl Walk {
     /// Computes; so does [`Walk::finish`].
     pub(crate) fn begin(config: Arc<Compiled>, row: &Item) -> Result<Self, Error> {
-        let prepared = prepare(config, row)?;
+        Ok(Self::from(prepare(config, row)?))
+    }
+
+    /// With an item that is sent again, and came in first at `now`.
+    pub(crate) fn of(
+        config: Arc<Compiled>,
+        source: Source,
+        entry: &ItemEntry,
+        now: Millis,
+    ) -> Result<Self, Error> {
+        Ok(Self::from(evaluate::prepare(config, source, entry, now)?))
+    }
+
+    fn from(prepared: Prepared) -> Self {
         let begun = evaluate::begin(&prepared);
-        Ok(Self { prepared, begun, facts: Facts::new(), is_guessed: false })
+        Self { prepared, begun, facts: Facts::new(), is_guessed: false }
     }
 
     pub(crate) async fn look_up(&mut self, archive: Archive<'_>, now: Millis) -> Result<(), Error> {

@@ -48,6 +48,7 @@ fn opening(report: &records::Report, written_at: Millis) -> Opening {
             appeal_id: None,
             submission_id: Some(report.item.submission_id),
             rules: "[]".to_owned(),
+            hits: None,
         },
     }
 }

@@ -4,7 +4,7 @@
 
 use tidegate_rules::Outcome;
 use tidegate_schemas::{
-    ids::{Millis, RuleId},
+    ids::Millis,
     records::{self, Coordinates, ItemEntry, Record as _},
 };
 use tidegate_store::tables::{
@@ -15,9 +15,10 @@ use tidegate_stream::{AppendError, Record, Topic};
 
 use crate::{
     Deps, Error,
-    effects::{self, Claim, Evaluated, Findings, Plan, Refused},
+    effects::{self, Again, Claim, Evaluated, Findings, Plan, Refused},
     evaluate::Prepared,
     history, items,
+    rule_stats::RuleOutcome,
 };
 
 /// The header of a record that was a dead letter.
@@ -97,7 +98,20 @@ pub fn claims(
     no_reviews: Option<&'static str>,
 ) -> Vec<Claim> {
     let refused = Refused::new();
-    effects::claims(&prepared.config, &evaluated(submission, prepared, outcome, no_reviews, &refused))
+    effects::claims(&prepared.config, &evaluated(submission, prepared, outcome, no_reviews, &refused, None))
+}
+
+/// As [`claims`], where the submission repeats an earlier one.
+pub fn claims_again(
+    submission: &Submission<'_>,
+    prepared: &Prepared,
+    outcome: &Outcome,
+    no_reviews: Option<&'static str>,
+    again: Again<'_>,
+) -> Vec<Claim> {
+    let refused = Refused::new();
+    let evaluated = evaluated(submission, prepared, outcome, no_reviews, &refused, Some(again));
+    effects::claims(&prepared.config, &evaluated)
 }
 
 /// The plan of an evaluation, of which the limits of rules refused some.
@@ -108,7 +122,20 @@ pub fn plan(
     no_reviews: Option<&'static str>,
     refused: &Refused,
 ) -> Plan {
-    effects::plan_item(&prepared.config, &evaluated(submission, prepared, outcome, no_reviews, refused))
+    effects::plan_item(&prepared.config, &evaluated(submission, prepared, outcome, no_reviews, refused, None))
+}
+
+/// As [`plan`], where the submission repeats an earlier one.
+pub fn plan_again(
+    submission: &Submission<'_>,
+    prepared: &Prepared,
+    outcome: &Outcome,
+    no_reviews: Option<&'static str>,
+    refused: &Refused,
+    again: Again<'_>,
+) -> Plan {
+    let evaluated = evaluated(submission, prepared, outcome, no_reviews, refused, Some(again));
+    effects::plan_item(&prepared.config, &evaluated)
 }
 
 fn evaluated<'a>(
@@ -117,6 +144,7 @@ fn evaluated<'a>(
     outcome: &'a Outcome,
     no_reviews: Option<&'static str>,
     refused: &'a Refused,
+    again: Option<Again<'a>>,
 ) -> Evaluated<'a> {
     Evaluated {
         org: &submission.header.org,
@@ -127,6 +155,7 @@ fn evaluated<'a>(
         outcome,
         no_reviews,
         refused,
+        again,
     }
 }
 
@@ -136,7 +165,7 @@ pub async fn carry_out(
     deps: &Deps,
     submission: &Submission<'_>,
     plan: Plan,
-) -> Result<Vec<(RuleId, &'static str)>, Error> {
+) -> Result<Vec<RuleOutcome>, Error> {
     let mut plan = if plan.has_effects() {
         Box::pin(effects::adopt(&deps.store, plan, Millis::now())).await?
     } else {

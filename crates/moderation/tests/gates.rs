@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tidegate_catalog::{Compiled, Settings, change};
 use tidegate_moderation::{
-    effects::{Claim, Plan, Refused, Suppressed},
+    effects::{Claim, Expected, Plan, Refused, Suppressed},
     evaluate::{self, Begun, Prepared},
     submissions::{self, Submission},
 };
@@ -120,7 +120,7 @@ fn only_live_rules_act_and_the_others_say_why_they_do_not() {
         actions,
         json!([{"id": "hide", "rules": ["partly"], "policies": [], "suppressed": "rollout"}])
     );
-    let counted = plan.counted.iter().map(|(rule, outcome)| (rule.as_str(), *outcome)).collect::<Vec<_>>();
+    let counted: Vec<_> = plan.counted.iter().map(|it| (it.rule.as_str(), it.kind.as_str())).collect();
     assert_eq!(counted, [("draft", "background"), ("partly", "rollout"), ("trial", "background")]);
 }
 
@@ -146,8 +146,11 @@ fn only_rules_that_are_about_to_act_ask_their_limits() {
         + &rule("says-nothing", &format!("status: live\n{limits}"))
         + &rule("free", "status: live\nactions: [hide]");
     let claims = Case::new(&rules).claims();
-    assert_eq!(claims.len(), 1, "{claims:?}");
-    assert_eq!((claims[0].rule.as_str(), claims[0].per_day), ("acts", Some(3)));
+    let asking: Vec<_> = claims.iter().map(|claim| (claim.rule.as_str(), claim.per_day)).collect();
+    assert_eq!(asking, [("acts", Some(3)), ("free", None)]);
+    // What nobody limits is held against its last backtest, if there was one.
+    let watched = claims[1].alarm.as_ref().unwrap();
+    assert_eq!((watched.expected, watched.counts, &claims[1].cooldown), (Expected::Measured, true, &None));
     let (user, span) = claims[0].cooldown.clone().unwrap();
     assert_eq!((user.to_string().as_str(), span.as_secs()), ("user/u1", 86_400));
 }

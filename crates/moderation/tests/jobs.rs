@@ -47,6 +47,7 @@ fn opening(cause: u128, class: JobClass) -> Opening {
             appeal_id: None,
             submission_id: None,
             rules: "[]".to_owned(),
+            hits: None,
         },
     }
 }

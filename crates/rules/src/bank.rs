@@ -21,6 +21,7 @@ pub struct BankEntry {
     /// By which outcomes name it.
     pub id: Arc<str>,
     pub value: String,
+    pub labels: Arc<[String]>,
 }
 
 /// Which entry of a bank was found.
@@ -28,10 +29,16 @@ pub struct BankEntry {
 pub struct EntryName {
     pub bank: BankId,
     pub id: Arc<str>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub labels: Arc<[String]>,
+}
+
+fn is_empty(labels: &Arc<[String]>) -> bool {
+    labels.is_empty()
 }
 
 impl Bank {
     pub(crate) fn name(&self, entry: &BankEntry) -> EntryName {
-        EntryName { bank: self.key.clone(), id: Arc::clone(&entry.id) }
+        EntryName { bank: self.key.clone(), id: Arc::clone(&entry.id), labels: Arc::clone(&entry.labels) }
     }
 }

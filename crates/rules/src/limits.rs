@@ -111,6 +111,8 @@ impl Limits {
             ("steps_per_rule", self.steps_per_rule, 1, self.steps_per_item, "1 to steps_per_item"),
             ("window_values", wide(self.window_values), 1, 1_000, "1 to 1,000"),
             ("hits", wide(self.hits), 1, 1_000, "1 to 1,000"),
+            ("matched", wide(self.matched), 1, 100_000, "1 to 100,000"),
+            ("memory_bytes", wide(self.memory_bytes), 1 << 20, 1 << 40, "1 MiB to 1 TiB"),
             ("excerpt_bytes", wide(self.excerpt_bytes), 4, 64 << 10, "4 to 64 KiB"),
         ];
         for (name, value, least, most, range) in checks {
@@ -174,6 +176,13 @@ mod tests {
         assert!(deep.validate().is_err_and(|e| e.to_string().contains("depth = 33")));
         let steps = Limits { steps_per_rule: 9, steps_per_item: 8, ..Limits::default() };
         assert!(steps.validate().is_err_and(|e| e.name == "steps_per_rule"));
+        for limits in [
+            Limits { matched: 0, ..Limits::default() },
+            Limits { matched: 100_001, ..Limits::default() },
+            Limits { memory_bytes: 1_000, ..Limits::default() },
+        ] {
+            assert!(limits.validate().is_err_and(|e| ["matched", "memory_bytes"].contains(&e.name)));
+        }
     }
 
     #[test]

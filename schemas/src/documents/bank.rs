@@ -23,6 +23,9 @@ pub struct Bank {
     /// Entries that the bank always has, beside those that are added to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<String>,
+    /// A file with more of them, one a line, beside the document. It is read in when the document is applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Of hashes: how many bits may differ, where an entry does not say; as the kind has it if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<u32>,

@@ -3,6 +3,7 @@
 //! It does not store them, and it does not compile them into what runs; conditions of rules stay opaque here.
 
 mod action;
+mod attached;
 mod bank;
 mod endpoint;
 pub mod fault;
@@ -22,6 +23,7 @@ mod window;
 use serde::Serialize;
 
 pub use action::{Action, ActionKind, Parameter, ParameterType};
+pub use attached::named_files;
 pub use bank::{Bank, Quarantine};
 pub use endpoint::{Endpoint, Event};
 pub use fault::{DocumentFault, Origin};

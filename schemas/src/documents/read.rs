@@ -2,10 +2,12 @@
 //!
 //! It does not look from one document to another; see `set`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::de::DeserializeOwned;
 
 use super::{
-    Document, DocumentFault, DocumentKind, Origin,
+    Document, DocumentFault, DocumentKind, Origin, attached,
     tree::{Misfit, Shape, Step, Tree, shown},
 };
 use crate::{
@@ -13,14 +15,16 @@ use crate::{
     wire::{Pointer, json},
 };
 
-/// Reads every document of every file: name and text. A name ending in `.json` means JSON, any other YAML.
+/// Reads every document of every file: name and text. A name ending in `.json` means JSON, any other YAML, unless a bank
+/// names the file: then it holds entries of the bank.
 pub fn parse(
     files: &[(impl AsRef<str>, impl AsRef<str>)],
 ) -> Result<Vec<(Origin, Document)>, Vec<DocumentFault>> {
     let mut documents = Vec::new();
     let mut faults = Vec::new();
-    for (name, text) in files {
-        let (name, text) = (name.as_ref(), text.as_ref());
+    let named = files.iter().map(|(name, text)| (name.as_ref(), text.as_ref()));
+    let (likely, others): (Vec<_>, Vec<_>) = named.partition(|(name, _)| attached::is_document(name));
+    let read = |name: &str, text: &str, documents: &mut Vec<_>, faults: &mut Vec<_>| {
         let trees = if name.ends_with(".json") { json_trees(name, text) } else { yaml_trees(name, text) };
         match trees {
             Err(found) => faults.extend(found),
@@ -34,7 +38,21 @@ pub fn parse(
                 }
             }
         }
+    };
+    for (name, text) in likely {
+        read(name, text, &mut documents, &mut faults);
     }
+    let wanted: BTreeSet<String> =
+        documents.iter().filter_map(|(origin, document)| attached::wanted(origin, document)?.ok()).collect();
+    let mut attached = BTreeMap::new();
+    for (name, text) in others {
+        if wanted.contains(name) {
+            attached.insert(name.to_owned(), text);
+        } else {
+            read(name, text, &mut documents, &mut faults);
+        }
+    }
+    attached::read_in(&mut documents, &attached, &mut faults);
     if faults.is_empty() { Ok(documents) } else { Err(faults) }
 }
 

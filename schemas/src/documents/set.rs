@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     ids::{ActionId, BankId, EndpointId, QueueId, RuleId, TypeId, WindowId},
-    nearest::hint,
+    nearest::{hint, shown},
 };
 
 /// The documents of an organisation, each kind by key, each with its origin.
@@ -120,6 +120,10 @@ impl Set {
         }
         for (origin, bank) in self.banks.values() {
             self.check_bank(origin, bank, &mut faults);
+            if let Some(file) = &bank.file {
+                let message = format!("There is no file `{}` beside the document.", shown(file));
+                faults.push(DocumentFault::new(origin, "file", message));
+            }
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }

@@ -45,6 +45,9 @@ pub(crate) struct Backtest {
     /// Also rules that changed in no way
     #[arg(long)]
     all: bool,
+    /// Keep how often the rules match, for the alarm of these versions; it takes at least a day of items
+    #[arg(long)]
+    record: bool,
     /// One JSON object instead of lines
     #[arg(long)]
     json: bool,
@@ -123,6 +126,10 @@ impl Backtest {
             say(run.json(since, until, self.sample, &told));
         } else {
             run.say(since, until, self.sample, &told);
+        }
+        if self.record {
+            let recorded = run.record(&client, since, until, self.sample).await?;
+            complain(format!("recorded how often {recorded} rules match"));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -226,6 +233,31 @@ struct Overlap {
 
 #[expect(clippy::cast_precision_loss, reason = "numbers for people")]
 impl Run {
+    /// Also of rules that did not change: whoever runs them may want an alarm.
+    async fn record(
+        &self,
+        client: &Client,
+        since: Millis,
+        until: Millis,
+        sample: f64,
+    ) -> anyhow::Result<u64> {
+        let nothing = RuleFindings::default();
+        let rules = self.heads.iter().filter_map(|(rule, head)| {
+            let found = self.findings.rules.get(rule).unwrap_or(&nothing);
+            let version = head.version.as_ref()?;
+            Some(json!({"rule": rule, "version": version, "hits": found.candidate, "busiestHour": found.busiest()}))
+        });
+        let body = json!({
+            "since": since.iso(),
+            "until": until.iso(),
+            "samplePercent": sample,
+            "items": self.findings.items,
+            "rules": rules.collect::<Vec<_>>(),
+        });
+        let answer: serde_json::Value = client.post("/rules/baselines", &body).await?;
+        Ok(answer["recorded"].as_u64().unwrap_or_default())
+    }
+
     fn told(&self, only: &[RuleId], all: bool) -> impl Iterator<Item = Told> {
         let nothing = RuleFindings::default();
         self.heads

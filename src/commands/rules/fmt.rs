@@ -33,7 +33,7 @@ enum Form {
 
 impl Fmt {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let files = documents::read(&self.folder)?;
+        let files = documents::read_documents(&self.folder)?;
         let mut forms = Vec::with_capacity(files.len());
         let mut faulty = false;
         // Nothing is written before everything is read.

@@ -8,7 +8,9 @@ mod diff;
 mod explain;
 mod fmt;
 mod items;
+mod retroact;
 mod run;
+mod stats;
 mod test;
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
@@ -37,6 +39,10 @@ pub(crate) enum Rules {
     Bench(bench::Bench),
     /// Compare the documents in a folder with the live ones on stored items
     Backtest(backtest::Backtest),
+    /// Say what rules came to, and how moderators judged
+    Stats(stats::Stats),
+    /// Let live rules act on items that came in before
+    Retroact(retroact::Retroact),
 }
 
 impl Rules {
@@ -49,6 +55,8 @@ impl Rules {
             Self::Test(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Backtest(command) => alone(command.run()),
+            Self::Stats(command) => alone(command.run()),
+            Self::Retroact(command) => alone(command.run()),
         }
     }
 }

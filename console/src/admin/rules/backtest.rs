@@ -84,6 +84,11 @@ impl Default for Trials {
 }
 
 impl Trials {
+    /// Items that come in meanwhile have the processors to themselves, but for whose turn it is.
+    pub(super) async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Problem> {
+        self.at_once.acquire().await.map_err(|_| Problem::internal())
+    }
+
     /// Another live configuration, or other entries of its banks, make another trial.
     async fn find(
         &self,
@@ -143,8 +148,7 @@ pub(crate) async fn step(
     let mut from = place(wanted.cursor.as_deref())?;
     let org = &caller.org;
     let deps = &api.deps.moderation;
-    // Items that come in meanwhile have the processors to themselves, but for this one.
-    let _turn = api.trials.at_once.acquire().await.map_err(|_| Problem::internal())?;
+    let _turn = api.trials.turn().await?;
     let live = deps.live.latest(org).await.map_err(faults::catalog)?;
     let tried = api.trials.find(&api, org, live, wanted.files, wanted.prune).await?;
     let trial = &tried.trial;

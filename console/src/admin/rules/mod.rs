@@ -3,13 +3,18 @@
 //! Rules themselves are documents, in the configuration.
 
 mod backtest;
+mod retroactions;
+mod stats;
 
 use std::{
     ops::Range,
     time::{Duration, Instant},
 };
 
-use axum::{Router, routing::post};
+use axum::{
+    Router,
+    routing::{get, post},
+};
 use tidegate_moderation::history::{self, Place, Sample, Span};
 use tidegate_schemas::{ids::Millis, item_types::datetime};
 use tidegate_web::Problem;
@@ -19,7 +24,12 @@ use super::{Api, extract::invalid};
 pub(super) use backtest::Trials;
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/rules/backtest", post(backtest::step))
+    Router::new()
+        .route("/rules/backtest", post(backtest::step))
+        .route("/rules/baselines", post(stats::record))
+        .route("/rules/stats", get(stats::stats))
+        .route("/rules/retroactions", get(retroactions::list).post(retroactions::begin))
+        .route("/rules/retroactions/{run}/step", post(retroactions::step))
 }
 
 /// Stored items that are read at once; each may be a megabyte.

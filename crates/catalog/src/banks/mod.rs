@@ -25,7 +25,7 @@ use uuid::Uuid;
 use self::ledger::{Held, Operation};
 use crate::{
     Error, Settings,
-    compile::{BankEntries, compile},
+    compile::{BankEntries, Labelled, compile},
     content::{self, Content, joined},
     snapshots,
 };
@@ -437,7 +437,8 @@ pub(crate) fn entries(held: &AllHeld, now: Millis) -> (BankEntries, Option<Milli
                 if let Some(end) = entry.expires_at.filter(|end| sooner(*end)) {
                     expires = Some(end);
                 }
-                (entry.id, entry.value.clone())
+                let labels = entry.labels.clone().into();
+                (entry.id, Labelled { value: entry.value.clone(), labels })
             })
             .collect();
         (bank.clone(), entries)

@@ -12,6 +12,7 @@ use super::{Plan, PlannedAction, PlannedCallback, PlannedReview, PlannedStrike};
 use crate::{
     events::{self, ActionEvent, ActionRef, Named},
     jobs::built_in,
+    rule_stats::RuleHit,
 };
 
 /// An action that is taken on an item.
@@ -27,6 +28,8 @@ pub(crate) struct Taken<'a> {
     pub(crate) occurred_at: Millis,
     pub(crate) policies: &'a [PolicyId],
     pub(crate) rules: Vec<Named<RuleId>>,
+    /// The versions of rules that it was taken for, whoever took it.
+    pub(crate) hits: Vec<RuleHit>,
     pub(crate) reason: Option<String>,
 }
 
@@ -47,6 +50,7 @@ impl Plan {
             at: taken.at,
             user: taken.user.cloned(),
             points,
+            hits: taken.hits.clone(),
         });
         if points != 0
             && let Some(user) = taken.user
@@ -70,6 +74,7 @@ impl Plan {
             cause: derive::<Uuid>(Kind::JobCause, &[self.cause.as_bytes(), taken.action.as_str().as_bytes()]),
             at: taken.at,
             rules: taken.rules.iter().map(|rule| rule.id.clone()).collect(),
+            hits: taken.hits.clone(),
         });
     }
 

@@ -10,10 +10,11 @@ use tidegate_schemas::{
 use tidegate_store::{WriteTime, tables::items::strikes::ActionByItem};
 use tidegate_stream::{Record, Topic, failpoint};
 
-use super::{Plan, PlannedCallback, PlannedStrike};
+use super::{Plan, PlannedCallback, PlannedStrike, PlannedVerdict};
 use crate::{
     Deps, Error,
     jobs::{self, Cause, CauseKind, Opening},
+    rule_stats::{self, RuleHit, Verdict},
 };
 
 /// Done when every row is stored and every record is acknowledged by the log.
@@ -28,6 +29,7 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
             at: action.at,
             user: action.user.clone(),
             points: action.points,
+            hits: versions(&action.hits)?,
         };
         deps.store.put(WriteTime::of(action.at, 0), &[row]).await?;
     }
@@ -45,12 +47,24 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
                 appeal_id: None,
                 submission_id: Some(plan.cause.into()),
                 rules: serde_json::to_string(&review.rules).map_err(Error::corrupt("plan"))?,
+                hits: versions(&review.hits)?,
             },
         };
         jobs::open_or_join(&deps.store, &opening, Millis::now()).await?;
     }
+    for PlannedVerdict { hit, item, finding, at } in &plan.verdicts {
+        let verdict = Verdict { org: &plan.org, hit, item, finding: *finding, decision: plan.cause, at: *at };
+        rule_stats::book(&deps.store, verdict).await?;
+    }
     failpoint!("after_apply_rows");
     append(deps, plan).await
+}
+
+fn versions(hits: &[RuleHit]) -> Result<Option<String>, Error> {
+    if hits.is_empty() {
+        return Ok(None);
+    }
+    serde_json::to_string(hits).map(Some).map_err(Error::corrupt("plan"))
 }
 
 async fn append(deps: &Deps, plan: &Plan) -> Result<(), Error> {

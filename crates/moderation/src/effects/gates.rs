@@ -49,13 +49,32 @@ pub struct Claim {
     pub per_day: Option<i64>,
     /// Who is left alone, and for how long.
     pub cooldown: Option<(ItemKey, Duration)>,
-    /// Matches of an hour above which the rule, as this version of its document has it, acts no more.
-    pub alarm: Option<(i64, String)>,
+    /// What is watched of the rule.
+    pub alarm: Option<Watch>,
+}
+
+/// A version of a rule acts no more once it matched in an hour more often than was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    pub version: String,
+    pub expected: Expected,
+    /// Whether this match counts. One that somebody sends again does not: many of them come at once.
+    pub counts: bool,
+}
+
+/// How many matches an hour are expected at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// By the author.
+    Said(i64),
+    /// As its last backtest found, if there was one.
+    Measured,
 }
 
 /// A rule that matched, or counts as if it had.
 pub(super) struct Found<'a> {
     pub(super) rule: &'a RuleId,
+    pub(super) version: &'a str,
     pub(super) name: &'a str,
     pub(super) policies: &'a [PolicyId],
     pub(super) actions: &'a [ActionUse],
@@ -68,6 +87,7 @@ impl<'a> Found<'a> {
         let life = config.rule(&found.rule).map(|head| &head.life);
         Self {
             rule: &found.rule,
+            version: &found.version,
             name: &found.name,
             policies: &found.policies,
             actions: &found.actions,
@@ -79,6 +99,7 @@ impl<'a> Found<'a> {
     fn of_head(evaluated: &Evaluated<'_>, head: &'a RuleHead) -> Self {
         Self {
             rule: &head.rule,
+            version: &head.version,
             name: &head.name,
             policies: &head.policies,
             actions: &head.actions,
@@ -117,13 +138,13 @@ pub(super) fn found<'a>(config: &'a Compiled, evaluated: &Evaluated<'a>) -> Vec<
 }
 
 /// Rules that failed, and whose failure moderators are to look at.
-pub(super) fn for_review<'a>(config: &'a Compiled, evaluated: &Evaluated<'_>) -> Vec<&'a RuleId> {
+pub(super) fn for_review<'a>(config: &'a Compiled, evaluated: &Evaluated<'_>) -> Vec<&'a RuleHead> {
     let failed = evaluated.outcome.errored.iter().filter_map(|failed| config.rule(&failed.rule));
     let wanted = failed.filter(|head| {
         head.life.on_error == OnError::Review
             && suppressed(evaluated, &head.rule, head.status, Some(&head.life)).is_none()
     });
-    wanted.map(|head| &head.rule).collect()
+    wanted.collect()
 }
 
 /// How a failure is listed that counts as something.
@@ -138,22 +159,25 @@ pub fn claims(config: &Compiled, evaluated: &Evaluated<'_>) -> Vec<Claim> {
         return Vec::new();
     }
     let acting = found(config, evaluated).into_iter().filter(Found::acts);
-    let asking =
-        acting.filter(|it| it.actions.iter().any(|action| refused(config, evaluated, &action.id).is_none()));
+    let asking = acting.filter(|it| it.actions.iter().any(|action| is_open(config, evaluated, &action.id)));
     let claim = |it: Found<'_>| {
         let head = config.rule(it.rule)?;
         let limits = head.life.limits;
         let span = limits.per_user_cooldown.map(|span| Duration::from_millis(span.millis().unsigned_abs()));
         let cooldown = evaluated.user.cloned().zip(span);
-        let alarm = limits.alarm_per_hour.map(|most| (most, head.version.clone()));
-        (limits.actions_per_day.is_some() || cooldown.is_some() || alarm.is_some()).then(|| Claim {
-            rule: it.rule.clone(),
-            per_day: limits.actions_per_day,
-            cooldown,
-            alarm,
-        })
+        let alarm = Watch {
+            version: head.version.clone(),
+            expected: limits.alarm_per_hour.map_or(Expected::Measured, Expected::Said),
+            counts: evaluated.again.is_none(),
+        };
+        Some(Claim { rule: it.rule.clone(), per_day: limits.actions_per_day, cooldown, alarm: Some(alarm) })
     };
     asking.filter_map(claim).collect()
+}
+
+/// Whether the action is taken if a rule may.
+fn is_open(config: &Compiled, evaluated: &Evaluated<'_>, action: &ActionId) -> bool {
+    refused(config, evaluated, action).is_none() && !evaluated.is_done(action)
 }
 
 /// Why an action is not taken whoever asks for it.

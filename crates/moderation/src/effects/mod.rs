@@ -20,10 +20,14 @@ use uuid::Uuid;
 
 pub(crate) use actions::Taken;
 pub use apply::apply;
-pub use gates::{Claim, Refused, Suppressed, claims};
-pub use plan::{Evaluated, plan_item};
+pub use gates::{Claim, Expected, Refused, Suppressed, Watch, claims};
+pub(crate) use plan::event_of;
+pub use plan::{Again, Evaluated, plan_item};
 
-use crate::{Deps, Error};
+use crate::{
+    Deps, Error,
+    rule_stats::{Finding, RuleHit, RuleOutcome},
+};
 
 /// Everything that one cause leads to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,9 +43,12 @@ pub struct Plan {
     pub callbacks: Vec<PlannedCallback>,
     pub strikes: Vec<PlannedStrike>,
     pub reviews: Vec<PlannedReview>,
+    /// What a decision says of the rules that led to it.
+    #[serde(default)]
+    pub verdicts: Vec<PlannedVerdict>,
     /// What each rule came to, for whoever makes the plan: it is counted once and not stored.
     #[serde(skip)]
-    pub counted: Vec<(RuleId, &'static str)>,
+    pub counted: Vec<RuleOutcome>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +79,8 @@ pub struct PlannedAction {
     pub at: Millis,
     pub user: Option<ItemKey>,
     pub points: i64,
+    #[serde(default)]
+    pub hits: Vec<RuleHit>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,6 +114,18 @@ pub struct PlannedReview {
     pub cause: Uuid,
     pub at: Millis,
     pub rules: Vec<RuleId>,
+    #[serde(default)]
+    pub hits: Vec<RuleHit>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedVerdict {
+    pub hit: RuleHit,
+    pub item: ItemKey,
+    pub finding: Finding,
+    /// When the log took the decision.
+    pub at: Millis,
 }
 
 impl Plan {
@@ -119,6 +140,7 @@ impl Plan {
             callbacks: Vec::new(),
             strikes: Vec::new(),
             reviews: Vec::new(),
+            verdicts: Vec::new(),
             counted: Vec::new(),
         }
     }

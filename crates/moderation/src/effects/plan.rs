@@ -2,7 +2,7 @@
 //!
 //! It neither reads nor writes. Every rule was evaluated; which of them act is up to `gates`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 use tidegate_catalog::Compiled;
@@ -16,7 +16,11 @@ use super::{
     Findings, Kind, Plan, PlannedReview, Taken,
     gates::{self, Found, Refused, Suppressed},
 };
-use crate::{events, jobs::built_in};
+use crate::{
+    events,
+    jobs::built_in,
+    rule_stats::{OutcomeKind, RuleHit, RuleOutcome},
+};
 
 /// What was evaluated, and when the log took it.
 #[derive(Debug)]
@@ -32,6 +36,24 @@ pub struct Evaluated<'a> {
     pub no_reviews: Option<&'static str>,
     /// By their limits.
     pub refused: &'a Refused,
+    /// Set where the submission repeats an earlier one.
+    pub again: Option<Again<'a>>,
+}
+
+impl Evaluated<'_> {
+    /// Whether the action was taken before, on the submission that this one repeats.
+    pub(super) fn is_done(&self, action: &ActionId) -> bool {
+        self.again.is_some_and(|again| again.taken.contains(&event_id(self, action)))
+    }
+}
+
+/// What an item was sent for before.
+#[derive(Clone, Copy, Debug)]
+pub struct Again<'a> {
+    /// Its events are this one's.
+    pub original: SubmissionId,
+    /// The events of what was done about the item.
+    pub taken: &'a HashSet<EventId>,
 }
 
 /// An action as the item's row lists it.
@@ -80,9 +102,12 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
     }
     let actions: Vec<_> =
         asked.into_iter().map(|(id, by)| list_action(&mut plan, config, evaluated, id, &by)).collect();
-    let sampled = found.iter().filter(|it| is_sampled(evaluated, it)).map(|it| it.rule).collect::<Vec<_>>();
-    review(&mut plan, evaluated, "sample", &sampled);
-    review(&mut plan, evaluated, "error", &gates::for_review(config, evaluated));
+    let sampled = found.iter().filter(|it| is_sampled(evaluated, it));
+    let sampled: Vec<_> = sampled.map(|it| hit(evaluated, it.rule, it.version)).collect();
+    review(&mut plan, evaluated, "sample", sampled);
+    let failed = gates::for_review(config, evaluated);
+    let failed = failed.into_iter().map(|head| hit(evaluated, &head.rule, &head.version));
+    review(&mut plan, evaluated, "error", failed.collect());
 
     let (matches, failures) = found.split_at(evaluated.outcome.matched.len());
     let matched = evaluated.outcome.matched.iter().zip(matches).map(|(found, it)| ListedMatch {
@@ -102,9 +127,16 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
         errored: json(&errored.collect::<Vec<_>>()),
         actions: json(&actions),
     });
-    let count = |it: &Found<'_>| (it.rule.clone(), it.suppressed.map_or("live", Suppressed::as_str));
-    plan.counted.extend(found.iter().map(count));
-    plan.counted.extend(evaluated.outcome.errored.iter().map(|it| (it.rule.clone(), "errored")));
+    plan.counted.extend(found.iter().map(|it| RuleOutcome {
+        rule: it.rule.clone(),
+        version: it.version.to_owned(),
+        kind: it.suppressed.map_or(OutcomeKind::Acted, OutcomeKind::Suppressed),
+    }));
+    plan.counted.extend(evaluated.outcome.errored.iter().map(|it| RuleOutcome {
+        rule: it.rule.clone(),
+        version: it.version.clone(),
+        kind: OutcomeKind::Errored,
+    }));
     plan
 }
 
@@ -123,7 +155,9 @@ fn list_action<'a>(
     let policies = union_of_policies(&causes);
     let suppressed = match why {
         Some(why) => Some(why.as_str()),
-        None => gates::refused(config, evaluated, id),
+        None => {
+            gates::refused(config, evaluated, id).or_else(|| evaluated.is_done(id).then_some("duplicate"))
+        }
     };
     if suppressed.is_none() {
         take(plan, config, evaluated, id, &causes, &policies);
@@ -158,6 +192,7 @@ fn take(
             occurred_at: evaluated.append_ms,
             policies,
             rules: causes.iter().map(named).collect(),
+            hits: causes.iter().map(|rule| hit(evaluated, rule.rule, rule.version)).collect(),
             reason: None,
         },
     );
@@ -171,8 +206,8 @@ fn is_sampled(evaluated: &Evaluated<'_>, it: &Found<'_>) -> bool {
 }
 
 /// A review that no action asks for.
-fn review(plan: &mut Plan, evaluated: &Evaluated<'_>, why: &str, rules: &[&RuleId]) {
-    if rules.is_empty() || evaluated.no_reviews.is_some() {
+fn review(plan: &mut Plan, evaluated: &Evaluated<'_>, why: &str, hits: Vec<RuleHit>) {
+    if hits.is_empty() || evaluated.no_reviews.is_some() {
         return;
     }
     plan.reviews.push(PlannedReview {
@@ -180,12 +215,22 @@ fn review(plan: &mut Plan, evaluated: &Evaluated<'_>, why: &str, rules: &[&RuleI
         queue: QueueId::new(built_in::DEFAULT),
         cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", why.as_bytes()]),
         at: evaluated.append_ms,
-        rules: rules.iter().copied().cloned().collect(),
+        rules: hits.iter().map(|hit| hit.rule.clone()).collect(),
+        hits,
     });
 }
 
 fn event_id(evaluated: &Evaluated<'_>, action: &ActionId) -> EventId {
-    derive(IdKind::ActionEvent, &[evaluated.submission_id.as_bytes(), action.as_str().as_bytes()])
+    event_of(evaluated.again.map_or(evaluated.submission_id, |again| again.original), action)
+}
+
+/// The event of an action that rules take on a submission.
+pub(crate) fn event_of(submission: SubmissionId, action: &ActionId) -> EventId {
+    derive(IdKind::ActionEvent, &[submission.as_bytes(), action.as_str().as_bytes()])
+}
+
+fn hit(evaluated: &Evaluated<'_>, rule: &RuleId, version: &str) -> RuleHit {
+    RuleHit { rule: rule.clone(), version: version.to_owned(), at: evaluated.append_ms }
 }
 
 fn union_of_policies(causes: &[&Found<'_>]) -> Vec<PolicyId> {

@@ -170,7 +170,11 @@ impl World {
             if kind == Text && dice.chance(5) {
                 values.clear();
             }
-            let entry = |(nth, value)| BankEntry { id: format!("e{nth}").into(), value };
+            let entry = |(nth, value)| BankEntry {
+                id: format!("e{nth}").into(),
+                value,
+                labels: (0..nth % 3).map(|label| format!("l{label}")).collect(),
+            };
             Bank { key: key.into(), kind, entries: values.into_iter().enumerate().map(entry).collect() }
         };
         kinds.into_iter().map(bank).collect()

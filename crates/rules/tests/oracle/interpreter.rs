@@ -284,7 +284,14 @@ impl Interpreter<'_> {
                 };
                 let usable = bank.entries.iter().filter(|entry| usable(&entry.value));
                 let named = usable.map(|entry| {
-                    (entry.value.clone(), Some(EntryName { bank: bank.key.clone(), id: entry.id.clone() }))
+                    (
+                        entry.value.clone(),
+                        Some(EntryName {
+                            bank: bank.key.clone(),
+                            id: entry.id.clone(),
+                            labels: entry.labels.clone(),
+                        }),
+                    )
                 });
                 (named.collect(), words.then_some(*whole))
             }

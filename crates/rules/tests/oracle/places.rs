@@ -111,7 +111,11 @@ impl Interpreter<'_> {
         if let Some(bank) = &geo.bank {
             let bank = self.bank(bank);
             for entry in &*bank.entries {
-                let name = Some(EntryName { bank: bank.key.clone(), id: entry.id.clone() });
+                let name = Some(EntryName {
+                    bank: bank.key.clone(),
+                    id: entry.id.clone(),
+                    labels: entry.labels.clone(),
+                });
                 let numbers: Vec<f64> =
                     entry.value.split(',').filter_map(|number| number.parse().ok()).collect();
                 let shape = match numbers[..] {
@@ -164,7 +168,8 @@ impl Interpreter<'_> {
         if let Some(bank) = &test.bank {
             let bank = self.bank(bank);
             domains.extend(bank.entries.iter().filter_map(|entry| {
-                let name = EntryName { bank: bank.key.clone(), id: entry.id.clone() };
+                let name =
+                    EntryName { bank: bank.key.clone(), id: entry.id.clone(), labels: entry.labels.clone() };
                 Some((BankKind::Domain.canonical(&entry.value).ok()?, Some(name)))
             }));
         }

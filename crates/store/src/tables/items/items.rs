@@ -36,7 +36,7 @@ table! {
     View ItemPlace in "items" ttl None;
     partition { org: OrgId, type_id: TypeId, item_id: ItemId }
     cluster { append_ms: Millis [Desc], offset: i64 [Desc], position: i64 [Desc] }
-    values { submission_id: SubmissionId, variant: String, state: String }
+    values { submission_id: SubmissionId, source: String, variant: String, state: String }
 }
 
 table! {

@@ -5,5 +5,7 @@ pub mod history;
 pub mod items;
 pub mod limits;
 pub mod plans;
+pub mod retroactions;
+pub mod rules;
 pub mod strikes;
 pub mod windows;

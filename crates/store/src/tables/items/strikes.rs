@@ -28,5 +28,12 @@ table! {
     Fact ActionByItem in "actions_by_item" ttl None;
     partition { org: OrgId, type_id: TypeId, item_id: ItemId }
     cluster { event_id: EventId [Asc] }
-    values { action: ActionId, at: Millis, user: Option<ItemKey>, points: i64 }
+    values {
+        action: ActionId,
+        at: Millis,
+        user: Option<ItemKey>,
+        points: i64,
+        /// JSON: the versions of the rules that led to it.
+        hits: Option<String>,
+    }
 }

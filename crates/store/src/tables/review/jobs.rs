@@ -43,6 +43,8 @@ table! {
         appeal_id: Option<AppealId>,
         submission_id: Option<SubmissionId>,
         rules: String,
+        /// JSON: the versions of these rules.
+        hits: Option<String>,
     }
 }
 

@@ -1,0 +1,105 @@
+//! `/admin/v1/rules/retroactions`: runs of live rules over items that came in before.
+
+use axum::{Json, extract::State, http::StatusCode};
+use serde::Deserialize;
+use tidegate_moderation::retroact::{self, Refusal, Run};
+use tidegate_schemas::ids::{Millis, RuleId};
+use tidegate_web::{Path, Problem, Query};
+use uuid::Uuid;
+
+use super::{Budget, span};
+use crate::admin::{
+    Api, List,
+    caller::Caller,
+    extract::{Body, WholeList, id, invalid},
+    faults,
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Wanted {
+    rules: Vec<RuleId>,
+    since: String,
+    #[serde(default)]
+    until: Option<String>,
+    /// Only says what would be done.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Step {
+    /// The step ends once it has sent so many items.
+    #[serde(default = "many")]
+    most: u64,
+}
+
+fn many() -> u64 {
+    1_000
+}
+
+pub(super) async fn begin(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(wanted): Body<Wanted>,
+) -> Result<(StatusCode, Json<Run>), Problem> {
+    let now = Millis::now();
+    let until = wanted.until.unwrap_or_else(|| now.iso());
+    let span = span(&wanted.since, &until, None)?;
+    let wanted = retroact::Wanted {
+        rules: wanted.rules,
+        since: span.time.start,
+        until: span.time.end,
+        dry_run: wanted.dry_run,
+        by: caller.name.to_string(),
+    };
+    let begun = retroact::begin(&api.deps.moderation, &caller.org, wanted, now).await;
+    let run = begun.map_err(faults::moderation)?.map_err(refused)?;
+    tracing::info!(
+        target: "audit", org = %caller.org, by = %caller.name, run = %run.id, dry_run = run.dry_run,
+        "began to let rules act on stored items"
+    );
+    Ok((StatusCode::CREATED, Json(run)))
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(_): Query<WholeList>,
+) -> Result<Json<List<Run>>, Problem> {
+    let runs = retroact::list(&api.deps.moderation.store, &caller.org).await.map_err(faults::moderation)?;
+    Ok(Json(List::whole(runs)))
+}
+
+pub(super) async fn step(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(run): Path<String>,
+    Body(step): Body<Step>,
+) -> Result<Json<Run>, Problem> {
+    let run: Uuid = id(&run)?;
+    if step.most == 0 {
+        return Err(invalid("/most", "It is at least 1."));
+    }
+    let _turn = api.trials.turn().await?;
+    let budget = Budget::begin();
+    let (deps, rows) = (&api.deps.moderation, api.deps.window_rows);
+    let stepped = retroact::step(deps, &caller.org, run, rows, step.most, || budget.is_spent()).await;
+    Ok(Json(stepped.map_err(faults::moderation)?.map_err(refused)?))
+}
+
+fn refused(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::NoSuchRun => Problem::not_found("There is no such run."),
+        Refusal::NoRules => invalid("/rules", "Name the rules that are to act."),
+        Refusal::NoSuchRule(rule) => invalid("/rules", format!("There is no rule `{rule}`.")),
+        Refusal::NotLive(rule) => {
+            invalid("/rules", format!("The rule `{rule}` is not live: it would not act."))
+        }
+        Refusal::Changed(rule) => Problem::conflict(format!(
+            "The rule `{rule}` is not what it was when the run began, or not live: begin another run."
+        )),
+        Refusal::Overtaken => Problem::conflict("Somebody else is at this run: look where it is."),
+    }
+}

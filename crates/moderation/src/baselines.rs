@@ -1,0 +1,104 @@
+//! How often a version of a rule is expected to match: what a backtest found, kept for the alarm.
+//!
+//! It raises no alarm (`limits`), and runs no backtest.
+
+use serde::Deserialize;
+use tidegate_schemas::ids::{Millis, OrgId, RuleId};
+use tidegate_store::{Batch, Store, WriteTime, tables::items::rules::RuleBaseline};
+
+use crate::Error;
+
+/// What a backtest found of one version of a rule, in the part of the items that it took.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Measured {
+    pub rule: RuleId,
+    pub version: String,
+    pub hits: u64,
+    pub busiest_hour: u64,
+}
+
+/// The backtest.
+#[derive(Clone, Debug)]
+pub struct Measurement {
+    pub since: Millis,
+    pub until: Millis,
+    pub items: u64,
+    /// Of all items, above 0 and at most 100.
+    pub percent: f64,
+    pub by: String,
+}
+
+/// Keeps the baselines; those of the same versions are replaced.
+pub async fn record(
+    store: &Store,
+    org: &OrgId,
+    measurement: &Measurement,
+    measured: &[Measured],
+    now: Millis,
+) -> Result<(), Error> {
+    const AT_ONCE: usize = 500;
+    for measured in measured.chunks(AT_ONCE) {
+        let mut batch = Batch::new();
+        for one in measured {
+            let row = RuleBaseline {
+                org: org.clone(),
+                rule: one.rule.clone(),
+                rule_version: one.version.clone(),
+                busiest_hour: of_all(one.busiest_hour, measurement.percent),
+                hits: saturated(one.hits),
+                items: saturated(measurement.items),
+                since: measurement.since,
+                until: measurement.until,
+                recorded_at: now,
+                recorded_by: measurement.by.clone(),
+            };
+            batch.put_owned(WriteTime::of(now, 0), row);
+        }
+        batch.durable();
+        store.write(batch).await?;
+    }
+    Ok(())
+}
+
+/// Matches of the busiest hour that a version is known to have had, if it was measured.
+pub async fn busiest_hour(
+    store: &Store,
+    org: &OrgId,
+    rule: &RuleId,
+    version: &str,
+) -> Result<Option<i64>, Error> {
+    let key = (org.clone(), rule.clone(), version.to_owned());
+    Ok(store.get::<RuleBaseline>(&key).await?.map(|row| row.busiest_hour))
+}
+
+/// What a number of a sample stands for: three deviations above it, so that chance raises no alarm.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "an estimate, which saturates"
+)]
+fn of_all(count: u64, percent: f64) -> i64 {
+    if percent >= 100.0 {
+        return saturated(count);
+    }
+    let count = count as f64;
+    ((count + 3.0 * count.max(1.0).sqrt()) * 100.0 / percent).ceil() as i64
+}
+
+fn saturated(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_scaled_up_with_room_for_chance() {
+        assert_eq!(of_all(9, 100.0), 9);
+        assert_eq!(of_all(9, 10.0), 180, "nine and three deviations of three each, ten times");
+        assert_eq!(of_all(0, 1.0), 300, "none in a sample may be a few hundred of all");
+        assert_eq!(of_all(u64::MAX, 0.001), i64::MAX);
+    }
+}

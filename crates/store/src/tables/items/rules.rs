@@ -1,0 +1,50 @@
+//! What versions of rules came to: counted day by day, judged by moderators, and measured before they went live.
+//!
+//! It does not count or judge; `tidegate-moderation` and the processors do.
+
+use tidegate_schemas::ids::{DecisionId, ItemKey, Millis, OrgId, RuleId};
+use uuid::Uuid;
+
+use crate::table;
+
+table! {
+    /// Items of a day on which a version of a rule came to something, as one process counted them. It writes its row
+    /// again and again; another process, or the same one after a restart, has a row of its own.
+    Fact RuleCount in "rule_counts" ttl Some(400 days), window 15 days;
+    partition { org: OrgId, day: i64 }
+    cluster { rule: RuleId [Asc], rule_version: String [Asc], writer: Uuid [Asc] }
+    values {
+        hits: i64,
+        acted: i64,
+        background: i64,
+        rollout: i64,
+        limited: i64,
+        cooldown: i64,
+        alarm: i64,
+        errored: i64,
+    }
+}
+
+table! {
+    /// What moderators made of a rule's match on an item; the last decision counts. `day` is that of the match.
+    Fact RuleVerdict in "rule_verdicts" ttl Some(400 days), window 15 days;
+    partition { org: OrgId, day: i64 }
+    cluster { rule: RuleId [Asc], rule_version: String [Asc], item: ItemKey [Asc] }
+    values { verdict: String, decision_id: DecisionId, decided_at: Millis }
+}
+
+table! {
+    /// How often a version of a rule matched when it was tried on stored items.
+    Fact RuleBaseline in "rule_baselines" ttl None;
+    partition { org: OrgId, rule: RuleId }
+    cluster { rule_version: String [Asc] }
+    values {
+        busiest_hour: i64,
+        hits: i64,
+        items: i64,
+        since: Millis,
+        until: Millis,
+        recorded_at: Millis,
+        recorded_by: String,
+    }
+}

@@ -1,0 +1,143 @@
+//! Files of entries that banks name: found by their names beside the documents, and read into them.
+//!
+//! It opens no file: who calls hands in names and texts.
+
+use std::collections::BTreeMap;
+
+use super::{Bank, Document, DocumentFault, Origin, parse};
+
+/// Faults of one file that are told.
+const MOST_FAULTS: usize = 100;
+
+/// A file of documents; all others are documents only if nobody names them.
+pub(super) fn is_document(name: &str) -> bool {
+    [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending))
+}
+
+/// The files that banks of these documents name. What cannot be read names nothing: reading it will say why.
+pub fn named_files(files: &[(impl AsRef<str>, impl AsRef<str>)]) -> Vec<String> {
+    let each = files.iter().filter_map(|(name, text)| parse(&[(name.as_ref(), text.as_ref())]).ok());
+    let mut names: Vec<_> =
+        each.flatten().filter_map(|(origin, document)| wanted(&origin, &document)?.ok()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The file that a document names, as the documents' own names are written; `Err`: it lies outside of their folder.
+pub(super) fn wanted(origin: &Origin, document: &Document) -> Option<Result<String, ()>> {
+    match document {
+        Document::Bank(Bank { file: Some(file), .. }) => Some(beside(&origin.file, file).ok_or(())),
+        _ => None,
+    }
+}
+
+fn beside(document: &str, file: &str) -> Option<String> {
+    let folder = document.rsplit_once('/').map_or("", |(folder, _)| folder);
+    if file.is_empty() || file.starts_with('/') {
+        return None;
+    }
+    let mut path: Vec<&str> = folder.split('/').filter(|step| !step.is_empty()).collect();
+    for step in file.split('/') {
+        match step {
+            "" | "." => {}
+            ".." => drop(path.pop()?),
+            step => path.push(step),
+        }
+    }
+    Some(path.join("/"))
+}
+
+/// Puts the entries of files in the place of their names. A name without its file stays.
+pub(super) fn read_in(
+    documents: &mut [(Origin, Document)],
+    attached: &BTreeMap<String, &str>,
+    faults: &mut Vec<DocumentFault>,
+) {
+    for (origin, document) in documents {
+        let name = match wanted(origin, document) {
+            None => continue,
+            Some(Err(())) => {
+                let message = "The file must lie in the folder of the documents.";
+                faults.push(DocumentFault::new(origin, "file", message));
+                continue;
+            }
+            Some(Ok(name)) => name,
+        };
+        if let (Some(text), Document::Bank(bank)) = (attached.get(&name), document) {
+            read_entries(&name, text, bank, faults);
+            bank.file = None;
+        }
+    }
+}
+
+/// One entry a line; blank lines are passed over.
+fn read_entries(name: &str, text: &str, bank: &mut Bank, faults: &mut Vec<DocumentFault>) {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut faulty = 0;
+    for (line, entry) in (1..).zip(text.lines()).filter(|(_, entry)| !entry.trim().is_empty()) {
+        match bank.kind.canonical(entry) {
+            Ok(_) => bank.entries.push(entry.to_owned()),
+            Err(reason) => {
+                faulty += 1;
+                if faulty <= MOST_FAULTS {
+                    let origin = Origin { file: name.to_owned(), line, index: 0 };
+                    let message =
+                        format!("The entry cannot be one of a {} bank: {reason}.", bank.kind.name());
+                    faults.push(DocumentFault::new(&origin, "", message));
+                }
+            }
+        }
+    }
+    if faulty > MOST_FAULTS {
+        let origin = Origin { file: name.to_owned(), line: 0, index: 0 };
+        let message = format!("{} more entries cannot be ones.", faulty - MOST_FAULTS);
+        faults.push(DocumentFault::new(&origin, "", message));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const BANK: &str = "bank: words\nkind: text\nentries: [own]\nfile: lists/words.txt\n";
+
+    fn banks(files: &[(&str, &str)]) -> Result<Vec<Bank>, Vec<DocumentFault>> {
+        let documents = parse(files)?.into_iter().filter_map(|(_, document)| match document {
+            Document::Bank(bank) => Some(bank),
+            _ => None,
+        });
+        Ok(documents.collect())
+    }
+
+    #[test]
+    fn a_file_is_found_beside_its_document_and_read_into_it() {
+        let files = [("sub/banks.yaml", BANK), ("sub/lists/words.txt", "\u{feff}one\r\n\ntwo\n")];
+        assert_eq!(named_files(&files[..1]), ["sub/lists/words.txt"]);
+        let bank = banks(&files).unwrap().remove(0);
+        assert_eq!((bank.entries, bank.file), (vec!["own".into(), "one".into(), "two".into()], None));
+    }
+
+    #[test]
+    fn a_name_without_its_file_stays_and_one_outside_is_refused() {
+        let alone = banks(&[("banks.yaml", BANK)]).unwrap().remove(0);
+        assert_eq!(alone.file.as_deref(), Some("lists/words.txt"));
+        for file in ["../words.txt", "/etc/words.txt", "a/../../words.txt"] {
+            let text = BANK.replace("lists/words.txt", file);
+            let faults = banks(&[("banks.yaml", &text)]).unwrap_err();
+            assert!(faults[0].to_string().contains("in the folder of the documents"), "{faults:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_line_is_told_with_its_number() {
+        let files = [
+            ("b.yaml", "bank: b\nkind: domain\nfile: d.txt\n"),
+            ("d.txt", "ok.example\nhttp://no.example/a\n"),
+        ];
+        let faults = banks(&files).unwrap_err();
+        assert!(faults[0].to_string().starts_with("d.txt:2:"), "{}", faults[0]);
+    }
+}

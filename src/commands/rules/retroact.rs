@@ -1,0 +1,165 @@
+//! `tidegate rules retroact`: lets live rules act on items that came in before they were.
+//!
+//! The running service finds the items and keeps how far the run is; here it is driven, slowly enough, and told.
+
+use std::{
+    collections::BTreeMap,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+use tidegate_moderation::retroact::Progress;
+use tidegate_schemas::ids::Millis;
+
+use super::backtest::{instant, progress};
+use crate::{
+    client::{Client, Connection},
+    output::say,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct Retroact {
+    /// The live rules that are to act
+    #[arg(value_name = "RULE", required_unless_present_any = ["resume", "list"])]
+    rules: Vec<String>,
+    /// On items from then on: an instant (2026-01-31T12:00:00Z), or how long ago (7d, 12h)
+    #[arg(long, value_name = "WHEN", required_unless_present_any = ["resume", "list"])]
+    since: Option<String>,
+    /// Until then; now, if left out
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Go on with a run
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["rules", "since", "until", "dry_run"])]
+    resume: Option<String>,
+    /// List the runs
+    #[arg(long, conflicts_with_all = ["rules", "since", "until", "dry_run", "resume"])]
+    list: bool,
+    /// Send at most so many items a second: what comes in now goes before them
+    #[arg(long, value_name = "ITEMS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
+    per_second: u64,
+    /// One JSON object at the end instead of lines
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Run {
+    id: String,
+    rules: BTreeMap<String, String>,
+    since: String,
+    until: String,
+    dry_run: bool,
+    finished_at: Option<String>,
+    progress: Progress,
+    through: String,
+}
+
+#[derive(Deserialize)]
+struct Runs {
+    items: Vec<Run>,
+}
+
+impl Retroact {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let now = Millis::now();
+        let time = |text: &str| instant(text, now).map(Millis::iso);
+        let (since, until) =
+            (self.since.as_deref().map(time).transpose()?, self.until.as_deref().map(time).transpose()?);
+        let client = self.connection.open()?;
+        if self.list {
+            let runs: Runs = client.get("/rules/retroactions", &[]).await?;
+            runs.items.iter().for_each(|run| say(line(run)));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let id = match self.resume {
+            Some(id) => id,
+            None => {
+                let body =
+                    json!({"rules": self.rules, "since": since, "until": until, "dryRun": self.dry_run});
+                let run: Run = client.post("/rules/retroactions", &body).await?;
+                if !self.json {
+                    say(format!("run {}", run.id));
+                }
+                run.id
+            }
+        };
+        let (run, raw) = drive(&client, &id, self.per_second)
+            .await
+            .with_context(|| format!("the run is where it was: go on with `--resume {id}`"))?;
+        if self.json {
+            say(raw);
+        } else {
+            tell(&run);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Steps until the run is at its end.
+async fn drive(client: &Client, id: &str, per_second: u64) -> anyhow::Result<(Run, Json)> {
+    let mut sent_before = None;
+    loop {
+        let began = Instant::now();
+        let raw: Json =
+            client.post(&format!("/rules/retroactions/{id}/step"), &json!({"most": per_second})).await?;
+        let run: Run = serde_json::from_value(raw.clone()).context("the service answers otherwise")?;
+        progress(&line(&run));
+        if run.finished_at.is_some() {
+            progress("");
+            return Ok((run, raw));
+        }
+        let is_sending = !run.dry_run && sent_before != Some(run.progress.sent);
+        sent_before = Some(run.progress.sent);
+        if is_sending {
+            tokio::time::sleep(Duration::from_secs(1).saturating_sub(began.elapsed())).await;
+        }
+    }
+}
+
+fn line(run: &Run) -> String {
+    let state = match (&run.finished_at, run.dry_run) {
+        (Some(_), true) => "tried".to_owned(),
+        (Some(_), false) => "done".to_owned(),
+        (None, _) => format!("through {}", run.through),
+    };
+    let rules: Vec<_> = run.rules.keys().map(String::as_str).collect();
+    format!(
+        "{}  {}  {} until {}  {state}: {} items, {} match, {} sent",
+        run.id,
+        rules.join(","),
+        run.since,
+        run.until,
+        run.progress.items,
+        run.progress.matched,
+        run.progress.sent
+    )
+}
+
+fn tell(run: &Run) {
+    let Progress { items, unfit, superseded, matched, done_before, sent, rules, actions } = &run.progress;
+    let would = if run.dry_run { "would be sent again" } else { "were sent again" };
+    say(format!("{items} items from {} until {}: {matched} match, {sent} {would}", run.since, run.until));
+    for (count, what) in [
+        (done_before, "were acted on before"),
+        (superseded, "were replaced by a newer version since"),
+        (unfit, "do not fit their item type any more"),
+    ] {
+        if *count > 0 {
+            say(format!("  {count} {what}"));
+        }
+    }
+    rules.iter().for_each(|(rule, count)| say(format!("  rule {rule}: {count}")));
+    actions
+        .iter()
+        .for_each(|(action, count)| say(format!("  action {action}: {count}, as far as limits allow")));
+}

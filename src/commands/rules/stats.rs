@@ -1,0 +1,105 @@
+//! `tidegate rules stats`: what each version of a rule came to, and how moderators judged.
+//!
+//! The running service counts; here it is only told.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+use tidegate_schemas::ids::Millis;
+
+use super::backtest::Span;
+use crate::{client::Connection, output::say};
+
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    span: Span,
+    /// Only this rule
+    #[arg(long, value_name = "RULE")]
+    rule: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    items: Vec<Map<String, Json>>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    rule: String,
+    version: String,
+    hits: i64,
+    acted: i64,
+    background: i64,
+    rollout: i64,
+    limit: i64,
+    cooldown: i64,
+    alarm: i64,
+    errored: i64,
+    confirmed: i64,
+    rejected: i64,
+    overturned: i64,
+    precision: Option<f64>,
+    alarmed_at: Option<String>,
+}
+
+impl Stats {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let (since, until) = self.span.resolve(Millis::now())?;
+        let mut query = vec![("since", since.iso()), ("until", until.iso())];
+        query.extend(self.rule.map(|rule| ("rule", rule)));
+        let answer: Answer = self.connection.open()?.get("/rules/stats", &query).await?;
+        let is_empty = answer.items.is_empty();
+        for item in answer.items {
+            if self.json {
+                say(Json::Object(item));
+            } else {
+                tell(&serde_json::from_value(Json::Object(item))?);
+            }
+        }
+        if is_empty && !self.json {
+            say("no rule matched anything in this time");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn tell(line: &Line) {
+    let held = [
+        ("in the background", line.background),
+        ("outside its rollout", line.rollout),
+        ("above its limit", line.limit),
+        ("in a cooldown", line.cooldown),
+        ("after its alarm", line.alarm),
+    ];
+    let held = held.iter().filter(|(_, count)| *count > 0).map(|(why, count)| format!(", {count} {why}"));
+    let errored = if line.errored > 0 { format!(", {} not evaluated", line.errored) } else { String::new() };
+    say(format!(
+        "{} ({}): {} hits, acted on {}{}{errored}",
+        line.rule,
+        line.version,
+        line.hits,
+        line.acted,
+        held.collect::<String>()
+    ));
+    if let Some(precision) = line.precision {
+        say(format!(
+            "  moderators confirmed {}, rejected {}, overturned {}: {:.0} %",
+            line.confirmed,
+            line.rejected,
+            line.overturned,
+            precision * 100.0
+        ));
+    }
+    if let Some(at) = &line.alarmed_at {
+        say(format!("  it acts no more since {at}: it matched more often in an hour than was expected"));
+    }
+}

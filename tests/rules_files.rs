@@ -1,0 +1,139 @@
+//! Folders of documents, with the binary itself and without a server: canonical form, differences in meaning, and files of
+//! entries that banks name.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use std::{fs, path::PathBuf};
+
+use running::{Place, text};
+use serde_json::{Value, json};
+
+const TYPE: &str = "item_type: post\nname: Post\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n";
+
+fn folder(place: &Place, name: &str, files: &[(&str, &str)]) -> PathBuf {
+    let folder = place.folder.path().join(name);
+    for (file, text) in files {
+        let path = folder.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+#[tokio::test]
+async fn documents_are_written_in_canonical_form_once_and_comments_stay() {
+    let place = Place::new();
+    let loose = "rule: r\nstatus: live\nwhen: {text: {any_of: [scam], in: [text]}}\n";
+    let commented = "# who added it and why\npolicy: scam\nname: Scams\n";
+    let files = [("types.yaml", TYPE), ("rules/r.yaml", loose), ("policies.yaml", commented)];
+    let folder = folder(&place, "documents", &files);
+    let fmt =
+        async |more: &[&str]| place.run(&[&["rules", "fmt", "--config", "documents"], more].concat()).await;
+
+    let checked = fmt(&["--check"]).await;
+    assert_eq!(checked.status.code(), Some(2));
+    assert_eq!(text(&checked.stdout), "rules/r.yaml\ntypes.yaml\n");
+    assert!(text(&checked.stderr).contains("policies.yaml: has comments"), "{}", text(&checked.stderr));
+    assert_eq!(fs::read_to_string(folder.join("rules/r.yaml")).unwrap(), loose, "a check writes nothing");
+
+    assert_eq!(fmt(&[]).await.status.code(), Some(0));
+    let written = fs::read_to_string(folder.join("rules/r.yaml")).unwrap();
+    assert!(written.starts_with("rule: r\n") && written != loose, "{written}");
+    assert_eq!(fs::read_to_string(folder.join("policies.yaml")).unwrap(), commented);
+    let again = fmt(&["--check"]).await;
+    assert_eq!((again.status.code(), text(&again.stdout)), (Some(0), String::new()));
+
+    fs::write(folder.join("rules/bad.yaml"), "rule: x\nwhen: [\n").unwrap();
+    fs::write(folder.join("rules/r.yaml"), loose).unwrap();
+    assert_eq!(fmt(&[]).await.status.code(), Some(1));
+    assert_eq!(fs::read_to_string(folder.join("rules/r.yaml")).unwrap(), loose, "all or nothing");
+}
+
+#[tokio::test]
+async fn rules_are_compared_by_what_they_mean_and_by_what_they_match() {
+    let place = Place::new();
+    let rule =
+        |words: &str| format!("rule: r\nstatus: live\nwhen: {{text: {{in: [text], words: [{words}]}}}}\n");
+    folder(&place, "old", &[("types.yaml", TYPE), ("rules.yaml", &rule("scam"))]);
+    // The same, written otherwise.
+    let other = "{\"rule\": \"r\", \"status\": \"live\", \"when\": {\"all\": [{\"text\": {\"words\": [\"scam\"], \"in\": [\"text\"]}}]}}";
+    folder(&place, "same", &[("types.yaml", TYPE), ("rules.json", other)]);
+    let more = rule("scam, rug") + "---\nrule: second\nwhen: {text: {in: [text], words: [coin]}}\n";
+    folder(&place, "new", &[("types.yaml", TYPE), ("rules.yaml", &more)]);
+    let item = |id: &str, text: &str| json!({"id": id, "typeId": "post", "data": {"text": text}}).to_string();
+    let items =
+        [item("1", "a scam"), item("2", "a rug"), item("3", "a coin"), item("4", "nothing")].join("\n");
+    fs::write(place.folder.path().join("items.ndjson"), items).unwrap();
+    let diff = async |folder: &str, more: &[&str]| {
+        place.run(&[&["rules", "diff", "--config", folder, "--against", "old"], more].concat()).await
+    };
+
+    let same = diff("same", &["--items", "items.ndjson"]).await;
+    assert_eq!((same.status.code(), text(&same.stdout)), (Some(0), String::new()), "{}", text(&same.stderr));
+    let different = diff("new", &[]).await;
+    assert_eq!(different.status.code(), Some(2));
+    let said = text(&different.stdout);
+    assert!(said.contains("~ r: when") && said.contains("+ second"), "{said}");
+    let on_items = text(&diff("new", &["--items", "items.ndjson"]).await.stdout);
+    assert!(on_items.contains('2') && on_items.contains('3'), "{on_items}");
+    assert_eq!(diff("nowhere", &[]).await.status.code(), Some(1));
+}
+
+const BANK: &str = "\
+bank: words
+kind: text
+file: lists/words.txt
+---
+rule: listed
+status: live
+item_types: [post]
+when: {text: {in: [text], bank: words}}
+tests:
+  - {item: {text: a moonbag here}, expect: match}
+  - {item: {text: nothing here}, expect: no_match}
+";
+
+#[tokio::test]
+async fn a_file_of_entries_is_read_wherever_its_bank_is() {
+    let place = Place::new();
+    let files =
+        [("types.yaml", TYPE), ("sub/banks.yaml", BANK), ("sub/lists/words.txt", "moonbag\n\nrugpull\n")];
+    let folder = folder(&place, "documents", &files);
+    let linted = place.run(&["lint", "documents"]).await;
+    assert!(linted.status.success(), "{}", text(&linted.stderr));
+    let tested = place.run(&["rules", "test", "--config", "documents"]).await;
+    assert_eq!((tested.status.code(), text(&tested.stdout)), (Some(0), "2 tests, 0 failed\n".to_owned()));
+    let item = json!({"id": "1", "typeId": "post", "data": {"text": "a rugpull"}}).to_string();
+    fs::write(place.folder.path().join("items.ndjson"), item).unwrap();
+    let ran = place.run(&["rules", "run", "--config", "documents", "--items", "items.ndjson"]).await;
+    let line: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(line["matched"], json!(["listed"]));
+
+    fs::write(folder.join("sub/lists/words.txt"), "moonbag\n \u{200b}\n").unwrap();
+    let faulty = place.run(&["lint", "documents"]).await;
+    assert_eq!(faulty.status.code(), Some(1));
+    assert!(text(&faulty.stderr).contains("sub/lists/words.txt:2"), "{}", text(&faulty.stderr));
+    fs::remove_file(folder.join("sub/lists/words.txt")).unwrap();
+    let missing = place.run(&["lint", "documents"]).await;
+    assert!(text(&missing.stderr).contains("no file `lists/words.txt`"), "{}", text(&missing.stderr));
+}
+
+#[tokio::test]
+async fn a_bank_is_applied_with_the_entries_of_its_file() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let bank = "bank: words\nkind: text\nfile: lists/words.txt\n";
+    folder(&place, "documents", &[("banks.yaml", bank), ("lists/words.txt", "moonbag\nrugpull\n")]);
+    place.tell(&["apply", "documents"]).await;
+    let pulled = demo.admin("/config").await["files"].to_string();
+    assert!(pulled.contains("moonbag") && !pulled.contains("words.txt"), "{pulled}");
+    let data = place.data();
+    let same = place.run(&["diff", "documents", "--data", data.to_str().unwrap()]).await;
+    assert_eq!(same.status.code(), Some(0), "{}", text(&same.stdout));
+    fs::write(place.folder.path().join("documents/lists/words.txt"), "moonbag\n").unwrap();
+    let other = place.run(&["diff", "documents", "--data", data.to_str().unwrap()]).await;
+    assert_eq!((other.status.code(), text(&other.stdout)), (Some(2), "~ bank: words\n".to_owned()));
+    drop(demo);
+}
