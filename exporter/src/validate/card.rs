@@ -5,8 +5,9 @@
 use std::io;
 
 use super::{
-    content::{Counted, Item, response},
+    content::{Counted, Item},
     faults::{Faults, Step},
+    places::response,
     row::Row,
     rules::Rule,
     totals::Tally,

@@ -5,9 +5,11 @@
 use std::{collections::HashMap, io};
 
 use super::{
+    again::Lost,
     card::Card,
     faults::{Faults, Step},
     later::Later,
+    places::{ID, at_row, fault, item, of_key, of_rest, outcome, response, rest},
     row::Row,
     rules::{Level, Rule},
     totals::{Summary, Tally},
@@ -20,32 +22,8 @@ use crate::{
     spill::Room,
 };
 
-// Places of fields in their forms; all have an id, and first.
-const ID: usize = 0;
-pub(crate) mod item {
-    pub(crate) const PHASE: usize = 1;
-    pub(crate) const TEXT: usize = 3;
-    pub(crate) const STATUS: usize = 4;
-    pub(crate) const ORIGIN: usize = 5;
-}
-pub(crate) mod response {
-    pub(crate) const PHASE: usize = 1;
-    pub(crate) const SUBJECT: usize = 2;
-    pub(crate) const OBJECT: usize = 3;
-    pub(crate) const PARTICIPANT: usize = 4;
-    pub(crate) const ANSWER: usize = 5;
-    pub(crate) const COUNT: usize = 6;
-    pub(crate) const OCCURRED: usize = 7;
-}
-pub(crate) mod outcome {
-    pub(crate) const PHASE: usize = 1;
-    pub(crate) const TYPE: usize = 2;
-    pub(crate) const ITEM: usize = 3;
-    pub(crate) const COUNTS: usize = 7;
-}
-
 /// Ids of phases or items, whole.
-type Names = HashMap<Box<[u8]>, u32>;
+pub(super) type Names = HashMap<Box<[u8]>, u32>;
 
 /// For an item whose phase is unknown.
 const NOWHERE: u32 = u32::MAX;
@@ -73,15 +51,15 @@ pub(crate) struct Content {
     pub(crate) level: Level,
     pub(crate) delib: bool,
     pub(crate) phases: Vec<Phase>,
-    phase_names: Names,
+    pub(super) phase_names: Names,
     pub(crate) items: Vec<Item>,
-    item_names: Names,
+    pub(super) item_names: Names,
     /// Which of the four lists are over.
     over: [bool; 4],
     later: [Later; 3],
-    response_ids: Unique,
-    outcome_ids: Unique,
-    answers: Unique,
+    pub(super) response_ids: Unique,
+    pub(super) outcome_ids: Unique,
+    pub(super) answers: Unique,
     key: Vec<u8>,
     pub(crate) participants: Set,
     pub(crate) participants_of: Set,
@@ -542,65 +520,6 @@ impl Sink for Content {
     }
 }
 
-/// What has to be brought again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
-    responses: u64,
-    outcomes: u64,
-    answers: u64,
-}
-
-impl Lost {
-    pub(crate) fn is_nothing(self) -> bool {
-        self == Self { responses: 0, outcomes: 0, answers: 0 }
-    }
-}
-
-/// Brings the keys that were passed by because they came in order until then.
-pub(crate) struct Bringing<'c> {
-    pub(crate) content: &'c mut Content,
-    pub(crate) lost: Lost,
-}
-
-impl Sink for Bringing<'_> {
-    fn entry(
-        &mut self,
-        part: Part,
-        row: &Row,
-        _counts: Option<&Row>,
-        _faults: &mut Faults,
-    ) -> Result<(), Stop> {
-        let content = &mut *self.content;
-        let (ids, lost) = match part {
-            Part::Responses => (&mut content.response_ids, &mut self.lost.responses),
-            Part::Outcomes => (&mut content.outcome_ids, &mut self.lost.outcomes),
-            _ => return Ok(()),
-        };
-        if *lost > 0
-            && let Some(id) = row.text(ID)
-        {
-            ids.bring(id, rest(row, row.place(ID)))?;
-            *lost -= 1;
-        }
-        if part == Part::Responses && self.lost.answers > 0 {
-            let phase = row.text(response::PHASE).and_then(|id| content.phase_names.get(id));
-            let subject = row.text(response::SUBJECT).and_then(|id| content.item_names.get(id));
-            let object = row.text(response::OBJECT).map(|id| content.item_names.get(id));
-            if let (Some(phase), Some(subject), Some(participant)) =
-                (phase, subject, row.text(response::PARTICIPANT))
-                && object != Some(None)
-            {
-                let object = object.flatten().map_or(0, |object| object + 1);
-                let head = [*phase, *subject, object].map(u32::to_be_bytes);
-                let key = [head.as_flattened(), participant].concat();
-                content.answers.bring(&key, rest(row, row.at))?;
-                self.lost.answers -= 1;
-            }
-        }
-        if self.lost.is_nothing() { Err(Stop::Enough) } else { Ok(()) }
-    }
-}
-
 #[inline]
 fn known(last: &mut Option<(Vec<u8>, Option<u32>)>, id: &[u8], names: &Names) -> Option<u32> {
     if let Some((name, found)) = last
@@ -614,42 +533,4 @@ fn known(last: &mut Option<(Vec<u8>, Option<u32>)>, id: &[u8], names: &Names) ->
     name.extend_from_slice(id);
     *place = found;
     found
-}
-
-#[cold]
-fn fault(faults: &mut Faults, rule: Rule, part: Part, row: &Row, field: usize) {
-    let form = match part {
-        Part::Phases => &crate::form::PHASE,
-        Part::Items => &crate::form::ITEM,
-        Part::Responses => &crate::form::RESPONSE,
-        _ => &crate::form::OUTCOME,
-    };
-    let [list, index] = at_row(part, row.index);
-    let steps = [list, index, Step::Name(form.fields[field].name)];
-    faults.add(rule, row.place(field), &steps, row.text(field));
-}
-
-fn at_row(part: Part, index: u64) -> [Step; 2] {
-    [Step::Name(part.name()), Step::Index(index)]
-}
-
-/// Where a row stands, so that the order of bytes is that of places.
-fn rest(row: &Row, at: Position) -> [u8; 24] {
-    let mut rest = [0; 24];
-    rest[..8].copy_from_slice(&at.offset.to_be_bytes());
-    rest[8..16].copy_from_slice(&at.line.to_be_bytes());
-    rest[16..].copy_from_slice(&row.index.to_be_bytes());
-    rest
-}
-
-fn of_rest(rest: &[u8]) -> (Position, u64) {
-    let word =
-        |at: usize| rest.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_be_bytes);
-    (Position { offset: word(0), line: word(8) }, word(16))
-}
-
-/// Phase, subject, and what stands for the object.
-fn of_key(key: &[u8]) -> Option<(u32, u32, u32)> {
-    let word = |at: usize| key.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
-    Some((word(0)?, word(4)?, word(8)?))
 }

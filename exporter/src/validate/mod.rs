@@ -2,11 +2,15 @@
 //!
 //! It changes nothing, and keeps of a bundle's values only what it must compare.
 
+mod again;
 mod card;
 mod content;
 mod faults;
 mod formats;
+mod judge;
 mod later;
+mod members;
+mod places;
 mod report;
 mod row;
 mod rules;
@@ -32,7 +36,8 @@ use crate::{
     json::{Position, Reader, Stop},
     spill::Room,
 };
-use content::{Bringing, Content};
+use again::Bringing;
+use content::Content;
 
 /// What a bundle is held against.
 #[derive(Clone, Debug)]

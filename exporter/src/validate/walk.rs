@@ -6,12 +6,13 @@ use std::io::Read;
 
 use super::{
     faults::{Faults, Step},
-    formats,
+    judge::{judge_number, judge_text, other_type},
+    members::Members,
     row::Row,
     rules::Rule,
 };
 use crate::{
-    form::{Answer, Format, Object, Text as Bounds, Value},
+    form::{Object, Value},
     json::{Flaw, Position, Reader, Stop, Text, Why},
 };
 
@@ -93,7 +94,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         faults: &'w mut Faults,
         sink: &'w mut S,
     ) -> Self {
-        let members = Members { most: reader.limits().members, ..Members::default() };
+        let members = Members::new(reader.limits().members);
         Self {
             reader,
             form,
@@ -260,19 +261,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                         if !number.double.is_finite() {
                             self.faults.add(Rule::Huge, at, &self.steps, None);
                         }
-                        let rule = match form {
-                            Value::Whole { .. } if !number.whole => Some(Rule::Type),
-                            Value::Whole { least } if !number.at_least(*least) => Some(Rule::Small),
-                            Value::Number { from_zero_to_one: true } if !number.at_least(0) => {
-                                Some(Rule::Small)
-                            }
-                            Value::Number { from_zero_to_one: true } if !number.at_most_one() => {
-                                Some(Rule::Large)
-                            }
-                            Value::Whole { .. } | Value::Number { .. } | Value::Anything => None,
-                            other => Some(other_type(other)),
-                        };
-                        if let Some(rule) = rule {
+                        if let Some(rule) = judge_number(form, &number) {
                             let shown = format!("{}", number.double);
                             self.faults.add(rule, at, &self.steps, Some(shown.as_bytes()));
                         }
@@ -512,93 +501,5 @@ fn flaws(faults: &mut Faults, text: &Text<'_>, at: Position, steps: &[Step]) {
             Flaw::Long => Rule::Long,
         };
         faults.add(rule, at, steps, Some(text.bytes));
-    }
-}
-
-#[inline]
-fn judge_text(form: &Value, text: &Text<'_>, schema: &str) -> Option<Rule> {
-    match form {
-        Value::Text(bounds) | Value::TextOrNull(bounds) => judge_bounds(bounds, text),
-        Value::Answer if Answer::parse(text.bytes).is_some() => None,
-        Value::Schema if text.bytes == schema.as_bytes() => None,
-        Value::Constant(wanted) if text.bytes == wanted.as_bytes() => None,
-        Value::Anything => None,
-        other => Some(other_type(other)),
-    }
-}
-
-#[inline]
-fn judge_bounds(bounds: &Bounds, text: &Text<'_>) -> Option<Rule> {
-    // What was cut off cannot be judged, and is a fault already.
-    if text.flaws & Flaw::Long as u8 != 0 {
-        return None;
-    }
-    match bounds.format {
-        Some(Format::DateTime) if !formats::date_time(text.bytes) => return Some(Rule::DateTime),
-        Some(Format::Uri) if !formats::uri(text.bytes) => return Some(Rule::Uri),
-        _ => {}
-    }
-    if bounds.least == 0 && bounds.most == u64::MAX {
-        return None;
-    }
-    match text.length() {
-        length if length < bounds.least => Some(Rule::Short),
-        length if length > bounds.most => Some(Rule::Lengthy),
-        _ => None,
-    }
-}
-
-/// What a value of another type breaks.
-fn other_type(form: &Value) -> Rule {
-    match form {
-        Value::Schema | Value::Constant(_) => Rule::Constant,
-        Value::Answer => Rule::Answer,
-        _ => Rule::Type,
-    }
-}
-
-/// Names of members that the form does not know, to find those that stand twice.
-#[derive(Debug, Default)]
-struct Members {
-    names: Vec<u8>,
-    spans: Vec<(usize, usize, Position)>,
-    most: usize,
-}
-
-impl Members {
-    fn begin(&self) -> usize {
-        self.spans.len()
-    }
-
-    /// False for the first of its object that is too many; further ones are passed over.
-    fn add(&mut self, begin: usize, name: &[u8], at: Position) -> bool {
-        let count = self.spans.len() - begin;
-        if count > self.most {
-            return true;
-        }
-        let start = self.names.len();
-        self.names.extend_from_slice(name);
-        self.spans.push((start, self.names.len(), at));
-        count < self.most
-    }
-
-    fn end(&mut self, begin: usize, faults: &mut Faults, steps: &[Step]) {
-        let spans = &mut self.spans[begin..];
-        let Some(first) = spans.first().map(|(start, ..)| *start) else { return };
-        if spans.len() > 1 {
-            let names = &self.names;
-            spans.sort_by(|left, right| {
-                names[left.0..left.1].cmp(&names[right.0..right.1]).then(left.2.cmp(&right.2))
-            });
-            for pair in spans.windows(2) {
-                let [left, right] = [pair[0], pair[1]];
-                let name = &names[right.0..right.1];
-                if names[left.0..left.1] == *name {
-                    faults.add(Rule::Twice, right.2, steps, Some(name));
-                }
-            }
-        }
-        self.spans.truncate(begin);
-        self.names.truncate(first);
     }
 }

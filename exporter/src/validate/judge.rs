@@ -1,0 +1,62 @@
+//! Which rule of the schema a single value breaks.
+//!
+//! Containers are `walk`'s.
+
+use super::{formats, rules::Rule};
+use crate::{
+    form::{Answer, Format, Text as Bounds, Value},
+    json::{Flaw, Number, Text},
+};
+
+#[inline]
+pub(super) fn judge_text(form: &Value, text: &Text<'_>, schema: &str) -> Option<Rule> {
+    match form {
+        Value::Text(bounds) | Value::TextOrNull(bounds) => judge_bounds(bounds, text),
+        Value::Answer if Answer::parse(text.bytes).is_some() => None,
+        Value::Schema if text.bytes == schema.as_bytes() => None,
+        Value::Constant(wanted) if text.bytes == wanted.as_bytes() => None,
+        Value::Anything => None,
+        other => Some(other_type(other)),
+    }
+}
+
+#[inline]
+fn judge_bounds(bounds: &Bounds, text: &Text<'_>) -> Option<Rule> {
+    // What was cut off cannot be judged, and is a fault already.
+    if text.flaws & Flaw::Long as u8 != 0 {
+        return None;
+    }
+    match bounds.format {
+        Some(Format::DateTime) if !formats::date_time(text.bytes) => return Some(Rule::DateTime),
+        Some(Format::Uri) if !formats::uri(text.bytes) => return Some(Rule::Uri),
+        _ => {}
+    }
+    if bounds.least == 0 && bounds.most == u64::MAX {
+        return None;
+    }
+    match text.length() {
+        length if length < bounds.least => Some(Rule::Short),
+        length if length > bounds.most => Some(Rule::Lengthy),
+        _ => None,
+    }
+}
+
+/// What a value of another type breaks.
+pub(super) fn other_type(form: &Value) -> Rule {
+    match form {
+        Value::Schema | Value::Constant(_) => Rule::Constant,
+        Value::Answer => Rule::Answer,
+        _ => Rule::Type,
+    }
+}
+
+pub(super) fn judge_number(form: &Value, number: &Number) -> Option<Rule> {
+    match form {
+        Value::Whole { .. } if !number.whole => Some(Rule::Type),
+        Value::Whole { least } if !number.at_least(*least) => Some(Rule::Small),
+        Value::Number { from_zero_to_one: true } if !number.at_least(0) => Some(Rule::Small),
+        Value::Number { from_zero_to_one: true } if !number.at_most_one() => Some(Rule::Large),
+        Value::Whole { .. } | Value::Number { .. } | Value::Anything => None,
+        other => Some(other_type(other)),
+    }
+}
