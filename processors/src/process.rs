@@ -62,8 +62,11 @@ pub async fn process(deps: Deps, settings: Settings, stop: CancellationToken) ->
     roles.work("decisions", inbox, Decisions(work));
     let ended = roles.join().await;
     // What the last items came to, unless the store is away.
-    keeping.abort();
-    let _in_time = tokio::time::timeout(LAST_COUNTS, tally.write()).await;
+    let last = async {
+        let _ended = keeping.await;
+        tally.write().await;
+    };
+    let _in_time = tokio::time::timeout(LAST_COUNTS, last).await;
     ended
 }
 

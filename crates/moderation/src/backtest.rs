@@ -132,7 +132,6 @@ impl Opinion {
     }
 
     /// The part of the decided items on which moderators acted.
-    #[expect(clippy::cast_precision_loss, reason = "a share for people")]
     pub fn precision(self) -> Option<f64> {
         let decided = self.confirmed + self.rejected;
         (decided > 0).then(|| self.confirmed as f64 / decided as f64)
@@ -210,7 +209,6 @@ impl Findings {
     }
 
     /// Items that both rules match, as a part of those that one of them does.
-    #[expect(clippy::cast_precision_loss, reason = "a share for people")]
     pub fn jaccard(&self, rule: &RuleId, other: &RuleId) -> f64 {
         let hits = |rule| self.rules.get(rule).map_or(0, |found| found.candidate);
         let both = self.overlaps.get(rule).and_then(|others| others.get(other)).copied().unwrap_or(0);

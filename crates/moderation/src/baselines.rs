@@ -73,11 +73,7 @@ pub async fn busiest_hour(
 }
 
 /// What a number of a sample stands for: three deviations above it, so that chance raises no alarm.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "an estimate, which saturates"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "an estimate, which saturates")]
 fn of_all(count: u64, percent: f64) -> i64 {
     if percent >= 100.0 {
         return saturated(count);

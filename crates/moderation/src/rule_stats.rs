@@ -308,7 +308,6 @@ pub async fn read(
     Ok(all)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a share for people")]
 fn precision(stats: &Stats) -> Option<f64> {
     let judged = stats.confirmed + stats.rejected + stats.overturned;
     (judged > 0).then(|| stats.confirmed as f64 / judged as f64)

@@ -145,7 +145,6 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     async fn run(&self, client: &Client) -> anyhow::Result<Run> {
-        #[expect(clippy::cast_precision_loss, reason = "a number of days for people")]
         let days = (self.until.0 - self.since.0) as f64 / 86_400_000.0;
         let first = self.step(client, None).await?;
         let mut next = first.next.clone();
@@ -231,7 +230,6 @@ struct Overlap {
     jaccard: f64,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "numbers for people")]
 impl Run {
     /// Also of rules that did not change: whoever runs them may want an alarm.
     async fn record(
@@ -259,12 +257,9 @@ impl Run {
     }
 
     fn told(&self, only: &[RuleId], all: bool) -> impl Iterator<Item = Told> {
-        let nothing = RuleFindings::default();
         self.heads
             .iter()
-            .map(move |(rule, head)| {
-                (rule, head, self.findings.rules.get(rule).cloned().unwrap_or(nothing.clone()))
-            })
+            .map(|(rule, head)| (rule, head, self.findings.rules.get(rule).cloned().unwrap_or_default()))
             .filter(move |(rule, head, found)| {
                 let differs = head.changed || found.new_hits() > 0 || found.lost_hits() > 0;
                 let errored = found.errored != found.live_errored;
