@@ -40,6 +40,17 @@ pub fn registry(suite: &str) -> Option<String> {
     })
 }
 
+/// The Python that `variable` names, which has the packages that a suite compares with; `None`, reported as a skip, where
+/// it is not set.
+#[must_use]
+pub fn python(variable: &str, suite: &str) -> Option<String> {
+    let named = env::var(variable).ok().filter(|python| !python.is_empty());
+    if named.is_none() {
+        skip(variable, suite);
+    }
+    named
+}
+
 fn named(variable: &str, suite: &str, addresses: impl Fn(&str) -> Vec<String>) -> Option<String> {
     match env::var(variable) {
         Ok(value) if !value.is_empty() => {
@@ -49,11 +60,15 @@ fn named(variable: &str, suite: &str, addresses: impl Fn(&str) -> Vec<String>) -
             Some(value)
         }
         _ => {
-            let list = env::var_os("TIDEGATE_TEST_SKIPS");
-            report(&skip_line(suite, variable), list.as_deref().map(std::path::Path::new));
+            skip(variable, suite);
             None
         }
     }
+}
+
+fn skip(variable: &str, suite: &str) {
+    let list = env::var_os("TIDEGATE_TEST_SKIPS");
+    report(&skip_line(suite, variable), list.as_deref().map(std::path::Path::new));
 }
 
 fn skip_line(suite: &str, variable: &str) -> String {

@@ -21,7 +21,7 @@ use crate::fingerprint::{Format, reason};
 
 /// Bytes a pixel of the largest of canvas and frames: canvas, frame, what either was before, and luma twice.
 const PIXEL_BYTES: u64 = 24;
-const FIXED: u64 = 4 << 20;
+const FIXED: u64 = 1 << 20;
 
 pub(super) fn decode(
     bytes: &[u8],

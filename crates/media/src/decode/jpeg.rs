@@ -20,7 +20,7 @@ use crate::fingerprint::{Format, reason};
 const BROKEN: Refusal = Refusal::Undecodable(reason::BROKEN);
 
 /// Tables, rows in work, and what else does not grow with the picture.
-const FIXED: u64 = 4 << 20;
+const FIXED: u64 = 1 << 20;
 
 /// The luma, and the memory that it is held in.
 pub(super) fn decode<'a>(
@@ -28,8 +28,9 @@ pub(super) fn decode<'a>(
     header: &JpegHeader,
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
-    // The first decoder takes Adobe's mark for one of four components.
-    if header.colours == Colours::AdobeRgb {
+    // The first decoder takes Adobe's mark for one of four components, and gives wrong luma, without saying so, for
+    // progressive files that are sampled less often downwards alone. What is rare is not left to it.
+    if header.colours == Colours::AdobeRgb || !header.is_common {
         return guarded(Format::Jpeg, || second(bytes, header, budget));
     }
     either(Format::Jpeg, || first(bytes, header, budget), || second(bytes, header, budget))

@@ -27,6 +27,8 @@ pub(super) struct JpegHeader {
     pub(super) is_buffered: bool,
     /// Samples of all components together, in whole blocks.
     pub(super) samples: u64,
+    /// Sampled and scanned as nearly all files are.
+    pub(super) is_common: bool,
 }
 
 struct Frame {
@@ -64,7 +66,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<JpegHeader, Refusal> {
                 return header(&frame.ok_or(broken())?, in_scan, adobe, jfif);
             }
             0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
-                if frame.replace(start_of_frame(marker, segment)?).is_some() {
+                let earlier = frame.replace(start_of_frame(marker, segment)?);
+                if earlier.is_some() {
                     return Err(broken());
                 }
             }
@@ -111,11 +114,9 @@ fn header(frame: &Frame, in_scan: usize, adobe: Option<u8>, jfif: bool) -> Resul
     let ids: Vec<_> = frame.components.iter().map(|(id, ..)| *id).collect();
     let colours = match (ids.len(), adobe) {
         (1, _) => Colours::Gray,
-        (3, _) if jfif => Colours::YCbCr,
-        (3, Some(0)) => Colours::AdobeRgb,
-        (3, Some(_)) => Colours::YCbCr,
-        (3, None) if ids == *b"RGB" => Colours::Rgb,
-        (3, None) => Colours::YCbCr,
+        (3, Some(0)) if !jfif => Colours::AdobeRgb,
+        (3, None) if !jfif && ids == *b"RGB" => Colours::Rgb,
+        (3, _) => Colours::YCbCr,
         (4, _) => Colours::Cmyk,
         _ => return Err(unsupported()),
     };
@@ -123,13 +124,27 @@ fn header(frame: &Frame, in_scan: usize, adobe: Option<u8>, jfif: bool) -> Resul
     let down = frame.components.iter().map(|(_, _, down)| *down).max().unwrap_or(1);
     let units = u64::from(frame.width).div_ceil(8 * across) * u64::from(frame.height).div_ceil(8 * down);
     let blocks: u64 = frame.components.iter().map(|(_, across, down)| units * across * down).sum();
+    let one_scan = in_scan == ids.len();
+    let is_common = match frame.components.as_slice() {
+        [_] => true,
+        [(_, 1, 2), rest @ ..] => !frame.progressive && one_scan && rest.iter().all(is_single),
+        [(_, 1, 1) | (_, 2, 1 | 2), rest @ ..] => {
+            (frame.progressive || one_scan) && rest.iter().all(is_single)
+        }
+        _ => false,
+    };
     Ok(JpegHeader {
         width: frame.width,
         height: frame.height,
         colours,
-        is_buffered: frame.progressive || in_scan != ids.len(),
+        is_buffered: frame.progressive || !one_scan,
         samples: 64 * blocks,
+        is_common,
     })
+}
+
+const fn is_single((_, across, down): &(u8, u64, u64)) -> bool {
+    *across == 1 && *down == 1
 }
 
 #[cfg(test)]
@@ -167,6 +182,26 @@ mod tests {
     fn progressive_files_and_scans_of_single_components_are_buffered() {
         assert!(read(&file(&[frame(0xc2, &THREE), segment(0xda, &[3])])).unwrap().is_buffered);
         assert!(read(&file(&[frame(0xc0, &THREE), segment(0xda, &[1])])).unwrap().is_buffered);
+    }
+
+    #[test]
+    fn only_usual_samplings_and_scans_are_common() {
+        let sampled = |factors| [[1, factors, 0], [2, 0x11, 1], [3, 0x11, 1]];
+        for (marker, factors, in_scan, common) in [
+            (0xc0, 0x11, 3, true),
+            (0xc0, 0x21, 3, true),
+            (0xc0, 0x22, 3, true),
+            (0xc0, 0x12, 3, true),
+            (0xc0, 0x41, 3, false),
+            (0xc0, 0x22, 1, false),
+            (0xc2, 0x22, 1, true),
+            (0xc2, 0x12, 3, false),
+        ] {
+            let bytes = file(&[frame(marker, &sampled(factors)), segment(0xda, &[in_scan])]);
+            assert_eq!(read(&bytes).unwrap().is_common, common, "{marker:x} {factors:x} {in_scan}");
+        }
+        let chroma_twice = [[1, 0x21, 0], [2, 0x21, 1], [3, 0x21, 1]];
+        assert!(!read(&file(&[frame(0xc0, &chroma_twice), segment(0xda, &[3])])).unwrap().is_common);
     }
 
     #[test]

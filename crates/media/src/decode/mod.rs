@@ -79,7 +79,16 @@ pub(crate) fn decode(
     bounds(header.width, header.height, limits)?;
     bounds_of_frames(&header, limits)?;
     if header.frames > 0 {
-        return animation::decode(bytes, format, &header, limits.frames, budget, each);
+        let mut handed_out = false;
+        let done = animation::decode(bytes, format, &header, limits.frames, budget, &mut |at, gray| {
+            handed_out = true;
+            each(at, gray);
+        });
+        // What cannot be played may still have a picture for those who do not try.
+        match done {
+            Ok(()) | Err(Refusal::Undecodable(_)) if !handed_out => {}
+            done => return done,
+        }
     }
     let (gray, _share) = still::decode(bytes, format, &header, budget)?;
     each(0, gray);
@@ -99,7 +108,9 @@ fn sniff(bytes: &[u8]) -> Option<Format> {
 }
 
 fn bounds(width: u32, height: u32, limits: &Limits) -> Result<(), Refusal> {
-    if width.max(height) > limits.side {
+    if width.min(height) == 0 {
+        Err(Refusal::Undecodable(reason::BROKEN))
+    } else if width.max(height) > limits.side {
         Err(Refusal::TooLarge(reason::SIDE))
     } else if u64::from(width) * u64::from(height) > limits.pixels {
         Err(Refusal::TooLarge(reason::PIXELS))

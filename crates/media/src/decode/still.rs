@@ -19,7 +19,7 @@ use super::{
 use crate::fingerprint::{Format, reason};
 
 /// Tables, rows in work, and what else does not grow with the picture.
-const FIXED: u64 = 4 << 20;
+const FIXED: u64 = 1 << 20;
 
 /// The luma, and the memory that it is held in.
 pub(super) fn decode<'a>(

@@ -1,0 +1,243 @@
+//! What hashing a JPEG costs, stage by stage and against peers, in CPU time of all threads.
+//!
+//! `cargo bench -p tidegate-media --bench hashing -- [FILE...]`: given JPEGs, or ones of 1.6 MP that are drawn. With
+//! `TIDEGATE_TEST_PDQHASH` naming a Python that has `pdqhash` and `pillow`, the reference's C++ runs in turn with the
+//! others. Sides take turns in rounds after one that only warms up; the figure is the median of the rounds.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation
+)]
+
+#[path = "../../tests/pictures/mod.rs"]
+mod pictures;
+
+use std::{env, fs, hint::black_box, path::PathBuf, process::Command};
+
+use image::{DynamicImage, ImageReader};
+use image_hasher::{HashAlg, HasherConfig};
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use tidegate_media::{Decoders, Digests, Limits, PdqHash, hashes::pdq};
+use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
+use zune_jpeg::JpegDecoder;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const ROUNDS: usize = 7;
+/// How often a round goes through all pictures.
+const TIMES: usize = 5;
+
+struct Jpeg {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    luma: Vec<u8>,
+    width: u32,
+    height: u32,
+}
+
+/// Nanoseconds of CPU that this process has used, all threads.
+fn cpu() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let spent = |task: PathBuf| fs::read_to_string(task.join("schedstat")).unwrap_or_default();
+    let first = |text: String| text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0);
+    tasks.map(|task| first(spent(task.unwrap().path()))).sum::<u64>()
+}
+
+fn zune(bytes: &[u8], out: ColorSpace) -> (Vec<u8>, u32, u32) {
+    let options = DecoderOptions::default().jpeg_set_out_colorspace(out);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    let samples = decoder.decode().unwrap();
+    let (width, height) = decoder.dimensions().unwrap();
+    (samples, width as u32, height as u32)
+}
+
+/// Shapes, shading and grain, at about the bytes a pixel that a camera's pictures have.
+fn drawn(folder: &std::path::Path) -> Vec<PathBuf> {
+    let mut grain = pictures::Draw::new(5);
+    let write = |(at, family): (usize, u64)| {
+        let mut picture = pictures::sized(family, 77, 1460, 1096);
+        for sample in &mut picture.rgb {
+            *sample = sample.saturating_add((grain.bits() % 9) as u8);
+        }
+        let mut encoder = Encoder::new_file(folder.join(format!("{at}.jpg")), 85).unwrap();
+        encoder.set_sampling_factor(SamplingFactor::F_2_2);
+        encoder.set_progressive(at % 4 == 3);
+        encoder.encode(&picture.rgb, 1460, 1096, ColorType::Rgb).unwrap();
+        folder.join(format!("{at}.jpg"))
+    };
+    [1, 3, 4, 8, 2, 7, 9, 5].into_iter().enumerate().map(write).collect()
+}
+
+fn read(path: PathBuf) -> Jpeg {
+    let bytes = fs::read(&path).unwrap();
+    let (luma, width, height) = zune(&bytes, ColorSpace::Luma);
+    Jpeg { path, bytes, luma, width, height }
+}
+
+type Side<'a> = (&'static str, Box<dyn Fn() -> f64 + 'a>);
+
+fn main() {
+    let folder = tempfile::tempdir().unwrap();
+    let given: Vec<_> =
+        env::args().skip(1).filter(|word| !word.starts_with("--")).map(PathBuf::from).collect();
+    let paths = if given.is_empty() { drawn(folder.path()) } else { given };
+    let all: Vec<_> = paths.into_iter().map(read).collect();
+    let pixels: u64 = all.iter().map(|jpeg| u64::from(jpeg.width) * u64::from(jpeg.height)).sum();
+    let bytes: usize = all.iter().map(|jpeg| jpeg.bytes.len()).sum();
+    println!(
+        "{} pictures, {:.2} MP and {} kB each; load {}\n",
+        all.len(),
+        pixels as f64 / all.len() as f64 / 1e6,
+        bytes / all.len() / 1000,
+        fs::read_to_string("/proc/loadavg").unwrap().split(' ').next().unwrap()
+    );
+
+    let python = env::var("TIDEGATE_TEST_PDQHASH").ok().filter(|python| !python.is_empty());
+    if let Some(python) = &python {
+        agree(python, &all);
+    }
+    let decoders = Decoders::new(Limits { threads: 1, ..Limits::default() }).unwrap();
+    let gradient = HasherConfig::new().hash_alg(HashAlg::Gradient).hash_size(8, 8).to_hasher();
+    let median = HasherConfig::new().hash_alg(HashAlg::Median).preproc_dct().hash_size(16, 16).to_hasher();
+    let digests = Digests::of(b"");
+    let decoded: Vec<_> = all.iter().map(|jpeg| image::load_from_memory(&jpeg.bytes).unwrap()).collect();
+    let grays: Vec<_> = decoded.iter().map(|image| DynamicImage::ImageLuma8(image.to_luma8())).collect();
+
+    let mut sides: Vec<Side<'_>> = vec![
+        (
+            "JPEG to luma and PDQ",
+            each(&all, |jpeg| {
+                let (luma, width, height) = zune(&jpeg.bytes, ColorSpace::Luma);
+                black_box(pdq::hash(&luma, width, height));
+            }),
+        ),
+        (
+            "JPEG to fingerprint: PDQ, its turns, Gradient, Median",
+            each(&all, |jpeg| {
+                black_box(decoders.fingerprint(&jpeg.bytes, digests));
+            }),
+        ),
+        (
+            "- decode to luma",
+            each(&all, |jpeg| {
+                black_box(zune(&jpeg.bytes, ColorSpace::Luma));
+            }),
+        ),
+        (
+            "- PDQ of luma",
+            each(&all, |jpeg| {
+                black_box(pdq::hash(&jpeg.luma, jpeg.width, jpeg.height));
+            }),
+        ),
+        (
+            "- Gradient 8 x 8 of luma",
+            each(&grays, |gray| {
+                black_box(gradient.hash_image(gray));
+            }),
+        ),
+        (
+            "- Median 16 x 16 of luma",
+            each(&grays, |gray| {
+                black_box(median.hash_image(gray));
+            }),
+        ),
+        (
+            "- MD5, SHA-1, SHA-256 of the file",
+            each(&all, |jpeg| {
+                black_box(Digests::of(&jpeg.bytes));
+            }),
+        ),
+        (
+            "`image` and image_hasher, Gradient 8 x 8",
+            each(&all, |jpeg| {
+                let reader =
+                    ImageReader::new(std::io::Cursor::new(&jpeg.bytes)).with_guessed_format().unwrap();
+                black_box(gradient.hash_image(&reader.decode().unwrap()));
+            }),
+        ),
+        (
+            "- `image`, decode to RGB",
+            each(&all, |jpeg| {
+                black_box(image::load_from_memory(&jpeg.bytes).unwrap());
+            }),
+        ),
+    ];
+    if let Some(python) = &python {
+        for (name, stage) in [
+            ("Pillow and `pdqhash` (C++)", "both"),
+            ("- Pillow, decode to RGB", "decode"),
+            ("- `pdqhash` of RGB", "hash"),
+        ] {
+            sides.push((
+                name,
+                Box::new(|| ask(python, &["time", stage, &TIMES.to_string()], &all).trim().parse().unwrap()),
+            ));
+        }
+    } else {
+        println!("TIDEGATE_TEST_PDQHASH is not set: without the reference's C++\n");
+    }
+    print(&sides, &measure(&sides));
+}
+
+/// Milliseconds of CPU that a piece of work takes for one of all.
+fn each<'a, T>(all: &'a [T], work: impl Fn(&T) + 'a) -> Box<dyn Fn() -> f64 + 'a> {
+    Box::new(move || {
+        let began = cpu();
+        for _ in 0..TIMES {
+            all.iter().for_each(&work);
+        }
+        (cpu() - began) as f64 / 1e6 / (TIMES * all.len()) as f64
+    })
+}
+
+fn measure(sides: &[Side<'_>]) -> Vec<Vec<f64>> {
+    let mut figures = vec![Vec::new(); sides.len()];
+    for round in 0..=ROUNDS {
+        for ((_, side), figures) in sides.iter().zip(&mut figures) {
+            let figure = side();
+            if round > 0 {
+                figures.push(figure);
+            }
+        }
+    }
+    figures
+}
+
+fn print(sides: &[Side<'_>], figures: &[Vec<f64>]) {
+    let median = |values: &[f64]| {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        (sorted[sorted.len() / 2], sorted[0], sorted[sorted.len() - 1])
+    };
+    println!("| side | CPU ms a picture | lowest to highest | x JPEG to PDQ |");
+    println!("| --- | --- | --- | --- |");
+    for ((name, _), values) in sides.iter().zip(figures) {
+        let ratios: Vec<_> = values.iter().zip(&figures[0]).map(|(value, ours)| value / ours).collect();
+        let (middle, low, high) = median(values);
+        println!("| {name} | {middle:.2} | {low:.2} to {high:.2} | {:.2} |", median(&ratios).0);
+    }
+}
+
+/// Before a figure counts, both sides hash alike.
+fn agree(python: &str, all: &[Jpeg]) {
+    for (jpeg, theirs) in all.iter().zip(ask(python, &["print"], all).lines()) {
+        let ours = pdq::hash(&jpeg.luma, jpeg.width, jpeg.height).unwrap();
+        let distance = ours.hash.distance(&theirs.parse::<PdqHash>().unwrap());
+        assert!(distance <= 10 || ours.quality < 80, "{}: {distance} bits", jpeg.path.display());
+    }
+}
+
+fn ask(python: &str, words: &[&str], all: &[Jpeg]) -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/hashing/pdqhash_of.py");
+    let output = Command::new(python)
+        .arg(script)
+        .args(words)
+        .args(all.iter().map(|jpeg| &jpeg.path))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

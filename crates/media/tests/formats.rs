@@ -1,0 +1,354 @@
+//! Every format and variant of one picture has nearly one hash, and what is no picture has a state that says why.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+mod pictures;
+
+use std::io::Cursor;
+
+use image::{
+    DynamicImage, ExtendedColorType, Frame as GifFrame, ImageEncoder as _, ImageFormat, RgbImage,
+    codecs::gif::GifEncoder,
+};
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use tidegate_media::{
+    Decoders, Digests, Fingerprint, Format, Limits, PIPELINE, PdqHash, State, Turn, fingerprint::reason,
+};
+
+fn decoders(limits: Limits) -> Decoders {
+    Decoders::new(Limits { threads: 1, ..limits }).unwrap()
+}
+
+fn print(bytes: &[u8]) -> Fingerprint {
+    print_within(Limits::default(), bytes)
+}
+
+fn print_within(limits: Limits, bytes: &[u8]) -> Fingerprint {
+    decoders(limits).fingerprint(bytes, Digests::of(bytes))
+}
+
+/// Odd sides, so that every block at a border is cut.
+fn a_picture() -> RgbImage {
+    pictures::sized(4, 11, 413, 299).image()
+}
+
+fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    image.write_to(&mut bytes, format).unwrap();
+    bytes.into_inner()
+}
+
+fn jpeg(samples: &[u8], colours: ColorType, change: impl FnOnce(&mut Encoder<&mut Vec<u8>>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, 92);
+    change(&mut encoder);
+    encoder.encode(samples, 413, 299, colours).unwrap();
+    bytes
+}
+
+fn expected() -> PdqHash {
+    print(&encoded(&a_picture().into(), ImageFormat::Png)).frames[0].pdq
+}
+
+#[track_caller]
+fn close(bytes: &[u8], format: Format, within: u32) {
+    let print = print(bytes);
+    assert_eq!((print.state, print.reason, print.format), (State::Ok, None, Some(format)));
+    assert_eq!((print.width, print.height, print.frames.len()), (413, 299, 1));
+    let distance = print.frames[0].pdq.distance(&expected());
+    assert!(distance <= within, "{distance} bits");
+}
+
+#[test]
+fn formats_without_loss_have_one_hash_in_every_depth_and_with_any_alpha() {
+    let image = DynamicImage::from(a_picture());
+    for (format, ours) in [
+        (ImageFormat::Png, Format::Png),
+        (ImageFormat::WebP, Format::WebP),
+        (ImageFormat::Bmp, Format::Bmp),
+        (ImageFormat::Tiff, Format::Tiff),
+    ] {
+        close(&encoded(&image, format), ours, 0);
+    }
+    close(&encoded(&image.to_rgb16().into(), ImageFormat::Png), Format::Png, 2);
+    close(&encoded(&image.to_rgb16().into(), ImageFormat::Tiff), Format::Tiff, 2);
+    let mut transparent = image.to_rgba8();
+    transparent.pixels_mut().enumerate().for_each(|(at, pixel)| pixel[3] = (at % 256) as u8);
+    for (format, ours) in [(ImageFormat::Png, Format::Png), (ImageFormat::WebP, Format::WebP)] {
+        close(&encoded(&transparent.clone().into(), format), ours, 0);
+    }
+}
+
+#[test]
+fn a_palette_changes_little() {
+    let rgba = DynamicImage::from(a_picture()).to_rgba8();
+    let mut gif = Vec::new();
+    GifEncoder::new(&mut gif).encode_frame(GifFrame::new(rgba.clone())).unwrap();
+    close(&gif, Format::Gif, 10);
+    let gray = DynamicImage::from(a_picture()).to_luma8();
+    let palette: Vec<u8> = (0..=255).rev().flat_map(|value| [value; 3]).collect();
+    let indices: Vec<u8> = gray.as_raw().iter().map(|value| 255 - value).collect();
+    close(&png_with_palette(&indices, &palette), Format::Png, 10);
+}
+
+/// Rows uncompressed: what matters is that indices are not taken for brightness.
+fn png_with_palette(indices: &[u8], palette: &[u8]) -> Vec<u8> {
+    let mut gray = Vec::new();
+    image::codecs::png::PngEncoder::new(&mut gray)
+        .write_image(indices, 413, 299, ExtendedColorType::L8)
+        .unwrap();
+    // Colour type 3 in place of 0, and the palette before the data.
+    gray[25] = 3;
+    let checksum = crc(&gray[12..29]).to_be_bytes();
+    gray[29..33].copy_from_slice(&checksum);
+    let chunk = [b"PLTE", palette].concat();
+    let mut bytes = gray[..33].to_vec();
+    bytes.extend((palette.len() as u32).to_be_bytes());
+    bytes.extend(&chunk);
+    bytes.extend(crc(&chunk).to_be_bytes());
+    bytes.extend(&gray[33..]);
+    bytes
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg()))
+    })
+}
+
+#[test]
+fn jpegs_of_every_kind_and_sampling_are_close() {
+    use SamplingFactor::{F_1_1, F_1_2, F_1_4, F_2_1, F_2_2, F_2_4, F_4_1, F_4_2};
+    let image = a_picture();
+    let mut far = Vec::new();
+    for sampling in [F_1_1, F_2_1, F_1_2, F_2_2, F_4_1, F_1_4, F_4_2, F_2_4] {
+        for progressive in [false, true] {
+            for restart in [0, 7] {
+                let bytes = jpeg(&image, ColorType::Rgb, |encoder| {
+                    encoder.set_sampling_factor(sampling);
+                    encoder.set_progressive(progressive);
+                    encoder.set_restart_interval(restart);
+                });
+                let distance = print(&bytes).frames[0].pdq.distance(&expected());
+                if distance > 4 {
+                    std::fs::write(format!("/tmp/hash-{sampling:?}-{progressive}-{restart}.jpg"), &bytes)
+                        .unwrap();
+                    far.push((sampling, progressive, restart, distance));
+                }
+            }
+        }
+    }
+    assert_eq!(far, []);
+    let gray = DynamicImage::from(image).to_luma8();
+    close(&jpeg(&gray, ColorType::Luma, |_| {}), Format::Jpeg, 4);
+}
+
+#[test]
+fn an_orientation_is_ignored() {
+    let plain = jpeg(&a_picture(), ColorType::Rgb, |_| {});
+    // One entry: orientation 6.
+    let exif = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
+    let turned = jpeg(&a_picture(), ColorType::Rgb, |encoder| encoder.add_exif_metadata(exif).unwrap());
+    assert_eq!(print(&plain).frames, print(&turned).frames);
+}
+
+#[test]
+fn inks_are_converted_and_never_taken_for_light() {
+    let inks: Vec<u8> = a_picture()
+        .pixels()
+        .flat_map(|pixel| {
+            let black = 255 - pixel.0.iter().copied().max().unwrap();
+            let ink = |light: u8| {
+                let rest = 255 - u32::from(black);
+                if rest == 0 { 0 } else { ((rest - u32::from(light)) * 255 / rest) as u8 }
+            };
+            [ink(pixel[0]), ink(pixel[1]), ink(pixel[2]), black]
+        })
+        .collect();
+    for colours in [ColorType::Cmyk, ColorType::CmykAsYcck] {
+        for progressive in [false, true] {
+            close(&jpeg(&inks, colours, |encoder| encoder.set_progressive(progressive)), Format::Jpeg, 10);
+        }
+    }
+}
+
+/// The planes are red, green and blue although they are encoded as if they were luma and chroma.
+fn jpeg_of_planes() -> Vec<u8> {
+    jpeg(&a_picture(), ColorType::Ycbcr, |encoder| encoder.set_sampling_factor(SamplingFactor::F_1_1))
+}
+
+#[test]
+fn the_first_plane_of_an_rgb_file_is_not_taken_for_luma() {
+    let bytes = jpeg_of_planes();
+    let app0 = usize::from(u16::from_be_bytes([bytes[4], bytes[5]])) + 4;
+    assert_eq!(bytes[2..4], [0xff, 0xe0]);
+    let adobe = [0xff, 0xee, 0, 14, b'A', b'd', b'o', b'b', b'e', 0, 100, 0, 0, 0, 0, 0];
+    close(&[&bytes[..2], &adobe, &bytes[app0..]].concat(), Format::Jpeg, 4);
+
+    let mut named = [&bytes[..2], &bytes[app0..]].concat();
+    let frame = named.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    let scan = named.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
+    for (at, name) in b"RGB".iter().enumerate() {
+        named[frame + 10 + 3 * at] = *name;
+        named[scan + 5 + 2 * at] = *name;
+    }
+    close(&named, Format::Jpeg, 4);
+}
+
+#[test]
+fn what_the_first_decoder_cannot_read_the_other_one_does() {
+    // Marked as Adobe's RGB, and as JFIF, which is what counts: the first decoder goes by the former.
+    let bytes = jpeg(&a_picture(), ColorType::Rgb, |_| {});
+    let app0 = usize::from(u16::from_be_bytes([bytes[4], bytes[5]])) + 4;
+    let adobe = [0xff, 0xee, 0, 14, b'A', b'd', b'o', b'b', b'e', 0, 100, 0, 0, 0, 0, 0];
+    close(&[&bytes[..app0], &adobe, &bytes[app0..]].concat(), Format::Jpeg, 4);
+}
+
+fn frames() -> Vec<RgbImage> {
+    (0..9).map(|seed| pictures::sized(seed, 3, 160, 120).image()).collect()
+}
+
+fn gif(frames: &[RgbImage]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = GifEncoder::new(&mut bytes);
+    for frame in frames {
+        encoder.encode_frame(GifFrame::new(DynamicImage::from(frame.clone()).to_rgba8())).unwrap();
+    }
+    drop(encoder);
+    bytes
+}
+
+fn webp(frames: &[RgbImage]) -> Vec<u8> {
+    fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+        let length = (content.len() as u32).to_le_bytes();
+        [kind.as_slice(), &length, content, &[0][..content.len() % 2]].concat()
+    }
+    let size = |at: u32| (at - 1).to_le_bytes()[..3].to_vec();
+    let mut body = b"WEBP".to_vec();
+    body.extend(chunk(b"VP8X", &[vec![2, 0, 0, 0], size(160), size(120)].concat()));
+    body.extend(chunk(b"ANIM", &[0; 6]));
+    for frame in frames {
+        let still = encoded(&frame.clone().into(), ImageFormat::WebP);
+        let head = [vec![0; 6], size(160), size(120), vec![50, 0, 0, 2]].concat();
+        body.extend(chunk(b"ANMF", &[head, still[12..].to_vec()].concat()));
+    }
+    chunk(b"RIFF", &body)
+}
+
+#[test]
+fn the_first_and_evenly_spaced_frames_of_an_animation_are_hashed() {
+    let frames = frames();
+    for (bytes, within) in [(gif(&frames), 10), (webp(&frames), 0)] {
+        let print = print(&bytes);
+        assert_eq!(print.state, State::Ok);
+        assert_eq!(print.frames.iter().map(|frame| frame.at).collect::<Vec<_>>(), [0, 2, 4, 6, 8]);
+        for frame in &print.frames {
+            let alone = encoded(&frames[frame.at as usize].clone().into(), ImageFormat::Png);
+            let alone = self::print(&alone);
+            assert!(alone.frames[0].pdq.distance(&frame.pdq) <= within, "{}", frame.at);
+            if frame.at == 0 && within == 0 {
+                assert_eq!((print.gradient8, print.dct16), (alone.gradient8, alone.dct16));
+            }
+        }
+        let first = print_within(Limits { frames: 0, ..Limits::default() }, &bytes);
+        assert_eq!(first.frames, print.frames[..1]);
+    }
+}
+
+#[test]
+fn what_was_hashed_before_a_fault_stands() {
+    let bytes = gif(&frames());
+    let print = print(&bytes[..bytes.len() * 3 / 4]);
+    assert_eq!((print.state, print.reason), (State::Ok, None));
+    assert!((1..5).contains(&print.frames.len()));
+}
+
+#[test]
+fn a_fingerprint_holds_hashes_of_every_kind_and_how_they_were_made() {
+    let bytes = encoded(&a_picture().into(), ImageFormat::Png);
+    let print = print(&bytes);
+    assert_eq!(print.digests, Digests::of(&bytes));
+    assert_eq!(print.pipeline, PIPELINE);
+    assert_eq!(print.frames[0].turned.len(), Turn::ALL.len());
+    assert!(print.gradient8.is_some_and(|hash| hash != [0; 8]));
+    let weight: u32 = print.dct16.unwrap().iter().map(|byte| byte.count_ones()).sum();
+    assert!((100..=156).contains(&weight), "{weight}");
+}
+
+#[test]
+fn a_mirrored_picture_is_found_by_a_turned_hash() {
+    let image = DynamicImage::from(a_picture());
+    let original = print(&encoded(&image, ImageFormat::Png));
+    for (turned, turn) in [
+        (image.fliph(), Turn::MirrorLeftRight),
+        (image.flipv(), Turn::MirrorTopBottom),
+        (image.rotate90(), Turn::Right),
+        (image.rotate180(), Turn::Around),
+        (image.rotate270(), Turn::Left),
+    ] {
+        let other = print(&encoded(&turned, ImageFormat::Png)).frames[0].pdq;
+        let at = Turn::ALL.iter().position(|known| *known == turn).unwrap();
+        let distance = other.distance(&original.frames[0].turned[at]);
+        assert!(distance <= 31, "{}: {distance} bits", turn.tag());
+        assert!(other.distance(&original.frames[0].pdq) > 60, "{}", turn.tag());
+    }
+}
+
+#[test]
+fn what_cannot_be_hashed_says_why() {
+    let small = |width, height| encoded(&RgbImage::new(width, height).into(), ImageFormat::Png);
+    let png = encoded(&a_picture().into(), ImageFormat::Png);
+    let jpeg = jpeg(&a_picture(), ColorType::Rgb, |_| {});
+    let limits = Limits::default;
+    for (limits, bytes, state, why) in [
+        (limits(), b"".to_vec(), State::Undecodable, Some(reason::UNKNOWN_FORMAT)),
+        (limits(), b"<svg/>".to_vec(), State::Undecodable, Some(reason::UNKNOWN_FORMAT)),
+        (limits(), b"GIF89a".to_vec(), State::Undecodable, Some(reason::BROKEN)),
+        (limits(), b"\xff\xd8\xff\xe0".to_vec(), State::Undecodable, Some(reason::BROKEN)),
+        (limits(), b"RIFF\x04\0\0\0WEBP".to_vec(), State::Undecodable, Some(reason::BROKEN)),
+        (limits(), png[..200].to_vec(), State::Undecodable, Some(reason::BROKEN)),
+        (limits(), small(4, 900), State::TooSmall, None),
+        (limits(), small(90, 90), State::LowQuality, None),
+        (Limits { bytes: 1_000, ..limits() }, png.clone(), State::TooLarge, Some(reason::BYTES)),
+        (Limits { pixels: 413 * 299 - 1, ..limits() }, png.clone(), State::TooLarge, Some(reason::PIXELS)),
+        (Limits { side: 412, ..limits() }, jpeg.clone(), State::TooLarge, Some(reason::SIDE)),
+        (Limits { decode_bytes: 1 << 20, ..limits() }, jpeg, State::TooLarge, Some(reason::MEMORY)),
+        (
+            Limits { animation_pixels: 160 * 120 * 9 - 1, ..limits() },
+            gif(&frames()),
+            State::TooLarge,
+            Some(reason::ANIMATION),
+        ),
+        (
+            Limits { animation_pixels: 160 * 120 * 9 - 1, ..limits() },
+            webp(&frames()),
+            State::TooLarge,
+            Some(reason::ANIMATION),
+        ),
+    ] {
+        let print = print_within(limits, &bytes);
+        assert_eq!((print.state, print.reason), (state, why), "{:?}", print.format);
+        assert_eq!(print.digests, Digests::of(&bytes));
+    }
+}
+
+#[test]
+fn many_files_at_once_share_one_budget_and_all_are_done() {
+    let decoders = Decoders::new(Limits { threads: 4, decode_bytes: 6 << 20, ..Limits::default() }).unwrap();
+    let files: Vec<_> = (0..24)
+        .map(|seed| encoded(&pictures::sized(seed % 10, seed, 140, 130).image().into(), ImageFormat::Png))
+        .collect();
+    let (send, receive) = std::sync::mpsc::channel();
+    for (at, file) in files.iter().enumerate() {
+        let send = send.clone();
+        decoders.submit(file.clone(), Digests::of(file), move |print| send.send((at, print)).unwrap());
+    }
+    drop(send);
+    let mut done = 0;
+    for (at, print) in receive {
+        assert_eq!(print.digests, Digests::of(&files[at]));
+        assert!(!print.frames.is_empty(), "{:?}", print.reason);
+        done += 1;
+    }
+    assert_eq!(done, files.len());
+}

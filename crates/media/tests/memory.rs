@@ -1,0 +1,330 @@
+//! What a file may cost: nothing is allocated for pictures that their header gives away as too large, and decoding takes no
+//! more than the share of the budget that it waited for.
+
+#![allow(unsafe_code, clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+mod pictures;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    io::Cursor,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use image::{DynamicImage, ImageFormat, RgbImage};
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State, fingerprint::reason};
+
+/// Counts what is held, and the most that was.
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: the system's allocator does all the work.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.fetch_add(layout.size(), SeqCst) + layout.size();
+        PEAK.fetch_max(held, SeqCst);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.fetch_add(layout.size(), SeqCst) + layout.size();
+        PEAK.fetch_max(held, SeqCst);
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), SeqCst);
+        unsafe { System.dealloc(at, layout) };
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// One test at a time: all are counted together.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const MIB: usize = 1 << 20;
+
+/// A fingerprint, and how much was held at most while it was made.
+fn measured(limits: Limits, bytes: &[u8]) -> (Fingerprint, usize) {
+    measured_by(&warm(limits), bytes)
+}
+
+/// With the threads, tables and plans that are made once.
+fn warm(limits: Limits) -> Decoders {
+    let decoders = Decoders::new(Limits { threads: 1, ..limits }).unwrap();
+    decoders.fingerprint(&png(&pictures::sized(1, 1, 90, 80).image()), Digests::of(b""));
+    decoders
+}
+
+fn measured_by(decoders: &Decoders, bytes: &[u8]) -> (Fingerprint, usize) {
+    let digests = Digests::of(bytes);
+    let before = HELD.load(SeqCst);
+    PEAK.store(before, SeqCst);
+    let print = decoders.fingerprint(bytes, digests);
+    (print, PEAK.load(SeqCst) - before)
+}
+
+fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    image.write_to(&mut bytes, format).unwrap();
+    bytes.into_inner()
+}
+
+fn png(image: &RgbImage) -> Vec<u8> {
+    encoded(&image.clone().into(), ImageFormat::Png)
+}
+
+/// A JPEG of one gray block's worth of data that says it has 16,384 x 16,384 pixels.
+fn jpeg_bomb(marker: u8) -> Vec<u8> {
+    let mut bytes = jpeg(16, 16, ColorType::Luma, |_| {});
+    let frame = bytes.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    bytes[frame + 1] = marker;
+    bytes[frame + 5..frame + 9].copy_from_slice(&[0x40, 0, 0x40, 0]);
+    bytes
+}
+
+fn jpeg(
+    width: u16,
+    height: u16,
+    colours: ColorType,
+    change: impl FnOnce(&mut Encoder<&mut Vec<u8>>),
+) -> Vec<u8> {
+    let picture = pictures::sized(7, 5, width.into(), height.into());
+    let per_pixel = match colours {
+        ColorType::Luma => 1,
+        ColorType::Rgb => 3,
+        _ => 4,
+    };
+    let samples: Vec<u8> = picture
+        .rgb
+        .chunks_exact(3)
+        .flat_map(|pixel| [pixel[0], pixel[1], pixel[2], 40].into_iter().take(per_pixel))
+        .collect();
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, 80);
+    change(&mut encoder);
+    encoder.encode(&samples, width, height, colours).unwrap();
+    bytes
+}
+
+fn png_bomb(side: u32) -> Vec<u8> {
+    let mut bytes = png(&RgbImage::new(8, 8));
+    bytes[16..20].copy_from_slice(&side.to_be_bytes());
+    bytes[20..24].copy_from_slice(&side.to_be_bytes());
+    bytes
+}
+
+fn riff(content: &[u8]) -> Vec<u8> {
+    [b"RIFF", (content.len() as u32 + 4).to_le_bytes().as_slice(), b"WEBP", content].concat()
+}
+
+fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    [kind.as_slice(), &(content.len() as u32).to_le_bytes(), content, &[0][..content.len() % 2]].concat()
+}
+
+fn vp8(side: u16) -> Vec<u8> {
+    let side = side.to_le_bytes();
+    chunk(b"VP8 ", &[&[0x10, 0, 0, 0x9d, 1, 0x2a], &side[..], &side, &[0; 64]].concat())
+}
+
+/// A canvas of 64 x 64 around a picture that says it has 16,383 x 16,383 pixels.
+fn webp_with_a_large_picture_inside(animated: bool) -> Vec<u8> {
+    let canvas = [u8::from(animated) * 2, 0, 0, 0, 63, 0, 0, 63, 0, 0];
+    let picture = vp8(16_383);
+    let content = if animated {
+        let frame = [&[0; 6], &[63, 0, 0, 63, 0, 0, 50, 0, 0, 0][..], &picture].concat();
+        [chunk(b"ANIM", &[0; 6]), chunk(b"ANMF", &frame), chunk(b"ANMF", &frame)].concat()
+    } else {
+        picture
+    };
+    riff(&[chunk(b"VP8X", &canvas), content].concat())
+}
+
+fn gif(screen: u16, frames: &[u16]) -> Vec<u8> {
+    let mut bytes =
+        [b"GIF89a".as_slice(), &screen.to_le_bytes(), &screen.to_le_bytes(), &[0x80, 0, 0]].concat();
+    bytes.extend([0, 0, 0, 255, 255, 255]);
+    for side in frames {
+        bytes.extend([0x2c, 0, 0, 0, 0]);
+        bytes.extend(side.to_le_bytes());
+        bytes.extend(side.to_le_bytes());
+        bytes.extend([0, 2, 1, 0x2c, 0]);
+    }
+    bytes.push(0x3b);
+    bytes
+}
+
+#[test]
+fn a_bomb_is_refused_before_any_picture_is_allocated() {
+    let _alone = alone();
+    for (name, bytes, why) in [
+        ("JPEG", jpeg_bomb(0xc0), reason::PIXELS),
+        ("progressive JPEG", jpeg_bomb(0xc2), reason::PIXELS),
+        ("PNG", png_bomb(30_000), reason::PIXELS),
+        ("PNG of the longest side", png_bomb(u32::MAX / 2), reason::SIDE),
+        ("WebP", riff(&vp8(16_383)), reason::PIXELS),
+        ("WebP of a small canvas", webp_with_a_large_picture_inside(false), reason::PIXELS),
+        ("animated WebP of a small canvas", webp_with_a_large_picture_inside(true), reason::PIXELS),
+        ("GIF", gif(2_000, &[2_000; 400]), reason::ANIMATION),
+        ("GIF with a large frame", gif(64, &[64, 65_535]), reason::PIXELS),
+        ("GIF of one large frame", gif(64, &[65_535]), reason::PIXELS),
+        ("BMP", bmp_bomb(), reason::PIXELS),
+    ] {
+        let (print, held) = measured(Limits::default(), &bytes);
+        assert_eq!((print.state, print.reason), (State::TooLarge, Some(why)), "{name}");
+        assert!(print.frames.is_empty());
+        assert!(held < 64 * 1024, "{name}: {held} bytes");
+    }
+}
+
+fn bmp_bomb() -> Vec<u8> {
+    let mut bytes = encoded(&RgbImage::new(8, 8).into(), ImageFormat::Bmp);
+    bytes[18..22].copy_from_slice(&20_000i32.to_le_bytes());
+    bytes[22..26].copy_from_slice(&(-20_000i32).to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_tiff_that_lies_about_its_size_or_its_tiles_stays_within_its_share() {
+    let _alone = alone();
+    let whole = encoded(&pictures::sized(2, 2, 64, 64).image().into(), ImageFormat::Tiff);
+    for entry in 0..30 {
+        let mut bytes = whole.clone();
+        let directory = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
+        let at = directory + 2 + 12 * entry;
+        if at + 12 > bytes.len() {
+            break;
+        }
+        bytes[at + 8..at + 12].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
+        let (print, held) = measured(Limits::default(), &bytes);
+        assert!(held < 8 * MIB, "entry {entry}: {held} bytes, {:?}", print.reason);
+    }
+}
+
+/// What a file needs is refused by a budget that is smaller by one byte: what is reserved is no less than what is held.
+#[track_caller]
+fn holds_its_share(name: &str, bytes: &[u8]) {
+    let (print, held) = measured(Limits::default(), bytes);
+    assert!(!print.frames.is_empty(), "{name}: {:?}", print.reason);
+    let (refused, _) = measured(Limits { decode_bytes: held as u64 - 1, ..Limits::default() }, bytes);
+    assert_eq!(refused.reason, Some(reason::MEMORY), "{name}: {held} bytes held");
+}
+
+#[test]
+fn decoding_holds_no_more_than_its_share_of_the_budget() {
+    let _alone = alone();
+    let rgb = pictures::sized(7, 5, 900, 700).image();
+    let image = DynamicImage::from(rgb.clone());
+    let mut transparent = image.to_rgba8();
+    transparent.pixels_mut().for_each(|pixel| pixel[3] = pixel[0]);
+    let transparent = DynamicImage::from(transparent);
+    for (name, image, format) in [
+        ("PNG", &image, ImageFormat::Png),
+        ("PNG with alpha", &transparent, ImageFormat::Png),
+        ("PNG of 16 bits", &DynamicImage::from(transparent.to_rgba16()), ImageFormat::Png),
+        ("gray PNG", &DynamicImage::from(image.to_luma8()), ImageFormat::Png),
+        ("WebP", &image, ImageFormat::WebP),
+        ("WebP with alpha", &transparent, ImageFormat::WebP),
+        ("BMP", &image, ImageFormat::Bmp),
+        ("TIFF", &image, ImageFormat::Tiff),
+        ("TIFF of 16 bits", &DynamicImage::from(image.to_rgb16()), ImageFormat::Tiff),
+        ("GIF", &image, ImageFormat::Gif),
+    ] {
+        holds_its_share(name, &encoded(image, format));
+    }
+    let mut animated = Vec::new();
+    let mut encoder = image::codecs::gif::GifEncoder::new(&mut animated);
+    for _ in 0..3 {
+        encoder.encode_frame(image::Frame::new(image.to_rgba8())).unwrap();
+    }
+    drop(encoder);
+    holds_its_share("animated GIF", &animated);
+}
+
+#[test]
+fn jpegs_hold_no_more_than_their_share_however_they_are_sampled_and_scanned() {
+    let _alone = alone();
+    use SamplingFactor::{F_1_1, F_1_2, F_2_1, F_2_2};
+    for colours in [ColorType::Luma, ColorType::Rgb, ColorType::CmykAsYcck] {
+        for sampling in [F_1_1, F_2_1, F_1_2, F_2_2] {
+            for progressive in [false, true] {
+                let bytes = jpeg(900, 700, colours, |encoder| {
+                    encoder.set_sampling_factor(sampling);
+                    encoder.set_progressive(progressive);
+                });
+                holds_its_share(&format!("{colours:?} {sampling:?} {progressive}"), &bytes);
+            }
+        }
+    }
+}
+
+/// One file of every format and path through the decoders.
+fn one_of_each() -> Vec<(&'static str, Vec<u8>)> {
+    let image = DynamicImage::from(pictures::sized(3, 9, 60, 40).image());
+    let mut moving = Vec::new();
+    let mut encoder = image::codecs::gif::GifEncoder::new(&mut moving);
+    for seed in 0..3 {
+        let frame = DynamicImage::from(pictures::sized(seed, 9, 60, 40).image()).to_rgba8();
+        encoder.encode_frame(image::Frame::new(frame)).unwrap();
+    }
+    drop(encoder);
+    let jpeg = |colours, progressive| jpeg(60, 40, colours, |encoder| encoder.set_progressive(progressive));
+    vec![
+        ("JPEG", jpeg(ColorType::Rgb, false)),
+        ("progressive JPEG", jpeg(ColorType::Rgb, true)),
+        ("JPEG of inks", jpeg(ColorType::CmykAsYcck, false)),
+        ("PNG", encoded(&image, ImageFormat::Png)),
+        ("WebP", encoded(&image, ImageFormat::WebP)),
+        ("BMP", encoded(&image, ImageFormat::Bmp)),
+        ("TIFF", encoded(&image, ImageFormat::Tiff)),
+        ("GIF", encoded(&image, ImageFormat::Gif)),
+        ("animated GIF", moving),
+        ("animated WebP", webp_with_a_large_picture_inside(true)),
+    ]
+}
+
+/// How many broken forms of each file; a longer run says so in the environment.
+fn cases() -> usize {
+    std::env::var("TIDEGATE_MEDIA_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
+}
+
+#[test]
+fn files_broken_anywhere_leave_the_pool_alive_and_stay_within_the_budget() {
+    let _alone = alone();
+    const BUDGET: usize = 24 * MIB;
+    let limits = Limits { decode_bytes: BUDGET as u64, pixels: 500_000, ..Limits::default() };
+    let decoders = warm(limits);
+    let mut draw = pictures::Draw::new(17);
+    for (name, whole) in one_of_each() {
+        for case in 0..cases() {
+            let mut bytes = whole.clone();
+            for _ in 0..=draw.below(4) {
+                // Headers are where most can go wrong.
+                let reach = if draw.below(2) == 0 { bytes.len().min(64) } else { bytes.len() };
+                let at = draw.below(reach as u32) as usize;
+                bytes[at] = match draw.below(3) {
+                    0 => 0xff,
+                    1 => bytes[at] ^ (1 << draw.below(8)),
+                    _ => draw.bits() as u8,
+                };
+            }
+            if draw.below(4) == 0 {
+                bytes.truncate(draw.below(bytes.len() as u32) as usize);
+            }
+            let (print, held) = measured_by(&decoders, &bytes);
+            assert!(held <= BUDGET + MIB, "{name}, case {case}: {held} bytes held, {:?}", print.state);
+            assert_eq!(print.frames.is_empty(), !matches!(print.state, State::Ok | State::LowQuality));
+        }
+    }
+}
