@@ -12,6 +12,7 @@ mod diff;
 mod documents;
 mod keys;
 mod lint;
+mod media;
 mod org;
 mod pull;
 mod role;
@@ -74,6 +75,9 @@ enum Command {
     /// Check, compare and describe data bundles
     #[command(subcommand)]
     Bundle(bundle::Bundle),
+    /// Hash and compare pictures, without a server
+    #[command(subcommand)]
+    Media(media::Media),
     /// Make, list and end API keys
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -107,6 +111,7 @@ impl Cli {
             Command::Rules(command) => command.run(),
             Command::Banks(command) => alone(command.run()),
             Command::Bundle(command) => Ok(command.run()),
+            Command::Media(command) => command.run(),
             Command::Keys(command) => alone(command.run()),
             Command::Org(command) => alone(command.run()),
             Command::DeadLetters(command) => alone(command.run()),

@@ -3,6 +3,7 @@
 //! It fetches nothing and stores nothing.
 
 pub mod banks;
+mod compare;
 mod decode;
 mod decoders;
 pub mod fingerprint;
@@ -11,6 +12,7 @@ mod index;
 mod limits;
 
 pub use self::{
+    compare::{Comparison, PdqDistance},
     decoders::{Decoders, DecodersError},
     fingerprint::{Fingerprint, Format, Frame, PIPELINE, State},
     hashes::{

@@ -1,0 +1,86 @@
+//! `tidegate media compare A B`: how far two pictures are apart, by each kind of hash that both have.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use tidegate_media::{
+    Comparison, Decoders, Fingerprint, PdqDistance,
+    hashes::pdq::{MATCH_DISTANCE, Turn},
+};
+
+use super::read::fingerprint;
+use crate::{
+    commands::SettingsFile,
+    output::{complain, say},
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// A picture
+    one: PathBuf,
+    /// Another picture
+    other: PathBuf,
+    /// Print a line of JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: SettingsFile,
+}
+
+impl Compare {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let decoders = Decoders::new(self.settings.load(Vec::new())?.settings.media)?;
+        let (one, other) = (fingerprint(&self.one, &decoders)?, fingerprint(&self.other, &decoders)?);
+        let comparison = Comparison::of(&one, &other);
+        if self.json {
+            say(serde_json::to_string(&comparison)?);
+        } else {
+            say(text(&comparison));
+        }
+        for (path, print) in [(&self.one, &one), (&self.other, &other)] {
+            if print.frames.is_empty() {
+                complain(format!("{} has no hashes: {}", path.display(), why(print)));
+            }
+        }
+        Ok(if comparison.pdq.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn why(print: &Fingerprint) -> String {
+    print.reason.map_or_else(|| print.state.to_string(), |reason| format!("{}, {reason}", print.state))
+}
+
+fn text(comparison: &Comparison) -> String {
+    let mut lines =
+        vec![format!("bytes      {}", if comparison.same_bytes { "the same" } else { "different" })];
+    if let Some(pdq) = comparison.pdq {
+        lines.push(format!("pdq        {} of 256 bits: {}", pdq.distance, verdict(&pdq)));
+    }
+    for (name, distance, bits) in [("gradient8", comparison.gradient8, 64), ("dct16", comparison.dct16, 256)]
+    {
+        lines.extend(distance.map(|distance| format!("{name:<10} {distance} of {bits} bits")));
+    }
+    lines.join("\n")
+}
+
+fn verdict(pdq: &PdqDistance) -> String {
+    let same = if pdq.distance <= MATCH_DISTANCE { "a match" } else { "no match" };
+    let turned = pdq.turned.map(|turn| format!(", the first one {}", words(turn)));
+    let frames = match pdq.frames {
+        (0, 0) => String::new(),
+        (one, other) => format!(", frames {one} and {other}"),
+    };
+    format!("{same}{}{frames}", turned.unwrap_or_default())
+}
+
+const fn words(turn: Turn) -> &'static str {
+    match turn {
+        Turn::Left => "turned left",
+        Turn::Around => "turned around",
+        Turn::Right => "turned right",
+        Turn::MirrorLeftRight => "mirrored left to right",
+        Turn::MirrorTopBottom => "mirrored top to bottom",
+        Turn::MirrorDiagonal => "mirrored along the diagonal",
+        Turn::MirrorAntiDiagonal => "mirrored along the other diagonal",
+    }
+}

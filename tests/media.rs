@@ -1,0 +1,105 @@
+//! `tidegate media` with the real binary: what it prints of pictures, and of what is none.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use std::fs;
+
+use running::{Place, text};
+use serde_json::Value;
+
+/// A picture of 24 bits: one of two that show different things, mirrored or not.
+fn bmp(kind: u32, mirrored: bool) -> Vec<u8> {
+    let (width, height) = (128u32, 96u32);
+    let mut bytes = b"BM".to_vec();
+    for number in
+        [54 + width * height * 3, 0, 54, 40, width, height, 0x0018_0001, 0, width * height * 3, 0, 0, 0, 0]
+    {
+        bytes.extend(number.to_le_bytes());
+    }
+    for y in 0..height {
+        for x in 0..width {
+            let x = if mirrored { width - 1 - x } else { x };
+            // Blocks of pseudo-random brightness, and a slope.
+            let block = (x / 9 + kind * 31).wrapping_mul(0x9e37_79b9) ^ (y / 7).wrapping_mul(0x85eb_ca6b);
+            let value = u8::try_from((block >> 13) % 200 + x / 4 + y / 8).unwrap();
+            bytes.extend([value, value, value]);
+        }
+    }
+    bytes
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    for (name, bytes) in [
+        ("one.bmp", bmp(1, false)),
+        ("mirrored.bmp", bmp(1, true)),
+        ("two.bmp", bmp(2, false)),
+        ("notes.txt", b"no picture".to_vec()),
+    ] {
+        fs::write(place.folder.path().join(name), bytes).unwrap();
+    }
+    place
+}
+
+#[tokio::test]
+async fn hash_prints_a_line_of_json_a_file_in_their_order() {
+    let output = place().run(&["media", "hash", "--json", "one.bmp", "notes.txt", "two.bmp"]).await;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |field: &str| lines.iter().map(|line| line[field].clone()).collect::<Vec<_>>();
+    assert_eq!(of("path"), ["one.bmp", "notes.txt", "two.bmp"]);
+    assert_eq!(of("state"), ["ok", "undecodable", "ok"]);
+    assert_eq!(of("format"), [Value::from("bmp"), Value::Null, Value::from("bmp")]);
+    assert_eq!((&lines[0]["width"], &lines[0]["height"]), (&Value::from(128), &Value::from(96)));
+    for (field, digits) in [("pdq", 64), ("gradient8", 16), ("dct16", 64)] {
+        assert_eq!(lines[0][field].as_str().unwrap().len(), digits, "{field}");
+        assert_eq!(lines[1][field], Value::Null);
+    }
+    assert!(lines[0]["quality"].as_u64().unwrap() >= 50);
+    assert_eq!(lines[1]["reason"], "unknown_format");
+    assert_eq!(lines[1]["md5"], "52b8497c36cfa26b2af4345a99d95e6c");
+    assert_eq!(lines[1]["sha256"].as_str().unwrap().len(), 64);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_named_and_the_others_are_hashed() {
+    let output = place().run(&["media", "hash", "missing.png", "one.bmp"]).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("missing.png"));
+    let said = text(&output.stdout);
+    for part in ["one.bmp: ok", "bmp, 128 x 96", "pdq ", "quality 100", "gradient8 ", "dct16 ", "sha256 "] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn compare_says_how_far_two_pictures_are_apart_and_how_one_must_be_turned() {
+    let place = place();
+    let same = place.run(&["media", "compare", "one.bmp", "one.bmp"]).await;
+    assert!(
+        text(&same.stdout).contains("the same\npdq        0 of 256 bits: a match\n"),
+        "{}",
+        text(&same.stdout)
+    );
+    let mirrored = text(&place.run(&["media", "compare", "one.bmp", "mirrored.bmp"]).await.stdout);
+    assert!(mirrored.contains("bits: a match, the first one mirrored left to right\n"), "{mirrored}");
+    let other = place.run(&["media", "compare", "one.bmp", "two.bmp", "--json"]).await;
+    let other: Value = serde_json::from_str(&text(&other.stdout)).unwrap();
+    assert!(other["pdq"]["distance"].as_u64().unwrap() > 31, "{other}");
+    assert!(other["gradient8"].as_u64().unwrap() > 0 && other["dct16"].as_u64().unwrap() > 0, "{other}");
+
+    let none = place.run(&["media", "compare", "one.bmp", "notes.txt"]).await;
+    assert_eq!(none.status.code(), Some(1));
+    assert!(text(&none.stderr).contains("notes.txt has no hashes: undecodable, unknown_format"));
+}
+
+#[tokio::test]
+async fn the_limits_of_the_settings_count() {
+    let place = place();
+    fs::write(place.folder.path().join("tidegate.toml"), "[media]\npixels = 1000\n").unwrap();
+    let said = text(&place.run(&["media", "hash", "one.bmp", "--json"]).await.stdout);
+    assert!(said.contains(r#""state":"too_large""#) && said.contains(r#""reason":"pixels""#), "{said}");
+}
