@@ -7,6 +7,7 @@ pub mod convert;
 pub mod coverage;
 pub mod diff;
 pub mod digest;
+pub mod export;
 pub mod fault;
 pub mod form;
 mod input;

@@ -47,6 +47,9 @@ impl Adapter {
                 let (pocket, head, people) = PocketPolis::open(files, &job.limits, id, people_of)?;
                 Ok((Self::Pocket(pocket), head, people))
             }
+            Format::Bundle => Err(Fault::Refused(
+                "the input is a bundle already: --to says what it is to become".to_owned(),
+            )),
             Format::Sensemaking => {
                 let (tallies, head, people) = Sensemaking::open(files, &job.limits, id, people_of)?;
                 Ok((Self::Sensemaking(tallies), head, people))
@@ -111,7 +114,7 @@ impl Adapter {
     }
 }
 
-fn sniffed(files: &[(Member, Role)]) -> Result<Format, Fault> {
+pub(super) fn sniffed(files: &[(Member, Role)]) -> Result<Format, Fault> {
     let mut formats: Vec<_> = files.iter().filter_map(|(_, role)| format_of(*role)).collect();
     formats.dedup();
     match formats.as_slice() {
@@ -135,6 +138,7 @@ fn format_of(role: Role) -> Option<Format> {
         Role::PocketStatements | Role::PocketVotes => Some(Format::PocketPolis),
         Role::IdeasVotes | Role::Ideas | Role::IdeasNonVotes => Some(Format::AllOurIdeas),
         Role::Tallies => Some(Format::Sensemaking),
-        Role::Bundle | Role::Unknown => None,
+        Role::Bundle => Some(Format::Bundle),
+        Role::Unknown => None,
     }
 }

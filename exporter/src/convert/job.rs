@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::{
     aoi,
+    export::{Cells, Shape, VoterIds},
     fault::{Fault, Wrong},
     form::{K_DEFAULT, Naming, Text},
     input::Limits,
@@ -22,6 +23,8 @@ pub enum Format {
     AllOurIdeas,
     Sensemaking,
     PocketPolis,
+    /// A bundle, to be turned into something else.
+    Bundle,
 }
 
 impl Format {
@@ -31,6 +34,7 @@ impl Format {
             Self::AllOurIdeas => "aoi",
             Self::Sensemaking => "sensemaking",
             Self::PocketPolis => "pocket-polis",
+            Self::Bundle => "bundle",
         }
     }
 }
@@ -48,6 +52,13 @@ pub struct Overrides {
     pub title: Option<String>,
     pub description: Option<String>,
     pub url: Option<String>,
+}
+
+/// A file beside the bundle with the same content in another form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sidecar {
+    Parquet,
+    Ndjson,
 }
 
 /// One conversion.
@@ -89,6 +100,14 @@ pub struct Job {
     pub resume: bool,
     pub force: bool,
     pub dry_run: bool,
+    /// Parquet beside a bundle that is too large to be read at once, unless told.
+    pub sidecars: Option<Vec<Sidecar>>,
+    /// Describes the bundle and its sidecars as a package.
+    pub package: bool,
+    /// Instead of a bundle; the target is a folder then.
+    pub to: Option<Shape>,
+    pub cells: Cells,
+    pub voter_ids: VoterIds,
 }
 
 pub const SEGMENT: u64 = 1_000_000;
@@ -123,6 +142,11 @@ impl Job {
             resume: false,
             force: false,
             dry_run: false,
+            sidecars: None,
+            package: false,
+            to: None,
+            cells: Cells::default(),
+            voter_ids: VoterIds::default(),
         }
     }
 

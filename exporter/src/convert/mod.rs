@@ -4,6 +4,7 @@
 
 mod adapter;
 mod job;
+mod others;
 mod prepare;
 mod report;
 mod tables;
@@ -18,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use self::{adapter::Adapter, prepare::Prepared};
 pub use self::{
-    job::{Format, Job, Overrides, SEGMENT, Target},
+    job::{Format, Job, Overrides, SEGMENT, Sidecar, Target},
     report::Report,
 };
 pub use crate::input::Limits;
@@ -64,6 +65,9 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     let exported = place.parts.moment(job.exported)?;
     let input = Input::open(&job.inputs, &place.parts.folder)?;
     let files = roles(&input, job)?;
+    if job.from.map_or_else(|| adapter::sniffed(&files), Ok)? == Format::Bundle {
+        return others::from_bundle(job, place, &files);
+    }
     let mut key_fault = None;
     let mut people_of = |scope: &str| {
         let key = job.key.clone().map_or_else(|| place.parts.key(), Ok);
@@ -90,8 +94,7 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
         work.place.abandon()?;
         return Ok(report);
     }
-    work.place.publish()?;
-    Ok(report)
+    others::publish(job, work.place, report)
 }
 
 fn check(job: &Job) -> Result<(), Fault> {
@@ -105,6 +108,16 @@ fn check(job: &Job) -> Result<(), Fault> {
     }
     if public && job.participants.identifies() {
         return refused("--participants: a public bundle names nobody");
+    }
+    if job.to.is_some() && (job.target == Target::Stdout || job.package || job.sidecars.is_some()) {
+        return refused(
+            "--to writes a folder without a bundle: give it with -o, and neither sidecars nor a package",
+        );
+    }
+    if job.target == Target::Stdout
+        && (job.package || job.sidecars.as_ref().is_some_and(|wanted| !wanted.is_empty()))
+    {
+        return refused("standard output has room for the bundle only, not for sidecars or a package");
     }
     if job.resume && job.force {
         return refused("--resume goes on and --force begins anew: only one is possible");
@@ -323,6 +336,7 @@ impl Work<'_> {
             bundle_id: None,
             bytes: 0,
             content_sha256: None,
+            files: Vec::new(),
             resumed_rows: 0,
         }
     }
@@ -456,7 +470,7 @@ impl Place {
                 (spool.path().join("bundle.json"), Some(spool))
             }
         };
-        if out.exists() && !job.force && !job.dry_run {
+        if taken(&out, job) && !job.force && !job.dry_run {
             let name = out.file_name().unwrap_or_default().display().to_string();
             return Err(Fault::Refused(format!("{name} is there already: --force replaces it")));
         }
@@ -487,6 +501,14 @@ impl Place {
 
     fn abandon(self) -> Result<(), Fault> {
         self.parts.remove()
+    }
+}
+
+/// A folder may be there, but not what will be written into it.
+fn taken(out: &Path, job: &Job) -> bool {
+    match job.to {
+        None => out.exists(),
+        Some(_) => out.is_file() || out.read_dir().is_ok_and(|mut found| found.next().is_some()),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The format that was found or told.
@@ -25,6 +25,8 @@ pub struct Report {
     pub bytes: u64,
     /// Of everything behind the id.
     pub content_sha256: Option<String>,
+    /// Names of the files that were written beside or instead of the bundle.
+    pub files: Vec<String>,
     /// Rows that an interrupted conversion had written.
     pub resumed_rows: u64,
 }

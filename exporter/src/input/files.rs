@@ -109,6 +109,13 @@ impl Member {
         Stream::start(&self.name, &self.whence, limits, meter)
     }
 
+    /// Where it lies, if it can be read there as it is.
+    pub(crate) fn plain_path(&self) -> Result<Option<PathBuf>, Fault> {
+        let Whence::File { path } = &self.whence else { return Ok(None) };
+        let packed = self.starts_with(&[0x1f, 0x8b])? || self.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])?;
+        Ok((!packed).then(|| path.to_path_buf()))
+    }
+
     /// The bytes as they lie on disk, packed or not.
     pub(crate) fn stored_bytes(&self) -> u64 {
         match &self.whence {
@@ -139,7 +146,7 @@ impl Member {
     }
 }
 
-fn name_of(path: &Path) -> String {
+pub(crate) fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 

@@ -9,7 +9,7 @@ mod stream;
 pub(crate) mod table;
 
 pub(crate) use self::{
-    files::{Input, Member},
+    files::{Input, Member, name_of},
     sniff::{Role, missing, one_of, pairs, role},
     stream::{Ended, Stream},
 };

@@ -10,7 +10,8 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use tidegate_exporter::{
     aoi,
-    convert::{self, Format, Job, Limits, Overrides, Report, SEGMENT, Target},
+    convert::{self, Format, Job, Limits, Overrides, Report, SEGMENT, Sidecar, Target},
+    export::{self, Cells, Shape},
     fault::Fault,
     form::K_DEFAULT,
     meter::Meter,
@@ -46,6 +47,21 @@ pub(crate) struct Convert {
     /// Of All Our Ideas: a reason for a skip that means that both ideas are as good, in place of those known
     #[arg(long, value_name = "TEXT")]
     equal_reason: Vec<String>,
+    /// What it is to become instead of a bundle; `-o` names a folder then
+    #[arg(long, value_name = "SHAPE")]
+    to: Option<To>,
+    /// Of tables: leaves cells as they are that a spreadsheet may take for formulas
+    #[arg(long, requires = "to")]
+    exact_cells: bool,
+    /// Of tables of votes: how participants are told apart
+    #[arg(long, value_name = "IDS", default_value = "numbers")]
+    voter_ids: VoterIds,
+    /// The same content beside the bundle; `parquet` by itself above 16 MiB, `none` never
+    #[arg(long, value_name = "FORM", value_delimiter = ',')]
+    sidecar: Vec<Beside>,
+    /// Describes the bundle and its sidecars: `datapackage.json` and `manifest-sha256.txt`
+    #[arg(long, value_name = "KIND")]
+    package: Option<Package>,
     /// Every answer, not only the latest of each participant
     #[arg(long)]
     events: bool,
@@ -152,6 +168,37 @@ enum From {
     Aoi,
     Sensemaking,
     PocketPolis,
+    /// A bundle, with `--to`
+    Bundle,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum To {
+    Bundle,
+    PolisCsv,
+    SensemakingCsv,
+    Ndjson,
+    Parquet,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum VoterIds {
+    /// From 0, in the order in which they come
+    Numbers,
+    /// As the bundle refers to them
+    References,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Beside {
+    Parquet,
+    Ndjson,
+    None,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Package {
+    Frictionless,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -280,9 +327,36 @@ impl Convert {
             resume: running.resume,
             force: running.force,
             dry_run: running.dry_run,
+            sidecars: sidecars(&self.sidecar),
+            package: self.package.is_some(),
+            to: self.to.and_then(shape),
+            cells: if self.exact_cells { Cells::Exact } else { Cells::Guarded },
+            voter_ids: match self.voter_ids {
+                VoterIds::Numbers => export::VoterIds::Numbers,
+                VoterIds::References => export::VoterIds::References,
+            },
             ..Job::new(self.inputs, target, exported)
         })
     }
+}
+
+fn shape(to: To) -> Option<Shape> {
+    match to {
+        To::Bundle => None,
+        To::PolisCsv => Some(Shape::PolisCsv),
+        To::SensemakingCsv => Some(Shape::SensemakingCsv),
+        To::Ndjson => Some(Shape::Ndjson),
+        To::Parquet => Some(Shape::Parquet),
+    }
+}
+
+fn sidecars(asked: &[Beside]) -> Option<Vec<Sidecar>> {
+    let one = |beside: &Beside| match beside {
+        Beside::Parquet => Some(Sidecar::Parquet),
+        Beside::Ndjson => Some(Sidecar::Ndjson),
+        Beside::None => None,
+    };
+    (!asked.is_empty()).then(|| asked.iter().filter_map(one).collect())
 }
 
 /// The first signal ends the segment; the second one does not wait.
@@ -309,6 +383,9 @@ fn stop_when_told(meter: &Arc<Meter>) -> anyhow::Result<()> {
 }
 
 fn lines(report: &Report, dry_run: bool) -> Vec<String> {
+    if report.format == Format::Bundle.name() {
+        return vec![format!("wrote {}", report.files.join(", "))];
+    }
     let variant = report.variant.map_or_else(String::new, |variant| format!(", variant {variant}"));
     let mut lines = vec![
         format!("read as {}{variant}", report.format),
@@ -328,6 +405,9 @@ fn lines(report: &Report, dry_run: bool) -> Vec<String> {
     }
     if let Some(id) = &report.bundle_id {
         lines.push(format!("{id}, {} bytes", report.bytes));
+    }
+    if !report.files.is_empty() {
+        lines.push(format!("wrote {}", report.files.join(", ")));
     }
     if dry_run {
         lines.push("nothing was written".to_owned());
@@ -368,6 +448,7 @@ impl std::convert::From<From> for Format {
             From::Aoi => Self::AllOurIdeas,
             From::Sensemaking => Self::Sensemaking,
             From::PocketPolis => Self::PocketPolis,
+            From::Bundle => Self::Bundle,
         }
     }
 }

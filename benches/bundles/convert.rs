@@ -1,0 +1,210 @@
+//! Measures the conversion of a generated list of votes: rows a CPU-second and resident memory, beside two databases.
+//!
+//! `cargo bench -p tidegate-exporter --bench convert -- [million rows] [rounds]`; `TIDEGATE_PYTHON` names a Python with
+//! duckdb and polars. Every side is a process of its own; their counts of answers have to be equal before anything is
+//! printed.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss)]
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::{BufWriter, Write as _},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+use tidegate_exporter::{
+    convert::{Job, Target, convert},
+    meter::Meter,
+    moment::Moment,
+    privacy::Key,
+};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const VOTERS: u64 = 384_000;
+/// Votes of one comment.
+const OF_COMMENT: u64 = 5_000;
+const SIDE: &str = "TIDEGATE_BENCH_SIDE";
+
+/// What a side tells of itself: seconds of CPU, kilobytes at most, and its counts.
+type Told = (f64, u64, String);
+
+fn main() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("convert");
+    if let Ok(threads) = env::var(SIDE) {
+        return ours(&folder, threads.parse().unwrap());
+    }
+    let arguments: Vec<u64> = env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
+    let millions = arguments.first().copied().unwrap_or(10);
+    let rounds = arguments.get(1).copied().unwrap_or(5).max(1);
+    fs::create_dir_all(&folder).unwrap();
+    println!("| rows | side | rows per CPU-second | lowest to highest | peak MB |");
+    println!("| --- | --- | --- | --- | --- |");
+    for rows in [millions * 100_000, millions * 1_000_000] {
+        generate(&folder, rows);
+        let mut sides: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
+        // In turns, so that all have the same neighbours.
+        for _ in 0..rounds {
+            sides.entry("tidegate, 1 thread").or_default().push(own(1));
+            sides.entry("tidegate, 2 threads").or_default().push(own(2));
+            for (name, script) in
+                [("DuckDB, latest votes, no digests", DUCKDB), ("Polars, latest votes, no digests", POLARS)]
+            {
+                if let Some(told) = python(&folder, script) {
+                    sides.entry(name).or_default().push(told);
+                }
+            }
+        }
+        let counts = sides.values().flatten().map(|told| &told.2).collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(counts.len(), 1, "the sides disagree: {counts:?}");
+        for (name, told) in &sides {
+            let mut speeds: Vec<_> = told.iter().map(|told| rows as f64 / told.0 / 1e6).collect();
+            speeds.sort_by(f64::total_cmp);
+            let peak = told.iter().map(|told| told.1).max().unwrap();
+            println!(
+                "| {rows} | {name} | {:.2} M | {:.2} M to {:.2} M | {:.0} |",
+                speeds[speeds.len() / 2],
+                speeds[0],
+                speeds[speeds.len() - 1],
+                peak as f64 / 1e3
+            );
+        }
+    }
+    if env::var("TIDEGATE_PYTHON").is_err() {
+        println!("\nwithout DuckDB and Polars: TIDEGATE_PYTHON names no Python that has them");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Comment by comment and voter by voter, as Polis writes; one vote of fifty is a second one.
+fn generate(folder: &Path, rows: u64) {
+    let votes = fs::File::create(folder.join("votes.csv")).unwrap();
+    let mut votes = BufWriter::with_capacity(1 << 20, votes);
+    writeln!(votes, "timestamp,datetime,comment-id,voter-id,vote").unwrap();
+    let mut comments =
+        "timestamp,datetime,comment-id,author-id,agrees,disagrees,moderated,comment-body\n".to_owned();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for comment in 0..rows / OF_COMMENT {
+        comments += &format!("1600000000000,x,{comment},,0,0,1,Statement {comment}\n");
+        let (step, mut voter) = (VOTERS / OF_COMMENT, 0);
+        for at in 0..OF_COMMENT {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            if at % 50 != 1 {
+                voter = at * step + state % step;
+            }
+            let time = 1_600_000_000_000 + comment * 1_000_000 + at * 60;
+            let vote = [1, 1, -1, 0][(state >> 40) as usize % 4];
+            writeln!(votes, "{time},Wed Jul 27 21:56:00 WIB 2022,{comment},{voter},{vote}").unwrap();
+        }
+    }
+    votes.flush().unwrap();
+    fs::write(folder.join("comments.csv"), comments).unwrap();
+    fs::write(folder.join("summary.csv"), "topic,Bench\nvote-convention,agree=+1;disagree=-1;pass=0\n")
+        .unwrap();
+}
+
+fn own(threads: usize) -> Told {
+    let output = Command::new(env::current_exe().unwrap()).env(SIDE, threads.to_string()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    told(&output.stdout)
+}
+
+/// The full job: latest votes, keyed pseudonyms, references, tallies, digests of input and output, synced.
+fn ours(folder: &Path, threads: usize) {
+    let mut job = Job::new(
+        vec![folder.to_owned()],
+        Target::File(folder.join("out/bundle.json")),
+        Moment::from_seconds(0).unwrap(),
+    );
+    for name in ["votes.csv", "comments.csv", "summary.csv"] {
+        job.inputs.push(folder.join(name));
+    }
+    job.inputs.remove(0);
+    fs::create_dir_all(folder.join("out")).unwrap();
+    job.key = Key::kept(vec![7; 32]);
+    job.threads = threads;
+    job.sidecars = Some(Vec::new());
+    job.force = true;
+    convert(&job, &Arc::new(Meter::default())).unwrap();
+    let (seconds, peak) = spent();
+    // Counting is not part of the work.
+    let text = fs::File::open(folder.join("out/bundle.json")).unwrap();
+    let mut counts = [0_u64; 3];
+    for line in std::io::BufRead::split(std::io::BufReader::with_capacity(1 << 20, text), b'\n') {
+        let line = line.unwrap();
+        if line.starts_with(b"{\"id\":\"vote:") {
+            for (count, answer) in counts.iter_mut().zip(["\"agree\"", "\"disagree\"", "\"pass\""]) {
+                *count += u64::from(line.windows(answer.len()).any(|part| part == answer.as_bytes()));
+            }
+        }
+    }
+    println!("{seconds} {peak} {},{},{}", counts[0], counts[1], counts[2]);
+}
+
+fn spent() -> (f64, u64) {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    // User and system time, in hundredths of a second.
+    let ticks: f64 = fields[11..13].iter().map(|field| field.parse::<f64>().unwrap()).sum();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    (ticks / 100.0, peak.trim().trim_end_matches(" kB").parse().unwrap())
+}
+
+fn python(folder: &Path, script: &str) -> Option<Told> {
+    let python = env::var("TIDEGATE_PYTHON").ok()?;
+    let script = format!("import resource, sys\nvotes, out = sys.argv[1:3]\n{script}\n{PRINT}");
+    let paths = [folder.join("votes.csv"), folder.join("out/peer.ndjson")];
+    let output = Command::new(python).arg("-c").arg(script).args(paths).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(told(&output.stdout))
+}
+
+fn told(output: &[u8]) -> Told {
+    let text = String::from_utf8_lossy(output);
+    let mut words = text.split_whitespace();
+    let mut word = || words.next().unwrap();
+    (word().parse().unwrap(), word().parse().unwrap(), word().to_owned())
+}
+
+const DUCKDB: &str = r#"
+import duckdb
+duckdb.sql("set threads = 2")
+duckdb.sql(f"""copy (select 'vote:' || "comment-id" || ':' || md5("voter-id"::varchar) as id, 'phase-opinion' as phaseId,
+    'statement:' || "comment-id" as subjectRef, 'participant:' || md5("voter-id"::varchar) as participantRef,
+    case vote when 1 then 'agree' when -1 then 'disagree' else 'pass' end as response, 1 as count,
+    strftime(make_timestamp(timestamp * 1000), '%Y-%m-%dT%H:%M:%S.%gZ') as occurredAt
+    from (select "comment-id", "voter-id", arg_max(vote, timestamp) as vote, max(timestamp) as timestamp
+        from read_csv('{votes}') group by 1, 2)) to '{out}' (format json)""")
+"#;
+
+const POLARS: &str = r#"
+import polars as pl
+latest = pl.scan_csv(votes).group_by('comment-id', 'voter-id').agg(
+    pl.col('vote', 'timestamp').sort_by('timestamp').last())
+who = pl.col('voter-id').hash(7).cast(pl.String)
+latest.select(
+    pl.concat_str(pl.lit('vote:'), 'comment-id', pl.lit(':'), who).alias('id'), pl.lit('phase-opinion').alias('phaseId'),
+    pl.concat_str(pl.lit('statement:'), 'comment-id').alias('subjectRef'),
+    pl.concat_str(pl.lit('participant:'), who).alias('participantRef'),
+    pl.col('vote').replace_strict({1: 'agree', -1: 'disagree', 0: 'pass'}, return_dtype=pl.String).alias('response'),
+    pl.lit(1).alias('count'),
+    pl.from_epoch('timestamp', time_unit='ms').dt.strftime('%Y-%m-%dT%H:%M:%S%.3fZ').alias('occurredAt'),
+).sink_ndjson(out)
+"#;
+
+const PRINT: &str = r#"
+used = resource.getrusage(resource.RUSAGE_SELF)
+counts = {b'"agree"': 0, b'"disagree"': 0, b'"pass"': 0}
+for line in open(out, 'rb'):
+    for word in counts:
+        if word in line:
+            counts[word] += 1
+            break
+print(used.ru_utime + used.ru_stime, used.ru_maxrss, ','.join(map(str, counts.values())))
+"#;

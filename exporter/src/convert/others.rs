@@ -1,0 +1,85 @@
+//! What is written beside a bundle, or instead of it.
+//!
+//! How the other shapes look is `export`'s.
+
+use std::{
+    fs,
+    io::copy,
+    path::{Path, PathBuf},
+};
+
+use super::{Job, Place, Report, Sidecar, Target};
+use crate::{
+    export::{export, ndjson, package, parquet},
+    fault::Fault,
+    input::{Member, Role, missing, name_of, one_of},
+};
+
+/// Common readers take no larger document.
+const LARGE: u64 = 16 << 20;
+
+/// Gives everything its name; the bundle itself comes after its sidecars, so that it is never without them.
+pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Report, Fault> {
+    if let Some(shape) = job.to {
+        let files = export(&place.partial, &place.out, shape, job.cells, job.voter_ids)?;
+        fs::remove_file(&place.partial).map_err(|error| Fault::io("removing", &place.partial, error))?;
+        place.parts.remove()?;
+        report.files = names(&files);
+        return Ok(report);
+    }
+    let large = report.bytes > LARGE && job.target != Target::Stdout;
+    let automatic = if large { vec![Sidecar::Parquet] } else { Vec::new() };
+    let mut files = Vec::new();
+    for sidecar in job.sidecars.as_ref().unwrap_or(&automatic) {
+        let named = |name: &str| sidecar_path(&place.out, name);
+        files.extend(match sidecar {
+            Sidecar::Parquet => parquet::write(&place.partial, named)?,
+            Sidecar::Ndjson => ndjson::write(&place.partial, named)?,
+        });
+    }
+    let out = place.out.clone();
+    place.publish()?;
+    if job.package {
+        files.insert(0, out.clone());
+        let described = package::write(out.parent().unwrap_or(Path::new("")), &files)?;
+        files.remove(0);
+        files.extend(described);
+    }
+    report.files = names(&files);
+    Ok(report)
+}
+
+/// `bundle.json` has `bundle.items.parquet` beside it.
+fn sidecar_path(out: &Path, name: &str) -> PathBuf {
+    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
+    out.with_file_name(format!("{stem}.{name}"))
+}
+
+fn names(files: &[PathBuf]) -> Vec<String> {
+    files.iter().map(|file| name_of(file)).collect()
+}
+
+/// A bundle becomes something else.
+pub(super) fn from_bundle(job: &Job, place: Place, files: &[(Member, Role)]) -> Result<Report, Fault> {
+    let member = one_of(files, Role::Bundle)?.ok_or_else(|| missing("a bundle"))?;
+    let Some(shape) = job.to else {
+        return Err(Fault::Refused(
+            "the input is a bundle already: --to says what it is to become".to_owned(),
+        ));
+    };
+    // It is read several times, and from the beginning each time.
+    let path = match member.plain_path()? {
+        Some(path) => path,
+        None => {
+            let path = place.parts.folder.join("bundle.json");
+            let failed = |error| Fault::io("unpacking to", &path, error);
+            let mut into = fs::File::create(&path).map_err(failed)?;
+            let mut from = member.open(&job.limits, None)?;
+            copy(&mut from, &mut into).map_err(|error| Fault::from_io(&member.name, error))?;
+            path
+        }
+    };
+    let written = export(&path, &place.out, shape, job.cells, job.voter_ids)?;
+    place.parts.remove()?;
+    Ok(Report { format: "bundle", files: names(&written), ..Report::default() })
+}

@@ -1,0 +1,130 @@
+//! From a finished bundle to files of other shapes: beside it, or instead of it.
+//!
+//! It reads the bundle as anybody would, element by element, and adds nothing.
+
+pub(crate) mod ndjson;
+pub(crate) mod package;
+pub(crate) mod parquet;
+pub(crate) mod polis_csv;
+pub(crate) mod read;
+pub(crate) mod sensemaking_csv;
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write as _},
+    path::{Path, PathBuf},
+};
+
+use crate::{fault::Fault, write::out::publish};
+
+/// Shapes that a bundle can be turned into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Votes, comments and summary, as Polis' own tools read them.
+    PolisCsv,
+    /// One table of counts.
+    SensemakingCsv,
+    Ndjson,
+    Parquet,
+}
+
+/// Whether a spreadsheet may take a cell for a formula.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cells {
+    /// An apostrophe stands before `=`, `+`, `-` and `@`.
+    #[default]
+    Guarded,
+    Exact,
+}
+
+/// How participants are told apart in a table of votes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VoterIds {
+    /// From 0, in the order in which they come; what most tools expect.
+    #[default]
+    Numbers,
+    /// As the bundle refers to them.
+    References,
+}
+
+/// A file that gets its name when it is whole.
+pub(crate) struct Growing {
+    path: PathBuf,
+    partial: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Growing {
+    pub(crate) fn create(path: PathBuf) -> Result<Self, Fault> {
+        let partial = crate::write::parts::beside(&path, ".partial");
+        let file = File::create(&partial).map_err(|error| Fault::io("writing", &partial, error))?;
+        Ok(Self { path, partial, file: BufWriter::with_capacity(1 << 18, file) })
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        self.file.write_all(bytes).map_err(|error| Fault::io("writing", &self.partial, error))
+    }
+
+    pub(crate) fn finish(self) -> Result<PathBuf, Fault> {
+        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error);
+        let synced = file.and_then(|file| file.sync_all());
+        synced.map_err(|error| Fault::io("writing", &self.partial, error))?;
+        publish(&self.partial, &self.path)?;
+        Ok(self.path)
+    }
+
+    fn inner(&mut self) -> &mut BufWriter<File> {
+        &mut self.file
+    }
+}
+
+/// Turns the bundle into files of a folder; tells which.
+pub(crate) fn export(
+    bundle: &Path,
+    folder: &Path,
+    shape: Shape,
+    cells: Cells,
+    voters: VoterIds,
+) -> Result<Vec<PathBuf>, Fault> {
+    fs::create_dir_all(folder).map_err(|error| Fault::io("making the folder", folder, error))?;
+    let named = |name: &str| folder.join(name);
+    match shape {
+        Shape::PolisCsv => polis_csv::write(bundle, folder, cells, voters),
+        Shape::SensemakingCsv => sensemaking_csv::write(bundle, named("comments.csv"), cells),
+        Shape::Ndjson => {
+            let mut files = ndjson::write(bundle, named)?;
+            files.push(read::card(bundle, named("card.json"))?);
+            Ok(files)
+        }
+        Shape::Parquet => {
+            let mut files = parquet::write(bundle, named)?;
+            files.push(read::card(bundle, named("card.json"))?);
+            Ok(files)
+        }
+    }
+}
+
+/// One row of a table.
+pub(crate) fn csv_row(file: &mut Growing, cells: &[&str]) -> Result<(), Fault> {
+    let mut line = Vec::new();
+    for (at, cell) in cells.iter().enumerate() {
+        if at > 0 {
+            line.push(b',');
+        }
+        if cell.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
+            line.push(b'"');
+            line.extend_from_slice(cell.replace('"', "\"\"").as_bytes());
+            line.push(b'"');
+        } else {
+            line.extend_from_slice(cell.as_bytes());
+        }
+    }
+    line.push(b'\n');
+    file.write(&line)
+}
+
+/// A free text for a cell.
+pub(crate) fn cell(text: &str, cells: Cells) -> String {
+    let formula = text.starts_with(['=', '+', '-', '@']);
+    if formula && cells == Cells::Guarded { format!("'{text}") } else { text.to_owned() }
+}

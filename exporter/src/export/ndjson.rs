@@ -1,0 +1,79 @@
+//! One element a line, a file for each list.
+//!
+//! Elements have the members of the form in its order.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{
+    Growing,
+    read::{Item, Reader, Response, bundle},
+};
+use crate::{fault::Fault, write::json::Object};
+
+struct Files {
+    items: Growing,
+    responses: Growing,
+    outcomes: Growing,
+    line: Vec<u8>,
+}
+
+/// `named` makes paths of the names of the lists.
+pub(crate) fn write(from: &Path, named: impl Fn(&str) -> PathBuf) -> Result<Vec<PathBuf>, Fault> {
+    let file = |list: &str| Growing::create(named(&format!("{list}.ndjson")));
+    let mut files = Files {
+        items: file("items")?,
+        responses: file("responses")?,
+        outcomes: file("outcomes")?,
+        line: Vec::new(),
+    };
+    bundle(from, &mut files)?;
+    Ok(vec![files.items.finish()?, files.responses.finish()?, files.outcomes.finish()?])
+}
+
+impl Reader for Files {
+    const ITEMS: bool = true;
+    const RESPONSES: bool = true;
+    const OUTCOMES: bool = true;
+
+    fn item(&mut self, item: Item) -> Result<(), Fault> {
+        self.line.clear();
+        let mut object = Object::begin(&mut self.line);
+        object
+            .text("id", &item.id)
+            .text("phaseId", &item.phase_id)
+            .text("type", &item.kind)
+            .text("text", &item.text)
+            .text("status", &item.status)
+            .text("origin", &item.origin)
+            .value("createdAt", &item.created_at);
+        object.end();
+        self.line.push(b'\n');
+        self.items.write(&self.line)
+    }
+
+    fn response(&mut self, response: Response) -> Result<(), Fault> {
+        self.line.clear();
+        let mut object = Object::begin(&mut self.line);
+        object
+            .text("id", &response.id)
+            .text("phaseId", &response.phase_id)
+            .text("subjectRef", &response.subject_ref);
+        if let Some(object_ref) = &response.object_ref {
+            object.text("objectRef", object_ref);
+        }
+        object
+            .value("participantRef", &response.participant_ref)
+            .text("response", &response.response)
+            .whole("count", response.count)
+            .value("occurredAt", &response.occurred_at);
+        object.end();
+        self.line.push(b'\n');
+        self.responses.write(&self.line)
+    }
+
+    fn outcome(&mut self, outcome: Value) -> Result<(), Fault> {
+        self.outcomes.write(format!("{outcome}\n").as_bytes())
+    }
+}

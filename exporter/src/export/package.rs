@@ -1,0 +1,70 @@
+//! What makes files a package that others check and describe: `datapackage.json` and `manifest-sha256.txt`.
+//!
+//! It reads the files as they lie there.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::{Growing, read::bundle};
+use crate::{fault::Fault, input::name_of, write::json::hex_of};
+
+/// Describes the files, which lie in one folder; the bundle is the first of them.
+pub(crate) fn write(folder: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
+    let head = files.first().map(|file| bundle(file, &mut ())).transpose()?.unwrap_or_default();
+    let mut resources = Vec::new();
+    let mut manifest = String::new();
+    for path in files {
+        let (bytes, digest) = digest(path)?;
+        let name = name_of(path);
+        manifest.push_str(&format!("{digest}  {name}\n"));
+        let format = name.rsplit('.').next().unwrap_or_default();
+        let plain: String = name
+            .to_lowercase()
+            .chars()
+            .map(|sign| if sign.is_ascii_alphanumeric() { sign } else { '-' })
+            .collect();
+        resources.push(json!({
+            "name": plain, "path": name, "format": format, "bytes": bytes, "hash": format!("sha256:{digest}"),
+        }));
+    }
+    let source = head.get("source").cloned().unwrap_or(Value::Null);
+    let package = json!({
+        "name": "data-bundle",
+        "id": head.get("bundleId"),
+        "created": head.get("exportedAt"),
+        "title": source["title"],
+        "description": source["description"],
+        "sources": [{ "title": source["title"], "path": source["url"] }],
+        "resources": resources,
+    });
+    let text = serde_json::to_vec_pretty(&package).expect("JSON values are JSON");
+    let described = folder.join("datapackage.json");
+    let mut file = Growing::create(described)?;
+    file.write(&text)?;
+    file.write(b"\n")?;
+    let described = file.finish()?;
+    manifest.push_str(&format!("{}  {}\n", digest(&described)?.1, name_of(&described)));
+    let mut file = Growing::create(folder.join("manifest-sha256.txt"))?;
+    file.write(manifest.as_bytes())?;
+    Ok(vec![described, file.finish()?])
+}
+
+fn digest(path: &Path) -> Result<(u64, String), Fault> {
+    let failed = |error| Fault::io("reading", path, error);
+    let mut file = File::open(path).map_err(failed)?;
+    let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 18]);
+    loop {
+        let read = file.read(&mut block).map_err(failed)?;
+        if read == 0 {
+            return Ok((bytes, hex_of(&hash.finalize())));
+        }
+        hash.update(&block[..read]);
+        bytes += read as u64;
+    }
+}

@@ -1,0 +1,207 @@
+//! Reads a bundle element by element, whoever has written it and in whatever order its members are.
+//!
+//! It checks no more than it needs: judging bundles is another command's.
+
+use std::{
+    fmt,
+    fs::File,
+    io::BufReader,
+    path::{Path, PathBuf},
+};
+
+use serde::{
+    Deserialize,
+    de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value};
+
+use super::Growing;
+use crate::{
+    fault::{Fault, Wrong},
+    input::name_of,
+};
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Item {
+    pub(crate) id: String,
+    pub(crate) phase_id: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) text: String,
+    pub(crate) status: String,
+    pub(crate) origin: String,
+    pub(crate) created_at: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Response {
+    pub(crate) id: String,
+    pub(crate) phase_id: String,
+    pub(crate) subject_ref: String,
+    pub(crate) object_ref: Option<String>,
+    pub(crate) participant_ref: Option<String>,
+    pub(crate) response: String,
+    pub(crate) count: u64,
+    pub(crate) occurred_at: Option<String>,
+}
+
+/// What a reader wants; the rest is passed over.
+pub(crate) trait Reader {
+    const ITEMS: bool = false;
+    const RESPONSES: bool = false;
+    const OUTCOMES: bool = false;
+    fn item(&mut self, _item: Item) -> Result<(), Fault> {
+        Ok(())
+    }
+    fn response(&mut self, _response: Response) -> Result<(), Fault> {
+        Ok(())
+    }
+    fn outcome(&mut self, _outcome: Value) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Whoever wants no element.
+impl Reader for () {}
+
+/// Passes on the elements, and gives back everything that is not one.
+pub(crate) fn bundle<R: Reader>(path: &Path, reader: &mut R) -> Result<Map<String, Value>, Fault> {
+    let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
+    let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 18, file));
+    let mut fault = None;
+    let rest = Document { reader, fault: &mut fault }
+        .deserialize(&mut json)
+        .and_then(|rest| json.end().map(|()| rest));
+    match (fault, rest) {
+        (Some(fault), _) => Err(fault),
+        (None, Ok(rest)) => Ok(rest),
+        (None, Err(error)) => {
+            let (name, line) = (name_of(path), error.line() as u64);
+            Err(Fault::content(&name, line, Wrong::Format, "it is not a bundle: `bundle validate` says more"))
+        }
+    }
+}
+
+struct Document<'d, R> {
+    reader: &'d mut R,
+    fault: &'d mut Option<Fault>,
+}
+
+impl<'de, R: Reader> DeserializeSeed<'de> for Document<'_, R> {
+    type Value = Map<String, Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a bundle")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut rest = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let fault = &mut *self.fault;
+            let reader = &mut *self.reader;
+            match key.as_str() {
+                "items" if R::ITEMS => {
+                    map.next_value_seed(List { each: |item: Item| reader.item(item), fault }.of::<Item>())?
+                }
+                "responses" if R::RESPONSES => {
+                    map.next_value_seed(
+                        List { each: |response: Response| reader.response(response), fault }.of::<Response>(),
+                    )?;
+                }
+                "outcomes" if R::OUTCOMES => {
+                    map.next_value_seed(
+                        List { each: |outcome: Value| reader.outcome(outcome), fault }.of::<Value>(),
+                    )?;
+                }
+                "items" | "responses" | "outcomes" => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                _ => {
+                    rest.insert(key, map.next_value()?);
+                }
+            }
+        }
+        Ok(rest)
+    }
+}
+
+struct List<'l, F> {
+    each: F,
+    fault: &'l mut Option<Fault>,
+}
+
+trait Takes<T> {
+    fn take(&mut self, element: T) -> Result<(), Fault>;
+}
+
+impl<T, F: FnMut(T) -> Result<(), Fault>> Takes<T> for F {
+    fn take(&mut self, element: T) -> Result<(), Fault> {
+        self(element)
+    }
+}
+
+struct Elements<'l, T, F> {
+    list: List<'l, F>,
+    of: std::marker::PhantomData<T>,
+}
+
+impl<'de, F, T> DeserializeSeed<'de> for Elements<'_, T, F>
+where
+    T: Deserialize<'de>,
+    F: Takes<T>,
+{
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de, F, T> Visitor<'de> for Elements<'_, T, F>
+where
+    T: Deserialize<'de>,
+    F: Takes<T>,
+{
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(element) = list.next_element::<T>()? {
+            if let Err(fault) = self.list.each.take(element) {
+                *self.list.fault = Some(fault);
+                return Err(serde::de::Error::custom("stopped"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'l, F> List<'l, F> {
+    fn of<T>(self) -> Elements<'l, T, F> {
+        Elements { list: self, of: std::marker::PhantomData }
+    }
+}
+
+/// Everything but the lists, so that what a bundle says of itself goes along.
+pub(crate) fn card(bundle_path: &Path, path: PathBuf) -> Result<PathBuf, Fault> {
+    let rest = bundle(bundle_path, &mut ())?;
+    let mut text =
+        serde_json::to_vec_pretty(&rest).map_err(|error| Fault::io("writing", &path, error.into()))?;
+    text.push(b'\n');
+    let mut file = Growing::create(path)?;
+    file.write(&text)?;
+    file.finish()
+}
