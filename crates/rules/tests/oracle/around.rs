@@ -17,7 +17,7 @@ use tidegate_rules::{
 use tidegate_schemas::ids::{ItemKey, Kind, WindowId, derive};
 use uuid::Uuid;
 
-use super::{Interpreter, short, walk};
+use super::{Interpreter, Tally, short, walk};
 
 /// What a user's standing is over each span; `None` if it cannot be found out.
 pub(crate) type Standings = BTreeMap<Option<String>, Option<i64>>;
@@ -399,12 +399,12 @@ impl Interpreter<'_> {
                 amount = 0;
                 for (_, value) in values.iter().flatten() {
                     amount = match value {
-                        Value::Number(tidegate_rules::Number::Whole(whole)) => {
-                            i64::try_from((i128::from(amount) + whole * 1_000_000).min(i128::from(i64::MAX)))
-                                .unwrap()
-                        }
+                        Value::Number(tidegate_rules::Number::Whole(whole)) => i64::try_from(
+                            (i128::from(amount) + (*whole).max(0) * 1_000_000).min(i128::from(i64::MAX)),
+                        )
+                        .unwrap(),
                         Value::Number(tidegate_rules::Number::Fraction(fraction)) => {
-                            amount.saturating_add(format!("{:.0}", fraction * 1e6).parse().unwrap())
+                            amount.saturating_add(format!("{:.0}", fraction.max(0.0) * 1e6).parse().unwrap())
                         }
                         _ => unreachable!("only numbers are summed up"),
                     };
@@ -438,7 +438,7 @@ impl Interpreter<'_> {
     fn counts(&self, window: &Window) -> bool {
         window.condition.as_ref().is_none_or(|condition| {
             let mut leaves = Vec::new();
-            self.leaves(condition, &mut leaves, &mut BTreeMap::new());
+            self.leaves(condition, &mut leaves, &mut Tally::default());
             walk(condition, &mut 0, &mut |nth| vec![leaves[nth].alone]) == [Passed]
         })
     }

@@ -8,7 +8,11 @@ use serde_json::{Map, Value as Json, json};
 use tidegate_rules::{Bank, BankEntry, Container, Fields, Kind, Number, Shape, Value, Vocabulary};
 use tidegate_schemas::{banks::BankKind, ids::TypeId, item_types::datetime};
 
-use crate::{expressions::Named, interpreter::around::Standings};
+use crate::{
+    edges::{self, Circle},
+    expressions::Named,
+    interpreter::around::Standings,
+};
 
 /// A small generator whose whole state is its seed.
 pub(crate) struct Dice(pub(crate) u64);
@@ -35,7 +39,7 @@ impl Dice {
     }
 }
 
-const SYLLABLES: [&str; 34] = [
+const SYLLABLES: [&str; 50] = [
     "a",
     "b",
     "ba",
@@ -66,6 +70,22 @@ const SYLLABLES: [&str; 34] = [
     "1",
     "K",
     "\u{212a}",
+    "ẞ",
+    "i\u{307}",
+    "e\u{301}\u{323}",
+    "ﬃ",
+    "ｆｒ",
+    "ｶﾞ",
+    "한국",
+    "\u{1112}\u{1161}",
+    "مر\u{64e}",
+    "ש\u{5b8}",
+    "👍🏽",
+    "🇩🇪",
+    "1\u{fe0f}\u{20e3}",
+    "❤\u{fe0f}",
+    "\u{feff}",
+    "\u{2066}",
     " ",
     " ",
     " ",
@@ -107,12 +127,24 @@ const HOSTS: [&str; 8] = [
 const DOMAINS: [&str; 6] =
     ["bad.example", "Bücher.example", "www.bad.example", "d.example", "c.d.example", "zzz.invalid"];
 
+/// What the rules of a world are mostly about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lean {
+    Nothing,
+    /// Few circles, and items on their edges.
+    Places,
+    /// Few facts that many conditions ask for, each in its own way.
+    Asking,
+}
+
 /// A field that is a text in one item type and a number in the other.
 const MIXED: &str = "mixed";
 
 pub(crate) struct World {
     pub(crate) types: Vec<(TypeId, BTreeMap<String, Shape>)>,
     words: Vec<String>,
+    circles: Vec<Circle>,
+    lean: Lean,
     /// Documents of windows.
     pub(crate) windows: Vec<Json>,
     pub(crate) banks: Vec<Bank>,
@@ -129,13 +161,20 @@ impl World {
             fields.insert(MIXED.to_owned(), Shape::one(if nth == 0 { Kind::Text } else { Kind::Number }));
             (TypeId::new(name), fields)
         });
-        let mut world =
-            Self { types: types.collect(), words: Vec::new(), windows: Vec::new(), banks: Vec::new() };
+        let mut world = Self {
+            types: types.collect(),
+            words: Vec::new(),
+            circles: (0..3).map(|_| edges::circle(dice)).collect(),
+            lean: dice.one(&[Lean::Nothing, Lean::Nothing, Lean::Places, Lean::Asking]),
+            windows: Vec::new(),
+            banks: Vec::new(),
+        };
         // Many rules with few words, or few rules with words of their own.
         let count = dice.one(&[3, 12, 60, 400]);
         world.words = (0..count).map(|_| word(dice)).collect();
         world.banks = world.banks(dice);
-        world.windows = (0..1 + dice.roll(3)).map(|nth| world.window(dice, nth)).collect();
+        let windows = if world.lean == Lean::Asking { 1 } else { 1 + dice.roll(3) };
+        world.windows = (0..windows).map(|nth| world.window(dice, nth)).collect();
         world
     }
 
@@ -162,7 +201,7 @@ impl World {
                 Regex => self.pattern(dice),
                 Geo if dice.chance(50) => dice.one(&CELLS).to_owned(),
                 Geo => {
-                    let (lat, lng, metres) = circle(dice);
+                    let Circle { lat, lng, metres } = self.circle(dice);
                     format!("{lat},{lng},{metres}")
                 }
                 Domain => dice.one(&DOMAINS).to_owned(),
@@ -210,7 +249,7 @@ impl World {
             (true, false) => return self.text(dice, fields),
         };
         let circle = |dice: &mut Dice| {
-            let (lat, lng, metres) = circle(dice);
+            let Circle { lat, lng, metres } = self.circle(dice);
             if dice.chance(50) {
                 json!({"lat": lat, "lng": lng, "m": metres})
             } else {
@@ -230,6 +269,11 @@ impl World {
             leaf["bank"] = json!("places");
         }
         json!({"geo": leaf})
+    }
+
+    /// Mostly one of the few that items lie on the edges of.
+    fn circle(&self, dice: &mut Dice) -> Circle {
+        if dice.chance(80) { dice.one(&self.circles) } else { edges::circle(dice) }
     }
 
     fn domain(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
@@ -278,7 +322,8 @@ impl World {
 
     /// A condition that depends on what is not in the item.
     fn asking(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
-        match dice.roll(8) {
+        let kind = if self.lean == Lean::Asking && dice.chance(50) { 2 } else { dice.roll(8) };
+        match kind {
             0 => json!({"strikes": {"gte": 1 + dice.roll(4)}}),
             1 => json!({"strikes": {"gt": dice.roll(4), "within": dice.one(&["1d", "7d"])}}),
             2 | 3 => {
@@ -371,7 +416,12 @@ impl World {
         if dice.chance(8) {
             return json!({"expr": self.expression(dice, fields)});
         }
-        match dice.roll(if depth == 0 { 12 } else { 19 }) {
+        let kind = match self.lean {
+            Lean::Places if dice.chance(55) => return self.geo(dice, fields),
+            Lean::Asking if dice.chance(40) => 11,
+            _ => dice.roll(if depth == 0 { 12 } else { 19 }),
+        };
+        match kind {
             0 | 1 => {
                 if dice.chance(50) {
                     self.geo(dice, fields)
@@ -525,6 +575,11 @@ impl World {
     fn operand(&self, dice: &mut Dice, kind: Kind) -> Json {
         match kind {
             Kind::Text => json!(dice.one(&["en", "de", "u1", "u2", &self.words[0]])),
+            // In the corner of a cell, one that belongs to it or the last one inside.
+            Kind::Geohash if dice.chance(30) => {
+                let (cell, corner) = (dice.one(&CELLS), dice.one(&["0", "z", "b", "p"]));
+                json!(format!("{cell}{}", corner.repeat(12 - cell.len())))
+            }
             Kind::Geohash => json!(dice.one(&CELLS)),
             Kind::Number => dice.one(&[
                 json!(0),
@@ -565,6 +620,17 @@ impl World {
             };
             data.insert(name.clone(), value);
         }
+        if ["north", "east"].iter().all(|name| self.types[nth].1.contains_key(*name)) && dice.chance(60) {
+            let (lat, lng) = if dice.chance(80) {
+                let circle = dice.one(&self.circles);
+                edges::of_circle(dice, circle)
+            } else {
+                let cell = dice.one(&CELLS);
+                edges::of_cell(dice, cell)
+            };
+            data.insert("north".to_owned(), json!(lat));
+            data.insert("east".to_owned(), json!(lng));
+        }
         (nth, Data { fields: self.types[nth].1.clone(), data: Json::Object(data) })
     }
 
@@ -598,13 +664,6 @@ fn link(dice: &mut Dice) -> String {
         7 => "https://nobody.invalid/".to_owned(),
         _ => format!("https://{a}"),
     }
-}
-
-/// Latitude, longitude and metres, near the places that items have.
-fn circle(dice: &mut Dice) -> (f64, f64, f64) {
-    let (lat, lng) =
-        dice.one(&[(0.0, 0.0), (1.0, 2.0), (2.5, 2.5), (52.52, 13.405), (89.9, 179.9), (-45.0, -180.0)]);
-    (lat, lng, dice.one(&[1.0, 900.0, 60_000.0, 250_000.0, 3_000_000.0, 20_000_000.0]))
 }
 
 /// A word as somebody writes it who does not want it to be found.

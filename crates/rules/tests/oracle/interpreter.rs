@@ -34,8 +34,13 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) banks: &'a [Bank],
 }
 
-/// How often the leaves of a kind came to what.
-pub(crate) type Tally = BTreeMap<String, BTreeMap<&'static str, u64>>;
+/// How often the leaves of a kind came to what, and needs were made one.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) leaves: BTreeMap<String, BTreeMap<&'static str, u64>>,
+    /// How often a rule asked for more of what another one had asked for.
+    pub(crate) raised: u64,
+}
 
 /// The outcomes that are still possible.
 type Possible = Vec<Verdict>;
@@ -78,7 +83,10 @@ impl Interpreter<'_> {
                 .zip(&looked)
                 .map(|(leaf, looked)| match &leaf.asking {
                     Some(asking) if asks && *looked => {
-                        asking.needs.iter().for_each(|need| want(&mut needs, need));
+                        asking
+                            .needs
+                            .iter()
+                            .for_each(|need| tally.raised += u64::from(want(&mut needs, need)));
                         reason = reason.take().or(asking.reason.clone());
                         asking.shown.clone()
                     }
@@ -213,7 +221,7 @@ impl Interpreter<'_> {
             _ => "neither",
         };
         for kind in kinds {
-            *tally.entry(kind).or_default().entry(name).or_default() += 1;
+            *tally.leaves.entry(kind).or_default().entry(name).or_default() += 1;
         }
         leaves.push(Leaf { condition, alone, asking });
     }
@@ -521,7 +529,8 @@ fn paths(condition: &Condition, tell: &mut impl FnMut(String, bool)) {
 }
 
 /// Adds a need; of two counts under one key the larger number is asked.
-fn want(needs: &mut Vec<Need>, need: &Need) {
+/// Whether it was larger than what had been asked.
+fn want(needs: &mut Vec<Need>, need: &Need) -> bool {
     for known in needs.iter_mut() {
         if let (
             Need::Count { window, key, at_least },
@@ -530,13 +539,15 @@ fn want(needs: &mut Vec<Need>, need: &Need) {
             && window == other
             && key == same
         {
+            let raised = *more > *at_least;
             *at_least = *more.max(at_least);
-            return;
+            return raised;
         }
     }
     if !needs.contains(need) {
         needs.push(need.clone());
     }
+    false
 }
 
 fn meets((asked, denied): &(bool, bool)) -> bool {
@@ -723,18 +734,30 @@ impl Viewed {
     }
 }
 
+/// Characters beyond ASCII that are folded to themselves.
+const PLAIN: &str = "日本語👨👩👍🏽❤カ한국\u{1112}\u{1161}שمر";
+
 /// What the characters that these tests use are folded to.
 fn folded(character: char) -> String {
     let lower = match character {
-        '\u{200b}' | '\u{200d}' | '\u{202e}' | '\u{301}' | '\u{307}' => return String::new(),
+        '\u{200b}' | '\u{200d}' | '\u{202e}' | '\u{2066}' | '\u{feff}' | '\u{fe0f}' | '\u{20e3}'
+        | '\u{301}' | '\u{307}' | '\u{323}' | '\u{5b8}' | '\u{64e}' => return String::new(),
         'ﬁ' => "fi".to_owned(),
+        'ﬃ' => "ffi".to_owned(),
+        'ｆ' | 'Ｆ' => "f".to_owned(),
+        'ｒ' | 'Ｒ' => "r".to_owned(),
+        'ｶ' => "カ".to_owned(),
+        // The mark that makes a syllable voiced, which is a mark like others once it is wide.
+        'ﾞ' => return String::new(),
+        '🇩' => "d".to_owned(),
+        '🇪' => "e".to_owned(),
         'ß' | 'ẞ' => "ss".to_owned(),
         'Ü' | 'ü' => "u".to_owned(),
         'é' | 'É' => "e".to_owned(),
         'İ' | 'ı' => "i".to_owned(),
         'Σ' | 'σ' | 'ς' => "o".to_owned(),
         'Ａ' | 'ａ' => "a".to_owned(),
-        '日' | '本' | '語' | '👨' | '👩' | 'ש' => character.to_string(),
+        _ if PLAIN.contains(character) => character.to_string(),
         _ => character.to_lowercase().collect(),
     };
     let ascii = |letter: char| match letter {
@@ -748,7 +771,10 @@ fn folded(character: char) -> String {
         '9' => 'g',
         other => other,
     };
-    assert!(lower.is_ascii() || "日本語👨👩ש".contains(&lower), "{character} is new to these tests");
+    assert!(
+        lower.chars().all(|one| one.is_ascii() || PLAIN.contains(one)),
+        "{character} is new to these tests"
+    );
     lower.chars().map(ascii).collect()
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::print_stdout, reason = "what the cases covered")]
 
+mod edges;
 mod expressions;
 mod generator;
 mod interpreter;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 use tidegate_rules::{
-    Facts, Fault, Item, Kind, Limits, Need, On, Outcome, Plan, RuleSource,
+    Explained, Facts, Fault, Item, Kind, Limits, Need, On, Outcome, Plan, RuleSource,
     form::{self, Rule},
 };
 use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
@@ -43,7 +44,40 @@ struct Seen {
     asked: u64,
     truncated: u64,
     entries: u64,
-    leaves: Tally,
+    /// Places hardly inside of a circle, and hardly outside of one that was looked at.
+    edges: u64,
+    tally: Tally,
+}
+
+/// Every hit lies on whole characters of its text; and how many places lie on the edge of a circle.
+fn look(explained: &Explained, data: &Json, edges: &mut u64) {
+    let hits = match explained {
+        Explained::All(node) | Explained::Any(node) => {
+            return node.of.iter().for_each(|part| look(part, data, edges));
+        }
+        Explained::Not(node) => return look(&node.of, data, edges),
+        Explained::Geo(geo) => {
+            for hit in &geo.hits {
+                let circle = hit.area.rsplit_once(',').and_then(|(_, metres)| metres.parse::<f64>().ok());
+                let near = |(most, far): (f64, f64)| far >= most * 0.999_99 - 1.0;
+                *edges += u64::from(circle.zip(hit.metres).is_some_and(near));
+            }
+            return;
+        }
+        Explained::Text(text) => &text.hits,
+        Explained::Domain(domain) => &domain.hits,
+        _ => return,
+    };
+    for hit in hits {
+        let (field, part) = hit.field.split_once('.').unwrap_or((&hit.field, ""));
+        let value = if part.is_empty() { &data[field] } else { &data[field][part] };
+        let value = match hit.element.as_deref() {
+            None => value,
+            Some(element) => element.parse::<usize>().map_or(&value[element], |nth| &value[nth]),
+        };
+        let found = value.as_str().and_then(|text| text.get(hit.start..hit.end));
+        assert!(found.is_some_and(|found| found.starts_with(&hit.found)), "{hit:?} of {value}");
+    }
 }
 
 /// The facts as a caller looks them up.
@@ -136,7 +170,7 @@ fn compare(seed: u64, seen: &mut Seen) {
             windows: &windows,
             banks: &world.banks,
         };
-        let (expected, expected_needs) = oracle.run(&mut seen.leaves);
+        let (expected, expected_needs) = oracle.run(&mut seen.tally);
         let scan = plan.scan(&item);
         let (needs, entries) = (scan.needs().to_vec(), scan.entries().to_vec());
         let outcome = plan.finish(scan, &facts(&around, &needs));
@@ -144,6 +178,7 @@ fn compare(seed: u64, seen: &mut Seen) {
         assert!(outcome == expected, "{}\nplan {}\noracle {}", case(), shown(&outcome), shown(&expected));
         assert_eq!(needs, expected_needs, "{}", case());
         assert_eq!(entries, oracle.entries().0, "{}", case());
+        outcome.matched.iter().for_each(|matched| look(&matched.tree, &data.data, &mut seen.edges));
         seen.entries += entries.len() as u64;
         seen.cases += 1;
         seen.matched += outcome.matched.len() as u64;
@@ -167,9 +202,10 @@ fn a_plan_comes_to_what_plain_reading_comes_to() {
         }
         compare(seed, &mut seen);
     }
-    let Seen { cases, matched, errored, asked, truncated, entries, leaves } = seen;
+    let Seen { cases, matched, errored, asked, truncated, entries, edges, tally: Tally { leaves, raised } } =
+        seen;
     let covered = format!(
-        "{cases} cases, {matched} matches, {errored} errors, {asked} needs, {truncated} truncated, {entries} entries"
+        "{cases} cases, {matched} matches, {errored} errors, {asked} needs, {raised} raised, {truncated} truncated, {entries} entries, {edges} on edges"
     );
     println!("{covered}");
     if cases < 4_000 {
@@ -181,6 +217,8 @@ fn a_plan_comes_to_what_plain_reading_comes_to() {
         asked > cases / 10,
         truncated > cases / 20,
         entries > cases / 4,
+        edges > cases / 40,
+        raised > cases / 50,
     ];
     assert!(often.into_iter().all(|often| often), "{covered}");
     for (kind, outcomes) in &leaves {
