@@ -9,7 +9,7 @@ use tidegate_schemas::ids::{TypeId, WindowId};
 
 use crate::{
     compile::{Context, Node},
-    engine::Run,
+    engine::{Run, hashing::Quickly},
     evaluate::{self, Mask},
     faults::Fault,
     form::{self, On},
@@ -139,7 +139,7 @@ fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
 pub(crate) fn by_type<'t>(
     windows: &[Counting],
     types: impl Iterator<Item = &'t TypeId>,
-) -> HashMap<TypeId, Box<[usize]>> {
+) -> HashMap<TypeId, Box<[usize]>, Quickly> {
     let of = |type_id: &TypeId| {
         let concerns =
             |window: &Counting| window.item_types.is_empty() || window.item_types.contains(type_id);

@@ -5,7 +5,7 @@
 use std::{borrow::Cow, cell::OnceCell};
 
 use crate::{
-    folding::{folded_byte, push_folded, push_lower},
+    folding::{folded_bytes, push_folded, push_lower},
     form::View,
 };
 
@@ -48,8 +48,7 @@ impl<'a> Derived<'a> {
                 plain(if changes { original.to_ascii_lowercase().into() } else { original.into() })
             }
             View::Folded if original.is_ascii() => {
-                let text: String = original.bytes().map(|byte| char::from(folded_byte(byte))).collect();
-                plain(text.into())
+                plain(String::from_utf8(folded_bytes(original.as_bytes())).unwrap_or_default().into())
             }
             View::Collapsed if original.is_ascii() => {
                 Self { text: squeezed(original).into(), original, notes: OnceCell::new() }
@@ -129,7 +128,7 @@ fn mapped(original: &str, push: impl Fn(&mut String, char)) -> (String, Notes) {
 
 /// A text of ASCII only, folded, with letters in a row once.
 fn squeezed(original: &str) -> String {
-    let mut text: Vec<u8> = original.bytes().map(folded_byte).collect();
+    let mut text = folded_bytes(original.as_bytes());
     // No ASCII byte, so the first one differs from it.
     let (mut length, mut last) = (0, u8::MAX);
     let mut from = 0;

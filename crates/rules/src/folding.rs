@@ -37,8 +37,32 @@ pub(crate) fn push_folded(text: &mut String, character: char) {
 }
 
 /// An ASCII byte as the letter that it stands for; always one byte.
-pub(crate) fn folded_byte(byte: u8) -> u8 {
+fn folded_byte(byte: u8) -> u8 {
     FOLDED[usize::from(byte & 0x7f)]
+}
+
+/// ASCII as the letters that it stands for, many bytes at once.
+pub(crate) fn folded_bytes(original: &[u8]) -> Vec<u8> {
+    const MANY: usize = 16;
+    let mut folded = original.to_vec();
+    let mut pieces = folded.chunks_exact_mut(MANY);
+    for piece in &mut pieces {
+        // Letters and common signs need no table; a piece with any other sign takes it as a whole.
+        let signs = |byte: u8| {
+            let common = byte == b',' || byte == b'.';
+            u8::from(byte.wrapping_sub(b'!') < 32) & u8::from(!common) | u8::from(byte == b'|')
+        };
+        if piece.iter().fold(0, |some, byte| some | signs(*byte)) == 0 {
+            for byte in piece {
+                let lower = byte.to_ascii_lowercase();
+                *byte = if lower == b'l' { b'i' } else { lower };
+            }
+        } else {
+            piece.iter_mut().for_each(|byte| *byte = folded_byte(*byte));
+        }
+    }
+    pieces.into_remainder().iter_mut().for_each(|byte| *byte = folded_byte(*byte));
+    folded
 }
 
 fn ascii(character: char) -> Option<u8> {
@@ -173,6 +197,18 @@ mod tests {
             (folded("日本語 한글"), folded("👨\u{200d}👩")),
             ("日本語 한글".to_owned(), "👨👩".to_owned())
         );
+    }
+
+    #[test]
+    fn many_bytes_are_folded_as_each_of_them() {
+        for nth in 0..=127_u8 {
+            let mut text = *b"Hallo, World. all of it has letters only aA\x7fzZ[`{^";
+            for at in [0, 5, 15, 16, 30, 47] {
+                text[at] = nth;
+                let one_by_one: Vec<u8> = text.iter().map(|byte| folded_byte(*byte)).collect();
+                assert_eq!(folded_bytes(&text), one_by_one, "{nth} at {at}");
+            }
+        }
     }
 
     #[test]

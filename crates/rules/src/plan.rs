@@ -14,7 +14,7 @@ use tidegate_schemas::ids::{Millis, PolicyId, RuleId, TypeId, WindowId};
 use crate::{
     compile::{self, Rule},
     counting::{self, Added, Counting},
-    engine::{Run, index::Index, quick::Quick, scratch::Scratch, witness::Costs},
+    engine::{Run, hashing::Quickly, index::Index, quick::Quick, scratch::Scratch, witness::Costs},
     evaluate::{self, Mask},
     explain::{self, CutExplained, Explained, Verdict},
     facts::{Facts, Need},
@@ -65,11 +65,13 @@ pub struct Plan {
     paths: Vec<Path>,
     windows: Vec<Counting>,
     /// By item type: the places of its windows.
-    counted: HashMap<TypeId, Box<[usize]>>,
+    counted: HashMap<TypeId, Box<[usize]>, Quickly>,
     indexes: Vec<Index>,
     parts: Parts,
     /// Of the largest scan.
     words: usize,
+    /// Values that guards look at, of the largest index.
+    watched: usize,
     limits: Limits,
     /// What was seen on the way.
     noted: Vec<Warning>,
@@ -101,7 +103,7 @@ struct Part {
 
 #[derive(Debug)]
 struct Parts {
-    by_type: HashMap<TypeId, Part>,
+    by_type: HashMap<TypeId, Part, Quickly>,
     /// Of an item type that nobody knows.
     other: Part,
     /// All item types share one index.
@@ -177,7 +179,7 @@ impl Scan {
         &self.added.0
     }
 
-    /// How many rules had to be looked at.
+    /// How many rules had to be looked at, if only to see that they lack a number.
     pub fn judged(&self) -> usize {
         self.judged
     }
@@ -215,6 +217,7 @@ impl Plan {
             quick: rules.iter().map(|rule| Quick::of(rule, &costs)).collect(),
             gates: rules.iter().map(|rule| Gate::of(rule)).collect(),
             words: indexes.iter().map(Index::words).max().unwrap_or_default(),
+            watched: indexes.iter().map(|index| index.announced.watched()).max().unwrap_or_default(),
             rules,
             predicates,
             counted: counting::by_type(&compiled.windows, vocabulary.types()),
@@ -289,6 +292,7 @@ impl Plan {
                 self.windows[*place].add(item, run, &mut added);
             }
             let mut scan = self.judge(run, candidates.iter().filter(|rule| self.concerns(**rule, item)));
+            scan.judged += run.scratch.refuted;
             run.scratch.candidates = candidates;
             scan.added = added;
             scan
@@ -342,9 +346,10 @@ impl Plan {
             submission: item.submission,
             limits: &self.limits,
         };
-        let mut scan = Scratch::with(self.predicates.len(), self.rules.len(), self.words, |scratch| {
-            judge(&mut Run::new(&self.predicates, index, &scene, scratch))
-        });
+        let mut scan =
+            Scratch::with(self.predicates.len(), self.rules.len(), self.words, self.watched, |scratch| {
+                judge(&mut Run::new(&self.predicates, index, &scene, scratch))
+            });
         scan.truncated = scene.views.truncated(texts);
         scan
     }

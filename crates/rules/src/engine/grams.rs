@@ -51,6 +51,10 @@ const LEAST: usize = 8;
 const BLOCK: usize = 16;
 const WINDOW: usize = BLOCK + 7;
 
+/// Parts that are gathered before any of them is looked at: what they are held against lies in far memory, and looks
+/// that do not wait for each other overlap.
+const GATHERED: usize = 64;
+
 #[derive(Debug)]
 pub(crate) struct Grams {
     probes: Vec<Probe>,
@@ -78,7 +82,8 @@ enum Coarse {
     Tiny(Box<[u64; 1 << 9]>),
     Small(Box<[u64; 1 << 12]>),
     Middle(Box<[u64; 1 << 14]>),
-    Large(Box<[u64; 1 << 17]>),
+    Large(Box<[u64; 1 << 15]>),
+    Huge(Box<[u64; 1 << 17]>),
 }
 
 /// The map for places that the coarse one lets pass: of whole parts, with at least 32 bits an entry.
@@ -90,15 +95,29 @@ struct Fine {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    gram: u64,
-    /// Where the word's bytes are.
+    /// The word's first bytes, so that most others are told apart here.
+    first: u64,
+    /// Where all of its bytes are.
     from: u32,
+    word: u32,
     length: u16,
     /// How far inside of the word the part is.
     offset: u16,
-    word: u32,
+}
+
+/// A part of a word that is to be found.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    gram: u64,
     /// In `CLASSES`.
-    class: u8,
+    class: usize,
+    entry: Entry,
+}
+
+/// Parts that the coarse maps know: where they are, and their hashes.
+struct Gathered {
+    parts: [(u32, u64); GATHERED],
+    count: usize,
 }
 
 fn hash(gram: u64) -> u64 {
@@ -109,11 +128,20 @@ fn mask(width: usize) -> u64 {
     u64::MAX >> (64 - 8 * width)
 }
 
-/// The bytes at a place as one number; beyond the end there are zeros.
+/// The bytes at a place as one number.
 fn at(word: &[u8], offset: usize, width: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes[..width].copy_from_slice(&word[offset..offset + width]);
     u64::from_le_bytes(bytes)
+}
+
+/// Eight bytes from a place on; beyond the end there are zeros.
+#[inline]
+fn eight_at(text: &[u8], place: usize) -> u64 {
+    match text.get(place..place + 8) {
+        Some(eight) => u64::from_le_bytes(eight.try_into().unwrap_or_default()),
+        None => text.get(place..).map_or(0, |rest| at(rest, 0, rest.len())),
+    }
 }
 
 impl Grams {
@@ -138,14 +166,9 @@ impl Grams {
             };
             for (offset, gram) in parts(word, CLASSES[class], first) {
                 *sharing.entry(gram).or_default() += 1;
-                entries.push(Entry {
-                    gram,
-                    from,
-                    length,
-                    offset: u16::try_from(offset).unwrap_or(length),
-                    word: nth,
-                    class: u8::try_from(class).unwrap_or_default(),
-                });
+                let offset = u16::try_from(offset).unwrap_or(length);
+                let entry = Entry { first: eight_at(word, 0), from, word: nth, length, offset };
+                entries.push(Part { gram, class, entry });
             }
             bytes.extend_from_slice(word);
         }
@@ -154,7 +177,8 @@ impl Grams {
         }
         let probes = probes(words, &entries);
         let fine = Fine::of(&entries);
-        let shift = 64 - (entries.len() * 2).next_power_of_two().trailing_zeros().clamp(4, 24);
+        // One or two entries a bucket: what says where a bucket begins is far memory too.
+        let shift = 64 - entries.len().next_power_of_two().trailing_zeros().clamp(5, 24) + 1;
         let (starts, entries) = bucketed(&entries, shift);
         let words = bytes.into();
         (Some(Self { probes, fine, starts, shift, entries, words }), rest)
@@ -167,18 +191,21 @@ impl Grams {
     }
 
     pub(crate) fn scan(&self, text: &[u8], found: &mut impl FnMut(u32, usize) -> Next) -> Next {
+        let mut gathered = Gathered { parts: [(0, 0); GATHERED], count: 0 };
         for probe in &self.probes {
+            let gathered = &mut gathered;
             let next = match &probe.map {
-                Coarse::Tiny(bits) => self.pass(bits, probe, text, found),
-                Coarse::Small(bits) => self.pass(bits, probe, text, found),
-                Coarse::Middle(bits) => self.pass(bits, probe, text, found),
-                Coarse::Large(bits) => self.pass(bits, probe, text, found),
+                Coarse::Tiny(bits) => self.pass(bits, probe, text, gathered, found),
+                Coarse::Small(bits) => self.pass(bits, probe, text, gathered, found),
+                Coarse::Middle(bits) => self.pass(bits, probe, text, gathered, found),
+                Coarse::Large(bits) => self.pass(bits, probe, text, gathered, found),
+                Coarse::Huge(bits) => self.pass(bits, probe, text, gathered, found),
             };
             if next == Next::Stop {
                 return Next::Stop;
             }
         }
-        Next::Go
+        self.look(&mut gathered, text, found)
     }
 
     fn pass<const N: usize>(
@@ -186,11 +213,12 @@ impl Grams {
         bits: &[u64; N],
         probe: &Probe,
         text: &[u8],
+        gathered: &mut Gathered,
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
         match probe.stride {
-            1 => self.pass_by::<N, 1>(bits, probe, text, found),
-            _ => self.pass_by::<N, 2>(bits, probe, text, found),
+            1 => self.pass_by::<N, 1>(bits, probe, text, gathered, found),
+            _ => self.pass_by::<N, 2>(bits, probe, text, gathered, found),
         }
     }
 
@@ -199,6 +227,7 @@ impl Grams {
         bits: &[u64; N],
         probe: &Probe,
         text: &[u8],
+        gathered: &mut Gathered,
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
         let mask = probe.mask;
@@ -206,7 +235,7 @@ impl Grams {
         for window in text.windows(WINDOW).step_by(BLOCK) {
             if let Ok(window) = window.try_into() {
                 let answers = answers::<N, STRIDE>(bits, mask, window);
-                if answers != 0 && self.answered(answers, probe, window, text, place, found) == Next::Stop {
+                if answers != 0 && self.gather(answers, probe, text, place, gathered, found) == Next::Stop {
                     return Next::Stop;
                 }
             }
@@ -218,7 +247,7 @@ impl Grams {
             let left = (text.len() - place).min(WINDOW);
             window[..left].copy_from_slice(&text[place..place + left]);
             let answers = answers::<N, STRIDE>(bits, mask, &window);
-            if answers != 0 && self.answered(answers, probe, &window, text, place, found) == Next::Stop {
+            if answers != 0 && self.gather(answers, probe, text, place, gathered, found) == Next::Stop {
                 return Next::Stop;
             }
             place += BLOCK;
@@ -226,24 +255,52 @@ impl Grams {
         Next::Go
     }
 
-    /// Looks at the places of a block that the coarse map knows.
+    /// Keeps the parts at the places of a block that the coarse map knows.
     #[inline(never)]
-    fn answered(
+    fn gather(
         &self,
         mut answers: u64,
         probe: &Probe,
-        window: &[u8; WINDOW],
         text: &[u8],
         place: usize,
+        gathered: &mut Gathered,
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
         while answers != 0 {
-            let nth = answers.trailing_zeros() as usize % BLOCK;
+            let place = place + answers.trailing_zeros() as usize;
             answers &= answers - 1;
-            let eight = eight(window, nth);
+            let eight = eight_at(text, place);
             for part in &probe.parts {
-                let (gram, hash) = (eight & part, hash(eight & part));
-                if self.fine.holds(hash) && self.look(gram, hash, text, place + nth, found) == Next::Stop {
+                if gathered.count == GATHERED && self.look(gathered, text, found) == Next::Stop {
+                    return Next::Stop;
+                }
+                gathered.parts[gathered.count] =
+                    (u32::try_from(place).unwrap_or(u32::MAX), hash(eight & part));
+                gathered.count += 1;
+            }
+        }
+        Next::Go
+    }
+
+    /// Looks at the parts that were gathered: first at all of them in the fine map, then at what that has let pass.
+    #[inline(never)]
+    fn look(&self, gathered: &mut Gathered, text: &[u8], found: &mut impl FnMut(u32, usize) -> Next) -> Next {
+        let parts = &mut gathered.parts;
+        let mut left = 0;
+        for nth in 0..std::mem::take(&mut gathered.count).min(GATHERED) {
+            // Written in any case, and then written over: cheaper than to decide, because nothing has to wait.
+            parts[left] = parts[nth];
+            left += usize::from(self.fine.holds(parts[nth].1));
+        }
+        for (_, hash) in &mut parts[..left] {
+            let bucket = usize::try_from(*hash >> self.shift).unwrap_or_default();
+            *hash = u64::from(self.starts[bucket]) << 32 | u64::from(self.starts[bucket + 1]);
+        }
+        for (place, ends) in &parts[..left] {
+            let (from, to) = ((ends >> 32) as usize, (ends & 0xffff_ffff) as usize);
+            for entry in &self.entries[from..to] {
+                let Some(start) = (*place as usize).checked_sub(entry.offset.into()) else { continue };
+                if self.is_at(entry, text, start) && found(entry.word, start) == Next::Stop {
                     return Next::Stop;
                 }
             }
@@ -251,26 +308,14 @@ impl Grams {
         Next::Go
     }
 
-    /// The words of which this part is at this place.
-    fn look(
-        &self,
-        gram: u64,
-        hash: u64,
-        text: &[u8],
-        place: usize,
-        found: &mut impl FnMut(u32, usize) -> Next,
-    ) -> Next {
-        let bucket = usize::try_from(hash >> self.shift).unwrap_or_default();
-        let entries = &self.entries[self.starts[bucket] as usize..self.starts[bucket + 1] as usize];
-        for entry in entries.iter().filter(|entry| entry.gram == gram) {
-            let Some(start) = place.checked_sub(entry.offset.into()) else { continue };
-            let length = usize::from(entry.length);
-            let word = &self.words[entry.from as usize..entry.from as usize + length];
-            if text.get(start..start + length) == Some(word) && found(entry.word, start) == Next::Stop {
-                return Next::Stop;
-            }
+    #[inline]
+    fn is_at(&self, entry: &Entry, text: &[u8], start: usize) -> bool {
+        let length = usize::from(entry.length);
+        if eight_at(text, start) & mask(length.min(8)) != entry.first {
+            return false;
         }
-        Next::Go
+        let (from, rest) = (entry.from as usize, 8.min(length));
+        text.get(start + rest..start + length) == Some(&self.words[from + rest..from + length])
     }
 }
 
@@ -309,7 +354,8 @@ impl Coarse {
             ..1_024 => Self::Tiny(filled(beginnings)),
             1_024..8_192 => Self::Small(filled(beginnings)),
             8_192..65_536 => Self::Middle(filled(beginnings)),
-            _ => Self::Large(filled(beginnings)),
+            65_536..524_288 => Self::Large(filled(beginnings)),
+            _ => Self::Huge(filled(beginnings)),
         }
     }
 
@@ -319,6 +365,7 @@ impl Coarse {
             Self::Small(bits) => size_of_val(&**bits),
             Self::Middle(bits) => size_of_val(&**bits),
             Self::Large(bits) => size_of_val(&**bits),
+            Self::Huge(bits) => size_of_val(&**bits),
         }
     }
 }
@@ -335,7 +382,7 @@ fn filled<const N: usize>(beginnings: &[u64]) -> Box<[u64; N]> {
 }
 
 impl Fine {
-    fn of(entries: &[Entry]) -> Self {
+    fn of(entries: &[Part]) -> Self {
         let words = (entries.len() / 2).next_power_of_two().clamp(16, 1 << 22);
         let mut fine = Self { bits: vec![0; words].into(), shift: 64 - words.trailing_zeros() };
         for entry in entries {
@@ -391,10 +438,10 @@ const PART: f64 = 2.0;
 
 /// Classes share a probe if that is cheaper: a probe for what the parts of several classes begin with is answered more
 /// often than probes for each whole part.
-fn probes(words: &[&[u8]], entries: &[Entry]) -> Vec<Probe> {
+fn probes(words: &[&[u8]], entries: &[Part]) -> Vec<Probe> {
     let mut counts = [0_usize; CLASSES.len()];
     for entry in entries {
-        counts[usize::from(entry.class)] += 1;
+        counts[entry.class] += 1;
     }
     let grouped = |stride: usize| {
         // From the shortest parts to the longest.
@@ -419,8 +466,8 @@ fn probes(words: &[&[u8]], entries: &[Entry]) -> Vec<Probe> {
         let best = (0..1 << used.len()).min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default();
         let probe = |range: std::ops::Range<usize>| {
             let (least, widths) = (mask(used[range.start].0), &used[range]);
-            let of = |entry: &&Entry| {
-                let class = CLASSES[usize::from(entry.class)];
+            let of = |entry: &&Part| {
+                let class = CLASSES[entry.class];
                 class.stride == stride && widths.iter().any(|(width, _)| *width == class.width)
             };
             let beginnings: Vec<u64> = entries.iter().filter(of).map(|entry| entry.gram & least).collect();
@@ -453,8 +500,8 @@ fn likeness(words: &[&[u8]], width: usize) -> f64 {
 }
 
 /// The entries sorted by bucket, and where each bucket starts.
-fn bucketed(entries: &[Entry], shift: u32) -> (Box<[u32]>, Box<[Entry]>) {
-    let bucket = |entry: &Entry| hash(entry.gram) >> shift;
+fn bucketed(entries: &[Part], shift: u32) -> (Box<[u32]>, Box<[Entry]>) {
+    let bucket = |part: &Part| hash(part.gram) >> shift;
     let mut entries = entries.to_vec();
     entries.sort_by_key(bucket);
     let mut starts = Vec::new();
@@ -465,5 +512,5 @@ fn bucketed(entries: &[Entry], shift: u32) -> (Box<[u32]>, Box<[Entry]>) {
     }
     let buckets = 1_usize << (64 - shift);
     starts.resize(buckets + 1, u32::try_from(entries.len()).unwrap_or(u32::MAX));
-    (starts.into(), entries.into())
+    (starts.into(), entries.into_iter().map(|part| part.entry).collect())
 }

@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
 use regex::Regex;
 
 use super::{
+    guards::Announced,
     hashing::Quickly,
     patterns::Patterns,
     places::Around,
     ranges::Ranges,
     scanner::Scanner,
+    values::Texts,
     witness::{self, Costs},
 };
 use crate::{
@@ -40,7 +42,7 @@ pub(crate) struct Index {
     /// The predicates of which one must pass before a rule can; others refer to them by their place.
     pub(crate) witnesses: Box<[Witness]>,
     /// The rules that witnesses make candidates.
-    unlocked: Box<[u32]>,
+    pub(crate) announced: Announced,
     /// Text predicates that cannot pass unless the scan has found something, by number.
     scanned: Vec<u64>,
 }
@@ -97,21 +99,22 @@ type ByText<T> = HashMap<Box<str>, T, Quickly>;
 /// Values of one path that announce predicates.
 #[derive(Debug, Default)]
 pub(crate) struct Lookup {
-    pub(crate) texts: ByText<Vec<u32>>,
+    pub(crate) texts: Texts,
     pub(crate) related: ByText<ByText<Vec<u32>>>,
     pub(crate) booleans: [Vec<u32>; 2],
     pub(crate) ranges: Ranges,
     collected: Vec<(f64, f64, u32)>,
+    collected_texts: ByText<Vec<u32>>,
 }
 
-/// A predicate, and which of the unlocked rules are its own. Beside each other: each is a look into far memory.
+/// A predicate, and which of the announced rules are its own. Beside each other: each is a look into far memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Witness {
     pub(crate) predicate: u32,
     /// A value that was looked up proves it; nothing is left to judge.
     pub(crate) proved: bool,
-    from: u32,
-    to: u32,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
 }
 
 fn starts(lengths: impl Iterator<Item = usize>) -> Box<[u32]> {
@@ -143,8 +146,8 @@ impl PatternScan {
 impl Index {
     pub(crate) fn new(rules: Vec<u32>, all: &[impl AsRef<Rule>], predicates: &[Leaf], costs: &Costs) -> Self {
         let mut places: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut unlocked: Vec<Vec<u32>> = Vec::new();
-        let (mut witnesses, mut always) = (Vec::new(), Vec::new());
+        let mut announced: Vec<(u32, Vec<u32>)> = Vec::new();
+        let mut always = Vec::new();
         for number in &rules {
             let rule = all[*number as usize].as_ref();
             let Some(chosen) = witness::of(rule, costs) else {
@@ -153,22 +156,22 @@ impl Index {
             };
             for predicate in chosen {
                 let place = *places.entry(predicate).or_insert_with(|| {
-                    witnesses.push(predicate);
-                    unlocked.push(Vec::new());
-                    u32::try_from(witnesses.len() - 1).unwrap_or(u32::MAX)
+                    announced.push((predicate, Vec::new()));
+                    u32::try_from(announced.len() - 1).unwrap_or(u32::MAX)
                 });
-                unlocked[place as usize].push(*number);
+                announced[place as usize].1.push(*number);
             }
         }
         let mut index = Self {
             rules: rules.into(),
             always: always.into(),
-            unlocked: unlocked.concat().into(),
+            announced: Announced::new(&announced, all, predicates),
             scanned: vec![0; predicates.len().div_ceil(64)],
             ..Self::default()
         };
+        let witnesses: Vec<u32> = announced.iter().map(|(predicate, _)| *predicate).collect();
         index.announce(&witnesses, predicates);
-        let starts = starts(unlocked.iter().map(Vec::len));
+        let starts = starts(announced.iter().map(|(_, rules)| rules.len()));
         let witness = |(predicate, ends): (&u32, &[u32])| Witness {
             predicate: *predicate,
             proved: matches!(&predicates[*predicate as usize], Leaf::Field(field) if field.is_looked_up()),
@@ -177,12 +180,6 @@ impl Index {
         };
         index.witnesses = witnesses.iter().zip(starts.windows(2)).map(witness).collect();
         index
-    }
-
-    /// The rules that a witness makes candidates.
-    pub(crate) fn unlocked(&self, witness: u32) -> &[u32] {
-        let Witness { from, to, .. } = self.witnesses[witness as usize];
-        &self.unlocked[from as usize..to as usize]
     }
 
     /// Whether a predicate of which the scan has said nothing has failed.
@@ -201,6 +198,7 @@ impl Index {
     pub(crate) fn memory(&self) -> usize {
         let patterns: usize = self.patterns.iter().map(|scan| scan.patterns.memory()).sum();
         patterns
+            + self.announced.memory()
             + self.scans.iter().map(|scan| scan.scanner.memory() + size_of_val(&*scan.leads)).sum::<usize>()
     }
 
@@ -233,6 +231,7 @@ impl Index {
         }
         for lookup in lookups.values_mut() {
             lookup.ranges = Ranges::new(std::mem::take(&mut lookup.collected));
+            lookup.texts = Texts::new(std::mem::take(&mut lookup.collected_texts));
         }
         self.lookups = lookups.into_iter().collect();
         let sample = sample(sought.words.values().flat_map(|words| &words.words));
@@ -388,7 +387,7 @@ impl Lookup {
         match sought {
             Some(Values::Texts(texts)) => {
                 for text in texts {
-                    self.texts.entry(text.into()).or_default().push(witness);
+                    self.collected_texts.entry(text.into()).or_default().push(witness);
                 }
             }
             Some(Values::Related(keys)) => {

@@ -3,7 +3,8 @@
 //! It explains nothing: what a rule comes to is the same as if every condition had been looked at.
 
 pub(crate) mod grams;
-mod hashing;
+pub(crate) mod guards;
+pub(crate) mod hashing;
 pub(crate) mod index;
 pub(crate) mod literals;
 pub(crate) mod patterns;
@@ -13,6 +14,7 @@ pub(crate) mod ranges;
 pub(crate) mod rarity;
 pub(crate) mod scanner;
 pub(crate) mod scratch;
+pub(crate) mod values;
 pub(crate) mod witness;
 
 use self::{
@@ -217,19 +219,20 @@ impl<'r, 'a> Run<'r, 'a> {
             for (_, value) in scene.views.slot(*slot).values.iter().flatten() {
                 self.steps.take_shared(1)?;
                 let witnesses = match value {
-                    Value::Text(text) => lookup.texts.get(*text),
-                    Value::Boolean(boolean) => Some(&lookup.booleans[usize::from(*boolean)]),
+                    Value::Text(text) => lookup.texts.get(text),
+                    Value::Boolean(boolean) => &lookup.booleans[usize::from(*boolean)],
                     Value::Related { type_id, id } => {
-                        lookup.related.get(*type_id).and_then(|ids| ids.get(*id))
+                        let ids = lookup.related.get(*type_id);
+                        ids.and_then(|ids| ids.get(*id)).map_or(&[][..], Vec::as_slice)
                     }
-                    Value::Number(_) | Value::Datetime(_) | Value::List(_) | Value::Map(_) => None,
+                    Value::Number(_) | Value::Datetime(_) | Value::List(_) | Value::Map(_) => &[],
                 };
                 let number = match value {
                     Value::Number(number) => Some(number.coarse()),
                     Value::Datetime(instant) => Some(crate::item::Number::from(instant.0).coarse()),
                     _ => None,
                 };
-                for witness in witnesses.into_iter().flatten() {
+                for witness in witnesses {
                     self.announced(*witness)?;
                 }
                 if let Some(number) = number.filter(|_| !lookup.ranges.is_empty()) {
@@ -252,9 +255,9 @@ impl<'r, 'a> Run<'r, 'a> {
         if !proved {
             self.steps.next_rule();
             self.settle(witness, predicate);
-        } else if self.scratch.known(predicate).is_none() {
+        } else if self.unlock(witness) {
+            // Where no rule is left nobody will ask.
             self.scratch.note(predicate, Known::Is(Mask::PASSED));
-            self.unlock(witness);
         }
         Ok(())
     }
@@ -275,10 +278,10 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    fn unlock(&mut self, witness: u32) {
-        for rule in self.index.unlocked(witness) {
-            self.scratch.nominate(*rule);
-        }
+    /// Makes candidates of a witness's rules, unless they are refuted; whether there are any.
+    fn unlock(&mut self, witness: u32) -> bool {
+        let Witness { from, to, .. } = self.index.witnesses[witness as usize];
+        self.nominate(from, to)
     }
 }
 

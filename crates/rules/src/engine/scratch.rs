@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 
+use super::guards::Reach;
 use crate::evaluate::Mask;
 
 thread_local! {
@@ -18,6 +19,10 @@ pub(crate) struct Scratch {
     predicates: Vec<(u32, Known)>,
     rules: Vec<u32>,
     words: Vec<u32>,
+    /// By watched value.
+    reaches: Vec<(u32, Reach)>,
+    /// Rules that their guards have refuted.
+    pub(crate) refuted: usize,
     pub(crate) candidates: Vec<u32>,
     /// Predicates and the needles of them that are in the item.
     pub(crate) found: Vec<(u32, u32)>,
@@ -37,16 +42,17 @@ impl Scratch {
         predicates: usize,
         rules: usize,
         words: usize,
+        watched: usize,
         run: impl FnOnce(&mut Self) -> T,
     ) -> T {
         let mut scratch = KEPT.take().unwrap_or_default();
-        scratch.begin(predicates, rules, words);
+        scratch.begin(predicates, rules, words, watched);
         let result = run(&mut scratch);
         KEPT.set(Some(scratch));
         result
     }
 
-    fn begin(&mut self, predicates: usize, rules: usize, words: usize) {
+    fn begin(&mut self, predicates: usize, rules: usize, words: usize, watched: usize) {
         // Texts of one item are bounded in bytes, so they cannot use up what is left here.
         if self.tick > u32::MAX / 2 {
             *self = Self::default();
@@ -54,6 +60,8 @@ impl Scratch {
         grow(&mut self.predicates, predicates, (0, Known::Spent));
         grow(&mut self.rules, rules, 0);
         grow(&mut self.words, words, 0);
+        grow(&mut self.reaches, watched, (0, Reach::NOTHING));
+        self.refuted = 0;
         self.candidates.clear();
         self.found.clear();
         self.tick += 1;
@@ -71,6 +79,15 @@ impl Scratch {
 
     pub(crate) fn note(&mut self, predicate: u32, known: Known) {
         self.predicates[predicate as usize] = (self.item, known);
+    }
+
+    pub(crate) fn reach(&self, watched: u32) -> Option<Reach> {
+        let (at, reach) = self.reaches[watched as usize];
+        (at == self.item).then_some(reach)
+    }
+
+    pub(crate) fn note_reach(&mut self, watched: u32, reach: Reach) {
+        self.reaches[watched as usize] = (self.item, reach);
     }
 
     /// Makes a rule a candidate, once.
@@ -113,16 +130,16 @@ mod tests {
             (before, scratch.known(3), scratch.is_settled(0), scratch.candidates.len())
         };
         for _ in 0..3 {
-            let seen = Scratch::with(4, 2, 1, mark);
+            let seen = Scratch::with(4, 2, 1, 0, mark);
             assert_eq!(seen, ((None, false, 0), Some(Known::Is(Mask::PASSED)), true, 1));
         }
     }
 
     #[test]
     fn an_evaluation_inside_of_another_has_a_scratch_of_its_own() {
-        Scratch::with(1, 0, 0, |outer| {
+        Scratch::with(1, 0, 0, 0, |outer| {
             outer.note(0, Known::Is(Mask::PASSED));
-            Scratch::with(1, 0, 0, |inner| assert_eq!(inner.known(0), None));
+            Scratch::with(1, 0, 0, 0, |inner| assert_eq!(inner.known(0), None));
             assert_eq!(outer.known(0), Some(Known::Is(Mask::PASSED)));
         });
     }
@@ -130,7 +147,7 @@ mod tests {
     #[test]
     fn ticks_start_anew_long_before_they_run_out() {
         let mut scratch = Scratch { tick: u32::MAX / 2 + 1, ..Scratch::default() };
-        scratch.begin(1, 1, 1);
+        scratch.begin(1, 1, 1, 0);
         assert_eq!((scratch.tick, scratch.known(0)), (1, None));
     }
 }
