@@ -4,18 +4,20 @@
 //! matter. With `seconds`, it only evaluates for so long, counts nothing and checks nothing: for a profiler.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss)]
 
+mod fixed;
 #[path = "../../crates/rules/tests/oracle/interpreter.rs"]
 mod interpreter;
 mod mixes;
 
 use std::{
     collections::BTreeMap,
-    fs,
     hint::black_box,
     time::{Duration, Instant},
 };
 
+use fixed::Fixed;
 use mixes::{ITEM_TYPE, Mix, Set};
+use rustix::time::{ClockId, clock_gettime};
 use tidegate_rules::{
     Facts, Item, Kind, Limits, Need, On, Outcome, Plan, RuleSource, Vocabulary,
     form::{self, Rule},
@@ -53,7 +55,7 @@ fn main() {
         return profile(mixes[0], sizes[0], items, Duration::from_secs(seconds));
     }
     println!(
-        "{:<7}{:>8}{:>11}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>9}{:>9}{:>10}{:>10}",
+        "{:<7}{:>8}{:>11}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>9}{:>9}{:>10}{:>10}{:>10}{:>7}",
         "mix",
         "rules",
         "items/s",
@@ -66,12 +68,15 @@ fn main() {
         "judged",
         "always%",
         "build ms",
-        "search MB"
+        "search MB",
+        "fixed ns",
+        "load"
     );
+    let fixed = Fixed::new();
     for mix in mixes {
         let mut first = None;
         for size in &sizes {
-            let cost = measure(mix, *size, if mix == Mix::M7 { items / 20 } else { items });
+            let cost = measure(&fixed, mix, *size, if mix == Mix::M7 { items / 20 } else { items });
             let (least, smallest) = *first.get_or_insert((*size, cost));
             if *size > least {
                 println!("{:<7}cost({size})/cost({least}) = {:.2}", "", cost / smallest);
@@ -80,7 +85,7 @@ fn main() {
     }
 }
 
-fn measure(mix: Mix, size: usize, items: usize) -> f64 {
+fn measure(fixed: &Fixed, mix: Mix, size: usize, items: usize) -> f64 {
     let set = Set::new(mix, size, items.max(20));
     let limits = Limits { rules: 1_000_000, regexes_in_all: 100_000, ..Limits::default() };
     let vocabulary = Vocabulary::of([&set.item_type]);
@@ -99,7 +104,7 @@ fn measure(mix: Mix, size: usize, items: usize) -> f64 {
         judged += candidates;
     }
     // Short rounds: on a machine that others use, some of them run undisturbed.
-    let mut best = f64::MAX;
+    let (mut best, before) = (f64::MAX, fixed.measure());
     for _ in 0..ROUNDS {
         let (began, mut rounds) = (cpu(), 0_usize);
         while cpu() - began < ROUND {
@@ -110,6 +115,7 @@ fn measure(mix: Mix, size: usize, items: usize) -> f64 {
         }
         best = best.min((cpu() - began).as_nanos() as f64 / (rounds * read.len()) as f64);
     }
+    let around = f64::midpoint(before, fixed.measure());
     let mut each: Vec<u128> = Vec::with_capacity(read.len());
     for values in &read {
         let began = Instant::now();
@@ -121,7 +127,7 @@ fn measure(mix: Mix, size: usize, items: usize) -> f64 {
     let figures = plan.figures();
     let of = read.len() as f64;
     println!(
-        "{:<7}{:>8}{:>11.0}{:>9.0}{:>9}{:>9}{:>9}{:>8.1}{:>9.2}{:>9.1}{:>9.1}{:>10.1}{:>10.1}",
+        "{:<7}{:>8}{:>11.0}{:>9.0}{:>9}{:>9}{:>9}{:>8.1}{:>9.2}{:>9.1}{:>9.1}{:>10.1}{:>10.1}{:>10.0}{:>7}",
         mix.name(),
         size,
         1e9 / best,
@@ -135,6 +141,8 @@ fn measure(mix: Mix, size: usize, items: usize) -> f64 {
         100.0 * figures.unannounced as f64 / figures.rules as f64,
         build.as_secs_f64() * 1e3,
         figures.search_bytes as f64 / 1e6,
+        around,
+        fixed::load(),
     );
     best
 }
@@ -145,15 +153,19 @@ fn profile(mix: Mix, size: usize, items: usize, time: Duration) {
     let sources: Vec<_> = set.rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
     let plan = Plan::compile(&sources, &Vocabulary::of([&set.item_type]), &limits).unwrap();
     let read: Vec<Values> = set.items.iter().map(|item| set.read(item)).collect();
-    let (end, mut best) = (Instant::now() + time, f64::MAX);
+    let (end, mut rounds) = (Instant::now() + time, Vec::new());
     while Instant::now() < end {
         let began = cpu();
-        for _ in 0..=(5_000 / read.len()) {
-            read.iter().for_each(|values| drop(black_box(evaluate(&plan, values))));
-        }
-        best = best.min((cpu() - began).as_nanos() as f64 / (read.len() * (1 + 5_000 / read.len())) as f64);
+        read.iter().for_each(|values| drop(black_box(evaluate(&plan, values))));
+        rounds.push((cpu() - began).as_nanos() as f64 / read.len() as f64);
     }
-    println!("{} {size}: {best:.0} ns an item, not checked", mix.name());
+    rounds.sort_by(f64::total_cmp);
+    let (best, median) = (rounds[0], rounds[rounds.len() / 2]);
+    println!(
+        "{} {size}: {best:.0} ns an item at best, {median:.0} in the middle, not checked; fixed work {:.0} ns",
+        mix.name(),
+        Fixed::new().measure()
+    );
 }
 
 fn evaluate(plan: &Plan, values: &Values) -> (Outcome, usize) {
@@ -204,13 +216,13 @@ fn check(set: &Set, plan: &Plan, read: &[Values], limits: &Limits, items: usize)
             windows: &[],
             banks: &[],
         };
-        let (expected, _) = oracle.run(&mut BTreeMap::new());
+        let (expected, _) = oracle.run(&mut interpreter::Tally::default());
         assert!(evaluate(plan, values).0 == expected, "the plan and the plain interpreter differ");
     }
 }
 
 /// Time on a processor: what else runs on the machine counts less than with a clock.
 fn cpu() -> Duration {
-    let spent = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(spent.split(' ').next().unwrap().parse().unwrap())
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec.try_into().unwrap(), spent.tv_nsec.try_into().unwrap())
 }

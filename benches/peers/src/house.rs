@@ -62,9 +62,14 @@ impl House {
 
     /// All roles in one process, on embedded data; configured and ready.
     pub async fn embedded(repository: &Path, binary: &Path) -> Result<Self> {
+        Self::embedded_with(repository, binary, None).await
+    }
+
+    /// The same with rules of its own instead of the demo's.
+    pub async fn embedded_with(repository: &Path, binary: &Path, rules: Option<&str>) -> Result<Self> {
         let mut house = Self::new(repository, binary, &[UP], "")?;
         house.start(UP).await?;
-        house.configure(UP).await?;
+        house.configure(UP, rules).await?;
         Ok(house)
     }
 
@@ -89,7 +94,7 @@ impl House {
         }
         house.command(&["store", "migrate"]).await?;
         house.start("console").await?;
-        house.configure("console").await?;
+        house.configure("console", None).await?;
         if !roles.contains(&"console") {
             house.stop("console").await?;
         }
@@ -136,13 +141,13 @@ impl House {
         Ok(())
     }
 
-    /// Keeps the key that the first start showed, and applies the demo's documents.
-    async fn configure(&mut self, role: &'static str) -> Result<()> {
+    /// Keeps the key that the first start showed, and applies the demo's documents, its rules perhaps replaced.
+    async fn configure(&mut self, role: &'static str, rules: Option<&str>) -> Result<()> {
         let process = self.processes.get_mut(role).context("it runs")?;
         let line = process.line("tg_").await?;
         let key = line.split_whitespace().find(|word| word.starts_with("tg_"));
         self.key = key.context("the first start showed no key")?.to_owned();
-        let documents = documents(&self.repository)?;
+        let documents = documents(&self.repository, rules)?;
         let made = self.admin("POST", "/config", Some(&documents)).await?;
         ensure!((200..300).contains(&made.status), "the documents are refused: {}", made.body);
         let wait = format!("/config/wait?version={}&withinMs=30000", made.json()["version"]);
@@ -225,11 +230,14 @@ replication = {{ simple = 1 }}
     )
 }
 
-fn documents(repository: &Path) -> Result<Value> {
+fn documents(repository: &Path, rules: Option<&str>) -> Result<Value> {
     let mut files = Vec::new();
     for name in DOCUMENTS {
         let path = repository.join("src/demo/documents").join(name);
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let text = match rules.filter(|_| name == "rules.yaml") {
+            Some(rules) => rules.to_owned(),
+            None => fs::read_to_string(&path).with_context(|| path.display().to_string())?,
+        };
         files.push(json!({ "name": name, "text": text }));
     }
     let endpoint = "endpoint: nobody\nurl: https://receiver.invalid/callbacks\n";

@@ -10,6 +10,8 @@ mod ingest;
 mod load;
 #[path = "bench/pipeline.rs"]
 mod pipeline;
+#[path = "bench/rules.rs"]
+mod rules;
 #[path = "bench/start.rs"]
 mod start;
 
@@ -38,6 +40,8 @@ enum Bench {
     Pipeline(pipeline::Args),
     /// The same on Kafka and Cassandra against embedded, by CPU time of our processes
     Cluster(cluster::Args),
+    /// The whole pipeline with ten thousand rules against the same with ten, by CPU time
+    Rules(rules::Args),
     /// From the start of the process to the first evaluated item, and memory at rest
     Start(start::Args),
 }
@@ -56,6 +60,7 @@ async fn main() -> Result<()> {
         Bench::Ingest(args) => Box::pin(ingest::run(&place, &args)).await,
         Bench::Pipeline(args) => Box::pin(pipeline::run(&place, &args)).await,
         Bench::Cluster(args) => Box::pin(cluster::run(&place, &args)).await,
+        Bench::Rules(args) => Box::pin(rules::run(&place, &args)).await,
         Bench::Start(args) => Box::pin(start::run(&place, &args)).await,
     }
 }

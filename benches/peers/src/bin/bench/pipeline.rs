@@ -2,7 +2,7 @@
 //!
 //! An item counts when the processor has stored its evaluation; afterwards a sample is read back through the API.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use anyhow::{Result, ensure};
 use tidegate_benches::{
@@ -87,6 +87,15 @@ impl Subject {
 
     /// Reads items back: each is evaluated, and no rule matched.
     pub(crate) async fn check_sample(&self) -> Result<()> {
+        for (text, matched) in self.matches().await? {
+            ensure!(matched == serde_json::json!([]), "text {text}: {matched}");
+        }
+        Ok(())
+    }
+
+    /// Reads items back, each evaluated: by text, which rules matched.
+    pub(crate) async fn matches(&self) -> Result<BTreeMap<usize, serde_json::Value>> {
+        let mut matches = BTreeMap::new();
         for nth in 0..SAMPLE.min(self.next) {
             let number = nth * (self.next / SAMPLE).max(1);
             // Which text an item has depends on which connection sent it: the one that fits is found.
@@ -95,15 +104,15 @@ impl Subject {
                 let path = format!("/api/v1/items/post/{}", id(number, text));
                 let answer = self.house.platform("GET", &path, None).await?;
                 if answer.status == 200 {
-                    found = Some(answer.json());
+                    found = Some((text, answer.json()));
                     break;
                 }
             }
-            let Some(found) = found else { anyhow::bail!("item {number} is not stored") };
+            let Some((text, found)) = found else { anyhow::bail!("item {number} is not stored") };
             ensure!(found["state"] == "evaluated", "item {number}: {found}");
-            ensure!(found["matchedRules"] == serde_json::json!([]), "item {number}: {found}");
+            matches.insert(text, found["matchedRules"].clone());
         }
-        Ok(())
+        Ok(matches)
     }
 }
 
