@@ -4,7 +4,11 @@
 
 use std::collections::HashMap;
 
-use super::{hashing::Quickly, scanner::Next};
+use super::{
+    hashing::Quickly,
+    maps::{Coarse, Fine, bit, hash},
+    scanner::Next,
+};
 
 /// How words are found: by a part of so many bytes, looked for at every place or at every second one. A word that is
 /// looked for at every second place needs two parts, one byte apart: one of them begins at an even place.
@@ -76,23 +80,6 @@ struct Probe {
     map: Coarse,
 }
 
-/// Many places are held against it, so it should fit into a core's nearest cache, or the one behind it.
-#[derive(Debug)]
-enum Coarse {
-    Tiny(Box<[u64; 1 << 9]>),
-    Small(Box<[u64; 1 << 12]>),
-    Middle(Box<[u64; 1 << 14]>),
-    Large(Box<[u64; 1 << 15]>),
-    Huge(Box<[u64; 1 << 17]>),
-}
-
-/// The map for places that the coarse one lets pass: of whole parts, with at least 32 bits an entry.
-#[derive(Debug)]
-struct Fine {
-    bits: Box<[u64]>,
-    shift: u32,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     /// The word's first bytes, so that most others are told apart here.
@@ -114,14 +101,31 @@ struct Part {
     entry: Entry,
 }
 
+/// The last places of a text, which have fewer bytes behind them than a window, and may still hold words.
+struct Tail {
+    bytes: [u8; BLOCK + WINDOW],
+    windows: usize,
+}
+
+impl Tail {
+    fn of(text: &[u8]) -> Self {
+        let whole = if text.len() < WINDOW { 0 } else { (text.len() - WINDOW) / BLOCK + 1 };
+        let rest = &text[whole * BLOCK..];
+        let mut bytes = [0; BLOCK + WINDOW];
+        bytes[..rest.len()].copy_from_slice(rest);
+        Self { bytes, windows: rest.len().div_ceil(BLOCK) }
+    }
+
+    fn windows(&self) -> impl Iterator<Item = &[u8; WINDOW]> {
+        let window = |nth: usize| self.bytes[nth * BLOCK..nth * BLOCK + WINDOW].try_into().ok();
+        (0..self.windows).filter_map(window)
+    }
+}
+
 /// Parts that the coarse maps know: where they are, and their hashes.
 struct Gathered {
     parts: [(u32, u64); GATHERED],
     count: usize,
-}
-
-fn hash(gram: u64) -> u64 {
-    gram.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 fn mask(width: usize) -> u64 {
@@ -176,7 +180,8 @@ impl Grams {
             return (None, (0..).take(words.len()).collect());
         }
         let probes = probes(words, &entries);
-        let fine = Fine::of(&entries);
+        let grams: Vec<u64> = entries.iter().map(|part| part.gram).collect();
+        let fine = Fine::of(&grams);
         // One or two entries a bucket: what says where a bucket begins is far memory too.
         let shift = 64 - entries.len().next_power_of_two().trailing_zeros().clamp(5, 24) + 1;
         let (starts, entries) = bucketed(&entries, shift);
@@ -186,20 +191,21 @@ impl Grams {
 
     pub(crate) fn memory(&self) -> usize {
         let coarse: usize = self.probes.iter().map(|probe| probe.map.memory()).sum();
-        let maps = coarse + size_of_val(&*self.fine.bits);
+        let maps = coarse + self.fine.memory();
         maps + size_of_val(&*self.starts) + size_of_val(&*self.entries) + self.words.len()
     }
 
     pub(crate) fn scan(&self, text: &[u8], found: &mut impl FnMut(u32, usize) -> Next) -> Next {
         let mut gathered = Gathered { parts: [(0, 0); GATHERED], count: 0 };
+        let tail = &Tail::of(text);
         for probe in &self.probes {
             let gathered = &mut gathered;
             let next = match &probe.map {
-                Coarse::Tiny(bits) => self.pass(bits, probe, text, gathered, found),
-                Coarse::Small(bits) => self.pass(bits, probe, text, gathered, found),
-                Coarse::Middle(bits) => self.pass(bits, probe, text, gathered, found),
-                Coarse::Large(bits) => self.pass(bits, probe, text, gathered, found),
-                Coarse::Huge(bits) => self.pass(bits, probe, text, gathered, found),
+                Coarse::Tiny(bits) => self.pass(bits, probe, (text, tail), gathered, found),
+                Coarse::Small(bits) => self.pass(bits, probe, (text, tail), gathered, found),
+                Coarse::Middle(bits) => self.pass(bits, probe, (text, tail), gathered, found),
+                Coarse::Large(bits) => self.pass(bits, probe, (text, tail), gathered, found),
+                Coarse::Huge(bits) => self.pass(bits, probe, (text, tail), gathered, found),
             };
             if next == Next::Stop {
                 return Next::Stop;
@@ -212,13 +218,13 @@ impl Grams {
         &self,
         bits: &[u64; N],
         probe: &Probe,
-        text: &[u8],
+        texts: (&[u8], &Tail),
         gathered: &mut Gathered,
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
         match probe.stride {
-            1 => self.pass_by::<N, 1>(bits, probe, text, gathered, found),
-            _ => self.pass_by::<N, 2>(bits, probe, text, gathered, found),
+            1 => self.pass_by::<N, 1>(bits, probe, texts, gathered, found),
+            _ => self.pass_by::<N, 2>(bits, probe, texts, gathered, found),
         }
     }
 
@@ -226,7 +232,7 @@ impl Grams {
         &self,
         bits: &[u64; N],
         probe: &Probe,
-        text: &[u8],
+        (text, tail): (&[u8], &Tail),
         gathered: &mut Gathered,
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
@@ -241,12 +247,8 @@ impl Grams {
             }
             place += BLOCK;
         }
-        // What is left has fewer bytes than a window, and may still hold words.
-        while place < text.len() {
-            let mut window = [0; WINDOW];
-            let left = (text.len() - place).min(WINDOW);
-            window[..left].copy_from_slice(&text[place..place + left]);
-            let answers = answers::<N, STRIDE>(bits, mask, &window);
+        for window in tail.windows() {
+            let answers = answers::<N, STRIDE>(bits, mask, window);
             if answers != 0 && self.gather(answers, probe, text, place, gathered, found) == Next::Stop {
                 return Next::Stop;
             }
@@ -324,20 +326,6 @@ fn eight(window: &[u8; WINDOW], nth: usize) -> u64 {
     u64::from_le_bytes(window[nth..nth + 8].try_into().unwrap_or_default())
 }
 
-/// Where a part is in the coarse map: one bit, because what it lets pass too much is cheap to look at again.
-#[inline]
-fn place_of<const N: usize>(hash: u64) -> (usize, u32) {
-    // The highest bits are the best mixed; N is a power of two, so the mask keeps the index inside.
-    let place = usize::try_from(hash >> (64 - N.trailing_zeros())).unwrap_or_default() & (N - 1);
-    (place, (hash >> 32 & 63) as u32)
-}
-
-#[inline]
-fn bit<const N: usize>(bits: &[u64; N], hash: u64) -> u64 {
-    let (place, bit) = place_of::<N>(hash);
-    bits[place] >> bit & 1
-}
-
 /// Which places of a block the map knows.
 #[inline]
 fn answers<const N: usize, const STRIDE: usize>(bits: &[u64; N], mask: u64, window: &[u8; WINDOW]) -> u64 {
@@ -346,63 +334,6 @@ fn answers<const N: usize, const STRIDE: usize>(bits: &[u64; N], mask: u64, wind
         answers |= bit(bits, hash(eight(window, nth) & mask)) << nth;
     }
     answers
-}
-
-impl Coarse {
-    fn of(beginnings: &[u64]) -> Self {
-        match beginnings.len() {
-            ..1_024 => Self::Tiny(filled(beginnings)),
-            1_024..8_192 => Self::Small(filled(beginnings)),
-            8_192..65_536 => Self::Middle(filled(beginnings)),
-            65_536..524_288 => Self::Large(filled(beginnings)),
-            _ => Self::Huge(filled(beginnings)),
-        }
-    }
-
-    fn memory(&self) -> usize {
-        match self {
-            Self::Tiny(bits) => size_of_val(&**bits),
-            Self::Small(bits) => size_of_val(&**bits),
-            Self::Middle(bits) => size_of_val(&**bits),
-            Self::Large(bits) => size_of_val(&**bits),
-            Self::Huge(bits) => size_of_val(&**bits),
-        }
-    }
-}
-
-fn filled<const N: usize>(beginnings: &[u64]) -> Box<[u64; N]> {
-    // By way of a vector, because a megabyte does not belong on the stack.
-    let mut bits: Box<[u64; N]> =
-        vec![0; N].into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("made with N words"));
-    for beginning in beginnings {
-        let (place, bit) = place_of::<N>(hash(*beginning));
-        bits[place] |= 1 << bit;
-    }
-    bits
-}
-
-impl Fine {
-    fn of(entries: &[Part]) -> Self {
-        let words = (entries.len() / 2).next_power_of_two().clamp(16, 1 << 22);
-        let mut fine = Self { bits: vec![0; words].into(), shift: 64 - words.trailing_zeros() };
-        for entry in entries {
-            let (place, bits) = fine.place_of(hash(entry.gram));
-            fine.bits[place] |= bits;
-        }
-        fine
-    }
-
-    /// Two bits of one word: two say no more often than one, and cost one look.
-    fn place_of(&self, hash: u64) -> (usize, u64) {
-        let place = usize::try_from(hash >> self.shift).unwrap_or_default();
-        (place, 1 << (hash >> 26 & 63) | 1 << (hash >> 20 & 63))
-    }
-
-    #[inline]
-    fn holds(&self, hash: u64) -> bool {
-        let (place, bits) = self.place_of(hash);
-        self.bits[place] & bits == bits
-    }
 }
 
 /// The class (as a place in `CLASSES`) by which a word will be found, and where in the word its parts begin.

@@ -7,6 +7,7 @@ pub(crate) mod guards;
 pub(crate) mod hashing;
 pub(crate) mod index;
 pub(crate) mod literals;
+mod maps;
 pub(crate) mod patterns;
 pub(crate) mod places;
 pub(crate) mod quick;
