@@ -740,20 +740,18 @@ const PLAIN: &str = "日本語👨👩👍🏽❤カ한국\u{1112}\u{1161}שمر
 /// What the characters that these tests use are folded to.
 fn folded(character: char) -> String {
     let lower = match character {
+        // The last one makes a half-width syllable voiced: a mark like others once it is wide.
         '\u{200b}' | '\u{200d}' | '\u{202e}' | '\u{2066}' | '\u{feff}' | '\u{fe0f}' | '\u{20e3}'
-        | '\u{301}' | '\u{307}' | '\u{323}' | '\u{5b8}' | '\u{64e}' => return String::new(),
+        | '\u{301}' | '\u{307}' | '\u{323}' | '\u{5b8}' | '\u{64e}' | 'ﾞ' => return String::new(),
         'ﬁ' => "fi".to_owned(),
         'ﬃ' => "ffi".to_owned(),
         'ｆ' | 'Ｆ' => "f".to_owned(),
         'ｒ' | 'Ｒ' => "r".to_owned(),
         'ｶ' => "カ".to_owned(),
-        // The mark that makes a syllable voiced, which is a mark like others once it is wide.
-        'ﾞ' => return String::new(),
         '🇩' => "d".to_owned(),
-        '🇪' => "e".to_owned(),
         'ß' | 'ẞ' => "ss".to_owned(),
         'Ü' | 'ü' => "u".to_owned(),
-        'é' | 'É' => "e".to_owned(),
+        'é' | 'É' | '🇪' => "e".to_owned(),
         'İ' | 'ı' => "i".to_owned(),
         'Σ' | 'σ' | 'ς' => "o".to_owned(),
         'Ａ' | 'ａ' => "a".to_owned(),
