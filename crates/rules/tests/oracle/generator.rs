@@ -135,6 +135,8 @@ enum Lean {
     Places,
     /// Few facts that many conditions ask for, each in its own way.
     Asking,
+    /// Something that announces a rule, and numbers that have to lie in ranges.
+    Numbers,
 }
 
 /// A field that is a text in one item type and a number in the other.
@@ -165,7 +167,7 @@ impl World {
             types: types.collect(),
             words: Vec::new(),
             circles: (0..3).map(|_| edges::circle(dice)).collect(),
-            lean: dice.one(&[Lean::Nothing, Lean::Nothing, Lean::Places, Lean::Asking]),
+            lean: dice.one(&[Lean::Nothing, Lean::Nothing, Lean::Places, Lean::Asking, Lean::Numbers]),
             windows: Vec::new(),
             banks: Vec::new(),
         };
@@ -205,6 +207,7 @@ impl World {
                     format!("{lat},{lng},{metres}")
                 }
                 Domain => dice.one(&DOMAINS).to_owned(),
+                hashes => unreachable!("no bank of {hashes:?} is drawn"),
             });
             if kind == Text && dice.chance(5) {
                 values.clear();
@@ -419,6 +422,7 @@ impl World {
         let kind = match self.lean {
             Lean::Places if dice.chance(55) => return self.geo(dice, fields),
             Lean::Asking if dice.chance(40) => 11,
+            Lean::Numbers if depth > 0 && dice.chance(70) => return self.guarded(dice, fields),
             _ => dice.roll(if depth == 0 { 12 } else { 19 }),
         };
         match kind {
@@ -436,6 +440,32 @@ impl World {
             15 | 16 => json!({"any": dice.some(3, |dice| self.condition(dice, fields, depth - 1))}),
             _ => json!({"not": self.condition(dice, fields, depth - 1)}),
         }
+    }
+
+    /// A rule that something announces, and that one to three ranges of numbers can refute.
+    fn guarded(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
+        let ordered = |shape: &Shape| {
+            matches!(shape.kind, Kind::Number | Kind::Datetime) && shape.container != Container::Map
+        };
+        let names: Vec<_> = fields.iter().filter(|(name, shape)| *name != MIXED && ordered(shape)).collect();
+        let mut parts = vec![match dice.roll(3) {
+            0 => json!({"field": {"path": "text", "exists": true, "contains": dice.one(&SYLLABLES)}}),
+            1 if fields.contains_key("verified") => json!({"field": {"path": "verified", "eq": true}}),
+            _ => self.text(dice, fields),
+        }];
+        for _ in 0..=dice.roll(2) {
+            let Some((name, shape)) = (!names.is_empty()).then(|| dice.one(&names)) else { break };
+            let mut leaf = json!({"path": name, dice.one(&["lte", "lt"]): self.operand(dice, shape.kind)});
+            if dice.chance(40) {
+                leaf = json!({"path": name, dice.one(&["gte", "gt"]): self.operand(dice, shape.kind)});
+            }
+            if dice.chance(20) {
+                leaf = json!({"path": name, "eq": self.operand(dice, shape.kind)});
+            }
+            parts.push(json!({ "field": leaf }));
+        }
+        dice.chance(50).then(|| parts.reverse());
+        if dice.chance(15) { json!({"any": parts}) } else { json!({"all": parts}) }
     }
 
     fn text(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
