@@ -218,7 +218,7 @@ fn a_plan_comes_to_what_plain_reading_comes_to() {
         truncated > cases / 20,
         entries > cases / 4,
         edges > cases / 40,
-        raised > cases / 50,
+        raised > cases / 100,
     ];
     assert!(often.into_iter().all(|often| often), "{covered}");
     for (kind, outcomes) in &leaves {
