@@ -74,7 +74,11 @@ fn private_cases() -> Vec<Case> {
         ("/responses/4/id", json!("vote:1:a"), &["BND-REF-07 /responses/4/id"]),
         ("/outcomes/1/id", json!("counts:1"), &["BND-REF-08 /outcomes/1/id"]),
         ("/responses/3/objectRef", json!("(gone)"), &["BND-REF-09 /responses/3/objectRef"]),
-        ("/responses/2/objectRef", json!("option:3"), &["BND-REF-10 /responses/2/objectRef"]),
+        (
+            "/responses/2/objectRef",
+            json!("option:3"),
+            &["BND-REF-10 /responses/2/objectRef", "BND-SUM-04 /summary/coverage"],
+        ),
         ("/responses/3/objectRef", json!("option:1"), &["BND-REF-11 /responses/3/objectRef"]),
         ("/responses/2/count", json!(2), &["BND-REF-12 /responses/2/count", "BND-SUM-03 /summary/responses"]),
         (

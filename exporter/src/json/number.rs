@@ -111,10 +111,9 @@ impl Parts {
         let exponent = match rest {
             [] => 0,
             [b'e' | b'E', rest @ ..] => {
-                let (down, rest) = match rest {
-                    [b'-', rest @ ..] => (true, rest),
-                    [b'+', rest @ ..] => (false, rest),
-                    rest => (false, rest),
+                let (down, rest) = match rest.strip_prefix(b"-") {
+                    Some(rest) => (true, rest),
+                    None => (false, rest.strip_prefix(b"+").unwrap_or(rest)),
                 };
                 let (power, []) = digits(rest) else { return None };
                 if power.is_empty() {

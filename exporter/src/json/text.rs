@@ -58,10 +58,7 @@ pub(super) fn unescape(raw: &[u8], into: &mut Vec<u8>) -> u8 {
             b'r' => b'\r',
             b't' => b'\t',
             b'u' => {
-                let found = unit(rest).map(|unit| {
-                    rest = &rest[4..];
-                    unit
-                });
+                let found = unit(rest).inspect(|_| rest = &rest[4..]);
                 let point = match found {
                     Some(high @ 0xd800..=0xdbff) => match low(rest) {
                         Some(low) => {
