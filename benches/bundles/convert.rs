@@ -1,7 +1,7 @@
 //! Measures the conversion of a generated list of votes: rows a CPU-second and resident memory, beside two databases.
 //!
-//! `cargo bench -p tidegate-exporter --bench convert -- [million rows] [rounds]`; `TIDEGATE_PYTHON` names a Python with
-//! duckdb and polars. Every side is a process of its own; their counts of answers have to be equal before anything is
+//! `cargo bench -p tidegate-exporter --bench convert -- [million rows] [rounds]`; `TIDEGATE_TEST_PARQUET` names a Python
+//! with duckdb and polars. Every side is a process of its own; their counts of answers have to be equal before anything is
 //! printed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss)]
 
@@ -73,8 +73,8 @@ fn main() {
             );
         }
     }
-    if env::var("TIDEGATE_PYTHON").is_err() {
-        println!("\nwithout DuckDB and Polars: TIDEGATE_PYTHON names no Python that has them");
+    if env::var("TIDEGATE_TEST_PARQUET").is_err() {
+        println!("\nwithout DuckDB and Polars: TIDEGATE_TEST_PARQUET names no Python that has them");
     }
     fs::remove_dir_all(&folder).unwrap();
 }
@@ -157,7 +157,7 @@ fn spent() -> (f64, u64) {
 }
 
 fn python(folder: &Path, script: &str) -> Option<Told> {
-    let python = env::var("TIDEGATE_PYTHON").ok()?;
+    let python = env::var("TIDEGATE_TEST_PARQUET").ok()?;
     let script = format!("import resource, sys\nvotes, out = sys.argv[1:3]\n{script}\n{PRINT}");
     let paths = [folder.join("votes.csv"), folder.join("out/peer.ndjson")];
     let output = Command::new(python).arg("-c").arg(script).args(paths).output().unwrap();

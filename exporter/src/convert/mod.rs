@@ -5,19 +5,16 @@
 mod adapter;
 mod job;
 mod others;
+mod place;
 mod prepare;
 mod report;
 mod tables;
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use sha2::{Digest as _, Sha256};
 
-use self::{adapter::Adapter, prepare::Prepared};
+use self::{adapter::Adapter, place::Place, prepare::Prepared};
 pub use self::{
     job::{Format, Job, Overrides, SEGMENT, Sidecar, Target},
     report::Report,
@@ -42,26 +39,28 @@ use crate::{
     write::{
         document::{self, Beginning, Constants, Summary},
         json::hex_of,
-        out::{Out, publish},
-        parts::{Parts, Run, Segment, beside},
+        out::Out,
+        parts::{Run, Segment},
         pipe::{Counting, Pipeline},
         shape::Shape,
     },
 };
 
-/// Where a conversion works until its output has its name.
-struct Place {
-    parts: Parts,
-    partial: PathBuf,
-    out: PathBuf,
-    /// Holds all of it if the bundle goes to standard output.
-    spool: Option<tempfile::TempDir>,
-}
-
 /// Converts, and tells what was done. The meter may be watched, and told to stop.
 pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     check(job)?;
     let place = Place::open(job)?;
+    let (partial, parts) = (place.partial.clone(), place.parts.folder.clone());
+    let result = run(job, meter, place);
+    // With this input nothing can go on; what an earlier process has left may fit another one.
+    if matches!(result, Err(Fault::Content { .. } | Fault::Refused(_))) && !job.resume {
+        let _first = std::fs::remove_file(partial);
+        let _second = std::fs::remove_dir_all(parts);
+    }
+    result
+}
+
+fn run(job: &Job, meter: &Arc<Meter>, place: Place) -> Result<Report, Fault> {
     let exported = place.parts.moment(job.exported)?;
     let input = Input::open(&job.inputs, &place.parts.folder)?;
     let files = roles(&input, job)?;
@@ -458,64 +457,4 @@ fn rows(
     })?;
     let superseded = sorted.finish(sink)?;
     Ok(Done { read, superseded, notes })
-}
-
-impl Place {
-    fn open(job: &Job) -> Result<Self, Fault> {
-        let (out, spool) = match &job.target {
-            Target::File(path) => (path.clone(), None),
-            Target::Stdout => {
-                let spool = tempfile::tempdir()
-                    .map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })?;
-                (spool.path().join("bundle.json"), Some(spool))
-            }
-        };
-        if taken(&out, job) && !job.force && !job.dry_run {
-            let name = out.file_name().unwrap_or_default().display().to_string();
-            return Err(Fault::Refused(format!("{name} is there already: --force replaces it")));
-        }
-        // A preview leaves what an interrupted conversion has left.
-        let (out, spool) = match (job.dry_run, spool) {
-            (true, None) => {
-                let spool = tempfile::tempdir()
-                    .map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })?;
-                (spool.path().join("bundle.json"), Some(spool))
-            }
-            (_, spool) => (out, spool),
-        };
-        let parts = Parts::open(&out, job.resume, job.force)?;
-        Ok(Self { parts, partial: beside(&out, ".partial"), out, spool })
-    }
-
-    fn publish(self) -> Result<(), Fault> {
-        publish(&self.partial, &self.out)?;
-        self.parts.remove()?;
-        if let Some(spool) = self.spool {
-            to_stdout(&self.out)?;
-            spool
-                .close()
-                .map_err(|error| Fault::Io { doing: "removing a temporary folder".to_owned(), error })?;
-        }
-        Ok(())
-    }
-
-    fn abandon(self) -> Result<(), Fault> {
-        self.parts.remove()
-    }
-}
-
-/// A folder may be there, but not what will be written into it.
-fn taken(out: &Path, job: &Job) -> bool {
-    match job.to {
-        None => out.exists(),
-        Some(_) => out.is_file() || out.read_dir().is_ok_and(|mut found| found.next().is_some()),
-    }
-}
-
-fn to_stdout(path: &Path) -> Result<(), Fault> {
-    let failed = |error| Fault::Io { doing: "writing to standard output".to_owned(), error };
-    let mut file = std::fs::File::open(path).map_err(failed)?;
-    let mut stdout = std::io::stdout().lock();
-    std::io::copy(&mut file, &mut stdout).map_err(failed)?;
-    stdout.flush().map_err(failed)
 }

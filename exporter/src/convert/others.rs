@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Job, Place, Report, Sidecar, Target};
+use super::{Job, Report, Sidecar, Target, place::Place};
 use crate::{
     export::{export, ndjson, package, parquet},
     fault::Fault,
