@@ -54,9 +54,8 @@ fn digits(small: &[Vec<f64>]) -> String {
         .collect();
     let mut strengths = Vec::new();
     for down in 1..=16 {
-        for column in 0..16 {
-            strengths.push((0..SIDE).map(|at| wave(down, at) * across[at][column]).sum::<f64>());
-        }
+        let row = (0..16).map(|column| (0..SIDE).map(|at| wave(down, at) * across[at][column]).sum::<f64>());
+        strengths.extend(row);
     }
     let mut sorted = strengths.clone();
     sorted.sort_by(f64::total_cmp);
