@@ -29,8 +29,9 @@ async fn documents_are_written_in_canonical_form_once_and_comments_stay() {
     let commented = "# who added it and why\npolicy: scam\nname: Scams\n";
     let files = [("types.yaml", TYPE), ("rules/r.yaml", loose), ("policies.yaml", commented)];
     let folder = folder(&place, "documents", &files);
-    let fmt =
-        async |more: &[&str]| place.run(&[&["rules", "fmt", "--config", "documents"], more].concat()).await;
+    let fmt = async |more: &[&str]| {
+        place.run(&[&["rules", "fmt", "--config", "documents"][..], more].concat()).await
+    };
 
     let checked = fmt(&["--check"]).await;
     assert_eq!(checked.status.code(), Some(2));
@@ -67,7 +68,7 @@ async fn rules_are_compared_by_what_they_mean_and_by_what_they_match() {
         [item("1", "a scam"), item("2", "a rug"), item("3", "a coin"), item("4", "nothing")].join("\n");
     fs::write(place.folder.path().join("items.ndjson"), items).unwrap();
     let diff = async |folder: &str, more: &[&str]| {
-        place.run(&[&["rules", "diff", "--config", folder, "--against", "old"], more].concat()).await
+        place.run(&[&["rules", "diff", "--config", folder, "--against", "old"][..], more].concat()).await
     };
 
     let same = diff("same", &["--items", "items.ndjson"]).await;

@@ -54,7 +54,7 @@ fn vocabulary(windows: &[Json]) -> Vocabulary {
         let entry = |(nth, value): (usize, &&str)| BankEntry {
             id: format!("{key}-{nth}").into(),
             value: (*value).to_owned(),
-            labels: if key == "domains" { ["seen".to_owned()].into() } else { [].into() },
+            labels: [].into(),
         };
         vocabulary.bank(Bank {
             key: key.into(),

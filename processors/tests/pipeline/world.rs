@@ -116,6 +116,8 @@ impl World {
     }
 
     async fn open(folder: TempDir, settings: Settings, elsewhere: Option<Store>) -> Self {
+        // Written at a stop only, so that nothing is while an image is taken.
+        let settings = Settings { rule_counts_ms: 3_600_000, ..settings };
         let db = fjall::Database::builder(folder.path().join("data")).open().unwrap();
         let stream = tidegate_stream::Settings {
             partitions: Some(4),
