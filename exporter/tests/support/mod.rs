@@ -18,6 +18,8 @@ use tidegate_exporter::{
     meter::Meter,
     moment::Moment,
     privacy::Key,
+    spill::Room,
+    validate,
 };
 
 /// A folder that vanishes, with what is converted in it.
@@ -66,7 +68,18 @@ pub fn run(job: &Job) -> Result<Report, Fault> {
 pub fn bundle(job: &Job) -> (Report, Value) {
     let report = run(job).unwrap_or_else(|fault| panic!("{fault}"));
     let Target::File(path) = &job.target else { panic!("no file") };
+    assert_valid(path, job);
     (report, serde_json::from_slice(&fs::read(path).unwrap()).unwrap())
+}
+
+/// At the highest level: the writer and the checker were written apart.
+pub fn assert_valid(path: &Path, job: &Job) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = validate::Options::new(Room { memory: 1 << 24, folder: folder.path().to_owned() });
+    (options.naming, options.schema_url) = (job.naming, job.schema_url.clone());
+    let text = fs::read(path).unwrap();
+    let found = validate::validate(&mut text.as_slice(), &options).unwrap();
+    assert!(found.is_valid(), "{:?} {:?}", found.totals, found.findings);
 }
 
 /// The bundle without what tells where it came from.

@@ -1,0 +1,117 @@
+//! What is written beside a bundle, or instead of it, says the same.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{fs, path::Path, process::Command};
+
+use serde_json::Value;
+use support::{Conversation, Folder, bundle, content, run};
+use tidegate_exporter::{
+    convert::{Sidecar, Target},
+    export::{Cells, Shape, VoterIds},
+    privacy::Participants,
+};
+use tidegate_test_support::servers;
+
+#[test]
+fn polis_tables_of_a_bundle_give_the_bundle_again() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(41, 10, 30));
+    conversation.variant_a(&folder, "a");
+    // Who is in which group is not in a bundle.
+    fs::remove_file(folder.path("a/participants-votes.csv")).unwrap();
+    let first = bundle(&folder.job(&folder.path("a"))).1;
+    let mut back = folder.job(&folder.path("bundle.json"));
+    back.target = Target::File(folder.path("tables"));
+    back.to = Some(Shape::PolisCsv);
+    back.voter_ids = VoterIds::References;
+    back.cells = Cells::Exact;
+    let report = run(&back).unwrap();
+    assert_eq!(report.files, ["votes.csv", "comments.csv", "summary.csv"]);
+    let mut again = folder.job(&folder.path("tables"));
+    again.target = Target::File(folder.path("again.json"));
+    again.participants = Participants::KeepPseudonyms;
+    assert_eq!(content(bundle(&again).1), content(first));
+}
+
+#[test]
+fn counts_become_a_table_and_formulas_are_guarded() {
+    let (folder, mut conversation) = (Folder::new(), Conversation::new(42, 3, 20));
+    conversation.comments[1].3 = "=HYPERLINK(1)".to_owned();
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let counts = bundle(&job).1["outcomes"][0]["counts"].clone();
+    job.to = Some(Shape::SensemakingCsv);
+    job.target = Target::File(folder.path("table"));
+    run(&job).unwrap();
+    let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
+    assert!(table.starts_with("comment-id,comment_text,agrees,disagrees,passes\n"));
+    assert!(table.contains(&format!(
+        "0,Statement 0 plain,{},{},{}\n",
+        counts["agree"], counts["disagree"], counts["pass"]
+    )));
+    assert!(table.contains("'=HYPERLINK"));
+    assert_eq!(folder.names(), ["a", "bundle.json", "table"]);
+}
+
+#[test]
+fn lines_hold_the_elements_of_the_lists() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(43, 6, 30));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    job.sidecars = Some(vec![Sidecar::Ndjson, Sidecar::Parquet]);
+    job.package = true;
+    let (report, bundle) = bundle(&job);
+    for list in ["items", "responses", "outcomes"] {
+        let text = fs::read_to_string(folder.path(&format!("bundle.{list}.ndjson"))).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(bundle[list], Value::from(lines), "{list}");
+    }
+    assert_eq!(report.files.len(), 7);
+    let package: Value = serde_json::from_slice(&fs::read(folder.path("datapackage.json")).unwrap()).unwrap();
+    assert_eq!(package["resources"].as_array().unwrap().len(), 6);
+    let check = Command::new("sha256sum")
+        .args(["--check", "--strict", "--status", "manifest-sha256.txt"])
+        .current_dir(folder.path(""))
+        .status();
+    match check {
+        Ok(status) => assert!(status.success()),
+        Err(_) => println!("skipped: there is no sha256sum to check the manifest with"),
+    }
+}
+
+const READ_BACK: &str = r#"
+import duckdb, polars, sys
+path = sys.argv[1]
+duck = duckdb.sql(f"""select response, sum(count)::bigint, count(distinct participantRef), min(epoch_ms(occurredAt))
+    from '{path}' group by response order by response""").fetchall()
+frame = polars.read_parquet(path)
+bears = sorted((r[0], r[1], r[2], int(r[3].timestamp() * 1000)) for r in frame.group_by('response').agg(
+    polars.col('count').sum(), polars.col('participantRef').n_unique(), polars.col('occurredAt').min()).rows())
+assert [tuple(r) for r in duck] == bears, (duck, bears)
+print(';'.join(f'{r[0]},{r[1]},{r[2]}' for r in bears))
+"#;
+
+#[test]
+fn databases_read_the_parquet_file() {
+    let Some(python) = servers::python("TIDEGATE_TEST_PARQUET", "Parquet in DuckDB and Polars") else {
+        return;
+    };
+    let (folder, conversation) = (Folder::new(), Conversation::new(44, 30, 60));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    job.sidecars = Some(vec![Sidecar::Parquet]);
+    let (_, bundle) = bundle(&job);
+    let path = folder.path("bundle.responses.parquet");
+    let output = Command::new(&python).arg("-c").arg(READ_BACK).arg(Path::new(&path)).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let responses = bundle["responses"].as_array().unwrap();
+    let expected: Vec<_> = ["agree", "disagree", "pass"]
+        .iter()
+        .map(|word| {
+            let those = || responses.iter().filter(|response| response["response"] == *word);
+            let who: std::collections::BTreeSet<_> =
+                those().map(|response| response["participantRef"].as_str()).collect();
+            format!("{word},{},{}", those().count(), who.len())
+        })
+        .collect();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), expected.join(";"));
+}

@@ -1,0 +1,186 @@
+//! Exports of the other tools become bundles.
+//!
+//! The samples are invented; their headers are those of the tools.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+
+use serde_json::{Value, json};
+use support::{Folder, bundle, content, run};
+use tidegate_exporter::{convert::Format, form::Naming};
+
+/// The same survey in three generations of headers: what the survey is called, whether texts are quoted.
+fn survey(folder: &Folder, name: &str, called: &str, quoted: bool, newest: bool) {
+    let quote = |text: &str| if quoted { format!("'{text}'") } else { text.to_owned() };
+    let (session, valid) = if newest { (",Session Identifier,Valid", ",hash-of-s1,TRUE") } else { ("", "") };
+    let session_column = if newest { "an id that is not used" } else { "hash-of-s1" };
+    let mut votes = format!(
+        "Vote ID,Session ID,{called} ID,Winner ID,Winner Text,Loser ID,Loser Text,Prompt ID,Left Choice ID,\
+         Right Choice ID,Created at,Updated at,Response Time (s){session}\n"
+    );
+    for (id, (winner, loser, left, right, at)) in
+        [(1, 2, 1, 2, 33), (3, 1, 1, 3, 35), (1, 2, 2, 1, 40), (2, 1, 1, 2, 50)].into_iter().enumerate()
+    {
+        votes += &format!(
+            "{id},{session_column},77,{winner},{},{loser},{},9,{left},{right},2010-10-29 13:38:{at} UTC,NA,NA{valid}\n",
+            quote("w"),
+            quote("l")
+        );
+    }
+    if newest {
+        votes += "9,x,77,3,w,2,l,9,3,2,2010-10-29 13:39:00 UTC,NA,NA,hash-of-s2,FALSE\n";
+    }
+    let mut ideas = format!(
+        "{called} ID,Idea ID,Idea Text,Wins,Losses,Times involved in Cant Decide,Score,User Submitted,Session ID,\
+         Created at,Last Activity,Active,Appearances on Left,Appearances on Right\n"
+    );
+    for (id, wins, losses, score, user) in
+        [(1, 14, 6, "68.1818", "FALSE"), (2, 1, 3, "33.3333", "TRUE"), (3, 1, 0, "66.6667", "TRUE")]
+    {
+        let text = quote(&format!("idea {id}"));
+        ideas += &format!(
+            "77,{id},{text},{wins},{losses},1,{score},{user},s,2010-10-01 10:00:00 UTC,NA,TRUE,1,1\n"
+        );
+    }
+    let skips = format!(
+        "Record Type,Record ID,Session ID,{called} ID,Left Choice ID,Left Choice Text,Right Choice ID,\
+         Right Choice Text,Prompt ID,Reason,Created at{session}\n\
+         Skip,1,{session_column},77,2,l,3,r,9,I like both ideas,2010-10-29 13:40:00 UTC{valid}\n\
+         Skip,2,{session_column},77,3,l,2,r,9,I don't know enough,2010-10-29 13:41:00 UTC{valid}\n\
+         Bounce,3,{session_column},77,3,l,2,r,9,NA,2010-10-29 13:42:00 UTC{valid}\n"
+    );
+    folder.write(&format!("{name}/votes.csv"), votes);
+    folder.write(&format!("{name}/ideas.csv"), ideas);
+    folder.write(&format!("{name}/non_votes.csv"), skips);
+}
+
+#[test]
+fn three_generations_of_surveys_give_the_same_bundle() {
+    let folder = Folder::new();
+    survey(&folder, "old", "Ideamarketplace", true, false);
+    survey(&folder, "middle", "Question", false, false);
+    survey(&folder, "new", "Wikisurvey", false, true);
+    let (report, old) = bundle(&folder.job(&folder.path("old")));
+    assert_eq!(report.format, "aoi");
+    assert_eq!(report.superseded, 1);
+    let old = content(old);
+    assert_eq!(content(bundle(&folder.job(&folder.path("middle"))).1), old);
+    let (report, new) = bundle(&folder.job(&folder.path("new")));
+    assert_eq!(content(new), old);
+    assert!(report.notes.iter().any(|note| note.starts_with("1 votes that the source marks as not valid")));
+    let words: Vec<_> =
+        old["responses"].as_array().unwrap().iter().map(|response| &response["response"]).collect();
+    assert_eq!(words, ["prefer-object", "prefer-object", "prefer-object", "equal", "pass"]);
+    assert_eq!(old["responses"][0]["subjectRef"], "option:1");
+    assert_eq!(old["responses"][0]["objectRef"], "option:2");
+    assert_eq!(old["responses"][0]["occurredAt"], "2010-10-29T13:38:50Z");
+    let first = &old["outcomes"][0];
+    assert_eq!(
+        (&first["rank"], &first["score"], &first["observations"]),
+        (&json!(1), &json!(68.1818), &json!(20))
+    );
+    assert_eq!(old["outcomes"][1]["rank"], 3);
+    assert!((old["summary"]["coverage"].as_f64().unwrap() - 1.0).abs() < 1e-12);
+    assert_eq!(old["source"]["sourceId"], "77");
+    assert_eq!(old["items"][0]["text"], "idea 1");
+}
+
+#[test]
+fn tallies_become_counts_without_participants() {
+    let folder = Folder::new();
+    let path = folder.write(
+        "t.csv",
+        "comment-id,comment_text,red-agree-count,red-disagree-count,blue-agree-count,blue-disagree-count,blue-pass-count,topics\n\
+         2,\"two, with comma\",3,0,4,1,2,A:B\n10,ten,0,0,0,0,,\n",
+    );
+    let (report, bundle) = bundle(&folder.job(&path));
+    assert_eq!((report.format, report.participants, report.responses), ("sensemaking", 0, 10));
+    let responses = bundle["responses"].as_array().unwrap();
+    let counts: Vec<_> =
+        responses.iter().map(|response| (&response["response"], &response["count"])).collect();
+    assert_eq!(
+        counts,
+        [(&json!("agree"), &json!(7)), (&json!("disagree"), &json!(1)), (&json!("pass"), &json!(2))]
+    );
+    assert!(responses.iter().all(|response| response["participantRef"].is_null()));
+    let groups =
+        bundle["outcomes"].as_array().unwrap().iter().find(|found| found["type"] == "group-response-counts");
+    assert_eq!(groups.unwrap()["groups"]["blue"]["pass"], 2);
+    assert_eq!(bundle["dataCard"]["suitableForPublicSharing"], false);
+    assert_eq!(bundle["dataCard"]["containsPseudonymousLinkage"], false);
+}
+
+#[test]
+fn pocket_polis_keeps_its_own_tallies_beside_the_recount() {
+    let folder = Folder::new();
+    folder.write(
+        "p/statements.csv",
+        "statement_id,text,status,is_seed,agrees,disagrees,passes,created_at\n\
+         1,seed,approved,1,1,1,0,2026-01-01T00:00:00.000Z\n2,own,pending,0,0,0,1,2026-01-01T00:00:01.000Z\n",
+    );
+    folder.write(
+        "p/votes.csv",
+        "participant,statement_id,vote,updated_at\np1,1,1,2026-01-02T00:00:00.123Z\np2,1,-1,2026-01-02T00:00:00.123Z\n\
+         p1,2,0,2026-01-02T00:00:00.123Z\n",
+    );
+    let (report, bundle) = bundle(&folder.job(&folder.path("p")));
+    assert_eq!((report.format, report.responses, report.participants), ("pocket-polis", 3, 2));
+    assert!((report.coverage - 1.0).abs() < 1e-12);
+    assert_eq!(bundle["items"][0]["origin"], "organizer");
+    assert_eq!(bundle["responses"][0]["occurredAt"], "2026-01-02T00:00:00.123Z");
+}
+
+#[test]
+fn other_constants_are_written_when_asked() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    let mut job = folder.job(&path);
+    job.naming = Naming::Delib;
+    job.overrides.url = Some("https://a.example/".to_owned());
+    let (_, delib) = bundle(&job);
+    assert_eq!(
+        (&delib["schema"], &delib["kind"]),
+        (&json!(Naming::Delib.schema()), &json!(Naming::Delib.kind()))
+    );
+    assert_eq!(delib["dataCard"]["storedByDelib"], false);
+    job.naming = Naming::Service;
+    job.schema_url = Some("https://b.example/s.json".to_owned());
+    job.bundle_id = Some("mine".to_owned());
+    let (_, own) = bundle(&job);
+    assert_eq!((&own["schema"], &own["bundleId"]), (&json!("https://b.example/s.json"), &json!("mine")));
+    assert_eq!(own["exportedAt"], "2026-01-02T03:04:05Z");
+    job.from = Some(Format::Polis);
+    assert_eq!(run(&job).unwrap_err().tag(), "missing_file");
+}
+
+#[test]
+fn archives_and_packed_files_are_read_like_folders() {
+    let folder = Folder::new();
+    let text = "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n";
+    let plain = content(bundle(&folder.job(&folder.write("t.csv", text))).1);
+    let mut zipped = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    zipped.start_file("in/t.csv", zip::write::SimpleFileOptions::default()).unwrap();
+    std::io::Write::write_all(&mut zipped, text.as_bytes()).unwrap();
+    folder.write("t.zip", zipped.finish().unwrap().into_inner());
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, text.as_bytes()).unwrap();
+    // The name says nothing.
+    folder.write("t.data", gzip.finish().unwrap());
+    folder.write("t.zst", zstd::encode_all(text.as_bytes(), 1).unwrap());
+    for name in ["t.zip", "t.data", "t.zst"] {
+        let (_, read) = bundle(&folder.job(&folder.path(name)));
+        let artifacts = read["provenance"]["sourceArtifacts"].as_array().unwrap().clone();
+        assert_eq!(content(read), plain, "{name}");
+        let digest: String = <sha2::Sha256 as sha2::Digest>::digest(fs::read(folder.path(name)).unwrap())
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert!(
+            artifacts.iter().any(|artifact| artifact["sha256"] == Value::from(digest.as_str())),
+            "{name}"
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! A conversion that is killed or told to stop goes on where it was, to the same bytes.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use support::{Conversation, Folder};
+use tidegate_exporter::{
+    convert::{Job, Target, convert},
+    fault::Fault,
+    meter::Meter,
+    moment::Moment,
+    privacy::Key,
+};
+
+const CHILD: &str = "CONVERT_FROM_AND_TO";
+
+fn job(input: PathBuf, out: PathBuf) -> Job {
+    let mut job = Job::new(vec![input], Target::File(out), Moment::from_seconds(1_767_323_045).unwrap());
+    job.segment = 10_000;
+    job.sidecars = Some(Vec::new());
+    job.threads = 2;
+    job
+}
+
+/// The process that is killed: this test in a process of its own.
+#[test]
+fn a_conversion_for_the_test_below() {
+    let Ok(paths) = env::var(CHILD) else { return };
+    let (input, out) = paths.split_once('\n').unwrap();
+    let mut job = job(input.into(), out.into());
+    job.resume = true;
+    convert(&job, &Arc::new(Meter::default())).unwrap();
+}
+
+fn child(input: &std::path::Path, out: &std::path::Path) -> Child {
+    Command::new(env::current_exe().unwrap())
+        .args(["--exact", "a_conversion_for_the_test_below"])
+        .env(CHILD, format!("{}\n{}", input.display(), out.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn segments(out: &std::path::Path) -> usize {
+    fs::read_to_string(format!("{}.parts/segments", out.display())).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+fn killed_and_resumed_gives_the_bytes_of_an_undisturbed_run() {
+    for sorted in [true, false] {
+        let (folder, mut conversation) = (Folder::new(), Conversation::new(31, 150, 1_000));
+        if !sorted {
+            conversation.votes.sort_by_key(|vote| (vote.1, vote.0, vote.2));
+        }
+        let input = conversation.variant_a(&folder, "a");
+        let out = folder.path("out.json");
+        let (mut kills, mut key) = (0, None);
+        // Each round is let live until it has written a little more than the one before.
+        for round in 1.. {
+            let mut running = child(&input, &out);
+            let end = Instant::now() + Duration::from_secs(120);
+            let ended = loop {
+                if let Some(status) = running.try_wait().unwrap() {
+                    assert!(status.success());
+                    break true;
+                }
+                assert!(Instant::now() < end);
+                if segments(&out) > round * 2 {
+                    running.kill().unwrap();
+                    running.wait().unwrap();
+                    break false;
+                }
+                thread::sleep(Duration::from_millis(1));
+            };
+            if ended {
+                break;
+            }
+            kills += 1;
+            assert!(!out.exists());
+            key = Some(fs::read(folder.path("out.json.parts/key")).unwrap());
+        }
+        assert!(kills > 0);
+        let mut undisturbed = job(input, folder.path("other.json"));
+        undisturbed.key = Key::kept(key.unwrap());
+        undisturbed.threads = 1;
+        convert(&undisturbed, &Arc::new(Meter::default())).unwrap();
+        assert!(fs::read(out).unwrap() == fs::read(folder.path("other.json")).unwrap());
+        assert_eq!(folder.names(), ["a", "other.json", "out.json"]);
+    }
+}
+
+#[test]
+fn told_to_stop_it_keeps_what_it_has_and_a_changed_input_is_noticed() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let input = conversation.variant_a(&folder, "a");
+    let mut job = job(input, folder.path("out.json"));
+    job.key = Key::kept(vec![5; 32]);
+    let meter = Arc::new(Meter::default());
+    meter.stop();
+    let stopped = convert(&job, &meter).unwrap_err();
+    assert!(matches!(stopped, Fault::Stopped { rows: 1.., resumable: true }), "{stopped:?}");
+    assert_eq!(convert(&job, &Arc::new(Meter::default())).unwrap_err().tag(), "refused");
+    job.resume = true;
+    // A vote that has been written already is another one now.
+    let votes = conversation.votes_csv(1000);
+    folder.write("a/votes.csv", votes.replacen(",1\n", ",0\n", 1));
+    let changed = convert(&job, &Arc::new(Meter::default())).unwrap_err();
+    assert!(changed.to_string().contains("--force"), "{changed}");
+    folder.write("a/votes.csv", votes);
+    let meter = Arc::new(Meter::default());
+    let report = convert(&job, &meter).unwrap();
+    assert!(report.resumed_rows > 0);
+    assert_eq!(meter.rows.load(Ordering::Relaxed) as usize, conversation.votes.len());
+}
