@@ -230,6 +230,8 @@ fn unannounced(dice: &mut Dice) -> Json {
 fn item(mix: Mix, tongue: &Tongue, dice: &mut Dice, nth: usize, words: &[String]) -> Json {
     let planted = match mix {
         Mix::M4 => 10,
+        // No word of a rule: nothing to plant.
+        _ if words.is_empty() => 0,
         _ => usize::from(nth % 10 < 3),
     };
     let planted: Vec<String> = (0..planted).map(|_| words[dice.roll(words.len())].clone()).collect();
