@@ -3,7 +3,12 @@
 //! `cargo bench -p tidegate-exporter --bench convert -- [million rows] [rounds]`; `TIDEGATE_TEST_PARQUET` names a Python
 //! with duckdb and polars. Every side is a process of its own; their counts of answers have to be equal before anything is
 //! printed.
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation
+)]
 
 use std::{
     collections::BTreeMap,

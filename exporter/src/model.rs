@@ -2,6 +2,8 @@
 //!
 //! Rows are `rows`'s; how all of it is written is `write`'s.
 
+#![allow(clippy::cast_possible_truncation, reason = "a list of items in memory is shorter than 2^32")]
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};

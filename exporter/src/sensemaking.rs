@@ -2,6 +2,8 @@
 //!
 //! Nobody's answers are in them, so nobody can be told apart.
 
+#![allow(clippy::cast_possible_truncation, reason = "a list of items in memory is shorter than 2^32")]
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};

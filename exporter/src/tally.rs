@@ -2,6 +2,8 @@
 //!
 //! It keeps counts by item, group and pair, and no row.
 
+#![allow(clippy::cast_possible_truncation, reason = "a list of items in memory is shorter than 2^32")]
+
 use std::collections::HashSet;
 
 use crate::{

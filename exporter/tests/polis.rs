@@ -2,7 +2,7 @@
 //!
 //! The real sets lie beside the checkout; where they do not, that is said.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod support;
 

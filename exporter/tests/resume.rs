@@ -1,6 +1,6 @@
 //! A conversion that is killed or told to stop goes on where it was, to the same bytes.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod support;
 

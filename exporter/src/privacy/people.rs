@@ -2,6 +2,8 @@
 //!
 //! A plain hash would not do: ids are small numbers, and all of them are hashed in no time.
 
+#![allow(clippy::cast_possible_truncation, reason = "a number that was found to be small")]
+
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},

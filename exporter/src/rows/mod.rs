@@ -2,6 +2,11 @@
 //!
 //! Where they come from is the adapters' matter, and how they are written is `write`'s.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "fields are taken out of the words that they were packed into"
+)]
+
 pub(crate) mod latest;
 pub(crate) mod order;
 pub(crate) mod sorter;

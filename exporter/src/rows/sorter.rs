@@ -148,7 +148,7 @@ impl PartialEq for Next {
 impl Eq for Next {}
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 mod tests {
     use super::*;
     use crate::{form::Answer, rows::NO_OBJECT};

@@ -2,6 +2,8 @@
 //!
 //! It knows no field of a bundle.
 
+#![allow(clippy::cast_possible_truncation, reason = "a digit")]
+
 /// A string with its quotes. What need not be escaped is not.
 pub(crate) fn text(into: &mut Vec<u8>, text: &str) {
     into.push(b'"');

@@ -2,7 +2,7 @@
 //!
 //! Data of real people stays out of the repository: what is here is invented.
 
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, dead_code, unreachable_pub)]
 
 use std::{
     fs,
