@@ -10,11 +10,21 @@ use reqwest::{Method, StatusCode};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{server_file, settings};
+use crate::server_file;
 
 /// Where the admin API is, and as whom to speak. Without any of it, the process on the data folder of this machine.
 #[derive(Debug, Args)]
 pub(crate) struct Connection {
+    #[command(flatten)]
+    server: Server,
+    /// The settings file that names the data folder
+    #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// The same for commands with a name of their own for the settings file.
+#[derive(Debug, Args)]
+pub(crate) struct Server {
     /// Address of the admin API, such as http://127.0.0.1:8081
     #[arg(long, env = "TIDEGATE_SERVER", value_name = "URL")]
     server: Option<String>,
@@ -27,9 +37,6 @@ pub(crate) struct Connection {
     /// The data folder of the process to talk to
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The settings file that names the data folder
-    #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
 }
 
 pub(crate) struct Client {
@@ -59,7 +66,14 @@ struct ProblemEntry {
 
 impl Connection {
     pub(crate) fn open(self) -> anyhow::Result<Client> {
-        let Self { server, token, org, data, config } = self;
+        self.server.open(self.config.as_deref())
+    }
+}
+
+impl Server {
+    /// `settings`: the file that names the data folder.
+    pub(crate) fn open(self, settings: Option<&Path>) -> anyhow::Result<Client> {
+        let Self { server, token, org, data } = self;
         let (base, token, found_in) = match (server, token) {
             (Some(server), Some(token)) => (server, token, "--server or TIDEGATE_SERVER".to_owned()),
             (Some(server), None) => bail!(
@@ -69,7 +83,7 @@ impl Connection {
             (None, token) => {
                 let folder = match data {
                     Some(folder) => folder,
-                    None => settings::load(config.as_deref(), Vec::new())?.settings.data.folder,
+                    None => crate::settings::load(settings, Vec::new())?.settings.data.folder,
                 };
                 let path = server_file::path(&folder);
                 let found = server_file::read(&folder)?.ok_or_else(|| not_running(&path))?;

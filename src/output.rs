@@ -17,6 +17,11 @@ pub(crate) fn complain(line: impl Display) {
     let _reader_gone = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// `1 fault`, `2 faults`.
+pub(crate) fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Prints an error with its causes. A fault of the settings is told apart, for it is repaired elsewhere.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     complain(format!("error: {error:#}"));

@@ -118,6 +118,41 @@ async fn a_backtest_says_which_matches_come_and_go_and_what_moderators_thought()
 }
 
 #[tokio::test]
+async fn a_stored_item_explains_itself_under_the_live_rules_and_under_others() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    configure(&demo, LIVE).await;
+    send(&demo, &[("b", "beta")]).await;
+    folder(&place, CANDIDATE);
+
+    let explain = async |args: &[&str]| -> Value {
+        let command = ["rules", "explain", "--item", "post/b"];
+        serde_json::from_str(&place.tell(&[&command, args].concat()).await).unwrap()
+    };
+    let outcome = |answer: &Value| answer["tree"]["text"]["outcome"].clone();
+    let live = explain(&["--rule", "offers"]).await;
+    assert_eq!((outcome(&live), &live["isNoConcern"]), (json!("failed"), &json!(false)), "{live}");
+    let candidate = explain(&["--rule", "offers", "--config", "candidate"]).await;
+    assert_eq!(outcome(&candidate), "passed", "{candidate}");
+    assert_eq!(candidate["tree"]["text"]["hits"][0]["sought"], "beta");
+    // The window is only in the candidate: nobody has counted for it.
+    let many = explain(&["--rule", "many", "--config", "candidate"]).await;
+    assert_eq!(many["isGuessed"], true, "{many}");
+
+    let data = place.data();
+    for (item, rule, named) in [
+        ("post/none", "offers", "no stored item `none`"),
+        ("post/b", "second", "no rule `second`"),
+        ("post", "offers", "as in post/1234"),
+    ] {
+        let args = ["rules", "explain", "--data", data.to_str().unwrap(), "--item", item, "--rule", rule];
+        let output = place.run(&args).await;
+        assert_ne!(output.status.code(), Some(0));
+        assert!(text(&output.stderr).contains(named), "{}", text(&output.stderr));
+    }
+}
+
+#[tokio::test]
 async fn what_a_backtest_cannot_do_is_told() {
     let place = Place::new();
     let demo = place.start().await.unwrap();

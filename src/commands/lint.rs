@@ -1,4 +1,4 @@
-//! `tidegate lint DIR`: checks documents by themselves, with the rules' own examples; needs no server.
+//! `tidegate lint DIR`, also `tidegate rules lint DIR`: checks documents by themselves, with the rules' own examples; needs no server.
 //!
 //! What only the service knows, such as documents that are not in the folder, it cannot check.
 
@@ -9,7 +9,7 @@ use tidegate_catalog::change;
 use tidegate_schemas::ids::Millis;
 
 use super::{SettingsFile, documents};
-use crate::output::{complain, say};
+use crate::output::{complain, counted, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
@@ -27,12 +27,13 @@ impl Lint {
         match change::lint(&files, &settings, Millis::now()) {
             Ok(warnings) => {
                 warnings.iter().for_each(|warning| complain(format!("warning: {warning}")));
-                say(format!("{} files are well", files.len()));
+                let are = if files.len() == 1 { "is" } else { "are" };
+                say(format!("{} {are} well", counted(files.len(), "file")));
                 Ok(ExitCode::SUCCESS)
             }
             Err(faults) => {
                 faults.iter().for_each(complain);
-                complain(format!("{} faults", faults.len()));
+                complain(counted(faults.len(), "fault"));
                 Ok(ExitCode::FAILURE)
             }
         }

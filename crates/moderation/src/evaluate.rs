@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tidegate_catalog::Compiled;
-use tidegate_rules::{self as rules, Explained, Facts, On, Outcome, Scan};
+use tidegate_rules::{self as rules, Explained, Facts, Inquiry, On, Outcome, Scan};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, RuleId},
     item_types::{Mode, Values},
@@ -88,6 +88,11 @@ pub fn finish(prepared: &Prepared, scan: Scan, facts: &Facts) -> Outcome {
 /// What each condition of a rule comes to on the item, whether or not it matches; nothing is looked up.
 pub fn explain(prepared: &Prepared, rule: &RuleId) -> Option<Explained> {
     prepared.config.plan().explain(&prepared.item(), rule)
+}
+
+/// The same, for a caller who looks up what the conditions wait for.
+pub fn inquire(prepared: &Prepared, rule: &RuleId) -> Option<Inquiry> {
+    prepared.config.plan().inquire(&prepared.item(), rule)
 }
 
 impl Prepared {

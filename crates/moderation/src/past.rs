@@ -5,9 +5,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use tidegate_catalog::Compiled;
-use tidegate_rules::{Facts, Need, Outcome, Scan};
+use tidegate_rules::{Explained, Facts, Need, Outcome};
 use tidegate_schemas::{
-    ids::{Millis, OrgId, WindowId},
+    ids::{Millis, OrgId, RuleId, WindowId},
     records::{ItemEntry, Source, Variant},
 };
 use tidegate_store::{Store, tables::items::items::Item};
@@ -55,15 +55,15 @@ fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
     evaluate::prepare(config, source, &entry, row.append_ms)
 }
 
-/// What undecided rules wait for, as it was before `now`.
+/// What conditions wait for, as it was before `now`.
 async fn facts(
     archive: Archive<'_>,
     prepared: &Prepared,
-    scan: &Scan,
+    needs: &[Need],
     now: Millis,
 ) -> Result<(Facts, bool), Error> {
     let (mut facts, mut is_guessed) = (Facts::new(), false);
-    for need in scan.needs() {
+    for need in needs {
         match need {
             Need::Strikes { user, within } => {
                 let since = within.map_or(Millis(0), |within| within.since(now));
@@ -92,6 +92,30 @@ async fn facts(
         }
     }
     Ok((facts, is_guessed))
+}
+
+/// What each condition of a rule comes to on a stored item.
+#[derive(Debug)]
+pub struct Why {
+    pub tree: Explained,
+    /// The rule is not evaluated for such items, so its conditions do not matter.
+    pub is_no_concern: bool,
+    pub is_guessed: bool,
+}
+
+/// `None`: the configuration evaluates no such rule.
+pub async fn explain(
+    archive: Archive<'_>,
+    config: Arc<Compiled>,
+    row: &Item,
+    rule: &RuleId,
+) -> Result<Option<Why>, Error> {
+    let prepared = prepare(Arc::clone(&config), row)?;
+    let Some(inquiry) = evaluate::inquire(&prepared, rule) else { return Ok(None) };
+    let needs: Vec<Need> = inquiry.needs().cloned().collect();
+    let (facts, is_guessed) = facts(archive, &prepared, &needs, row.append_ms).await?;
+    let is_no_concern = !inquiry.concerns;
+    Ok(Some(Why { tree: config.plan().answer(inquiry, &facts), is_no_concern, is_guessed }))
 }
 
 /// An item on its way through one configuration.
@@ -126,7 +150,7 @@ impl Walk {
 
     pub(crate) async fn look_up(&mut self, archive: Archive<'_>, now: Millis) -> Result<(), Error> {
         if let Begun::Waiting(scan) = &self.begun {
-            (self.facts, self.is_guessed) = facts(archive, &self.prepared, scan, now).await?;
+            (self.facts, self.is_guessed) = facts(archive, &self.prepared, scan.needs(), now).await?;
         }
         Ok(())
     }

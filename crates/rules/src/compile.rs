@@ -290,6 +290,11 @@ impl<'a> Context<'a> {
         Some(container)
     }
 
+    /// Whether a path holds one value in all item types of the rule.
+    pub(crate) fn is_single(&self, path: &str) -> bool {
+        self.vocabulary.containers(&self.item_types, path).all(|(_, container)| container == Container::One)
+    }
+
     /// The slot of a path, and the kinds that it has in the item types of the rule.
     pub(crate) fn path(&mut self, path: &str) -> Option<(usize, Vec<(&'a TypeId, Kind)>)> {
         let (slot, kinds) = self.path_as_declared(path)?;

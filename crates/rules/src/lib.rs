@@ -42,6 +42,6 @@ pub use item::{Fields, Item, Number, Value};
 pub use life::{Allowance, Life, OnError, Rollout, RolloutBy, Share};
 pub use limits::{Contradiction, Limits};
 pub use outcome::{Errored, Match, Outcome};
-pub use plan::{Figures, Plan, RuleHead, RuleSource, Scan};
+pub use plan::{Figures, Inquiry, Plan, RuleHead, RuleSource, Scan};
 pub use vocabulary::{Container, Kind, Shape, Vocabulary};
 pub use windows::{Amount, Measure, Tally, Window, WindowEntry, WindowKey};

@@ -113,16 +113,42 @@ fn impossible(node: &Node, positive: bool, rule: &Rule, predicates: &[Leaf]) -> 
     if each.any(|impossible| impossible) {
         return true;
     }
-    let literals: Vec<_> = inner.iter().filter_map(|node| literal(node, positive, rule)).collect();
+    let mut literals = Vec::new();
+    inner.iter().for_each(|node| together(node, positive, rule, &mut literals));
     literals.iter().any(|(predicate, passes)| literals.contains(&(*predicate, !passes)))
+        || contradictory(
+            literals.iter().filter(|(_, passes)| *passes).map(|(predicate, _)| *predicate),
+            predicates,
+        )
 }
 
-fn literal(node: &Node, positive: bool, rule: &Rule) -> Option<(u32, bool)> {
+/// The leaves that must all pass, or fail, for the node to hold.
+fn together(node: &Node, positive: bool, rule: &Rule, literals: &mut Vec<(u32, bool)>) {
     match node {
-        Node::Leaf(nth) => Some((rule.leaves[*nth], positive)),
-        Node::Not(inner) => literal(inner, !positive, rule),
-        Node::All(_) | Node::Any(_) => None,
+        Node::Leaf(nth) => literals.push((rule.leaves[*nth], positive)),
+        Node::Not(inner) => together(inner, !positive, rule, literals),
+        Node::All(inner) if positive => inner.iter().for_each(|node| together(node, true, rule, literals)),
+        Node::Any(inner) if !positive => inner.iter().for_each(|node| together(node, false, rule, literals)),
+        Node::All(_) | Node::Any(_) => {}
     }
+}
+
+/// Whether some of these cannot pass together, because a field holds one value and they ask for different ones.
+fn contradictory(passing: impl Iterator<Item = u32>, predicates: &[Leaf]) -> bool {
+    let mut by_slot: HashMap<usize, Vec<Sought<'_>>> = HashMap::new();
+    for predicate in passing {
+        if let Leaf::Field(field) = &predicates[predicate as usize]
+            && field.is_single()
+            && let Some(sought) = field.sought()
+        {
+            let known = by_slot.entry(field.slot()).or_default();
+            if known.iter().any(|other| other.excludes(&sought)) {
+                return true;
+            }
+            known.push(sought);
+        }
+    }
+    false
 }
 
 /// A range with its ends the wrong way round.

@@ -2,6 +2,8 @@
 //!
 //! It decides which rules are looked at in earnest, and in which order; how conditions are judged is in `leaves`.
 
+mod inquiry;
+
 use std::{
     collections::{BTreeSet, HashMap},
     convert::Infallible,
@@ -30,6 +32,8 @@ use crate::{
     vocabulary::Vocabulary,
     windows::{Window, WindowEntry},
 };
+
+pub use self::inquiry::Inquiry;
 
 /// A rule's document, and the version that its matches are booked under.
 #[derive(Clone, Copy, Debug)]
@@ -304,23 +308,6 @@ impl Plan {
         let number = self.rules.iter().position(|known| Arc::ptr_eq(known, rule));
         let number = number.and_then(|number| u32::try_from(number).ok());
         self.run(item, &Index::default(), &[], |run| self.judge(run, number.iter()))
-    }
-
-    /// What each condition of a rule comes to on an item, whether or not the rule matches or concerns it. Facts are not
-    /// looked up: conditions that wait for them are shown as skipped. `None`: there is no such rule.
-    pub fn explain(&self, item: &Item<'_>, rule: &RuleId) -> Option<Explained> {
-        let rule = self.rules.iter().find(|known| known.head.rule == *rule)?;
-        let mut tree = None;
-        self.run(item, &Index::default(), &[], |run| {
-            run.steps.next_rule();
-            let leaves = rule.leaves.iter().map(|predicate| {
-                let known = run.mask(*predicate).unwrap_or(Mask::ERRORED);
-                self.predicates[*predicate as usize].explain(known, None, run.scene, &mut run.steps)
-            });
-            tree = Some(explain::tree(&rule.when, &mut leaves.collect::<Vec<_>>().into_iter()));
-            Scan::default()
-        });
-        tree
     }
 
     fn concerns(&self, rule: u32, item: &Item<'_>) -> bool {

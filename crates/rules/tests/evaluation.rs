@@ -375,10 +375,23 @@ fn what_is_hardly_meant_is_said() {
     let rule = |key: &str, when: Json| json!({"rule": key, "item_types": ["post"], "when": when});
     let word = json!({"text": {"in": ["text"], "words": ["scam"]}});
     let likes = |test: Json| json!({"field": test});
+    let tags = |tag: &str| json!({"field": {"path": "tags", "in": [tag]}});
     let rules = [
         rule("plain", word.clone()),
         rule("same", word.clone()),
         rule("never", json!({"all": [likes(json!({"path": "likes", "gt": 5, "lt": 3}))]})),
+        rule(
+            "apart",
+            json!({"all": [
+                word.clone(),
+                likes(json!({"path": "likes", "gt": 5})),
+                {"all": [likes(json!({"path": "likes", "lt": 3}))]},
+            ]}),
+        ),
+        rule(
+            "apart-in-a-list",
+            json!({"all": [word.clone(), tags("a"), tags("b"), likes(json!({"path": "likes", "gt": 5}))]}),
+        ),
         rule("contrary", json!({"all": [word.clone(), {"not": word.clone()}]})),
         rule("silent", json!({"not": word.clone()})),
         rule("either", json!({"any": [word, likes(json!({"path": "likes", "ne": 3}))]})),
@@ -386,10 +399,13 @@ fn what_is_hardly_meant_is_said() {
     let expected = [
         ("same", "same_condition"),
         ("never", "unsatisfiable"),
+        ("apart", "unsatisfiable"),
         ("contrary", "unsatisfiable"),
         ("silent", "unannounced"),
         ("either", "unannounced"),
         ("plain", "subsumed"),
+        // A list may hold both.
+        ("apart-in-a-list", "subsumed"),
     ];
     assert_eq!(warnings(&rules), expected.map(|(rule, tag)| (rule.to_owned(), tag)));
     let words = |words: &[&str]| json!({"text": {"in": ["text"], "words": words}});

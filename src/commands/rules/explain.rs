@@ -1,53 +1,96 @@
-//! `tidegate rules explain`: what each condition of one rule comes to on each item of a file.
+//! `tidegate rules explain`: what each condition of one rule comes to, on items of a file or on a stored item.
 //!
-//! It reads no store: conditions that ask for a standing are shown as skipped.
+//! With a file it reads no store: conditions that ask for a standing are shown as skipped. A stored item is judged by the
+//! running service, which looks up what was known when the item came in.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use anyhow::bail;
-use clap::Args;
-use serde_json::json;
+use anyhow::{Context as _, bail};
+use clap::{ArgGroup, Args};
+use serde_json::{Value as Json, json};
 use tidegate_moderation::evaluate;
-use tidegate_schemas::ids::{Millis, RuleId};
+use tidegate_schemas::ids::{ItemKey, Millis, RuleId};
 
 use super::{Folder, items};
-use crate::output::{complain, say};
+use crate::{
+    client::Server,
+    commands::documents,
+    output::{complain, say},
+};
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["items", "item"])))]
 pub(crate) struct Explain {
-    #[command(flatten)]
-    folder: Folder,
     /// A file with one item a line; `-` reads standard input
-    #[arg(long, value_name = "FILE")]
-    items: PathBuf,
+    #[arg(long, value_name = "FILE", requires = "config")]
+    items: Option<PathBuf>,
+    /// The newest version of a stored item, judged by the running service
+    #[arg(long, value_name = "TYPE/ID", value_parser = item_key)]
+    item: Option<ItemKey>,
     /// The rule
     #[arg(long, value_name = "RULE")]
-    rule: String,
+    rule: RuleId,
+    /// The folder of documents; with a stored item the live ones, if left out
+    #[arg(long, value_name = "DIR")]
+    config: Option<PathBuf>,
+    /// The settings file; ./tidegate.toml if it is there and none is named
+    #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
+    settings: Option<PathBuf>,
+    #[command(flatten)]
+    server: Server,
+}
+
+fn item_key(text: &str) -> Result<ItemKey, String> {
+    match text.split_once('/') {
+        Some((type_id, id)) if !type_id.is_empty() && !id.is_empty() => {
+            Ok(ItemKey { type_id: type_id.into(), id: id.into() })
+        }
+        _ => Err("an item type and an id are needed, as in post/1234".to_owned()),
+    }
 }
 
 impl Explain {
-    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let Some(config) = self.folder.compile()? else { return Ok(ExitCode::FAILURE) };
-        let (rule, now) = (RuleId::new(&self.rule), Millis::now());
-        let mut refused = false;
-        for line in items::lines(&self.items)? {
-            let (number, line) = line?;
-            let line = items::read(&config, &line, now);
-            match line.item {
-                Ok(prepared) => {
-                    let Some(tree) = evaluate::explain(&prepared, &rule) else {
-                        bail!("there is no rule `{rule}` that is evaluated");
-                    };
-                    say(
-                        json!({"id": prepared.key.id, "typeId": prepared.key.type_id, "rule": rule, "tree": tree}),
-                    );
-                }
-                Err(fault) => {
-                    refused = true;
-                    complain(format!("line {number}: {fault}"));
-                }
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        match (self.items, self.item) {
+            (Some(file), _) => {
+                let folder = self.config.context("--items needs --config")?;
+                of_file(&file, &Folder { folder, settings: self.settings }, &self.rule)
+            }
+            (None, Some(item)) => {
+                let client = self.server.open(self.settings.as_deref())?;
+                let files = self.config.as_deref().map(documents::read).transpose()?.unwrap_or_default();
+                let wanted = json!({"item": item, "rule": self.rule, "files": files});
+                say(client.post::<Json>("rules/explain", &wanted).await?);
+                Ok(ExitCode::SUCCESS)
+            }
+            (None, None) => bail!("--items or --item is needed"),
+        }
+    }
+}
+
+fn of_file(file: &Path, folder: &Folder, rule: &RuleId) -> anyhow::Result<ExitCode> {
+    let Some(config) = folder.compile()? else { return Ok(ExitCode::FAILURE) };
+    let now = Millis::now();
+    let mut refused = false;
+    for line in items::lines(file)? {
+        let (number, line) = line?;
+        let line = items::read(&config, &line, now);
+        match line.item {
+            Ok(prepared) => {
+                let Some(tree) = evaluate::explain(&prepared, rule) else {
+                    bail!("there is no rule `{rule}` that is evaluated");
+                };
+                let key = prepared.key;
+                say(json!({"id": key.id, "typeId": key.type_id, "rule": rule, "tree": tree}));
+            }
+            Err(fault) => {
+                refused = true;
+                complain(format!("line {number}: {fault}"));
             }
         }
-        Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
+    Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -10,13 +10,14 @@ use std::{
 };
 
 use anyhow::Context as _;
+use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 use tidegate_catalog::Compiled;
 use tidegate_moderation::evaluate::{self, Prepared};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, SubmissionId},
     records::{ItemEntry, Source},
-    wire,
+    wire::{self, Fault},
 };
 
 /// A line of a file: an item, or why it is none.
@@ -55,9 +56,13 @@ pub(super) fn read(config: &Arc<Compiled>, line: &str, now: Millis) -> Line {
 }
 
 fn entry(line: &str) -> Result<ItemEntry, String> {
+    // Told by its own place; below, the line is one item of a request.
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(line) {
+        return Err(format!("no JSON: {error}").replace(" at line 1 column", " at column"));
+    }
     let body = format!("{{\"items\":[{line}]}}");
     let request = wire::items::parse(&body.into(), &wire::Limits::default())
-        .map_err(|faults| faults.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join(" "))?;
+        .map_err(|faults| faults.iter().take(3).map(shown).collect::<Vec<_>>().join(" "))?;
     let submitted = request.content.into_iter().next().ok_or("there is no item in the line")?;
     Ok(ItemEntry {
         submission_id: SubmissionId::random(),
@@ -69,4 +74,10 @@ fn entry(line: &str) -> Result<ItemEntry, String> {
         origin: None,
         keyed: false,
     })
+}
+
+/// The fault with a pointer into the line.
+fn shown(fault: &Fault) -> String {
+    let pointer = fault.pointer.as_deref().map(|pointer| pointer.strip_prefix("/items/0").unwrap_or(pointer));
+    Fault { pointer: pointer.map(str::to_owned), ..fault.clone() }.to_string()
 }

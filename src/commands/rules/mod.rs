@@ -20,14 +20,19 @@ use tidegate_catalog::{Compiled, change};
 use tidegate_moderation::evaluate::{self, Begun, Prepared};
 use tidegate_rules::{Facts, Outcome};
 
-use super::{alone, documents};
-use crate::{output::complain, settings};
+use super::{alone, documents, lint::Lint};
+use crate::{
+    output::{complain, counted},
+    settings,
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Rules {
+    /// Check the documents in a folder: their faults, and what is hardly meant; the same as `tidegate lint`
+    Lint(Lint),
     /// Evaluate items from a file against the rules in a folder: one JSON line an item
     Run(run::Run),
-    /// Say what each condition of a rule comes to on items from a file
+    /// Say what each condition of a rule comes to, on items from a file or on a stored one
     Explain(explain::Explain),
     /// Say what the rules of two folders mean differently, and on which items; the exit code tells whether anything
     Diff(diff::Diff),
@@ -48,8 +53,9 @@ pub(crate) enum Rules {
 impl Rules {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
+            Self::Lint(command) => command.run(),
             Self::Run(command) => command.run(),
-            Self::Explain(command) => command.run(),
+            Self::Explain(command) => alone(command.run()),
             Self::Diff(command) => command.run(),
             Self::Fmt(command) => command.run(),
             Self::Test(command) => command.run(),
@@ -82,7 +88,7 @@ impl Folder {
             Ok((compiled, _)) => Ok(Some(Arc::new(compiled))),
             Err(faults) => {
                 faults.iter().for_each(complain);
-                complain(format!("{} faults", faults.len()));
+                complain(counted(faults.len(), "fault"));
                 Ok(None)
             }
         }

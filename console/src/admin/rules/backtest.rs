@@ -2,7 +2,10 @@
 //!
 //! A run is many requests with the same documents. Each answers with findings that add up, and with where to go on.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
@@ -17,6 +20,7 @@ use tidegate_schemas::{
     ids::{ConfigVersion, OrgId, RuleId, WindowId},
 };
 use tidegate_web::Problem;
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 
 use super::{Budget, ITEMS, place, span};
 use crate::admin::{
@@ -64,11 +68,11 @@ pub(super) struct Answer {
 
 /// What was compiled lately.
 pub(crate) struct Trials {
-    kept: tokio::sync::Mutex<Vec<Arc<Tried>>>,
-    at_once: tokio::sync::Semaphore,
+    kept: Mutex<Vec<Arc<Tried>>>,
+    at_once: Semaphore,
 }
 
-struct Tried {
+pub(super) struct Tried {
     org: OrgId,
     digest: [u8; 32],
     trial: Arc<Trial>,
@@ -79,18 +83,28 @@ struct Tried {
 
 impl Default for Trials {
     fn default() -> Self {
-        Self { kept: tokio::sync::Mutex::default(), at_once: tokio::sync::Semaphore::new(AT_ONCE) }
+        Self { kept: Mutex::default(), at_once: Semaphore::new(AT_ONCE) }
+    }
+}
+
+impl Tried {
+    pub(super) fn candidate(&self) -> Arc<Compiled> {
+        Arc::clone(&self.trial.candidate)
+    }
+
+    pub(super) fn uncounted(&self) -> BTreeSet<WindowId> {
+        self.trial.uncounted.clone()
     }
 }
 
 impl Trials {
     /// Items that come in meanwhile have the processors to themselves, but for whose turn it is.
-    pub(super) async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Problem> {
+    pub(super) async fn turn(&self) -> Result<SemaphorePermit<'_>, Problem> {
         self.at_once.acquire().await.map_err(|_| Problem::internal())
     }
 
     /// Another live configuration, or other entries of its banks, make another trial.
-    async fn find(
+    pub(super) async fn find(
         &self,
         api: &Api,
         org: &OrgId,

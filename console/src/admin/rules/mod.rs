@@ -3,6 +3,7 @@
 //! Rules themselves are documents, in the configuration.
 
 mod backtest;
+mod explain;
 mod retroactions;
 mod stats;
 
@@ -26,6 +27,7 @@ pub(super) use backtest::Trials;
 pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/rules/backtest", post(backtest::step))
+        .route("/rules/explain", post(explain::explain))
         .route("/rules/baselines", post(stats::record))
         .route("/rules/stats", get(stats::stats))
         .route("/rules/retroactions", get(retroactions::list).post(retroactions::begin))

@@ -28,6 +28,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct FieldLeaf {
     slot: usize,
+    /// The field holds one value in all item types of the rule.
+    single: bool,
     of: Option<Of>,
     ignore_case: bool,
     tests: Vec<Test>,
@@ -61,6 +63,22 @@ pub(crate) enum Sought<'l> {
     Boolean(bool),
     /// Ends inside, and coarse: a float may stand for its neighbours.
     Ranges(Vec<(f64, f64)>),
+}
+
+impl Sought<'_> {
+    /// Whether no value is among both.
+    pub(crate) fn excludes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Texts(some), Self::Texts(others)) => !some.iter().any(|text| others.contains(text)),
+            (Self::Related(some), Self::Related(others)) => !some.iter().any(|key| others.contains(key)),
+            (Self::Boolean(one), Self::Boolean(other)) => one != other,
+            (Self::Ranges(some), Self::Ranges(others)) => {
+                let meets = |(low, high): &(f64, f64)| others.iter().any(|(l, h)| l <= high && low <= h);
+                !some.iter().any(meets)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Values of a list or listed operands that an explanation shows.
@@ -114,6 +132,7 @@ impl FieldLeaf {
         }
         Some(Self {
             slot,
+            single: context.is_single(&comparison.path),
             of: comparison.of,
             ignore_case: comparison.ignore_case,
             tests: tests.into_iter().collect::<Option<_>>()?,
@@ -123,6 +142,10 @@ impl FieldLeaf {
 
     pub(crate) fn slot(&self) -> usize {
         self.slot
+    }
+
+    pub(crate) fn is_single(&self) -> bool {
+        self.single
     }
 
     pub(crate) fn size(&self) -> usize {
