@@ -158,9 +158,8 @@ impl Keys {
 /// A number in the one way in which it can be written; other digits are text like any other.
 pub(crate) fn number(key: &[u8]) -> Option<u64> {
     let plain = match key {
-        [] => false,
         [b'0'] => true,
-        [b'0', ..] => false,
+        [] | [b'0', ..] => false,
         digits => digits.len() <= 18,
     };
     if !plain {

@@ -131,7 +131,7 @@ impl Pairs {
         let answer = row.answer() as usize;
         match self.tables.last_mut() {
             Some(last) if last.subject == row.subject && last.object == row.object => {
-                last.counts[answer] += 1
+                last.counts[answer] += 1;
             }
             _ => {
                 let mut counts = [0; Answer::ALL.len()];

@@ -75,7 +75,7 @@ fn lines_hold_the_elements_of_the_lists() {
         .status();
     match check {
         Ok(status) => assert!(status.success()),
-        Err(_) => println!("skipped: there is no sha256sum to check the manifest with"),
+        Err(_) => eprintln!("skipped: there is no sha256sum to check the manifest with"),
     }
 }
 

@@ -24,7 +24,7 @@ fn tag(result: Result<impl Sized, Fault>) -> &'static str {
 #[test]
 fn real_exports_have_the_totals_that_were_counted_independently() {
     let Ok(expected) = fs::read(Path::new(REAL).join("EXPECTED.json")) else {
-        println!("skipped: the data sets of ../shared/data/polis are not beside the checkout");
+        eprintln!("skipped: the data sets of ../shared/data/polis are not beside the checkout");
         return;
     };
     let expected: Value = serde_json::from_slice(&expected).unwrap();
@@ -162,7 +162,7 @@ fn texts_without_quotes_are_put_together_again_and_their_sign_is_asked_for() {
     let quoted = raw.comments_csv(1);
     let records = csv::Reader::from_reader(quoted.as_bytes()).into_records();
     records.for_each(|record| {
-        comments += &format!("{}\n", record.unwrap().iter().collect::<Vec<_>>().join(","))
+        comments += &format!("{}\n", record.unwrap().iter().collect::<Vec<_>>().join(","));
     });
     folder.write("c/votes.csv", raw.votes_csv(1));
     folder.write("c/comments.csv", comments);

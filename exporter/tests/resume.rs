@@ -81,6 +81,7 @@ fn killed_and_resumed_gives_the_bytes_of_an_undisturbed_run() {
                     running.wait().unwrap();
                     break false;
                 }
+                #[expect(clippy::disallowed_methods, reason = "nothing else runs here while the child does")]
                 thread::sleep(Duration::from_millis(1));
             };
             if ended {

@@ -291,7 +291,8 @@ fn a_place_is_told_by_line_and_byte_without_its_value() {
     assert_eq!(result["ruleId"], "BND-REF-01");
     assert_eq!(result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"], "/items/2/phaseId");
     assert_eq!(result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], "a%20b.json");
-    let rule = &sarif["runs"][0]["tool"]["driver"]["rules"][result["ruleIndex"].as_u64().unwrap() as usize];
+    let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+    let rule = &sarif["runs"][0]["tool"]["driver"]["rules"][index];
     assert_eq!(rule["id"], "BND-REF-01");
 }
 

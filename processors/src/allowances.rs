@@ -280,7 +280,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn askers_that_come_together_are_served_with_few_writes() {
         let (_folder, store) = store();
-        let processes = [Allowances::new(store.clone())];
+        let processes = [process(&store)];
         ask(&processes, vec![claim(Some(1_000_000), None); 2_000]).await;
         let row = row(&store).await;
         assert_eq!(row.taken, 2_000);

@@ -30,11 +30,14 @@ impl Measure {
     }
 }
 
+/// What was looked up, and when.
+type Known = HashMap<Watched, (Option<i64>, Instant)>;
+
 #[derive(Clone)]
 pub(crate) struct Expectations {
     store: Store,
     measure: Measure,
-    known: Arc<Mutex<HashMap<Watched, (Option<i64>, Instant)>>>,
+    known: Arc<Mutex<Known>>,
 }
 
 impl Expectations {

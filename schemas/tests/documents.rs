@@ -10,8 +10,9 @@ use tidegate_schemas::{
     banks::BankKind,
     documents::{
         Action, ActionKind, Bank, Document, DocumentKind, Endpoint, Event, Expectation, FieldDocument,
-        Format, ItemType, On, OnError, Parameter, ParameterType, Percent, Period, Policy, Queue, Rollout,
-        RolloutBy, Rule, RuleAction, RuleLimits, Set, Status, Test, Threshold, Window, parse, render,
+        Format, ItemType, On, OnError, Parameter, ParameterType, Percent, Period, Policy, Quarantine, Queue,
+        Rollout, RolloutBy, Rule, RuleAction, RuleLimits, Set, Status, Test, Threshold, Window, parse,
+        render,
     },
     ids::Millis,
     item_types::{Container, Kind, Role, Scalar},
@@ -673,8 +674,13 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
         Document::Bank(Bank {
             key: "b".into(),
             name: Some("B".into()),
-            kind: BankKind::Geo,
-            entries: vec!["u33d".into()],
+            kind: BankKind::Gradient,
+            entries: vec!["00ff00ff00ff00ff".into()],
+            file: Some("more.txt".into()),
+            distance: Some(2),
+            sample: Percent::new(12.5),
+            suppresses: vec!["c".into()],
+            quarantine: Some(Quarantine { matches: 9, within: Period::of_seconds(60), times: 3 }),
         }),
         Document::Window(Window {
             key: "w".into(),

@@ -15,15 +15,15 @@ use tidegate_media::{
     Decoders, Digests, Fingerprint, Format, Limits, PIPELINE, PdqHash, State, Turn, fingerprint::reason,
 };
 
-fn decoders(limits: Limits) -> Decoders {
-    Decoders::new(Limits { threads: 1, ..limits }).unwrap()
+fn decoders(limits: &Limits) -> Decoders {
+    Decoders::new(Limits { threads: 1, ..limits.clone() }).unwrap()
 }
 
 fn print(bytes: &[u8]) -> Fingerprint {
-    print_within(Limits::default(), bytes)
+    print_within(&Limits::default(), bytes)
 }
 
-fn print_within(limits: Limits, bytes: &[u8]) -> Fingerprint {
+fn print_within(limits: &Limits, bytes: &[u8]) -> Fingerprint {
     decoders(limits).fingerprint(bytes, Digests::of(bytes))
 }
 
@@ -131,8 +131,6 @@ fn jpegs_of_every_kind_and_sampling_are_close() {
                 });
                 let distance = print(&bytes).frames[0].pdq.distance(&expected());
                 if distance > 4 {
-                    std::fs::write(format!("/tmp/hash-{sampling:?}-{progressive}-{restart}.jpg"), &bytes)
-                        .unwrap();
                     far.push((sampling, progressive, restart, distance));
                 }
             }
@@ -160,7 +158,7 @@ fn inks_are_converted_and_never_taken_for_light() {
             let black = 255 - pixel.0.iter().copied().max().unwrap();
             let ink = |light: u8| {
                 let rest = 255 - u32::from(black);
-                if rest == 0 { 0 } else { ((rest - u32::from(light)) * 255 / rest) as u8 }
+                ((rest - u32::from(light)) * 255).checked_div(rest).unwrap_or_default() as u8
             };
             [ink(pixel[0]), ink(pixel[1]), ink(pixel[2]), black]
         })
@@ -250,7 +248,7 @@ fn the_first_and_evenly_spaced_frames_of_an_animation_are_hashed() {
                 assert_eq!((print.gradient8, print.dct16), (alone.gradient8, alone.dct16));
             }
         }
-        let first = print_within(Limits { frames: 0, ..Limits::default() }, &bytes);
+        let first = print_within(&Limits { frames: 0, ..Limits::default() }, &bytes);
         assert_eq!(first.frames, print.frames[..1]);
     }
 }
@@ -326,7 +324,7 @@ fn what_cannot_be_hashed_says_why() {
             Some(reason::ANIMATION),
         ),
     ] {
-        let print = print_within(limits, &bytes);
+        let print = print_within(&limits, &bytes);
         assert_eq!((print.state, print.reason), (state, why), "{:?}", print.format);
         assert_eq!(print.digests, Digests::of(&bytes));
     }

@@ -56,13 +56,13 @@ fn alone() -> MutexGuard<'static, ()> {
 const MIB: usize = 1 << 20;
 
 /// A fingerprint, and how much was held at most while it was made.
-fn measured(limits: Limits, bytes: &[u8]) -> (Fingerprint, usize) {
+fn measured(limits: &Limits, bytes: &[u8]) -> (Fingerprint, usize) {
     measured_by(&warm(limits), bytes)
 }
 
 /// With the threads, tables and plans that are made once.
-fn warm(limits: Limits) -> Decoders {
-    let decoders = Decoders::new(Limits { threads: 1, ..limits }).unwrap();
+fn warm(limits: &Limits) -> Decoders {
+    let decoders = Decoders::new(Limits { threads: 1, ..limits.clone() }).unwrap();
     decoders.fingerprint(&png(&pictures::sized(1, 1, 90, 80).image()), Digests::of(b""));
     decoders
 }
@@ -181,7 +181,7 @@ fn a_bomb_is_refused_before_any_picture_is_allocated() {
         ("GIF of one large frame", gif(64, &[65_535]), reason::PIXELS),
         ("BMP", bmp_bomb(), reason::PIXELS),
     ] {
-        let (print, held) = measured(Limits::default(), &bytes);
+        let (print, held) = measured(&Limits::default(), &bytes);
         assert_eq!((print.state, print.reason), (State::TooLarge, Some(why)), "{name}");
         assert!(print.frames.is_empty());
         assert!(held < 64 * 1024, "{name}: {held} bytes");
@@ -207,7 +207,7 @@ fn a_tiff_that_lies_about_its_size_or_its_tiles_stays_within_its_share() {
             break;
         }
         bytes[at + 8..at + 12].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
-        let (print, held) = measured(Limits::default(), &bytes);
+        let (print, held) = measured(&Limits::default(), &bytes);
         assert!(held < 8 * MIB, "entry {entry}: {held} bytes, {:?}", print.reason);
     }
 }
@@ -215,9 +215,9 @@ fn a_tiff_that_lies_about_its_size_or_its_tiles_stays_within_its_share() {
 /// What a file needs is refused by a budget that is smaller by one byte: what is reserved is no less than what is held.
 #[track_caller]
 fn holds_its_share(name: &str, bytes: &[u8]) {
-    let (print, held) = measured(Limits::default(), bytes);
+    let (print, held) = measured(&Limits::default(), bytes);
     assert!(!print.frames.is_empty(), "{name}: {:?}", print.reason);
-    let (refused, _) = measured(Limits { decode_bytes: held as u64 - 1, ..Limits::default() }, bytes);
+    let (refused, _) = measured(&Limits { decode_bytes: held as u64 - 1, ..Limits::default() }, bytes);
     assert_eq!(refused.reason, Some(reason::MEMORY), "{name}: {held} bytes held");
 }
 
@@ -304,7 +304,7 @@ fn files_broken_anywhere_leave_the_pool_alive_and_stay_within_the_budget() {
     let _alone = alone();
     const BUDGET: usize = 24 * MIB;
     let limits = Limits { decode_bytes: BUDGET as u64, pixels: 500_000, ..Limits::default() };
-    let decoders = warm(limits);
+    let decoders = warm(&limits);
     let mut draw = pictures::Draw::new(17);
     for (name, whole) in one_of_each() {
         for case in 0..cases() {

@@ -111,7 +111,7 @@ impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
             let reader = &mut *self.reader;
             match key.as_str() {
                 "items" if R::ITEMS => {
-                    map.next_value_seed(List { each: |item: Item| reader.item(item), fault }.of::<Item>())?
+                    map.next_value_seed(List { each: |item: Item| reader.item(item), fault }.of::<Item>())?;
                 }
                 "responses" if R::RESPONSES => {
                     map.next_value_seed(

@@ -21,7 +21,7 @@ impl Latest {
 
     /// The row that is due, with its number among those of its question (1 if only the latest counts).
     pub(crate) fn push(&mut self, row: Row) -> Option<(Row, u32)> {
-        let Some(held) = self.held.replace(row) else { return None };
+        let held = self.held.replace(row)?;
         let same = held.same_question(&row);
         if !self.events {
             self.superseded += u64::from(same);

@@ -373,6 +373,10 @@ fn stop_when_told(meter: &Arc<Meter>) -> anyhow::Result<()> {
             for again in [false, true] {
                 tokio::select! { _ = terminate.recv() => (), _ = interrupt.recv() => () }
                 if again {
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "the second signal asks not to wait for anything"
+                    )]
                     std::process::exit(crate::output::REFUSED.into());
                 }
                 meter.stop();

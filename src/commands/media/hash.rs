@@ -71,8 +71,7 @@ fn line(path: &str, print: &Fingerprint) -> String {
 fn text(path: &str, print: &Fingerprint) -> String {
     let mut text = format!("{path}: {}", print.state);
     let mut add = |name: &str, value: &dyn std::fmt::Display| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "\n  {name:<10} {value}");
+        write!(text, "\n  {name:<10} {value}").expect("writing to a string does not fail");
     };
     if let Some(reason) = print.reason {
         add("reason", &reason);
