@@ -72,11 +72,12 @@ async fn rules_are_compared_by_what_they_mean_and_by_what_they_match() {
     };
 
     let same = diff("same", &["--items", "items.ndjson"]).await;
-    assert_eq!((same.status.code(), text(&same.stdout)), (Some(0), String::new()), "{}", text(&same.stderr));
+    let compared = "4 items compared; 0 do not fit their type in both folders\n".to_owned();
+    assert_eq!((same.status.code(), text(&same.stdout)), (Some(0), compared), "{}", text(&same.stderr));
     let different = diff("new", &[]).await;
     assert_eq!(different.status.code(), Some(2));
     let said = text(&different.stdout);
-    assert!(said.contains("~ r: when") && said.contains("+ second"), "{said}");
+    assert!(said.contains("~ r: condition") && said.contains("+ second"), "{said}");
     let on_items = text(&diff("new", &["--items", "items.ndjson"]).await.stdout);
     assert!(on_items.contains('2') && on_items.contains('3'), "{on_items}");
     assert_eq!(diff("nowhere", &[]).await.status.code(), Some(1));

@@ -161,8 +161,9 @@ pub(super) fn double(token: &[u8]) -> Option<String> {
     if !double.is_finite() {
         return None;
     }
-    // The shortest digits that come back as the same double; only where the point stands is ECMAScript's own.
-    let Parts { negative, mantissa, power } = Parts::of(format!("{double:e}").as_bytes())?;
+    // The shortest digits that come back as the same double, of two equally near ones the even; the standard library
+    // takes the greater. Only where the point stands is ECMAScript's own.
+    let Parts { negative, mantissa, power } = Parts::of(ryu::Buffer::new().format_finite(double).as_bytes())?;
     let digits = String::from_utf8(mantissa).ok()?;
     let sign = if negative { "-" } else { "" };
     let count = i64::try_from(digits.len()).ok()?;

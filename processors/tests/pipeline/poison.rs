@@ -186,12 +186,13 @@ pub(crate) async fn too_large_rows(mut world: World) {
     let good = world.submit_text("p2", "hello").await;
     world.evaluated(&post("p2"), good).await;
     assert!(world.deps.health.readiness().is_ready(), "nothing waits");
-    // An item's key is above what any engine takes.
+    // An item's key is above what any engine takes; what names the item is refused for its size before.
     let long = ItemKey::new("post", "i".repeat(70_000));
     world.submit(vec![entry(&long, "hello")]).await;
     let good = world.submit_text("p3", "hello").await;
     world.evaluated(&post("p3"), good).await;
     let letter = letters(&world, 2).await.remove(1);
-    assert_eq!(letter.reason, "store_key_too_long");
+    assert_eq!(letter.reason, "store_row_too_large");
+    assert!(letter.detail.contains("table items_by_hour"), "{}", letter.detail);
     world.drain().await;
 }

@@ -143,7 +143,7 @@ async fn a_step_that_dies_before_its_run_moves_on_is_done_again_with_the_same_ef
     let mut replayed = world.image().await;
     replayed.configure(&MOON.replace("[limit_reach, ban]", "[ban]"), false).await;
     replayed.start();
-    replayed.submit_text("last", "hello").await;
+    replayed.submit_text("last", "harmless").await;
     replayed.until("the last item", async || replayed.versions(&post("last")).await.pop()).await;
     replayed.drain().await;
     world.drain().await;

@@ -63,7 +63,7 @@ impl Explain {
                 let client = self.server.open(self.settings.as_deref())?;
                 let files = self.config.as_deref().map(documents::read).transpose()?.unwrap_or_default();
                 let wanted = json!({"item": item, "rule": self.rule, "files": files});
-                say(client.post::<Json>("rules/explain", &wanted).await?);
+                say(client.post::<Json>("/rules/explain", &wanted).await?);
                 Ok(ExitCode::SUCCESS)
             }
             (None, None) => bail!("--items or --item is needed"),
