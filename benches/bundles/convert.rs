@@ -172,7 +172,8 @@ fn python(folder: &Path, script: &str) -> Option<Told> {
 
 fn told(output: &[u8]) -> Told {
     let text = String::from_utf8_lossy(output);
-    let mut words = text.split_whitespace();
+    // A database may have shown its progress before.
+    let mut words = text.trim_end().rsplit(['\n', '\r']).next().unwrap_or_default().split_whitespace();
     let mut word = || words.next().unwrap();
     (word().parse().unwrap(), word().parse().unwrap(), word().to_owned())
 }
