@@ -99,6 +99,33 @@ pub(crate) struct Head {
     pub(crate) notes: Vec<String>,
 }
 
+impl Head {
+    /// Statements that people answer one by one.
+    pub(crate) fn of_statements(adapter: impl Into<String>, source: Source, items: Vec<Item>) -> Self {
+        Self {
+            adapter: adapter.into(),
+            source,
+            phase: Phase { id: "phase-opinion", kind: "opinion" },
+            item_type: "statement",
+            items,
+            groups: Vec::new(),
+            pairwise: false,
+            artifacts: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Options that people choose from two by two.
+    pub(crate) fn of_options(adapter: impl Into<String>, source: Source, items: Vec<Item>) -> Self {
+        Self {
+            phase: Phase { id: "phase-prioritize", kind: "prioritize" },
+            item_type: "option",
+            pairwise: true,
+            ..Self::of_statements(adapter, source, items)
+        }
+    }
+}
+
 /// Items by the keys that rows name them with. Sources number theirs, so that most are found without hashing.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
@@ -112,6 +139,12 @@ const NONE: u32 = u32::MAX;
 const PLACES: u64 = 1 << 20;
 
 impl Keys {
+    /// Brings the items into their final order.
+    pub(crate) fn sort(items: &mut [Item], file: &str) -> Result<Self, Fault> {
+        items.sort_by(by_key);
+        Self::of(items, file)
+    }
+
     /// Of items in their final order.
     pub(crate) fn of(items: &[Item], file: &str) -> Result<Self, Fault> {
         let mut keys = Self::default();

@@ -9,7 +9,7 @@ use crate::{
     form::{Answer, SOURCE_RESPONSE_COUNTS},
     input::{Limits, Member, Role, missing, one_of, table::Table},
     meter::Meter,
-    model::{Head, Item, Keys, Phase, Published, Source, by_key},
+    model::{Head, Item, Keys, Published, Source},
     moment::Moment,
     privacy::people::People,
     rows::{NO_OBJECT, Read, Row, order::Flow},
@@ -34,25 +34,15 @@ impl PocketPolis {
             .ok_or_else(|| missing("the file of statements (statements.csv)"))?;
         let id = source_id.map_or_else(|| votes.stem(), str::to_owned);
         let mut items = items(statements, limits)?;
-        items.sort_by(by_key);
-        let keys = Keys::of(&items, &statements.name)?;
+        let keys = Keys::sort(&mut items, &statements.name)?;
         let people = people_of(&id);
-        let head = Head {
-            adapter: "tidegate:pocket-polis/v1".to_owned(),
-            source: Source {
-                tool: "pocket-polis".to_owned(),
-                schema: "https://delib.mashbean.net/schemas/pocket-polis/v1".to_owned(),
-                id,
-                ..Source::default()
-            },
-            phase: Phase { id: "phase-opinion", kind: "opinion" },
-            item_type: "statement",
-            items,
-            groups: Vec::new(),
-            pairwise: false,
-            artifacts: Vec::new(),
-            notes: Vec::new(),
+        let source = Source {
+            tool: "pocket-polis".to_owned(),
+            schema: "https://delib.mashbean.net/schemas/pocket-polis/v1".to_owned(),
+            id,
+            ..Source::default()
         };
+        let head = Head::of_statements("tidegate:pocket-polis/v1", source, items);
         Ok((Self { votes: votes.clone(), keys }, head, people))
     }
 

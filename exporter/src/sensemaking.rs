@@ -12,7 +12,7 @@ use crate::{
     fault::{Fault, Wrong},
     form::Answer,
     input::{Limits, Member, Role, missing, one_of, table::Table},
-    model::{Head, Item, Keys, Phase, Published, Source, by_key},
+    model::{Head, Item, Keys, Published, Source, by_key},
     privacy::people::People,
     rows::NO_OBJECT,
     tally::Pair,
@@ -44,21 +44,15 @@ impl Sensemaking {
         let tallies =
             tallies.map(|(at, counts)| Pair { subject: at as u32, object: NO_OBJECT, counts }).collect();
         let people = people_of(&id);
+        let source = Source {
+            tool: "sensemaking".to_owned(),
+            schema: "https://github.com/Jigsaw-Code/sensemaking-tools".to_owned(),
+            id,
+            ..Source::default()
+        };
         let head = Head {
-            adapter: "tidegate:sensemaking/v1".to_owned(),
-            source: Source {
-                tool: "sensemaking".to_owned(),
-                schema: "https://github.com/Jigsaw-Code/sensemaking-tools".to_owned(),
-                id,
-                ..Source::default()
-            },
-            phase: Phase { id: "phase-opinion", kind: "opinion" },
-            item_type: "statement",
-            items,
-            groups: Vec::new(),
-            pairwise: false,
-            artifacts: Vec::new(),
             notes: vec!["The source holds tallies only: how many people took part is not known.".to_owned()],
+            ..Head::of_statements("tidegate:sensemaking/v1", source, items)
         };
         Ok((Self { tallies }, head, people))
     }

@@ -15,25 +15,38 @@ use crate::validate::Source;
 /// # Errors
 /// If it cannot be read.
 pub fn unpack<'r>(mut from: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
-    let mut magic = Vec::with_capacity(4);
-    from.by_ref().take(4).read_to_end(&mut magic)?;
-    let packed = match magic[..] {
-        [0x1f, 0x8b, ..] => Packed::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd] => Packed::Zstd,
-        _ => Packed::No,
-    };
+    let (packed, magic) = Packed::of(&mut from)?;
     let whole: Chain<_, _> = Cursor::new(magic).chain(from);
     Ok(match packed {
         Packed::Gzip => Box::new(flate2::read::MultiGzDecoder::new(whole)),
         Packed::Zstd => Box::new(zstd::stream::read::Decoder::new(whole)?),
-        Packed::No => Box::new(whole),
+        Packed::No | Packed::Zip => Box::new(whole),
     })
 }
 
-enum Packed {
+/// How a file is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packed {
     No,
     Gzip,
     Zstd,
+    /// An archive of files.
+    Zip,
+}
+
+impl Packed {
+    /// Takes the first bytes away, and gives them back.
+    pub(crate) fn of(from: &mut impl Read) -> io::Result<(Self, Vec<u8>)> {
+        let mut magic = Vec::with_capacity(4);
+        from.take(4).read_to_end(&mut magic)?;
+        let packed = match magic[..] {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd] => Self::Zstd,
+            [b'P', b'K', 3, 4] | [b'P', b'K', 5, 6] => Self::Zip,
+            _ => Self::No,
+        };
+        Ok((packed, magic))
+    }
 }
 
 /// A named file, or standard input.

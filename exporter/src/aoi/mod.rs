@@ -11,7 +11,7 @@ use crate::{
     form::Answer,
     input::{Limits, Member, Role, missing, one_of, table::Table},
     meter::Meter,
-    model::{Head, Keys, Phase, Source, by_key},
+    model::{Head, Keys, Source},
     moment::Moment,
     privacy::people::People,
     rows::{Read, Row, order::Flow},
@@ -51,25 +51,15 @@ impl Ideas {
         let read = ideas::read(ideas, limits)?;
         let id = source_id.map(str::to_owned).or(read.survey).unwrap_or_else(|| votes.stem());
         let mut items = read.items;
-        items.sort_by(by_key);
-        let keys = Keys::of(&items, &ideas.name)?;
+        let keys = Keys::sort(&mut items, &ideas.name)?;
         let people = people_of(&id);
-        let head = Head {
-            adapter: "tidegate:all-our-ideas/v1".to_owned(),
-            source: Source {
-                tool: "all-our-ideas".to_owned(),
-                schema: "https://github.com/allourideas/pairwise-api".to_owned(),
-                id,
-                ..Source::default()
-            },
-            phase: Phase { id: "phase-prioritize", kind: "prioritize" },
-            item_type: "option",
-            items,
-            groups: Vec::new(),
-            pairwise: true,
-            artifacts: Vec::new(),
-            notes: read.notes,
+        let source = Source {
+            tool: "all-our-ideas".to_owned(),
+            schema: "https://github.com/allourideas/pairwise-api".to_owned(),
+            id,
+            ..Source::default()
         };
+        let head = Head { notes: read.notes, ..Head::of_options("tidegate:all-our-ideas/v1", source, items) };
         let skips = one_of(files, Role::IdeasNonVotes)?.cloned();
         let equal_reasons = options.equal_reasons.iter().map(|reason| plain(reason)).collect();
         Ok((Self { votes: votes.clone(), skips, keys, equal_reasons }, head, people))

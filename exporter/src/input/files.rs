@@ -19,6 +19,7 @@ use super::{
 use crate::{
     fault::{Fault, Wrong},
     meter::Meter,
+    unpack::Packed,
 };
 
 /// Everything that was given to be read.
@@ -37,8 +38,6 @@ pub(crate) struct Member {
     pub(crate) name: String,
     whence: Whence,
 }
-
-const ZIP: &[u8] = b"PK";
 
 impl Input {
     /// `spool` is the folder for what has to be kept while it is read.
@@ -79,7 +78,7 @@ impl Input {
     fn add(&mut self, name: String, path: &Path) -> Result<(), Fault> {
         let path: Arc<Path> = Arc::from(path);
         let file = Member { name, whence: Whence::File { path: Arc::clone(&path) } };
-        if !file.starts_with(ZIP)? {
+        if packed(&path)? != Packed::Zip {
             self.members.push(file);
             return Ok(());
         }
@@ -112,8 +111,7 @@ impl Member {
     /// Where it lies, if it can be read there as it is.
     pub(crate) fn plain_path(&self) -> Result<Option<PathBuf>, Fault> {
         let Whence::File { path } = &self.whence else { return Ok(None) };
-        let packed = self.starts_with(&[0x1f, 0x8b])? || self.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])?;
-        Ok((!packed).then(|| path.to_path_buf()))
+        Ok((packed(path)? == Packed::No).then(|| path.to_path_buf()))
     }
 
     /// The bytes as they lie on disk, packed or not.
@@ -137,13 +135,12 @@ impl Member {
             Whence::Zip { path, .. } => Some(name_of(path)),
         }
     }
+}
 
-    fn starts_with(&self, magic: &[u8]) -> Result<bool, Fault> {
-        let Whence::File { path } = &self.whence else { return Ok(false) };
-        let mut first = vec![0; magic.len()];
-        let read = File::open(path).and_then(|mut file| io::Read::read(&mut file, &mut first));
-        Ok(read.map_err(|error| Fault::io("opening", path, error))? == magic.len() && first == magic)
-    }
+fn packed(path: &Path) -> Result<Packed, Fault> {
+    let looked = File::open(path).and_then(|mut file| Packed::of(&mut file));
+    let (packed, _) = looked.map_err(|error| Fault::io("opening", path, error))?;
+    Ok(packed)
 }
 
 pub(crate) fn name_of(path: &Path) -> String {

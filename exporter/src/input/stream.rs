@@ -22,6 +22,7 @@ use super::Limits;
 use crate::{
     fault::{Fault, Wrong},
     meter::Meter,
+    unpack::Packed,
 };
 
 /// Large enough that handing over costs nothing beside the work.
@@ -182,27 +183,27 @@ impl Reading {
 
     fn pass_on_file(&self, file: File) -> Result<Option<Ended>, Fault> {
         let mut hashed = Hashed::new(file, self.meter.clone());
-        let mut magic = Vec::new();
         let failed = |error| Fault::Io { doing: format!("reading {}", self.name), error };
-        hashed.by_ref().take(4).read_to_end(&mut magic).map_err(failed)?;
-        let whole = if magic.starts_with(&[0x1f, 0x8b]) {
-            let mut unpacked = MultiGzDecoder::new(io::Cursor::new(magic).chain(hashed));
-            let whole = self.copy(&mut unpacked, |unpacked| Some(unpacked.get_ref().get_ref().1.bytes))?;
-            hashed = unpacked.into_inner().into_inner().1;
-            whole
-        } else if magic == [0x28, 0xb5, 0x2f, 0xfd] {
-            let mut unpacked =
-                zstd::stream::read::Decoder::new(io::Cursor::new(magic).chain(hashed)).map_err(failed)?;
-            let whole =
-                self.copy(&mut unpacked, |unpacked| Some(unpacked.get_ref().get_ref().get_ref().1.bytes))?;
-            hashed = unpacked.finish().into_inner().into_inner().1;
-            whole
-        } else {
-            let mut plain = io::Cursor::new(magic).chain(hashed);
-            let whole = self.copy(&mut plain, |_| None)?;
-            hashed = plain.into_inner().1;
-            whole
+        let (packed, magic) = Packed::of(&mut hashed).map_err(failed)?;
+        let mut stored = io::Cursor::new(magic).chain(hashed);
+        let whole = match packed {
+            Packed::Gzip => {
+                let mut unpacked = MultiGzDecoder::new(stored);
+                let whole =
+                    self.copy(&mut unpacked, |unpacked| Some(unpacked.get_ref().get_ref().1.bytes))?;
+                stored = unpacked.into_inner();
+                whole
+            }
+            Packed::Zstd => {
+                let mut unpacked = zstd::stream::read::Decoder::new(stored).map_err(failed)?;
+                let whole = self
+                    .copy(&mut unpacked, |unpacked| Some(unpacked.get_ref().get_ref().get_ref().1.bytes))?;
+                stored = unpacked.finish().into_inner();
+                whole
+            }
+            Packed::No | Packed::Zip => self.copy(&mut stored, |_| None)?,
         };
+        let mut hashed = stored.into_inner().1;
         if !whole {
             return Ok(None);
         }

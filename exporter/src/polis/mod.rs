@@ -19,7 +19,7 @@ use crate::{
     fault::{Fault, Wrong},
     input::{Limits, Member, Role, missing, one_of},
     meter::Meter,
-    model::{Head, Keys, Phase, Source, by_key},
+    model::{Head, Keys, Source},
     privacy::people::People,
     rows::{MOST_GROUPS, Read, Row, order::Flow},
 };
@@ -112,8 +112,7 @@ impl Polis {
         let id = source_id.map(str::to_owned).or_else(|| summary.id()).unwrap_or(last_resort);
         let mut people = people_of(&id);
         let mut read = Comments::read(comments, limits, variant, sign, &options.organizers, &people)?;
-        read.items.sort_by(by_key);
-        let keys = Keys::of(&read.items, &comments.name)?;
+        let keys = Keys::sort(&mut read.items, &comments.name)?;
         let mut notes = read.notes;
         let mut groups = Vec::new();
         if let Some(matrix) = matrix {
@@ -133,24 +132,16 @@ impl Polis {
                 "Votes had the sign of the source's database (agree = -1) and were turned round.".to_owned(),
             );
         }
-        let head = Head {
-            adapter: format!("tidegate:polis/v1 (variant {})", variant.name()),
-            source: Source {
-                tool: TOOL.to_owned(),
-                schema: SCHEMA.to_owned(),
-                id,
-                title: summary.topic.clone().unwrap_or_default(),
-                description: summary.description(variant),
-                url: summary.url.clone().unwrap_or_default(),
-            },
-            phase: Phase { id: "phase-opinion", kind: "opinion" },
-            item_type: "statement",
-            items: read.items,
-            groups,
-            pairwise: false,
-            artifacts: Vec::new(),
-            notes,
+        let source = Source {
+            tool: TOOL.to_owned(),
+            schema: SCHEMA.to_owned(),
+            id,
+            title: summary.topic.clone().unwrap_or_default(),
+            description: summary.description(variant),
+            url: summary.url.clone().unwrap_or_default(),
         };
+        let adapter = format!("tidegate:polis/v1 (variant {})", variant.name());
+        let head = Head { groups, notes, ..Head::of_statements(adapter, source, read.items) };
         let authors = head.items.iter().map(|item| item.author).collect();
         let published = head.items.iter().map(comments::published).collect();
         let (votes, matrix) = (votes.cloned(), matrix.cloned());
