@@ -132,7 +132,7 @@ impl Items {
         };
         let refused = self.allowances.ask(applicant, &claims).await?;
         tidegate_stream::failpoint!("after_limits");
-        Ok(submissions::plan(&submission, &prepared, &outcome, no_reviews, &refused))
+        Ok(submissions::plan(&submission, &prepared, &outcome, no_reviews, &refused, None))
     }
 
     /// Lets named rules act on what a stored item was when it came in.
@@ -154,12 +154,12 @@ impl Items {
         let refused = if superseded {
             Refused::new()
         } else {
-            let claims = submissions::claims_again(&submission, &prepared, &outcome, no_reviews, again);
+            let claims = submissions::claims(&submission, &prepared, &outcome, no_reviews, Some(again));
             let at = submission.at.append_ms;
             let applicant = Applicant { org, submission: submission.entry.submission_id, at };
             self.allowances.ask(applicant, &claims).await?
         };
-        let mut plan = submissions::plan_again(&submission, &prepared, &outcome, no_reviews, &refused, again);
+        let mut plan = submissions::plan(&submission, &prepared, &outcome, no_reviews, &refused, Some(again));
         if superseded {
             supersede(&mut plan)?;
         }
@@ -271,10 +271,17 @@ fn decide(
     no_reviews: Option<&'static str>,
 ) -> Decided {
     let submission = submission(job, part);
-    let claims = submissions::claims(&submission, &prepared, &outcome, no_reviews);
+    let claims = submissions::claims(&submission, &prepared, &outcome, no_reviews, None);
     if claims.is_empty() {
         let none = Refused::new();
-        Decided::Planned(Box::new(submissions::plan(&submission, &prepared, &outcome, no_reviews, &none)))
+        Decided::Planned(Box::new(submissions::plan(
+            &submission,
+            &prepared,
+            &outcome,
+            no_reviews,
+            &none,
+            None,
+        )))
     } else {
         Decided::Asking(Box::new((prepared, outcome, claims)))
     }

@@ -7,9 +7,12 @@ use tidegate_schemas::{
     ids::Millis,
     records::{self, Coordinates, ItemEntry, Record as _},
 };
-use tidegate_store::tables::{
-    items::items::{EVALUATED, Item, ItemPlace, Stage, SubmissionPlace, write_time},
-    review::reports::Report,
+use tidegate_store::{
+    Batch,
+    tables::{
+        items::items::{EVALUATED, Item, ItemPlace, Stage, SubmissionPlace, write_time},
+        review::reports::Report,
+    },
 };
 use tidegate_stream::{AppendError, Record, Topic};
 
@@ -90,28 +93,17 @@ pub async fn no_reviews(deps: &Deps, header: &records::Items) -> Result<Option<&
     Ok(report.is_some_and(|report| report.csam).then_some("child_safety"))
 }
 
-/// What the limits of rules must be asked for before the plan of an evaluation can be made.
+/// What the limits of rules must be asked for before the plan of an evaluation can be made. `again`: the submission
+/// repeats an earlier one.
 pub fn claims(
     submission: &Submission<'_>,
     prepared: &Prepared,
     outcome: &Outcome,
     no_reviews: Option<&'static str>,
+    again: Option<Again<'_>>,
 ) -> Vec<Claim> {
     let refused = Refused::new();
-    effects::claims(&prepared.config, &evaluated(submission, prepared, outcome, no_reviews, &refused, None))
-}
-
-/// As [`claims`], where the submission repeats an earlier one.
-pub fn claims_again(
-    submission: &Submission<'_>,
-    prepared: &Prepared,
-    outcome: &Outcome,
-    no_reviews: Option<&'static str>,
-    again: Again<'_>,
-) -> Vec<Claim> {
-    let refused = Refused::new();
-    let evaluated = evaluated(submission, prepared, outcome, no_reviews, &refused, Some(again));
-    effects::claims(&prepared.config, &evaluated)
+    effects::claims(&prepared.config, &evaluated(submission, prepared, outcome, no_reviews, &refused, again))
 }
 
 /// The plan of an evaluation, of which the limits of rules refused some.
@@ -121,21 +113,12 @@ pub fn plan(
     outcome: &Outcome,
     no_reviews: Option<&'static str>,
     refused: &Refused,
+    again: Option<Again<'_>>,
 ) -> Plan {
-    effects::plan_item(&prepared.config, &evaluated(submission, prepared, outcome, no_reviews, refused, None))
-}
-
-/// As [`plan`], where the submission repeats an earlier one.
-pub fn plan_again(
-    submission: &Submission<'_>,
-    prepared: &Prepared,
-    outcome: &Outcome,
-    no_reviews: Option<&'static str>,
-    refused: &Refused,
-    again: Again<'_>,
-) -> Plan {
-    let evaluated = evaluated(submission, prepared, outcome, no_reviews, refused, Some(again));
-    effects::plan_item(&prepared.config, &evaluated)
+    effects::plan_item(
+        &prepared.config,
+        &evaluated(submission, prepared, outcome, no_reviews, refused, again),
+    )
 }
 
 fn evaluated<'a>(
@@ -186,16 +169,18 @@ pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Re
     if findings.matched != "[]" || findings.errored != "[]" {
         Box::pin(publish(deps, submission, plan, findings)).await?;
     }
-    if submission.entry.keyed {
-        // Before the row, so that no row stands without its place. Of two records the later one fills the place: it
-        // comes here only if the earlier one did not, as a dead letter.
-        let place = place(submission);
-        deps.store.put(write_time(submission.at.append_ms, Stage::Evaluated), &[place]).await?;
-    }
+    // Before the row, too, so that none stands without its places: a replay that finds it does nothing more.
     let at = write_time(submission.at.append_ms, Stage::Evaluated);
+    let mut places = Batch::new();
+    if submission.entry.keyed {
+        // Of two records the later one fills the place: it comes here only if the earlier one did not, as a dead letter.
+        places.put_owned(at, place(submission));
+    }
     if let Some(place) = history::row(submission) {
-        // Before the row, too: a replay that finds the row does nothing more.
-        deps.store.put(at, &[place]).await?;
+        places.put_owned(at, place);
+    }
+    if !places.is_empty() {
+        deps.store.write(places).await?;
     }
     let row = row(submission, plan, findings);
     deps.store.put(at, &[row]).await?;

@@ -83,7 +83,7 @@ impl Case {
     }
 
     fn claims(&self) -> Vec<Claim> {
-        submissions::claims(&self.submission(), &self.prepared, &self.outcome, None)
+        submissions::claims(&self.submission(), &self.prepared, &self.outcome, None, None)
     }
 
     fn plan(&self) -> Plan {
@@ -92,7 +92,7 @@ impl Case {
 
     fn plan_without(&self, refused: &[(&str, Suppressed)], no_reviews: Option<&'static str>) -> Plan {
         let refused: Refused = refused.iter().map(|(rule, why)| (RuleId::new(*rule), *why)).collect();
-        submissions::plan(&self.submission(), &self.prepared, &self.outcome, no_reviews, &refused)
+        submissions::plan(&self.submission(), &self.prepared, &self.outcome, no_reviews, &refused, None)
     }
 }
 
