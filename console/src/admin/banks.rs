@@ -2,7 +2,7 @@
 //!
 //! Banks themselves are documents, in the configuration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{
     Json, Router,
@@ -10,13 +10,13 @@ use axum::{
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
-use tidegate_catalog::banks::{BankError, Entry, Given};
+use tidegate_catalog::banks::{BankError, Entry, Given, Place};
+use tidegate_media::banks::{Hash, Hashes};
 use tidegate_schemas::{
-    banks::BankKind,
+    banks::{BankKind, HashKind},
     ids::{BankId, Millis},
     item_types::datetime,
 };
-use tidegate_store::Cursor;
 use tidegate_web::{Path, Problem, Query};
 use uuid::Uuid;
 
@@ -30,6 +30,7 @@ use super::{
 pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/banks", get(list))
+        .route("/banks/match", post(find))
         .route("/banks/{bank}/entries", get(entries).post(add))
         .route("/banks/{bank}/entries/remove", post(remove))
         .route("/banks/{bank}/entries/enable", post(enable))
@@ -58,6 +59,14 @@ struct Shown {
     enabled: bool,
     labels: Vec<String>,
     source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    distance: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reference: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quarantined_at: Option<String>,
     added_at: String,
     expires_at: Option<String>,
     author: String,
@@ -71,6 +80,10 @@ impl From<Entry> for Shown {
             enabled: entry.enabled,
             labels: entry.labels,
             source: entry.source,
+            distance: entry.distance,
+            reference: entry.reference,
+            note: entry.note,
+            quarantined_at: entry.quarantined_at.map(Millis::iso),
             added_at: entry.added_at.iso(),
             expires_at: entry.expires_at.map(Millis::iso),
             author: entry.author,
@@ -108,6 +121,14 @@ struct WantedEntry {
     source: Option<String>,
     #[serde(default)]
     expires_at: Option<String>,
+    #[serde(default)]
+    distance: Option<u32>,
+    #[serde(default)]
+    reference: Option<String>,
+    #[serde(default)]
+    note: Option<String>,
+    #[serde(default)]
+    disabled: bool,
 }
 
 #[derive(Deserialize)]
@@ -178,7 +199,7 @@ async fn entries(
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(invalid("", format!("`limit` is between 1 and {LARGEST_PAGE}.")));
     }
-    let after: Option<Cursor> = page
+    let after: Option<Place> = page
         .cursor
         .map(|cursor| cursor.parse().map_err(|_| invalid("", "This is not a cursor of this list.")))
         .transpose()?;
@@ -208,6 +229,10 @@ async fn add(
                 labels: entry.labels,
                 source: entry.source,
                 expires_at: instant(entry.expires_at, index)?,
+                distance: entry.distance,
+                reference: entry.reference,
+                note: entry.note,
+                disabled: entry.disabled,
             },
         });
     }
@@ -304,6 +329,68 @@ async fn switch_bank(
     let listed = list(State(api), caller, Query(WholeList::default())).await?;
     let found = listed.0.items.into_iter().find(|it| it.id == bank);
     found.map(Json).ok_or_else(|| Problem::not_found("There is no such bank."))
+}
+
+/// What is to be looked for, as hexadecimal digits by kind.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wish {
+    hashes: BTreeMap<HashKind, String>,
+    /// Only what is in these.
+    #[serde(default)]
+    banks: Vec<BankId>,
+    /// Decides in which samples it is.
+    #[serde(default)]
+    item_id: String,
+}
+
+#[derive(Serialize)]
+struct Matches {
+    matches: Vec<Match>,
+    truncated: bool,
+    suppressed: Vec<BankId>,
+}
+
+#[derive(Serialize)]
+struct Match {
+    bank: BankId,
+    entry: Uuid,
+    kind: HashKind,
+    distance: u32,
+    labels: Vec<String>,
+}
+
+/// What hashes are like in the banks, as this process has them now.
+async fn find(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(wish): Body<Wish>,
+) -> Result<Json<Matches>, Problem> {
+    let live = &api.deps.moderation.live;
+    let here = live.latest(&caller.org).await.map_err(faults::catalog)?;
+    let banks = here.hash_banks();
+    if let Some(unknown) = wish.banks.iter().find(|id| !banks.banks().iter().any(|bank| bank.id == **id)) {
+        return Err(Problem::not_found(format!("There is no bank of hashes `{unknown}`.")));
+    }
+    let mut all = Vec::new();
+    for (kind, text) in &wish.hashes {
+        let hash = Hash::parse(*kind, text.trim()).ok_or_else(|| {
+            let digits = 2 * kind.bytes();
+            invalid(&format!("/hashes/{}", kind.name()), format!("{digits} hexadecimal digits are needed."))
+        })?;
+        all.push(hash);
+    }
+    let hashes = Hashes::of(&all);
+    let found = banks.find_hashes(&wish.item_id, &hashes);
+    let wanted = |bank: &BankId| wish.banks.is_empty() || wish.banks.contains(bank);
+    let matches = found.matches.into_iter().filter(|it| wanted(&it.bank)).map(|it| Match {
+        bank: it.bank,
+        entry: it.entry,
+        kind: it.kind,
+        distance: it.distance,
+        labels: it.labels,
+    });
+    Ok(Json(Matches { matches: matches.collect(), truncated: found.truncated, suppressed: found.suppressed }))
 }
 
 /// Each once, and how many of the values cannot be entries.

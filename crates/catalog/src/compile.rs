@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tidegate_media::banks::{Keeper, entry_id};
 use tidegate_rules::{self as rules, Limits, Plan, RuleSource, Vocabulary};
 use tidegate_schemas::{
     documents::{self, DocumentFault, Origin},
@@ -16,7 +17,6 @@ use uuid::Uuid;
 
 use crate::{
     Endpoint, ItemType,
-    banks::entry_id,
     compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
     content::Content,
 };
@@ -73,6 +73,7 @@ pub(crate) fn compile(
         plan,
         banks: BTreeMap::new(),
         bank_expires_at: None,
+        hashes: Arc::new(Keeper::new(tidegate_media::banks::Settings::default())),
     })
 }
 
@@ -199,6 +200,10 @@ fn form(document: &impl serde::Serialize) -> Value {
 /// The entries of its document, and those that were added to it.
 fn bank(key: &BankId, document: &documents::Bank, added: Option<&Vec<BankEntry>>) -> rules::Bank {
     let kind = document.kind;
+    if kind.hash().is_some() {
+        // Rules speak of it by its name; what is in it is found before they are asked.
+        return rules::Bank { key: key.clone(), kind, entries: [].into() };
+    }
     // Checked when the document was read.
     let values = document.entries.iter().filter_map(|value| kind.canonical(value).ok());
     let written = values.map(|value| (entry_id(key, &value), Labelled::plain(value)));

@@ -4,10 +4,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
 use serde_json::{Map, Value};
+use tidegate_media::banks::{HashBanks, Keeper};
 use tidegate_rules::{Plan, RuleHead};
 use tidegate_schemas::ids::{
     ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, TypeId,
@@ -86,6 +88,8 @@ pub struct Compiled {
     pub(crate) banks: BTreeMap<BankId, i64>,
     /// When the first of these entries expires.
     pub(crate) bank_expires_at: Option<Millis>,
+    /// Of the organisation, whatever the version: their entries come and go without one.
+    pub(crate) hashes: Arc<Keeper>,
 }
 
 impl Compiled {
@@ -146,6 +150,11 @@ impl Compiled {
 
     pub fn queue(&self, id: &QueueId) -> Option<&Queue> {
         self.queues.iter().find(|queue| queue.key == *id)
+    }
+
+    /// The banks that media are compared with, as they are now.
+    pub fn hash_banks(&self) -> HashBanks {
+        self.hashes.current()
     }
 
     pub fn plan(&self) -> &Plan {

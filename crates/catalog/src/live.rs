@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Compiled, Error, Settings,
-    banks::{self, AllHeld, ledger},
+    banks::{self, AllHeld, Banks, hashes::Hashes, ledger},
     compile::compile,
     content::{Content, joined},
     flights::Flights,
@@ -41,6 +41,10 @@ struct Inner {
     failing: Mutex<BTreeMap<OrgId, Failing>>,
     /// The entries of the banks that run here, by organisation.
     banks: Mutex<HashMap<OrgId, AllHeld>>,
+    /// The banks of hashes that run here, by organisation.
+    hashes: Mutex<HashMap<OrgId, Arc<Hashes>>>,
+    /// Switches entries off that match too much.
+    writer: Banks,
     /// Which revisions of banks what is failing was tried with.
     tried: Mutex<HashMap<OrgId, Revisions>>,
     loading: Flights<OrgId>,
@@ -81,13 +85,16 @@ impl Live {
         };
         // Before the heads: what moves in between is seen again at the first poll.
         let opened_at_epoch = snapshots::epoch(&store).await?;
+        let writer = Banks::with_clock(store.clone(), &settings, Arc::clone(&clock));
         let live = Self(Arc::new(Inner {
+            writer,
             store,
             settings,
             clock,
             orgs: ArcSwap::default(),
             failing: Mutex::default(),
             banks: Mutex::default(),
+            hashes: Mutex::default(),
             tried: Mutex::default(),
             loading: Flights::new(),
             compilers: Semaphore::new(compilers),
@@ -223,6 +230,7 @@ impl Follower {
     }
 
     async fn poll(&mut self) {
+        self.live.look_after_hashes();
         match self.follow().await {
             Ok(()) => *self.live.answered.lock() = Instant::now(),
             Err(error) => {
@@ -240,11 +248,19 @@ impl Follower {
             let banks = self.live.bank_revisions().await?;
             let none = Revisions::new();
             for head in heads {
-                let banks = banks.get(&head.org).unwrap_or(&none);
+                let head_org = head.org.clone();
+                let banks = banks.get(&head_org).unwrap_or(&none);
                 if self.live.is_new(&head, banks) || self.live.is_behind(&head.org, banks) {
                     let load = Arc::clone(&self.live).load(head);
                     self.loads.spawn(async move {
                         !matches!(load.await, Err(error) if can_be_tried_again(&error))
+                    });
+                }
+                if let Some(hashes) = self.live.hashes_of(&head_org).filter(|it| it.is_behind(banks)) {
+                    let store = self.live.store.clone();
+                    self.loads.spawn(async move {
+                        let caught_up = hashes.catch_up(&store).await;
+                        caught_up.inspect_err(|error| tracing::warn!(tag = error.tag(), "{error}")).is_ok()
                     });
                 }
             }
@@ -383,12 +399,45 @@ impl Inner {
         };
         let before = self.banks.lock().get(&org).cloned().unwrap_or_default();
         let held = banks::catch_up(&self.store, &org, &content, &before).await?;
-        self.banks.lock().insert(org, held.clone());
-        let compiled = self.compile(&head, content, &held).await;
+        self.banks.lock().insert(org.clone(), held.clone());
+        let compiled = self.compile(&head, content.clone(), &held).await;
         metrics::histogram!("tidegate_config_compile_seconds").record(began.elapsed().as_secs_f64());
         match compiled {
-            Ok(compiled) => Ok(self.install(compiled)),
+            Ok(compiled) => {
+                let hashes = self.hashes_of(&org).unwrap_or_else(|| self.new_hashes(&org));
+                hashes.configure(&self.store, &content, (self.clock)()).await?;
+                Ok(self.install(Compiled { hashes: hashes.keeper(), ..compiled }))
+            }
             Err(reason) => Err(self.failed(&head, &held, reason)),
+        }
+    }
+
+    fn hashes_of(&self, org: &OrgId) -> Option<Arc<Hashes>> {
+        self.hashes.lock().get(org).cloned()
+    }
+
+    fn new_hashes(&self, org: &OrgId) -> Arc<Hashes> {
+        let new = || Arc::new(Hashes::new(org.clone(), &self.settings.hash_banks));
+        Arc::clone(self.hashes.lock().entry(org.clone()).or_insert_with(new))
+    }
+
+    fn look_after_hashes(&self) {
+        let now = (self.clock)();
+        let all: Vec<_> = self.hashes.lock().values().cloned().collect();
+        let (mut entries, mut bytes) = (HashMap::new(), HashMap::new());
+        for hashes in &all {
+            hashes.look_after(&self.store, &self.writer, now);
+            for size in hashes.keeper().sizes() {
+                *entries.entry(size.kind).or_insert(0) += size.entries;
+                *bytes.entry(size.kind).or_insert(0) += size.bytes;
+            }
+        }
+        let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        for (kind, count) in entries {
+            metrics::gauge!("tidegate_media_bank_entries", "kind" => kind.name()).set(number(count));
+        }
+        for (kind, count) in bytes {
+            metrics::gauge!("tidegate_media_bank_kibibytes", "kind" => kind.name()).set(number(count >> 10));
         }
     }
 

@@ -41,6 +41,8 @@ pub struct Settings {
     pub cache_entries: usize,
     /// Bounds of rules.
     pub rules: Limits,
+    /// How media are compared with banks of hashes.
+    pub hash_banks: tidegate_media::banks::Settings,
 }
 
 impl Default for Settings {
@@ -59,6 +61,7 @@ impl Default for Settings {
             unknown_key_cache_seconds: 5,
             cache_entries: 10_000,
             rules: Limits::default(),
+            hash_banks: tidegate_media::banks::Settings::default(),
         }
     }
 }

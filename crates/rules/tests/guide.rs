@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use tidegate_rules::{Limits, Plan, RuleSource, TestItem, TestResult, Vocabulary, form, run_tests};
+use tidegate_rules::{Bank, Limits, Plan, RuleSource, TestItem, TestResult, Vocabulary, form, run_tests};
 use tidegate_schemas::{
     documents::{Set, parse},
     ids::{ItemKey, Millis, TypeId},
@@ -32,6 +32,9 @@ fn every_example_of_the_guide_goes_as_it_says() {
     let mut vocabulary = Vocabulary::of(&item_types);
     for (_, window) in set.windows.values() {
         vocabulary.window(serde_json::to_value(window).unwrap());
+    }
+    for (key, (_, bank)) in &set.banks {
+        vocabulary.bank(Bank { key: key.clone(), kind: bank.kind, entries: [].into() });
     }
     let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
     let reports = run_tests(&plan, NOW, |type_id, data| {

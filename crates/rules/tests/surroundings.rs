@@ -43,12 +43,14 @@ fn vocabulary(windows: &[Json]) -> Vocabulary {
     vocabulary
         .add(TypeId::new("note"), [("text", Shape::one(Kind::Text)), ("amount", Shape::one(Kind::Text))]);
     windows.iter().for_each(|window| vocabulary.window(window.clone()));
-    let banks: [(&str, BankKind, &[&str]); 5] = [
+    let banks: [(&str, BankKind, &[&str]); 7] = [
         ("terms", BankKind::Text, &["free money", "\u{200b}"]),
         ("patterns", BankKind::Regex, &["(", "coin[sz]"]),
         ("places", BankKind::Geo, &["u33d", "48.8566,2.3522,1000"]),
         ("domains", BankKind::Domain, &["bad.example"]),
         ("empty", BankKind::Text, &[]),
+        ("faces", BankKind::Pdq, &[]),
+        ("b", BankKind::Md5, &[]),
     ];
     for (key, kind, values) in banks {
         let entry = |(nth, value): (usize, &&str)| BankEntry {
@@ -390,6 +392,9 @@ fn faults_of_places_domains_and_banks_name_their_place() {
         (json!({"media": {"in": ["links"], "state": "gone"}}), "/when/media/state", "unknown_value"),
         (json!({"media": {"in": ["links"], "state": "ok", "bank": "b"}}), "/when/media/bank", "shape"),
         (json!({"media": {"in": ["amount"], "bank": "b"}}), "/when/media/in/0", "type"),
+        (json!({"media": {"in": ["links"], "bank": "face"}}), "/when/media/bank", "unknown_bank"),
+        (json!({"media": {"in": ["links"], "bank": "terms"}}), "/when/media/bank", "type"),
+        (json!({"media": {"in": ["links"], "kind": "photo"}}), "/when/media/kind", "unknown_value"),
         (json!({"score": {"model": "m"}}), "/when/score", "shape"),
         (json!({"score": {"model": "m", "gte": "1"}}), "/when/score/gte", "type"),
     ] {

@@ -10,10 +10,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tidegate_schemas::ids::{BankId, Millis, OrgId};
+use tidegate_schemas::{
+    banks::BankKind,
+    ids::{BankId, Millis, OrgId},
+};
 use tidegate_store::{
     At, Batch, Inserted, Replaced, Split, Store, WriteTime,
-    tables::catalog::banks::{BankChange, BankEntry, BankHead, BankRevision},
+    tables::catalog::banks::{BankChange, BankEntry, BankHash, BankHead, BankRevision},
 };
 use uuid::Uuid;
 
@@ -29,6 +32,23 @@ const AT_ONCE: usize = 500;
 pub(crate) enum Operation {
     Put(Entry),
     Remove(Uuid),
+    /// The same of a bank of hashes.
+    PutHash(Entry),
+    RemoveHash {
+        id: Uuid,
+        value: String,
+    },
+}
+
+impl Operation {
+    pub(crate) fn put(kind: BankKind, entry: Entry) -> Self {
+        if kind.hash().is_some() { Self::PutHash(entry) } else { Self::Put(entry) }
+    }
+
+    pub(crate) fn remove(kind: BankKind, entry: Entry) -> Self {
+        let Entry { id, value, .. } = entry;
+        if kind.hash().is_some() { Self::RemoveHash { id, value } } else { Self::Remove(id) }
+    }
 }
 
 /// The entries of a bank at a revision.
@@ -43,8 +63,10 @@ impl Held {
     pub(crate) fn apply(&mut self, operations: Vec<Operation>) {
         for operation in operations {
             match operation {
-                Operation::Put(entry) => drop(self.entries.insert(entry.id, entry)),
-                Operation::Remove(id) => drop(self.entries.remove(&id)),
+                Operation::Put(entry) | Operation::PutHash(entry) => {
+                    drop(self.entries.insert(entry.id, entry));
+                }
+                Operation::Remove(id) | Operation::RemoveHash { id, .. } => drop(self.entries.remove(&id)),
             }
         }
     }
@@ -159,6 +181,11 @@ pub(crate) async fn settle(store: &Store, head: &BankHead) -> Result<(), Error> 
         for operation in operations {
             match operation {
                 Operation::Put(entry) => entries.put_owned(at, row(org, bank, entry)),
+                Operation::PutHash(entry) => entries.put_owned(at, hash_row(org, bank, entry)),
+                Operation::RemoveHash { id, .. } => {
+                    let key = BankHash::key(org.clone(), bank.clone(), bucket(*id), *id);
+                    entries.delete::<BankHash>(at, &key)
+                }
                 Operation::Remove(id) => {
                     entries.delete::<BankEntry>(at, &BankEntry::key(org.clone(), bank.clone(), *id))
                 }
@@ -196,9 +223,26 @@ async fn since(store: &Store, held: &Held, head: &BankHead) -> Result<Option<Hel
     if held.revision == head.revision {
         return Ok(Some(held.clone()));
     }
+    let Some(changes) = changes(store, held.revision, head).await? else { return Ok(None) };
     let mut newer = Held { revision: head.revision, enabled: head.enabled, entries: held.entries.clone() };
+    for (revision, change_id) in changes {
+        match operations(store, &head.org, &head.bank, revision, change_id).await {
+            Ok(operations) => newer.apply(operations),
+            Err(Error::Bank { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(newer))
+}
+
+/// The changes after a revision, by revision and id. `None`: the feed does not reach back so far.
+pub(super) async fn changes(
+    store: &Store,
+    after: i64,
+    head: &BankHead,
+) -> Result<Option<Vec<(i64, Uuid)>>, Error> {
     let partition = BankRevision::partition(head.org.clone(), head.bank.clone());
-    let range = At::range((), held.revision + 1..=head.settled);
+    let range = At::range((), after + 1..=head.settled);
     let mut changes: Vec<_> = store
         .scan::<BankRevision>(&partition, range)
         .all()
@@ -209,18 +253,8 @@ async fn since(store: &Store, held: &Held, head: &BankHead) -> Result<Option<Hel
     if head.settled < head.revision {
         changes.push((head.revision, head.change_id));
     }
-    let reaches = (held.revision + 1..=head.revision).eq(changes.iter().map(|(revision, _)| *revision));
-    if !reaches {
-        return Ok(None);
-    }
-    for (revision, change_id) in changes {
-        match operations(store, &head.org, &head.bank, revision, change_id).await {
-            Ok(operations) => newer.apply(operations),
-            Err(Error::Bank { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(Some(newer))
+    let reaches = (after + 1..=head.revision).eq(changes.iter().map(|(revision, _)| *revision));
+    Ok(reaches.then_some(changes))
 }
 
 /// What is settled while it is read may be of a later revision already; its change is then added a second time, which
@@ -238,7 +272,7 @@ async fn whole(store: &Store, head: &BankHead) -> Result<Held, Error> {
     Ok(held)
 }
 
-async fn operations(
+pub(super) async fn operations(
     store: &Store,
     org: &OrgId,
     bank: &BankId,
@@ -270,6 +304,51 @@ pub(crate) fn row(org: &OrgId, bank: &BankId, entry: &Entry) -> BankEntry {
     }
 }
 
+/// Of a bank of hashes, the part that an entry lies in: the first bits of its id, so that parts follow each other as ids do.
+pub(crate) fn bucket(id: Uuid) -> i64 {
+    i64::from(id.as_bytes()[0] >> 2)
+}
+
+pub(crate) const BUCKETS: i64 = 64;
+
+fn hash_row(org: &OrgId, bank: &BankId, entry: &Entry) -> BankHash {
+    BankHash {
+        org: org.clone(),
+        bank: bank.clone(),
+        bucket: bucket(entry.id),
+        entry: entry.id,
+        value: entry.value.clone(),
+        enabled: entry.enabled,
+        distance: entry.distance.map(i64::from),
+        labels: serde_json::to_string(&entry.labels).expect("texts are JSON"),
+        source: entry.source.clone(),
+        reference: entry.reference.clone(),
+        note: entry.note.clone(),
+        added_at: entry.added_at,
+        expires_at: entry.expires_at,
+        quarantined_at: entry.quarantined_at,
+        author: entry.author.clone(),
+    }
+}
+
+pub(crate) fn hash_entry(row: BankHash) -> Entry {
+    Entry {
+        id: row.entry,
+        value: row.value,
+        enabled: row.enabled,
+        // Written by `hash_row`, as those of `row` below.
+        labels: serde_json::from_str(&row.labels).unwrap_or_default(),
+        source: row.source,
+        distance: row.distance.and_then(|distance| u8::try_from(distance).ok()),
+        reference: row.reference,
+        note: row.note,
+        quarantined_at: row.quarantined_at,
+        added_at: row.added_at,
+        expires_at: row.expires_at,
+        author: row.author,
+    }
+}
+
 pub(crate) fn entry(row: BankEntry) -> Entry {
     Entry {
         id: row.entry,
@@ -278,6 +357,10 @@ pub(crate) fn entry(row: BankEntry) -> Entry {
         // Written by `row`; what cannot be read is shown as none rather than hiding the entry.
         labels: serde_json::from_str(&row.labels).unwrap_or_default(),
         source: row.source,
+        distance: None,
+        reference: None,
+        note: None,
+        quarantined_at: None,
         added_at: row.added_at,
         expires_at: row.expires_at,
         author: row.author,

@@ -2,7 +2,10 @@
 //!
 //! What a bank is stands in its document; what its entries mean to a rule is up to `tidegate-rules`.
 
+pub(crate) mod hashes;
 pub(crate) mod ledger;
+mod pages;
+pub(crate) mod rates;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -11,18 +14,20 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tidegate_media::banks::entry_id;
 use tidegate_rules::{Limits, Plan, RuleSource, Shape, Vocabulary};
 use tidegate_schemas::{
     banks::BankKind,
-    ids::{BankId, Kind as IdKind, Millis, OrgId, TypeId, derive},
+    ids::{BankId, Millis, OrgId, TypeId},
 };
 use tidegate_store::{
-    At, Clock, Cursor, Store, system_clock,
-    tables::catalog::banks::{BankEntry, BankHead},
+    Clock, Store, system_clock,
+    tables::catalog::banks::{BankEntry, BankHash, BankHead},
 };
 use uuid::Uuid;
 
 use self::ledger::{Held, Operation};
+pub use self::pages::Place;
 use crate::{
     Error, Settings,
     compile::{BankEntries, Labelled, compile},
@@ -42,6 +47,17 @@ pub struct Entry {
     pub labels: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// Of hashes: how many bits may differ, if it is not as the bank says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<u8>,
+    /// Of hashes: what the source calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Of hashes: when it was switched off because it matched so much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantined_at: Option<Millis>,
     pub added_at: Millis,
     /// From then on it counts as switched off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,6 +78,12 @@ pub struct Given {
     pub labels: Vec<String>,
     pub source: Option<String>,
     pub expires_at: Option<Millis>,
+    /// Of hashes only, as the next two.
+    pub distance: Option<u32>,
+    pub reference: Option<String>,
+    pub note: Option<String>,
+    /// It is in the bank, but does not count.
+    pub disabled: bool,
 }
 
 /// What became of entries that were handed in. The counts add up to how many they were.
@@ -124,6 +146,9 @@ pub struct Banks {
     clock: Clock,
 }
 
+/// Who switches entries off that match too much.
+pub(crate) const QUARANTINE: &str = "quarantine";
+
 /// Labels of an entry, and their length in bytes.
 const LABELS: (usize, usize) = (16, 64);
 const LONGEST_SOURCE: usize = 256;
@@ -161,17 +186,12 @@ impl Banks {
         &self,
         org: &OrgId,
         bank: &BankId,
-        after: Option<Cursor>,
+        from: Option<Place>,
         limit: usize,
-    ) -> Result<(Vec<Entry>, Option<Cursor>), BankError> {
-        self.known(org, bank).await?;
-        let head = self.settled(org, bank).await?;
-        let partition = BankEntry::partition(head.org, head.bank);
-        let mut pages =
-            self.store.scan::<BankEntry>(&partition, At::all().limit(limit).page_size(limit).after(after));
-        let rows = pages.all().await?;
-        let next = pages.cursor();
-        Ok((rows.into_iter().map(ledger::entry).collect(), next))
+    ) -> Result<(Vec<Entry>, Option<Place>), BankError> {
+        let (_, kind) = self.known(org, bank).await?;
+        self.settled(org, bank).await?;
+        Ok(pages::page(&self.store, (org, bank), kind, from, limit).await?)
     }
 
     /// Adds entries, or changes what stands beside them. What cannot be an entry is left out and named.
@@ -197,18 +217,18 @@ impl Banks {
             }
         }
         let head = self.settled(org, bank).await?;
-        let there = self.there(org, bank, wanted.keys().copied()).await?;
+        let there = self.there((org, bank), kind, wanted.keys().copied()).await?;
         let mut operations = Vec::new();
         for (id, entry) in wanted {
             match there.get(&id) {
                 Some(old) if same(old, &entry) => taken.unchanged += 1,
                 Some(old) => {
                     taken.changed += 1;
-                    operations.push(Operation::Put(Entry { added_at: old.added_at, ..entry }));
+                    operations.push(Operation::put(kind, Entry { added_at: old.added_at, ..entry }));
                 }
                 None => {
                     taken.added += 1;
-                    operations.push(Operation::Put(entry));
+                    operations.push(Operation::put(kind, entry));
                 }
             }
         }
@@ -227,10 +247,10 @@ impl Banks {
         ids: &[Uuid],
         author: &str,
     ) -> Result<usize, BankError> {
-        let (content, _) = self.known(org, bank).await?;
+        let (content, kind) = self.known(org, bank).await?;
         self.settled(org, bank).await?;
-        let there = self.there(org, bank, ids.iter().copied()).await?;
-        let operations: Vec<_> = there.into_keys().map(Operation::Remove).collect();
+        let there = self.there((org, bank), kind, ids.iter().copied()).await?;
+        let operations: Vec<_> = there.into_values().map(|entry| Operation::remove(kind, entry)).collect();
         let count = operations.len();
         if count > 0 {
             self.change((org, bank), content, operations, None, author, (self.clock)()).await?;
@@ -247,12 +267,41 @@ impl Banks {
         enabled: bool,
         author: &str,
     ) -> Result<usize, BankError> {
-        let (content, _) = self.known(org, bank).await?;
+        self.set(org, bank, ids, author, |entry| Entry { enabled, quarantined_at: None, ..entry }).await
+    }
+
+    /// Switches entries off because they match so much all at once; says how many were there.
+    pub(crate) async fn quarantine(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        ids: &[Uuid],
+    ) -> Result<usize, BankError> {
+        let now = Some((self.clock)());
+        let put_aside = |entry: Entry| match entry.enabled {
+            true => Entry { enabled: false, quarantined_at: now, ..entry },
+            false => entry,
+        };
+        self.set(org, bank, ids, QUARANTINE, put_aside).await
+    }
+
+    async fn set(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        ids: &[Uuid],
+        author: &str,
+        set: impl Fn(Entry) -> Entry,
+    ) -> Result<usize, BankError> {
+        let (content, kind) = self.known(org, bank).await?;
         self.settled(org, bank).await?;
-        let there = self.there(org, bank, ids.iter().copied()).await?;
+        let there = self.there((org, bank), kind, ids.iter().copied()).await?;
         let count = there.len();
-        let other = there.into_values().filter(|entry| entry.enabled != enabled);
-        let operations: Vec<_> = other.map(|entry| Operation::Put(Entry { enabled, ..entry })).collect();
+        let other = there.into_values().filter_map(|old| {
+            let new = set(old.clone());
+            (new != old).then(|| Operation::put(kind, new))
+        });
+        let operations: Vec<_> = other.collect();
         if !operations.is_empty() {
             self.change((org, bank), content, operations, None, author, (self.clock)()).await?;
         }
@@ -304,11 +353,17 @@ impl Banks {
 
     async fn there(
         &self,
-        org: &OrgId,
-        bank: &BankId,
+        (org, bank): (&OrgId, &BankId),
+        kind: BankKind,
         ids: impl Iterator<Item = Uuid>,
     ) -> Result<HashMap<Uuid, Entry>, BankError> {
         let ids: BTreeSet<Uuid> = ids.collect();
+        if kind.hash().is_some() {
+            let key = |id: Uuid| BankHash::key(org.clone(), bank.clone(), ledger::bucket(id), id);
+            let keys: Vec<_> = ids.into_iter().map(key).collect();
+            let rows = self.store.get_many::<BankHash>(&keys).await?;
+            return Ok(rows.into_iter().flatten().map(|row| (row.entry, ledger::hash_entry(row))).collect());
+        }
         let keys: Vec<_> = ids.into_iter().map(|id| BankEntry::key(org.clone(), bank.clone(), id)).collect();
         let rows = self.store.get_many::<BankEntry>(&keys).await?;
         Ok(rows.into_iter().flatten().map(|row| (row.entry, ledger::entry(row))).collect())
@@ -331,6 +386,7 @@ impl Banks {
         if kind == BankKind::Regex {
             check_pattern(&value, limits)?;
         }
+        let distance = check_hash(kind, &given)?;
         let (most, bytes) = LABELS;
         if given.labels.len() > most || given.labels.iter().any(|label| label.len() > bytes) {
             return Err(format!("an entry has at most {most} labels of {bytes} bytes"));
@@ -341,9 +397,13 @@ impl Banks {
         Ok(Entry {
             id: entry_id(bank, &value),
             value,
-            enabled: true,
+            enabled: !given.disabled,
             labels: given.labels,
             source: given.source,
+            distance,
+            reference: given.reference,
+            note: given.note,
+            quarantined_at: None,
             added_at: now,
             expires_at: given.expires_at,
             author: author.to_owned(),
@@ -359,7 +419,10 @@ impl Banks {
         author: &str,
         now: Millis,
     ) -> Result<i64, BankError> {
-        if operations.iter().any(|it| matches!(it, Operation::Put(_))) || enabled == Some(true) {
+        let adds = operations.iter().any(|it| matches!(it, Operation::Put(_))) || enabled == Some(true);
+        // Rules do not hold hashes.
+        let is_list = content.set.banks.get(bank).is_some_and(|(_, it)| it.kind.hash().is_none());
+        if adds && is_list {
             self.try_out((org, bank), content, &operations, enabled, now).await?;
         }
         let revision = ledger::change(&self.store, (org, bank), &operations, enabled, (author, now)).await?;
@@ -417,7 +480,8 @@ pub(crate) async fn catch_up(
     held: &AllHeld,
 ) -> Result<AllHeld, Error> {
     let mut all = AllHeld::new();
-    for bank in content.set.banks.keys() {
+    let lists = content.set.banks.iter().filter(|(_, (_, document))| document.kind.hash().is_none());
+    for (bank, _) in lists {
         let known = held.get(bank);
         let newer = ledger::catch_up(store, org, bank, known.map(|held| &**held)).await?;
         let kept = known.filter(|known| known.revision == newer.revision).cloned();
@@ -447,16 +511,35 @@ pub(crate) fn entries(held: &AllHeld, now: Millis) -> (BankEntries, Option<Milli
     (counting, expires)
 }
 
-pub(crate) fn entry_id(bank: &BankId, value: &str) -> Uuid {
-    derive(IdKind::BankEntry, &[bank.as_str().as_bytes(), value.as_bytes()])
-}
-
 /// Apart from who handed it in, and when.
 fn same(old: &Entry, new: &Entry) -> bool {
     old.enabled == new.enabled
         && old.labels == new.labels
         && old.source == new.source
+        && (old.distance, &old.reference, &old.note) == (new.distance, &new.reference, &new.note)
         && old.expires_at == new.expires_at
+}
+
+/// What only entries of hashes have beside them.
+fn check_hash(kind: BankKind, given: &Given) -> Result<Option<u8>, String> {
+    let Some(hash) = kind.hash() else {
+        let has_more = given.distance.is_some() || given.reference.is_some() || given.note.is_some();
+        return if has_more {
+            Err("only hashes have a distance, a reference and a note".to_owned())
+        } else {
+            Ok(None)
+        };
+    };
+    let most = hash.most_distance();
+    if given.distance.is_some_and(|distance| distance > most) {
+        return Err(format!("hashes of kind {} may differ in at most {most} bits", hash.name()));
+    }
+    for (name, text) in [("reference", &given.reference), ("note", &given.note)] {
+        if text.as_ref().is_some_and(|text| text.len() > LONGEST_SOURCE) {
+            return Err(format!("its {name} is longer than {LONGEST_SOURCE} bytes"));
+        }
+    }
+    Ok(given.distance.and_then(|distance| u8::try_from(distance).ok()))
 }
 
 /// As a rule would be held to it that has the pattern.

@@ -71,6 +71,29 @@ pub struct Found {
     pub suppressed: Vec<BankId>,
 }
 
+impl Hashes {
+    /// Of single hashes, the last of each kind; a picture counts as one with much to see.
+    pub fn of(hashes: &[Hash]) -> Self {
+        let mut all = Self::default();
+        for hash in hashes {
+            let bytes = hash.bytes();
+            match hash.kind() {
+                HashKind::Pdq => {
+                    all.pictures = bytes.try_into().map_or_else(
+                        |_| Vec::new(),
+                        |pdq| vec![Picture { pdq, quality: u8::MAX, frame: None }],
+                    );
+                }
+                HashKind::Gradient => all.gradient = bytes.try_into().ok(),
+                HashKind::Md5 => all.md5 = bytes.try_into().ok(),
+                HashKind::Sha1 => all.sha1 = bytes.try_into().ok(),
+                HashKind::Sha256 => all.sha256 = bytes.try_into().ok(),
+            }
+        }
+        all
+    }
+}
+
 impl From<&Fingerprint> for Hashes {
     fn from(print: &Fingerprint) -> Self {
         let several = print.frames.len() > 1;

@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    mem,
+    fmt, mem,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
@@ -130,6 +130,12 @@ macro_rules! on_shelf {
             }
         }
     };
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper").field("sizes", &self.sizes()).finish_non_exhaustive()
+    }
 }
 
 impl Keeper {

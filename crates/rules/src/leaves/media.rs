@@ -2,11 +2,14 @@
 //!
 //! It neither fetches nor compares media; the caller tells what is known of them.
 
+use tidegate_schemas::banks::{BankKind, HashKind};
+
 use crate::{
     compile::Context,
     evaluate::Mask,
     explain::{Explained, MediaExplained, MediaHit, excerpt},
     facts::{BankMatch, Facts, Media, MediaState, Missing, Need},
+    faults::{did_you_mean, shown},
     form::MediaTest,
     item::Value,
     leaves::{Scene, Settled},
@@ -19,13 +22,25 @@ pub(crate) struct MediaLeaf {
     test: MediaTest,
 }
 
+/// The kinds of banks that media are compared with.
+const HASHES: [BankKind; 5] =
+    [BankKind::Pdq, BankKind::Gradient, BankKind::Md5, BankKind::Sha1, BankKind::Sha256];
+
 /// Hashes of bytes, which need no picture.
 const EXACT: [&str; 3] = ["md5", "sha1", "sha256"];
 
 impl MediaLeaf {
     pub(super) fn compile(test: MediaTest, context: &mut Context<'_>) -> Option<Self> {
-        let slots = context.texts(&test.fields, "address")?;
-        Some(Self { slots, test })
+        let slots = context.texts(&test.fields, "address");
+        let banks = test.banks.iter().filter(|key| context.bank(key, &HASHES).is_some()).count();
+        let unknown: Vec<_> = test.kinds.iter().filter(|kind| HashKind::named(kind).is_none()).collect();
+        for kind in &unknown {
+            let near = did_you_mean(kind, HashKind::ALL.iter().map(|kind| kind.name()));
+            let detail = format!("there are no hashes of kind {}{near}", shown(kind));
+            context.at("kind", |c| c.fault("unknown_value", detail));
+        }
+        let is_known = unknown.is_empty() && banks == test.banks.len();
+        Some(Self { slots: slots?, test }).filter(|_| is_known)
     }
 
     pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {

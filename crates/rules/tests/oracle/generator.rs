@@ -186,6 +186,9 @@ impl World {
             vocabulary.add(type_id.clone(), fields.iter().map(|(name, shape)| (name.as_str(), *shape)));
         }
         self.banks.iter().for_each(|bank| vocabulary.bank(bank.clone()));
+        for key in ["faces", "flags"] {
+            vocabulary.bank(Bank { key: key.into(), kind: BankKind::Pdq, entries: [].into() });
+        }
         self.windows.iter().for_each(|window| vocabulary.window(window.clone()));
         vocabulary
     }

@@ -39,6 +39,27 @@ table! {
 }
 
 table! {
+    /// An entry of a bank of hashes, of which there may be millions: `bucket` is the first six bits of its id, so that
+    /// no partition holds more than a 64th of a bank. Its write time is the revision that put it.
+    Fact BankHash in "bank_hashes" ttl None;
+    partition { org: OrgId, bank: BankId, bucket: i64 }
+    cluster { entry: Uuid [Asc] }
+    values {
+        value: String,
+        enabled: bool,
+        distance: Option<i64>,
+        labels: String,
+        source: Option<String>,
+        reference: Option<String>,
+        note: Option<String>,
+        added_at: Millis,
+        expires_at: Option<Millis>,
+        quarantined_at: Option<Millis>,
+        author: String,
+    }
+}
+
+table! {
     /// A piece of a change: its text is cut because an import exceeds what one row should hold. Of several changes that
     /// wanted to be a revision, the head or `bank_revisions` names the one that is.
     Fact BankChange in "bank_changes" ttl Some(35 days);
