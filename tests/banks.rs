@@ -103,6 +103,75 @@ async fn a_new_entry_is_in_the_rules_soon_and_without_a_restart() {
 }
 
 #[tokio::test]
+async fn hashes_are_imported_looked_up_and_exported_as_they_were() {
+    let place = Place::new();
+    let demo = with_banks(&place).await;
+    let documents = "bank: pictures\nkind: pdq\n---\nbank: files\nkind: md5\n";
+    let change = json!({"files": [{"name": "hashes.yaml", "text": documents}]});
+    let (status, answer) = demo.command("/config", &change).await;
+    assert_eq!(status, 200, "{answer}");
+    let data = place.data();
+    let data = data.to_str().unwrap();
+    let hash = |nth: u32| format!("{nth:08x}{}", "5a".repeat(28));
+    let file = place.folder.path().join("pictures.csv");
+    let mut table = "signal_type,hash,content_id,labels,note,max_distance\n".to_owned();
+    for nth in 0..25_u32 {
+        table.push_str(&format!("pdq,{},c{nth},meme|{nth},seen,{}\n", hash(nth << 16), nth % 31));
+    }
+    table.push_str("pdq,12,,,,\nmd5,d41d8cd98f00b204e9800998ecf8427e,,,,\n");
+    fs::write(&file, table).unwrap();
+    let import = ["banks", "import", "pictures", file.to_str().unwrap(), "--resume", "--data", data];
+    let output = place.run(&import).await;
+    let (said, faults) = (text(&output.stdout), text(&output.stderr));
+    let expected = "27 entries: 25 added, 0 changed, 0 there already, 1 refused, 1 of another kind";
+    assert!(said.contains(expected), "{said}{faults}");
+    assert!(faults.contains("line 27: a PDQ hash has 64 hexadecimal digits"), "{faults}");
+    for format in ["ndjson", "csv"] {
+        let first = place.tell(&["banks", "export", "pictures", "--format", format]).await;
+        assert!(first.lines().count() >= 25, "{first}");
+        let copy = place.folder.path().join(format!("copy.{format}"));
+        fs::write(&copy, &first).unwrap();
+        let values: Vec<String> = (0..25).map(|nth| hash(nth << 16)).collect();
+        let mut remove = vec!["banks", "remove", "pictures"];
+        remove.extend(values.iter().map(String::as_str));
+        assert!(place.tell(&remove).await.contains("25 removed"));
+        let told = place.tell(&["banks", "import", "pictures", copy.to_str().unwrap()]).await;
+        assert!(told.contains("25 entries: 25 added"), "{told}");
+        assert_eq!(place.tell(&["banks", "export", "pictures", "--format", format]).await, first);
+    }
+    // Seven bits off an entry that allows seven.
+    let wanted = hash((7 << 16) | 0x7f);
+    tidegate_test_support::eventually("the entries", tidegate_test_support::PATIENCE, async || {
+        let said = place.tell(&["banks", "match", &wanted, "--kind", "pdq", "--bank", "pictures"]).await;
+        said.contains("7 bits  meme,7").then_some(())
+    })
+    .await
+    .unwrap();
+    let nowhere =
+        place.run(&["banks", "match", &wanted, "--kind", "pdq", "--bank", "words", "--data", data]).await;
+    assert!(text(&nowhere.stderr).contains("no bank of hashes"), "{}", text(&nowhere.stderr));
+    // What an exchange takes back goes, by its name or by its value.
+    let md5 = |nth: u32| format!("{nth:032x}");
+    let xml = place.folder.path().join("files.xml");
+    let image = |nth: u32| {
+        format!(
+            "<image><member id=\"1\"/><id>i{nth}</id><fingerprints><md5>{}</md5></fingerprints></image>",
+            md5(nth)
+        )
+    };
+    fs::write(&xml, format!("<q><images>{}{}</images></q>", image(1), image(2))).unwrap();
+    let told = place.tell(&["banks", "import", "files", xml.to_str().unwrap()]).await;
+    assert!(told.contains("2 entries: 2 added"), "{told}");
+    fs::write(&xml, "<q><images><deletedImage><member id=\"1\"/><id>i1</id></deletedImage></images></q>")
+        .unwrap();
+    let told = place.tell(&["banks", "import", "files", xml.to_str().unwrap()]).await;
+    assert!(told.contains("1 entries: 0 added, 0 changed, 0 there already, 0 refused, 1 removed"), "{told}");
+    let left = place.tell(&["banks", "export", "files", "--format", "lines"]).await;
+    assert_eq!(left.trim(), md5(2));
+    drop(demo);
+}
+
+#[tokio::test]
 async fn wrong_requests_about_banks_are_told() {
     let place = Place::new();
     let demo = with_banks(&place).await;
@@ -122,6 +191,8 @@ async fn wrong_requests_about_banks_are_told() {
         ),
         (Method::POST, "/banks/words/entries/remove", Some(json!({"ids": ["odd"]})), 404),
         (Method::POST, "/banks/nowhere/disable", None, 404),
+        (Method::POST, "/banks/match", Some(json!({"hashes": {"md5": "12"}})), 400),
+        (Method::POST, "/banks/match", Some(json!({"hashes": {"photo": "12"}})), 400),
     ] {
         let (status, answer) = demo.admin_as(admin, method, path, body.as_ref()).await;
         assert_eq!(status.as_u16(), expected, "{path}: {answer}");

@@ -1,22 +1,23 @@
-//! `tidegate banks`: adds, lists, switches and removes entries of banks.
+//! `tidegate banks`: adds, lists, switches and removes entries of banks, and looks hashes up in them.
 //!
 //! A bank itself is a document (`tidegate apply`).
 
+mod exchanges;
+mod export;
+mod import;
+mod look_up;
 mod read;
 
-use std::{
-    fs,
-    io::{self, Read as _},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::Context as _;
+use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tidegate_schemas::banks::BankKind;
 
-use self::read::{Format, Line};
+pub(in crate::commands) use self::look_up::look_up;
+use self::{import::Sum, read::Format};
 use crate::{
     client::{Client, Connection},
     output::{complain, say},
@@ -38,14 +39,39 @@ pub(crate) enum Banks {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Add the entries of a file: lines, CSV or NDJSON; lines that cannot be entries are named, the rest is added
+    /// Add the entries of a file; what cannot be an entry is named with its line, the rest is added
     Import {
         bank: String,
         /// `-` reads standard input
         file: PathBuf,
-        /// By the file's name if left out: `.csv`, `.ndjson`, `.jsonl`, or else one entry a line
+        /// By the file's name if left out: `.csv`, `.ndjson`, `.jsonl`, `.xml`, or else one entry a line
         #[arg(long, value_enum)]
         format: Option<Format>,
+        /// Keep how far it is in FILE.resume, and go on from there if it broke off before
+        #[arg(long)]
+        resume: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Write all entries of a bank to standard output, in an order that stays; `import` reads it
+    Export {
+        bank: String,
+        #[arg(long, value_enum, default_value_t = export::Shape::Ndjson)]
+        format: export::Shape,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Look up hashes in the banks, as the running service does
+    Match {
+        /// In hexadecimal digits
+        #[arg(required = true)]
+        hashes: Vec<String>,
+        /// pdq, gradient, md5, sha1 or sha256
+        #[arg(long)]
+        kind: String,
+        /// Only in these banks
+        #[arg(long = "bank")]
+        banks: Vec<String>,
         #[command(flatten)]
         connection: Connection,
     },
@@ -134,10 +160,6 @@ struct Found {
 /// What one request may list.
 const PAGE: usize = 1_000;
 
-/// What one request adds: the rules are compiled with it, so few large ones are better.
-const BATCH: usize = 10_000;
-const BATCH_BYTES: usize = 2 << 20;
-
 impl Banks {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         match self {
@@ -154,16 +176,21 @@ impl Banks {
                 Ok(ExitCode::SUCCESS)
             }
             Self::Show { bank, limit, connection } => show(&connection.open()?, &bank, limit).await,
-            Self::Import { bank, file, format, connection } => {
+            Self::Import { bank, file, format, resume, connection } => {
                 let format = format.unwrap_or_else(|| Format::of(&file));
-                let text = if file.as_os_str() == "-" {
-                    let mut text = String::new();
-                    io::stdin().lock().read_to_string(&mut text).map(|_| text)
-                } else {
-                    fs::read_to_string(&file)
-                };
-                let text = text.with_context(|| format!("cannot read {}", file.display()))?;
-                import(&connection.open()?, &bank, &text, format).await
+                import::run(&connection.open()?, &bank, &file, format, resume).await
+            }
+            Self::Export { bank, format, connection } => {
+                export::run(&connection.open()?, &bank, format).await
+            }
+            Self::Match { hashes, kind, banks, connection } => {
+                let client = connection.open()?;
+                let mut found = 0;
+                for hash in &hashes {
+                    found += look_up(&client, hash, &json!({ &*kind: hash }), &banks).await?;
+                }
+                say(format!("{found} matches"));
+                Ok(ExitCode::SUCCESS)
             }
             Self::Add { bank, values, labels, source, expires_at, connection } => {
                 let entry = |value: &String| json!({"value": value, "labels": labels, "source": source, "expiresAt": expires_at});
@@ -172,7 +199,7 @@ impl Banks {
                 for rejected in &taken.rejected {
                     complain(format!("{}: {}", values[rejected.index], rejected.reason));
                 }
-                Ok(told(&Sum::of(&taken)))
+                Ok(Sum::of(&taken).told())
             }
             Self::Remove { bank, values, connection } => {
                 let path = format!("/banks/{bank}/entries/remove");
@@ -208,11 +235,9 @@ fn said(how: &str, found: &Found) -> ExitCode {
 }
 
 async fn show(client: &Client, bank: &str, limit: usize) -> anyhow::Result<ExitCode> {
-    let (mut left, mut cursor) = (limit, None::<String>);
+    let (mut left, mut cursor) = (limit, None);
     while left > 0 {
-        let mut query = vec![("limit", left.min(PAGE).to_string())];
-        query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
-        let page: Page = client.get(&format!("/banks/{bank}/entries"), &query).await?;
+        let page = page(client, bank, left.min(PAGE), cursor.take()).await?;
         left = left.saturating_sub(page.items.len());
         page.items.iter().for_each(say);
         cursor = page.next;
@@ -223,69 +248,16 @@ async fn show(client: &Client, bank: &str, limit: usize) -> anyhow::Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// What became of a file's entries; the numbers add up to how many there were.
-#[derive(Default)]
-struct Sum {
-    added: usize,
-    changed: usize,
-    unchanged: usize,
-    rejected: usize,
+async fn page(client: &Client, bank: &str, limit: usize, cursor: Option<String>) -> anyhow::Result<Page> {
+    let mut query = vec![("limit", limit.to_string())];
+    query.extend(cursor.map(|cursor| ("cursor", cursor)));
+    client.get(&format!("/banks/{bank}/entries"), &query).await
 }
 
-impl Sum {
-    fn of(taken: &Taken) -> Self {
-        let Taken { added, changed, unchanged, rejected } = taken;
-        Self { added: *added, changed: *changed, unchanged: *unchanged, rejected: rejected.len() }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.added += other.added;
-        self.changed += other.changed;
-        self.unchanged += other.unchanged;
-        self.rejected += other.rejected;
-    }
-}
-
-fn told(sum: &Sum) -> ExitCode {
-    let Sum { added, changed, unchanged, rejected } = sum;
-    let all = added + changed + unchanged + rejected;
-    say(format!(
-        "{all} entries: {added} added, {changed} changed, {unchanged} there already, {rejected} refused"
-    ));
-    if *rejected == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-async fn import(client: &Client, bank: &str, text: &str, format: Format) -> anyhow::Result<ExitCode> {
-    let mut sum = Sum::default();
-    let (mut batch, mut bytes) = (Vec::new(), 0);
-    for Line { number, entry } in read::lines(text, format)? {
-        match entry {
-            Ok(entry) => {
-                bytes += entry.to_string().len();
-                batch.push((number, entry));
-            }
-            Err(reason) => {
-                complain(format!("line {number}: {reason}"));
-                sum.rejected += 1;
-            }
-        }
-        if batch.len() >= BATCH || bytes >= BATCH_BYTES {
-            sum.add(&send(client, bank, std::mem::take(&mut batch)).await?);
-            bytes = 0;
-        }
-    }
-    sum.add(&send(client, bank, batch).await?);
-    Ok(told(&sum))
-}
-
-async fn send(client: &Client, bank: &str, batch: Vec<(u64, Value)>) -> anyhow::Result<Sum> {
-    if batch.is_empty() {
-        return Ok(Sum::default());
-    }
-    let (numbers, entries): (Vec<u64>, Vec<Value>) = batch.into_iter().unzip();
-    let taken: Taken = client.post(&format!("/banks/{bank}/entries"), &json!({"entries": entries})).await?;
-    for rejected in &taken.rejected {
-        complain(format!("line {}: {}", numbers[rejected.index], rejected.reason));
-    }
-    Ok(Sum::of(&taken))
+async fn kind_of(client: &Client, bank: &str) -> anyhow::Result<BankKind> {
+    let listed: Listed = client.get("/banks", &[]).await?;
+    let found = listed.items.into_iter().find(|it| it.id == bank);
+    let found = found.ok_or_else(|| anyhow!("there is no bank `{bank}`"))?;
+    serde_json::from_value(Value::String(found.kind))
+        .map_err(|_| anyhow!("the bank is of a kind that is not known here"))
 }

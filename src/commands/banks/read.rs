@@ -1,22 +1,37 @@
-//! Reads files of entries, line by line: what each holds, or why it cannot be read.
+//! Reads files of entries one after the other: what each says, or why it cannot be read.
 //!
-//! Whether it can be an entry of the bank is judged by the service.
+//! Whether it can be an entry of the bank is judged by the service. The shapes of exchanges are `exchanges`' matter.
 
-use std::path::Path;
+use std::{
+    io::{BufRead, Read},
+    path::Path,
+};
 
 use anyhow::bail;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
+use tidegate_schemas::banks::{BankKind, HashKind};
+
+use super::exchanges;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::commands) enum Format {
-    /// One entry a line; blank lines are passed over
+    /// One entry a line, of hashes also behind their kind (`pdq f8f8...`); blank lines are passed over
     Lines,
-    /// With a header: `value`, and if wanted `labels` (separated by `|`), `source` and `expires_at`
+    /// With a header: `value` or `hash`, and if wanted `labels` (separated by `|`), `source`, `expires_at`, and of hashes
+    /// `signal_type`, `max_distance`, `content_id`, `note` and `disabled`
     Csv,
-    /// A JSON string, or an object with `value`, `labels`, `source` and `expiresAt`, a line
+    /// A JSON string, or an object with `value`, `labels`, `source`, `expiresAt` and what a table may have, a line
     Ndjson,
+    /// ThreatExchange: pages of indicators
+    Threatexchange,
+    /// NCMEC hash sharing, version 2: XML
+    Ncmec,
+    /// StopNCII: pages of hash records
+    Stopncii,
+    /// Tech Against Terrorism: pages of hashes
+    Tat,
 }
 
 impl Format {
@@ -24,99 +39,243 @@ impl Format {
         match file.extension().and_then(|it| it.to_str()).map(str::to_ascii_lowercase).as_deref() {
             Some("csv") => Self::Csv,
             Some("ndjson" | "jsonl") => Self::Ndjson,
+            Some("xml") => Self::Ncmec,
             _ => Self::Lines,
         }
     }
 }
 
-pub(super) struct Line {
-    /// Of the file, from 1; of an entry over several lines the first.
-    pub(super) number: u64,
-    pub(super) entry: Result<Value, String>,
+/// What an entry of a file says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum What {
+    Add(Value),
+    Remove(String),
+    /// Whatever came from there under this name.
+    Withdraw {
+        source: String,
+        reference: String,
+    },
+    /// A hash of another kind than the bank's.
+    Other,
 }
 
+pub(super) struct Line {
+    /// The line of the file, from 1, of an entry over several lines the first; of an exchange's file which entry it is.
+    pub(super) number: u64,
+    pub(super) entry: Result<What, String>,
+}
+
+pub(super) type Lines = Box<dyn Iterator<Item = anyhow::Result<Line>>>;
+
+/// Longer lines are no entries, and are not kept to be looked at.
+const LONGEST_LINE: u64 = 1 << 20;
+
 /// An error is one of the file as a whole.
-pub(super) fn lines(text: &str, format: Format) -> anyhow::Result<Vec<Line>> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let filled = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+pub(super) fn lines(file: impl BufRead + 'static, format: Format, kind: BankKind) -> anyhow::Result<Lines> {
     match format {
-        Format::Lines => Ok(filled.map(|(number, line)| Line { number, entry: Ok(json!(line)) }).collect()),
-        Format::Ndjson => Ok(filled.map(|(number, line)| Line { number, entry: object(line) }).collect()),
-        Format::Csv => table(text),
+        Format::Lines => Ok(Box::new(plain(file, move |text| Ok(word(text, kind))))),
+        Format::Ndjson => Ok(Box::new(plain(file, move |text| object(text, kind)))),
+        Format::Csv => table(file, kind),
+        Format::Ncmec => Ok(exchanges::ncmec(file, kind)),
+        Format::Threatexchange | Format::Stopncii | Format::Tat => Ok(exchanges::pages(file, format, kind)),
     }
 }
 
-const FIELDS: [&str; 4] = ["value", "labels", "source", "expiresAt"];
+fn plain(
+    mut file: impl BufRead,
+    read: impl Fn(&str) -> Result<What, String>,
+) -> impl Iterator<Item = anyhow::Result<Line>> {
+    let mut number = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let mut bytes = Vec::new();
+            match file.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes) {
+                Err(error) => return Some(Err(error.into())),
+                Ok(0) => return None,
+                Ok(_) => number += 1,
+            }
+            if bytes.len() as u64 == LONGEST_LINE && bytes.last() != Some(&b'\n') {
+                if let Err(error) = skip_line(&mut file) {
+                    return Some(Err(error.into()));
+                }
+                let entry = Err(format!("it is longer than {LONGEST_LINE} bytes"));
+                return Some(Ok(Line { number, entry }));
+            }
+            let bytes =
+                if number == 1 { bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes) } else { &bytes };
+            let text = std::str::from_utf8(bytes).map(|text| text.trim_end_matches(['\n', '\r']));
+            match text {
+                Ok(text) if text.trim().is_empty() => {}
+                Ok(text) => return Some(Ok(Line { number, entry: read(text) })),
+                Err(_) => return Some(Ok(Line { number, entry: Err("it is no UTF-8".to_owned()) })),
+            }
+        }
+    })
+}
 
-fn object(line: &str) -> Result<Value, String> {
+fn skip_line(file: &mut impl BufRead) -> std::io::Result<()> {
+    loop {
+        let buffer = file.fill_buf()?;
+        let (length, found) = match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (buffer.len(), buffer.is_empty()),
+        };
+        file.consume(length);
+        if found {
+            return Ok(());
+        }
+    }
+}
+
+/// The names that exchanges have for kinds of hashes; `None`: of a kind that is not kept here.
+pub(super) fn kind_named(name: &str) -> Option<HashKind> {
+    match name.trim().to_ascii_lowercase().as_str() {
+        "hash_pdq" | "imagepdq" => Some(HashKind::Pdq),
+        "hash_md5" | "video_md5" | "videomd5" => Some(HashKind::Md5),
+        "hash_sha1" | "sha-1" => Some(HashKind::Sha1),
+        "hash_sha256" | "sha-256" => Some(HashKind::Sha256),
+        other => HashKind::named(other),
+    }
+}
+
+/// Lists have words with blanks; a hash may stand behind its kind.
+fn word(line: &str, bank: BankKind) -> What {
+    let named = bank.hash().and_then(|kind| Some((kind, line.trim().split_once(char::is_whitespace)?)));
+    match named {
+        Some((kind, (name, value))) if kind_named(name) == Some(kind) => What::Add(json!(value.trim())),
+        Some((_, (name, _))) if kind_named(name).is_some() => What::Other,
+        _ => What::Add(json!(line)),
+    }
+}
+
+/// Names in files, and in what the service takes.
+const FIELDS: [(&str, &str); 16] = [
+    ("value", "value"),
+    ("hash", "value"),
+    ("labels", "labels"),
+    ("source", "source"),
+    ("expiresAt", "expiresAt"),
+    ("expires_at", "expiresAt"),
+    ("expiresat", "expiresAt"),
+    ("signal_type", "signalType"),
+    ("signalType", "signalType"),
+    ("distance", "distance"),
+    ("max_distance", "distance"),
+    ("maxDistance", "distance"),
+    ("reference", "reference"),
+    ("content_id", "reference"),
+    ("note", "note"),
+    ("disabled", "disabled"),
+];
+
+fn field(name: &str) -> Option<&'static str> {
+    FIELDS.into_iter().find(|(known, _)| *known == name).map(|(_, field)| field)
+}
+
+fn object(line: &str, bank: BankKind) -> Result<What, String> {
     let entry: Value = serde_json::from_str(line).map_err(|error| format!("it is no JSON: {error}"))?;
-    let object = match &entry {
-        Value::String(_) => return Ok(entry),
+    let object = match entry {
+        Value::String(_) => return Ok(What::Add(entry)),
         Value::Object(object) => object,
         _ => return Err("it is neither a text nor an object".to_owned()),
     };
-    if let Some(other) = object.keys().find(|key| !FIELDS.contains(&key.as_str())) {
-        let shown: String = other.chars().take(64).collect();
-        return Err(format!("`{shown}` is none of {}", FIELDS.join(", ")));
+    let mut read = Map::new();
+    for (key, value) in object {
+        let Some(name) = field(&key) else {
+            let shown: String = key.chars().take(64).collect();
+            return Err(format!(
+                "`{shown}` is none of value, labels, source, expiresAt, signal_type, max_distance, content_id, note and disabled"
+            ));
+        };
+        let fits = match name {
+            "labels" => value.as_array().is_some_and(|all| all.iter().all(Value::is_string)),
+            "distance" => value.as_u64().is_some(),
+            "disabled" => value.is_boolean(),
+            _ => value.is_string(),
+        };
+        match value {
+            Value::Null => {}
+            value if fits => drop(read.insert(name.to_owned(), value)),
+            _ => {
+                return Err(format!(
+                    "`{key}` is not what it should be: a text, of labels a list of texts, of the distance a number"
+                ));
+            }
+        }
     }
-    let is_text = |key: &str| object.get(key).is_none_or(|it| it.is_string() || it.is_null());
-    let labels = object.get("labels").filter(|labels| !labels.is_null());
-    let texts = |labels: &Value| labels.as_array().is_some_and(|all| all.iter().all(Value::is_string));
-    if !object.get("value").is_some_and(Value::is_string) {
-        return Err("its `value` is no text".to_owned());
-    }
-    if !is_text("source") || !is_text("expiresAt") || !labels.is_none_or(texts) {
-        return Err("`labels` is a list of texts, `source` and `expiresAt` are texts".to_owned());
-    }
-    let kept = object.iter().filter(|(_, value)| !value.is_null());
-    Ok(Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect()))
+    whole(read, bank)
 }
 
-fn table(text: &str) -> anyhow::Result<Vec<Line>> {
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
+/// Takes the kind out, which the service knows.
+fn whole(mut entry: Map<String, Value>, bank: BankKind) -> Result<What, String> {
+    let named = entry.remove("signalType");
+    if !entry.get("value").is_some_and(Value::is_string) {
+        return Err("its `value` is no text".to_owned());
+    }
+    match named.as_ref().and_then(Value::as_str) {
+        Some(name) if kind_named(name).is_none() || kind_named(name) != bank.hash() => Ok(What::Other),
+        _ => Ok(What::Add(Value::Object(entry))),
+    }
+}
+
+fn table(file: impl BufRead + 'static, bank: BankKind) -> anyhow::Result<Lines> {
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(file);
     let header = reader.headers()?.clone();
     let mut columns = Vec::new();
     for name in &header {
-        columns.push(match name.trim().to_ascii_lowercase().as_str() {
-            "value" => "value",
-            "labels" => "labels",
-            "source" => "source",
-            "expires_at" | "expiresat" => "expiresAt",
-            other => bail!("the header names `{other}`; known are value, labels, source and expires_at"),
-        });
+        let name = name.trim().trim_start_matches('\u{feff}').to_ascii_lowercase();
+        match field(&name) {
+            Some(column) if !columns.contains(&column) => columns.push(column),
+            Some(_) => bail!("the header names `{name}` twice, or two names for the same"),
+            None => bail!(
+                "the header names `{name}`; known are value or hash, labels, source, expires_at, signal_type, \
+                 max_distance, content_id, note and disabled"
+            ),
+        }
     }
     if !columns.contains(&"value") {
         bail!("the header names no column `value`");
     }
-    let rows = reader.records().map(|record| match record {
-        Ok(record) => {
-            let number = record.position().map_or(0, csv::Position::line);
-            let entry = if record.len() == columns.len() {
-                Ok(row(&columns, &record))
-            } else {
-                Err(format!("it has {} columns instead of {}", record.len(), columns.len()))
-            };
-            Line { number, entry }
-        }
-        Err(error) => {
-            let number = error.position().map_or(0, csv::Position::line);
-            Line { number, entry: Err(error.to_string()) }
-        }
+    let rows = reader.into_records().map(move |record| {
+        Ok(match record {
+            Ok(record) => {
+                let number = record.position().map_or(0, csv::Position::line);
+                let entry = if record.len() == columns.len() {
+                    row(&columns, &record, bank)
+                } else {
+                    Err(format!("it has {} columns instead of {}", record.len(), columns.len()))
+                };
+                Line { number, entry }
+            }
+            Err(error) if error.is_io_error() => return Err(error.into()),
+            Err(error) => {
+                let number = error.position().map_or(0, csv::Position::line);
+                Line { number, entry: Err(error.to_string()) }
+            }
+        })
     });
-    Ok(rows.collect())
+    Ok(Box::new(rows))
 }
 
-fn row(columns: &[&str], record: &csv::StringRecord) -> Value {
-    let filled =
-        columns.iter().zip(record).filter(|(name, cell)| **name == "value" || !cell.trim().is_empty());
-    let cells = filled.map(|(name, cell)| {
+fn row(columns: &[&str], record: &csv::StringRecord, bank: BankKind) -> Result<What, String> {
+    let mut entry = Map::new();
+    for (name, cell) in columns.iter().zip(record) {
+        if *name != "value" && cell.trim().is_empty() {
+            continue;
+        }
         let value = match *name {
             "labels" => json!(cell.split('|').map(str::trim).filter(|it| !it.is_empty()).collect::<Vec<_>>()),
+            "distance" => {
+                json!(cell.trim().parse::<u32>().map_err(|_| "its distance is no number".to_owned())?)
+            }
+            "disabled" => {
+                json!(cell.trim().parse::<bool>().map_err(|_| "`disabled` is true or false".to_owned())?)
+            }
             _ => json!(cell),
         };
-        ((*name).to_owned(), value)
-    });
-    Value::Object(cells.collect::<Map<_, _>>())
+        entry.insert((*name).to_owned(), value);
+    }
+    whole(entry, bank)
 }
 
 #[cfg(test)]
@@ -125,33 +284,64 @@ mod tests {
 
     use super::*;
 
-    fn shown(text: &str, format: Format) -> Vec<(u64, Result<Value, String>)> {
-        lines(text, format).unwrap().into_iter().map(|line| (line.number, line.entry)).collect()
+    fn shown(text: &'static str, format: Format) -> Vec<(u64, Result<What, String>)> {
+        of(text, format, BankKind::Text)
+    }
+
+    fn of(text: &'static str, format: Format, kind: BankKind) -> Vec<(u64, Result<What, String>)> {
+        let lines = lines(text.as_bytes(), format, kind).unwrap();
+        lines.map(|line| line.unwrap()).map(|line| (line.number, line.entry)).collect()
+    }
+
+    fn add(value: Value) -> Result<What, String> {
+        Ok(What::Add(value))
     }
 
     #[test]
     fn lines_keep_their_numbers_over_blank_ones() {
         let lines = shown("\u{feff}one\r\n\n#two\n", Format::Lines);
-        assert_eq!(lines, [(1, Ok(json!("one"))), (3, Ok(json!("#two")))]);
+        assert_eq!(lines, [(1, add(json!("one"))), (3, add(json!("#two")))]);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_not_kept() {
+        let text: &'static str = format!("{}\nlast", "x".repeat(3 << 20)).leak();
+        let lines = shown(text, Format::Lines);
+        assert!(lines[0].1.as_ref().unwrap_err().contains("longer"));
+        assert_eq!((lines.len(), &lines[1]), (2, &(2, add(json!("last")))));
+    }
+
+    #[test]
+    fn a_hash_may_say_its_kind() {
+        let lines = of("pdq ab\nvideo_md5 cd\nsome ef\nab\n", Format::Lines, BankKind::Pdq);
+        let read: Vec<_> = lines.into_iter().map(|(_, entry)| entry.unwrap()).collect();
+        let add = |text: &str| What::Add(json!(text));
+        assert_eq!(read, [add("ab"), What::Other, add("some ef"), add("ab")]);
+        let table = "signal_type,hash,content_id,labels,note,max_distance\npdq,ab,7,x|y,why,12\nmd5,cd,,,,\npdq,ab,,,,far\n";
+        let rows = of(table, Format::Csv, BankKind::Pdq);
+        let whole =
+            json!({"value": "ab", "reference": "7", "labels": ["x", "y"], "note": "why", "distance": 12});
+        assert_eq!((&rows[0].1, &rows[1].1), (&Ok(What::Add(whole)), &Ok(What::Other)));
+        assert_eq!(rows[2], (4, Err("its distance is no number".to_owned())));
     }
 
     #[test]
     fn a_table_names_its_columns_and_may_quote() {
         let text = "labels,value\na|b,\"one, two\"\n,\"over\nlines\"\nx\n,last\n";
         let rows = shown(text, Format::Csv);
-        assert_eq!(rows[0], (2, Ok(json!({"labels": ["a", "b"], "value": "one, two"}))));
-        assert_eq!(rows[1], (3, Ok(json!({"value": "over\nlines"}))));
+        assert_eq!(rows[0], (2, add(json!({"labels": ["a", "b"], "value": "one, two"}))));
+        assert_eq!(rows[1], (3, add(json!({"value": "over\nlines"}))));
         assert_eq!((rows[2].0, rows[2].1.is_err()), (5, true));
-        assert_eq!(rows[3], (6, Ok(json!({"value": "last"}))));
-        assert!(lines("word\nx\n", Format::Csv).is_err(), "a table without a column of values");
+        assert_eq!(rows[3], (6, add(json!({"value": "last"}))));
+        assert!(lines("word\nx\n".as_bytes(), Format::Csv, BankKind::Text).is_err(), "no column of values");
     }
 
     #[test]
     fn each_bad_line_of_json_says_why() {
         let text = "\"one\"\n{\"value\":\"two\",\"source\":null}\n{\"valeu\":\"x\"}\n[1]\n{\n{\"value\":1}\n";
         let lines = shown(text, Format::Ndjson);
-        assert_eq!(lines[0].1, Ok(json!("one")));
-        assert_eq!(lines[1].1, Ok(json!({"value": "two"})));
+        assert_eq!(lines[0].1, add(json!("one")));
+        assert_eq!(lines[1].1, add(json!({"value": "two"})));
         assert!(lines[2..].iter().all(|(_, entry)| entry.is_err()));
         assert_eq!(lines.len(), 6);
     }

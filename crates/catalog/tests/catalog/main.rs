@@ -4,6 +4,7 @@
 mod banks;
 mod changes;
 mod first_start;
+mod hash_banks;
 mod keys;
 mod live;
 mod secrets;

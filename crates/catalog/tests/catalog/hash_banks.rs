@@ -1,0 +1,196 @@
+use std::sync::Arc;
+
+use tidegate_catalog::{
+    Banks, Live,
+    banks::{BankError, Given, Place},
+};
+use tidegate_media::banks::{Found, Hash, Hashes};
+use tidegate_schemas::{
+    banks::HashKind,
+    ids::{BankId, Millis},
+};
+use tidegate_store::{Row as _, tables::catalog::banks::BankHash};
+use tidegate_test_support::{PATIENCE, eventually};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Hand, House, POST, Running};
+
+const BANKS: &str = "\
+bank: pictures
+kind: pdq
+distance: 10
+---
+bank: files
+kind: md5
+entries: [d41d8cd98f00b204e9800998ecf8427e]
+";
+
+fn hex(nth: u32) -> String {
+    format!("{nth:08x}{}", "5a".repeat(28))
+}
+
+fn given(numbers: impl IntoIterator<Item = u32>) -> Vec<Given> {
+    numbers.into_iter().map(|nth| Given { value: hex(nth), ..Given::default() }).collect()
+}
+
+async fn house() -> (House, Banks) {
+    let house = House::new().await;
+    house.apply(BANKS).await;
+    let banks = Banks::new(house.store.clone(), &house.settings);
+    (house, banks)
+}
+
+fn found(live: &Live, house: &House, text: &str) -> Found {
+    let hash = Hash::parse(HashKind::Pdq, text).unwrap();
+    live.org(&house.org).unwrap().hash_banks().find_hashes("item", &Hashes::of(&[hash]))
+}
+
+async fn until_found(running: &Running, house: &House, nth: u32, wanted: bool) {
+    let there = async || (!found(&running.live, house, &hex(nth)).matches.is_empty() == wanted).then_some(());
+    eventually("the entry's effect", PATIENCE, there).await.unwrap();
+}
+
+#[tokio::test]
+async fn entries_of_hashes_are_listed_in_the_order_of_their_ids_over_all_parts() {
+    let (house, banks) = house().await;
+    let bank = BankId::new("pictures");
+    let taken = banks.add(&house.org, &bank, given(0..150), "me").await.unwrap();
+    assert_eq!((taken.added, taken.rejected.len()), (150, 0));
+    let mut wrong = given([1, 2]);
+    wrong[0].value.pop();
+    wrong[1].distance = Some(32);
+    let taken = banks.add(&house.org, &bank, wrong, "me").await.unwrap();
+    let reasons: Vec<_> = taken.rejected.iter().map(|(_, reason)| reason.as_str()).collect();
+    assert_eq!(
+        reasons,
+        ["a PDQ hash has 64 hexadecimal digits", "hashes of kind pdq may differ in at most 31 bits"]
+    );
+    let (mut all, mut from) = (Vec::new(), None);
+    loop {
+        let (page, next) = banks.entries(&house.org, &bank, from, 7).await.unwrap();
+        assert!(page.len() <= 7);
+        all.extend(page);
+        // As a client hands it back.
+        from = next.map(|place| place.to_string().parse::<Place>().unwrap());
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(all.len(), 150);
+    assert!(all.is_sorted_by_key(|entry| entry.id), "in the order of their ids");
+    assert!("64.".parse::<Place>().is_err() && "x".parse::<Place>().is_err());
+    let ids: Vec<_> = all.iter().take(50).map(|entry| entry.id).collect();
+    assert_eq!(banks.remove(&house.org, &bank, &ids, "me").await.unwrap(), 50);
+    assert_eq!(banks.entries(&house.org, &bank, None, 1_000).await.unwrap().0.len(), 100);
+    assert_eq!(BankHash::TABLE.partition, 3, "a part of a bank is a partition");
+}
+
+#[tokio::test]
+async fn another_process_compares_with_new_hashes_soon_without_compiling_anything() {
+    let mut house = House::new().await;
+    // Only the epoch row can tell: the heads are not read again during this test.
+    house.settings.heads_every_ms = 3_600_000;
+    house.apply(&format!("{BANKS}---\n{POST}")).await;
+    let banks = Banks::new(house.store.clone(), &house.settings);
+    let bank = BankId::new("pictures");
+    banks.add(&house.org, &bank, given(0..10), "me").await.unwrap();
+    let running = house.live().await;
+    assert_eq!(found(&running.live, &house, &hex(3)).matches[0].distance, 0, "it is there from the start");
+    let before = running.live.org(&house.org).unwrap();
+    let mut slowest = std::time::Duration::ZERO;
+    for nth in [0xfff0_0000, 0x000f_ff00, 0xffff_ff00] {
+        banks.add(&house.org, &bank, given([nth]), "me").await.unwrap();
+        let began = std::time::Instant::now();
+        until_found(&running, &house, nth, true).await;
+        slowest = slowest.max(began.elapsed());
+    }
+    eprintln!("slowest hash: {slowest:?}");
+    let after = running.live.org(&house.org).unwrap();
+    assert!(Arc::ptr_eq(&before, &after), "nothing was compiled");
+    let id = banks.ids_of(&house.org, &bank, &[hex(0xfff0_0000)]).await.unwrap()[0].unwrap();
+    let matched = found(&running.live, &house, &hex(0xfff0_0000)).matches;
+    assert_eq!(matched[0].entry, id, "a match names the entry as lists do");
+    banks.switch(&house.org, &bank, &[id], false, "me").await.unwrap();
+    until_found(&running, &house, 0xfff0_0000, false).await;
+    banks.switch_bank(&house.org, &bank, false, "me").await.unwrap();
+    until_found(&running, &house, 3, false).await;
+    banks.switch_bank(&house.org, &bank, true, "me").await.unwrap();
+    until_found(&running, &house, 3, true).await;
+    banks
+        .remove(
+            &house.org,
+            &bank,
+            &[banks.ids_of(&house.org, &bank, &[hex(3)]).await.unwrap()[0].unwrap()],
+            "me",
+        )
+        .await
+        .unwrap();
+    let gone = async || {
+        let found = found(&running.live, &house, &hex(3)).matches;
+        found.iter().all(|it| it.distance > 0).then_some(())
+    };
+    eventually("the removal", PATIENCE, gone).await.unwrap();
+    // A process that starts now reads all of it.
+    let other = house.live().await;
+    assert_eq!(found(&other.live, &house, &hex(4)), found(&running.live, &house, &hex(4)));
+    other.stop().await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_bank_of_the_configuration_has_the_entries_of_its_document_and_its_own_distance() {
+    let (house, banks) = house().await;
+    let running = house.live().await;
+    let md5 = Hash::parse(HashKind::Md5, "d41d8cd98f00b204e9800998ecf8427e").unwrap();
+    let here = running.live.org(&house.org).unwrap().hash_banks();
+    assert_eq!(here.find_hashes("item", &Hashes::of(&[md5])).matches[0].bank.as_str(), "files");
+    banks.add(&house.org, &BankId::new("pictures"), given([0]), "me").await.unwrap();
+    until_found(&running, &house, 0x0000_03ff, true).await;
+    assert!(found(&running.live, &house, &hex(0x0000_07ff)).matches.is_empty(), "eleven bits are too many");
+    house.apply(&BANKS.replace("distance: 10", "distance: 11")).await;
+    until_found(&running, &house, 0x0000_07ff, true).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_entry_that_suddenly_matches_much_is_put_aside() {
+    let house = House::new().await;
+    house.apply("bank: pictures\nkind: pdq\nquarantine: {matches: 20, within: 1m}\n").await;
+    let hand = Hand::new();
+    let banks = Banks::with_clock(house.store.clone(), &house.settings, hand.clock());
+    let bank = BankId::new("pictures");
+    banks.add(&house.org, &bank, given([0]), "me").await.unwrap();
+    let live =
+        Live::open_with_clock(house.store.clone(), house.settings.clone(), hand.clock()).await.unwrap();
+    let live = Arc::new(live);
+    let stop = CancellationToken::new();
+    let follow = {
+        let (live, stop) = (Arc::clone(&live), stop.clone());
+        tokio::spawn(async move { live.run(stop).await })
+    };
+    for _ in 0..19 {
+        assert_eq!(found(&live, &house, &hex(0)).matches.len(), 1);
+    }
+    assert_eq!(found(&live, &house, &hex(0)).matches.len(), 1);
+    let aside = async || found(&live, &house, &hex(0)).matches.is_empty().then_some(());
+    eventually("the entry to be put aside", PATIENCE, aside).await.unwrap();
+    let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().0.remove(0);
+    assert!(!entry.enabled && entry.quarantined_at.is_some_and(|at| at > Millis(0)), "{entry:?}");
+    banks.switch(&house.org, &bank, &[entry.id], true, "me").await.unwrap();
+    let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().0.remove(0);
+    assert!(entry.enabled && entry.quarantined_at.is_none(), "whoever looked at it switches it on again");
+    stop.cancel();
+    follow.await.unwrap();
+}
+
+#[tokio::test]
+async fn only_banks_of_hashes_take_what_hashes_have() {
+    let house = House::new().await;
+    house.apply("bank: words\nkind: text\n").await;
+    let banks = Banks::new(house.store.clone(), &house.settings);
+    let entry = Given { value: "x".to_owned(), note: Some("why".to_owned()), ..Given::default() };
+    let taken = banks.add(&house.org, &BankId::new("words"), vec![entry], "me").await.unwrap();
+    assert_eq!((taken.added, taken.rejected.len()), (0, 1));
+    let nowhere = banks.add(&house.org, &BankId::new("nowhere"), given([1]), "me").await;
+    assert!(matches!(nowhere, Err(BankError::NoSuchBank(_))));
+}

@@ -1,0 +1,324 @@
+//! Reads what exchanges of hashes hand out: ThreatExchange, NCMEC, StopNCII and Tech Against Terrorism.
+//!
+//! It fetches nothing. An entry that was withdrawn there is to be removed here.
+
+use std::io::{BufRead, Read};
+
+use quick_xml::{Reader, events::Event, name::QName};
+use serde_json::{Deserializer, Map, Value, json};
+use tidegate_schemas::banks::BankKind;
+
+use super::read::{Format, Line, Lines, What, kind_named};
+
+/// JSON: pages, or single records, one after the other. A page is read as a whole.
+pub(super) fn pages(file: impl Read + 'static, format: Format, kind: BankKind) -> Lines {
+    const LISTS: [&str; 4] = ["hashRecords", "data", "results", "items"];
+    let values = Deserializer::from_reader(file).into_iter::<Value>();
+    let mut number = 0;
+    let records = values.flat_map(move |value| match value {
+        Err(error) => vec![Err(anyhow::anyhow!("it is no JSON: {error}"))],
+        Ok(Value::Array(records)) => records.into_iter().map(Ok).collect(),
+        Ok(Value::Object(mut page)) => {
+            match LISTS.into_iter().find(|list| page.get(*list).is_some_and(Value::is_array)) {
+                Some(list) => match page.remove(list) {
+                    Some(Value::Array(records)) => records.into_iter().map(Ok).collect(),
+                    _ => Vec::new(),
+                },
+                None => vec![Ok(Value::Object(page))],
+            }
+        }
+        Ok(other) => vec![Ok(other)],
+    });
+    Box::new(records.map(move |record| {
+        number += 1;
+        let entry = match record? {
+            Value::Object(record) => match format {
+                Format::Stopncii => stop_ncii(&record, kind),
+                Format::Tat => tat(&record, kind),
+                _ => threat_exchange(&record, kind),
+            },
+            _ => Err("it is no object".to_owned()),
+        };
+        Ok(Line { number, entry })
+    }))
+}
+
+fn text<'r>(record: &'r Map<String, Value>, key: &str) -> Option<&'r str> {
+    record.get(key).and_then(Value::as_str)
+}
+
+fn needed<'r>(record: &'r Map<String, Value>, key: &str) -> Result<&'r str, String> {
+    text(record, key).ok_or_else(|| format!("its `{key}` is no text"))
+}
+
+/// Numbers, too, are names.
+fn name(record: &Map<String, Value>, key: &str) -> Option<String> {
+    match record.get(key)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn entry(value: &str, source: &str, reference: Option<String>, labels: Vec<String>, is_gone: bool) -> What {
+    if is_gone {
+        return What::Remove(value.to_owned());
+    }
+    let mut entry = json!({"value": value, "source": source});
+    if !labels.is_empty() {
+        entry["labels"] = json!(labels);
+    }
+    if let Some(reference) = reference {
+        entry["reference"] = json!(reference);
+    }
+    What::Add(entry)
+}
+
+fn stop_ncii(record: &Map<String, Value>, kind: BankKind) -> Result<What, String> {
+    let value = needed(record, "hashValue")?;
+    if kind_named(needed(record, "signalType")?) != kind.hash() {
+        return Ok(What::Other);
+    }
+    let is_gone = match needed(record, "hashStatus")? {
+        "Active" => false,
+        "Withdrawn" | "Deleted" => true,
+        _ => return Err("its `hashStatus` is none of Active, Withdrawn and Deleted".to_owned()),
+    };
+    Ok(entry(value, "stopncii", None, Vec::new(), is_gone))
+}
+
+fn tat(record: &Map<String, Value>, kind: BankKind) -> Result<What, String> {
+    let value = needed(record, "hash_digest")?;
+    if kind_named(needed(record, "algorithm")?) != kind.hash() {
+        return Ok(What::Other);
+    }
+    let labels = text(record, "ideology").map(str::to_owned).into_iter().collect();
+    let is_gone = record.get("deleted").and_then(Value::as_bool).unwrap_or_default();
+    Ok(entry(value, "tat", name(record, "id"), labels, is_gone))
+}
+
+fn threat_exchange(record: &Map<String, Value>, kind: BankKind) -> Result<What, String> {
+    // Descriptors hold the indicator as an object, updates as a text.
+    let nested = record.get("indicator").and_then(Value::as_object);
+    let (value, type_name) = match nested {
+        Some(inner) => (needed(inner, "indicator")?, text(inner, "type")),
+        None => (needed(record, "indicator")?, None),
+    };
+    let type_name = type_name.map_or_else(|| needed(record, "type"), Ok)?;
+    if kind_named(type_name) != kind.hash() {
+        return Ok(What::Other);
+    }
+    let mut labels = tags(record);
+    if let Some(descriptors) =
+        record.get("descriptors").and_then(|it| it.get("data")).and_then(Value::as_array)
+    {
+        labels.extend(descriptors.iter().filter_map(Value::as_object).flat_map(tags));
+    }
+    labels.sort_unstable();
+    labels.dedup();
+    let is_gone = record.get("should_delete").and_then(Value::as_bool).unwrap_or_default();
+    Ok(entry(value, "threatexchange", name(record, "id"), labels, is_gone))
+}
+
+/// A list of texts, or of objects with a `text`, with or without `data` around it.
+fn tags(record: &Map<String, Value>) -> Vec<String> {
+    let tags = record.get("tags").map(|tags| tags.get("data").unwrap_or(tags));
+    let all = tags.and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(|tag| tag.as_str().or_else(|| tag.get("text")?.as_str())).map(str::to_owned).collect()
+}
+
+/// What is read of an image or a video; of one that is gone there are only the names.
+#[derive(Default)]
+struct Record {
+    member: String,
+    id: String,
+    classification: String,
+    /// As the elements are called.
+    fingerprints: Vec<(String, String)>,
+}
+
+/// XML, record by record. A record with several hashes of the kind is one entry for each.
+pub(super) fn ncmec(file: impl BufRead + 'static, kind: BankKind) -> Lines {
+    let mut reader = Reader::from_reader(file);
+    reader.config_mut().expand_empty_elements = true;
+    let mut number = 0;
+    let mut waiting: Vec<What> = Vec::new();
+    let mut is_over = false;
+    Box::new(std::iter::from_fn(move || {
+        loop {
+            if let Some(what) = waiting.pop() {
+                return Some(Ok(Line { number, entry: Ok(what) }));
+            }
+            if is_over {
+                return None;
+            }
+            match next_record(&mut reader) {
+                Ok(Some((record, is_gone))) => {
+                    number += 1;
+                    match record.entries(kind, is_gone) {
+                        Ok(entries) => waiting = entries,
+                        Err(reason) => return Some(Ok(Line { number, entry: Err(reason) })),
+                    }
+                }
+                Ok(None) => is_over = true,
+                Err(error) => {
+                    is_over = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }))
+}
+
+/// Without the name space.
+fn local(name: QName<'_>) -> String {
+    name.0.rsplit(':').next().unwrap_or(name.0).to_owned()
+}
+
+/// The next image or video, and whether it is gone.
+fn next_record<R: BufRead>(reader: &mut Reader<R>) -> anyhow::Result<Option<(Record, bool)>> {
+    let (mut buffer, mut path): (Vec<u8>, Vec<String>) = (Vec::new(), Vec::new());
+    let mut open: Option<(Record, bool, String)> = None;
+    loop {
+        buffer.clear();
+        match reader.read_event_into(&mut buffer)? {
+            Event::Start(start) => {
+                let name = local(start.name());
+                match &mut open {
+                    Some((record, ..)) => {
+                        if name == "member" {
+                            let id = start.attributes().flatten().find(|it| local(it.key) == "id");
+                            let id = id.map(|it| it.value.into_owned());
+                            record.member = id.unwrap_or_default();
+                        }
+                        path.push(name);
+                    }
+                    None => {
+                        let is_gone = name.starts_with("deleted");
+                        if matches!(name.as_str(), "image" | "video" | "deletedImage" | "deletedVideo") {
+                            open = Some((Record::default(), is_gone, name));
+                        }
+                    }
+                }
+            }
+            Event::Text(text) => {
+                if let Some((record, ..)) = &mut open {
+                    record.take(&path, text.trim());
+                }
+            }
+            Event::End(end) => {
+                let name = local(end.name());
+                if let Some((_, _, opened)) = &open
+                    && path.is_empty()
+                    && *opened == name
+                {
+                    return Ok(open.map(|(record, is_gone, _)| (record, is_gone)));
+                }
+                path.pop();
+            }
+            Event::Eof if open.is_some() => anyhow::bail!("the file ends within an entry"),
+            Event::Eof => return Ok(None),
+            _ => {}
+        }
+    }
+}
+
+impl Record {
+    fn take(&mut self, path: &[String], text: &str) {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        match path.as_slice() {
+            ["id"] => text.clone_into(&mut self.id),
+            ["classification"] => text.clone_into(&mut self.classification),
+            ["fingerprints", name] if !text.is_empty() => {
+                self.fingerprints.push(((*name).to_owned(), text.to_owned()));
+            }
+            _ => {}
+        }
+    }
+
+    fn entries(self, kind: BankKind, is_gone: bool) -> Result<Vec<What>, String> {
+        if self.id.is_empty() {
+            return Err("it has no `id`".to_owned());
+        }
+        let source = format!("ncmec:{}", self.member);
+        if is_gone {
+            return Ok(vec![What::Withdraw { source, reference: self.id }]);
+        }
+        let labels: Vec<String> = Some(self.classification).filter(|it| !it.is_empty()).into_iter().collect();
+        let fingerprints = self.fingerprints.iter().map(|(name, value)| {
+            if kind_named(name) != kind.hash() {
+                return What::Other;
+            }
+            entry(value, &source, Some(self.id.clone()), labels.clone(), false)
+        });
+        let mut entries: Vec<_> = fingerprints.collect();
+        if entries.is_empty() {
+            return Err("it has no fingerprints".to_owned());
+        }
+        // They are handed out from the end.
+        entries.reverse();
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::{super::read::lines, *};
+
+    fn of(text: &'static str, format: Format, kind: BankKind) -> Vec<Result<What, String>> {
+        lines(text.as_bytes(), format, kind).unwrap().map(|line| line.unwrap().entry).collect()
+    }
+
+    fn add(entry: Value) -> Result<What, String> {
+        Ok(What::Add(entry))
+    }
+
+    #[test]
+    fn stop_ncii_withdraws_what_it_once_gave() {
+        let text = r#"{"count": 4, "hashRecords": [
+            {"hashValue": "aa", "hashStatus": "Active", "signalType": "ImagePDQ"},
+            {"hashValue": "bb", "hashStatus": "Withdrawn", "signalType": "ImagePDQ"},
+            {"hashValue": "cc", "hashStatus": "Active", "signalType": "VideoMD5"},
+            {"hashValue": "dd", "hashStatus": "Odd", "signalType": "ImagePDQ"}, 7]}"#;
+        let read = of(text, Format::Stopncii, BankKind::Pdq);
+        assert_eq!(read[0], add(json!({"value": "aa", "source": "stopncii"})));
+        assert_eq!(read[1..3], [Ok(What::Remove("bb".into())), Ok(What::Other)]);
+        assert!(read[3].is_err() && read[4].is_err() && read.len() == 5);
+    }
+
+    #[test]
+    fn tat_and_threat_exchange_keep_names_and_labels() {
+        let text = r#"[{"id": 9, "hash_digest": "aa", "algorithm": "MD5", "ideology": "far-right", "deleted": false},
+            {"hash_digest": "bb", "algorithm": "MD5", "deleted": true}]"#;
+        let read = of(text, Format::Tat, BankKind::Md5);
+        let first = json!({"value": "aa", "source": "tat", "labels": ["far-right"], "reference": "9"});
+        assert_eq!(read, [add(first), Ok(What::Remove("bb".into()))]);
+        let text = r#"{"data": [{"id": "1", "indicator": "aa", "type": "HASH_PDQ", "descriptors": {"data": [{"tags": ["b", "a"]}]}}]}
+            {"data": [{"id": "2", "indicator": {"indicator": "bb", "type": "HASH_PDQ"}, "should_delete": true}]}"#;
+        let read = of(text, Format::Threatexchange, BankKind::Pdq);
+        let first =
+            json!({"value": "aa", "source": "threatexchange", "labels": ["a", "b"], "reference": "1"});
+        assert_eq!(read, [add(first), Ok(What::Remove("bb".into()))]);
+    }
+
+    #[test]
+    fn ncmec_has_several_hashes_an_entry_and_names_what_is_gone() {
+        let text = r#"<?xml version="1.0"?><queryResult xmlns="https://example.org/v2"><images count="3">
+            <image><member id="42">Some Member</member><timestamp>2026-01-01T00:00:00Z</timestamp><id>i1</id>
+              <classification>A1</classification><fingerprints><md5>aa</md5><sha1>bb</sha1></fingerprints></image>
+            <image><member id="42">Some Member</member><id>i2</id><fingerprints/></image>
+            <deletedImage><member id="43">Other</member><id>i3</id></deletedImage></images>
+            <videos><video><member id="42"/><id>v1</id><fingerprints><md5>cc</md5></fingerprints></video></videos></queryResult>"#;
+        let read = of(text, Format::Ncmec, BankKind::Md5);
+        let first = json!({"value": "aa", "source": "ncmec:42", "labels": ["A1"], "reference": "i1"});
+        assert_eq!(read[..2], [add(first), Ok(What::Other)]);
+        assert!(read[2].is_err());
+        let gone = What::Withdraw { source: "ncmec:43".into(), reference: "i3".into() };
+        assert_eq!(read[3], Ok(gone));
+        assert_eq!(read.len(), 5);
+        let cut = lines("<images><image><id>a".as_bytes(), Format::Ncmec, BankKind::Md5).unwrap();
+        assert!(cut.last().unwrap().is_err());
+    }
+}

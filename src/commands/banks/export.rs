@@ -1,0 +1,102 @@
+//! `tidegate banks export`: writes all entries of a bank, in the order of their ids, so that equal banks are equal files.
+//!
+//! Who added an entry and when is not written: `import` would not keep it.
+
+use std::{
+    io::{self, BufWriter, Write},
+    process::ExitCode,
+};
+
+use anyhow::bail;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{PAGE, kind_of, page};
+use crate::client::Client;
+
+/// How it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Shape {
+    /// Values only
+    Lines,
+    Csv,
+    Ndjson,
+}
+
+/// The part of an entry that a file keeps.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    value: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    labels: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    distance: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reference: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    disabled: bool,
+}
+
+const COLUMNS: [&str; 8] =
+    ["value", "labels", "source", "expires_at", "max_distance", "content_id", "note", "disabled"];
+
+pub(super) async fn run(client: &Client, bank: &str, shape: Shape) -> anyhow::Result<ExitCode> {
+    kind_of(client, bank).await?;
+    let mut out = BufWriter::new(io::stdout());
+    if shape == Shape::Csv {
+        csv::Writer::from_writer(&mut out).write_record(COLUMNS)?;
+    }
+    let mut cursor = None;
+    loop {
+        let page = page(client, bank, PAGE, cursor).await?;
+        for entry in page.items {
+            let is_off = entry["enabled"] == Value::Bool(false);
+            let kept = Kept { disabled: is_off, ..serde_json::from_value(entry)? };
+            write(&mut out, &kept, shape)?;
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(out: &mut impl Write, entry: &Kept, shape: Shape) -> anyhow::Result<()> {
+    match shape {
+        Shape::Lines => writeln!(out, "{}", entry.value)?,
+        Shape::Ndjson => {
+            serde_json::to_writer(&mut *out, entry)?;
+            writeln!(out)?;
+        }
+        Shape::Csv => {
+            if entry.labels.iter().any(|label| label.contains('|')) {
+                bail!(
+                    "the entry {} has a label with `|`, which a table cannot hold: use ndjson",
+                    entry.value
+                );
+            }
+            let optional = |text: &Option<String>| text.clone().unwrap_or_default();
+            csv::Writer::from_writer(out).write_record([
+                entry.value.clone(),
+                entry.labels.join("|"),
+                optional(&entry.source),
+                optional(&entry.expires_at),
+                entry.distance.map(|distance| distance.to_string()).unwrap_or_default(),
+                optional(&entry.reference),
+                optional(&entry.note),
+                if entry.disabled { "true".to_owned() } else { String::new() },
+            ])?;
+        }
+    }
+    Ok(())
+}

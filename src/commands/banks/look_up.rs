@@ -1,0 +1,45 @@
+//! Looks hashes up in the banks of a running process, and says what they are like.
+//!
+//! It makes no hashes of pictures.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{client::Client, output::say};
+
+#[derive(Deserialize)]
+struct Answer {
+    matches: Vec<Match>,
+    truncated: bool,
+    suppressed: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Match {
+    bank: String,
+    entry: String,
+    kind: String,
+    distance: u32,
+    labels: Vec<String>,
+}
+
+/// Prints a line a match, and says how many there are. `hashes` are digits by kind, `banks` all if there are none.
+pub(in crate::commands) async fn look_up(
+    client: &Client,
+    name: &str,
+    hashes: &Value,
+    banks: &[String],
+) -> anyhow::Result<usize> {
+    let answer: Answer = client.post("/banks/match", &json!({"hashes": hashes, "banks": banks})).await?;
+    for found in &answer.matches {
+        let Match { bank, entry, kind, distance, labels } = found;
+        say(format!("{name}  {bank}  {entry}  {kind}  {distance} bits  {}", labels.join(",")).trim_end());
+    }
+    if answer.truncated {
+        say(format!("{name}  and more"));
+    }
+    for bank in &answer.suppressed {
+        say(format!("{name}  not counted in {bank}: another bank takes it back"));
+    }
+    Ok(answer.matches.len())
+}
