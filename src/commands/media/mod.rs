@@ -1,9 +1,10 @@
-//! `tidegate media`: what the service would make of a picture, without a service.
+//! `tidegate media`: what the service would make of a picture.
 //!
-//! Banks are another matter.
+//! It changes no banks; `banks` does.
 
 mod compare;
 mod hash;
+mod look_up;
 mod read;
 
 use std::process::ExitCode;
@@ -16,6 +17,8 @@ pub(crate) enum Media {
     Hash(hash::Hash),
     /// Print how far two pictures are apart, by each kind of hash
     Compare(compare::Compare),
+    /// Look files up in the banks of a running service
+    Match(look_up::Match),
 }
 
 impl Media {
@@ -23,6 +26,7 @@ impl Media {
         match self {
             Self::Hash(command) => command.run(),
             Self::Compare(command) => command.run(),
+            Self::Match(command) => command.run(),
         }
     }
 }

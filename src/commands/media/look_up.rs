@@ -1,0 +1,73 @@
+//! `tidegate media match FILE...`: what files are like in the banks of a running service.
+//!
+//! Hashes are made here; the service only sees those.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use serde_json::{Value, json};
+use tidegate_media::{Decoders, Fingerprint, Limits, State, hashes::hex::Hex};
+
+use super::read::fingerprint;
+use crate::{
+    client::Connection,
+    commands::{alone, banks::look_up},
+    output::{complain, say},
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct Match {
+    /// Pictures, or any files
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Only in these banks
+    #[arg(long = "bank", value_name = "BANK")]
+    banks: Vec<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Match {
+    /// A file that cannot be read is named, and the others are looked up all the same.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        alone(async {
+            let decoders = Decoders::new(Limits::default())?;
+            let client = self.connection.open()?;
+            let (mut code, mut found) = (ExitCode::SUCCESS, 0);
+            for path in &self.files {
+                match fingerprint(path, &decoders) {
+                    Ok(print) => {
+                        for hashes in asked(&print) {
+                            found +=
+                                look_up(&client, &path.display().to_string(), &hashes, &self.banks).await?;
+                        }
+                    }
+                    Err(error) => {
+                        complain(format!("error: {error:#}"));
+                        code = ExitCode::FAILURE;
+                    }
+                }
+            }
+            say(format!("{found} matches"));
+            Ok(code)
+        })
+    }
+}
+
+/// What the service would compare: all of the file, then each further frame that says something.
+fn asked(print: &Fingerprint) -> Vec<Value> {
+    let hex = |bytes: &[u8]| Hex(bytes).to_string();
+    let digests = &print.digests;
+    let mut whole =
+        json!({"md5": hex(&digests.md5), "sha1": hex(&digests.sha1), "sha256": hex(&digests.sha256)});
+    if let Some(gradient) = print.gradient8.filter(|_| print.state == State::Ok) {
+        whole["gradient"] = json!(hex(&gradient));
+    }
+    let mut telling = print.frames.iter().filter(|frame| frame.is_telling());
+    if let Some(frame) = telling.next() {
+        whole["pdq"] = json!(frame.pdq.to_string());
+    }
+    let mut all = vec![whole];
+    all.extend(telling.map(|frame| json!({"pdq": frame.pdq.to_string()})));
+    all
+}
