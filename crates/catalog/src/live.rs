@@ -400,12 +400,13 @@ impl Inner {
         let before = self.banks.lock().get(&org).cloned().unwrap_or_default();
         let held = banks::catch_up(&self.store, &org, &content, &before).await?;
         self.banks.lock().insert(org.clone(), held.clone());
-        let compiled = self.compile(&head, content.clone(), &held).await;
+        let of_hashes = banks::hashes::documents(&content);
+        let compiled = self.compile(&head, content, &held).await;
         metrics::histogram!("tidegate_config_compile_seconds").record(began.elapsed().as_secs_f64());
         match compiled {
             Ok(compiled) => {
                 let hashes = self.hashes_of(&org).unwrap_or_else(|| self.new_hashes(&org));
-                hashes.configure(&self.store, &content, (self.clock)()).await?;
+                hashes.configure(&self.store, of_hashes, (self.clock)()).await?;
                 Ok(self.install(Compiled { hashes: hashes.keeper(), ..compiled }))
             }
             Err(reason) => Err(self.failed(&head, &held, reason)),

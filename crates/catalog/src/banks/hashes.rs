@@ -42,8 +42,17 @@ pub(crate) struct Hashes {
 
 #[derive(Default)]
 struct State {
-    documents: BTreeMap<BankId, documents::Bank>,
+    documents: Documents,
     heads: BTreeMap<BankId, BankHead>,
+}
+
+type Documents = BTreeMap<BankId, documents::Bank>;
+
+/// The banks of hashes of a configuration.
+pub(crate) fn documents(content: &Content) -> Documents {
+    let banks = content.set.banks.values().map(|(_, document)| document);
+    let of_hashes = banks.filter(|document| document.kind.hash().is_some());
+    of_hashes.map(|document| (document.key.clone(), document.clone())).collect()
 }
 
 impl Hashes {
@@ -71,13 +80,15 @@ impl Hashes {
     }
 
     /// Makes the banks of a configuration run here, with all that is in them.
-    pub(crate) async fn configure(&self, store: &Store, content: &Content, now: Millis) -> Result<(), Error> {
+    pub(crate) async fn configure(
+        &self,
+        store: &Store,
+        documents: Documents,
+        now: Millis,
+    ) -> Result<(), Error> {
         let mut state = self.state.lock().await;
-        let banks = content.set.banks.values().map(|(_, document)| document);
-        let of_hashes = banks.filter(|document| document.kind.hash().is_some());
-        let documents: BTreeMap<_, _> = of_hashes.map(|it| (it.key.clone(), it.clone())).collect();
         let is_same_kind = |bank: &BankId| {
-            let kind = |all: &BTreeMap<BankId, documents::Bank>| all.get(bank).map(|it| it.kind);
+            let kind = |all: &Documents| all.get(bank).map(|it| it.kind);
             kind(&documents) == kind(&state.documents)
         };
         let gone: Vec<BankId> = state.heads.keys().filter(|bank| !is_same_kind(bank)).cloned().collect();
