@@ -473,6 +473,12 @@ const TABLE: &[(bool, &str)] = &[
     (false, r#"{"rule":"r","when":{},"priority":1}"#),
     (true, r#"{"bank":"b","kind":"text"}"#),
     (true, r#"{"bank":"b","name":"B","kind":"domain","entries":["example.com"]}"#),
+    (
+        true,
+        r#"{"bank":"b","kind":"pdq","distance":31,"sample":12.5,"suppresses":["c"],"quarantine":{"matches":9,"within":"5m"}}"#,
+    ),
+    (false, r#"{"bank":"b","kind":"pdq","distance":32}"#),
+    (false, r#"{"bank":"b","kind":"pdq","quarantine":{"matches":9}}"#),
     (false, r#"{"bank":"b"}"#),
     (false, r#"{"bank":"b","kind":"words"}"#),
     (false, r#"{"bank":"b","kind":"text","entries":[7]}"#),

@@ -17,7 +17,7 @@ use crate::client::Client;
 
 /// How it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Shape {
+pub(in crate::commands) enum Shape {
     /// Values only
     Lines,
     Csv,
@@ -52,7 +52,7 @@ pub(super) async fn run(client: &Client, bank: &str, shape: Shape) -> anyhow::Re
     kind_of(client, bank).await?;
     let mut out = BufWriter::new(io::stdout());
     if shape == Shape::Csv {
-        csv::Writer::from_writer(&mut out).write_record(COLUMNS)?;
+        out.write_all(&row(COLUMNS.map(str::to_owned))?)?;
     }
     let mut cursor = None;
     loop {
@@ -71,6 +71,13 @@ pub(super) async fn run(client: &Client, bank: &str, shape: Shape) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
+/// By itself, so that the output is flushed when it is full and not after each row.
+fn row(cells: [String; 8]) -> anyhow::Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(cells)?;
+    Ok(writer.into_inner()?)
+}
+
 fn write(out: &mut impl Write, entry: &Kept, shape: Shape) -> anyhow::Result<()> {
     match shape {
         Shape::Lines => writeln!(out, "{}", entry.value)?,
@@ -86,7 +93,7 @@ fn write(out: &mut impl Write, entry: &Kept, shape: Shape) -> anyhow::Result<()>
                 );
             }
             let optional = |text: &Option<String>| text.clone().unwrap_or_default();
-            csv::Writer::from_writer(out).write_record([
+            let row = row([
                 entry.value.clone(),
                 entry.labels.join("|"),
                 optional(&entry.source),
@@ -96,6 +103,7 @@ fn write(out: &mut impl Write, entry: &Kept, shape: Shape) -> anyhow::Result<()>
                 optional(&entry.note),
                 if entry.disabled { "true".to_owned() } else { String::new() },
             ])?;
+            out.write_all(&row)?;
         }
     }
     Ok(())

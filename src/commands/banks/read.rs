@@ -290,7 +290,7 @@ mod tests {
 
     fn of(text: &'static str, format: Format, kind: BankKind) -> Vec<(u64, Result<What, String>)> {
         let lines = lines(text.as_bytes(), format, kind).unwrap();
-        lines.map(|line| line.unwrap()).map(|line| (line.number, line.entry)).collect()
+        lines.map(Result::unwrap).map(|line| (line.number, line.entry)).collect()
     }
 
     fn add(value: Value) -> Result<What, String> {

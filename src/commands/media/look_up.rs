@@ -30,16 +30,16 @@ pub(crate) struct Match {
 impl Match {
     /// A file that cannot be read is named, and the others are looked up all the same.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        alone(async {
+        let Self { files, banks, connection } = self;
+        alone(async move {
             let decoders = Decoders::new(Limits::default())?;
-            let client = self.connection.open()?;
+            let client = connection.open()?;
             let (mut code, mut found) = (ExitCode::SUCCESS, 0);
-            for path in &self.files {
+            for path in &files {
                 match fingerprint(path, &decoders) {
                     Ok(print) => {
                         for hashes in asked(&print) {
-                            found +=
-                                look_up(&client, &path.display().to_string(), &hashes, &self.banks).await?;
+                            found += look_up(&client, &path.display().to_string(), &hashes, &banks).await?;
                         }
                     }
                     Err(error) => {
