@@ -11,8 +11,8 @@ use super::{
 };
 
 const WINDOW: usize = 256 << 10;
-/// Zeros behind the window's end, so that a search may look at a word at a time and stops there.
-const PAD: usize = 8;
+/// Zeros behind the window's end, so that a search may look at so many bytes at a time and stops there.
+const PAD: usize = 16;
 
 /// Where something stands in the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +93,11 @@ impl<R: Read> Reader<R> {
     /// The next byte that is no white space, or nothing at the end.
     #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<u8>, Stop> {
+        let byte = self.window[self.at];
+        if byte > b' ' { Ok(Some(byte)) } else { self.skip() }
+    }
+
+    fn skip(&mut self) -> Result<Option<u8>, Stop> {
         loop {
             match self.window[self.at] {
                 b'\n' => {
@@ -137,6 +142,21 @@ impl<R: Read> Reader<R> {
 
     pub(crate) fn unexpected(&self) -> Stop {
         Stop::Fault(Why::Unexpected, self.position())
+    }
+
+    /// Passes this name and its colon, if they stand here and nothing stands between.
+    #[inline]
+    pub(crate) fn name(&mut self, name: &str) -> bool {
+        let length = name.len();
+        let Some(there) = self.window.get(self.at..self.at + length + 3) else { return false };
+        let same = there[0] == b'"'
+            && there[length + 1] == b'"'
+            && there[length + 2] == b':'
+            && there[1..=length] == *name.as_bytes();
+        if same {
+            self.at += length + 3;
+        }
+        same
     }
 
     /// `true`, `false` or `null`, whose first letter `next` has given.
@@ -241,21 +261,9 @@ impl<R: Read> Reader<R> {
     fn closing(&mut self) -> Result<Found, Stop> {
         let mut found = Found { end: self.at, flaws: 0, escaped: false, ascii: true };
         loop {
-            let Some(word) = self.window.get(found.end..found.end + 8).and_then(|word| word.try_into().ok())
-            else {
-                // Eight bytes are always there, for the zeros behind the end.
-                return Err(self.unexpected());
-            };
-            let word = u64::from_le_bytes(word);
-            let marks = equal(word, b'"') | equal(word, b'\\') | below_space(word);
-            if marks == 0 {
-                found.ascii &= word & HIGH == 0;
-                found.end += 8;
-                continue;
-            }
-            let before = marks.trailing_zeros() / 8;
-            found.ascii &= word & HIGH & ((1 << (8 * before)) - 1) == 0;
-            found.end += before as usize;
+            let (end, ascii) = plain(&self.window, found.end);
+            found.end = end;
+            found.ascii &= ascii;
             if found.end >= self.end {
                 found = self.more(found)?;
                 continue;
@@ -350,6 +358,35 @@ struct Found {
 
 const ONES: u64 = u64::MAX / 255;
 const HIGH: u64 = ONES << 7;
+
+/// Where the first byte stands that may not stand in a string just so, and whether all before are ASCII.
+#[inline]
+fn plain(window: &[u8], from: usize) -> (usize, bool) {
+    let (mut at, mut high) = (from, 0);
+    while let Some(bytes) = window.get(at..at + PAD).and_then(|bytes| bytes.first_chunk::<PAD>()) {
+        let word = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        let words = [word(0), word(8)];
+        let marks = words.map(|word| equal(word, b'"') | equal(word, b'\\') | below_space(word));
+        if marks[0] | marks[1] == 0 {
+            high |= words[0] | words[1];
+            at += PAD;
+            continue;
+        }
+        for (word, marks) in words.into_iter().zip(marks) {
+            if marks == 0 {
+                high |= word;
+                at += 8;
+                continue;
+            }
+            let before = marks.trailing_zeros() / 8;
+            high |= word & ((1 << (8 * before)) - 1);
+            at += before as usize;
+            break;
+        }
+        break;
+    }
+    (at, high & HIGH == 0)
+}
 
 // Each marks the bytes it looks for by their highest bit; marks above the lowest one may be wrong.
 

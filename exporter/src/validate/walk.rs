@@ -12,7 +12,7 @@ use super::{
     rules::Rule,
 };
 use crate::{
-    form::{Object, Value},
+    form::{Field, Object, Value},
     json::{Flaw, Position, Reader, Stop, Text, Why},
 };
 
@@ -158,33 +158,19 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         } else {
             loop {
                 let at = self.reader.position();
-                if self.reader.next()? != b'"' {
-                    return Err(self.reader.unexpected());
-                }
-                let key = self.reader.string()?;
-                let field = find(form, guess, &key);
-                if key.flaws != 0 {
-                    flaws(self.faults, &key, at, &self.steps);
-                }
-                match field {
-                    Some(field) => {
-                        guess = field + 1;
-                        if self.rows[level].has(field) {
-                            self.steps.push(Step::Name(form.fields[field].name));
-                            self.faults.add(Rule::Twice, at, &self.steps, None);
-                            self.steps.pop();
-                        }
-                    }
-                    None => {
-                        if !form.open {
-                            self.faults.add(Rule::Additional, at, &self.steps, Some(key.bytes));
-                        }
-                        if !self.members.add(others, key.bytes, at) {
-                            self.faults.add(Rule::Members, at, &self.steps, None);
-                        }
+                // Fields mostly come in the order of the form, and are written as plainly.
+                let field = match form.fields.get(guess) {
+                    Some(next) if self.reader.name(next.name) => Some(guess),
+                    _ => self.name(form, at, others)?,
+                };
+                if let Some(field) = field {
+                    guess = field + 1;
+                    if self.rows[level].has(field) {
+                        self.steps.push(Step::Name(form.fields[field].name));
+                        self.faults.add(Rule::Twice, at, &self.steps, None);
+                        self.steps.pop();
                     }
                 }
-                self.reader.expect(b':')?;
                 match field {
                     Some(field) => {
                         let field_form = &form.fields[field];
@@ -210,6 +196,29 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         }
         self.depth -= 1;
         Ok(())
+    }
+
+    /// Which field the name that stands here is of, if it is of any.
+    fn name(&mut self, form: &'static Object, at: Position, others: usize) -> Result<Option<usize>, Stop> {
+        if self.reader.next()? != b'"' {
+            return Err(self.reader.unexpected());
+        }
+        let key = self.reader.string()?;
+        let known = |field: &Field| key.flaws == 0 && field.name.as_bytes() == key.bytes;
+        let field = form.fields.iter().position(known);
+        if key.flaws != 0 {
+            flaws(self.faults, &key, at, &self.steps);
+        }
+        if field.is_none() {
+            if !form.open {
+                self.faults.add(Rule::Additional, at, &self.steps, Some(key.bytes));
+            }
+            if !self.members.add(others, key.bytes, at) {
+                self.faults.add(Rule::Members, at, &self.steps, None);
+            }
+        }
+        self.reader.expect(b':')?;
+        Ok(field)
     }
 
     fn value(&mut self, form: &'static Value, level: usize, field: usize) -> Result<(), Stop> {
@@ -453,6 +462,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
     }
 
     /// Whether the container goes on after an element.
+    #[inline]
     fn another(&mut self, end: u8) -> Result<bool, Stop> {
         match self.reader.next()? {
             b',' => {
@@ -475,19 +485,6 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         self.depth += 1;
         Ok(())
     }
-}
-
-/// The field of this name; fields mostly come in the order of the form.
-#[inline]
-fn find(form: &Object, guess: usize, key: &Text<'_>) -> Option<usize> {
-    if key.flaws != 0 {
-        return None;
-    }
-    let is = |field: &crate::form::Field| field.name.as_bytes() == key.bytes;
-    if form.fields.get(guess).is_some_and(is) {
-        return Some(guess);
-    }
-    form.fields.iter().position(is)
 }
 
 #[cold]
