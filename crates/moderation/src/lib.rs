@@ -20,6 +20,7 @@ pub mod queues;
 pub mod reports;
 pub mod retroact;
 pub mod rule_stats;
+pub mod signals;
 pub mod strikes;
 pub mod submissions;
 pub mod windows;

@@ -22,6 +22,7 @@ pub const ALL: &[&Table] = &[
     items::limits::RuleHour::TABLE,
     items::limits::RuleAlarm::TABLE,
     items::limits::Cooldown::TABLE,
+    items::media_prints::MediaPrint::TABLE,
     items::windows::HoursEntry::TABLE,
     items::windows::DaysEntry::TABLE,
     items::windows::MonthsEntry::TABLE,

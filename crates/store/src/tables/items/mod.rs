@@ -4,6 +4,7 @@ pub mod history;
 #[allow(clippy::module_inception, reason = "one file a table, and this table is called as its room")]
 pub mod items;
 pub mod limits;
+pub mod media_prints;
 pub mod plans;
 pub mod retroactions;
 pub mod rules;

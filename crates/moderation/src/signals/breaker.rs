@@ -1,0 +1,184 @@
+//! Which hosts are left alone for a while because they failed again and again.
+//!
+//! It reads no clock and calls nobody: it is told the time, and how fetches ended.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+/// When a host is left alone, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Failures in a row.
+    pub(super) failures: u32,
+    pub(super) rest: Duration,
+    pub(super) longest_rest: Duration,
+    /// How long the one fetch that tries the host may take before another one may.
+    pub(super) trial: Duration,
+    /// Hosts that are remembered.
+    pub(super) hosts: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    Go,
+    /// Not before then.
+    Wait(Instant),
+}
+
+#[derive(Debug)]
+pub(super) struct Breakers {
+    patience: Patience,
+    troubled: HashMap<Arc<str>, Trouble>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trouble {
+    failures: u32,
+    /// Rested so often.
+    rests: u32,
+    at: Instant,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    Resting { until: Instant },
+    Trying { until: Instant },
+}
+
+impl Breakers {
+    pub(super) fn new(patience: Patience) -> Self {
+        Self { patience, troubled: HashMap::new() }
+    }
+
+    /// Whether a fetch from the host may start. After a rest it is one alone that tries.
+    pub(super) fn admit(&mut self, host: &str, now: Instant) -> Admission {
+        let Some(trouble) = self.troubled.get_mut(host) else { return Admission::Go };
+        match trouble.state {
+            State::Closed => Admission::Go,
+            State::Resting { until } | State::Trying { until } if now < until => Admission::Wait(until),
+            State::Resting { .. } | State::Trying { .. } => {
+                trouble.state = State::Trying { until: now + self.patience.trial };
+                Admission::Go
+            }
+        }
+    }
+
+    pub(super) fn succeeded(&mut self, host: &str) {
+        self.troubled.remove(host);
+    }
+
+    pub(super) fn failed(&mut self, host: &Arc<str>, now: Instant) {
+        let patience = self.patience;
+        if !self.troubled.contains_key(host) && !self.has_room(now) {
+            return;
+        }
+        let fresh = Trouble { failures: 0, rests: 0, at: now, state: State::Closed };
+        let trouble = self.troubled.entry(Arc::clone(host)).or_insert(fresh);
+        trouble.at = now;
+        trouble.failures = trouble.failures.saturating_add(1);
+        let rests = match trouble.state {
+            State::Closed => trouble.failures >= patience.failures,
+            State::Trying { .. } => true,
+            // It was under way when the rest began.
+            State::Resting { .. } => false,
+        };
+        if rests {
+            let rest = patience.rest.saturating_mul(1 << trouble.rests.min(16)).min(patience.longest_rest);
+            trouble.rests = trouble.rests.saturating_add(1);
+            trouble.state = State::Resting { until: now + rest };
+        }
+    }
+
+    /// Hosts that rest, or are being tried.
+    pub(super) fn open(&self) -> usize {
+        self.troubled.values().filter(|trouble| trouble.state != State::Closed).count()
+    }
+
+    /// Names are free, so hosts that nobody has asked for lately are forgotten before a new one is remembered.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if self.troubled.len() < self.patience.hosts {
+            return true;
+        }
+        let forget_after = self.patience.longest_rest.saturating_mul(2);
+        self.troubled.retain(|_, trouble| now.saturating_duration_since(trouble.at) < forget_after);
+        self.troubled.len() < self.patience.hosts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn breakers() -> Breakers {
+        Breakers::new(Patience {
+            failures: 3,
+            rest: 10 * SECOND,
+            longest_rest: 25 * SECOND,
+            trial: 5 * SECOND,
+            hosts: 2,
+        })
+    }
+
+    #[test]
+    fn a_host_that_fails_in_a_row_rests_and_is_then_tried_by_one() {
+        let (mut breakers, host, start) = (breakers(), Arc::from("host"), Instant::now());
+        for _ in 0..2 {
+            breakers.failed(&host, start);
+        }
+        breakers.succeeded("host");
+        for _ in 0..2 {
+            breakers.failed(&host, start);
+            assert_eq!(breakers.admit("host", start), Admission::Go);
+        }
+        breakers.failed(&host, start);
+        let until = start + 10 * SECOND;
+        assert_eq!(breakers.admit("host", start), Admission::Wait(until));
+        assert_eq!(breakers.admit("other", start), Admission::Go);
+        assert_eq!(breakers.admit("host", until), Admission::Go);
+        assert_eq!(breakers.admit("host", until), Admission::Wait(until + 5 * SECOND));
+        // Whoever tried it never said how it went: the next one may.
+        assert_eq!(breakers.admit("host", until + 5 * SECOND), Admission::Go);
+        breakers.succeeded("host");
+        assert_eq!((breakers.admit("host", until), breakers.open()), (Admission::Go, 0));
+    }
+
+    #[test]
+    fn each_rest_is_longer_up_to_the_longest() {
+        let (mut breakers, host, mut now) = (breakers(), Arc::from("host"), Instant::now());
+        for _ in 0..3 {
+            breakers.failed(&host, now);
+        }
+        for seconds in [10, 20, 25, 25] {
+            let until = now + seconds * SECOND;
+            assert_eq!(breakers.admit("host", now), Admission::Wait(until));
+            now = until;
+            assert_eq!(breakers.admit("host", now), Admission::Go);
+            breakers.failed(&host, now);
+        }
+    }
+
+    #[test]
+    fn what_was_under_way_does_not_prolong_a_rest() {
+        let (mut breakers, host, start) = (breakers(), Arc::from("host"), Instant::now());
+        for _ in 0..9 {
+            breakers.failed(&host, start);
+        }
+        assert_eq!(breakers.admit("host", start), Admission::Wait(start + 10 * SECOND));
+    }
+
+    #[test]
+    fn names_without_number_are_not_remembered() {
+        let (mut breakers, start) = (breakers(), Instant::now());
+        for nth in 0..100 {
+            breakers.failed(&Arc::from(format!("{nth}.example")), start);
+        }
+        assert_eq!(breakers.troubled.len(), 2);
+        breakers.failed(&Arc::from("late.example"), start + 60 * SECOND);
+        assert_eq!(breakers.troubled.len(), 1);
+    }
+}

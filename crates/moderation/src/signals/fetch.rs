@@ -1,0 +1,305 @@
+//! One look at a medium: remembered, fetched in its turn, tried again, digested, and hashed off the async threads.
+//!
+//! It knows no items; who asks for the same medium of the same org at once has one answer.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared, WeakShared},
+};
+use parking_lot::Mutex;
+use tidegate_egress::{
+    Client,
+    media::{self, Freshness, Outcome, Reason, Validators, Wanted},
+    target::Target,
+};
+use tidegate_media::{Decoders, Digests, Fingerprint, State};
+use tidegate_schemas::ids::OrgId;
+use tidegate_store::Store;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    Depth, Look, Settings,
+    body::{Arrived, Body, Room},
+    breaker::{Admission, Breakers},
+    contents::Contents,
+    gate::Gate,
+    keep::Keep,
+    retry::Retries,
+};
+
+/// A look that several may wait for. When the last of them has left, it ends.
+pub(super) type Flight = Shared<BoxFuture<'static, Look>>;
+
+/// What is looked at, for whom.
+///
+/// The org is part of it although an unauthenticated GET brings everybody the same: whoever joined another org's look
+/// would wait in that org's turn, and would learn from the time that it took that somebody had asked before.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Question {
+    org: OrgId,
+    url: Box<str>,
+    depth: Depth,
+}
+
+/// What an address showed.
+#[derive(Clone)]
+struct Shown {
+    print: Arc<Fingerprint>,
+    validators: Validators,
+    fresh_until: Instant,
+}
+
+/// Cheap to clone; clones share all bounds and all that is remembered.
+#[derive(Clone)]
+pub(super) struct Fetcher(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    decoders: Decoders,
+    gate: Gate,
+    breakers: Mutex<Breakers>,
+    retries: Retries,
+    room: Room,
+    url_ttl: Duration,
+    urls: Mutex<Keep<Question, Shown>>,
+    contents: Contents,
+    flights: Mutex<Board>,
+}
+
+/// The looks that are under way.
+#[derive(Default)]
+struct Board {
+    by_question: HashMap<Question, (u64, WeakShared<BoxFuture<'static, Look>>)>,
+    next: u64,
+}
+
+impl Fetcher {
+    pub(super) fn new(client: Client, decoders: Decoders, store: Store, settings: &Settings) -> Self {
+        let trial = Duration::from_millis(client.settings().media.total_ms);
+        Self(Arc::new(Inner {
+            decoders,
+            gate: Gate::new(settings.bounds()),
+            breakers: Mutex::new(Breakers::new(settings.patience(trial))),
+            retries: settings.retries(),
+            room: Room::new(settings.body_bytes, settings.room_wait()),
+            url_ttl: settings.url_ttl(),
+            urls: Mutex::new(Keep::new(settings.urls)),
+            contents: Contents::new(store, settings.contents),
+            flights: Mutex::default(),
+            client,
+        }))
+    }
+
+    /// Joins the look that is under way, or begins one; nothing happens before it is polled.
+    pub(super) fn look(&self, org: &OrgId, url: &str, depth: Depth) -> Flight {
+        let question = Question { org: org.clone(), url: url.into(), depth };
+        let mut board = self.0.flights.lock();
+        if let Some(flight) = board.by_question.get(&question).and_then(|(_, flight)| flight.upgrade()) {
+            metrics::counter!("tidegate_media_joined_total").increment(1);
+            return flight;
+        }
+        board.next += 1;
+        let nth = board.next;
+        let landing = Landing { inner: Arc::clone(&self.0), question: question.clone(), nth };
+        let flight = async move {
+            let look = landing.inner.look(&landing.question).await;
+            metrics::counter!("tidegate_media_looks_total", "state" => look.tag()).increment(1);
+            look
+        };
+        let flight = flight.boxed().shared();
+        if let Some(weak) = flight.downgrade() {
+            board.by_question.insert(question, (nth, weak));
+        }
+        flight
+    }
+}
+
+/// Takes the look off the board when it is over, or when nobody waits for it any more.
+struct Landing {
+    inner: Arc<Inner>,
+    question: Question,
+    nth: u64,
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        let mut board = self.inner.flights.lock();
+        // A later look of the same question may be there already.
+        if board.by_question.get(&self.question).is_some_and(|(nth, _)| *nth == self.nth) {
+            board.by_question.remove(&self.question);
+        }
+    }
+}
+
+impl Inner {
+    async fn look(&self, question: &Question) -> Look {
+        let target = match Target::parse(&question.url) {
+            Ok(target) => target,
+            Err(fault) => return Look::FetchFailed(fault.tag().into()),
+        };
+        let host: Arc<str> = target.host().into();
+        let mut attempt = 0;
+        loop {
+            let shown = self.urls.lock().get(question);
+            if let Some(shown) = &shown
+                && Instant::now() < shown.fresh_until
+            {
+                metrics::counter!("tidegate_media_urls_total", "found" => "fresh").increment(1);
+                return Look::Seen(Arc::clone(&shown.print));
+            }
+            attempt += 1;
+            let inside = self.gate.enter(&question.org, &host).await;
+            let admission = self.breakers.lock().admit(&host, Instant::now());
+            if let Admission::Wait(until) = admission {
+                // Others need not wait with this one.
+                drop(inside);
+                if attempt >= self.retries.attempts {
+                    return Look::FetchFailed("host_unavailable".into());
+                }
+                sleep_until(until).await;
+                continue;
+            }
+            let mut body = Body::new(question.depth, self.decoders.limits().bytes, self.room.clone());
+            let validators = shown.as_ref().map(|shown| &shown.validators).filter(|known| !known.is_empty());
+            let wanted = Wanted { org: &question.org, target: target.clone(), validators };
+            let began = Instant::now();
+            let outcome = media::fetch(&self.client, wanted, &mut body, unix_seconds()).await;
+            drop(inside);
+            self.tell(&host, &target, &outcome, began);
+            match outcome {
+                Outcome::Ok(arrived) => {
+                    let print = self.print(question.depth, body.finish()).await;
+                    self.remember(question, &print, &arrived.freshness);
+                    return Look::Seen(print);
+                }
+                Outcome::Unchanged(freshness) => {
+                    let Some(shown) = shown else { return Look::FetchFailed("http_304".into()) };
+                    let validators = match freshness.validators.is_empty() {
+                        true => shown.validators,
+                        false => freshness.validators.clone(),
+                    };
+                    self.remember(question, &shown.print, &Freshness { validators, ..freshness });
+                    return Look::Seen(shown.print);
+                }
+                Outcome::TooLarge => return Look::TooLarge,
+                Outcome::BlockedAddress => return Look::BlockedAddress,
+                Outcome::FetchFailed { reason, retry_after } => {
+                    let pause = reason.may_pass().then(|| self.retries.pause(attempt, retry_after, draw()));
+                    let Some(pause) = pause.flatten() else { return Look::FetchFailed(reason.shown()) };
+                    // What it holds of the room is others' meanwhile.
+                    drop(body);
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Tells the breaker, the metrics and the log how an attempt went.
+    fn tell(&self, host: &Arc<str>, target: &Target, outcome: &Outcome, began: Instant) {
+        let reason = match outcome {
+            Outcome::FetchFailed { reason, .. } => Some(reason),
+            _ => None,
+        };
+        let open = {
+            let mut breakers = self.breakers.lock();
+            match reason {
+                Some(reason) if reason.is_of_host() => breakers.failed(host, Instant::now()),
+                // Nothing was learnt about the host.
+                Some(Reason::NoRoom) => {}
+                _ => breakers.succeeded(host),
+            }
+            breakers.open()
+        };
+        metrics::gauge!("tidegate_media_hosts_resting").set(u32::try_from(open).unwrap_or(u32::MAX));
+        let tag = reason.map_or("", Reason::tag);
+        metrics::counter!("tidegate_media_fetches_total", "outcome" => outcome.tag(), "reason" => tag)
+            .increment(1);
+        metrics::histogram!("tidegate_media_fetch_seconds").record(began.elapsed().as_secs_f64());
+        match outcome {
+            Outcome::Ok(arrived) => {
+                metrics::counter!("tidegate_media_bytes_total").increment(arrived.bytes);
+            }
+            Outcome::Unchanged(_) => {
+                metrics::counter!("tidegate_media_urls_total", "found" => "unchanged").increment(1);
+            }
+            _ => tracing::debug!(url = %target.shown(), outcome = outcome.tag(), reason = tag, "no medium"),
+        }
+    }
+
+    async fn print(&self, depth: Depth, arrived: Arrived) -> Arc<Fingerprint> {
+        let Arrived { digests, kept, room } = arrived;
+        let Some(bytes) = kept else {
+            return Arc::new(match depth {
+                Depth::Exact => Fingerprint::unhashed(State::Ok, None, digests),
+                Depth::Picture => Fingerprint::too_many_bytes(digests),
+            });
+        };
+        if let Some(print) = self.contents.find(&digests).await {
+            return print;
+        }
+        let print = Arc::new(self.decode(bytes, digests).await);
+        drop(room);
+        self.contents.keep(&print).await;
+        print
+    }
+
+    /// What waits for the decoders holds its room, so that is what bounds them.
+    async fn decode(&self, bytes: Vec<u8>, digests: Digests) -> Fingerprint {
+        let (sender, decoded) = oneshot::channel();
+        let began = Instant::now();
+        self.decoders.submit(bytes, digests, move |print| drop(sender.send(print)));
+        let decoded = decoded.await;
+        metrics::histogram!("tidegate_media_decode_seconds").record(began.elapsed().as_secs_f64());
+        decoded.unwrap_or_else(|_| Fingerprint::unhashed(State::Undecodable, None, digests))
+    }
+
+    fn remember(&self, question: &Question, print: &Arc<Fingerprint>, freshness: &Freshness) {
+        let fresh_for = freshness.fresh_for.map_or(self.url_ttl, |fresh| fresh.min(self.url_ttl));
+        let mut urls = self.urls.lock();
+        if freshness.no_store || (fresh_for.is_zero() && freshness.validators.is_empty()) {
+            urls.forget(question);
+            return;
+        }
+        let shown = Shown {
+            print: Arc::clone(print),
+            validators: freshness.validators.clone(),
+            fresh_until: Instant::now() + fresh_for,
+        };
+        urls.put(question.clone(), shown);
+    }
+}
+
+impl Look {
+    fn failed(reason: &'static str) -> Self {
+        Self::FetchFailed(Cow::Borrowed(reason))
+    }
+
+    pub(super) fn given_up() -> Self {
+        Self::failed("deadline")
+    }
+
+    pub(super) fn too_many() -> Self {
+        Self::failed("too_many")
+    }
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// From 0 to 1: every `RandomState` has keys of its own.
+fn draw() -> f64 {
+    let drawn = RandomState::new().build_hasher().finish() >> 32;
+    f64::from(u32::try_from(drawn).unwrap_or_default()) / f64::from(u32::MAX)
+}

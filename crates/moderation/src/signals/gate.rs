@@ -1,0 +1,88 @@
+//! Lets fetches wait for their turn.
+//!
+//! It does not choose who is next: `turns` does.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tidegate_schemas::ids::OrgId;
+use tokio::sync::oneshot;
+
+use super::turns::{Bounds, Turn, Turns};
+
+#[derive(Clone)]
+pub(super) struct Gate(Arc<Mutex<Turns<oneshot::Sender<Inside>>>>);
+
+/// A fetch that may run; dropping it lets the next one in.
+pub(super) struct Inside {
+    gate: Gate,
+    turn: Turn,
+}
+
+impl Gate {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self(Arc::new(Mutex::new(Turns::new(bounds))))
+    }
+
+    /// Waits for a turn. Whoever stops waiting is passed over.
+    pub(super) async fn enter(&self, org: &OrgId, host: &Arc<str>) -> Inside {
+        loop {
+            let (sender, turn) = oneshot::channel();
+            self.0.lock().wait(Turn { org: org.clone(), host: Arc::clone(host) }, sender);
+            self.let_in();
+            if let Ok(inside) = turn.await {
+                return inside;
+            }
+        }
+    }
+
+    fn let_in(&self) {
+        loop {
+            let (inside, sender) = {
+                let mut turns = self.0.lock();
+                let Some((turn, sender)) = turns.next() else { break };
+                if sender.is_closed() {
+                    turns.end(&turn);
+                    continue;
+                }
+                (Inside { gate: self.clone(), turn }, sender)
+            };
+            // Who left in this moment drops it, and with that lets the next one in.
+            drop(sender.send(inside));
+        }
+        let under_way = u32::try_from(self.0.lock().under_way()).unwrap_or(u32::MAX);
+        metrics::gauge!("tidegate_media_fetches_running").set(under_way);
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.gate.0.lock().end(&self.turn);
+        self.gate.let_in();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use futures::{FutureExt as _, poll};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_stops_waiting_takes_no_turn() {
+        let gate = Gate::new(Bounds { all: 1, per_host: 1, per_org: 1 });
+        let (org, host) = (OrgId::new("a"), Arc::from("host"));
+        let first = gate.enter(&org, &host).await;
+        let mut second = gate.enter(&org, &host).boxed();
+        let mut third = gate.enter(&org, &host).boxed();
+        assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
+        drop(second);
+        drop(first);
+        let third = third.now_or_never().unwrap();
+        assert_eq!(gate.0.lock().under_way(), 1);
+        drop(third);
+        assert_eq!(gate.0.lock().under_way(), 0);
+    }
+}

@@ -1,0 +1,108 @@
+//! What media that were looked at come to: how the item shows them, and what its rules are told.
+//!
+//! It looks at nothing itself and knows no banks; it is pure, and belongs on the compute pool.
+
+use std::collections::HashMap;
+
+use tidegate_media::State;
+use tidegate_rules::{BankMatch, Media as Known, MediaState};
+use tidegate_schemas::wire::answers::{Media, MediaMatch};
+
+use super::{Look, Signal, contents::hex};
+
+/// The media of an item, judged.
+#[derive(Clone, Debug, Default)]
+pub struct Judged {
+    /// As the item's row keeps them.
+    pub shown: Vec<Media>,
+    known: HashMap<String, Known>,
+}
+
+impl Judged {
+    /// What rules are told of the medium at an address of the item.
+    pub fn known(&self, url: &str) -> Option<&Known> {
+        self.known.get(url)
+    }
+}
+
+pub fn judge(signals: &[Signal]) -> Judged {
+    let mut judged = Judged::default();
+    for Signal { url, look } in signals {
+        let matches: Vec<BankMatch> = Vec::new();
+        let known = Known { state: state(look), matches: matches.clone() };
+        judged.known.insert(url.clone(), known);
+        judged
+            .shown
+            .push(Media { matches: matches.into_iter().map(shown_match).collect(), ..shown(url, look) });
+    }
+    judged
+}
+
+/// How media are shown while some of them are awaited.
+pub fn pending(looks: Vec<(String, Option<Look>)>) -> Vec<Media> {
+    let one = |(url, look): (String, Option<Look>)| match look {
+        Some(look) => shown(&url, &look),
+        None => Media { state: "pending".to_owned(), ..blank(url) },
+    };
+    looks.into_iter().map(one).collect()
+}
+
+fn state(look: &Look) -> MediaState {
+    match look {
+        Look::Seen(print) => match print.state {
+            State::Ok => MediaState::Ok,
+            // Too small a picture says as little as a plain one.
+            State::LowQuality | State::TooSmall => MediaState::LowQuality,
+            State::TooLarge => MediaState::TooLarge,
+            State::Undecodable => MediaState::Undecodable,
+        },
+        Look::TooLarge => MediaState::TooLarge,
+        Look::BlockedAddress => MediaState::BlockedAddress,
+        Look::FetchFailed(_) => MediaState::FetchFailed,
+    }
+}
+
+fn blank(url: String) -> Media {
+    Media {
+        url,
+        state: String::new(),
+        reason: None,
+        pdq: None,
+        quality: None,
+        md5: None,
+        sha1: None,
+        sha256: None,
+        matches: Vec::new(),
+    }
+}
+
+fn shown(url: &str, look: &Look) -> Media {
+    let blank = Media { state: look.tag().to_owned(), ..blank(url.to_owned()) };
+    match look {
+        Look::Seen(print) => {
+            // Of an animation the frame that says most.
+            let frame = print.frames.iter().max_by_key(|frame| frame.quality);
+            Media {
+                reason: print.reason.map(str::to_owned),
+                pdq: frame.map(|frame| frame.pdq.to_string()),
+                quality: frame.map(|frame| frame.quality),
+                md5: Some(hex(&print.digests.md5)),
+                sha1: Some(hex(&print.digests.sha1)),
+                sha256: Some(hex(&print.digests.sha256)),
+                ..blank
+            }
+        }
+        Look::FetchFailed(reason) => Media { reason: Some(reason.clone().into_owned()), ..blank },
+        Look::TooLarge | Look::BlockedAddress => blank,
+    }
+}
+
+fn shown_match(found: BankMatch) -> MediaMatch {
+    MediaMatch {
+        bank: found.bank.to_string(),
+        entry: found.entry,
+        kind: found.kind,
+        distance: found.distance,
+        labels: found.labels,
+    }
+}

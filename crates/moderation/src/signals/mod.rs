@@ -1,0 +1,168 @@
+//! What is known of the media that an item names: each is fetched and hashed.
+//!
+//! It decides nothing about the item; rules do, by what is found here.
+
+mod body;
+mod breaker;
+mod contents;
+mod fetch;
+mod gate;
+mod judge;
+mod keep;
+mod retry;
+mod settings;
+mod turns;
+
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
+
+use futures::future::join_all;
+use tidegate_egress::Client;
+use tidegate_media::{Decoders, Fingerprint};
+use tidegate_schemas::{
+    ids::OrgId,
+    item_types::{Scalar, Values},
+};
+use tidegate_store::Store;
+
+use self::fetch::{Fetcher, Flight};
+pub use self::{
+    judge::{Judged, judge, pending},
+    settings::{Settings, SettingsError},
+};
+
+/// How much is wanted of a medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Depth {
+    /// Digests of its bytes.
+    Exact,
+    /// The hashes of its picture as well.
+    Picture,
+}
+
+/// A medium that an item names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub url: String,
+    pub depth: Depth,
+}
+
+/// How a look at a medium ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    Seen(Arc<Fingerprint>),
+    TooLarge,
+    BlockedAddress,
+    /// Why, as the item shows it.
+    FetchFailed(Cow<'static, str>),
+}
+
+impl Look {
+    pub(crate) fn tag(&self) -> &'static str {
+        match self {
+            Self::Seen(print) => print.state.tag(),
+            Self::TooLarge => "too_large",
+            Self::BlockedAddress => "blocked_address",
+            Self::FetchFailed(_) => "fetch_failed",
+        }
+    }
+}
+
+/// A medium that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signal {
+    pub url: String,
+    pub look: Look,
+}
+
+/// Where media are looked at; cheap to clone, and one a process, so that its bounds hold for all of it.
+#[derive(Clone)]
+pub struct Signals {
+    fetcher: Fetcher,
+    per_item: usize,
+}
+
+/// The media of an item in the order of its fields, each address once.
+pub fn wanted(values: &Values) -> Vec<Wanted> {
+    let mut seen = HashSet::new();
+    let media = values.media().into_iter();
+    media
+        .filter(|medium| seen.insert(medium.url))
+        .map(|medium| Wanted {
+            url: medium.url.to_owned(),
+            depth: match medium.scalar {
+                Scalar::Audio | Scalar::Video => Depth::Exact,
+                _ => Depth::Picture,
+            },
+        })
+        .collect()
+}
+
+impl Signals {
+    pub fn new(client: Client, decoders: Decoders, store: Store, settings: &Settings) -> Self {
+        Self { fetcher: Fetcher::new(client, decoders, store, settings), per_item: settings.per_item }
+    }
+
+    /// Looks at media for an org; nothing happens before it is waited for, and dropping it ends what nobody else
+    /// waits for.
+    pub fn gather(&self, org: &OrgId, wanted: &[Wanted]) -> Search {
+        let sought = wanted.iter().enumerate().map(|(nth, wanted)| Sought {
+            url: wanted.url.clone(),
+            state: if nth < self.per_item {
+                Progress::UnderWay(self.fetcher.look(org, &wanted.url, wanted.depth))
+            } else {
+                Progress::Ended(Look::too_many())
+            },
+        });
+        Search(sought.collect())
+    }
+}
+
+/// Media that are being looked at.
+pub struct Search(Vec<Sought>);
+
+struct Sought {
+    url: String,
+    state: Progress,
+}
+
+enum Progress {
+    UnderWay(Flight),
+    Ended(Look),
+}
+
+impl Search {
+    /// Done when each has ended. May be dropped and called again.
+    pub async fn settle(&mut self) {
+        join_all(self.0.iter_mut().map(async |sought| {
+            if let Progress::UnderWay(flight) = &sought.state {
+                let look = flight.clone().await;
+                sought.state = Progress::Ended(look);
+            }
+        }))
+        .await;
+    }
+
+    /// What was found; what has not ended failed for want of time.
+    pub fn end(self) -> Vec<Signal> {
+        let ended = |sought: Sought| Signal {
+            url: sought.url,
+            look: match sought.state {
+                Progress::Ended(look) => look,
+                Progress::UnderWay(_) => Look::given_up(),
+            },
+        };
+        self.0.into_iter().map(ended).collect()
+    }
+
+    /// What was found so far; what has not ended goes on although nobody waits for it: somebody will ask for it soon.
+    pub fn leave_running(self) -> Vec<(String, Option<Look>)> {
+        let left = |sought: Sought| match sought.state {
+            Progress::Ended(look) => (sought.url, Some(look)),
+            Progress::UnderWay(flight) => {
+                drop(tokio::spawn(flight));
+                (sought.url, None)
+            }
+        };
+        self.0.into_iter().map(left).collect()
+    }
+}

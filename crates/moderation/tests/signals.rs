@@ -1,0 +1,276 @@
+//! Media are looked at once, in their turn, with patience, and what was seen is remembered only as long as it holds.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tidegate_egress::{Client, media};
+use tidegate_media::{Decoders, Digests, Limits};
+use tidegate_moderation::signals::{Depth, Look, Settings, Signal, Signals, Wanted};
+use tidegate_schemas::ids::OrgId;
+use tidegate_store::Store;
+use tidegate_test_support::{
+    PATIENCE, eventually,
+    pictures::{Answer, Host, picture},
+};
+use tokio::sync::Semaphore;
+
+fn store(folder: &tempfile::TempDir) -> Store {
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap()
+}
+
+/// No pause is long, and no clock of a test's machine counts.
+fn settings() -> Settings {
+    Settings { retry_ms: 1, longest_retry_ms: 60_000, host_rest_ms: 1, ..Settings::default() }
+}
+
+fn signals(store: Store, host: &Host, settings: &Settings) -> Signals {
+    let egress = tidegate_egress::Settings {
+        allow_cidrs: vec!["127.0.0.0/8".parse().unwrap()],
+        connect_timeout_ms: 15_000,
+        media: media::Settings {
+            ports: vec![host.address.port()],
+            first_byte_ms: 60_000,
+            idle_ms: 60_000,
+            total_ms: 60_000,
+            min_rate: 0,
+            ..media::Settings::default()
+        },
+        ..tidegate_egress::Settings::default()
+    };
+    Signals::new(Client::new(egress).unwrap(), Decoders::new(Limits::default()).unwrap(), store, settings)
+}
+
+async fn look_as(signals: &Signals, org: &str, url: String, depth: Depth) -> Look {
+    let mut search = signals.gather(&OrgId::new(org), &[Wanted { url, depth }]);
+    tokio::time::timeout(PATIENCE, search.settle()).await.unwrap();
+    search.end().pop().unwrap().look
+}
+
+async fn look(signals: &Signals, url: String) -> Look {
+    look_as(signals, "acme", url, Depth::Picture).await
+}
+
+fn state(look: &Look) -> String {
+    match look {
+        Look::Seen(print) => print.state.tag().to_owned(),
+        Look::TooLarge => "too_large".to_owned(),
+        Look::BlockedAddress => "blocked_address".to_owned(),
+        Look::FetchFailed(reason) => reason.clone().into_owned(),
+    }
+}
+
+#[tokio::test]
+async fn who_asks_at_once_has_one_answer_and_other_orgs_ask_for_themselves() {
+    let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
+    let open = Arc::clone(&go);
+    let host =
+        Host::start(move |_| Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1))))).await;
+    let host = host.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    let ask = |org: &'static str| {
+        let (signals, url) = (signals.clone(), host.url("a.bmp"));
+        tokio::spawn(async move { look_as(&signals, org, url, Depth::Picture).await })
+    };
+    let asking: Vec<_> = ["acme", "acme", "acme", "other"].into_iter().map(ask).collect();
+    eventually("two requests", PATIENCE, async || (host.asked("a.bmp").len() == 2).then_some(()))
+        .await
+        .unwrap();
+    go.add_permits(4);
+    for one in asking {
+        assert_eq!(state(&one.await.unwrap()), "ok");
+    }
+    assert_eq!(host.asked("").len(), 2);
+}
+
+#[tokio::test]
+async fn when_nobody_waits_any_more_a_look_ends_unless_it_is_left_running() {
+    let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
+    let open = Arc::clone(&go);
+    let host =
+        Host::start(move |_| Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1))))).await;
+    let host = host.unwrap();
+    // One fetch at a time: whoever is let in afterwards proves that the other one is gone.
+    let one = Settings { fetches: 1, fetches_per_host: 1, fetches_per_org: 1, ..settings() };
+    let signals = signals(store(&folder), &host, &one);
+    let wanted = |path: &str| [Wanted { url: host.url(path), depth: Depth::Picture }];
+    let org = OrgId::new("acme");
+    let asked = async |path: &str| {
+        eventually("a request", PATIENCE, async || (!host.asked(path).is_empty()).then_some(()))
+            .await
+            .unwrap();
+    };
+    let mut given_up = signals.gather(&org, &wanted("given-up"));
+    tokio::select! { () = given_up.settle() => unreachable!("it waits"), () = asked("given-up") => {} }
+    drop(given_up);
+    let mut left = signals.gather(&org, &wanted("left"));
+    tokio::select! { () = left.settle() => unreachable!("it waits"), () = asked("left") => {} }
+    assert_eq!(left.leave_running(), [(host.url("left"), None)]);
+    go.add_permits(2);
+    assert_eq!(state(&look(&signals, host.url("left")).await), "ok");
+    assert_eq!(host.asked("left").len(), 1, "it was joined, or remembered");
+}
+
+#[tokio::test]
+async fn an_address_is_believed_for_as_long_as_it_says_and_then_asked_whether_it_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|head| {
+        let unchanged = head.to_lowercase().contains("if-none-match: \"1\"");
+        match (head.split(' ').nth(1).unwrap(), unchanged) {
+            ("/never", _) => Answer::Head("200 OK\r\ncache-control: no-store".to_owned(), picture(1)),
+            ("/always-asked", false) => {
+                Answer::Head("200 OK\r\netag: \"1\"\r\ncache-control: no-cache".to_owned(), picture(1))
+            }
+            (_, true) => Answer::Head("304 Not Modified\r\ncache-control: no-cache".to_owned(), Vec::new()),
+            _ => Answer::Picture(picture(1)),
+        }
+    });
+    let host = host.await.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    for (path, requests) in [("never", 3), ("always-asked", 3), ("silent", 1)] {
+        for _ in 0..3 {
+            assert_eq!(state(&look(&signals, host.url(path)).await), "ok", "{path}");
+        }
+        assert_eq!(host.asked(path).len(), requests, "{path}");
+    }
+    assert!(host.asked("always-asked")[2].to_lowercase().contains("if-none-match"));
+    // What one organisation was shown is not told to another one.
+    assert_eq!(state(&look_as(&signals, "other", host.url("silent"), Depth::Picture).await), "ok");
+    assert_eq!(host.asked("silent").len(), 2);
+}
+
+#[tokio::test]
+async fn hashes_of_a_content_are_found_again_by_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let store = store(&folder);
+    let first = look(&signals(store.clone(), &host, &settings()), host.url("a")).await;
+    let Look::Seen(print) = &first else { panic!("{first:?}") };
+    assert_eq!(print.digests, Digests::of(&picture(1)));
+    // One that decodes nothing: what it says of the picture was remembered.
+    let blind = Limits { pixels: 1, side: 1, ..Limits::default() };
+    let egress = tidegate_egress::Settings {
+        allow_cidrs: vec!["127.0.0.0/8".parse().unwrap()],
+        media: media::Settings { ports: vec![host.address.port()], ..media::Settings::default() },
+        ..tidegate_egress::Settings::default()
+    };
+    let (client, decoders) = (Client::new(egress).unwrap(), Decoders::new(blind).unwrap());
+    let other = Signals::new(client, decoders, store, &settings());
+    assert_eq!(look(&other, host.url("b")).await, first);
+}
+
+#[tokio::test]
+async fn a_busy_host_is_asked_again_and_a_missing_picture_is_not() {
+    let (folder, count) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let host = Host::start(move |head| match head.split(' ').nth(1).unwrap() {
+        "/busy" if count.fetch_add(1, Ordering::SeqCst) < 2 => {
+            Answer::Head("503 Service Unavailable\r\nretry-after: 0".to_owned(), Vec::new())
+        }
+        "/broken" => Answer::Head("500 Internal Server Error".to_owned(), Vec::new()),
+        "/later" => Answer::Head("429 Too Many Requests\r\nretry-after: 3600".to_owned(), Vec::new()),
+        "/gone" => Answer::Head("404 Not Found".to_owned(), Vec::new()),
+        _ => Answer::Picture(picture(1)),
+    });
+    let host = host.await.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    for (path, expected, requests) in
+        [("busy", "ok", 3), ("broken", "http_500", 3), ("later", "http_429", 1), ("gone", "http_404", 1)]
+    {
+        assert_eq!(state(&look(&signals, host.url(path)).await), expected);
+        assert_eq!(host.asked(path).len(), requests, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_fails_again_and_again_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let host =
+        Host::start(|_| Answer::Head("500 Internal Server Error".to_owned(), Vec::new())).await.unwrap();
+    let patience = Settings {
+        attempts: 1,
+        host_failures: 4,
+        host_rest_ms: 3_600_000,
+        longest_host_rest_ms: 3_600_000,
+        ..settings()
+    };
+    let signals = signals(store(&folder), &host, &patience);
+    for nth in 0..20 {
+        let expected = if nth < 4 { "http_500" } else { "host_unavailable" };
+        assert_eq!(state(&look(&signals, host.url(&nth.to_string())).await), expected);
+    }
+    assert_eq!(host.asked("").len(), 4);
+}
+
+#[tokio::test]
+async fn a_hanging_host_holds_nobody_who_wants_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let hanging = Host::start(|_| Answer::Never).await.unwrap();
+    let good = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let egress = tidegate_egress::Settings {
+        allow_cidrs: vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
+        media: media::Settings {
+            ports: vec![hanging.address.port(), good.address.port()],
+            ..media::Settings::default()
+        },
+        ..tidegate_egress::Settings::default()
+    };
+    let few = Settings { fetches: 4, fetches_per_host: 2, fetches_per_org: 4, ..settings() };
+    let decoders = Decoders::new(Limits::default()).unwrap();
+    let signals = Signals::new(Client::new(egress).unwrap(), decoders, store(&folder), &few);
+    let hangs: Vec<_> =
+        (0..50).map(|nth| Wanted { url: hanging.url(&nth.to_string()), depth: Depth::Picture }).collect();
+    let mut stuck = signals.gather(&OrgId::new("acme"), &hangs);
+    // Hosts are told apart by name.
+    let url = format!("http://localhost:{}/a.bmp", good.address.port());
+    tokio::select! {
+        () = stuck.settle() => unreachable!("the host hangs"),
+        seen = look(&signals, url) => assert_eq!(state(&seen), "ok"),
+    }
+}
+
+#[tokio::test]
+async fn sounds_and_films_have_exact_hashes_and_items_only_so_many_media() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|_| Answer::Head("200 OK".to_owned(), b"sound".to_vec())).await.unwrap();
+    let signals = signals(store(&folder), &host, &Settings { per_item: 2, ..settings() });
+    let heard = look_as(&signals, "acme", host.url("a.mp3"), Depth::Exact).await;
+    let Look::Seen(print) = &heard else { panic!("{heard:?}") };
+    assert_eq!((print.state.tag(), print.digests), ("ok", Digests::of(b"sound")));
+    assert_eq!(state(&look(&signals, host.url("a.bmp")).await), "undecodable");
+
+    let wanted: Vec<_> =
+        (0..4).map(|nth| Wanted { url: host.url(&nth.to_string()), depth: Depth::Exact }).collect();
+    let mut search = signals.gather(&OrgId::new("acme"), &wanted);
+    search.settle().await;
+    let states: Vec<_> = search.end().iter().map(|Signal { look, .. }| state(look)).collect();
+    assert_eq!(states, ["ok", "ok", "too_many", "too_many"]);
+}
+
+#[tokio::test]
+async fn what_may_not_be_called_is_told_apart_from_what_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|_| Answer::Never).await.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    for (url, expected) in [
+        ("http://10.0.0.1/a.png".to_owned(), "url_port"),
+        (format!("http://10.0.0.1:{}/a.png", host.address.port()), "blocked_address"),
+        ("ftp://example.com/a.png".to_owned(), "url_scheme"),
+        ("http://user:word@example.com/a.png".to_owned(), "url_userinfo"),
+        ("a.png".to_owned(), "url_syntax"),
+    ] {
+        assert_eq!(state(&look(&signals, url).await), expected);
+    }
+    assert_eq!(host.asked("").len(), 0);
+    // A search that is ended early says so.
+    let mut search =
+        signals.gather(&OrgId::new("acme"), &[Wanted { url: host.url("a"), depth: Depth::Picture }]);
+    let waited = tokio::time::timeout(Duration::from_millis(1), search.settle()).await;
+    assert!(waited.is_err());
+    assert_eq!(state(&search.end()[0].look), "deadline");
+}

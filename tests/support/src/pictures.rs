@@ -1,0 +1,118 @@
+//! A host of pictures that answers as a test wants, and remembers what it was asked.
+//! Serves one request a connection.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinHandle,
+};
+
+/// How a request is answered.
+#[derive(Clone)]
+pub enum Answer {
+    Picture(Vec<u8>),
+    /// A status line's rest and further header lines, such as `404 Not Found` or `304 Not Modified\r\netag: "1"`.
+    Head(String, Vec<u8>),
+    /// Once the test lets it go on.
+    After(Arc<Semaphore>, Box<Answer>),
+    Never,
+}
+
+/// Stops when dropped.
+pub struct Host {
+    pub address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+    accepting: JoinHandle<()>,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Host {
+    /// `answer` is given the request's head, which begins with `GET /path`.
+    pub async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (answer, remembered) = (Arc::new(answer), Arc::clone(&asked));
+        let accepting = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (answer, asked) = (Arc::clone(&answer), Arc::clone(&remembered));
+                tokio::spawn(async move {
+                    let head = head_of(&mut stream).await?;
+                    asked.lock().unwrap_or_else(PoisonError::into_inner).push(head.clone());
+                    give(&mut stream, answer(&head)).await
+                });
+            }
+        });
+        Ok(Self { address, asked, accepting })
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.address)
+    }
+
+    /// The heads of the requests whose path begins with this.
+    pub fn asked(&self, path: &str) -> Vec<String> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let begins = format!("GET /{path}");
+        asked.iter().filter(|head| head.starts_with(&begins)).cloned().collect()
+    }
+}
+
+async fn head_of(stream: &mut TcpStream) -> std::io::Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+async fn give(stream: &mut TcpStream, mut answer: Answer) -> std::io::Result<()> {
+    loop {
+        let (head, body) = match answer {
+            Answer::Picture(body) => ("200 OK\r\ncontent-type: image/bmp".to_owned(), body),
+            Answer::Head(head, body) => (head, body),
+            Answer::After(go, then) => {
+                if let Ok(permit) = go.acquire().await {
+                    permit.forget();
+                }
+                answer = *then;
+                continue;
+            }
+            Answer::Never => std::future::pending().await,
+        };
+        let length = body.len();
+        let head = format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(&body).await?;
+        return stream.shutdown().await;
+    }
+}
+
+/// A picture with enough to see for a hash, another one for each seed: blocks of gray in a BMP file.
+pub fn picture(seed: u32) -> Vec<u8> {
+    const SIDE: u32 = 128;
+    let pixels = SIDE * SIDE * 3;
+    let mut file = b"BM".to_vec();
+    for word in [54 + pixels, 0, 54, 40, SIDE, SIDE, 1 | 24 << 16, 0, pixels, 2_835, 2_835, 0, 0] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    for y in 0..SIDE {
+        for x in 0..SIDE {
+            let block = (x / 16 + 8 * (y / 16)).wrapping_add(seed.wrapping_mul(131));
+            let [gray, ..] = block.wrapping_mul(2_654_435_761).to_be_bytes();
+            file.extend_from_slice(&[gray; 3]);
+        }
+    }
+    file
+}
