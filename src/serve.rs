@@ -10,6 +10,8 @@ use anyhow::Context as _;
 use tidegate_catalog::{Banks, Keys, Secrets, change::Changes, first_start};
 use tidegate_console::LocalToken;
 use tidegate_egress::Client;
+use tidegate_media::Decoders;
+use tidegate_moderation::signals::Signals;
 use tidegate_schemas::ids::SubmissionId;
 use tidegate_store::{Store, system_clock};
 use tidegate_stream::Drained;
@@ -187,7 +189,7 @@ impl House<'_> {
                     };
                     console(settings, deps, listener)
                 }),
-                Which::Process => Some(process(settings, &moderation, &processing)),
+                Which::Process => Some(process(settings, &moderation, &processing)?),
                 Which::Deliver => Some(deliver(settings, &moderation, &secrets, &processing)?),
             });
         }
@@ -242,17 +244,20 @@ fn process(
     settings: &Settings,
     moderation: &tidegate_moderation::Deps,
     health: &tidegate_processors::Health,
-) -> Role {
+) -> anyhow::Result<Role> {
+    let client = Client::new(settings.egress.clone())?;
+    let decoders = Decoders::new(settings.media.clone())?;
     let deps = tidegate_processors::Deps {
         log: moderation.log.clone(),
         store: moderation.store.clone(),
         live: Arc::clone(&moderation.live),
+        signals: Signals::new(client, decoders, moderation.store.clone(), &settings.signals),
         health: health.clone(),
     };
     let own = settings.processors.clone();
-    Role::new(Which::Process.name(), Phase::Worker, move |stop| async move {
+    Ok(Role::new(Which::Process.name(), Phase::Worker, move |stop| async move {
         Ok(tidegate_processors::process(deps, own, stop).await?)
-    })
+    }))
 }
 
 fn deliver(

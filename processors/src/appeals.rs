@@ -11,6 +11,7 @@ use tidegate_schemas::{ids::SubmissionId, records::Appeal};
 use crate::{
     error::Fault,
     lanes::Key,
+    place::Place,
     worker::{Handler, Job},
 };
 
@@ -31,7 +32,13 @@ impl Handler for Appeals {
         None
     }
 
-    async fn handle(&self, job: Arc<Job<Appeal>>, _part: usize, _again: bool) -> Result<(), Fault> {
+    async fn handle(
+        &self,
+        job: Arc<Job<Appeal>>,
+        _part: usize,
+        _again: bool,
+        _place: &Place,
+    ) -> Result<(), Fault> {
         Ok(appeals::accept(&self.0, &job.record, job.written_at).await?)
     }
 }

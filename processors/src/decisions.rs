@@ -11,6 +11,7 @@ use tidegate_schemas::{ids::SubmissionId, records::Decision};
 use crate::{
     error::Fault,
     lanes::Key,
+    place::Place,
     worker::{Handler, Job},
 };
 
@@ -31,7 +32,13 @@ impl Handler for Decisions {
         None
     }
 
-    async fn handle(&self, job: Arc<Job<Decision>>, _part: usize, _again: bool) -> Result<(), Fault> {
+    async fn handle(
+        &self,
+        job: Arc<Job<Decision>>,
+        _part: usize,
+        _again: bool,
+        _place: &Place,
+    ) -> Result<(), Fault> {
         Ok(decisions::accept(&self.0, &job.record, job.written_at).await?)
     }
 }

@@ -41,6 +41,9 @@ pub(crate) enum Fault {
     Moderation(#[from] moderation::Error),
     #[error(transparent)]
     Panicked(#[from] Panicked),
+    /// The assignment went while something was waited for: another owner does the work.
+    #[error("the assignment is gone")]
+    Lost,
 }
 
 /// What is to be done about a fault.
@@ -56,6 +59,8 @@ pub(crate) enum Class {
     Halted,
     /// The log or the store is away: tried again without limit, and nothing new is begun.
     Outage,
+    /// Left to another owner.
+    Lost,
 }
 
 impl Fault {
@@ -63,6 +68,7 @@ impl Fault {
         match self {
             Self::Moderation(error) => error.tag(),
             Self::Panicked(_) => "panicked",
+            Self::Lost => "lost",
         }
     }
 
@@ -70,6 +76,7 @@ impl Fault {
         match self {
             Self::Moderation(error) => of_moderation(error),
             Self::Panicked(_) => Class::Content,
+            Self::Lost => Class::Lost,
         }
     }
 }

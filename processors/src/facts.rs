@@ -11,7 +11,9 @@ use futures::{
 };
 use parking_lot::Mutex;
 use tidegate_moderation::{
-    self as moderation, strikes,
+    self as moderation,
+    signals::Judged,
+    strikes,
     windows::{self, Question as WindowQuestion},
 };
 use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowKey, Within};
@@ -31,6 +33,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) submission: SubmissionId,
     pub(crate) now: Millis,
     pub(crate) plan: &'a Plan,
+    pub(crate) media: &'a Judged,
 }
 
 #[derive(Clone)]
@@ -65,7 +68,12 @@ impl Desk {
                     let counted = self.counted(asking, window, key, *at_least);
                     counts.push(async move { counted.await.map(|counted| (need, counted)) });
                 }
-                Need::Media { .. } | Need::Score { .. } => facts.unknown(need.clone()),
+                // Nobody looks at addresses in fields that are of no media.
+                Need::Media { url } => match asking.media.known(url) {
+                    Some(known) => facts.media(need.clone(), known.clone()),
+                    None => facts.unknown(need.clone()),
+                },
+                Need::Score { .. } => facts.unknown(need.clone()),
             }
         }
         let (standings, counts) = try_join(try_join_all(standings), try_join_all(counts)).await?;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use tidegate_catalog::{self as catalog, Compiled, Live};
 use tidegate_moderation::{
-    self as moderation,
+    self as moderation, context_media,
     effects::{Again, Claim, Plan, Refused},
     evaluate::{self, Begun, Prepared},
     items, retroact,
+    signals::{self, Wanted},
     submissions::{self, Standing, Submission},
 };
 use tidegate_rules::{Outcome, Scan};
@@ -17,12 +18,16 @@ use tidegate_schemas::{
     ids::{ConfigVersion, SubmissionId},
     records::{self, Coordinates, ItemEntry, Record as _, Source},
 };
+use tidegate_stream::Topic;
+use uuid::Uuid;
 
 use crate::{
     allowances::{Allowances, Applicant},
     error::Fault,
     facts::{Asking, Desk},
     lanes::Key,
+    looking::{Asker, Looked, Looking},
+    place::Place,
     pool::Pool,
     tally::Tally,
     worker::{Handler, Job},
@@ -37,6 +42,7 @@ pub(crate) struct Items {
     facts: Desk,
     allowances: Allowances,
     tally: Tally,
+    looking: Looking,
 }
 
 type ItemJob = Job<records::Items>;
@@ -46,6 +52,13 @@ enum Step {
     Decided(Decided),
     /// The item is to be counted, or rules wait for facts.
     Waiting(Box<(Prepared, Scan)>),
+}
+
+/// Where an item goes first.
+enum First {
+    /// Media are to be looked at before anything is evaluated.
+    Looking(Box<(Prepared, Vec<Wanted>)>),
+    On(Step),
 }
 
 enum Decided {
@@ -61,8 +74,9 @@ impl Items {
         facts: Desk,
         allowances: Allowances,
         tally: Tally,
+        looking: Looking,
     ) -> Self {
-        Self { deps, pool, facts, allowances, tally }
+        Self { deps, pool, facts, allowances, tally, looking }
     }
 
     async fn config(&self, job: &ItemJob, part: usize) -> Result<Arc<Compiled>, Fault> {
@@ -77,19 +91,30 @@ impl Items {
         Ok(Box::pin(found).await?)
     }
 
+    /// `None`: the item waits for its media elsewhere.
     async fn plan(
         &self,
         job: Arc<ItemJob>,
         part: usize,
         no_reviews: Option<&'static str>,
-    ) -> Result<Plan, Fault> {
+        place: &Place,
+    ) -> Result<Option<Plan>, Fault> {
         let config = self.config(&job, part).await?;
         let here = config.version();
         let begun = {
             let job = Arc::clone(&job);
             self.pool.run(move || begin(&job, part, config, no_reviews)).await?
         };
-        let decided = match begun.map_err(|error| not_here_yet(error, &job.record, here))? {
+        let step = match begun.map_err(|error| not_here_yet(error, &job.record, here))? {
+            First::On(step) => step,
+            First::Looking(looking) => {
+                match Box::pin(self.look(&job, part, *looking, no_reviews, place)).await? {
+                    Some(step) => step,
+                    None => return Ok(None),
+                }
+            }
+        };
+        let decided = match step {
             Step::Decided(decided) => decided,
             Step::Waiting(waiting) => {
                 let (prepared, scan) = *waiting;
@@ -100,6 +125,7 @@ impl Items {
                         submission: submission.entry.submission_id,
                         now: submission.at.append_ms,
                         plan: prepared.config.plan(),
+                        media: &prepared.media,
                     };
                     Box::pin(self.facts.fetch(asking, &scan)).await?
                 };
@@ -112,9 +138,63 @@ impl Items {
             }
         };
         match decided {
-            Decided::Planned(plan) => Ok(*plan),
-            Decided::Asking(asking) => Box::pin(self.ask(&job, part, *asking, no_reviews)).await,
+            Decided::Planned(plan) => Ok(Some(*plan)),
+            Decided::Asking(asking) => Box::pin(self.ask(&job, part, *asking, no_reviews)).await.map(Some),
         }
+    }
+
+    /// Waits for the item's media, then goes on with it; `None`: it was handed over to whoever waits longer.
+    async fn look(
+        &self,
+        job: &Arc<ItemJob>,
+        part: usize,
+        (mut prepared, wanted): (Prepared, Vec<Wanted>),
+        no_reviews: Option<&'static str>,
+        place: &Place,
+    ) -> Result<Option<Step>, Fault> {
+        let asker = Asker { org: &job.record.org, ticket: &job.ticket, place };
+        match self.looking.look(asker, &wanted).await {
+            Looked::Found(found) => {
+                let job = Arc::clone(job);
+                let go_on = move || {
+                    prepared.judge(&found);
+                    proceed(&job, part, prepared, no_reviews)
+                };
+                Ok(Some(self.pool.run(go_on).await?))
+            }
+            Looked::Later(media) => {
+                let (submission, version) = (submission(job, part), prepared.config.version());
+                submissions::hand_over(&self.deps, &submission, version, &media, job.is_resent).await?;
+                Ok(None)
+            }
+            Looked::Left => Err(Fault::Lost),
+        }
+    }
+
+    /// Looks at the media of an item that came along with something else; nothing is evaluated.
+    async fn look_aside(
+        &self,
+        job: &Arc<ItemJob>,
+        part: usize,
+        cause: Uuid,
+        place: &Place,
+    ) -> Result<(), Fault> {
+        let config = self.config(job, part).await?;
+        let (entry, org) = (&job.record.items[part], &job.record.org);
+        let wanted = context_media::wanted(&config, entry);
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let asker = Asker { org, ticket: &job.ticket, place };
+        let found = match self.looking.look(asker, &wanted).await {
+            Looked::Found(found) => found,
+            // It came to those who wait longest.
+            Looked::Later(_) => return Ok(()),
+            Looked::Left => return Err(Fault::Lost),
+        };
+        let judge = move || signals::judge(&found).shown;
+        let media = self.pool.run(judge).await?;
+        Ok(context_media::keep(&self.deps, org, cause, &entry.key(), &media, job.written_at).await?)
     }
 
     async fn ask(
@@ -202,7 +282,10 @@ impl Handler for Items {
     }
 
     /// What few items come to is boxed, so that the task of every item stays small.
-    async fn handle(&self, job: Arc<ItemJob>, part: usize, again: bool) -> Result<(), Fault> {
+    async fn handle(&self, job: Arc<ItemJob>, part: usize, again: bool, place: &Place) -> Result<(), Fault> {
+        if let Some(cause) = job.context_of {
+            return Box::pin(self.look_aside(&job, part, cause, place)).await;
+        }
         let submission = submission(&job, part);
         let may_stand =
             again || job.maybe_replayed || submission.entry.keyed || submission.entry.origin.is_some();
@@ -219,7 +302,9 @@ impl Handler for Items {
         if job.record.source == Source::Retroact {
             return Box::pin(self.repeat(&job, part, no_reviews)).await;
         }
-        let mut plan = self.plan(Arc::clone(&job), part, no_reviews).await?;
+        let Some(mut plan) = self.plan(Arc::clone(&job), part, no_reviews, place).await? else {
+            return Ok(());
+        };
         if job.is_resent && plan.has_effects() && Box::pin(self.is_superseded(&submission)).await? {
             supersede(&mut plan)?;
         }
@@ -246,7 +331,8 @@ fn submission(job: &ItemJob, part: usize) -> Submission<'_> {
         offset: job.at.offset.0,
         position: i32::try_from(part).unwrap_or(i32::MAX),
     };
-    Submission::new(&job.record, &job.record.items[part], here)
+    let submission = Submission::new(&job.record, &job.record.items[part], here);
+    Submission { is_late: job.at.partition.topic == Topic::ItemsSlow, ..submission }
 }
 
 fn begin(
@@ -254,13 +340,22 @@ fn begin(
     part: usize,
     config: Arc<Compiled>,
     no_reviews: Option<&'static str>,
-) -> Result<Step, moderation::Error> {
+) -> Result<First, moderation::Error> {
     let submission = submission(job, part);
     let prepared = evaluate::prepare(config, job.record.source, submission.entry, submission.at.append_ms)?;
-    Ok(match evaluate::begin(&prepared) {
+    let wanted = prepared.wanted();
+    if wanted.is_empty() {
+        Ok(First::On(proceed(job, part, prepared, no_reviews)))
+    } else {
+        Ok(First::Looking(Box::new((prepared, wanted))))
+    }
+}
+
+fn proceed(job: &ItemJob, part: usize, prepared: Prepared, no_reviews: Option<&'static str>) -> Step {
+    match evaluate::begin(&prepared) {
         Begun::Finished(outcome) => Step::Decided(decide(job, part, prepared, outcome, no_reviews)),
         Begun::Waiting(scan) => Step::Waiting(Box::new((prepared, scan))),
-    })
+    }
 }
 
 fn decide(

@@ -17,11 +17,14 @@ mod facts;
 mod health;
 mod items;
 pub mod lanes;
+mod looking;
 mod missing;
+mod place;
 mod poison;
 mod pool;
 mod process;
 mod reports;
+mod seats;
 mod settings;
 mod strikes;
 mod tally;
@@ -30,12 +33,14 @@ mod worker;
 use std::sync::Arc;
 
 use tidegate_catalog::Live;
+use tidegate_moderation::signals::Signals;
 use tidegate_store::Store;
 use tidegate_stream::Log;
 
 pub use self::{
     error::RoleError,
     health::Health,
+    looking::Settings as MediaSettings,
     missing::Settings as MissingSettings,
     poison::Settings as PoisonSettings,
     process::process,
@@ -48,6 +53,7 @@ pub struct Deps {
     pub log: Log,
     pub store: Store,
     pub live: Arc<Live>,
+    pub signals: Signals,
     /// Shared by the roles of the process, and asked by readiness.
     pub health: Health,
 }

@@ -19,6 +19,7 @@ use crate::{
     expected::Expectations,
     facts::Desk,
     items::Items,
+    looking::Looking,
     pool::Pool,
     reports::Reports,
     strikes::Strikes,
@@ -51,9 +52,16 @@ pub async fn process(deps: Deps, settings: Settings, stop: CancellationToken) ->
     let allowances = Allowances::new(work.store.clone(), expected);
     let tally = Tally::new(work.store.clone(), settings.rule_metrics);
     let keeping = tokio::spawn(tally.clone().keep(settings.rule_counts_every(), roles.stop.clone()));
-    let items = || Items::new(work.clone(), pool.clone(), facts.clone(), allowances.clone(), tally.clone());
-    roles.start("items", Topic::Items, items());
-    roles.start("items-slow", Topic::ItemsSlow, items());
+    let items = |looking| {
+        let work = work.clone();
+        Items::new(work, pool.clone(), facts.clone(), allowances.clone(), tally.clone(), looking)
+    };
+    let (passing, slow) = {
+        let (signals, settings) = (&roles.deps.signals, &settings.media);
+        (Looking::passing(signals.clone(), settings), Looking::slow(signals.clone(), settings))
+    };
+    roles.start("items", Topic::Items, items(passing));
+    roles.start("items-slow", Topic::ItemsSlow, items(slow));
     roles.start("reports", Topic::Reports, Reports(work.clone()));
     roles.start("appeals", Topic::Appeals, Appeals(work.clone()));
     roles.start("strikes", Topic::Strikes, Strikes(work.clone()));

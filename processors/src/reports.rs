@@ -11,6 +11,7 @@ use tidegate_schemas::{ids::SubmissionId, records::Report};
 use crate::{
     error::Fault,
     lanes::Key,
+    place::Place,
     worker::{Handler, Job},
 };
 
@@ -31,7 +32,13 @@ impl Handler for Reports {
         Some(record.item.submission_id)
     }
 
-    async fn handle(&self, job: Arc<Job<Report>>, _part: usize, _again: bool) -> Result<(), Fault> {
+    async fn handle(
+        &self,
+        job: Arc<Job<Report>>,
+        _part: usize,
+        _again: bool,
+        _place: &Place,
+    ) -> Result<(), Fault> {
         Ok(reports::accept(&self.0, &job.record, job.written_at, job.is_resent).await?)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate_stream::Budget;
 
-use crate::{expected::Measure, lanes::Room, missing, poison};
+use crate::{expected::Measure, lanes::Room, looking, missing, poison};
 
 /// The section `processors` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +49,7 @@ pub struct Settings {
     pub alarm_times: u32,
     /// But not before it matched so often in the hour. Default 50.
     pub alarm_least: u32,
+    pub media: looking::Settings,
     pub poison: poison::Settings,
     pub missing: missing::Settings,
 }
@@ -72,6 +73,7 @@ impl Default for Settings {
             rule_counts_ms: 5_000,
             alarm_times: 5,
             alarm_least: 50,
+            media: looking::Settings::default(),
             poison: poison::Settings::default(),
             missing: missing::Settings::default(),
         }
@@ -123,6 +125,7 @@ impl Settings {
                 )));
             }
         }
+        self.media.validate().map_err(SettingsError)?;
         self.missing.validate().map_err(SettingsError)?;
         self.poison.validate().map_err(SettingsError)
     }

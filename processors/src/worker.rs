@@ -18,7 +18,10 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tidegate_catalog::Live;
-use tidegate_moderation::submissions::RESENT;
+use tidegate_moderation::{
+    context_media::{self as context, CONTEXT},
+    submissions::RESENT,
+};
 use tidegate_schemas::{
     ids::{Millis, OrgId, SubmissionId},
     records::Record,
@@ -29,6 +32,7 @@ use tokio::{
     task::{JoinError, JoinSet},
     time::{Instant, sleep, sleep_until},
 };
+use uuid::Uuid;
 
 use crate::{
     Health, RoleError, Settings,
@@ -37,6 +41,7 @@ use crate::{
     health::Complaint,
     lanes::{Ended, Key, Lanes, Work},
     missing::{Missing, Scene, Verdict},
+    place::Place,
     poison::{self, Watch},
     pool::Panicked,
 };
@@ -54,6 +59,8 @@ pub(crate) struct Job<R> {
     pub(crate) maybe_replayed: bool,
     /// It was a dead letter.
     pub(crate) is_resent: bool,
+    /// Only the media of its items are wanted, for the job that has this cause.
+    pub(crate) context_of: Option<Uuid>,
     pub(crate) ticket: Ticket,
 }
 
@@ -75,12 +82,14 @@ pub(crate) trait Handler: Send + Sync + 'static {
         job.value.to_vec()
     }
 
-    /// Done when everything that the part leads to is durable. `again`: this process has tried it before.
+    /// Done when everything that the part leads to is durable. `again`: this process has tried it before. It may leave
+    /// its place while it waits for others.
     fn handle(
         &self,
         job: Arc<Job<Self::Record>>,
         part: usize,
         again: bool,
+        place: &Place,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 }
 
@@ -242,6 +251,7 @@ impl<H: Handler> Worker<H> {
             written_at: received.written_at,
             maybe_replayed: received.maybe_replayed,
             is_resent: received.headers.get(RESENT).is_some(),
+            context_of: received.headers.get(CONTEXT).and_then(|cause| context::cause_of(cause)),
             ticket: received.ticket,
         });
         if let Some(ended) = self.lanes.admit(job, parts) {
@@ -372,18 +382,19 @@ impl<H: Handler> Shared<H> {
                 other => other,
             };
         }
-        let mut slot = Some(slot);
+        let place = Place::new(Arc::clone(&self.slots), slot);
         let mut backoff = Backoff::new(&self.settings);
         let mut waits: Option<Waits<'_>> = None;
         let mut defect_since = None;
         let mut again = false;
         loop {
-            let tried = AssertUnwindSafe(self.handler.handle(Arc::clone(job), work.part, again));
+            let tried = AssertUnwindSafe(self.handler.handle(Arc::clone(job), work.part, again, &place));
             let fault = match tried.catch_unwind().await.unwrap_or(Err(Fault::Panicked(Panicked))) {
                 Ok(()) => return How::Done,
                 Err(fault) => fault,
             };
             let class = match fault.class() {
+                Class::Lost => return How::Left,
                 // Nothing was done: it failed before there was anything to do.
                 Class::Missing => match self.missing(&work.key.org, &fault) {
                     Verdict::Wait => Class::Missing,
@@ -412,12 +423,12 @@ impl<H: Handler> Shared<H> {
                 waits = Some(self.wait_for(fault.tag(), class));
             }
             // Whoever waits for one org's configuration takes nobody's turn.
-            drop(slot.take());
+            place.leave();
             tokio::select! {
                 () = sleep(backoff.next()) => {}
                 () = job.ticket.lost() => return How::Left,
             }
-            slot = Arc::clone(&self.slots).acquire_owned().await.ok();
+            place.take().await;
         }
     }
 
@@ -493,7 +504,7 @@ impl<H: Handler> Shared<H> {
         let counted = match class {
             Class::Outage => Some(&self.outages),
             Class::Halted => Some(&self.halts),
-            Class::Content | Class::Defect | Class::Missing => None,
+            Class::Content | Class::Defect | Class::Missing | Class::Lost => None,
         };
         if let Some(counted) = counted {
             counted.fetch_add(1, Ordering::Relaxed);

@@ -9,6 +9,8 @@ mod history;
 mod items;
 #[path = "pipeline/life.rs"]
 mod life;
+#[path = "pipeline/media.rs"]
+mod media;
 #[path = "pipeline/missing.rs"]
 mod missing;
 #[path = "pipeline/poison.rs"]

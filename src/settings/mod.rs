@@ -40,6 +40,7 @@ pub(crate) struct Settings {
     pub(crate) security: Security,
     pub(crate) egress: tidegate_egress::Settings,
     pub(crate) media: tidegate_media::Limits,
+    pub(crate) signals: tidegate_moderation::signals::Settings,
     pub(crate) ingest: tidegate_ingest::Settings,
     pub(crate) processors: tidegate_processors::Settings,
     pub(crate) callbacks: tidegate_processors::callbacks::Settings,
@@ -260,6 +261,7 @@ impl Settings {
         self.catalog.validate().map_err(|error| error.to_string())?;
         self.egress.validate().map_err(|error| error.to_string())?;
         self.media.validate().map_err(|error| error.to_string())?;
+        self.signals.validate().map_err(|error| error.to_string())?;
         self.ingest.validate().map_err(|error| error.to_string())?;
         self.processors.validate().map_err(|error| error.to_string())?;
         self.callbacks.validate().map_err(|error| error.to_string())?;

@@ -5,15 +5,16 @@
 use bytes::Bytes;
 use tidegate_schemas::{
     ids::{AppealId, Kind, Millis, OrgId, QueueId, derive},
-    records::{self, JobClass},
+    records::{self, JobClass, Source},
 };
 use tidegate_store::{
     Inserted, Store, WriteTime,
     tables::review::appeals::{Appeal, AppealClaim},
 };
+use uuid::Uuid;
 
 use crate::{
-    Deps, Error, context,
+    Deps, Error, context, context_media,
     jobs::{self, Cause, CauseKind, Opening, built_in},
 };
 
@@ -58,7 +59,24 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
         },
     };
     jobs::open_for_appeal(&deps.store, &opening, &appeal.appeal_id, Millis::now()).await?;
-    Ok(())
+    look_at_media(deps, appeal, opening.cause.id).await
+}
+
+/// The item that was acted on comes first.
+async fn look_at_media(deps: &Deps, appeal: &records::Appeal, cause: Uuid) -> Result<(), Error> {
+    let along = appeal.additional.iter().enumerate();
+    let along = along.map(|(nth, item)| context_media::entry(&appeal.org, cause, nth, item));
+    let head = records::Items {
+        org: appeal.org.clone(),
+        config_version: appeal.config_version,
+        source: Source::Appeal,
+        received_at: appeal.received_at,
+        request_id: appeal.request_id.clone(),
+        report_id: None,
+        items: Vec::new(),
+    };
+    let own = std::iter::once(appeal.item.clone());
+    context_media::hand_over(deps, head, cause, own.chain(along)).await
 }
 
 fn row(appeal: &records::Appeal, written_at: Millis) -> Result<Appeal, Error> {

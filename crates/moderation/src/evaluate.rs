@@ -13,7 +13,10 @@ use tidegate_schemas::{
     wire::Pointer,
 };
 
-use crate::Error;
+use crate::{
+    Error,
+    signals::{self, Judged, Signal, Wanted},
+};
 
 /// An item that fits its type, and the configuration that it is evaluated under.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub struct Prepared {
     pub key: ItemKey,
     /// Who is struck: the field with role creator, or the user that the item is.
     pub user: Option<ItemKey>,
+    /// What is known of its media.
+    pub media: Judged,
     values: Values,
     on: On,
     now: Millis,
@@ -58,6 +63,7 @@ pub fn prepare(
     Ok(Prepared {
         key,
         user,
+        media: Judged::default(),
         values,
         on: match source {
             Source::Report => On::Report,
@@ -96,6 +102,16 @@ pub fn inquire(prepared: &Prepared, rule: &RuleId) -> Option<Inquiry> {
 }
 
 impl Prepared {
+    /// The media that are to be looked at.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        signals::wanted(&self.values)
+    }
+
+    /// Takes in what was found of them.
+    pub fn judge(&mut self, found: &[Signal]) {
+        self.media = signals::judge(found);
+    }
+
     fn item(&self) -> rules::Item<'_> {
         rules::Item {
             type_id: &self.key.type_id,

@@ -39,7 +39,7 @@ pub fn kept() -> Duration {
 
 /// Where the row of a submission stands. Items that are evaluated anew stand with the submission that they repeat.
 pub(crate) fn row(submission: &Submission<'_>) -> Option<ItemOfHour> {
-    let Submission { header, entry, at } = submission;
+    let Submission { header, entry, at, .. } = submission;
     if header.source == Source::Retroact {
         return None;
     }

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_schemas::{
     ids::{
-        ActionId, AppealId, ConfigVersion, DecisionId, ItemKey, JobId, OrgId, PolicyId, QueueId, ReportId,
-        SubmissionId,
+        ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, OrgId, PolicyId, QueueId,
+        ReportId, SubmissionId, TypeId,
     },
     wire::reports::REPORTER_KIND,
 };
@@ -20,7 +20,7 @@ use tidegate_store::{
     },
 };
 
-use crate::{Error, context, decisions::Decided, items};
+use crate::{Error, context, context_media, decisions::Decided, items};
 
 /// A job as lists show it.
 #[derive(Debug, Serialize)]
@@ -104,6 +104,18 @@ pub struct Cause {
     pub report: Option<ReportAnswer>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub appeal: Option<AppealAnswer>,
+    /// What is known of the media of the items that came along; absent until they were looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub media: Vec<ItemMedia>,
+}
+
+/// The media of an item that came along, as `items::Answer` shows those of an item.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ItemMedia {
+    pub type_id: TypeId,
+    pub id: ItemId,
+    pub media: Box<RawValue>,
 }
 
 /// The item of a report or an appeal, as it was sent.
@@ -200,7 +212,13 @@ async fn cause(store: &Store, org: &OrgId, row: JobCause) -> Result<Cause, Error
         Some(id) => store.get::<Appeal>(&(org.clone(), id.clone())).await?.map(appeal).transpose()?,
         None => None,
     };
+    let media = context_media::of_cause(store, org, row.cause).await?.into_iter();
+    let media = media.map(|row| {
+        let media = context::raw(row.media.as_bytes())?;
+        Ok(ItemMedia { type_id: row.type_id, id: row.item_id, media })
+    });
     Ok(Cause {
+        media: media.collect::<Result<_, Error>>()?,
         kind: row.kind,
         at: row.at.iso(),
         submission_id: row.submission_id,

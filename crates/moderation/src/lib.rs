@@ -6,6 +6,7 @@ pub mod appeals;
 pub mod backtest;
 pub mod baselines;
 pub mod context;
+pub mod context_media;
 pub mod decisions;
 pub mod effects;
 pub mod evaluate;

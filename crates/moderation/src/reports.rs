@@ -8,9 +8,10 @@ use tidegate_schemas::{
 };
 use tidegate_store::{WriteTime, tables::review::reports::Report};
 use tidegate_stream::{Record, Topic};
+use uuid::Uuid;
 
 use crate::{
-    Deps, Error, context,
+    Deps, Error, context, context_media,
     jobs::{self, Cause, CauseKind, Opening, built_in},
     submissions::RESENT,
 };
@@ -25,7 +26,29 @@ pub async fn accept(
 ) -> Result<(), Error> {
     deps.store.put(WriteTime::of(written_at, 0), &[row(report, written_at)?]).await?;
     jobs::open_or_join(&deps.store, &opening(report, written_at), Millis::now()).await?;
-    submit_item(deps, report, is_resent).await
+    submit_item(deps, report, is_resent).await?;
+    look_at_context(deps, report).await
+}
+
+/// The item's own media are looked at with its submission; these come after it.
+async fn look_at_context(deps: &Deps, report: &records::Report) -> Result<(), Error> {
+    let cause = cause(report);
+    let along = report.thread.iter().chain(&report.additional).enumerate();
+    let along = along.map(|(nth, item)| context_media::entry(&report.org, cause, nth, item));
+    let head = records::Items {
+        org: report.org.clone(),
+        config_version: report.config_version,
+        source: Source::Report,
+        received_at: report.received_at,
+        request_id: report.request_id.clone(),
+        report_id: Some(report.report_id),
+        items: Vec::new(),
+    };
+    context_media::hand_over(deps, head, cause, along).await
+}
+
+fn cause(report: &records::Report) -> Uuid {
+    derive(Kind::JobCause, &[b"report", report.report_id.as_bytes()])
 }
 
 /// Reported as child sexual abuse material, it skips routing and never meets the review queues.
@@ -41,7 +64,7 @@ fn opening(report: &records::Report, written_at: Millis) -> Opening {
         subject: report.item.key(),
         queue: QueueId::new(queue),
         cause: Cause {
-            id: derive(Kind::JobCause, &[b"report", report.report_id.as_bytes()]),
+            id: cause(report),
             kind: CauseKind::Report,
             at: written_at,
             report_id: Some(report.report_id),

@@ -4,13 +4,14 @@
 
 use tidegate_rules::Outcome;
 use tidegate_schemas::{
-    ids::Millis,
+    ids::{ConfigVersion, Millis},
     records::{self, Coordinates, ItemEntry, Record as _},
+    wire::answers::Media,
 };
 use tidegate_store::{
     Batch,
     tables::{
-        items::items::{EVALUATED, Item, ItemPlace, Stage, SubmissionPlace, write_time},
+        items::items::{ACCEPTED, EVALUATED, Item, ItemPlace, Stage, SubmissionPlace, write_time},
         review::reports::Report,
     },
 };
@@ -34,11 +35,17 @@ pub struct Submission<'a> {
     pub entry: &'a ItemEntry,
     /// Of the first record of the submission.
     pub at: Coordinates,
+    /// It waited for its media.
+    pub is_late: bool,
 }
 
 impl<'a> Submission<'a> {
     pub fn new(header: &'a records::Items, entry: &'a ItemEntry, here: Coordinates) -> Self {
-        Self { header, entry, at: entry.origin.unwrap_or(here) }
+        Self { header, entry, at: entry.origin.unwrap_or(here), is_late: false }
+    }
+
+    fn stage(&self) -> Stage {
+        if self.is_late { Stage::EvaluatedLate } else { Stage::Evaluated }
     }
 
     fn place(&self) -> (Millis, i64, i64) {
@@ -139,7 +146,41 @@ fn evaluated<'a>(
         no_reviews,
         refused,
         again,
+        media: &prepared.media.shown,
     }
+}
+
+/// Stores that the submission is there and waits for its media, then hands it over to whoever waits longer. Done when
+/// both are durable. `is_resent`: it was a dead letter.
+pub async fn hand_over(
+    deps: &Deps,
+    submission: &Submission<'_>,
+    version: ConfigVersion,
+    media: &[Media],
+    is_resent: bool,
+) -> Result<(), Error> {
+    let at = write_time(submission.at.append_ms, Stage::Accepted);
+    if submission.entry.keyed {
+        deps.store.put(at, &[place(submission)]).await?;
+    }
+    deps.store.put(at, &[accepted_row(submission, version, media)?]).await?;
+    tidegate_stream::failpoint!("after_accepted");
+    let Submission { header, entry, at, .. } = *submission;
+    let record = records::Items {
+        org: header.org.clone(),
+        config_version: header.config_version,
+        source: header.source,
+        received_at: header.received_at,
+        request_id: header.request_id.clone(),
+        report_id: header.report_id,
+        items: vec![ItemEntry { origin: Some(at), ..entry.clone() }],
+    };
+    let key = entry.key().log_key(&header.org);
+    let headers: &[(&str, &[u8])] = if is_resent { &[(RESENT, b"1")] } else { &[] };
+    let partition = deps.log.partition(Topic::ItemsSlow, &key);
+    deps.log.append(&[(partition, Record::new(&key, record.to_datum()).with_headers(headers))]).await?;
+    tidegate_stream::failpoint!("after_slow_append");
+    Ok(())
 }
 
 /// Carries the plan out, or the one that an earlier run stored. Done when everything is durable; says what each rule
@@ -170,7 +211,7 @@ pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Re
         Box::pin(publish(deps, submission, plan, findings)).await?;
     }
     // Before the row, too, so that none stands without its places: a replay that finds it does nothing more.
-    let at = write_time(submission.at.append_ms, Stage::Evaluated);
+    let at = write_time(submission.at.append_ms, submission.stage());
     let mut places = Batch::new();
     if submission.entry.keyed {
         // Of two records the later one fills the place: it comes here only if the earlier one did not, as a dead letter.
@@ -188,7 +229,7 @@ pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Re
 }
 
 fn place(submission: &Submission<'_>) -> SubmissionPlace {
-    let Submission { header, entry, at } = *submission;
+    let Submission { header, entry, at, .. } = *submission;
     SubmissionPlace {
         org: header.org.clone(),
         submission_id: entry.submission_id,
@@ -201,7 +242,25 @@ fn place(submission: &Submission<'_>) -> SubmissionPlace {
 }
 
 fn row(submission: &Submission<'_>, plan: &Plan, findings: &Findings) -> Item {
-    let Submission { header, entry, at } = *submission;
+    Item {
+        state: EVALUATED.to_owned(),
+        evaluated_at: Some(findings.evaluated_at),
+        matched: findings.matched.clone(),
+        errored: findings.errored.clone(),
+        actions: findings.actions.clone(),
+        media: findings.media.clone(),
+        ..unevaluated(submission, plan.config_version)
+    }
+}
+
+fn accepted_row(submission: &Submission<'_>, version: ConfigVersion, media: &[Media]) -> Result<Item, Error> {
+    let media = serde_json::to_string(media).map_err(Error::corrupt("list"))?;
+    Ok(Item { media, ..unevaluated(submission, version) })
+}
+
+fn unevaluated(submission: &Submission<'_>, config_version: ConfigVersion) -> Item {
+    let Submission { header, entry, at, .. } = *submission;
+    let none = || "[]".to_owned();
     Item {
         org: header.org.clone(),
         type_id: entry.type_id.clone(),
@@ -214,16 +273,16 @@ fn row(submission: &Submission<'_>, plan: &Plan, findings: &Findings) -> Item {
         variant: entry.variant.symbol().to_owned(),
         type_version: entry.type_version.clone(),
         data: entry.data.clone(),
-        state: EVALUATED.to_owned(),
-        config_version: plan.config_version,
+        state: ACCEPTED.to_owned(),
+        config_version,
         request_id: header.request_id.clone(),
         received_at: header.received_at,
-        evaluated_at: Some(findings.evaluated_at),
+        evaluated_at: None,
         report_id: header.report_id,
-        matched: findings.matched.clone(),
-        errored: findings.errored.clone(),
-        actions: findings.actions.clone(),
-        media: "[]".to_owned(),
+        matched: none(),
+        errored: none(),
+        actions: none(),
+        media: none(),
     }
 }
 

@@ -17,6 +17,7 @@ use super::{attempt::tell_change, body, courier::Courier, lanes::Offered, rows, 
 use crate::{
     error::Fault,
     lanes::Key,
+    place::Place,
     worker::{Handler, Job},
 };
 
@@ -38,7 +39,7 @@ impl Handler for Accept {
         None
     }
 
-    async fn handle(&self, job: Arc<Job<Callback>>, _: usize, _: bool) -> Result<(), Fault> {
+    async fn handle(&self, job: Arc<Job<Callback>>, _: usize, _: bool, _: &Place) -> Result<(), Fault> {
         match job.record.command {
             Command::Send => self.begin(&job).await,
             command => self.command(&job, command).await,

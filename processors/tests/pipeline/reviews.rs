@@ -17,7 +17,12 @@ use tidegate_stream::Topic;
 
 use crate::world::{SHORT, World, entry, org, post, user};
 
-fn report(world_version: tidegate_schemas::ids::ConfigVersion, nth: u8, text: &str, csam: bool) -> Report {
+pub(crate) fn report(
+    world_version: tidegate_schemas::ids::ConfigVersion,
+    nth: u8,
+    text: &str,
+    csam: bool,
+) -> Report {
     let report_id = ReportId::random();
     let item = entry(&post("p1"), text);
     Report {

@@ -5,7 +5,12 @@ use std::{fs, io, path::Path, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tempfile::TempDir;
 use tidegate_catalog::{Change, Changes, Live, MasterKey, Secrets, orgs};
-use tidegate_moderation as moderation;
+use tidegate_egress::Client;
+use tidegate_media::{Decoders, Limits};
+use tidegate_moderation::{
+    self as moderation,
+    signals::{Settings as SignalSettings, Signals},
+};
 use tidegate_processors::{Deps, Health, RoleError, Settings, process};
 use tidegate_schemas::{
     ids::{ConfigVersion, EventId, ItemKey, Millis, OrgId, SubmissionId},
@@ -79,6 +84,8 @@ pub(crate) struct World {
     pub(crate) deps: Deps,
     changes: Changes,
     pub(crate) settings: Settings,
+    /// The ports of this machine that media may be fetched from.
+    ports: Vec<u16>,
     running: Option<(CancellationToken, JoinHandle<Result<Drained, RoleError>>)>,
 }
 
@@ -100,13 +107,20 @@ impl World {
     }
 
     pub(crate) async fn with(settings: Settings) -> Self {
-        Self::configured(Self::open(tempfile::tempdir().unwrap(), settings, None).await).await
+        Self::beside(settings, &[]).await
+    }
+
+    /// One in which media may be fetched from these ports of this machine.
+    pub(crate) async fn beside(settings: Settings, ports: &[u16]) -> Self {
+        Self::configured(Self::open(tempfile::tempdir().unwrap(), settings, ports, None).await).await
     }
 
     /// The log in a folder, the rows elsewhere.
     pub(crate) async fn on(store: Store) -> Self {
-        Self::configured(Self::open(tempfile::tempdir().unwrap(), Settings::default(), Some(store)).await)
-            .await
+        Self::configured(
+            Self::open(tempfile::tempdir().unwrap(), Settings::default(), &[], Some(store)).await,
+        )
+        .await
     }
 
     async fn configured(world: Self) -> Self {
@@ -115,7 +129,7 @@ impl World {
         world
     }
 
-    async fn open(folder: TempDir, settings: Settings, elsewhere: Option<Store>) -> Self {
+    async fn open(folder: TempDir, settings: Settings, ports: &[u16], elsewhere: Option<Store>) -> Self {
         // Written at a stop only, so that nothing is while an image is taken.
         let settings = Settings { rule_counts_ms: 3_600_000, ..settings };
         let db = fjall::Database::builder(folder.path().join("data")).open().unwrap();
@@ -137,8 +151,14 @@ impl World {
         let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
         let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
         let changes = Changes::new(store.clone(), secrets, &catalog);
-        let deps = Deps { log, store, live, health: Health::default() };
-        Self { folder, deps, changes, settings, running: None }
+        let signals = Signals::new(
+            Client::new(outside(ports)).unwrap(),
+            Decoders::new(Limits::default()).unwrap(),
+            store.clone(),
+            &SignalSettings::default(),
+        );
+        let deps = Deps { log, store, live, signals, health: Health::default() };
+        Self { folder, deps, changes, settings, ports: ports.to_vec(), running: None }
     }
 
     pub(crate) async fn configure(&self, documents: &str, prune: bool) {
@@ -194,7 +214,7 @@ impl World {
                 copy(&self.folder.path().join("data"), &folder.path().join("data")).ok().map(|()| folder)
             })
             .await;
-        Self::open(folder, self.settings.clone(), None).await
+        Self::open(folder, self.settings.clone(), &self.ports, None).await
     }
 
     pub(crate) fn moderation(&self) -> moderation::Deps {
@@ -291,6 +311,24 @@ impl World {
     /// Stops, which fails unless every record was completed.
     pub(crate) async fn drain(&mut self) {
         assert_eq!(self.stop().await.unwrap(), Drained::Clean);
+    }
+}
+
+/// No time is what a test waits for.
+fn outside(ports: &[u16]) -> tidegate_egress::Settings {
+    tidegate_egress::Settings {
+        // A name for this machine may have both.
+        allow_cidrs: vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
+        connect_timeout_ms: 15_000,
+        media: tidegate_egress::media::Settings {
+            ports: ports.to_vec(),
+            first_byte_ms: 60_000,
+            idle_ms: 60_000,
+            total_ms: 60_000,
+            min_rate: 0,
+            ..Default::default()
+        },
+        ..Default::default()
     }
 }
 

@@ -67,6 +67,13 @@ pub struct Findings {
     pub matched: String,
     pub errored: String,
     pub actions: String,
+    /// Plans that were stored before media were looked at have none.
+    #[serde(default = "no_media")]
+    pub media: String,
+}
+
+fn no_media() -> String {
+    "[]".to_owned()
 }
 
 /// An action on an item, for the list that an appeal is reversed from.

@@ -11,6 +11,7 @@ use tidegate_schemas::ids::{
     ActionId, EventId, ItemKey, Kind as IdKind, Millis, OrgId, PolicyId, QueueId, RuleId, SubmissionId,
     derive,
 };
+use tidegate_schemas::wire::answers::Media;
 
 use super::{
     Findings, Kind, Plan, PlannedReview, Taken,
@@ -38,6 +39,7 @@ pub struct Evaluated<'a> {
     pub refused: &'a Refused,
     /// Set where the submission repeats an earlier one.
     pub again: Option<Again<'a>>,
+    pub media: &'a [Media],
 }
 
 impl Evaluated<'_> {
@@ -126,6 +128,7 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
         matched: json(&matched.collect::<Vec<_>>()),
         errored: json(&errored.collect::<Vec<_>>()),
         actions: json(&actions),
+        media: json(&evaluated.media),
     });
     plan.counted.extend(found.iter().map(|it| RuleOutcome {
         rule: it.rule.clone(),

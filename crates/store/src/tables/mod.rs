@@ -43,6 +43,7 @@ pub const ALL: &[&Table] = &[
     review::jobs::SubjectJob::TABLE,
     review::jobs::QueueEntry::TABLE,
     review::jobs::QueueDay::TABLE,
+    review::context_media::ContextMedia::TABLE,
     review::decisions::Decision::TABLE,
     review::decisions::DecisionDue::TABLE,
     review::decisions::DecisionCursor::TABLE,

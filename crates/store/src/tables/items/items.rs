@@ -56,6 +56,9 @@ pub const EVALUATED: &str = "evaluated";
 pub enum Stage {
     Accepted = 0,
     Evaluated = 1,
+    /// Evaluated after it waited for its media. A replay may have evaluated it without them at the same time: then this
+    /// row stands, and whole.
+    EvaluatedLate = 2,
 }
 
 /// The write time of a submission's row: where the log put it, then how far it has come.

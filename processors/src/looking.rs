@@ -1,0 +1,222 @@
+//! Waits for the media of items: for a moment beside everybody else's work, or for long on a topic of their own.
+//!
+//! It fetches nothing itself, and decides nothing about the item.
+
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use serde::{Deserialize, Serialize};
+use tidegate_moderation::signals::{self, Look, Search, Signal, Signals, Wanted};
+use tidegate_schemas::{ids::OrgId, wire::answers::Media};
+use tidegate_stream::Ticket;
+use tokio::time::sleep;
+
+use crate::{
+    place::Place,
+    seats::{Seat, Seats},
+};
+
+/// The section `processors.media` of the service's settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How long an item waits for its media before it goes on to the topic `items-slow`, in milliseconds. Default 2,000.
+    pub wait_ms: u64,
+    /// Items that wait so at once; further ones go on at once. Default 4,096.
+    pub waiting: usize,
+    /// The same of one organisation. Default 512.
+    pub waiting_per_org: usize,
+    /// How long an item of `items-slow` waits; what is missing then is `fetch_failed`, reason `deadline`, in
+    /// milliseconds. Default 60,000.
+    pub slow_wait_ms: u64,
+    /// Items of one organisation that wait so at once. Default 64.
+    pub slow_per_org: usize,
+    /// Further items of one organisation that stand in line for it; beyond, media are `fetch_failed`, reason
+    /// `over_share`. Default 5,000.
+    pub slow_line_per_org: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            wait_ms: 2_000,
+            waiting: 4_096,
+            waiting_per_org: 512,
+            slow_wait_ms: 60_000,
+            slow_per_org: 64,
+            slow_line_per_org: 5_000,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        for (name, value) in [("slow_wait_ms", self.slow_wait_ms), ("slow_per_org", self.slow_per_org as u64)]
+        {
+            if value == 0 {
+                return Err(format!("processors.media.{name} must be above 0"));
+            }
+        }
+        if self.wait_ms > self.slow_wait_ms {
+            return Err(format!(
+                "processors.media.wait_ms = {} must not be above processors.media.slow_wait_ms = {}",
+                self.wait_ms, self.slow_wait_ms
+            ));
+        }
+        if self.waiting_per_org > self.waiting {
+            return Err(format!(
+                "processors.media.waiting_per_org = {} must not be above processors.media.waiting = {}",
+                self.waiting_per_org, self.waiting
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How long is waited, and what follows.
+enum Lane {
+    /// Then the item is handed over.
+    Passing,
+    /// Then what is missing has failed.
+    Slow,
+}
+
+pub(crate) struct Looking {
+    signals: Signals,
+    seats: Seats,
+    wait: Duration,
+    lane: Lane,
+}
+
+pub(crate) enum Looked {
+    Found(Vec<Signal>),
+    /// The item is to be handed over; this is what is known by now.
+    Later(Vec<Media>),
+    /// The assignment is gone, and with it all that was waited for.
+    Left,
+}
+
+/// Whose media, and what is given up if that is lost.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    pub(crate) org: &'a OrgId,
+    pub(crate) ticket: &'a Ticket,
+    pub(crate) place: &'a Place,
+}
+
+impl Looking {
+    pub(crate) fn passing(signals: Signals, settings: &Settings) -> Self {
+        let seats = Seats::new(settings.waiting_per_org, 0, settings.waiting);
+        Self { signals, seats, wait: Duration::from_millis(settings.wait_ms), lane: Lane::Passing }
+    }
+
+    pub(crate) fn slow(signals: Signals, settings: &Settings) -> Self {
+        let seats = Seats::new(settings.slow_per_org, settings.slow_line_per_org, 0);
+        Self { signals, seats, wait: Duration::from_millis(settings.slow_wait_ms), lane: Lane::Slow }
+    }
+
+    pub(crate) async fn look(&self, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
+        match self.lane {
+            Lane::Passing => self.in_passing(asker, wanted).await,
+            Lane::Slow => self.slowly(asker, wanted).await,
+        }
+    }
+
+    async fn in_passing(&self, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
+        let Some(_seat) = self.seats.try_take(asker.org) else {
+            handed_over("share");
+            return Looked::Later(signals::pending(unknown(wanted)));
+        };
+        let mut search = self.signals.gather(asker.org, wanted);
+        // What is remembered is there at once, and no place need be left for it.
+        if search.settle().now_or_never().is_some() {
+            return Looked::Found(search.end());
+        }
+        match asker.wait_for(&mut search, self.wait).await {
+            Waited::Settled => Looked::Found(search.end()),
+            Waited::TimeIsOver => {
+                handed_over("time");
+                Looked::Later(signals::pending(search.leave_running()))
+            }
+            Waited::Lost => Looked::Left,
+        }
+    }
+
+    async fn slowly(&self, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
+        // Its time begins with its seat, so that no item fails because others stood before it.
+        let seat: Option<Option<Seat>> = asker
+            .place
+            .aside(async {
+                tokio::select! {
+                    biased;
+                    () = asker.ticket.lost() => None,
+                    seat = self.seats.take(asker.org) => Some(seat),
+                }
+            })
+            .await;
+        let _seat = match seat {
+            None => return Looked::Left,
+            Some(None) => return Looked::Found(all_failed(wanted, "over_share")),
+            Some(Some(seat)) => seat,
+        };
+        let mut search = self.signals.gather(asker.org, wanted);
+        match asker.wait_for(&mut search, self.wait).await {
+            Waited::Settled | Waited::TimeIsOver => Looked::Found(search.end()),
+            Waited::Lost => Looked::Left,
+        }
+    }
+}
+
+enum Waited {
+    Settled,
+    TimeIsOver,
+    Lost,
+}
+
+impl Asker<'_> {
+    async fn wait_for(&self, search: &mut Search, most: Duration) -> Waited {
+        self.place
+            .aside(async {
+                tokio::select! {
+                    biased;
+                    () = self.ticket.lost() => Waited::Lost,
+                    () = search.settle() => Waited::Settled,
+                    () = sleep(most) => Waited::TimeIsOver,
+                }
+            })
+            .await
+    }
+}
+
+fn handed_over(why: &'static str) {
+    metrics::counter!("tidegate_media_items_slow_total", "why" => why).increment(1);
+}
+
+fn unknown(wanted: &[Wanted]) -> Vec<(String, Option<Look>)> {
+    wanted.iter().map(|it| (it.url.clone(), None)).collect()
+}
+
+fn all_failed(wanted: &[Wanted], reason: &'static str) -> Vec<Signal> {
+    let failed = |it: &Wanted| Signal { url: it.url.clone(), look: Look::FetchFailed(reason.into()) };
+    wanted.iter().map(failed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_work_is_refused_with_both_settings_named() {
+        Settings::default().validate().unwrap();
+        for (settings, named) in [
+            (Settings { slow_per_org: 0, ..Settings::default() }, "processors.media.slow_per_org"),
+            (Settings { wait_ms: 90_000, ..Settings::default() }, "processors.media.slow_wait_ms = 60000"),
+            (Settings { waiting: 1, ..Settings::default() }, "processors.media.waiting = 1"),
+        ] {
+            let fault = settings.validate().unwrap_err();
+            assert!(fault.contains(named), "{fault}");
+        }
+    }
+}
