@@ -192,7 +192,8 @@ impl Items {
             Looked::Later(_) => return Ok(()),
             Looked::Left => return Err(Fault::Lost),
         };
-        let judge = move || signals::judge(&found).shown;
+        let (banks, item) = (config.hash_banks(), entry.id.clone());
+        let judge = move || signals::judge(&banks, item.as_str(), &found).shown;
         let media = self.pool.run(judge).await?;
         Ok(context_media::keep(&self.deps, org, cause, &entry.key(), &media, job.written_at).await?)
     }

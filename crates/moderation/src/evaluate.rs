@@ -109,7 +109,7 @@ impl Prepared {
 
     /// Takes in what was found of them.
     pub fn judge(&mut self, found: &[Signal]) {
-        self.media = signals::judge(found);
+        self.media = signals::judge(&self.config.hash_banks(), self.key.id.as_str(), found);
     }
 
     fn item(&self) -> rules::Item<'_> {

@@ -1,10 +1,13 @@
 //! What media that were looked at come to: how the item shows them, and what its rules are told.
 //!
-//! It looks at nothing itself and knows no banks; it is pure, and belongs on the compute pool.
+//! It looks at nothing itself; it is pure, and belongs on the compute pool.
 
 use std::collections::HashMap;
 
-use tidegate_media::State;
+use tidegate_media::{
+    State,
+    banks::{self, HashBanks},
+};
 use tidegate_rules::{BankMatch, Media as Known, MediaState};
 use tidegate_schemas::wire::answers::{Media, MediaMatch};
 
@@ -25,15 +28,17 @@ impl Judged {
     }
 }
 
-pub fn judge(signals: &[Signal]) -> Judged {
+/// Compares what was seen with the banks. The item's id says which of those that take a sample it belongs to.
+pub fn judge(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
     let mut judged = Judged::default();
     for Signal { url, look } in signals {
-        let matches: Vec<BankMatch> = Vec::new();
-        let known = Known { state: state(look), matches: matches.clone() };
-        judged.known.insert(url.clone(), known);
-        judged
-            .shown
-            .push(Media { matches: matches.into_iter().map(shown_match).collect(), ..shown(url, look) });
+        let matches: Vec<BankMatch> = match look {
+            Look::Seen(print) => banks.find(item, print).matches.into_iter().map(known_match).collect(),
+            Look::TooLarge | Look::BlockedAddress | Look::FetchFailed(_) => Vec::new(),
+        };
+        let shown = Media { matches: matches.iter().map(shown_match).collect(), ..shown(url, look) };
+        judged.known.insert(url.clone(), Known { state: state(look), matches });
+        judged.shown.push(shown);
     }
     judged
 }
@@ -97,12 +102,22 @@ fn shown(url: &str, look: &Look) -> Media {
     }
 }
 
-fn shown_match(found: BankMatch) -> MediaMatch {
-    MediaMatch {
-        bank: found.bank.to_string(),
-        entry: found.entry,
-        kind: found.kind,
+fn known_match(found: banks::BankMatch) -> BankMatch {
+    BankMatch {
+        bank: found.bank,
+        entry: found.entry.to_string(),
+        kind: found.kind.name().to_owned(),
         distance: found.distance,
         labels: found.labels,
+    }
+}
+
+fn shown_match(found: &BankMatch) -> MediaMatch {
+    MediaMatch {
+        bank: found.bank.to_string(),
+        entry: found.entry.clone(),
+        kind: found.kind.clone(),
+        distance: found.distance,
+        labels: found.labels.clone(),
     }
 }
