@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     Endpoint, ItemType,
+    banks::hashes,
     compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
     content::Content,
 };
@@ -73,6 +74,7 @@ pub(crate) fn compile(
         plan,
         banks: BTreeMap::new(),
         bank_expires_at: None,
+        hash_banks: hashes::configured(&hashes::documents(content)),
         hashes: Arc::new(Keeper::new(tidegate_media::banks::Settings::default())),
     })
 }

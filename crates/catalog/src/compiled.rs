@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::{Map, Value};
-use tidegate_media::banks::{HashBanks, Keeper};
+use tidegate_media::banks::{Bank, HashBanks, Keeper};
 use tidegate_rules::{Plan, RuleHead};
 use tidegate_schemas::ids::{
     ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, TypeId,
@@ -88,6 +88,8 @@ pub struct Compiled {
     pub(crate) banks: BTreeMap<BankId, i64>,
     /// When the first of these entries expires.
     pub(crate) bank_expires_at: Option<Millis>,
+    /// The banks of hashes as they are configured.
+    pub(crate) hash_banks: Vec<Bank>,
     /// Of the organisation, whatever the version: their entries come and go without one.
     pub(crate) hashes: Arc<Keeper>,
 }
@@ -155,6 +157,19 @@ impl Compiled {
     /// The banks that media are compared with, as they are now.
     pub fn hash_banks(&self) -> HashBanks {
         self.hashes.current()
+    }
+
+    /// Whether media are compared with what this configuration says of the banks: a candidate's may run nowhere.
+    pub fn compares_media(&self) -> bool {
+        let running = self.hashes.current();
+        let runs = |bank: &Bank| running.banks().iter().any(|it| it.is_configured_as(bank));
+        self.hash_banks.iter().all(runs)
+    }
+
+    /// Compares media with the banks that run for `live`.
+    #[must_use]
+    pub fn beside(self, live: &Self) -> Self {
+        Self { hashes: Arc::clone(&live.hashes), ..self }
     }
 
     pub fn plan(&self) -> &Plan {

@@ -45,6 +45,10 @@ impl State {
             Self::Undecodable => "undecodable",
         }
     }
+
+    pub fn named(tag: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.tag() == tag)
+    }
 }
 
 impl fmt::Display for State {
@@ -76,6 +80,10 @@ pub mod reason {
 
     pub(super) const ALL: [&str; 9] =
         [BYTES, PIXELS, SIDE, ANIMATION, MEMORY, UNKNOWN_FORMAT, BROKEN, UNSUPPORTED, DECODER_FAULT];
+
+    pub fn named(text: &str) -> Option<&'static str> {
+        ALL.into_iter().find(|known| *known == text)
+    }
 }
 
 /// The formats that are decoded, by a file's first bytes.
@@ -182,8 +190,7 @@ impl Fingerprint {
 
 fn known_reason<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'static str>, D::Error> {
     let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
-    let known = reason::ALL.into_iter().find(|known| *known == text);
-    known.map(Some).ok_or_else(|| D::Error::custom("not a known reason"))
+    reason::named(&text).map(Some).ok_or_else(|| D::Error::custom("not a known reason"))
 }
 
 fn this_pipeline<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {

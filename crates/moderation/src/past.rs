@@ -15,7 +15,7 @@ use tidegate_store::{Store, tables::items::items::Item};
 use crate::{
     Error,
     evaluate::{self, Begun, Prepared},
-    strikes, windows,
+    signals, strikes, windows,
 };
 
 /// Where it is looked up what the items alone do not say.
@@ -33,7 +33,7 @@ pub struct Archive<'a> {
 #[derive(Debug)]
 pub struct Judged {
     pub outcome: Outcome,
-    /// Conditions on media, models and windows that were not counted are inapplicable.
+    /// Conditions on models, on media that nobody has looked at and on windows that were not counted are inapplicable.
     pub is_guessed: bool,
 }
 
@@ -53,6 +53,15 @@ fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
         keyed: false,
     };
     evaluate::prepare(config, source, &entry, row.append_ms)
+}
+
+/// Compares the media that a stored item shows with the banks as they are by now.
+async fn recall(archive: Archive<'_>, prepared: &mut Prepared, shown: &str) -> Result<(), Error> {
+    if prepared.config.compares_media() {
+        let found = signals::recall(archive.store, shown).await?;
+        prepared.judge(&found);
+    }
+    Ok(())
 }
 
 /// What conditions wait for, as it was before `now`.
@@ -85,7 +94,14 @@ async fn facts(
                     None => facts.failed(need.clone(), "too_many_rows"),
                 }
             }
-            Need::Count { .. } | Need::Media { .. } | Need::Score { .. } => {
+            Need::Media { url } => match prepared.media.known(url) {
+                Some(known) => facts.media(need.clone(), known.clone()),
+                None => {
+                    is_guessed = true;
+                    facts.unknown(need.clone());
+                }
+            },
+            Need::Count { .. } | Need::Score { .. } => {
                 is_guessed = true;
                 facts.unknown(need.clone());
             }
@@ -110,7 +126,8 @@ pub async fn explain(
     row: &Item,
     rule: &RuleId,
 ) -> Result<Option<Why>, Error> {
-    let prepared = prepare(Arc::clone(&config), row)?;
+    let mut prepared = prepare(Arc::clone(&config), row)?;
+    recall(archive, &mut prepared, &row.media).await?;
     let Some(inquiry) = evaluate::inquire(&prepared, rule) else { return Ok(None) };
     let needs: Vec<Need> = inquiry.needs().cloned().collect();
     let (facts, is_guessed) = facts(archive, &prepared, &needs, row.append_ms).await?;
@@ -123,6 +140,10 @@ pub async fn explain(
 pub(crate) struct Walk {
     prepared: Prepared,
     begun: Begun,
+    /// As the stored item shows them.
+    media: String,
+    /// Whether they are shown anew, so that they are compared whether or not a rule asks.
+    is_repeat: bool,
     facts: Facts,
     is_guessed: bool,
 }
@@ -130,25 +151,30 @@ pub(crate) struct Walk {
 impl Walk {
     /// Computes; so does [`Walk::finish`].
     pub(crate) fn begin(config: Arc<Compiled>, row: &Item) -> Result<Self, Error> {
-        Ok(Self::from(prepare(config, row)?))
+        Ok(Self::from(prepare(config, row)?, row.media.clone(), false))
     }
 
-    /// With an item that is sent again, and came in first at `now`.
+    /// With an item that is sent again, and came in first at `now` with these media.
     pub(crate) fn of(
         config: Arc<Compiled>,
         source: Source,
         entry: &ItemEntry,
         now: Millis,
+        media: String,
     ) -> Result<Self, Error> {
-        Ok(Self::from(evaluate::prepare(config, source, entry, now)?))
+        Ok(Self::from(evaluate::prepare(config, source, entry, now)?, media, true))
     }
 
-    fn from(prepared: Prepared) -> Self {
+    fn from(prepared: Prepared, media: String, is_repeat: bool) -> Self {
         let begun = evaluate::begin(&prepared);
-        Self { prepared, begun, facts: Facts::new(), is_guessed: false }
+        Self { prepared, begun, media, is_repeat, facts: Facts::new(), is_guessed: false }
     }
 
     pub(crate) async fn look_up(&mut self, archive: Archive<'_>, now: Millis) -> Result<(), Error> {
+        let asks = |need: &Need| matches!(need, Need::Media { .. });
+        if self.is_repeat || matches!(&self.begun, Begun::Waiting(scan) if scan.needs().iter().any(asks)) {
+            recall(archive, &mut self.prepared, &self.media).await?;
+        }
         if let Begun::Waiting(scan) = &self.begun {
             (self.facts, self.is_guessed) = facts(archive, &self.prepared, scan.needs(), now).await?;
         }

@@ -412,8 +412,9 @@ pub async fn evaluate(
     window_rows: usize,
 ) -> Result<(Prepared, Outcome), Error> {
     let (entry, source, now) = (submission.entry.clone(), repeat.source, repeat.at.append_ms);
+    let media = original(&deps.store, submission, repeat).await?.media;
     let own = Arc::clone(&config);
-    let mut walk = compute(move || Walk::of(own, source, &entry, now)).await?;
+    let mut walk = compute(move || Walk::of(own, source, &entry, now, media)).await?;
     let nothing = BTreeSet::new();
     let archive =
         Archive { store: &deps.store, org: &submission.header.org, uncounted: &nothing, window_rows };
@@ -422,6 +423,24 @@ pub async fn evaluate(
     let still = repeat.rules.iter().filter(|(rule, version)| is_still(&config, rule, version));
     restrict(&mut outcome, &still.map(|(rule, version)| (rule.clone(), version.clone())).collect());
     Ok((prepared, outcome))
+}
+
+/// What stands of the item as it came in first.
+async fn original(store: &Store, submission: &Submission<'_>, repeat: &Repeat) -> Result<Item, Error> {
+    let (org, entry, at) = (&submission.header.org, submission.entry, repeat.at);
+    let key = (
+        org.clone(),
+        entry.type_id.clone(),
+        entry.id.clone(),
+        at.append_ms,
+        at.offset,
+        i64::from(at.position),
+    );
+    let row = store.get::<Item>(&key).await?;
+    row.ok_or_else(|| Error::Corrupt {
+        what: "repeated item",
+        detail: "its first version is gone".to_owned(),
+    })
 }
 
 /// Whether a newer version of the item is stored than the one that is repeated.

@@ -125,10 +125,11 @@ impl Trials {
         }
         let windows = candidate.differences.iter().filter(|it| it.kind == DocumentKind::Window);
         let uncounted = windows.map(|it| WindowId::new(&it.key)).collect();
+        let compiled = Arc::new(candidate.compiled.beside(&live));
         let tried = Arc::new(Tried {
             org: org.clone(),
             digest,
-            trial: Arc::new(Trial::new(live, Arc::new(candidate.compiled), uncounted)),
+            trial: Arc::new(Trial::new(live, compiled, uncounted)),
             version: candidate.from,
             changes: candidate.differences,
             warnings: candidate.warnings.iter().map(ToString::to_string).collect(),

@@ -111,11 +111,11 @@ impl Hashes {
         for bank in state.documents.keys() {
             newest.insert(bank.clone(), ledger::head(store, &self.org, bank).await?);
         }
-        let configured = state.documents.values().filter_map(|document| {
-            let enabled = newest.get(&document.key).is_none_or(|head| head.enabled);
-            Some(bank(document, document.kind.hash()?, enabled))
-        });
-        self.keeper.configure(configured.collect());
+        let mut configured = configured(&state.documents);
+        for bank in &mut configured {
+            bank.enabled = newest.get(&bank.id).is_none_or(|head| head.enabled);
+        }
+        self.keeper.configure(configured);
         for (bank, head) in newest {
             let Some(kind) = state.documents.get(&bank).and_then(|it| it.kind.hash()) else { continue };
             let after = state.heads.get(&bank).map(|known| known.revision);
@@ -273,12 +273,17 @@ impl Hashes {
 /// So many times the longest time that is counted, an entry's earlier rate is remembered.
 const KEPT_STRETCHES: i64 = 16;
 
-fn bank(document: &documents::Bank, kind: HashKind, enabled: bool) -> Bank {
+/// As the documents say, all of them enabled.
+pub(crate) fn configured(documents: &Documents) -> Vec<Bank> {
+    documents.values().filter_map(|document| Some(bank(document, document.kind.hash()?))).collect()
+}
+
+fn bank(document: &documents::Bank, kind: HashKind) -> Bank {
     let whole = Percent::new(100.0).expect("it is a percentage");
     Bank {
         id: document.key.clone(),
         kind,
-        enabled,
+        enabled: true,
         distance: document.distance.unwrap_or(kind.usual_distance()),
         sample: document.sample.unwrap_or(whole),
         suppresses: document.suppresses.clone(),

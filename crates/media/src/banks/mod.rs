@@ -58,6 +58,23 @@ pub struct Bank {
     pub written: Vec<Hash>,
 }
 
+impl Bank {
+    /// Whether they differ in nothing but that one may be switched off.
+    pub fn is_configured_as(&self, other: &Self) -> bool {
+        let Self { id, kind, enabled: _, distance, sample, suppresses, watched, written } = self;
+        (id, kind, distance, sample, suppresses, watched, written)
+            == (
+                &other.id,
+                &other.kind,
+                &other.distance,
+                &other.sample,
+                &other.suppresses,
+                &other.watched,
+                &other.written,
+            )
+    }
+}
+
 /// A hash of one of the kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash {

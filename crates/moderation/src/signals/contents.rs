@@ -30,10 +30,7 @@ impl Contents {
             counted("memory");
             return lately;
         }
-        let key = (hex(&digests.sha256),);
-        let row = self.store.get::<MediaPrint>(&key).await.ok().flatten();
-        let found = row.and_then(|row| read(&row.print));
-        let Some(found) = found.filter(|found| found.digests == *digests).map(Arc::new) else {
+        let Some(found) = stored(&self.store, digests).await.ok().flatten().map(Arc::new) else {
             counted("miss");
             return None;
         };
@@ -55,6 +52,16 @@ impl Contents {
             tracing::debug!(tag = error.tag(), "the hashes of a content are not kept: {error}");
         }
     }
+}
+
+/// What was made of these bytes, by this way of hashing.
+pub(super) async fn stored(
+    store: &Store,
+    digests: &Digests,
+) -> Result<Option<Fingerprint>, tidegate_store::Error> {
+    let row = store.get::<MediaPrint>(&(hex(&digests.sha256),)).await?;
+    let found = row.and_then(|row| read(&row.print));
+    Ok(found.filter(|found| found.digests == *digests))
 }
 
 /// One of another pipeline cannot be read, and is made anew.

@@ -9,6 +9,7 @@ mod fetch;
 mod gate;
 mod judge;
 mod keep;
+mod recall;
 mod retry;
 mod settings;
 mod turns;
@@ -27,6 +28,7 @@ use tidegate_store::Store;
 use self::fetch::{Fetcher, Flight};
 pub use self::{
     judge::{Judged, judge, pending},
+    recall::recall,
     settings::{Settings, SettingsError},
 };
 
