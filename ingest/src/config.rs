@@ -32,7 +32,9 @@ impl Api {
 
 /// Whether the configuration has the type, in the version that the item names.
 pub(crate) fn knows(config: &Compiled, type_id: &TypeId, version: Option<&str>) -> bool {
-    config.item_type(type_id).is_some_and(|item_type| version.is_none_or(|named| named == item_type.version))
+    config
+        .item_type(type_id)
+        .is_some_and(|item_type| version.is_none_or(|named| item_type.takes_version(named)))
 }
 
 /// Why the type or its version is refused.
@@ -44,9 +46,11 @@ pub(crate) fn unknown(config: &Compiled, type_id: &TypeId, version: Option<&str>
             .unwrap_or_default();
         return Some(Unknown::Type(format!("There is no item type `{type_id}`.{hint}")));
     };
-    let named = version.filter(|named| *named != item_type.version)?;
+    let named = version.filter(|named| !item_type.takes_version(named))?;
     let current = &item_type.version;
-    Some(Unknown::Version(format!("`{type_id}` has no version `{named}`; its version is `{current}`.")))
+    Some(Unknown::Version(format!(
+        "`{type_id}` has no version `{named}`; its current version is `{current}`."
+    )))
 }
 
 pub(crate) enum Unknown {

@@ -401,7 +401,7 @@ const TABLE: &[(bool, &str)] = &[
     (true, r#"{"item_type":"t","kind":"USER"}"#),
     (
         true,
-        r#"{"item_type":"t","name":"T","kind":"USER","fields":[{"name":"a","type":"ID"}],"strict":true,"version":"1"}"#,
+        r#"{"item_type":"t","name":"T","kind":"USER","fields":[{"name":"a","type":"ID"}],"strict":true,"version":"1","earlier_versions":["0"]}"#,
     ),
     (false, r#"{"item_type":"t"}"#),
     (false, r#"{"item_type":"t","kind":"user"}"#),
@@ -614,6 +614,7 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             }],
             strict: true,
             version: Some("1".into()),
+            earlier_versions: vec!["0".into()],
         }),
         Document::Policy(Policy { key: "p".into(), name: Some("P".into()), parent: Some("q".into()) }),
         Document::Action(Action {
@@ -769,13 +770,13 @@ prop_compose! {
 
 prop_compose! {
     fn any_item_type()(
-        key in "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name in prop::option::of(any_text()), strict: bool, version in prop::option::of(any_text()),
+        key in "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name in prop::option::of(any_text()), strict: bool, version in prop::option::of(any_text()), earlier_versions in prop::collection::vec(any_text(), 0..3),
         fields in prop::collection::btree_map("[a-zA-Z 0-9._é:#-]{1,12}", (0_usize..16, any::<bool>(), any::<bool>()), 0..6),
     ) -> Document {
         let fields = fields.into_iter().filter(|(name, _)| name != "images").map(|(name, (scalar, required, list))| FieldDocument {
             name, scalar: Scalar::ALL[scalar], required, container: list.then_some(Container::Array), role: None,
         });
-        Document::ItemType(ItemType { key: key.into(), name, kind: Kind::Thread, fields: fields.collect(), strict, version })
+        Document::ItemType(ItemType { key: key.into(), name, kind: Kind::Thread, fields: fields.collect(), strict, version, earlier_versions })
     }
 }
 

@@ -28,6 +28,7 @@ fn one_field(scalar: Scalar, container: Option<Container>, strict: bool) -> Item
         fields: vec![field],
         strict,
         version: None,
+        earlier_versions: Vec::new(),
     };
     ItemType::compile(&document, "1", &[TypeId::new("user")].into())
 }
@@ -320,6 +321,17 @@ fn data_that_is_no_object_or_no_json_is_a_fault_not_a_panic() {
 }
 
 #[test]
+fn earlier_versions_are_taken_and_later_ones_are_not() {
+    let taken = |item_type: &ItemType, all: &[&'static str]| -> Vec<&'static str> {
+        all.iter().copied().filter(|named| item_type.takes_version(named)).collect()
+    };
+    assert_eq!(taken(&compile(POST), &["0", "1", "6", "7", "8", "-1", "", "v7"]), ["1", "6", "7"]);
+    let named =
+        compile("item_type: post\nkind: CONTENT\nversion: '2026-01'\nearlier_versions: ['2025-07']\n");
+    assert_eq!(taken(&named, &["1", "2025-01", "2025-07", "2026-01"]), ["2025-07", "2026-01"]);
+}
+
+#[test]
 fn a_type_with_many_fields_finds_each_and_has_its_version() {
     let mut yaml = String::from("item_type: wide\nkind: USER\nversion: v3\nname: Wide one\nfields:\n");
     for n in 0..40 {
@@ -327,7 +339,8 @@ fn a_type_with_many_fields_finds_each_and_has_its_version() {
     }
     let wide = compile(&yaml);
     assert_eq!((wide.version.as_str(), wide.name.as_str(), wide.kind), ("v3", "Wide one", Kind::User));
-    assert_eq!(compile(POST).version, "7");
+    let numbered = compile(POST);
+    assert_eq!(numbered.version, "7");
     let data: Vec<String> = (0..40).map(|n| format!("\"f{n}\":{n}")).collect();
     let values = check(&wide, &format!("{{{}}}", data.join(",")), Mode::Strict).unwrap();
     for n in 0..40 {

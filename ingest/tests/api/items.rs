@@ -60,11 +60,16 @@ async fn both_forms_of_an_item_both_slashes_and_an_empty_batch_are_taken() {
         let answer = service.post(path, &json!({"items": [nested]})).await;
         assert_eq!(answer.status, 202, "{answer:?}");
     }
+    let earlier = json!({"id": "e", "typeId": "versioned", "typeVersion": "2025-07", "data": {}});
+    let answer = service.submit(json!([earlier])).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
     let answer = service.submit(json!([])).await;
     assert_eq!((answer.status.as_u16(), &answer.body), (202, &json!({"submissions": []})));
     let records = service.items().await;
-    assert_eq!(records.len(), 2);
-    let item = &records[0].items[0];
+    assert_eq!(records.len(), 3);
+    let of = |id: &str| records.iter().map(|it| &it.items[0]).find(|item| item.id.as_str() == id).unwrap();
+    assert_eq!(of("e").type_version.as_deref(), Some("2025-07"));
+    let item = of("n");
     assert_eq!(item.type_version.as_deref(), Some("2026-01"));
     assert_eq!(item.variant, Variant::Partial);
 }

@@ -39,6 +39,7 @@ fields:
 item_type: versioned
 kind: CONTENT
 version: '2026-01'
+earlier_versions: ['2025-07']
 fields:
   - {name: text, type: STRING}
 ---

@@ -31,6 +31,10 @@ pub struct ItemType {
     /// What items may name as `typeVersion`; the service numbers the versions itself if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// Further versions that items may name: their data is held to the fields of today. Versions that the service has
+    /// numbered need not be listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_versions: Vec<String>,
 }
 
 /// One field of the data of an item.

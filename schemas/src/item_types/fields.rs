@@ -152,6 +152,9 @@ pub struct ItemType {
     pub strict: bool,
     /// What a platform may name as `typeVersion`.
     pub version: String,
+    earlier_versions: Vec<String>,
+    /// The number of the version, if the service numbers them.
+    number: Option<u64>,
     pub(super) shape: Arc<Shape>,
     /// The organisation's item types: a related item must be of one of them.
     pub(super) types: Arc<[TypeId]>,
@@ -188,9 +191,20 @@ impl ItemType {
             kind: document.kind,
             strict: document.strict,
             version: document.version.clone().unwrap_or_else(|| version.to_owned()),
+            earlier_versions: document.earlier_versions.clone(),
+            number: if document.version.is_none() { version.parse().ok() } else { None },
             shape: Arc::new(Shape { fields, by_name, by_role }),
             types: types.clone(),
         }
+    }
+
+    /// Whether items may name this version: the current one, or an earlier one. A platform that sends the fields of
+    /// yesterday goes on when the type gets new ones.
+    pub fn takes_version(&self, named: &str) -> bool {
+        let is_earlier = |number: u64| named.parse().is_ok_and(|named: u64| (1..number).contains(&named));
+        named == self.version
+            || self.earlier_versions.iter().any(|earlier| earlier == named)
+            || self.number.is_some_and(is_earlier)
     }
 
     /// All fields, the implied `images` included.
