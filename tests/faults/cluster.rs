@@ -23,6 +23,7 @@ use crate::{
     killer::{self, End, Kills},
     load::{Clients, Pace},
     observe, oracle,
+    pictures::Pictures,
     receiver::{Manner, Receiver},
 };
 
@@ -239,10 +240,10 @@ async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()>
     let wanted = usize::try_from(number("TIDEGATE_FAULTS_CLUSTER_KILLS", 15))?;
     println!("cluster: seed {seed}, {wanted} kills of roles");
     let servers = Servers::start().await?;
-    let receiver = Receiver::start().await?;
+    let (receiver, pictures) = (Receiver::start().await?, Pictures::start().await?);
     receiver.behave("all", Manner::Fail(1));
 
-    let mut house = House::new(&servers.settings(), &ROLES)?;
+    let mut house = House::new(&(servers.settings() + &pictures.settings()), &ROLES)?;
     run_once(&house, &["topics", "create"]).await?;
     run_once(&house, &["store", "migrate"]).await?;
     let mut console = house.start("console", None)?;
@@ -265,7 +266,7 @@ async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()>
     }
     // Places are reached under load alone, so it lasts as long as the kills do.
     let pace = Pace { clients: 4, requests: u64::MAX, pause: Duration::from_millis(150) };
-    let mut clients = Clients::start(&house, seed, pace);
+    let mut clients = Clients::start(&house, &pictures, seed, pace);
     let mut kills = Kills::default();
     // More lives, if the load did not reach enough places in those.
     for turn in 0..2 * wanted {
@@ -301,7 +302,7 @@ async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()>
     seen.callbacks = receiver.callbacks();
 
     let verdict = oracle::judge(&sent, &seen);
-    println!("cluster: {}", oracle::counts(&sent, &seen));
+    println!("cluster: {}; {} looks at pictures", oracle::counts(&sent, &seen), pictures.asked());
     println!("cluster: {verdict}");
     kills.suffice(wanted)?;
     assert!(verdict.is_clean(), "{verdict}\nrepeat it with TIDEGATE_FAULTS_SEED={seed}");

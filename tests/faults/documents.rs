@@ -28,7 +28,7 @@ policy: scam
 name: Scams and fraud
 ";
 
-/// A scam is acted on, a threat is reviewed; the items of reports are held against the rule for scams, too.
+/// A scam and a picture are acted on, a threat is reviewed; the items of reports are held against the first two, too.
 fn rules(scam_action: &str) -> String {
     format!(
         "\
@@ -38,6 +38,15 @@ on: [item, report]
 item_types: [post]
 when:
   text: {{in: [text], words: [scamcoin]}}
+policies: [scam]
+actions: [{scam_action}]
+---
+rule: pictures
+status: live
+on: [item, report]
+item_types: [post]
+when:
+  media: {{in: [images], state: [ok]}}
 policies: [scam]
 actions: [{scam_action}]
 ---

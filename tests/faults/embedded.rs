@@ -12,6 +12,7 @@ use crate::{
     killer::{self, Kills},
     load::{Clients, Pace},
     observe, oracle,
+    pictures::Pictures,
     receiver::{Manner, Receiver},
 };
 
@@ -51,12 +52,12 @@ async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
     let (seed, wanted) = (number("TIDEGATE_FAULTS_SEED", SEED), number("TIDEGATE_FAULTS_KILLS", 60));
     let wanted = usize::try_from(wanted)?;
     println!("embedded: seed {seed}, {wanted} kills");
-    let receiver = Receiver::start().await?;
+    let (receiver, pictures) = (Receiver::start().await?, Pictures::start().await?);
     // Some events need a second attempt, so that kills fall between attempts, too.
     receiver.behave("all", Manner::Fail(1));
-    let house = Arc::new(first_life("", &receiver, "scams").await?);
+    let house = Arc::new(first_life(&pictures.settings(), &receiver, "scams").await?);
     let pace = Pace { clients: 6, requests: 100 * wanted as u64, pause: Duration::from_millis(25) };
-    let mut clients = Clients::start(&house, seed, pace);
+    let mut clients = Clients::start(&house, &pictures, seed, pace);
     let mut kills = Kills::default();
     for (life, end) in killer::plan(seed, wanted, &killer::PLACES, LONGEST_LIFE).into_iter().enumerate() {
         let mut process = house.up(end.failpoints())?;
@@ -82,7 +83,7 @@ async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
     seen.callbacks = receiver.callbacks();
 
     let verdict = oracle::judge(&sent, &seen);
-    println!("embedded: {}", oracle::counts(&sent, &seen));
+    println!("embedded: {}; {} looks at pictures", oracle::counts(&sent, &seen), pictures.asked());
     println!("embedded: {verdict}");
     kills.suffice(wanted)?;
     assert!(verdict.is_clean(), "{verdict}\nrepeat it with TIDEGATE_FAULTS_SEED={seed}");

@@ -14,9 +14,11 @@ use crate::seeded::Seeded;
 pub(crate) type Place = (&'static str, u64);
 
 /// Between taking a request, storing its plan, carrying it out, passing its record, and calling back.
-pub(crate) const PLACES: [Place; 13] = [
+pub(crate) const PLACES: [Place; 15] = [
     ("after_append", 60),
     ("after_poll", 12),
+    ("after_accepted", 12),
+    ("after_slow_append", 12),
     ("after_count", 40),
     ("after_limits", 25),
     ("after_plan", 25),
@@ -61,6 +63,8 @@ pub(crate) fn places_of(role: &str) -> Vec<Place> {
         "deliver" => of(&["after_callback_rows", "before_callback", "after_callback"]),
         "process" => of(&[
             "after_poll",
+            "after_accepted",
+            "after_slow_append",
             "after_count",
             "after_limits",
             "after_plan",

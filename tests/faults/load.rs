@@ -23,6 +23,7 @@ use tokio::{
 use crate::{
     house::{House, LONG},
     oracle::{Content, REVIEW_ACTION, Sent, SentAppeal, SentItem, SentReport, Told},
+    pictures::Pictures,
     seeded::Seeded,
 };
 
@@ -31,6 +32,8 @@ pub(crate) struct Load {
     pub(crate) house: Arc<House>,
     pub(crate) sent: Arc<Mutex<Sent>>,
     seed: Seeded,
+    /// Where pictures are.
+    pictures: String,
     /// Requests in all, whatever the number of kills.
     left: AtomicU64,
     pause: Duration,
@@ -50,11 +53,12 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) fn start(house: &Arc<House>, seed: u64, pace: Pace) -> Self {
+    pub(crate) fn start(house: &Arc<House>, pictures: &Pictures, seed: u64, pace: Pace) -> Self {
         let load = Arc::new(Load {
             house: Arc::clone(house),
             sent: Arc::default(),
             seed: Seeded::new(seed).branch(2),
+            pictures: pictures.base(),
             left: AtomicU64::new(pace.requests),
             pause: pace.pause,
             stop: AtomicBool::new(false),
@@ -124,9 +128,15 @@ impl Load {
         let mut items = Vec::new();
         let mut ids = Vec::new();
         for position in 0..=seeded.below(4) {
-            let content = *seeded.pick(&[Content::Plain, Content::Scam, Content::Scam, Content::Threat]);
+            let content = *seeded.pick(&[
+                Content::Plain,
+                Content::Scam,
+                Content::Scam,
+                Content::Picture,
+                Content::Threat,
+            ]);
             let (id, user) = (format!("{id}-i{position}"), user(seeded));
-            items.push(json!({ "id": id, "typeId": "post", "data": data(&id, content, &user) }));
+            items.push(json!({ "id": id, "typeId": "post", "data": self.data(&id, content, &user) }));
             let item = SentItem { user, content, told: Told::Nothing, submission: None, removal: None };
             self.sent.lock().unwrap().items.insert(id.clone(), item);
             ids.push(id);
@@ -149,10 +159,29 @@ impl Load {
         Ok(())
     }
 
+    fn data(&self, id: &str, content: Content, user: &str) -> Value {
+        let text = match content {
+            Content::Plain => format!("nothing to see in {id}"),
+            Content::Scam => format!("buy scamcoin on offer, says {id}"),
+            Content::Picture => format!("look at {id}"),
+            Content::Threat => format!("{id} may threaten you"),
+        };
+        let mut data = json!({ "text": text, "author": { "typeId": "user", "id": user } });
+        if content == Content::Picture {
+            let when = if id.len().is_multiple_of(2) { "late" } else { "soon" };
+            data["images"] = json!([format!("{}{when}/{id}.bmp", self.pictures)]);
+        }
+        data
+    }
+
     async fn report(&self, id: &str, seeded: &mut Seeded) -> Result<()> {
         let csam = seeded.below(5) == 0;
-        // Plain ones share their item with other reports and join its job; a scam is reported once.
-        let content = if csam { Content::Plain } else { *seeded.pick(&[Content::Plain, Content::Scam]) };
+        // Plain ones share their item with other reports and join its job; what is acted on is reported once.
+        let content = if csam {
+            Content::Plain
+        } else {
+            *seeded.pick(&[Content::Plain, Content::Scam, Content::Picture])
+        };
         let item = match content {
             Content::Plain => format!("r-shared{}{}", if csam { "-worst" } else { "" }, seeded.below(40)),
             _ => format!("r-{id}"),
@@ -174,7 +203,7 @@ impl Load {
         let body = json!({
             "reporter": { "kind": "user", "typeId": "user", "id": format!("reporter-{id}") },
             "reportedAt": "2026-01-02T03:04:05Z",
-            "reportedItem": { "id": item, "typeId": "post", "data": data(&item, content, &user) },
+            "reportedItem": { "id": item, "typeId": "post", "data": self.data(&item, content, &user) },
             "reportedForReason": { "reason": id, "csam": csam },
         });
         let key = (seeded.below(2) == 0).then_some(id);
@@ -194,7 +223,7 @@ impl Load {
             "appealId": id,
             "appealedBy": { "typeId": "user", "id": "appellant" },
             "appealedAt": "2026-01-02T03:04:05Z",
-            "actionedItem": { "id": item, "typeId": "post", "data": data(&item, Content::Plain, "appellant") },
+            "actionedItem": { "id": item, "typeId": "post", "data": self.data(&item, Content::Plain, "appellant") },
             "actionsTaken": ["remove"],
         });
         // The id is the key: an appeal can always be repeated.
@@ -340,15 +369,6 @@ fn text<'a>(value: &'a Value, name: &str) -> Result<&'a str> {
 /// Few enough that most cross the threshold.
 fn user(seeded: &mut Seeded) -> String {
     format!("user-{}", seeded.below(200))
-}
-
-fn data(id: &str, content: Content, user: &str) -> Value {
-    let text = match content {
-        Content::Plain => format!("nothing to see in {id}"),
-        Content::Scam => format!("buy scamcoin on offer, says {id}"),
-        Content::Threat => format!("{id} may threaten you"),
-    };
-    json!({ "text": text, "author": { "typeId": "user", "id": user } })
 }
 
 impl fmt::Debug for Load {

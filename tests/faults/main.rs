@@ -15,6 +15,7 @@ mod limits;
 mod load;
 mod observe;
 mod oracle;
+mod pictures;
 mod receiver;
 mod rules_change;
 mod seeded;

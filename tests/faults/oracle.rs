@@ -11,14 +11,22 @@ use std::{
 
 use crate::limits;
 
-/// What the text of an item leads to.
+/// What an item leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Plain,
     /// One action with a callback, and one strike of the author.
     Scam,
+    /// The same, once its picture was looked at.
+    Picture,
     /// A review job.
     Threat,
+}
+
+impl Content {
+    pub(crate) fn is_acted_on(self) -> bool {
+        matches!(self, Self::Scam | Self::Picture)
+    }
 }
 
 /// Whether a client was told that its request is taken.
@@ -321,11 +329,11 @@ fn actions(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     let scams = sent
         .items
         .iter()
-        .filter(|(_, item)| item.content == Content::Scam)
+        .filter(|(_, item)| item.content.is_acted_on())
         .map(|(id, item)| (id.as_str(), item.user.as_str(), bounds([item.told].into_iter())));
     let reported: BTreeMap<_, _> = by_item(sent);
     let reported_scams = reported.iter().filter_map(|(id, reports)| {
-        let scams: Vec<_> = reports.iter().filter(|report| report.content == Content::Scam).collect();
+        let scams: Vec<_> = reports.iter().filter(|report| report.content.is_acted_on()).collect();
         let user = scams.first()?.user.as_str();
         Some((*id, user, bounds(scams.iter().map(|report| report.told))))
     });

@@ -4,6 +4,7 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use tokio::{
@@ -11,6 +12,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinHandle,
+    time::sleep,
 };
 
 /// How a request is answered.
@@ -21,6 +23,8 @@ pub enum Answer {
     Head(String, Vec<u8>),
     /// Once the test lets it go on.
     After(Arc<Semaphore>, Box<Answer>),
+    /// When so much time has passed, as slow hosts do.
+    Later(Duration, Box<Answer>),
     Never,
 }
 
@@ -86,6 +90,11 @@ async fn give(stream: &mut TcpStream, mut answer: Answer) -> std::io::Result<()>
                 if let Ok(permit) = go.acquire().await {
                     permit.forget();
                 }
+                answer = *then;
+                continue;
+            }
+            Answer::Later(pause, then) => {
+                sleep(pause).await;
                 answer = *then;
                 continue;
             }
