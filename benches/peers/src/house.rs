@@ -62,12 +62,17 @@ impl House {
 
     /// All roles in one process, on embedded data; configured and ready.
     pub async fn embedded(repository: &Path, binary: &Path) -> Result<Self> {
-        Self::embedded_with(repository, binary, None).await
+        Self::embedded_with(repository, binary, "", None).await
     }
 
-    /// The same with rules of its own instead of the demo's.
-    pub async fn embedded_with(repository: &Path, binary: &Path, rules: Option<&str>) -> Result<Self> {
-        let mut house = Self::new(repository, binary, &[UP], "")?;
+    /// The same with further settings, and perhaps with rules of its own instead of the demo's.
+    pub async fn embedded_with(
+        repository: &Path,
+        binary: &Path,
+        more: &str,
+        rules: Option<&str>,
+    ) -> Result<Self> {
+        let mut house = Self::new(repository, binary, &[UP], more)?;
         house.start(UP).await?;
         house.configure(UP, rules).await?;
         Ok(house)

@@ -7,6 +7,7 @@ pub mod house;
 pub mod http;
 pub mod items;
 pub mod kafka;
+pub mod pictures;
 pub mod process;
 pub mod servers;
 pub mod table;

@@ -4,6 +4,8 @@
 
 #[path = "bench/cluster.rs"]
 mod cluster;
+#[path = "bench/images.rs"]
+mod images;
 #[path = "bench/ingest.rs"]
 mod ingest;
 #[path = "bench/load.rs"]
@@ -42,6 +44,8 @@ enum Bench {
     Cluster(cluster::Args),
     /// The whole pipeline with ten thousand rules against the same with ten, by CPU time
     Rules(rules::Args),
+    /// Items with photographs against hashing alone, and beside a host that hangs
+    Images(images::Args),
     /// From the start of the process to the first evaluated item, and memory at rest
     Start(start::Args),
 }
@@ -61,6 +65,7 @@ async fn main() -> Result<()> {
         Bench::Pipeline(args) => Box::pin(pipeline::run(&place, &args)).await,
         Bench::Cluster(args) => Box::pin(cluster::run(&place, &args)).await,
         Bench::Rules(args) => Box::pin(rules::run(&place, &args)).await,
+        Bench::Images(args) => Box::pin(images::run(&place, &args)).await,
         Bench::Start(args) => Box::pin(start::run(&place, &args)).await,
     }
 }

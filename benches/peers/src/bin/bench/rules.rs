@@ -36,7 +36,7 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
     let mut subjects = Vec::new();
     for count in [FEW, args.rules] {
         let rules = rules(count);
-        let house = House::embedded_with(&place.repository, &place.binary, Some(&rules)).await?;
+        let house = House::embedded_with(&place.repository, &place.binary, "", Some(&rules)).await?;
         subjects.push((Subject { house, role: UP, next: 0 }, Vec::new()));
     }
     for (subject, _) in &mut subjects {
