@@ -58,6 +58,7 @@ pub const ALL: &[&Table] = &[
     catalog::configs::CatalogEpoch::TABLE,
     catalog::banks::BankHead::TABLE,
     catalog::banks::BankEntry::TABLE,
+    catalog::banks::BankHash::TABLE,
     catalog::banks::BankChange::TABLE,
     catalog::banks::BankRevision::TABLE,
     catalog::keys::ApiKey::TABLE,
