@@ -255,3 +255,52 @@ async fn a_job_is_open_before_any_picture_is_there_and_shows_those_that_come_lat
     assert!(shown.media.get().contains("\"state\":\"ok\""), "{}", shown.media);
     world.drain().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bank_finds_pictures_that_come_in_and_later_hashes_find_those_that_came_in_before() {
+    let known = |hash: &str| {
+        format!(
+            "bank: known\nkind: pdq\ndistance: 0\nentries: [{hash}]\n---\nrule: known\nstatus: live\n\
+             item_types: [post]\nwhen: {{media: {{in: [images], bank: known}}}}\nactions: [ban]\n"
+        )
+    };
+    let host = Host::start(|head| {
+        let seed = if head.starts_with("GET /b") { 2 } else { 1 };
+        Answer::Picture(picture(seed))
+    });
+    let host = host.await.unwrap();
+    let mut world = World::beside(patient(), &[host.address.port()]).await;
+    world.configure(&known(&"0f".repeat(32)), false).await;
+    world.start();
+    let before = with_images(&post("before"), &[host.url("a.bmp")]);
+    let other = with_images(&post("other"), &[host.url("b.bmp")]);
+    let (before_id, other_id) = (before.submission_id, other.submission_id);
+    world.submit(vec![before, other]).await;
+    let row = world.evaluated(&post("before"), before_id).await;
+    world.evaluated(&post("other"), other_id).await;
+    assert_eq!((media(&row)[0].matches.len(), row.matched.as_str()), (0, "[]"));
+
+    let hash = media(&row)[0].pdq.clone().unwrap();
+    world.configure(&known(&hash), false).await;
+    let after = with_images(&post("after"), &[host.url("a.bmp")]);
+    let after_id = after.submission_id;
+    world.submit(vec![after]).await;
+    let row = world.evaluated(&post("after"), after_id).await;
+    let matches = &media(&row)[0].matches;
+    assert_eq!(
+        (matches[0].bank.as_str(), matches[0].kind.as_str(), matches[0].distance),
+        ("known", "pdq", 0)
+    );
+    assert!(row.matched.contains("\"known\"") && row.matched.contains(&matches[0].entry), "{}", row.matched);
+
+    let asked = host.asked("").len();
+    drop(host);
+    let run = crate::retroact::whole(&world, "known", false).await;
+    assert_eq!((run.progress.items, run.progress.matched, run.progress.sent), (3, 2, 1));
+    let row = crate::retroact::repeated(&world, "before").await;
+    assert_eq!(media(&row)[0].matches, *matches, "its hashes were kept");
+    assert!(row.matched.contains("\"known\""), "{}", row.matched);
+    world.drain().await;
+    assert_eq!(asked, 2, "each picture once");
+    assert_eq!(world.events("action.automatic").await.len(), 2);
+}

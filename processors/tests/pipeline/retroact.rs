@@ -52,7 +52,7 @@ async fn step(world: &World, run: &Run) -> Result<Run, Refusal> {
     retroact::step(&world.moderation(), &org(), run.id, 1_000, 1_000, || false).await.unwrap()
 }
 
-async fn whole(world: &World, rule: &str, dry_run: bool) -> Run {
+pub(crate) async fn whole(world: &World, rule: &str, dry_run: bool) -> Run {
     let mut run = begin(world, rule, dry_run).await;
     while run.finished_at.is_none() {
         run = step(world, &run).await.unwrap();
@@ -61,7 +61,7 @@ async fn whole(world: &World, rule: &str, dry_run: bool) -> Run {
 }
 
 /// The row of the item's submission that a run made.
-async fn repeated(world: &World, id: &str) -> Item {
+pub(crate) async fn repeated(world: &World, id: &str) -> Item {
     world
         .until("an item that was sent again", async || {
             let rows = world.versions(&post(id)).await;
