@@ -4,11 +4,15 @@
 
 mod running;
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use reqwest::Method;
 use running::{Demo, Place, post, text};
 use serde_json::{Value, json};
+use tidegate_test_support::{PATIENCE, eventually};
 
 const DOCUMENTS: &str = "\
 bank: words
@@ -41,7 +45,7 @@ async fn matches(demo: &Demo, id: &str, text: &str) -> bool {
 /// Items are sent until one is seen with the entry, or without it: no restart, and no new configuration.
 async fn until_it_matches(demo: &Demo, word: &str, wanted: bool) {
     let mut nth = 0;
-    tidegate_test_support::eventually("the entry's effect", tidegate_test_support::PATIENCE, async || {
+    eventually("the entry's effect", PATIENCE, async || {
         nth += 1;
         let id = format!("{word}-{wanted}-{nth}");
         (matches(demo, &id, &format!("a {word} here")).await == wanted).then_some(())
@@ -141,7 +145,7 @@ async fn hashes_are_imported_looked_up_and_exported_as_they_were() {
     }
     // Seven bits off an entry that allows seven.
     let wanted = hash((7 << 16) | 0x7f);
-    tidegate_test_support::eventually("the entries", tidegate_test_support::PATIENCE, async || {
+    eventually("the entries", PATIENCE, async || {
         let said = place.tell(&["banks", "match", &wanted, "--kind", "pdq", "--bank", "pictures"]).await;
         said.contains("7 bits  meme,7").then_some(())
     })
@@ -169,6 +173,128 @@ async fn hashes_are_imported_looked_up_and_exported_as_they_were() {
     let left = place.tell(&["banks", "export", "files", "--format", "lines"]).await;
     assert_eq!(left.trim(), md5(2));
     drop(demo);
+}
+
+#[tokio::test]
+async fn a_new_hash_is_found_soon_without_a_restart() {
+    let place = Place::new();
+    let demo = with_banks(&place).await;
+    let documents = "bank: pictures\nkind: pdq\n";
+    let change = json!({"files": [{"name": "hashes.yaml", "text": documents}]});
+    assert_eq!(demo.command("/config", &change).await.0, 200);
+    let mut slowest = Duration::ZERO;
+    for nth in [0x00ff_ff00_u32, 0xffff_0000, 0x0f0f_0f0f] {
+        let hash = format!("{nth:08x}{}", "5a".repeat(28));
+        let (status, answer) = demo.command("/banks/pictures/entries", &json!({"entries": [&hash]})).await;
+        assert_eq!((status.as_u16(), &answer["added"]), (200, &json!(1)), "{answer}");
+        let began = Instant::now();
+        let wish = json!({"hashes": {"pdq": &hash}, "banks": ["pictures"]});
+        eventually("the entry", PATIENCE, async || {
+            let (_, answer) = demo.command("/banks/match", &wish).await;
+            (answer["matches"][0]["distance"] == 0).then_some(())
+        })
+        .await
+        .unwrap();
+        slowest = slowest.max(began.elapsed());
+    }
+    eprintln!("a new hash was seen after at most {slowest:?}");
+}
+
+#[tokio::test]
+async fn an_import_that_broke_off_goes_on_and_doubles_nothing() {
+    const COUNT: usize = 40_000;
+    let place = Place::new();
+    let demo = with_banks(&place).await;
+    let change = json!({"files": [{"name": "hashes.yaml", "text": "bank: files\nkind: md5\n"}]});
+    assert_eq!(demo.command("/config", &change).await.0, 200);
+    let data = place.data();
+    // It may be through before it is killed: then another file is tried.
+    for attempt in 0..5 {
+        let file = place.folder.path().join(format!("hashes-{attempt}.txt"));
+        let resume = place.folder.path().join(format!("hashes-{attempt}.txt.resume"));
+        let prefix = format!("{attempt:08x}");
+        let mut lines = String::from("odd\n");
+        (0..COUNT).for_each(|nth| lines.push_str(&format!("{prefix}{nth:024x}\n")));
+        fs::write(&file, lines + "odd\n").unwrap();
+        let import = [
+            "banks",
+            "import",
+            "files",
+            file.to_str().unwrap(),
+            "--resume",
+            "--data",
+            data.to_str().unwrap(),
+        ];
+        let mut process = tokio::process::Command::new(running::BINARY);
+        let mut process = process.args(import).kill_on_drop(true).spawn().unwrap();
+        eventually("a first part to be sent", PATIENCE, async || {
+            (resume.exists() || process.try_wait().unwrap().is_some()).then_some(())
+        })
+        .await
+        .unwrap();
+        process.kill().await.unwrap();
+        if !resume.exists() {
+            continue;
+        }
+        let output = place.run(&import).await;
+        let (said, faults) = (text(&output.stdout), text(&output.stderr));
+        assert!(faults.contains("going on after"), "{faults}");
+        let numbers: Vec<usize> =
+            said.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
+        let [all, added, changed, there, refused] = numbers[..] else { panic!("{said}") };
+        assert_eq!((all, added + there, changed, refused), (COUNT + 2, COUNT, 0, 2), "{said}");
+        assert!(there <= 10_000, "no more than what was under way is sent twice: {said}");
+        assert!(!resume.exists());
+        let exported = place.tell(&["banks", "export", "files", "--format", "lines"]).await;
+        assert_eq!(exported.lines().filter(|line| line.starts_with(&prefix)).count(), COUNT);
+        return;
+    }
+    panic!("every import was through before it could be killed");
+}
+
+#[tokio::test]
+async fn hashes_that_are_not_made_here_are_kept_and_found_by_their_text() {
+    let place = Place::new();
+    let demo = with_banks(&place).await;
+    let documents = "bank: photos\nkind: photodna\n---\nbank: films\nkind: netclean\n";
+    let change = json!({"files": [{"name": "hashes.yaml", "text": documents}]});
+    assert_eq!(demo.command("/config", &change).await.0, 200);
+    let digits: String = (0..144).map(|byte: u8| format!("{byte:02x}")).collect();
+    let numbers = (0..144).map(|byte: u8| byte.to_string()).collect::<Vec<_>>().join(",");
+    let xml = place.folder.path().join("shared.xml");
+    let fingerprints =
+        format!("<md5>{}</md5><pdna>{numbers}</pdna><netclean>Ab+/c=</netclean>", "0".repeat(32));
+    let entry =
+        format!("<image><member id=\"1\"/><id>i1</id><fingerprints>{fingerprints}</fingerprints></image>");
+    fs::write(&xml, format!("<q><images>{entry}</images></q>")).unwrap();
+    for bank in ["photos", "films"] {
+        let told = place.tell(&["banks", "import", bank, xml.to_str().unwrap()]).await;
+        assert!(told.contains("3 entries: 1 added") && told.contains("2 of another kind"), "{told}");
+    }
+    assert_eq!(place.tell(&["banks", "export", "photos", "--format", "lines"]).await.trim(), digits);
+    let (status, answer) = demo.command("/banks/films/entries", &json!({"entries": ["two words"]})).await;
+    assert_eq!((status.as_u16(), &answer["added"]), (200, &json!(0)), "{answer}");
+    for (kind, bank, value) in
+        [("photodna", "photos", &*digits), ("photodna", "photos", &*numbers), ("netclean", "films", "Ab+/c=")]
+    {
+        let asked = ["banks", "match", value, "--kind", kind, "--bank", bank];
+        eventually("the entry", PATIENCE, async || {
+            place.tell(&asked).await.contains("1 matches").then_some(())
+        })
+        .await
+        .unwrap();
+        let wish = json!({"hashes": {kind: value}});
+        let (_, answer) = demo.command("/banks/match", &wish).await;
+        let listed = place.tell(&["banks", "show", bank]).await;
+        let entry: Value = serde_json::from_str(listed.trim()).unwrap();
+        assert_eq!(answer["matches"][0]["entry"], entry["id"], "a match names the entry as lists do");
+    }
+    // No medium is ever like one, so a rule that names the bank would never match.
+    let rule =
+        "rule: never\nstatus: draft\nitem_types: [post]\nwhen: {media: {in: [images], bank: photos}}\n";
+    let change = json!({"files": [{"name": "rule.yaml", "text": rule}]});
+    let (status, answer) = demo.command("/config", &change).await;
+    assert!(status.is_client_error(), "{status}: {answer}");
 }
 
 #[tokio::test]

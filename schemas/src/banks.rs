@@ -2,6 +2,7 @@
 //!
 //! It keeps no entries and searches for none.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
 /// What the entries of a bank are.
@@ -24,6 +25,9 @@ pub enum BankKind {
     Md5,
     Sha1,
     Sha256,
+    /// Hashes of pictures that this service cannot make: others hand them in and ask for them.
+    Photodna,
+    Netclean,
 }
 
 impl BankKind {
@@ -38,6 +42,8 @@ impl BankKind {
             Self::Md5 => HashKind::Md5.name(),
             Self::Sha1 => HashKind::Sha1.name(),
             Self::Sha256 => HashKind::Sha256.name(),
+            Self::Photodna => HashKind::Photodna.name(),
+            Self::Netclean => HashKind::Netclean.name(),
         }
     }
 
@@ -50,6 +56,8 @@ impl BankKind {
             Self::Md5 => Some(HashKind::Md5),
             Self::Sha1 => Some(HashKind::Sha1),
             Self::Sha256 => Some(HashKind::Sha256),
+            Self::Photodna => Some(HashKind::Photodna),
+            Self::Netclean => Some(HashKind::Netclean),
         }
     }
 
@@ -63,16 +71,14 @@ impl BankKind {
         if value.chars().any(|c| c.is_control() && c != '\t') {
             return Err("it has control characters");
         }
+        if let Some(kind) = self.hash() {
+            return kind.canonical(value);
+        }
         match self {
-            Self::Text | Self::Regex => Ok(value.to_owned()),
             Self::Domain => domain(value),
             Self::Geo if value.contains(',') => circle(value),
             Self::Geo => geohash(value),
-            Self::Pdq => HashKind::Pdq.canonical(value),
-            Self::Gradient => HashKind::Gradient.canonical(value),
-            Self::Md5 => HashKind::Md5.canonical(value),
-            Self::Sha1 => HashKind::Sha1.canonical(value),
-            Self::Sha256 => HashKind::Sha256.canonical(value),
+            _ => Ok(value.to_owned()),
         }
     }
 }
@@ -86,10 +92,13 @@ pub enum HashKind {
     Md5,
     Sha1,
     Sha256,
+    Photodna,
+    Netclean,
 }
 
 impl HashKind {
-    pub const ALL: [Self; 5] = [Self::Pdq, Self::Gradient, Self::Md5, Self::Sha1, Self::Sha256];
+    pub const ALL: [Self; 7] =
+        [Self::Pdq, Self::Gradient, Self::Md5, Self::Sha1, Self::Sha256, Self::Photodna, Self::Netclean];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -98,17 +107,25 @@ impl HashKind {
             Self::Md5 => "md5",
             Self::Sha1 => "sha1",
             Self::Sha256 => "sha256",
+            Self::Photodna => "photodna",
+            Self::Netclean => "netclean",
         }
+    }
+
+    /// Whether it is made here of media. The others are only handed in and asked for, as texts that are equal or not.
+    pub const fn is_made(self) -> bool {
+        !matches!(self, Self::Photodna | Self::Netclean)
     }
 
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Of the hash, which is written with twice as many digits.
+    /// Of what is compared: of the hash, which is written with twice as many digits, or of the digest of one that is not
+    /// made here.
     pub const fn bytes(self) -> usize {
         match self {
-            Self::Pdq | Self::Sha256 => 32,
+            Self::Pdq | Self::Sha256 | Self::Photodna | Self::Netclean => 32,
             Self::Gradient => 8,
             Self::Md5 => 16,
             Self::Sha1 => 20,
@@ -121,7 +138,7 @@ impl HashKind {
         match self {
             Self::Pdq => 31,
             Self::Gradient => 7,
-            Self::Md5 | Self::Sha1 | Self::Sha256 => 0,
+            Self::Md5 | Self::Sha1 | Self::Sha256 | Self::Photodna | Self::Netclean => 0,
         }
     }
 
@@ -130,13 +147,18 @@ impl HashKind {
         match self {
             Self::Pdq => 31,
             Self::Gradient => 4,
-            Self::Md5 | Self::Sha1 | Self::Sha256 => 0,
+            Self::Md5 | Self::Sha1 | Self::Sha256 | Self::Photodna | Self::Netclean => 0,
         }
     }
 
-    fn canonical(self, value: &str) -> Result<String, &'static str> {
-        let fits = value.len() == 2 * self.bytes() && value.bytes().all(|digit| digit.is_ascii_hexdigit());
-        if fits {
+    /// The form in which a hash is kept, or why it is none of the kind.
+    pub fn canonical(self, value: &str) -> Result<String, &'static str> {
+        match self {
+            Self::Photodna => return photodna(value),
+            Self::Netclean => return netclean(value),
+            _ => {}
+        }
+        if is_hex(value, self.bytes()) {
             return Ok(value.to_ascii_lowercase());
         }
         Err(match self {
@@ -144,9 +166,41 @@ impl HashKind {
             Self::Gradient => "a gradient hash has 16 hexadecimal digits",
             Self::Md5 => "an MD5 hash has 32 hexadecimal digits",
             Self::Sha1 => "a SHA-1 hash has 40 hexadecimal digits",
-            Self::Sha256 => "a SHA-256 hash has 64 hexadecimal digits",
+            _ => "a SHA-256 hash has 64 hexadecimal digits",
         })
     }
+}
+
+fn is_hex(value: &str, bytes: usize) -> bool {
+    value.len() == 2 * bytes && value.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+const PHOTODNA_BYTES: usize = 144;
+
+/// Kept as digits, whichever way it is written: as digits, in base64, or as numbers.
+fn photodna(value: &str) -> Result<String, &'static str> {
+    const FORM: &str =
+        "a PhotoDNA hash has 144 bytes: 288 hexadecimal digits, base64, or numbers with commas between";
+    if is_hex(value, PHOTODNA_BYTES) {
+        return Ok(value.to_ascii_lowercase());
+    }
+    let bytes: Option<Vec<u8>> = match value.contains(',') {
+        true => value.split(',').map(|number| number.trim().parse().ok()).collect(),
+        false => STANDARD.decode(value).ok(),
+    };
+    let bytes = bytes.filter(|bytes| bytes.len() == PHOTODNA_BYTES).ok_or(FORM)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+const LONGEST_NETCLEAN: usize = 512;
+
+/// How it is made is not published, so it is a text; digits are the same in either case.
+fn netclean(value: &str) -> Result<String, &'static str> {
+    if value.len() > LONGEST_NETCLEAN || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("a NetClean hash has at most 512 letters, digits and signs");
+    }
+    let is_hex = value.bytes().all(|digit| digit.is_ascii_hexdigit());
+    Ok(if is_hex { value.to_ascii_lowercase() } else { value.to_owned() })
 }
 
 const LONGEST_DOMAIN: usize = 253;
@@ -209,6 +263,8 @@ mod tests {
             (BankKind::Geo, "52.520, 13.4050, 500.0", "52.52,13.405,500"),
             (BankKind::Md5, " D41D8CD98F00B204E9800998ECF8427E", "d41d8cd98f00b204e9800998ecf8427e"),
             (BankKind::Gradient, "00FF00FF00FF00FF", "00ff00ff00ff00ff"),
+            (BankKind::Netclean, "0AbC", "0abc"),
+            (BankKind::Netclean, "0AbC+/=", "0AbC+/="),
         ] {
             assert_eq!(kind.canonical(value).as_deref(), Ok(kept));
             assert_eq!(kind.canonical(kept).as_deref(), Ok(kept), "{kept} is its own form");
@@ -234,8 +290,23 @@ mod tests {
             (BankKind::Pdq, "d41d8cd98f00b204e9800998ecf8427e"),
             (BankKind::Md5, "d41d8cd98f00b204e9800998ecf8427g"),
             (BankKind::Sha1, ""),
+            (BankKind::Photodna, "d41d8cd98f00b204e9800998ecf8427e"),
+            (BankKind::Photodna, "1,2,3"),
+            (BankKind::Netclean, "two words"),
         ] {
             assert!(kind.canonical(value).is_err(), "{value}");
         }
+    }
+
+    #[test]
+    fn a_photodna_hash_has_one_form_however_it_is_written() {
+        let bytes: Vec<u8> = (0..144).collect();
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+        let numbers: Vec<String> = bytes.iter().map(ToString::to_string).collect();
+        for written in [digits.clone(), STANDARD.encode(&bytes), numbers.join(","), numbers.join(", ")] {
+            assert_eq!(BankKind::Photodna.canonical(&written), Ok(digits.to_ascii_lowercase()), "{written}");
+        }
+        assert!(BankKind::Photodna.canonical(&STANDARD.encode(&bytes[1..])).is_err());
+        assert!(BankKind::Photodna.canonical(&numbers.join(",").replace("143", "256")).is_err());
     }
 }

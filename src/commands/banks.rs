@@ -2,11 +2,16 @@
 //!
 //! A bank itself is a document (`tidegate apply`).
 
-mod exchanges;
 mod export;
+mod files;
+#[cfg(test)]
+mod fuzzed;
 mod import;
 mod look_up;
-mod read;
+#[cfg(test)]
+#[path = "../../fuzz/src/banks.rs"]
+#[allow(unreachable_pub, reason = "a crate of its own elsewhere")]
+mod targets;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -17,7 +22,7 @@ use serde_json::{Value, json};
 use tidegate_schemas::banks::BankKind;
 
 pub(in crate::commands) use self::look_up::look_up;
-use self::{import::Sum, read::Format};
+use self::{files::Format, import::Sum};
 use crate::{
     client::{Client, Connection},
     output::{complain, say},

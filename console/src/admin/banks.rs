@@ -2,7 +2,10 @@
 //!
 //! Banks themselves are documents, in the configuration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    slice,
+};
 
 use axum::{
     Json, Router,
@@ -11,7 +14,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use tidegate_catalog::banks::{BankError, Entry, Given, Place};
-use tidegate_media::banks::{Hash, Hashes};
+use tidegate_media::banks::{Asked, Hash, Hashes};
 use tidegate_schemas::{
     banks::{BankKind, HashKind},
     ids::{BankId, Millis},
@@ -331,18 +334,37 @@ async fn switch_bank(
     found.map(Json).ok_or_else(|| Problem::not_found("There is no such bank."))
 }
 
-/// What is to be looked for, as hexadecimal digits by kind.
+/// What is to be looked for: the hashes of one medium, by kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wish {
-    hashes: BTreeMap<HashKind, String>,
+    hashes: BTreeMap<HashKind, Texts>,
     /// Only what is in these.
     #[serde(default)]
     banks: Vec<BankId>,
-    /// Decides in which samples it is.
-    #[serde(default)]
-    item_id: String,
+    /// Decides in which samples it is; without it, it is in all.
+    item_id: Option<String>,
 }
+
+/// A moving picture has several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Texts {
+    One(String),
+    All(Vec<String>),
+}
+
+impl Texts {
+    fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(text) => slice::from_ref(text),
+            Self::All(texts) => texts,
+        }
+    }
+}
+
+/// Of one medium.
+const MOST_HASHES: usize = 1_000;
 
 #[derive(Serialize)]
 struct Matches {
@@ -373,17 +395,21 @@ async fn find(
         return Err(Problem::not_found(format!("There is no bank of hashes `{unknown}`.")));
     }
     let mut all = Vec::new();
-    for (kind, text) in &wish.hashes {
-        let hash = Hash::parse(*kind, text.trim()).ok_or_else(|| {
-            let digits = 2 * kind.bytes();
-            invalid(&format!("/hashes/{}", kind.name()), format!("{digits} hexadecimal digits are needed."))
-        })?;
-        all.push(hash);
+    for (kind, texts) in &wish.hashes {
+        let (texts, pointer) = (texts.as_slice(), format!("/hashes/{}", kind.name()));
+        let most = if *kind == HashKind::Pdq { MOST_HASHES } else { 1 };
+        if texts.len() > most {
+            return Err(invalid(&pointer, format!("A medium has at most {most} of them.")));
+        }
+        for text in texts {
+            let text =
+                kind.canonical(text.trim()).map_err(|why| invalid(&pointer, format!("No hash: {why}.")))?;
+            all.extend(Hash::parse(*kind, &text));
+        }
     }
-    let hashes = Hashes::of(&all);
-    let found = banks.find_hashes(&wish.item_id, &hashes);
-    let wanted = |bank: &BankId| wish.banks.is_empty() || wish.banks.contains(bank);
-    let matches = found.matches.into_iter().filter(|it| wanted(&it.bank)).map(|it| Match {
+    let asked = Asked { item: wish.item_id.as_deref(), banks: &wish.banks };
+    let found = banks.ask(&asked, &Hashes::of(&all));
+    let matches = found.matches.into_iter().map(|it| Match {
         bank: it.bank,
         entry: it.entry,
         kind: it.kind,

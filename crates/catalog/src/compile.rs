@@ -208,7 +208,7 @@ fn bank(key: &BankId, document: &documents::Bank, added: Option<&Vec<BankEntry>>
     }
     // Checked when the document was read.
     let values = document.entries.iter().filter_map(|value| kind.canonical(value).ok());
-    let written = values.map(|value| (entry_id(key, &value), Labelled::plain(value)));
+    let written = values.map(|value| (entry_id(key, kind, &value), Labelled::plain(value)));
     let mut entries: BTreeMap<_, _> = written.collect();
     entries.extend(added.into_iter().flatten().cloned());
     let entries = entries.into_iter().map(|(id, Labelled { value, labels })| rules::BankEntry {

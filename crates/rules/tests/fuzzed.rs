@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::print_stdout, reason = "where the cases lie, to repeat them")]
 
-#[path = "../../../fuzz/src/lib.rs"]
+#[path = "../../../fuzz/src/rules.rs"]
 #[allow(unreachable_pub, reason = "a crate of its own elsewhere")]
 mod targets;
 

@@ -6,6 +6,7 @@ use std::{
     collections::BTreeSet,
     fs::{self, File},
     io::{self, BufRead, BufReader},
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -13,10 +14,14 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tidegate_media::banks::Hash;
+use tidegate_schemas::banks::{BankKind, HashKind};
 
 use super::{
-    Found, PAGE, Taken, kind_of, page,
-    read::{self, Format, What},
+    Found, PAGE, Taken,
+    files::{self, Format, What},
+    kind_of, page,
 };
 use crate::{
     client::Client,
@@ -29,6 +34,9 @@ const BATCH_BYTES: usize = 2 << 20;
 
 /// Entries from one line about how far it is to the next.
 const TELL_EVERY: u64 = 100_000;
+
+/// Bits of a PDQ hash of a picture that is no junk.
+const USUALLY_SET: RangeInclusive<u32> = 118..=138;
 
 /// What became of entries; the numbers add up to how many there were.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,8 +87,9 @@ impl Sum {
 #[derive(Serialize, Deserialize)]
 struct Progress {
     bank: String,
-    /// Of the file: of another length it is another file.
-    bytes: u64,
+    format: Format,
+    /// The SHA-256 of the file, which must be the same one.
+    file: String,
     /// Entries that are done with, from the file's beginning.
     done: u64,
     sum: Sum,
@@ -101,45 +110,58 @@ pub(super) async fn run(
         bail!("standard input cannot be resumed");
     }
     let unreadable = || format!("cannot read {}", file.display());
-    let (input, bytes): (Box<dyn BufRead>, u64) = if is_standard_input {
-        (Box::new(BufReader::new(io::stdin())), 0)
+    let input: Box<dyn BufRead + Send> = if is_standard_input {
+        Box::new(BufReader::new(io::stdin()))
     } else {
-        let opened = File::open(file).with_context(unreadable)?;
-        let bytes = opened.metadata().with_context(unreadable)?.len();
-        (Box::new(BufReader::new(opened)), bytes)
+        Box::new(BufReader::new(File::open(file).with_context(unreadable)?))
     };
+    let digest = if resume { digest(file).with_context(unreadable)? } else { String::new() };
     let beside = resume.then(|| PathBuf::from(format!("{}.resume", file.display())));
     let progress = match beside.as_deref().map(fs::read) {
         Some(Ok(kept)) => {
             let kept: Progress =
                 serde_json::from_slice(&kept).context("the file of the progress is broken")?;
-            if kept.bank != bank || kept.bytes != bytes {
-                bail!(
-                    "{}.resume is of another bank or another file: remove it to begin anew",
-                    file.display()
-                );
+            if kept.bank != bank || kept.format != format || kept.file != digest {
+                let file = file.display();
+                bail!("{file}.resume is of another bank, format or file: remove it to begin anew");
             }
             complain(format!("going on after {} entries", kept.done));
             kept
         }
         _ => Progress {
             bank: bank.to_owned(),
-            bytes,
+            format,
+            file: digest,
             done: 0,
             sum: Sum::default(),
             withdrawn: BTreeSet::new(),
         },
     };
-    let mut import = Import { client, bank, progress, beside, waiting: Vec::new(), size: 0, read: 0 };
-    for line in read::lines(input, format, kind).with_context(unreadable)? {
+    let mut import = Import { client, bank, kind, progress, beside, waiting: Vec::new(), size: 0, read: 0 };
+    for line in files::lines(input, format, kind).with_context(unreadable)? {
         import.take(line.with_context(unreadable)?).await?;
     }
     import.finish().await
 }
 
+fn digest(file: &Path) -> io::Result<String> {
+    let mut digest = Sha256::new();
+    let mut input = BufReader::with_capacity(1 << 16, File::open(file)?);
+    loop {
+        let block = input.fill_buf()?;
+        if block.is_empty() {
+            return Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        let read = block.len();
+        digest.update(block);
+        input.consume(read);
+    }
+}
+
 struct Import<'c> {
     client: &'c Client,
     bank: &'c str,
+    kind: BankKind,
     progress: Progress,
     beside: Option<PathBuf>,
     waiting: Vec<(u64, Change)>,
@@ -154,14 +176,15 @@ enum Change {
 }
 
 impl Import<'_> {
-    async fn take(&mut self, line: read::Line) -> anyhow::Result<()> {
+    async fn take(&mut self, line: files::Line) -> anyhow::Result<()> {
         self.read += 1;
         if self.read <= self.progress.done {
             return Ok(());
         }
-        let read::Line { number, entry } = line;
+        let files::Line { number, entry } = line;
         match entry {
             Ok(What::Add(entry)) => {
+                self.doubt(number, &entry);
                 self.size += entry.to_string().len();
                 self.waiting.push((number, Change::Add(entry)));
             }
@@ -187,6 +210,17 @@ impl Import<'_> {
             complain(format!("{} entries read", self.read));
         }
         Ok(())
+    }
+
+    /// PDQ sets half of its bits, so a hash that does not is hardly one. It is added all the same.
+    fn doubt(&self, number: u64, entry: &Value) {
+        let value = entry.as_str().or_else(|| entry["value"].as_str()).unwrap_or_default();
+        let hash = Some(value).filter(|_| self.kind == BankKind::Pdq);
+        let Some(hash) = hash.and_then(|hash| Hash::parse(HashKind::Pdq, hash.trim())) else { return };
+        let set: u32 = hash.bytes().iter().map(|byte| byte.count_ones()).sum();
+        if !USUALLY_SET.contains(&set) {
+            complain(format!("line {number}: {set} of its bits are set; of a picture's hash about 128 are"));
+        }
     }
 
     /// What waits, in its order: adding and removing the same entry are not swapped.

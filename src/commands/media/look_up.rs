@@ -2,7 +2,7 @@
 //!
 //! Hashes are made here; the service only sees those.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{iter, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -38,9 +38,8 @@ impl Match {
             for path in &files {
                 match fingerprint(path, &decoders) {
                     Ok(print) => {
-                        for hashes in asked(&print) {
-                            found += look_up(&client, &path.display().to_string(), &hashes, &banks).await?;
-                        }
+                        let name = path.display().to_string();
+                        found += look_up(&client, &name, &asked(&print), &banks).await?;
                     }
                     Err(error) => {
                         complain(format!("error: {error:#}"));
@@ -54,8 +53,8 @@ impl Match {
     }
 }
 
-/// What the service would compare: all of the file, then each further frame that says something.
-fn asked(print: &Fingerprint) -> Vec<Value> {
+/// What the service would compare: the file, and each of its frames that says something.
+fn asked(print: &Fingerprint) -> Value {
     let hex = |bytes: &[u8]| Hex(bytes).to_string();
     let digests = &print.digests;
     let mut whole =
@@ -63,11 +62,8 @@ fn asked(print: &Fingerprint) -> Vec<Value> {
     if let Some(gradient) = print.gradient8.filter(|_| print.state == State::Ok) {
         whole["gradient"] = json!(hex(&gradient));
     }
-    let mut telling = print.frames.iter().filter(|frame| frame.is_telling());
-    if let Some(frame) = telling.next() {
-        whole["pdq"] = json!(frame.pdq.to_string());
-    }
-    let mut all = vec![whole];
-    all.extend(telling.map(|frame| json!({"pdq": frame.pdq.to_string()})));
-    all
+    let telling = print.frames.iter().filter(|frame| frame.is_telling());
+    let pictures = telling.flat_map(|frame| iter::once(&frame.pdq).chain(&frame.turned));
+    whole["pdq"] = pictures.map(ToString::to_string).collect();
+    whole
 }

@@ -2,6 +2,7 @@
 //! Knows nothing of Tidegate's own types, so that any crate may use it in its tests.
 
 pub mod eventually;
+pub mod garbled;
 pub mod pictures;
 pub mod process;
 pub mod proxy;

@@ -331,7 +331,7 @@ impl Banks {
         values: &[String],
     ) -> Result<Vec<Option<Uuid>>, BankError> {
         let (_, kind) = self.known(org, bank).await?;
-        let id = |value: &String| kind.canonical(value).ok().map(|value| entry_id(bank, &value));
+        let id = |value: &String| kind.canonical(value).ok().map(|value| entry_id(bank, kind, &value));
         Ok(values.iter().map(id).collect())
     }
 
@@ -395,7 +395,7 @@ impl Banks {
             return Err(format!("its source is longer than {LONGEST_SOURCE} bytes"));
         }
         Ok(Entry {
-            id: entry_id(bank, &value),
+            id: entry_id(bank, kind, &value),
             value,
             enabled: !given.disabled,
             labels: given.labels,

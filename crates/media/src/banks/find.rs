@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) md5: Shelf<2>,
     pub(super) sha1: Shelf<3>,
     pub(super) sha256: Shelf<4>,
+    pub(super) photodna: Shelf<4>,
+    pub(super) netclean: Shelf<4>,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -51,6 +53,9 @@ pub struct Hashes {
     pub md5: Option<[u8; 16]>,
     pub sha1: Option<[u8; 20]>,
     pub sha256: Option<[u8; 32]>,
+    /// Digests of hashes that are not made here.
+    pub photodna: Option<[u8; 32]>,
+    pub netclean: Option<[u8; 32]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,34 +77,33 @@ pub struct Found {
 }
 
 impl Hashes {
-    /// Of single hashes, the last of each kind; a picture counts as one with much to see.
+    /// Of single hashes: of PDQ all of them, as pictures with much to see; of the other kinds the last.
     pub fn of(hashes: &[Hash]) -> Self {
         let mut all = Self::default();
         for hash in hashes {
             let bytes = hash.bytes();
             match hash.kind() {
                 HashKind::Pdq => {
-                    all.pictures = bytes.try_into().map_or_else(
-                        |_| Vec::new(),
-                        |pdq| vec![Picture { pdq, quality: u8::MAX, frame: None }],
-                    );
+                    let picture = |pdq| Picture { pdq, quality: u8::MAX, frame: None };
+                    all.pictures.extend(bytes.try_into().map(picture));
                 }
                 HashKind::Gradient => all.gradient = bytes.try_into().ok(),
                 HashKind::Md5 => all.md5 = bytes.try_into().ok(),
                 HashKind::Sha1 => all.sha1 = bytes.try_into().ok(),
                 HashKind::Sha256 => all.sha256 = bytes.try_into().ok(),
+                HashKind::Photodna => all.photodna = bytes.try_into().ok(),
+                HashKind::Netclean => all.netclean = bytes.try_into().ok(),
             }
         }
         all
     }
-}
 
-impl From<&Fingerprint> for Hashes {
-    fn from(print: &Fingerprint) -> Self {
+    /// All that was made of a medium; with `turned`, also what its pictures have turned and mirrored.
+    pub fn made(print: &Fingerprint, turned: bool) -> Self {
         let several = print.frames.len() > 1;
         let pictures = print.frames.iter().flat_map(|frame| {
-            let turned = iter::once(&frame.pdq).chain(&frame.turned);
-            turned.map(move |pdq| Picture {
+            let others = frame.turned.iter().filter(move |_| turned);
+            iter::once(&frame.pdq).chain(others).map(move |pdq| Picture {
                 pdq: pdq.0,
                 quality: frame.quality,
                 frame: several.then_some(frame.at),
@@ -111,6 +115,7 @@ impl From<&Fingerprint> for Hashes {
             md5: Some(print.digests.md5),
             sha1: Some(print.digests.sha1),
             sha256: Some(print.digests.sha256),
+            ..Self::default()
         }
     }
 }
@@ -133,14 +138,14 @@ impl HashBanks {
 
     /// What the medium is like, the nearest first. The item's id decides which of the banks that take a sample it is compared with.
     pub fn find(&self, item: &str, print: &Fingerprint) -> Found {
-        self.find_hashes(item, &Hashes::from(print))
+        self.find_hashes(item, &Hashes::made(print, self.0.settings.turned))
     }
 
     /// The same for hashes that come from anywhere.
     pub fn find_hashes(&self, item: &str, hashes: &Hashes) -> Found {
         let state = &self.0;
         let nth = state.shared.looked.fetch_add(1, Ordering::Relaxed);
-        let found = self.compared(item, hashes, Way::Index);
+        let found = self.compared(&Asked::by(item), hashes, Way::Index);
         let found = match state.settings.check_one_in {
             0 => found,
             every if nth.is_multiple_of(every) => self.checked(item, hashes, &found),
@@ -158,13 +163,18 @@ impl HashBanks {
 
     /// As `find_hashes`, but every entry is compared: slow, and what the index must come to.
     pub fn find_plainly(&self, item: &str, hashes: &Hashes) -> Found {
-        self.compared(item, hashes, Way::Scan)
+        self.compared(&Asked::by(item), hashes, Way::Scan)
+    }
+
+    /// For people who want to know what is in banks: it is not counted, so no entry is put aside for being asked for.
+    pub fn ask(&self, asked: &Asked<'_>, hashes: &Hashes) -> Found {
+        self.compared(asked, hashes, Way::Index)
     }
 
     fn checked(&self, item: &str, hashes: &Hashes, found: &Found) -> Found {
         let shared = &self.0.shared;
         shared.checked.fetch_add(1, Ordering::Relaxed);
-        let plain = self.compared(item, hashes, Way::Scan);
+        let plain = self.compared(&Asked::by(item), hashes, Way::Scan);
         shared.differed.fetch_add(u64::from(plain != *found), Ordering::Relaxed);
         plain
     }
@@ -177,14 +187,14 @@ impl HashBanks {
         }
     }
 
-    fn compared(&self, item: &str, hashes: &Hashes, way: Way) -> Found {
+    fn compared(&self, asked: &Asked<'_>, hashes: &Hashes, way: Way) -> Found {
         let state = &*self.0;
         let mut search = Search {
             state,
-            item,
+            asked,
             way,
             now: state.shared.now(),
-            in_sample: vec![None; state.banks.len()],
+            counts: vec![None; state.banks.len()],
             met: vec![false; state.banks.len()],
             cut: vec![false; state.banks.len()],
             near: Vec::new(),
@@ -207,6 +217,12 @@ impl HashBanks {
         if let Some(hash) = &hashes.sha256 {
             search.near(HashKind::Sha256, &state.sha256, hash, None);
         }
+        if let Some(hash) = &hashes.photodna {
+            search.near(HashKind::Photodna, &state.photodna, hash, None);
+        }
+        if let Some(hash) = &hashes.netclean {
+            search.near(HashKind::Netclean, &state.netclean, hash, None);
+        }
         search.found()
     }
 }
@@ -214,13 +230,32 @@ impl HashBanks {
 /// Of entries that are near before the farther ones are left out for the first time.
 const PRUNE_AT: usize = 1_024;
 
+/// For whom is looked, and where.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked<'a> {
+    /// Its id decides which of the banks that take a sample count; without it all do.
+    pub item: Option<&'a str>,
+    /// Only these banks count, and those that take back what they say; all if there are none.
+    pub banks: &'a [BankId],
+}
+
+impl<'a> Asked<'a> {
+    fn by(item: &'a str) -> Self {
+        Self { item: Some(item), banks: &[] }
+    }
+
+    fn wants(&self, bank: &BankId) -> bool {
+        self.banks.is_empty() || self.banks.contains(bank)
+    }
+}
+
 struct Search<'s> {
     state: &'s State,
-    item: &'s str,
+    asked: &'s Asked<'s>,
     way: Way,
     now: Millis,
-    /// Of each bank: whether the item is in its sample, once it was asked.
-    in_sample: Vec<Option<bool>>,
+    /// Of each bank: whether it counts, once it was asked.
+    counts: Vec<Option<bool>>,
     /// The banks among those that suppress others that the medium is in.
     met: Vec<bool>,
     /// The banks that had more than is told.
@@ -246,8 +281,8 @@ impl Search<'_> {
         shelf.near(&Bits::of(hash), reach, self.way, |bits, distance, tag| {
             let Some(bank) = state.places.get(tag.place as usize).copied().flatten() else { return };
             let own = tag.entry.distance.map_or(state.banks[bank].distance, u32::from);
-            let counts = state.banks[bank].enabled && distance <= own && tag.counts(self.now);
-            if !counts || !self.is_in_sample(bank) {
+            let is_met = state.banks[bank].enabled && distance <= own && tag.counts(self.now);
+            if !is_met || !self.counts(bank) {
                 return;
             }
             if !state.banks[bank].suppresses.is_empty() {
@@ -264,10 +299,12 @@ impl Search<'_> {
         });
     }
 
-    fn is_in_sample(&mut self, bank: usize) -> bool {
-        let configured = &self.state.banks[bank];
-        *self.in_sample[bank]
-            .get_or_insert_with(|| is_in_sample(&configured.id, configured.sample, self.item))
+    fn counts(&mut self, bank: usize) -> bool {
+        let (asked, Bank { id, sample, suppresses, .. }) = (self.asked, &self.state.banks[bank]);
+        *self.counts[bank].get_or_insert_with(|| {
+            let is_wanted = asked.wants(id) || suppresses.iter().any(|bank| asked.wants(bank));
+            is_wanted && asked.item.is_none_or(|item| is_in_sample(id, *sample, item))
+        })
     }
 
     /// Leaves each entry once, and of each bank no more than can be told.
@@ -289,7 +326,8 @@ impl Search<'_> {
         self.prune();
         let banks = &self.state.banks;
         let met = banks.iter().zip(&self.met).filter(|(_, met)| **met);
-        let mut suppressed: Vec<&BankId> = met.flat_map(|(bank, _)| &bank.suppresses).collect();
+        let all = met.flat_map(|(bank, _)| &bank.suppresses);
+        let mut suppressed: Vec<&BankId> = all.filter(|bank| self.asked.wants(bank)).collect();
         suppressed.sort_unstable();
         suppressed.dedup();
         let counts = |bank: usize| suppressed.binary_search(&&banks[bank].id).is_err();

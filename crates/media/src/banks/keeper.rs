@@ -3,7 +3,7 @@
 //! It does not ask anybody for entries, and has no clock.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt, mem,
     sync::{
         Arc,
@@ -37,6 +37,8 @@ pub struct Keeper {
 struct Writer {
     numbers: BTreeMap<HashKind, Numbers>,
     places: HashMap<BankId, Places>,
+    /// The kinds that have rows at places where no bank stands any more.
+    left: BTreeSet<HashKind>,
     /// What changed since a shelf is being built anew.
     since: Option<Vec<Logged>>,
 }
@@ -46,6 +48,8 @@ struct Writer {
 struct Places {
     kind: HashKind,
     added: u32,
+    /// Whether anything ever came there.
+    is_filled: bool,
     written: u32,
     hashes: Vec<Hash>,
 }
@@ -128,6 +132,14 @@ macro_rules! on_shelf {
                 let $shelf = &mut $state.sha256;
                 $then
             }
+            HashKind::Photodna => {
+                let $shelf = &mut $state.photodna;
+                $then
+            }
+            HashKind::Netclean => {
+                let $shelf = &mut $state.netclean;
+                $then
+            }
         }
     };
 }
@@ -151,6 +163,8 @@ impl Keeper {
             md5: Shelf::empty(false),
             sha1: Shelf::empty(false),
             sha256: Shelf::empty(false),
+            photodna: Shelf::empty(false),
+            netclean: Shelf::empty(false),
             shared: Arc::clone(&shared),
         };
         Self { current: ArcSwap::from_pointee(state), writer: Mutex::default(), shared }
@@ -171,23 +185,31 @@ impl Keeper {
         let mut writer = self.writer.lock();
         let mut state = State::clone(&self.current.load());
         let kinds: HashMap<&BankId, HashKind> = banks.iter().map(|bank| (&bank.id, bank.kind)).collect();
-        writer.places.retain(|bank, places| kinds.get(bank) == Some(&places.kind));
+        let Writer { places, left, .. } = &mut *writer;
+        places.retain(|bank, places| {
+            let stays = kinds.get(bank) == Some(&places.kind);
+            if !stays && (places.is_filled || !places.hashes.is_empty()) {
+                left.insert(places.kind);
+            }
+            stays
+        });
         let mut fresh = state.places.len();
         let mut place = || {
             fresh += 1;
             u32::try_from(fresh - 1).unwrap_or(u32::MAX)
         };
         for bank in &banks {
-            let there =
-                writer.places.get(&bank.id).map(|it| (it.added, it.hashes == bank.written, it.written));
-            let (added, written) = match there {
-                Some((_, true, _)) => continue,
-                Some((added, false, _)) => (added, place()),
-                None => (place(), place()),
+            let (kind, hashes) = (bank.kind, bank.written.clone());
+            let places = match writer.places.get(&bank.id) {
+                Some(there) if there.hashes == hashes => continue,
+                Some(there) => Places { written: place(), hashes, ..there.clone() },
+                None => Places { kind, added: place(), is_filled: false, written: place(), hashes },
             };
-            let kind = bank.kind;
-            let places = Places { kind, added, written, hashes: bank.written.clone() };
-            writer.places.insert(bank.id.clone(), places);
+            let written = places.written;
+            let before = writer.places.insert(bank.id.clone(), places);
+            if before.is_some_and(|before| !before.hashes.is_empty()) {
+                writer.left.insert(kind);
+            }
             let entry = Arc::<Entry>::default();
             let changes = bank.written.iter().map(|hash| (*hash, Some(Arc::clone(&entry)))).collect();
             writer.put(&mut state, Logged { kind, place: written, changes });
@@ -200,7 +222,9 @@ impl Keeper {
     /// Changes entries of a bank; those of one that is not configured are passed over.
     pub fn apply(&self, bank: &BankId, changes: impl IntoIterator<Item = Change>) {
         let mut writer = self.writer.lock();
-        let Some(Places { kind, added: place, .. }) = writer.places.get(bank).cloned() else { return };
+        let Some(places) = writer.places.get_mut(bank) else { return };
+        places.is_filled = true;
+        let (kind, place) = (places.kind, places.added);
         let mut state = State::clone(&self.current.load());
         let of_kind = changes.into_iter().filter(|change| change.hash.kind() == kind);
         let changes = of_kind.map(|change| (change.hash, change.entry.map(Arc::new))).collect();
@@ -210,11 +234,14 @@ impl Keeper {
 
     /// Replaces all entries that came to a bank at once.
     pub fn load(&self, bank: &BankId, loading: Loading) {
-        let mut writer = self.writer.lock();
+        let writer = &mut *self.writer.lock();
         let mut state = State::clone(&self.current.load());
         let place = u32::try_from(state.places.len()).unwrap_or(u32::MAX);
         let Some(places) = writer.places.get_mut(bank).filter(|it| it.kind == loading.kind) else { return };
         places.added = place;
+        if mem::replace(&mut places.is_filled, true) {
+            writer.left.insert(loading.kind);
+        }
         writer.put(&mut state, Logged { kind: loading.kind, place, changes: loading.entries });
         writer.settle_places(&mut state);
         self.publish(state);
@@ -222,24 +249,27 @@ impl Keeper {
 
     /// Whether look-ups would be faster, or the memory smaller, after `rebuild`.
     pub fn is_worn(&self) -> bool {
+        let left = self.writer.lock().left.clone();
         let mut state = State::clone(&self.current.load());
-        HashKind::ALL.into_iter().any(|kind| on_shelf!(state, kind, shelf => shelf.is_worn()))
+        HashKind::ALL
+            .into_iter()
+            .any(|kind| left.contains(&kind) || on_shelf!(state, kind, shelf => shelf.is_worn()))
     }
 
     /// Builds anew what is worn; look-ups and changes go on meanwhile. It takes seconds for millions of entries.
     pub fn rebuild(&self) {
-        let mut state = {
+        let (mut state, left) = {
             let mut writer = self.writer.lock();
             if writer.since.is_some() {
                 return;
             }
             writer.since = Some(Vec::new());
-            State::clone(&self.current.load())
+            (State::clone(&self.current.load()), mem::take(&mut writer.left))
         };
         let now = self.shared.now();
         let mut renumbered = BTreeMap::new();
         for kind in HashKind::ALL {
-            on_shelf!(state, kind, shelf => if shelf.is_worn() {
+            on_shelf!(state, kind, shelf => if left.contains(&kind) || shelf.is_worn() {
                 let is_kept = |tag: &Tag| state.places.get(tag.place as usize).is_some_and(Option::is_some) && tag.counts(now);
                 let (rebuilt, numbers) = shelf.rebuilt(is_kept);
                 *shelf = rebuilt;
@@ -258,6 +288,8 @@ impl Keeper {
                 HashKind::Md5 => next.md5 = state.md5.clone(),
                 HashKind::Sha1 => next.sha1 = state.sha1.clone(),
                 HashKind::Sha256 => next.sha256 = state.sha256.clone(),
+                HashKind::Photodna => next.photodna = state.photodna.clone(),
+                HashKind::Netclean => next.netclean = state.netclean.clone(),
             }
         }
         let rebuilt: Vec<HashKind> = renumbered.keys().copied().collect();
@@ -285,7 +317,7 @@ impl Keeper {
         }
     }
 
-    pub fn sizes(&self) -> [Size; 5] {
+    pub fn sizes(&self) -> [Size; HashKind::ALL.len()] {
         let mut state = State::clone(&self.current.load());
         HashKind::ALL.map(|kind| {
             let (entries, bytes) = on_shelf!(state, kind, shelf => (shelf.len(), shelf.bytes()));

@@ -9,15 +9,16 @@ mod shelf;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use tidegate_schemas::{
-    banks::HashKind,
+    banks::{BankKind, HashKind},
     documents::Percent,
     ids::{BankId, Kind as IdKind, Millis, derive},
 };
 use uuid::Uuid;
 
 pub use self::{
-    find::{Found, HashBanks, Hashes, Picture},
+    find::{Asked, Found, HashBanks, Hashes, Picture},
     keeper::{Counts, Keeper, Loading, Size},
 };
 
@@ -29,6 +30,8 @@ pub struct Settings {
     pub matches: usize,
     /// Pictures that are plainer are not compared by PDQ, from 0 to 100: their hashes say little. Default 50.
     pub least_quality: u8,
+    /// Whether pictures are found turned and mirrored, too: eight times the work. Default true.
+    pub turned: bool,
     /// Of so many comparisons one is made again with every entry, to see that the index misses none; 0 means never.
     /// Default 10,000.
     pub check_one_in: u64,
@@ -36,7 +39,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { matches: 32, least_quality: 50, check_one_in: 10_000 }
+        Self { matches: 32, least_quality: 50, turned: true, check_one_in: 10_000 }
     }
 }
 
@@ -75,7 +78,7 @@ impl Bank {
     }
 }
 
-/// A hash of one of the kinds.
+/// A hash of one of the kinds; of a kind that is not made here, the digest of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash {
     kind: HashKind,
@@ -91,8 +94,11 @@ impl Hash {
         Some(Self { kind, bytes: all })
     }
 
-    /// Reads hexadecimal digits.
+    /// Reads hexadecimal digits, or whatever form a kind has that is not made here.
     pub fn parse(kind: HashKind, text: &str) -> Option<Self> {
+        if !kind.is_made() {
+            return Self::new(kind, &Sha256::digest(kind.canonical(text).ok()?));
+        }
         let digits = text.as_bytes();
         if digits.len() != 2 * kind.bytes() {
             return None;
@@ -121,12 +127,18 @@ impl Hash {
 
     /// Of the entry that the hash is in a bank.
     pub fn entry(&self, bank: &BankId) -> Uuid {
-        entry_id(bank, &self.hex())
+        derived(bank, &self.hex())
     }
 }
 
 /// The id of an entry: the same for the same value in a bank of the same name, wherever it is.
-pub fn entry_id(bank: &BankId, value: &str) -> Uuid {
+pub fn entry_id(bank: &BankId, kind: BankKind, value: &str) -> Uuid {
+    // Whoever compares has the digest alone.
+    let digest = kind.hash().filter(|kind| !kind.is_made()).and_then(|kind| Hash::parse(kind, value));
+    digest.map_or_else(|| derived(bank, value), |digest| digest.entry(bank))
+}
+
+fn derived(bank: &BankId, value: &str) -> Uuid {
     derive(IdKind::BankEntry, &[bank.as_str().as_bytes(), value.as_bytes()])
 }
 

@@ -10,6 +10,10 @@ use std::{
 };
 
 use super::*;
+use crate::{
+    Digests, PdqHash,
+    fingerprint::{Fingerprint, Frame, State},
+};
 
 fn hash(kind: HashKind, first: u8) -> Hash {
     let mut bytes = [0xa5; 32];
@@ -71,14 +75,90 @@ fn every_kind_of_hash_is_found_in_its_own_banks() {
         md5: Some(bytes(HashKind::Md5).try_into().unwrap()),
         sha1: Some(bytes(HashKind::Sha1).try_into().unwrap()),
         sha256: Some(bytes(HashKind::Sha256).try_into().unwrap()),
+        photodna: Some(bytes(HashKind::Photodna).try_into().unwrap()),
+        netclean: Some(bytes(HashKind::Netclean).try_into().unwrap()),
     };
     let found = keeper.current().find_hashes("item", &hashes);
     let mut kinds: Vec<_> = found.matches.iter().map(|it| (it.kind, it.labels[0].as_str())).collect();
     kinds.sort_unstable();
     assert_eq!(kinds, HashKind::ALL.map(|kind| (kind, kind.name())));
     let first = found.matches.iter().find(|it| it.kind == HashKind::Md5).unwrap();
-    assert_eq!(first.entry, entry_id(&BankId::new("md5"), &hash(HashKind::Md5, 0).hex()));
-    assert_eq!(keeper.sizes().map(|it| it.entries), [1, 1, 2, 1, 1]);
+    assert_eq!(first.entry, entry_id(&BankId::new("md5"), BankKind::Md5, &hash(HashKind::Md5, 0).hex()));
+    assert_eq!(keeper.sizes().map(|it| it.entries), [1, 1, 2, 1, 1, 1, 1]);
+}
+
+#[test]
+fn a_hash_that_is_not_made_here_is_found_by_its_text() {
+    let keeper = keeper(vec![bank("p", HashKind::Photodna), bank("n", HashKind::Netclean)]);
+    let numbers: Vec<String> = (0..144).map(|byte: u8| byte.to_string()).collect();
+    let photodna = BankKind::Photodna.canonical(&numbers.join(",")).unwrap();
+    for (id, kind, text) in
+        [("p", BankKind::Photodna, &*photodna), ("n", BankKind::Netclean, "an+opaque/text=")]
+    {
+        let hash = |text: &str| Hash::parse(kind.hash().unwrap(), text).unwrap();
+        keeper.apply(&BankId::new(id), [put(hash(text), &["known"])]);
+        let found = keeper.current().find_hashes("item", &Hashes::of(&[hash(text)]));
+        assert_eq!(names(&found), [(id, 0)]);
+        assert_eq!(found.matches[0].entry, entry_id(&BankId::new(id), kind, text), "as lists name it");
+        let other = text.replacen(['0', 'a'], "1", 1);
+        assert!(keeper.current().find_hashes("item", &Hashes::of(&[hash(&other)])).matches.is_empty());
+    }
+}
+
+#[test]
+fn whoever_asks_sees_the_banks_that_he_names_whatever_is_nearer_elsewhere() {
+    let half = Bank { sample: Percent::new(0.0).unwrap(), watched: true, ..bank("wanted", HashKind::Pdq) };
+    let taken_back = Bank { suppresses: vec![BankId::new("wanted")], ..bank("well", HashKind::Md5) };
+    let keeper = keeper(vec![bank("crowd", HashKind::Pdq), half, taken_back]);
+    let crowd = (0..64_u8).map(|first| put(hash(HashKind::Pdq, first), &[]));
+    keeper.apply(&BankId::new("crowd"), crowd);
+    keeper.apply(&BankId::new("wanted"), [put(hash(HashKind::Pdq, 0xff), &[])]);
+    let ask = |item, banks: &[BankId], hashes: &Hashes| {
+        let found = keeper.current().ask(&Asked { item, banks }, hashes);
+        (
+            names(&found).into_iter().map(|(bank, distance)| (bank.to_owned(), distance)).collect::<Vec<_>>(),
+            found,
+        )
+    };
+    let wanted = [BankId::new("wanted")];
+    let (there, found) = ask(None, &wanted, &picture(0, 0));
+    assert_eq!((there, found.truncated), (vec![("wanted".to_owned(), 8)], false));
+    assert!(ask(Some("item"), &wanted, &picture(0, 0)).0.is_empty(), "no item is in a sample of nothing");
+    let (there, found) = ask(None, &[], &picture(0, 0));
+    assert_eq!((there.len(), found.truncated), (32, true));
+    keeper.apply(&BankId::new("well"), [put(hash(HashKind::Md5, 7), &[])]);
+    let mut hashes = picture(0, 0);
+    hashes.md5 = Some(hash(HashKind::Md5, 7).bytes().try_into().unwrap());
+    let (there, found) = ask(None, &wanted, &hashes);
+    assert_eq!((there.len(), found.suppressed), (0, wanted.to_vec()), "what is taken back is so here, too");
+    assert!(ask(None, &[BankId::new("crowd")], &hashes).1.suppressed.is_empty());
+    assert!(keeper.seen().is_empty(), "to ask is no match");
+    assert_eq!(keeper.counts(), Counts::default());
+}
+
+#[test]
+fn what_a_bank_leaves_behind_takes_memory_until_the_next_building_only() {
+    let keeper = keeper(vec![
+        bank("a", HashKind::Md5),
+        Bank { written: vec![hash(HashKind::Md5, 1)], ..bank("b", HashKind::Md5) },
+    ]);
+    let entries =
+        || keeper.sizes()[HashKind::ALL.iter().position(|it| *it == HashKind::Md5).unwrap()].entries;
+    let load = |numbers: std::ops::Range<u8>| {
+        let mut loading = Loading::new(HashKind::Md5);
+        numbers.for_each(|nth| loading.push(hash(HashKind::Md5, nth), Entry::default()));
+        keeper.load(&BankId::new("a"), loading);
+    };
+    load(0..100);
+    assert!(!keeper.is_worn());
+    load(0..50);
+    assert!(keeper.is_worn());
+    keeper.rebuild();
+    assert_eq!((entries(), keeper.is_worn()), (51, false));
+    keeper.configure(vec![bank("b", HashKind::Md5)]);
+    assert!(keeper.is_worn());
+    keeper.rebuild();
+    assert_eq!((entries(), keeper.is_worn()), (0, false));
 }
 
 #[test]
@@ -199,6 +279,19 @@ fn a_bank_full_of_one_picture_tells_the_nearest_and_that_there_are_more() {
     let found = keeper.current().find_hashes("item", &hashes);
     assert_eq!((names(&found), found.truncated), (vec![("single", 8)], false));
     assert_eq!(keeper.counts().differed, 0);
+}
+
+#[test]
+fn a_picture_is_found_turned_unless_that_is_switched_off() {
+    let mut print = Fingerprint::unhashed(State::Ok, None, Digests::of(b""));
+    let turned = vec![PdqHash([0x11; 32]), PdqHash([0xa5; 32])];
+    print.frames.push(Frame { at: 0, pdq: PdqHash([0x77; 32]), quality: 90, turned });
+    for turned in [true, false] {
+        let keeper = Keeper::new(Settings { turned, ..Settings::default() });
+        keeper.configure(vec![bank("a", HashKind::Pdq)]);
+        keeper.apply(&BankId::new("a"), [put(hash(HashKind::Pdq, 0xa5), &[])]);
+        assert_eq!(keeper.current().find("item", &print).matches.len(), usize::from(turned));
+    }
 }
 
 #[test]

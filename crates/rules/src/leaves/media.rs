@@ -33,9 +33,11 @@ impl MediaLeaf {
     pub(super) fn compile(test: MediaTest, context: &mut Context<'_>) -> Option<Self> {
         let slots = context.texts(&test.fields, "address");
         let banks = test.banks.iter().filter(|key| context.bank(key, &HASHES).is_some()).count();
-        let unknown: Vec<_> = test.kinds.iter().filter(|kind| HashKind::named(kind).is_none()).collect();
+        let is_made = |kind: &&String| HashKind::named(kind).is_some_and(HashKind::is_made);
+        let unknown: Vec<_> = test.kinds.iter().filter(|kind| !is_made(kind)).collect();
         for kind in &unknown {
-            let near = did_you_mean(kind, HashKind::ALL.iter().map(|kind| kind.name()));
+            let made = HashKind::ALL.into_iter().filter(|kind| kind.is_made());
+            let near = did_you_mean(kind, made.map(HashKind::name));
             let detail = format!("there are no hashes of kind {}{near}", shown(kind));
             context.at("kind", |c| c.fault("unknown_value", detail));
         }

@@ -2,35 +2,18 @@
 //!
 //! It fetches nothing. An entry that was withdrawn there is to be removed here.
 
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 
-use quick_xml::{Reader, events::Event, name::QName};
-use serde_json::{Deserializer, Map, Value, json};
+use quick_xml::{Reader, escape::resolve_xml_entity, events::Event, name::QName};
+use serde_json::{Map, Value, json};
 use tidegate_schemas::banks::BankKind;
 
-use super::read::{Format, Line, Lines, What, kind_named};
+use super::{Format, Line, Lines, What, bounded::bounded, kind_named, pages::records};
 
-/// JSON: pages, or single records, one after the other. A page is read as a whole.
-pub(super) fn pages(file: impl Read + 'static, format: Format, kind: BankKind) -> Lines {
-    const LISTS: [&str; 4] = ["hashRecords", "data", "results", "items"];
-    let values = Deserializer::from_reader(file).into_iter::<Value>();
-    let mut number = 0;
-    let records = values.flat_map(move |value| match value {
-        Err(error) => vec![Err(anyhow::anyhow!("it is no JSON: {error}"))],
-        Ok(Value::Array(records)) => records.into_iter().map(Ok).collect(),
-        Ok(Value::Object(mut page)) => {
-            match LISTS.into_iter().find(|list| page.get(*list).is_some_and(Value::is_array)) {
-                Some(list) => match page.remove(list) {
-                    Some(Value::Array(records)) => records.into_iter().map(Ok).collect(),
-                    _ => Vec::new(),
-                },
-                None => vec![Ok(Value::Object(page))],
-            }
-        }
-        Ok(other) => vec![Ok(other)],
-    });
-    Box::new(records.map(move |record| {
-        number += 1;
+/// JSON: pages, lists, or single records, one after the other.
+pub(super) fn pages(file: impl BufRead + Send + 'static, format: Format, kind: BankKind) -> Lines {
+    let records = (1..).zip(records(file));
+    Box::new(records.map(move |(number, record)| {
         let entry = match record? {
             Value::Object(record) => match format {
                 Format::Stopncii => stop_ncii(&record, kind),
@@ -139,6 +122,7 @@ struct Record {
 
 /// XML, record by record. A record with several hashes of the kind is one entry for each.
 pub(super) fn ncmec(file: impl BufRead + 'static, kind: BankKind) -> Lines {
+    let (file, bound) = bounded(file);
     let mut reader = Reader::from_reader(file);
     reader.config_mut().expand_empty_elements = true;
     let mut number = 0;
@@ -152,6 +136,7 @@ pub(super) fn ncmec(file: impl BufRead + 'static, kind: BankKind) -> Lines {
             if is_over {
                 return None;
             }
+            bound.renew();
             match next_record(&mut reader) {
                 Ok(Some((record, is_gone))) => {
                     number += 1;
@@ -177,7 +162,7 @@ fn local(name: QName<'_>) -> String {
 
 /// The next image or video, and whether it is gone.
 fn next_record<R: BufRead>(reader: &mut Reader<R>) -> anyhow::Result<Option<(Record, bool)>> {
-    let (mut buffer, mut path): (Vec<u8>, Vec<String>) = (Vec::new(), Vec::new());
+    let (mut buffer, mut path, mut said): (Vec<u8>, Vec<String>, _) = (Vec::new(), Vec::new(), String::new());
     let mut open: Option<(Record, bool, String)> = None;
     loop {
         buffer.clear();
@@ -192,6 +177,7 @@ fn next_record<R: BufRead>(reader: &mut Reader<R>) -> anyhow::Result<Option<(Rec
                             record.member = id.unwrap_or_default();
                         }
                         path.push(name);
+                        said.clear();
                     }
                     None => {
                         let is_gone = name.starts_with("deleted");
@@ -201,13 +187,19 @@ fn next_record<R: BufRead>(reader: &mut Reader<R>) -> anyhow::Result<Option<(Rec
                     }
                 }
             }
-            Event::Text(text) => {
-                if let Some((record, ..)) = &mut open {
-                    record.take(&path, text.trim());
-                }
-            }
+            // A text may come in pieces.
+            Event::Text(text) => said.push_str(&text),
+            Event::CData(text) => said.push_str(&text),
+            Event::GeneralRef(name) => match name.resolve_char_ref()? {
+                Some(letter) => said.push(letter),
+                None => said.push_str(resolve_xml_entity(&name).unwrap_or_default()),
+            },
             Event::End(end) => {
                 let name = local(end.name());
+                if let Some((record, ..)) = &mut open {
+                    record.take(&path, said.trim());
+                }
+                said.clear();
                 if let Some((_, _, opened)) = &open
                     && path.is_empty()
                     && *opened == name
@@ -265,7 +257,7 @@ impl Record {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::{super::read::lines, *};
+    use super::{super::lines, *};
 
     fn of(text: &'static str, format: Format, kind: BankKind) -> Vec<Result<What, String>> {
         lines(text.as_bytes(), format, kind).unwrap().map(|line| line.unwrap().entry).collect()
@@ -307,12 +299,12 @@ mod tests {
     fn ncmec_has_several_hashes_an_entry_and_names_what_is_gone() {
         let text = r#"<?xml version="1.0"?><queryResult xmlns="https://example.org/v2"><images count="3">
             <image><member id="42">Some Member</member><timestamp>2026-01-01T00:00:00Z</timestamp><id>i1</id>
-              <classification>A1</classification><fingerprints><md5>aa</md5><sha1>bb</sha1></fingerprints></image>
+              <classification>A&amp;<![CDATA[1]]></classification><fingerprints><md5>aa</md5><sha1>bb</sha1></fingerprints></image>
             <image><member id="42">Some Member</member><id>i2</id><fingerprints/></image>
             <deletedImage><member id="43">Other</member><id>i3</id></deletedImage></images>
             <videos><video><member id="42"/><id>v1</id><fingerprints><md5>cc</md5></fingerprints></video></videos></queryResult>"#;
         let read = of(text, Format::Ncmec, BankKind::Md5);
-        let first = json!({"value": "aa", "source": "ncmec:42", "labels": ["A1"], "reference": "i1"});
+        let first = json!({"value": "aa", "source": "ncmec:42", "labels": ["A&1"], "reference": "i1"});
         assert_eq!(read[..2], [add(first), Ok(What::Other)]);
         assert!(read[2].is_err());
         let gone = What::Withdraw { source: "ncmec:43".into(), reference: "i3".into() };

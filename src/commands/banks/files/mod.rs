@@ -2,6 +2,10 @@
 //!
 //! Whether it can be an entry of the bank is judged by the service. The shapes of exchanges are `exchanges`' matter.
 
+mod bounded;
+mod exchanges;
+mod pages;
+
 use std::{
     io::{BufRead, Read},
     path::Path,
@@ -9,15 +13,22 @@ use std::{
 
 use anyhow::bail;
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tidegate_schemas::banks::{BankKind, HashKind};
+use tidegate_media::hashes::pdq::MIN_QUALITY;
+use tidegate_schemas::{
+    banks::{BankKind, HashKind},
+    item_types::datetime,
+};
 
-use super::exchanges;
+use self::bounded::bounded;
 
 /// How a file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::commands) enum Format {
-    /// One entry a line, of hashes also behind their kind (`pdq f8f8...`); blank lines are passed over
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Format {
+    /// One entry a line, of hashes also behind their kind (`pdq f8f8...`) or as PDQ's tools write them (`hash,name` and
+    /// `number,quality,hash,time`); blank lines are passed over
     Lines,
     /// With a header: `value` or `hash`, and if wanted `labels` (separated by `|`), `source`, `expires_at`, and of hashes
     /// `signal_type`, `max_distance`, `content_id`, `note` and `disabled`
@@ -71,9 +82,13 @@ pub(super) type Lines = Box<dyn Iterator<Item = anyhow::Result<Line>>>;
 const LONGEST_LINE: u64 = 1 << 20;
 
 /// An error is one of the file as a whole.
-pub(super) fn lines(file: impl BufRead + 'static, format: Format, kind: BankKind) -> anyhow::Result<Lines> {
+pub(super) fn lines(
+    file: impl BufRead + Send + 'static,
+    format: Format,
+    kind: BankKind,
+) -> anyhow::Result<Lines> {
     match format {
-        Format::Lines => Ok(Box::new(plain(file, move |text| Ok(word(text, kind))))),
+        Format::Lines => Ok(Box::new(plain(file, move |text| word(text, kind)))),
         Format::Ndjson => Ok(Box::new(plain(file, move |text| object(text, kind)))),
         Format::Csv => table(file, kind),
         Format::Ncmec => Ok(exchanges::ncmec(file, kind)),
@@ -134,17 +149,38 @@ pub(super) fn kind_named(name: &str) -> Option<HashKind> {
         "hash_md5" | "video_md5" | "videomd5" => Some(HashKind::Md5),
         "hash_sha1" | "sha-1" => Some(HashKind::Sha1),
         "hash_sha256" | "sha-256" => Some(HashKind::Sha256),
+        "pdna" | "hash_pdna" | "hash_photodna" => Some(HashKind::Photodna),
+        "hash_netclean" => Some(HashKind::Netclean),
         other => HashKind::named(other),
     }
 }
 
-/// Lists have words with blanks; a hash may stand behind its kind.
-fn word(line: &str, bank: BankKind) -> What {
-    let named = bank.hash().and_then(|kind| Some((kind, line.trim().split_once(char::is_whitespace)?)));
-    match named {
-        Some((kind, (name, value))) if kind_named(name) == Some(kind) => What::Add(json!(value.trim())),
-        Some((_, (name, _))) if kind_named(name).is_some() => What::Other,
-        _ => What::Add(json!(line)),
+/// Lists have words with blanks and commas; a hash may stand behind its kind, or among what a tool says of it.
+fn word(line: &str, bank: BankKind) -> Result<What, String> {
+    let plain = || Ok(What::Add(json!(line)));
+    let Some(kind) = bank.hash() else { return plain() };
+    let line = line.trim();
+    if let Some((name, value)) = line.split_once(char::is_whitespace)
+        && let Some(named) = kind_named(name)
+    {
+        return Ok(if named == kind { What::Add(json!(value.trim())) } else { What::Other });
+    }
+    if kind.canonical(line).is_ok() {
+        return plain();
+    }
+    let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+    match cells[..] {
+        [value, name] if kind.canonical(value).is_ok() => {
+            Ok(What::Add(json!({"value": value, "reference": name})))
+        }
+        [_, quality, value, _] if kind == HashKind::Pdq => match quality.parse::<u32>() {
+            Ok(quality) if quality < u32::from(MIN_QUALITY) => {
+                Err(format!("its quality is {quality}: below {MIN_QUALITY} a hash says too little"))
+            }
+            Ok(_) => Ok(What::Add(json!(value))),
+            Err(_) => plain(),
+        },
+        _ => plain(),
     }
 }
 
@@ -189,7 +225,7 @@ fn object(line: &str, bank: BankKind) -> Result<What, String> {
         };
         let fits = match name {
             "labels" => value.as_array().is_some_and(|all| all.iter().all(Value::is_string)),
-            "distance" => value.as_u64().is_some(),
+            "distance" => value.as_u64().is_some_and(|number| u32::try_from(number).is_ok()),
             "disabled" => value.is_boolean(),
             _ => value.is_string(),
         };
@@ -206,11 +242,14 @@ fn object(line: &str, bank: BankKind) -> Result<What, String> {
     whole(read, bank)
 }
 
-/// Takes the kind out, which the service knows.
+/// Takes the kind out, which the service knows. What it would refuse a request for is refused here, by itself.
 fn whole(mut entry: Map<String, Value>, bank: BankKind) -> Result<What, String> {
     let named = entry.remove("signalType");
     if !entry.get("value").is_some_and(Value::is_string) {
         return Err("its `value` is no text".to_owned());
+    }
+    if entry.get("expiresAt").and_then(Value::as_str).is_some_and(|text| datetime::parse(text).is_none()) {
+        return Err("it ends at no instant such as 2026-12-31T00:00:00Z".to_owned());
     }
     match named.as_ref().and_then(Value::as_str) {
         Some(name) if kind_named(name).is_none() || kind_named(name) != bank.hash() => Ok(What::Other),
@@ -219,6 +258,7 @@ fn whole(mut entry: Map<String, Value>, bank: BankKind) -> Result<What, String> 
 }
 
 fn table(file: impl BufRead + 'static, bank: BankKind) -> anyhow::Result<Lines> {
+    let (file, bound) = bounded(file);
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(file);
     let header = reader.headers()?.clone();
     let mut columns = Vec::new();
@@ -237,6 +277,7 @@ fn table(file: impl BufRead + 'static, bank: BankKind) -> anyhow::Result<Lines> 
         bail!("the header names no column `value`");
     }
     let rows = reader.into_records().map(move |record| {
+        bound.renew();
         Ok(match record {
             Ok(record) => {
                 let number = record.position().map_or(0, csv::Position::line);
@@ -317,6 +358,17 @@ mod tests {
         let read: Vec<_> = lines.into_iter().map(|(_, entry)| entry.unwrap()).collect();
         let add = |text: &str| What::Add(json!(text));
         assert_eq!(read, [add("ab"), What::Other, add("some ef"), add("ab")]);
+        let hash = "5a".repeat(32);
+        let text: &'static str =
+            format!("{hash},a.jpg\n7,80,{hash},1.5\n8,49,{hash},1.7\n9,x,{hash},1.9\n").leak();
+        let lines = of(text, Format::Lines, BankKind::Pdq);
+        assert_eq!(lines[0].1, Ok(What::Add(json!({"value": &hash, "reference": "a.jpg"}))));
+        assert_eq!((&lines[1].1, lines[2].1.is_err()), (&Ok(add(&hash)), true));
+        assert_eq!(
+            lines[3].1,
+            Ok(What::Add(json!(format!("9,x,{hash},1.9")))),
+            "the service says what is wrong"
+        );
         let table = "signal_type,hash,content_id,labels,note,max_distance\npdq,ab,7,x|y,why,12\nmd5,cd,,,,\npdq,ab,,,,far\n";
         let rows = of(table, Format::Csv, BankKind::Pdq);
         let whole =
@@ -334,15 +386,19 @@ mod tests {
         assert_eq!((rows[2].0, rows[2].1.is_err()), (5, true));
         assert_eq!(rows[3], (6, add(json!({"value": "last"}))));
         assert!(lines("word\nx\n".as_bytes(), Format::Csv, BankKind::Text).is_err(), "no column of values");
+        let open: &'static str = format!("value\none\n\"{}", "x,\n".repeat(2 << 20)).leak();
+        let read: Vec<_> = lines(open.as_bytes(), Format::Csv, BankKind::Text).unwrap().take(2).collect();
+        assert!(read[0].is_ok() && read[1].is_err(), "a quote that never ends is not read to the end");
     }
 
     #[test]
     fn each_bad_line_of_json_says_why() {
-        let text = "\"one\"\n{\"value\":\"two\",\"source\":null}\n{\"valeu\":\"x\"}\n[1]\n{\n{\"value\":1}\n";
+        let text = "\"one\"\n{\"value\":\"two\",\"source\":null}\n{\"valeu\":\"x\"}\n[1]\n{\n{\"value\":1}\n\
+            {\"value\":\"x\",\"expiresAt\":\"soon\"}\n{\"value\":\"x\",\"distance\":4294967296}\n";
         let lines = shown(text, Format::Ndjson);
         assert_eq!(lines[0].1, add(json!("one")));
         assert_eq!(lines[1].1, add(json!({"value": "two"})));
         assert!(lines[2..].iter().all(|(_, entry)| entry.is_err()));
-        assert_eq!(lines.len(), 6);
+        assert_eq!(lines.len(), 8);
     }
 }

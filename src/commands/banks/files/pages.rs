@@ -1,0 +1,156 @@
+//! Reads pages of JSON record by record, so that a page need not fit into the memory.
+//!
+//! What a record says is not its matter.
+
+use std::{
+    fmt,
+    io::BufRead,
+    sync::mpsc::{SyncSender, sync_channel},
+    thread,
+};
+
+use serde::{
+    Deserialize as _,
+    de::{
+        DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+        value::MapAccessDeserializer,
+    },
+};
+use serde_json::{Map, Value};
+
+use super::bounded::{Bound, bounded};
+
+/// Where exchanges have the records of a page.
+const LISTS: [&str; 4] = ["hashRecords", "data", "results", "items"];
+
+/// Read ahead of whoever takes them.
+const AHEAD: usize = 64;
+
+/// Pages, lists or single records, one after the other. The parser calls, and an iterator is called: so it has a thread.
+pub(super) fn records(
+    file: impl BufRead + Send + 'static,
+) -> impl Iterator<Item = anyhow::Result<Value>> + 'static {
+    let (sender, records) = sync_channel(AHEAD);
+    thread::spawn(move || {
+        let (file, bound) = bounded(file);
+        let mut values = serde_json::Deserializer::from_reader(file);
+        while values.end().is_err() {
+            let page = Page { sender: &sender, bound: &bound };
+            if let Err(error) = page.deserialize(&mut values) {
+                // Nobody listens any more, or this is the last that is said.
+                drop(sender.send(Err(anyhow::anyhow!("it is no JSON: {error}"))));
+                break;
+            }
+        }
+    });
+    records.into_iter()
+}
+
+/// A value at the top: a page, a list, or a record.
+#[derive(Clone, Copy)]
+struct Page<'s> {
+    sender: &'s SyncSender<anyhow::Result<Value>>,
+    bound: &'s Bound,
+}
+
+impl Page<'_> {
+    fn tell<E: Error>(&self, record: Value) -> Result<(), E> {
+        self.bound.renew();
+        self.sender.send(Ok(record)).map_err(|_| E::custom("nobody reads on"))
+    }
+
+    fn each<'de, A: SeqAccess<'de>>(&self, mut list: A) -> Result<(), A::Error> {
+        while let Some(record) = list.next_element()? {
+            self.tell(record)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Page<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Page<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a page of records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<(), A::Error> {
+        self.each(list)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let (mut record, mut is_page) = (Map::new(), false);
+        while let Some(key) = members.next_key::<String>()? {
+            if LISTS.contains(&key.as_str()) {
+                match members.next_value_seed(Listed(self))? {
+                    None => is_page = true,
+                    Some(value) => drop(record.insert(key, value)),
+                }
+            } else if is_page {
+                members.next_value::<IgnoredAny>()?;
+            } else {
+                record.insert(key, members.next_value()?);
+            }
+        }
+        if is_page { Ok(()) } else { self.tell(Value::Object(record)) }
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        self.tell(text.into())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.tell(value.into())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.tell(Value::Null)
+    }
+}
+
+/// What stands where a page has its list: told record by record if it is one, else what it is.
+struct Listed<'s>(Page<'s>);
+
+impl<'de> DeserializeSeed<'de> for Listed<'_> {
+    type Value = Option<Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Option<Value>, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Listed<'_> {
+    type Value = Option<Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Option<Value>, A::Error> {
+        self.0.each(list).map(|()| None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Option<Value>, A::Error> {
+        Value::deserialize(MapAccessDeserializer::new(members)).map(Some)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Option<Value>, E> {
+        Ok(Some(text.into()))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Option<Value>, E> {
+        Ok(Some(value.into()))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Option<Value>, E> {
+        Ok(Some(Value::Null))
+    }
+}

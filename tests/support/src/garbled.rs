@@ -1,0 +1,53 @@
+//! Bytes that were right once, cut, joined and garbled: the same for the same number.
+//! Knows no format.
+
+/// One of the seeds with a few parts taken out, put in, turned over, or replaced by parts of another.
+pub fn garbled(number: u64, seeds: &[&[u8]], pieces: &[&[u8]]) -> Vec<u8> {
+    let mut dice = Dice(number);
+    let mut bytes = dice.one(seeds).to_vec();
+    for _ in 0..dice.roll(6) {
+        let from = dice.roll(bytes.len() + 1);
+        let to = (from + dice.one(&[0, 0, 1, 4, 20, 300])).min(bytes.len());
+        let other = match dice.roll(4) {
+            0 => Vec::new(),
+            1 => dice.one(pieces).to_vec(),
+            2 => {
+                let other = dice.one(seeds);
+                let from = dice.roll(other.len() + 1);
+                other[from..(from + 1 + dice.roll(64)).min(other.len())].to_vec()
+            }
+            _ => bytes[from..to].iter().map(|byte| byte ^ (1 << dice.roll(8))).collect(),
+        };
+        bytes.splice(from..to, other);
+    }
+    bytes
+}
+
+/// Runs a fuzz target on the seeds, and on so many garbled forms of them; a panic names the number to repeat it.
+/// `TIDEGATE_FUZZ_CASES` is another count, `TIDEGATE_FUZZ_SEED` where to begin.
+pub fn run(usual: u64, seeds: &[&[u8]], pieces: &[&[u8]], target: fn(&[u8])) {
+    let setting =
+        |name: &str, usual| std::env::var(name).map_or(usual, |value| value.parse().unwrap_or(usual));
+    let first = setting("TIDEGATE_FUZZ_SEED", 0);
+    seeds.iter().for_each(|seed| target(seed));
+    for number in first..first + setting("TIDEGATE_FUZZ_CASES", usual) {
+        let bytes = garbled(number, seeds, pieces);
+        let caught = std::panic::catch_unwind(|| target(&bytes));
+        assert!(caught.is_ok(), "TIDEGATE_FUZZ_SEED={number}: {:?}", String::from_utf8_lossy(&bytes));
+    }
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ mixed >> 31) % sides.max(1) as u64).unwrap_or_default()
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.roll(of.len())]
+    }
+}
