@@ -47,8 +47,8 @@ def multi_hash(hashes, flips):
 def main():
     folder, sizes = Path(sys.argv[1]), [int(size) for size in sys.argv[2].split(",")]
     faiss.omp_set_num_threads(1)
-    print("| entries | index | look-ups/s of a core | recall | B an entry | build s |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| entries | index | queries | look-ups/s of a core | found | recall | B an entry | build s |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for size in sizes:
         hashes = np.fromfile(folder / f"{size}.hashes", dtype=np.uint8).reshape(-1, 32)
         queries = np.fromfile(folder / f"{size}.queries", dtype=np.uint8).reshape(-1, 32)
@@ -56,14 +56,15 @@ def main():
         flat = faiss.IndexBinaryFlat(256)
         flat.add(hashes)
         rate, there = looked_up(flat, queries)
-        print(f"| {size} | Flat | {rate:.0f} | 1 | 32 | |", flush=True)
+        print(f"| {size} | Flat | {len(queries)} | {rate:.0f} | {len(there)} | 1 | 32 | |", flush=True)
         del flat
         for flips in (1, 0):
             index, grown, seconds = multi_hash(hashes, flips)
             rate, found = looked_up(index, queries)
             recall = len(found & there) / max(1, len(there))
             name = f"MultiHash 16 x 16, nflip {flips}"
-            print(f"| {size} | {name} | {rate:.0f} | {recall:.6f} | {grown / size:.0f} | {seconds:.2f} |", flush=True)
+            row = [size, name, len(queries), f"{rate:.0f}", len(found), f"{recall:.6f}", f"{grown / size:.0f}"]
+            print("|", " | ".join(map(str, row)), f"| {seconds:.2f} |", flush=True)
             del index
 
 
