@@ -17,7 +17,7 @@ use tidegate_rules::{
 use tidegate_schemas::ids::{ItemKey, Kind, WindowId, derive};
 use uuid::Uuid;
 
-use super::{Interpreter, Tally, short, walk};
+use super::{Interpreter, Tally, logic::walk, short};
 
 /// What a user's standing is over each span; `None` if it cannot be found out.
 pub(crate) type Standings = BTreeMap<Option<String>, Option<i64>>;

@@ -1,0 +1,176 @@
+//! Comparisons of fields, as the plain interpreter makes them.
+//!
+//! It looks for nothing inside of texts but what a comparison of a field names.
+
+use std::cmp::Ordering;
+
+use Verdict::{Failed, Inapplicable, Passed};
+use serde_json::{Map, Value as Json};
+use tidegate_rules::{
+    Explained, FieldExplained, Kind, Limits, Number, Value, Verdict, Within,
+    form::{Comparison, Of, Op},
+};
+use tidegate_schemas::item_types::datetime;
+
+use super::{Interpreter, short, shown, viewed::lower};
+
+impl Interpreter<'_> {
+    fn kind(&self, path: &str) -> Option<Kind> {
+        if let Some(kind) = self.kinds.get(path) {
+            return Some(*kind);
+        }
+        let (field, _) = path.rsplit_once('.')?;
+        self.kinds.get(field).map(|kind| if *kind == Kind::Related { Kind::Text } else { *kind })
+    }
+
+    pub(super) fn field(&self, field: &Comparison) -> Verdict {
+        let compared: Vec<_> = field.tests.iter().filter(|(op, _)| *op != Op::Exists).collect();
+        let exists = field
+            .tests
+            .iter()
+            .find(|(op, _)| *op == Op::Exists)
+            .map(|(_, wanted)| wanted == &Json::Bool(true));
+        let Some(values) = self.values(&field.path) else {
+            return match (exists, compared.is_empty()) {
+                (Some(true), _) => Failed,
+                (Some(false), true) => Passed,
+                _ => Inapplicable,
+            };
+        };
+        if exists == Some(false) {
+            return Failed;
+        }
+        let judged: Vec<_> = values.iter().map(|(_, value)| self.holds(field, value)).collect();
+        let known: Vec<_> = judged.iter().flatten().collect();
+        if !judged.is_empty() && known.is_empty() && !compared.is_empty() {
+            return Inapplicable;
+        }
+        match field.of {
+            Some(Of::Any) => return if known.iter().copied().any(meets) { Passed } else { Failed },
+            Some(Of::All) => return if known.iter().copied().all(meets) { Passed } else { Failed },
+            Some(Of::None) => return if known.iter().copied().any(meets) { Failed } else { Passed },
+            None => {}
+        }
+        let asks = compared.iter().any(|(op, _)| !negative(*op));
+        let some = known.iter().any(|(asked, _)| *asked) || !asks;
+        if some && known.iter().all(|(_, denied)| *denied) { Passed } else { Failed }
+    }
+
+    /// Whether a value meets the comparisons, those that ask for it and those that deny it.
+    fn holds(&self, field: &Comparison, value: &Value<'_>) -> Option<(bool, bool)> {
+        let (mut asked, mut denied) = (true, true);
+        for (op, operand) in field.tests.iter().filter(|(op, _)| *op != Op::Exists) {
+            let kind = self.kind(&field.path)?;
+            let one = |operand: &Json| self.compare(value, operand, kind, field.ignore_case);
+            let parts = || operand.as_array().cloned().unwrap_or_else(|| vec![operand.clone()]);
+            let part = |is: fn(&str, &str) -> bool| match value {
+                Value::Text(text) => Some(parts().iter().any(|part| {
+                    let part = part.as_str().unwrap();
+                    if field.ignore_case { is(&lower(text), &lower(part)) } else { is(text, part) }
+                })),
+                _ => None,
+            };
+            let order = one(operand).and_then(|(order, _)| order);
+            let holds = match op {
+                Op::Eq => one(operand)?.1,
+                Op::Ne => !one(operand)?.1,
+                Op::In | Op::NotIn => {
+                    let among = operand.as_array().unwrap();
+                    let equal: Vec<_> =
+                        among.iter().map(|operand| one(operand).map(|(_, equal)| equal)).collect();
+                    (*equal.first()?)?;
+                    equal.contains(&Some(true)) == (*op == Op::In)
+                }
+                Op::Lt => order? == Ordering::Less,
+                Op::Lte => order? != Ordering::Greater,
+                Op::Gt => order? == Ordering::Greater,
+                Op::Gte => order? != Ordering::Less,
+                Op::StartsWith => part(|text, part| text.starts_with(part))?,
+                Op::EndsWith => part(|text, part| text.ends_with(part))?,
+                Op::Contains => part(|text, part| text.contains(part))?,
+                Op::Exists => true,
+            };
+            if negative(*op) {
+                denied &= holds;
+            } else {
+                asked &= holds;
+            }
+        }
+        Some((asked, denied))
+    }
+
+    /// How a value lies to an operand, and whether they are equal; `None` if they cannot be compared.
+    fn compare(
+        &self,
+        value: &Value<'_>,
+        operand: &Json,
+        kind: Kind,
+        ignore_case: bool,
+    ) -> Option<(Option<Ordering>, bool)> {
+        let ordered = |order: Option<Ordering>| (order, order == Some(Ordering::Equal));
+        match (kind, value) {
+            (Kind::Text | Kind::Geohash, Value::Text(text)) if ignore_case => {
+                Some((None, lower(operand.as_str()?) == lower(text)))
+            }
+            (Kind::Text | Kind::Geohash, Value::Text(text)) => Some((None, operand.as_str()? == *text)),
+            (Kind::Boolean, Value::Boolean(boolean)) => Some((None, operand.as_bool()? == *boolean)),
+            (Kind::Number, Value::Number(number)) => {
+                Some(ordered(number.partial_cmp(&Number::parse(&operand.to_string())?)))
+            }
+            (Kind::Datetime, Value::Datetime(at)) => {
+                let span = |key: &str| Within::parse(operand[key].as_str()?).map(Within::millis);
+                let instant = match (operand.as_str(), span("ago"), span("ahead")) {
+                    (Some(text), ..) => datetime::parse(text)?.0,
+                    (_, Some(ago), _) => self.item.now.0 - ago,
+                    (.., ahead) => self.item.now.0 + ahead?,
+                };
+                Some(ordered(Some(at.0.cmp(&instant))))
+            }
+            (Kind::Related, Value::Related { type_id, id }) => {
+                Some((None, operand["typeId"] == *type_id && operand["id"] == *id))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn field_explained(&self, field: &Comparison, alone: Verdict) -> Explained {
+        let value = self.values(&field.path).map(|values| match values.as_slice() {
+            [(_, one)] => shown(one, self.limits),
+            many => {
+                let decided = |value: &&Value<'_>| {
+                    self.holds(field, value).is_some_and(|(asked, denied)| asked && denied)
+                        == ((alone == Passed) != (field.of == Some(Of::None)))
+                };
+                let decided = many.iter().map(|(_, value)| value).filter(decided).take(8);
+                Json::Array(decided.map(|value| shown(value, self.limits)).collect())
+            }
+        });
+        let compared: Map<String, Json> = field
+            .tests
+            .iter()
+            .map(|(op, operand)| {
+                let name = serde_json::to_value(op).unwrap();
+                (name.as_str().unwrap().to_owned(), written(operand, self.limits))
+            })
+            .collect();
+        let of = field.of.map(|of| ("of".to_owned(), serde_json::to_value(of).unwrap()));
+        let compared = compared.into_iter().chain(of).collect();
+        Explained::Field(FieldExplained { outcome: alone, path: field.path.clone(), compared, value })
+    }
+}
+
+fn meets((asked, denied): &(bool, bool)) -> bool {
+    *asked && *denied
+}
+
+fn negative(op: Op) -> bool {
+    matches!(op, Op::Ne | Op::NotIn)
+}
+
+fn written(operand: &Json, limits: &Limits) -> Json {
+    match operand {
+        Json::String(text) => Json::from(short(text, limits)),
+        Json::Array(list) => list.iter().take(8).map(|operand| written(operand, limits)).collect(),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,85 @@
+//! What a tree of conditions comes to, by every combination of what its leaves can come to.
+//!
+//! It judges no leaf.
+
+use Verdict::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
+use tidegate_rules::{AllExplained, Explained, NotExplained, Verdict, form::Condition};
+
+/// The outcomes that are still possible.
+pub(super) type Possible = Vec<Verdict>;
+
+/// What a tree can come to; a part that decides alone ends the walk.
+pub(super) fn walk(
+    condition: &Condition,
+    next: &mut usize,
+    leaf: &mut impl FnMut(usize) -> Possible,
+) -> Possible {
+    let (inner, deciding) = match condition {
+        Condition::All(inner) => (inner, Failed),
+        Condition::Any(inner) => (inner, Passed),
+        Condition::Expr(inner) => return walk(inner, next, leaf),
+        Condition::Not(inner) => return walk(inner, next, leaf).into_iter().map(negated).collect(),
+        _ => {
+            *next += 1;
+            return leaf(*next - 1);
+        }
+    };
+    let mut possible = vec![negated(deciding)];
+    for condition in inner {
+        if possible == [deciding] {
+            *next += count(condition);
+            continue;
+        }
+        let with = walk(condition, next, leaf);
+        let mut combined = Vec::new();
+        for a in &possible {
+            for b in &with {
+                let both = stronger(*a, *b, deciding);
+                if !combined.contains(&both) {
+                    combined.push(both);
+                }
+            }
+        }
+        possible = combined;
+    }
+    possible
+}
+
+fn count(condition: &Condition) -> usize {
+    match condition {
+        Condition::All(inner) | Condition::Any(inner) => inner.iter().map(count).sum(),
+        Condition::Not(inner) | Condition::Expr(inner) => count(inner),
+        _ => 1,
+    }
+}
+
+fn negated(verdict: Verdict) -> Verdict {
+    match verdict {
+        Passed => Failed,
+        Failed => Passed,
+        other => other,
+    }
+}
+
+/// What decides alone, else errored, else inapplicable, else the opposite of what decides.
+fn stronger(a: Verdict, b: Verdict, deciding: Verdict) -> Verdict {
+    let order = [deciding, Skipped, Failing, Inapplicable];
+    order.into_iter().find(|verdict| a == *verdict || b == *verdict).unwrap_or_else(|| negated(deciding))
+}
+
+pub(super) fn tree(condition: &Condition, leaves: &mut impl Iterator<Item = Explained>) -> Explained {
+    let (inner, deciding) = match condition {
+        Condition::All(inner) => (inner, Failed),
+        Condition::Any(inner) => (inner, Passed),
+        Condition::Expr(inner) => return tree(inner, leaves),
+        Condition::Not(inner) => {
+            let of = Box::new(tree(inner, leaves));
+            return Explained::Not(NotExplained { outcome: negated(of.outcome()), of });
+        }
+        _ => return leaves.next().unwrap(),
+    };
+    let of: Vec<_> = inner.iter().map(|condition| tree(condition, leaves)).collect();
+    let outcome = of.iter().map(Explained::outcome).fold(negated(deciding), |a, b| stronger(a, b, deciding));
+    let node = AllExplained { outcome, of };
+    if deciding == Failed { Explained::All(node) } else { Explained::Any(node) }
+}

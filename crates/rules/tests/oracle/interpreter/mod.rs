@@ -1,0 +1,328 @@
+//! The plain reading of parsed rules: every condition of every rule, one after the other.
+//!
+//! It shares nothing with the engine but the parsed document and the shape of the outcome; it is never fast.
+
+pub(crate) mod around;
+mod fields;
+mod formulas;
+mod logic;
+mod places;
+mod texts;
+mod viewed;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+use tidegate_rules::{
+    Bank, Errored, Explained, Fields, Item, Kind, Limits, Match, Need, Number, Outcome, Value, Verdict,
+    form::{Condition, GeoSource, Rule, Search, Status, Window},
+};
+use tidegate_schemas::banks::BankKind;
+
+use self::{
+    around::{Around, Asking, skipped_or},
+    logic::{Possible, tree, walk},
+};
+use Verdict::{Errored as Failing, Failed, Passed, Skipped};
+
+pub(crate) struct Interpreter<'a> {
+    pub(crate) rules: &'a [Rule],
+    pub(crate) limits: &'a Limits,
+    /// The kinds of the item's fields.
+    pub(crate) kinds: &'a BTreeMap<String, Kind>,
+    pub(crate) item: &'a Item<'a>,
+    pub(crate) around: &'a Around,
+    pub(crate) windows: &'a [Window],
+    pub(crate) banks: &'a [Bank],
+}
+
+/// How often the leaves of a kind came to what, and needs were made one.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) leaves: BTreeMap<String, BTreeMap<&'static str, u64>>,
+    /// How often a rule asked for more of what another one had asked for.
+    pub(crate) raised: u64,
+}
+
+struct Leaf<'r> {
+    condition: &'r Condition,
+    /// What it comes to if nothing has to be asked.
+    alone: Verdict,
+    asking: Option<Asking>,
+}
+
+impl Leaf<'_> {
+    fn possible(&self) -> Possible {
+        self.asking.as_ref().map_or_else(|| vec![self.alone], |asking| asking.possible.clone())
+    }
+}
+
+impl Interpreter<'_> {
+    /// The outcome, and what had to be asked for it.
+    pub(crate) fn run(&self, tally: &mut Tally) -> (Outcome, Vec<Need>) {
+        let uncounted = self.entries().1;
+        let mut outcome = Outcome { truncated: self.truncated(), uncounted, ..Outcome::default() };
+        let mut needs: Vec<Need> = Vec::new();
+        for rule in self.rules.iter().filter(|rule| self.concerns(rule)) {
+            let mut leaves = Vec::new();
+            self.leaves(&rule.when, &mut leaves, tally);
+            let mut looked = vec![false; leaves.len()];
+            let possible = walk(&rule.when, &mut 0, &mut |nth| {
+                looked[nth] = true;
+                leaves[nth].possible()
+            });
+            if !possible.contains(&Passed) {
+                continue;
+            }
+            // A rule that has passed whatever the facts are does not ask.
+            let asks = possible != [Passed];
+            let mut reason = None;
+            let explained: Vec<Explained> = leaves
+                .iter()
+                .zip(&looked)
+                .map(|(leaf, looked)| match &leaf.asking {
+                    Some(asking) if asks && *looked => {
+                        asking
+                            .needs
+                            .iter()
+                            .for_each(|need| tally.raised += u64::from(want(&mut needs, need)));
+                        reason = reason.take().or(asking.reason.clone());
+                        asking.shown.clone()
+                    }
+                    _ if self.ask(leaf.condition).is_some() => {
+                        let outcome = skipped_or(leaf.alone, *looked, leaf.asking.is_some());
+                        self.blank(leaf.condition, outcome)
+                    }
+                    _ => self.explain(leaf.condition, leaf.alone),
+                })
+                .collect();
+            let decided = walk(&rule.when, &mut 0, &mut |nth| match explained[nth].outcome() {
+                Skipped => leaves[nth].possible(),
+                verdict => vec![verdict],
+            });
+            match decided.as_slice() {
+                [Passed] => outcome.matched.push(Match {
+                    rule: rule.key.clone(),
+                    name: rule.name.clone(),
+                    version: "1".to_owned(),
+                    status: rule.status,
+                    policies: rule.policies.clone(),
+                    actions: rule.actions.clone(),
+                    tree: tree(&rule.when, &mut explained.into_iter()),
+                }),
+                [Failing] => outcome.errored.push(Errored {
+                    rule: rule.key.clone(),
+                    version: "1".to_owned(),
+                    status: rule.status,
+                    reason: reason.expect("only a fact can fail"),
+                }),
+                _ => {}
+            }
+        }
+        (outcome, needs)
+    }
+
+    fn concerns(&self, rule: &Rule) -> bool {
+        rule.status != Status::Archived
+            && rule.on.contains(&self.item.on)
+            && rule.expires_at.is_none_or(|end| end > self.item.now)
+            && self.speaks_of(rule)
+    }
+
+    fn speaks_of(&self, rule: &Rule) -> bool {
+        rule.item_types.is_empty() || rule.item_types.contains(self.item.type_id)
+    }
+
+    /// In the order of the plan's paths, that is of their first mention by any rule.
+    fn truncated(&self) -> Vec<String> {
+        let mut mentioned = Vec::new();
+        let mut searched = Vec::new();
+        for window in self.windows {
+            mentioned.extend(window.by.iter().chain(&window.measured).cloned());
+            if let Some(condition) = &window.condition {
+                paths(condition, &mut |path, _| mentioned.push(path));
+            }
+        }
+        for rule in self.rules {
+            let speaks = self.speaks_of(rule) && rule.status != Status::Archived;
+            paths(&rule.when, &mut |path, text| {
+                if !mentioned.contains(&path) {
+                    mentioned.push(path.clone());
+                }
+                if speaks && text && !searched.contains(&path) {
+                    searched.push(path);
+                }
+            });
+        }
+        searched.sort_by_key(|path| mentioned.iter().position(|known| known == path));
+        searched.retain(|path| {
+            let texts = self.values(path).unwrap_or_default();
+            let bytes: usize = texts
+                .iter()
+                .map(|(_, value)| if let Value::Text(text) = value { text.len() } else { 0 })
+                .sum();
+            bytes > self.limits.text_bytes
+        });
+        searched
+    }
+
+    fn leaves<'r>(&self, condition: &'r Condition, leaves: &mut Vec<Leaf<'r>>, tally: &mut Tally) {
+        let (kinds, alone) = match condition {
+            Condition::All(inner) | Condition::Any(inner) => {
+                return inner.iter().for_each(|inner| self.leaves(inner, leaves, tally));
+            }
+            Condition::Not(inner) | Condition::Expr(inner) => return self.leaves(inner, leaves, tally),
+            Condition::Formula(formula) => (vec!["formula".to_owned()], self.formula(formula).outcome()),
+            Condition::Text(text) => {
+                let kind = match &text.search {
+                    Search::AnyOf { whole: false, .. } => "any_of",
+                    Search::AnyOf { whole: true, .. } => "words",
+                    Search::AllOf { .. } => "all_of",
+                    Search::Regex(_) => "regex",
+                    Search::Bank { bank, .. } => match self.bank(bank).kind {
+                        BankKind::Regex => "regex bank",
+                        _ => "text bank",
+                    },
+                };
+                (vec![kind.to_owned(), format!("view {:?}", text.view)], self.text(text))
+            }
+            Condition::Field(field) => {
+                (field.tests.iter().map(|(op, _)| format!("{op:?}")).collect(), self.field(field))
+            }
+            Condition::Strikes(_) => (vec!["strikes".to_owned()], Failed),
+            Condition::Count(_) => (vec!["count".to_owned()], Failed),
+            Condition::Media(media) => {
+                let kind = if media.states.is_empty() { "media" } else { "media state" };
+                (vec![kind.to_owned()], Failed)
+            }
+            Condition::Score(_) => (vec!["score".to_owned()], Failed),
+            Condition::Geo(geo) => {
+                let kind = match geo.source {
+                    GeoSource::Hashes(_) => "geohash",
+                    GeoSource::Pair { .. } => "latitude and longitude",
+                };
+                let bank = geo.bank.as_ref().map(|_| "geo bank".to_owned());
+                (bank.into_iter().chain([kind.to_owned()]).collect(), self.geo(geo).outcome())
+            }
+            Condition::Domain(domain) => {
+                let bank = domain.bank.as_ref().map(|_| "domain bank".to_owned());
+                (bank.into_iter().chain(["domain".to_owned()]).collect(), self.domain(domain).outcome())
+            }
+        };
+        let (alone, asking) = match self.ask(condition) {
+            None => (alone, None),
+            Some(Err(alone)) => (alone, None),
+            Some(Ok(asking)) => (alone, Some(asking)),
+        };
+        let name = match asking.as_ref().map_or(alone, |asking| asking.told) {
+            Passed => "passed",
+            Failed => "failed",
+            _ => "neither",
+        };
+        for kind in kinds {
+            *tally.leaves.entry(kind).or_default().entry(name).or_default() += 1;
+        }
+        leaves.push(Leaf { condition, alone, asking });
+    }
+
+    /// Element and value of everything at a path; `None` if it is absent.
+    fn values(&self, path: &str) -> Option<Vec<(Option<String>, Value<'_>)>> {
+        let fields: &dyn Fields = self.item.values;
+        if let Some(value) = fields.field(path) {
+            return Some(match value {
+                Value::List(list) => {
+                    list.into_iter().enumerate().map(|(nth, v)| (Some(nth.to_string()), v)).collect()
+                }
+                Value::Map(map) => map.into_iter().map(|(key, v)| (Some(key.to_owned()), v)).collect(),
+                one => vec![(None, one)],
+            });
+        }
+        let (field, inside) = path.rsplit_once('.')?;
+        match (fields.field(field)?, inside) {
+            (Value::Map(map), _) => {
+                map.into_iter().find(|(key, _)| *key == inside).map(|(_, value)| vec![(None, value)])
+            }
+            (Value::Related { id, .. }, "id") => Some(vec![(None, Value::Text(id))]),
+            (Value::Related { type_id, .. }, "typeId") => Some(vec![(None, Value::Text(type_id))]),
+            _ => None,
+        }
+    }
+
+    fn explain(&self, condition: &Condition, alone: Verdict) -> Explained {
+        match condition {
+            Condition::Geo(geo) => self.geo(geo),
+            Condition::Domain(domain) => self.domain(domain),
+            Condition::Formula(formula) => self.formula(formula),
+            Condition::Text(text) => self.text_explained(text, alone),
+            Condition::Field(field) => self.field_explained(field, alone),
+            _ => unreachable!("only leaves are explained"),
+        }
+    }
+}
+
+fn paths(condition: &Condition, tell: &mut impl FnMut(String, bool)) {
+    match condition {
+        Condition::All(inner) | Condition::Any(inner) => inner.iter().for_each(|inner| paths(inner, tell)),
+        Condition::Not(inner) | Condition::Expr(inner) => paths(inner, tell),
+        Condition::Formula(formula) => {
+            formula.body.paths().into_iter().for_each(|path| tell(path.to_owned(), false));
+        }
+        Condition::Text(text) => text.fields.iter().for_each(|field| tell(field.clone(), true)),
+        Condition::Field(field) => tell(field.path.clone(), false),
+        // Only which texts come first matters here.
+        Condition::Media(media) => media.fields.iter().for_each(|field| tell(field.clone(), false)),
+        Condition::Geo(geo) => match &geo.source {
+            GeoSource::Hashes(fields) => fields.iter().for_each(|field| tell(field.clone(), false)),
+            GeoSource::Pair { lat, lng } => [lat, lng].into_iter().for_each(|path| tell(path.clone(), false)),
+        },
+        Condition::Domain(domain) => domain.fields.iter().for_each(|field| tell(field.clone(), true)),
+        Condition::Strikes(_) | Condition::Count(_) | Condition::Score(_) => {}
+    }
+}
+
+/// Adds a need; of two counts under one key the larger number is asked.
+/// Whether it was larger than what had been asked.
+fn want(needs: &mut Vec<Need>, need: &Need) -> bool {
+    for known in needs.iter_mut() {
+        if let (
+            Need::Count { window, key, at_least },
+            Need::Count { window: other, key: same, at_least: more },
+        ) = (&mut *known, need)
+            && window == other
+            && key == same
+        {
+            let raised = *more > *at_least;
+            *at_least = *more.max(at_least);
+            return raised;
+        }
+    }
+    if !needs.contains(need) {
+        needs.push(need.clone());
+    }
+    false
+}
+
+fn short(text: &str, limits: &Limits) -> String {
+    let mut short = String::new();
+    for character in text.chars() {
+        if short.len() + character.len_utf8() > limits.excerpt_bytes {
+            break;
+        }
+        short.push(character);
+    }
+    short
+}
+
+fn shown(value: &Value<'_>, limits: &Limits) -> Json {
+    match value {
+        Value::Text(text) => Json::from(short(text, limits)),
+        Value::Number(Number::Whole(whole)) => Json::from(i64::try_from(*whole).unwrap()),
+        Value::Number(Number::Fraction(fraction)) => Json::from(*fraction),
+        Value::Boolean(boolean) => Json::from(*boolean),
+        Value::Datetime(at) => Json::from(at.iso()),
+        Value::Related { type_id, id } => {
+            serde_json::json!({"typeId": short(type_id, limits), "id": short(id, limits)})
+        }
+        Value::List(_) | Value::Map(_) => unreachable!("containers hold scalars"),
+    }
+}

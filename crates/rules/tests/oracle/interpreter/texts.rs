@@ -1,0 +1,123 @@
+//! Words and patterns, as the plain interpreter looks for them: one after the other, in each text.
+//!
+//! What a text looks like in a view is in `viewed`.
+
+use Verdict::{Failed, Passed};
+use regex::Regex;
+use tidegate_rules::{
+    EntryName, Explained, Hit, TextExplained, Value, Verdict,
+    form::{Search, Text},
+};
+use tidegate_schemas::banks::BankKind;
+
+use super::{Interpreter, short, viewed::Viewed};
+
+impl Interpreter<'_> {
+    /// The texts that are searched: together no longer than the limit.
+    pub(super) fn texts(&self, path: &str) -> Vec<(Option<String>, String)> {
+        let mut left = self.limits.text_bytes;
+        let mut texts = Vec::new();
+        for (element, value) in self.values(path).unwrap_or_default() {
+            let Value::Text(text) = value else { continue };
+            let mut cut = String::new();
+            for character in text.chars() {
+                if cut.len() + character.len_utf8() > left {
+                    break;
+                }
+                cut.push(character);
+            }
+            left = if cut.len() < text.len() { 0 } else { left - cut.len() };
+            if !cut.is_empty() || text.is_empty() {
+                texts.push((element, cut));
+            }
+        }
+        texts
+    }
+
+    pub(super) fn text(&self, text: &Text) -> Verdict {
+        if self.found(text).iter().flatten().count() >= text.min_distinct { Passed } else { Failed }
+    }
+
+    /// By needle: where it is first.
+    fn found(&self, text: &Text) -> Vec<Option<Hit>> {
+        let own = |needles: &[String]| needles.iter().map(|needle| (needle.clone(), None)).collect();
+        let (needles, whole): (Vec<(String, Option<EntryName>)>, _) = match &text.search {
+            Search::AnyOf { words, whole } | Search::AllOf { words, whole } => (own(words), Some(*whole)),
+            Search::Regex(patterns) => (own(patterns), None),
+            Search::Bank { bank, whole } => {
+                let bank = self.bank(bank);
+                let words = bank.kind == BankKind::Text;
+                let usable = |value: &str| {
+                    if words {
+                        !Viewed::new(value, text.view).text.is_empty()
+                    } else {
+                        Regex::new(value).is_ok()
+                    }
+                };
+                let usable = bank.entries.iter().filter(|entry| usable(&entry.value));
+                let named = usable.map(|entry| {
+                    (
+                        entry.value.clone(),
+                        Some(EntryName {
+                            bank: bank.key.clone(),
+                            id: entry.id.clone(),
+                            labels: entry.labels.clone(),
+                        }),
+                    )
+                });
+                (named.collect(), words.then_some(*whole))
+            }
+        };
+        // What is the same in the view counts once where things are counted.
+        let counts = text.min_distinct > 1 && !matches!(text.search, Search::AllOf { .. });
+        let same = |a: &String, b: &String| match whole {
+            Some(_) => Viewed::new(a, text.view).letters() == Viewed::new(b, text.view).letters(),
+            None => a == b,
+        };
+        let first =
+            |nth: usize| !counts || !needles[..nth].iter().any(|before| same(&before.0, &needles[nth].0));
+        (0..needles.len())
+            .filter(|nth| first(*nth))
+            .map(|nth| self.first(text, &needles[nth].0, whole, needles[nth].1.as_ref()))
+            .collect()
+    }
+
+    fn first(
+        &self,
+        text: &Text,
+        needle: &str,
+        whole: Option<bool>,
+        entry: Option<&EntryName>,
+    ) -> Option<Hit> {
+        for field in &text.fields {
+            for (element, original) in self.texts(field) {
+                let seen = Viewed::new(&original, text.view);
+                let place = match whole {
+                    Some(whole) => seen.word(&Viewed::new(needle, text.view), whole, &original),
+                    None => {
+                        Regex::new(needle).unwrap().find(&seen.text).map(|found| (found.start(), found.end()))
+                    }
+                };
+                if let Some((start, end)) = place {
+                    let (start, end) = seen.original(start, end, original.len());
+                    return Some(Hit {
+                        field: field.clone(),
+                        element,
+                        sought: short(needle, self.limits),
+                        start,
+                        end,
+                        found: short(&original[start..end], self.limits),
+                        entry: entry.cloned(),
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn text_explained(&self, text: &Text, alone: Verdict) -> Explained {
+        let hits = self.found(text).into_iter().flatten().take(self.limits.hits).collect();
+        let (fields, view) = (text.fields.clone(), text.view);
+        Explained::Text(TextExplained { outcome: alone, fields, view, hits })
+    }
+}

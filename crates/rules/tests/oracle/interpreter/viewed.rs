@@ -1,0 +1,126 @@
+//! A text in a view, letter by letter, with the way back to the original.
+//!
+//! What a letter is folded to stands here once more, for the letters that these tests use.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use tidegate_rules::form::View;
+
+/// A text in a view: each of its letters, how often it stands there, and where in the original that is.
+pub(super) struct Viewed {
+    view: View,
+    pub(super) text: String,
+    /// By byte of the text.
+    from: Vec<(usize, usize)>,
+    times: Vec<u32>,
+}
+
+impl Viewed {
+    pub(super) fn new(original: &str, view: View) -> Self {
+        let mut viewed = Self { view, text: String::new(), from: Vec::new(), times: Vec::new() };
+        for (at, character) in original.char_indices() {
+            let seen: String = match (view, character) {
+                (View::Raw, _) => character.to_string(),
+                (View::Lower, 'ς') => "σ".to_owned(),
+                (View::Lower, _) => character.to_lowercase().collect(),
+                (View::Folded | View::Collapsed, _) => folded(character),
+            };
+            for letter in seen.chars() {
+                let (last, end) = (viewed.text.chars().next_back(), at + character.len_utf8());
+                if view == View::Collapsed && last == Some(letter) {
+                    for byte in viewed.text.len() - letter.len_utf8()..viewed.text.len() {
+                        viewed.from[byte].1 = end;
+                        viewed.times[byte] += 1;
+                    }
+                    continue;
+                }
+                viewed.from.extend(std::iter::repeat_n((at, end), letter.len_utf8()));
+                viewed.times.extend(std::iter::repeat_n(1, letter.len_utf8()));
+                viewed.text.push(letter);
+            }
+        }
+        viewed
+    }
+
+    pub(super) fn letters(&self) -> (&str, &[u32]) {
+        (&self.text, &self.times)
+    }
+
+    pub(super) fn word(&self, word: &Self, whole: bool, original: &str) -> Option<(usize, usize)> {
+        let text = &self.text;
+        let places =
+            (0..text.len()).filter(|at| text.is_char_boundary(*at) && text[*at..].starts_with(&word.text));
+        let mut places = places.map(|at| (at, at + word.text.len()));
+        places.find(|(start, end)| {
+            let often =
+                self.times[*start..*end].iter().zip(&word.times).all(|(times, wanted)| times >= wanted);
+            let (before, after) = if self.view <= View::Lower {
+                (text[..*start].to_owned(), text[*end..].to_owned())
+            } else {
+                let (start, end) = self.original(*start, *end, original.len());
+                let seen = |part: &str| part.chars().filter(|c| !folded(*c).is_empty()).collect::<String>();
+                (seen(&original[..start]), seen(&original[end..]))
+            };
+            let beside = [before.chars().next_back(), after.chars().next()];
+            often && (!whole || !beside.into_iter().flatten().any(in_word))
+        })
+    }
+
+    /// The characters of the original that a part of the view came from.
+    pub(super) fn original(&self, start: usize, end: usize, length: usize) -> (usize, usize) {
+        let from = self.from.get(start).map_or(length, |(from, _)| *from);
+        (from, if start == end { from } else { self.from[end - 1].1 })
+    }
+}
+
+/// Characters beyond ASCII that are folded to themselves.
+const PLAIN: &str = "日本語👨👩👍🏽❤カ한국\u{1112}\u{1161}שمر";
+
+/// What the characters that these tests use are folded to.
+fn folded(character: char) -> String {
+    let lower = match character {
+        // The last one makes a half-width syllable voiced: a mark like others once it is wide.
+        '\u{200b}' | '\u{200d}' | '\u{202e}' | '\u{2066}' | '\u{feff}' | '\u{fe0f}' | '\u{20e3}'
+        | '\u{301}' | '\u{307}' | '\u{323}' | '\u{5b8}' | '\u{64e}' | 'ﾞ' => return String::new(),
+        'ﬁ' => "fi".to_owned(),
+        'ﬃ' => "ffi".to_owned(),
+        'ｆ' | 'Ｆ' => "f".to_owned(),
+        'ｒ' | 'Ｒ' => "r".to_owned(),
+        'ｶ' => "カ".to_owned(),
+        '🇩' => "d".to_owned(),
+        'ß' | 'ẞ' => "ss".to_owned(),
+        'Ü' | 'ü' => "u".to_owned(),
+        'é' | 'É' | '🇪' => "e".to_owned(),
+        'İ' | 'ı' => "i".to_owned(),
+        'Σ' | 'σ' | 'ς' => "o".to_owned(),
+        'Ａ' | 'ａ' => "a".to_owned(),
+        _ if PLAIN.contains(character) => character.to_string(),
+        _ => character.to_lowercase().collect(),
+    };
+    let ascii = |letter: char| match letter {
+        'l' | '1' | '!' | '|' => 'i',
+        '0' => 'o',
+        '3' => 'e',
+        '4' | '@' => 'a',
+        '5' | '$' => 's',
+        '7' | '+' => 't',
+        '8' => 'b',
+        '9' => 'g',
+        other => other,
+    };
+    assert!(
+        lower.chars().all(|one| one.is_ascii() || PLAIN.contains(one)),
+        "{character} is new to these tests"
+    );
+    lower.chars().map(ascii).collect()
+}
+
+fn in_word(character: char) -> bool {
+    static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\w$").unwrap());
+    WORD.is_match(character.encode_utf8(&mut [0; 4]))
+}
+
+pub(super) fn lower(text: &str) -> String {
+    Viewed::new(text, View::Lower).text
+}
