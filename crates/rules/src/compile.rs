@@ -19,6 +19,7 @@ use crate::{
     form::{self, Condition, On, Status, Test},
     leaves::Leaf,
     limits::Limits,
+    outcome::Named,
     plan::{RuleHead, RuleSource},
     views::Path,
     vocabulary::{Container, Kind, Route, Vocabulary},
@@ -371,12 +372,14 @@ impl<'a> Context<'a> {
         let when = self.at("when", |c| c.node(rule.when, &mut leaves));
         Some(Rule {
             head: RuleHead {
-                rule: rule.key,
-                name: rule.name,
-                version: version.to_owned(),
-                status: rule.status,
-                policies: rule.policies,
-                actions: rule.actions,
+                named: Arc::new(Named {
+                    rule: rule.key,
+                    name: rule.name,
+                    version: version.to_owned(),
+                    status: rule.status,
+                    policies: rule.policies,
+                    actions: rule.actions,
+                }),
                 life: rule.life,
             },
             expires_at: rule.expires_at,

@@ -2,7 +2,9 @@
 //!
 //! It does not say what follows from a match.
 
-use serde::{Deserialize, Serialize};
+use std::{ops::Deref, sync::Arc};
+
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 use tidegate_schemas::ids::{PolicyId, RuleId, WindowId};
 
 use crate::{
@@ -35,9 +37,9 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// A rule whose condition passed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Match {
+/// What a rule is called, and what its matches are booked under and lead to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
     pub rule: RuleId,
     pub name: String,
     pub version: String,
@@ -45,7 +47,57 @@ pub struct Match {
     pub status: Status,
     pub policies: Vec<PolicyId>,
     pub actions: Vec<ActionUse>,
+}
+
+/// A rule whose condition passed. It is written as one object.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Written")]
+pub struct Match {
+    /// Shared with the rule: a copy of each word would cost more than to find the match.
+    pub named: Arc<Named>,
     pub tree: Explained,
+}
+
+impl Deref for Match {
+    type Target = Named;
+
+    fn deref(&self) -> &Named {
+        &self.named
+    }
+}
+
+impl Serialize for Match {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Named { rule, name, version, status, policies, actions } = &*self.named;
+        let mut written = serializer.serialize_struct("Match", 7)?;
+        written.serialize_field("rule", rule)?;
+        written.serialize_field("name", name)?;
+        written.serialize_field("version", version)?;
+        written.serialize_field("status", status)?;
+        written.serialize_field("policies", policies)?;
+        written.serialize_field("actions", actions)?;
+        written.serialize_field("tree", &self.tree)?;
+        written.end()
+    }
+}
+
+/// A match as it is written. Without `flatten`, which cannot read numbers of any length.
+#[derive(Deserialize)]
+struct Written {
+    rule: RuleId,
+    name: String,
+    version: String,
+    status: Status,
+    policies: Vec<PolicyId>,
+    actions: Vec<ActionUse>,
+    tree: Explained,
+}
+
+impl From<Written> for Match {
+    fn from(written: Written) -> Self {
+        let Written { rule, name, version, status, policies, actions, tree } = written;
+        Self { named: Arc::new(Named { rule, name, version, status, policies, actions }), tree }
+    }
 }
 
 /// A rule that could not be decided.

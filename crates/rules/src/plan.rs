@@ -7,11 +7,12 @@ mod inquiry;
 use std::{
     collections::{BTreeSet, HashMap},
     convert::Infallible,
+    ops::Deref,
     sync::Arc,
 };
 
 use serde_json::Value as Json;
-use tidegate_schemas::ids::{Millis, PolicyId, RuleId, TypeId, WindowId};
+use tidegate_schemas::ids::{Millis, RuleId, TypeId, WindowId};
 
 use crate::{
     compile::{self, Rule},
@@ -21,13 +22,13 @@ use crate::{
     explain::{self, CutExplained, Explained, Verdict},
     facts::{Facts, Need},
     faults::{FAULTS_LISTED, Fault, Warning},
-    form::{ActionUse, On, Status, Test},
+    form::{On, Status, Test},
     item::Item,
     leaves::{Leaf, Scene},
     life::{Life, OnError},
     limits::{Limits, Spent},
     lint,
-    outcome::{Errored, Match, Outcome},
+    outcome::{Errored, Match, Named, Outcome},
     views::{Path, Views},
     vocabulary::Vocabulary,
     windows::{Window, WindowEntry},
@@ -47,13 +48,17 @@ pub struct RuleSource<'a> {
 /// What a rule is called and leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleHead {
-    pub rule: RuleId,
-    pub name: String,
-    pub version: String,
-    pub status: Status,
-    pub policies: Vec<PolicyId>,
-    pub actions: Vec<ActionUse>,
+    /// Shared with its matches.
+    pub named: Arc<Named>,
     pub life: Life,
+}
+
+impl Deref for RuleHead {
+    type Target = Named;
+
+    fn deref(&self) -> &Named {
+        &self.named
+    }
 }
 
 /// Compiled rules. Immutable; one serves all threads.
@@ -62,9 +67,7 @@ pub struct Plan {
     rules: Vec<Arc<Rule>>,
     places: HashMap<RuleId, u32>,
     /// By rule.
-    quick: Vec<Quick>,
-    /// By rule; beside each other, because most candidates go no further.
-    gates: Vec<Gate>,
+    candidates: Vec<Candidate>,
     predicates: Vec<Leaf>,
     paths: Vec<Path>,
     windows: Vec<Counting>,
@@ -114,17 +117,25 @@ struct Parts {
     shared: bool,
 }
 
-/// What a rule's head says about which items it is for, apart from their types.
-#[derive(Clone, Copy, Debug)]
-struct Gate {
+/// What is looked at of a rule once it is a candidate, in one line of the cache.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Candidate {
+    /// What the rule's head says about which items it is for, apart from their types.
     on: u8,
     expires_at: Millis,
+    quick: Quick,
+    rule: Arc<Rule>,
 }
 
-impl Gate {
-    fn of(rule: &Rule) -> Self {
-        let on = rule.on.iter().fold(0, |on, one| on | bit(*one));
-        Self { on, expires_at: rule.expires_at.unwrap_or(Millis(i64::MAX)) }
+impl Candidate {
+    fn of(rule: &Arc<Rule>, costs: &Costs) -> Self {
+        Self {
+            on: rule.on.iter().fold(0, |on, one| on | bit(*one)),
+            expires_at: rule.expires_at.unwrap_or(Millis(i64::MAX)),
+            quick: Quick::of(rule, costs),
+            rule: Arc::clone(rule),
+        }
     }
 }
 
@@ -218,8 +229,7 @@ impl Plan {
         }
         Ok(Self {
             places: (0..).zip(&rules).map(|(place, rule)| (rule.head.rule.clone(), place)).collect(),
-            quick: rules.iter().map(|rule| Quick::of(rule, &costs)).collect(),
-            gates: rules.iter().map(|rule| Gate::of(rule)).collect(),
+            candidates: rules.iter().map(|rule| Candidate::of(rule, &costs)).collect(),
             words: indexes.iter().map(Index::words).max().unwrap_or_default(),
             watched: indexes.iter().map(|index| index.announced.watched()).max().unwrap_or_default(),
             rules,
@@ -311,12 +321,12 @@ impl Plan {
     }
 
     fn concerns(&self, rule: u32, item: &Item<'_>) -> bool {
-        let gate = &self.gates[rule as usize];
+        let candidate = &self.candidates[rule as usize];
         let typed = || {
-            let types = &self.rules[rule as usize].item_types;
+            let types = &candidate.rule.item_types;
             types.is_empty() || types.contains(item.type_id)
         };
-        gate.on & bit(item.on) != 0 && item.now < gate.expires_at && (!self.parts.shared || typed())
+        candidate.on & bit(item.on) != 0 && item.now < candidate.expires_at && (!self.parts.shared || typed())
     }
 
     fn run(
@@ -333,10 +343,9 @@ impl Plan {
             submission: item.submission,
             limits: &self.limits,
         };
-        let mut scan =
-            Scratch::with(self.predicates.len(), self.rules.len(), self.words, self.watched, |scratch| {
-                judge(&mut Run::new(&self.predicates, index, &scene, scratch))
-            });
+        let mut scan = Scratch::with(self.predicates.len(), self.watched, |scratch| {
+            judge(&mut Run::new(&self.predicates, index, &scene, scratch))
+        });
         scan.truncated = scene.views.truncated(texts);
         scan
     }
@@ -347,8 +356,8 @@ impl Plan {
         for number in numbers.map(|number| *number as usize) {
             run.steps.next_rule();
             scan.judged += 1;
-            let rule = &self.rules[number];
-            let judged = run.steps.take(1).and_then(|()| self.quick[number].may_hold(run));
+            let Candidate { quick, rule, .. } = &self.candidates[number];
+            let judged = run.steps.take(1).and_then(|()| quick.may_hold(run));
             let opened = judged.and_then(|may| if may { self.open(rule, run) } else { Ok(None) });
             match opened {
                 Err(Spent) => scan.entries.push(Entry::Errored(Arc::clone(rule))),
@@ -418,7 +427,8 @@ impl Plan {
                         let tree = explain::tree(&open.rule.when, &mut open.explained.into_iter());
                         explained += tree.size();
                         let fits = explained <= self.limits.explained;
-                        outcome.matched.push(matched(head, if fits { tree } else { cut() }));
+                        let named = Arc::clone(&head.named);
+                        outcome.matched.push(Match { named, tree: if fits { tree } else { cut() } });
                         None
                     }
                     (Mask::ERRORED, reason) => Some((open.rule, reason.unwrap_or_default())),
@@ -494,18 +504,6 @@ fn texts(list: &[u32], rules: &[Arc<Rule>], predicates: &[Leaf]) -> Box<[usize]>
         _ => None,
     });
     texts.flatten().copied().collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-fn matched(head: &RuleHead, tree: Explained) -> Match {
-    Match {
-        rule: head.rule.clone(),
-        name: head.name.clone(),
-        version: head.version.clone(),
-        status: head.status,
-        policies: head.policies.clone(),
-        actions: head.actions.clone(),
-        tree,
-    }
 }
 
 fn errored(head: &RuleHead, reason: String) -> Errored {

@@ -12,32 +12,52 @@ use crate::{
     leaves::{Leaf, Sought},
 };
 
-/// Guards of one rule, at most: further ones hardly refute what these have let pass.
-const MOST: usize = 4;
+/// Guards of one rule, at most: further ones hardly refute what these have let pass, and a rule with two is half a line
+/// of the cache.
+const MOST: usize = 2;
 
 /// The rules that each witness announces, with their guards.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
-    /// By witness, and within it in order; one more at the end.
+    /// By witness, and within it in order.
     rules: Box<[Guarded]>,
-    guards: Box<[Guard]>,
     /// What guards look at, numbered by them.
     watched: Box<[Watched]>,
 }
 
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Guarded {
     rule: u32,
-    /// Where its guards begin; they end where the next one's begin.
-    from: u32,
+    guards: [Guard; MOST],
 }
 
-/// Unless one of the values lies between the two, ends included, the rule cannot match.
+/// Unless one of the values lies between the two, ends included, the rule cannot match. The ends are rounded outwards.
 #[derive(Clone, Copy, Debug)]
 struct Guard {
-    low: f64,
-    high: f64,
+    low: f32,
+    high: f32,
+    /// `NOTHING`: it refutes nothing.
     watched: u32,
+}
+
+/// The number of no watched value.
+const NOTHING: u32 = u32::MAX;
+
+impl Guard {
+    const NONE: Self = Self { low: f32::NEG_INFINITY, high: f32::INFINITY, watched: NOTHING };
+
+    #[expect(clippy::cast_possible_truncation, reason = "rounded, and then moved outwards")]
+    fn between(low: f64, high: f64, watched: u32) -> Self {
+        let (mut least, mut most) = (low as f32, high as f32);
+        if f64::from(least) > low {
+            least = least.next_down();
+        }
+        if f64::from(most) < high {
+            most = most.next_up();
+        }
+        Self { low: least, high: most, watched }
+    }
 }
 
 /// The values of one path that are numbers, or those that are booleans, as 0 and 1.
@@ -63,37 +83,37 @@ impl Reach {
     }
 
     fn meets(self, guard: &Guard) -> bool {
-        self.low <= guard.high && self.high >= guard.low
+        self.low <= f64::from(guard.high) && self.high >= f64::from(guard.low)
     }
 }
 
 impl Announced {
     /// By witness: its predicate, and the rules that it announces.
     pub(crate) fn new(lists: &[(u32, Vec<u32>)], all: &[impl AsRef<Rule>], predicates: &[Leaf]) -> Self {
-        let (mut rules, mut guards) = (Vec::new(), Vec::new());
+        let mut rules = Vec::with_capacity(lists.iter().map(|(_, list)| list.len()).sum());
         let mut numbers: HashMap<Watched, u32> = HashMap::new();
         let mut watched = Vec::new();
         let place = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         for (witness, list) in lists {
             for number in list {
-                rules.push(Guarded { rule: *number, from: place(guards.len()) });
+                let mut guarded = Guarded { rule: *number, guards: [Guard::NONE; MOST] };
                 let rule = all[*number as usize].as_ref();
                 let mut needed = Vec::new();
                 needed_of(&rule.when, rule, &mut needed);
                 // What announces the rule has passed already.
                 needed.retain(|predicate| predicate != witness);
                 let found = needed.into_iter().filter_map(|predicate| guard(&predicates[predicate as usize]));
-                for (of, low, high) in found.take(MOST) {
+                for (guard, (of, low, high)) in guarded.guards.iter_mut().zip(found) {
                     let number = *numbers.entry(of).or_insert_with(|| {
                         watched.push(of);
                         place(watched.len() - 1)
                     });
-                    guards.push(Guard { low, high, watched: number });
+                    *guard = Guard::between(low, high, number);
                 }
+                rules.push(guarded);
             }
         }
-        rules.push(Guarded { rule: 0, from: place(guards.len()) });
-        Self { rules: rules.into(), guards: guards.into(), watched: watched.into() }
+        Self { rules: rules.into(), watched: watched.into() }
     }
 
     /// How many values are watched.
@@ -102,7 +122,7 @@ impl Announced {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        size_of_val(&*self.rules) + size_of_val(&*self.guards)
+        size_of_val(&*self.rules)
     }
 }
 
@@ -136,12 +156,11 @@ impl Run<'_, '_> {
     /// Makes candidates of the rules between two places that meet their guards; whether there are any.
     pub(super) fn nominate(&mut self, from: u32, to: u32) -> bool {
         let index = self.index;
-        let announced = &index.announced;
         let mut some = false;
-        for pair in announced.rules[from as usize..=to as usize].windows(2) {
-            let guards = &announced.guards[pair[0].from as usize..pair[1].from as usize];
-            if guards.iter().all(|guard| self.reach(guard.watched).meets(guard)) {
-                self.scratch.nominate(pair[0].rule);
+        for guarded in &index.announced.rules[from as usize..to as usize] {
+            let mut guards = guarded.guards.iter();
+            if guards.all(|guard| guard.watched == NOTHING || self.reach(guard.watched).meets(guard)) {
+                self.scratch.candidates.push(guarded.rule);
                 some = true;
             } else {
                 self.scratch.refuted += 1;
@@ -166,5 +185,37 @@ impl Run<'_, '_> {
         }
         self.scratch.note_reach(nth, reach);
         reach
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_refutes_nothing_that_lies_between_its_ends() {
+        let ends = [
+            f64::NEG_INFINITY,
+            f64::MIN,
+            -16_777_217.0,
+            -0.1,
+            0.0,
+            f64::MIN_POSITIVE,
+            0.1,
+            9_007_199_254_740_993.0,
+            1.767_225_600_123e12,
+            f64::MAX,
+            f64::INFINITY,
+        ];
+        for low in ends {
+            for high in ends.into_iter().filter(|high| *high >= low) {
+                let guard = Guard::between(low, high, 0);
+                for value in [low, high] {
+                    assert!(Reach { low: value, high: value }.meets(&guard), "{value} in {low}..{high}");
+                }
+            }
+        }
+        let guard = Guard::between(9_000.0, f64::INFINITY, 0);
+        assert!(!Reach { low: 1.0, high: 8_999.0 }.meets(&guard) && !Reach::NOTHING.meets(&guard));
     }
 }

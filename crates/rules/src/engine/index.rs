@@ -77,8 +77,10 @@ pub(crate) struct PatternScan {
 /// What a place of a word says about a predicate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lead {
-    pub(crate) witness: u32,
+    pub(crate) witness: Witness,
     pub(crate) needle: u32,
+    /// Bytes of the needle, if it is a word.
+    pub(crate) length: u32,
     pub(crate) proof: Proof,
 }
 
@@ -100,15 +102,16 @@ type ByText<T> = HashMap<Box<str>, T, Quickly>;
 #[derive(Debug, Default)]
 pub(crate) struct Lookup {
     pub(crate) texts: Texts,
-    pub(crate) related: ByText<ByText<Vec<u32>>>,
-    pub(crate) booleans: [Vec<u32>; 2],
+    pub(crate) related: ByText<ByText<Vec<Witness>>>,
+    pub(crate) booleans: [Vec<Witness>; 2],
     pub(crate) ranges: Ranges,
     collected: Vec<(f64, f64, u32)>,
-    collected_texts: ByText<Vec<u32>>,
+    collected_texts: ByText<Vec<Witness>>,
 }
 
-/// A predicate, and which of the announced rules are its own. Beside each other: each is a look into far memory.
-#[derive(Clone, Copy, Debug)]
+/// A predicate, and which of the announced rules are its own. Whatever announces it holds a copy: another place to look
+/// at would be in far memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Witness {
     pub(crate) predicate: u32,
     /// A value that was looked up proves it; nothing is left to judge.
@@ -169,16 +172,15 @@ impl Index {
             scanned: vec![0; predicates.len().div_ceil(64)],
             ..Self::default()
         };
-        let witnesses: Vec<u32> = announced.iter().map(|(predicate, _)| *predicate).collect();
-        index.announce(&witnesses, predicates);
         let starts = starts(announced.iter().map(|(_, rules)| rules.len()));
-        let witness = |(predicate, ends): (&u32, &[u32])| Witness {
+        let witness = |((predicate, _), ends): (&(u32, Vec<u32>), &[u32])| Witness {
             predicate: *predicate,
             proved: matches!(&predicates[*predicate as usize], Leaf::Field(field) if field.is_looked_up()),
             from: ends[0],
             to: ends[1],
         };
-        index.witnesses = witnesses.iter().zip(starts.windows(2)).map(witness).collect();
+        index.witnesses = announced.iter().zip(starts.windows(2)).map(witness).collect();
+        index.announce(predicates);
         index
     }
 
@@ -191,7 +193,7 @@ impl Index {
     /// Predicates with patterns that run on every text.
     pub(crate) fn run_everywhere(&self) -> impl Iterator<Item = u32> {
         let leads = self.patterns.iter().flat_map(PatternScan::all_leads);
-        leads.map(|lead| self.witnesses[lead.witness as usize].predicate)
+        leads.map(|lead| lead.witness.predicate)
     }
 
     /// Bytes that the search for words and patterns holds, with what a thread keeps for it.
@@ -207,25 +209,27 @@ impl Index {
         self.scans.iter().map(|scan| scan.words).sum()
     }
 
-    fn announce(&mut self, witnesses: &[u32], predicates: &[Leaf]) {
+    fn announce(&mut self, predicates: &[Leaf]) {
+        let witnesses = std::mem::take(&mut self.witnesses);
         let mut sought = Sought::default();
-        let texts = witnesses.iter().filter_map(|predicate| match &predicates[*predicate as usize] {
+        let texts = witnesses.iter().filter_map(|witness| match &predicates[witness.predicate as usize] {
             Leaf::Text(text) => Some(text.view),
             _ => None,
         });
         let coarsest = texts.max().unwrap_or(FINEST).max(FINEST);
         let mut lookups: BTreeMap<usize, Lookup> = BTreeMap::new();
-        for (witness, predicate) in (0_u32..).zip(witnesses) {
-            match &predicates[*predicate as usize] {
+        for (number, witness) in (0_u32..).zip(&witnesses) {
+            let predicate = witness.predicate;
+            match &predicates[predicate as usize] {
                 Leaf::Text(text) => {
-                    announce(&mut sought, coarsest, witness, text);
-                    self.scanned[*predicate as usize / 64] |= 1 << (predicate % 64);
+                    announce(&mut sought, coarsest, *witness, text);
+                    self.scanned[predicate as usize / 64] |= 1 << (predicate % 64);
                 }
                 Leaf::Field(field) => {
-                    lookups.entry(field.slot()).or_default().announce(witness, field.sought());
+                    lookups.entry(field.slot()).or_default().announce(number, *witness, field.sought());
                 }
-                Leaf::Geo(geo) => self.around.announce_areas(witness, geo),
-                Leaf::Domain(domain) => self.around.announce_domains(witness, domain),
+                Leaf::Geo(geo) => self.around.announce_areas(number, geo),
+                Leaf::Domain(domain) => self.around.announce_domains(number, domain),
                 Leaf::Formula(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => {}
             }
         }
@@ -234,6 +238,7 @@ impl Index {
             lookup.texts = Texts::new(std::mem::take(&mut lookup.collected_texts));
         }
         self.lookups = lookups.into_iter().collect();
+        self.witnesses = witnesses;
         let sample = sample(sought.words.values().flat_map(|words| &words.words));
         for (view, unannounced) in sought.patterns {
             self.patterns.push(unannounced.scan(view, &sample));
@@ -271,13 +276,14 @@ struct Words {
 }
 
 /// Has the needles sought that announce a condition, each in the coarsest form that suits it.
-fn announce(sought: &mut Sought, coarsest: View, witness: u32, text: &TextLeaf) {
+fn announce(sought: &mut Sought, coarsest: View, witness: Witness, text: &TextLeaf) {
     let finest = text.view.max(FINEST);
     let announcing = witness::needles(text).map(|(_, needles)| needles).unwrap_or_default();
     for nth in announcing {
+        let length = u32::try_from(text.needles[nth as usize].length()).unwrap_or(u32::MAX);
         let mut add = |view: View, word: &str, proof| {
-            let lead =
-                Lead { witness, needle: nth, proof: if text.needed > 1 { Proof::Judge } else { proof } };
+            let proof = if text.needed > 1 { Proof::Judge } else { proof };
+            let lead = Lead { witness, needle: nth, length, proof };
             let words = sought.words.entry(view).or_default();
             words.slots.extend(&text.slots);
             words.add(word, lead);
@@ -302,7 +308,7 @@ fn announce(sought: &mut Sought, coarsest: View, witness: u32, text: &TextLeaf) 
                 let proof = if text.needed > 1 { Proof::Judge } else { Proof::Place };
                 let patterns = sought.patterns.entry(text.view).or_default();
                 patterns.slots.extend(&text.slots);
-                patterns.add(regex, Lead { witness, needle: nth, proof });
+                patterns.add(regex, Lead { witness, needle: nth, length, proof });
             }
         }
     }
@@ -383,7 +389,7 @@ impl Words {
 }
 
 impl Lookup {
-    fn announce(&mut self, witness: u32, sought: Option<Values<'_>>) {
+    fn announce(&mut self, number: u32, witness: Witness, sought: Option<Values<'_>>) {
         match sought {
             Some(Values::Texts(texts)) => {
                 for text in texts {
@@ -398,7 +404,7 @@ impl Lookup {
             }
             Some(Values::Boolean(boolean)) => self.booleans[usize::from(boolean)].push(witness),
             Some(Values::Ranges(ranges)) => {
-                self.collected.extend(ranges.into_iter().map(|(low, high)| (low, high, witness)));
+                self.collected.extend(ranges.into_iter().map(|(low, high)| (low, high, number)));
             }
             None => {}
         }

@@ -26,7 +26,7 @@ use self::{
 use crate::{
     evaluate::Mask,
     item::Value,
-    leaves::{Leaf, Scene, TextLeaf, in_word},
+    leaves::{Leaf, Scene, in_word},
     limits::{Spent, Steps},
     views::Seen,
 };
@@ -59,13 +59,12 @@ impl<'r, 'a> Run<'r, 'a> {
             // What was not looked at announces nothing: every rule must be judged, as far as the steps reach.
             return self.index.rules.to_vec();
         }
-        for rule in &*self.index.always {
-            self.scratch.nominate(*rule);
-        }
+        self.scratch.candidates.extend_from_slice(&self.index.always);
         self.scratch.found.sort_unstable();
         self.scratch.found.dedup();
         let mut candidates = std::mem::take(&mut self.scratch.candidates);
         candidates.sort_unstable();
+        candidates.dedup();
         candidates
     }
 
@@ -109,12 +108,17 @@ impl<'r, 'a> Run<'r, 'a> {
     fn scan(&mut self) -> Result<(), Spent> {
         let (index, scene) = (self.index, self.scene);
         for scan in &index.scans {
+            let only = scan.slots.len() == 1;
             for slot in &*scan.slots {
                 for (nth, seen) in scene.views.texts(*slot, scan.view).enumerate() {
                     self.scratch.next_text();
                     self.steps.take_shared(1 + u64::try_from(seen.text.len()).unwrap_or(u64::MAX) / 16)?;
                     let next = scan.scanner.scan(seen.text.as_bytes(), &mut |word, start| {
-                        self.hit(&At { slot: *slot, nth, seen, start }, scan.first + word, scan.leads(word))
+                        self.hit(
+                            &At { slot: *slot, only, nth, seen, start },
+                            scan.first + word,
+                            scan.leads(word),
+                        )
                     });
                     if next == Next::Stop {
                         return Err(Spent);
@@ -128,6 +132,7 @@ impl<'r, 'a> Run<'r, 'a> {
     fn run_patterns(&mut self) -> Result<(), Spent> {
         let (index, scene) = (self.index, self.scene);
         for scan in &index.patterns {
+            let only = scan.slots.len() == 1;
             for slot in &*scan.slots {
                 for (nth, seen) in scene.views.texts(*slot, scan.view).enumerate() {
                     // What the patterns take one by one: how many of them run together is no matter of an outcome.
@@ -137,7 +142,7 @@ impl<'r, 'a> Run<'r, 'a> {
                         continue;
                     }
                     self.steps.take_shared(each.saturating_mul(scan.steps))?;
-                    let at = At { slot: *slot, nth, seen, start: 0 };
+                    let at = At { slot: *slot, only, nth, seen, start: 0 };
                     let next = scan.patterns.scan(seen.text, &mut |pattern| {
                         for lead in scan.leads(pattern) {
                             if self.steps.take_shared(1).is_err() {
@@ -175,16 +180,21 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// Whether further places of the word in this text say nothing new.
     fn follow(&mut self, at: &At<'_, 'a>, lead: &Lead) -> bool {
-        let predicate = self.index.witnesses[lead.witness as usize].predicate;
+        let predicate = lead.witness.predicate;
         let predicates = self.predicates;
-        let Leaf::Text(text) = &predicates[predicate as usize] else { return true };
-        if !text.slots.contains(&at.slot) {
+        let text = || match &predicates[predicate as usize] {
+            Leaf::Text(text) => Some(text),
+            _ => None,
+        };
+        // A look at the predicate is one into far memory: where one path alone is searched it is of no use.
+        if !at.only && !text().is_some_and(|text| text.slots.contains(&at.slot)) {
             return true;
         }
         let found = match lead.proof {
             Proof::Place => Ok(true),
-            Proof::WholeWord => Ok(at.seen.stands_alone(at.start, at.end(text, lead), in_word)),
+            Proof::WholeWord => Ok(at.seen.stands_alone(at.start, at.start + lead.length as usize, in_word)),
             Proof::Needle => {
+                let Some(text) = text() else { return true };
                 self.steps.next_rule();
                 let mut texts = self.scene.views.texts(at.slot, text.view);
                 texts
@@ -193,7 +203,7 @@ impl<'r, 'a> Run<'r, 'a> {
             }
             Proof::Judge => {
                 self.steps.next_rule();
-                self.settle(lead.witness, predicate);
+                self.settle(lead.witness);
                 return true;
             }
         };
@@ -221,7 +231,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 self.steps.take_shared(1)?;
                 let witnesses = match value {
                     Value::Text(text) => lookup.texts.get(text),
-                    Value::Boolean(boolean) => &lookup.booleans[usize::from(*boolean)],
+                    Value::Boolean(boolean) => lookup.booleans[usize::from(*boolean)].as_slice(),
                     Value::Related { type_id, id } => {
                         let ids = lookup.related.get(*type_id);
                         ids.and_then(|ids| ids.get(*id)).map_or(&[][..], Vec::as_slice)
@@ -240,7 +250,7 @@ impl<'r, 'a> Run<'r, 'a> {
                     let mut result = Ok(());
                     lookup.ranges.at(number, &mut |witness| {
                         if result.is_ok() {
-                            result = self.announced(witness);
+                            result = self.announced(index.witnesses[witness as usize]);
                         }
                     });
                     result?;
@@ -250,53 +260,47 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(())
     }
 
-    fn announced(&mut self, witness: u32) -> Result<(), Spent> {
+    fn announced(&mut self, witness: Witness) -> Result<(), Spent> {
         self.steps.take_shared(1)?;
-        let Witness { predicate, proved, .. } = self.index.witnesses[witness as usize];
-        if !proved {
+        if !witness.proved {
             self.steps.next_rule();
-            self.settle(witness, predicate);
+            self.settle(witness);
         } else if self.unlock(witness) {
             // Where no rule is left nobody will ask.
-            self.scratch.note(predicate, Known::Is(Mask::PASSED));
+            self.scratch.note(witness.predicate, Known::Is(Mask::PASSED));
         }
         Ok(())
     }
 
     /// It takes more steps than there are to say what a witness comes to.
-    fn give_up(&mut self, witness: u32) {
-        let predicate = self.index.witnesses[witness as usize].predicate;
-        if self.scratch.known(predicate).is_none() {
-            self.scratch.note(predicate, Known::Spent);
+    fn give_up(&mut self, witness: Witness) {
+        if self.scratch.known(witness.predicate).is_none() {
+            self.scratch.note(witness.predicate, Known::Spent);
             self.unlock(witness);
         }
     }
 
     /// Judges a witness, unless that is done, and unlocks its rules if they have to be looked at.
-    fn settle(&mut self, witness: u32, predicate: u32) {
+    fn settle(&mut self, witness: Witness) {
+        let predicate = witness.predicate;
         if self.scratch.known(predicate).is_none() && self.judge(predicate) != Known::Is(Mask::FAILED) {
             self.unlock(witness);
         }
     }
 
     /// Makes candidates of a witness's rules, unless they are refuted; whether there are any.
-    fn unlock(&mut self, witness: u32) -> bool {
-        let Witness { from, to, .. } = self.index.witnesses[witness as usize];
-        self.nominate(from, to)
+    fn unlock(&mut self, witness: Witness) -> bool {
+        self.nominate(witness.from, witness.to)
     }
 }
 
 /// A place in a text.
 struct At<'s, 'a> {
     slot: usize,
+    /// It is the only one that is searched.
+    only: bool,
     /// Which of the slot's texts.
     nth: usize,
     seen: Seen<'s, 'a>,
     start: usize,
-}
-
-impl At<'_, '_> {
-    fn end(&self, text: &TextLeaf, lead: &Lead) -> usize {
-        self.start + text.needles[lead.needle as usize].length()
-    }
 }

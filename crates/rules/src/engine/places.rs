@@ -54,7 +54,7 @@ impl Run<'_, '_> {
             for place in places.each(scene) {
                 self.steps.take_shared(1)?;
                 for witness in grid.at(place.point) {
-                    self.announced(witness)?;
+                    self.announced(index.witnesses[witness as usize])?;
                 }
             }
         }
@@ -64,7 +64,7 @@ impl Run<'_, '_> {
                 let mut result = Ok(());
                 hosts::each(seen.text, &mut |host| {
                     for witness in hosts::upwards(&host.name).filter_map(|name| names.get(name)).flatten() {
-                        result = self.announced(*witness);
+                        result = self.announced(index.witnesses[*witness as usize]);
                         if result.is_err() {
                             return false;
                         }

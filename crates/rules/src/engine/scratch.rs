@@ -11,21 +11,39 @@ thread_local! {
     static KEPT: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
-#[derive(Default)]
+/// Words that are remembered as settled: few, so that they stay in the nearest cache however many words are sought.
+const WORDS: usize = 256;
+
 pub(crate) struct Scratch {
     /// Grows with each item and each text; what was marked at another tick counts as unmarked.
     tick: u32,
     item: u32,
     predicates: Vec<(u32, Known)>,
-    rules: Vec<u32>,
-    words: Vec<u32>,
+    /// Words that say nothing new in a text, and at which tick that was. Some may be forgotten for others.
+    words: Box<[(u32, u32); WORDS]>,
     /// By watched value.
     reaches: Vec<(u32, Reach)>,
     /// Rules that their guards have refuted.
     pub(crate) refuted: usize,
+    /// Perhaps some of them more than once.
     pub(crate) candidates: Vec<u32>,
     /// Predicates and the needles of them that are in the item.
     pub(crate) found: Vec<(u32, u32)>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            tick: 0,
+            item: 0,
+            predicates: Vec::new(),
+            words: Box::new([(0, 0); WORDS]),
+            reaches: Vec::new(),
+            refuted: 0,
+            candidates: Vec::new(),
+            found: Vec::new(),
+        }
+    }
 }
 
 /// What a predicate came to.
@@ -38,28 +56,20 @@ pub(crate) enum Known {
 
 impl Scratch {
     /// Runs with the thread's scratch, or with a new one if that is in use further up.
-    pub(crate) fn with<T>(
-        predicates: usize,
-        rules: usize,
-        words: usize,
-        watched: usize,
-        run: impl FnOnce(&mut Self) -> T,
-    ) -> T {
+    pub(crate) fn with<T>(predicates: usize, watched: usize, run: impl FnOnce(&mut Self) -> T) -> T {
         let mut scratch = KEPT.take().unwrap_or_default();
-        scratch.begin(predicates, rules, words, watched);
+        scratch.begin(predicates, watched);
         let result = run(&mut scratch);
         KEPT.set(Some(scratch));
         result
     }
 
-    fn begin(&mut self, predicates: usize, rules: usize, words: usize, watched: usize) {
+    fn begin(&mut self, predicates: usize, watched: usize) {
         // Texts of one item are bounded in bytes, so they cannot use up what is left here.
         if self.tick > u32::MAX / 2 {
             *self = Self::default();
         }
         grow(&mut self.predicates, predicates, (0, Known::Spent));
-        grow(&mut self.rules, rules, 0);
-        grow(&mut self.words, words, 0);
         grow(&mut self.reaches, watched, (0, Reach::NOTHING));
         self.refuted = 0;
         self.candidates.clear();
@@ -90,22 +100,13 @@ impl Scratch {
         self.reaches[watched as usize] = (self.item, reach);
     }
 
-    /// Makes a rule a candidate, once.
-    pub(crate) fn nominate(&mut self, rule: u32) {
-        let at = &mut self.rules[rule as usize];
-        if *at != self.item {
-            *at = self.item;
-            self.candidates.push(rule);
-        }
-    }
-
-    /// Whether nothing more is to be learnt from a word's places in this text.
+    /// Whether nothing more is to be learnt from a word's places in this text, as far as that is remembered.
     pub(crate) fn is_settled(&self, word: u32) -> bool {
-        self.words[word as usize] == self.tick
+        self.words[word as usize % WORDS] == (word, self.tick)
     }
 
     pub(crate) fn settle(&mut self, word: u32) {
-        self.words[word as usize] = self.tick;
+        self.words[word as usize % WORDS] = (word, self.tick);
     }
 }
 
@@ -125,21 +126,20 @@ mod tests {
             let before = (scratch.known(3), scratch.is_settled(0), scratch.candidates.len());
             scratch.note(3, Known::Is(Mask::PASSED));
             scratch.settle(0);
-            scratch.nominate(1);
-            scratch.nominate(1);
+            scratch.candidates.push(1);
             (before, scratch.known(3), scratch.is_settled(0), scratch.candidates.len())
         };
         for _ in 0..3 {
-            let seen = Scratch::with(4, 2, 1, 0, mark);
+            let seen = Scratch::with(4, 0, mark);
             assert_eq!(seen, ((None, false, 0), Some(Known::Is(Mask::PASSED)), true, 1));
         }
     }
 
     #[test]
     fn an_evaluation_inside_of_another_has_a_scratch_of_its_own() {
-        Scratch::with(1, 0, 0, 0, |outer| {
+        Scratch::with(1, 0, |outer| {
             outer.note(0, Known::Is(Mask::PASSED));
-            Scratch::with(1, 0, 0, 0, |inner| assert_eq!(inner.known(0), None));
+            Scratch::with(1, 0, |inner| assert_eq!(inner.known(0), None));
             assert_eq!(outer.known(0), Some(Known::Is(Mask::PASSED)));
         });
     }
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn ticks_start_anew_long_before_they_run_out() {
         let mut scratch = Scratch { tick: u32::MAX / 2 + 1, ..Scratch::default() };
-        scratch.begin(1, 1, 1, 0);
+        scratch.begin(1, 0);
         assert_eq!((scratch.tick, scratch.known(0)), (1, None));
     }
 }

@@ -4,84 +4,80 @@
 
 use std::hash::{BuildHasher as _, Hasher as _};
 
-use super::hashing::Quickly;
+use super::{hashing::Quickly, index::Witness};
 
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     /// A power of two, at most half of them in use; empty if there is no text. Small, because most values end here.
     cells: Box<[Cell]>,
-    entries: Box<[Entry]>,
     bytes: Box<[u8]>,
-    witnesses: Box<[u32]>,
+    witnesses: Box<[Witness]>,
 }
 
+/// All that is known of a text, so that its bytes and its witnesses are looked at without waiting for each other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     /// The upper half of the text's hash.
     tag: u32,
-    /// The place of its entry, counted from one.
-    entry: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
     /// Where the text's bytes are.
     from: u32,
     length: u32,
-    /// Where its witnesses are.
+    /// Where its witnesses are; nothing is here if there are none.
     first: u32,
     end: u32,
 }
 
 impl Texts {
     /// Each text once, with what it announces.
-    pub(crate) fn new(texts: impl IntoIterator<Item = (Box<str>, Vec<u32>)>) -> Self {
-        let (mut entries, mut hashes) = (Vec::new(), Vec::new());
+    pub(crate) fn new(texts: impl IntoIterator<Item = (Box<str>, Vec<Witness>)>) -> Self {
+        let mut entries = Vec::new();
         let (mut bytes, mut witnesses) = (Vec::new(), Vec::new());
         let place = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         for (text, announced) in texts {
             let (from, first) = (place(bytes.len()), place(witnesses.len()));
             bytes.extend_from_slice(text.as_bytes());
             witnesses.extend(announced);
-            entries.push(Entry { from, length: place(text.len()), first, end: place(witnesses.len()) });
-            hashes.push(hash(&text));
+            let (hash, length, end) = (hash(&text), place(text.len()), place(witnesses.len()));
+            entries.push((hash, Cell { tag: tag(hash), from, length, first, end }));
         }
         let room = if entries.is_empty() { 0 } else { (entries.len() * 2).next_power_of_two() };
         let mut cells = vec![Cell::default(); room];
-        for (nth, hash) in (1..).zip(hashes) {
+        for (hash, cell) in entries {
             let mut at = start(hash, room);
-            while cells[at].entry > 0 {
+            while !cells[at].is_empty() {
                 at = (at + 1) & (room - 1);
             }
-            cells[at] = Cell { tag: tag(hash), entry: nth };
+            cells[at] = cell;
         }
-        Self {
-            cells: cells.into(),
-            entries: entries.into(),
-            bytes: bytes.into(),
-            witnesses: witnesses.into(),
-        }
+        Self { cells: cells.into(), bytes: bytes.into(), witnesses: witnesses.into() }
     }
 
     /// What a text announces.
-    pub(crate) fn get(&self, text: &str) -> &[u32] {
+    pub(crate) fn get(&self, text: &str) -> &[Witness] {
         if self.cells.is_empty() {
             return &[];
         }
         let hash = hash(text);
         let mut at = start(hash, self.cells.len());
         loop {
-            let cell = self.cells[at];
-            let Some(nth) = cell.entry.checked_sub(1) else { return &[] };
+            let cell = &self.cells[at];
+            if cell.is_empty() {
+                return &[];
+            }
             if cell.tag == tag(hash) {
-                let Entry { from, length, first, end } = self.entries[nth as usize];
-                let (from, length) = (from as usize, length as usize);
+                let (from, length) = (cell.from as usize, cell.length as usize);
                 if self.bytes[from..from + length] == *text.as_bytes() {
-                    return &self.witnesses[first as usize..end as usize];
+                    return &self.witnesses[cell.first as usize..cell.end as usize];
                 }
             }
             at = (at + 1) & (self.cells.len() - 1);
         }
+    }
+}
+
+impl Cell {
+    fn is_empty(&self) -> bool {
+        self.first == self.end
     }
 }
 
@@ -107,16 +103,17 @@ mod tests {
     #[test]
     fn a_text_leads_to_its_own_witnesses_and_no_others() {
         for count in [0, 1, 2, 3, 500] {
-            let list = |nth: u32| (0..=nth % 3).map(|more| nth * 10 + more).collect::<Vec<_>>();
+            let witness = |of: u32| Witness { predicate: of, proved: true, from: 0, to: 1 };
+            let list = |nth: u32| (0..=nth % 3).map(|more| witness(nth * 10 + more)).collect::<Vec<_>>();
             // Ends in zeros are what the hash does not tell apart.
             let name = |nth: u32| format!("{nth}{}", "\0".repeat(nth as usize % 4)).into_boxed_str();
             let texts = Texts::new((0..count).map(|nth| (name(nth), list(nth))));
             for nth in 0..count {
                 assert_eq!(texts.get(&name(nth)), list(nth));
-                assert_eq!(texts.get(&format!("{}\0", name(nth))), [0_u32; 0]);
+                assert_eq!(texts.get(&format!("{}\0", name(nth))), []);
             }
-            assert_eq!(texts.get(""), [0_u32; 0]);
-            assert_eq!(texts.get("x"), [0_u32; 0]);
+            assert_eq!(texts.get(""), []);
+            assert_eq!(texts.get("x"), []);
         }
     }
 }

@@ -10,11 +10,12 @@ mod places;
 mod texts;
 mod viewed;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value as Json;
 use tidegate_rules::{
-    Bank, Errored, Explained, Fields, Item, Kind, Limits, Match, Need, Number, Outcome, Value, Verdict,
+    Bank, Errored, Explained, Fields, Item, Kind, Limits, Match, Named, Need, Number, Outcome, Value,
+    Verdict,
     form::{Condition, GeoSource, Rule, Search, Status, Window},
 };
 use tidegate_schemas::banks::BankKind;
@@ -102,12 +103,14 @@ impl Interpreter<'_> {
             });
             match decided.as_slice() {
                 [Passed] => outcome.matched.push(Match {
-                    rule: rule.key.clone(),
-                    name: rule.name.clone(),
-                    version: "1".to_owned(),
-                    status: rule.status,
-                    policies: rule.policies.clone(),
-                    actions: rule.actions.clone(),
+                    named: Arc::new(Named {
+                        rule: rule.key.clone(),
+                        name: rule.name.clone(),
+                        version: "1".to_owned(),
+                        status: rule.status,
+                        policies: rule.policies.clone(),
+                        actions: rule.actions.clone(),
+                    }),
                     tree: tree(&rule.when, &mut explained.into_iter()),
                 }),
                 [Failing] => outcome.errored.push(Errored {
