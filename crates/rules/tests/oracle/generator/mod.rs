@@ -53,7 +53,12 @@ enum Lean {
     Asking,
     /// Something that announces a rule, and numbers that have to lie in ranges.
     Numbers,
+    /// So many item types with the same fields that they share one index.
+    Types,
 }
+
+/// Item types that are alike, if there are many.
+const TYPES: usize = 24;
 
 /// A field that is a text in one item type and a number in the other.
 const MIXED: &str = "mixed";
@@ -70,20 +75,30 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(dice: &mut Dice) -> Self {
-        let types =
-            ["post", "page", "user"].iter().enumerate().take(1 + usize::try_from(dice.roll(3)).unwrap());
-        let types = types.map(|(nth, name)| {
-            let kept: Vec<_> = FIELDS.iter().filter(|(name, _)| *name == "text" || dice.chance(80)).collect();
-            let mut fields: BTreeMap<_, _> =
-                kept.into_iter().map(|(name, shape)| ((*name).to_owned(), *shape)).collect();
-            fields.insert(MIXED.to_owned(), Shape::one(if nth == 0 { Kind::Text } else { Kind::Number }));
-            (TypeId::new(name), fields)
-        });
+        let lean = [Lean::Nothing, Lean::Nothing, Lean::Places, Lean::Asking, Lean::Numbers, Lean::Types];
+        let lean = dice.one(&lean);
+        let kept = |dice: &mut Dice| -> BTreeMap<String, Shape> {
+            let kept = FIELDS.iter().filter(|(name, _)| *name == "text" || dice.chance(80));
+            kept.map(|(name, shape)| ((*name).to_owned(), *shape)).collect()
+        };
+        let types = if lean == Lean::Types {
+            let fields = kept(dice);
+            (0..TYPES).map(|nth| (TypeId::new(format!("type-{nth}")), fields.clone())).collect()
+        } else {
+            let some = 1 + usize::try_from(dice.roll(3)).unwrap();
+            let types = ["post", "page", "user"].iter().enumerate().take(some).map(|(nth, name)| {
+                let mut fields = kept(dice);
+                let mixed = Shape::one(if nth == 0 { Kind::Text } else { Kind::Number });
+                fields.insert(MIXED.to_owned(), mixed);
+                (TypeId::new(name), fields)
+            });
+            types.collect()
+        };
         let mut world = Self {
-            types: types.collect(),
+            types,
             words: Vec::new(),
             circles: (0..3).map(|_| edges::circle(dice)).collect(),
-            lean: dice.one(&[Lean::Nothing, Lean::Nothing, Lean::Places, Lean::Asking, Lean::Numbers]),
+            lean,
             windows: Vec::new(),
             banks: Vec::new(),
         };
@@ -177,7 +192,10 @@ impl World {
             "policies": ["p"],
             "actions": [{"id": "a", "params": {"n": nth}}],
         });
-        if named {
+        if named && self.lean == Lean::Types {
+            let some = self.types.iter().filter(|(type_id, _)| *type_id == only.0 || dice.chance(80));
+            rule["item_types"] = some.map(|(type_id, _)| type_id.as_str()).collect();
+        } else if named {
             rule["item_types"] = json!([only.0.as_str()]);
         }
         if dice.chance(10) {
