@@ -59,7 +59,7 @@ fn what_is_converted_is_valid() {
 fn real_exports_become_valid_bundles() {
     let real = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/polis"));
     if !real.exists() {
-        println!("skipped: the data sets of ../shared/data/polis are not beside the checkout");
+        eprintln!("skipped: the data sets of ../shared/data/polis are not beside the checkout");
         return;
     }
     let folder = Folder::new();
