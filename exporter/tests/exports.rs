@@ -19,8 +19,6 @@ use tidegate_test_support::servers;
 fn polis_tables_of_a_bundle_give_the_bundle_again() {
     let (folder, conversation) = (Folder::new(), Conversation::new(41, 10, 30));
     conversation.variant_a(&folder, "a");
-    // Who is in which group is not in a bundle.
-    fs::remove_file(folder.path("a/participants-votes.csv")).unwrap();
     let first = bundle(&folder.job(&folder.path("a"))).1;
     let mut back = folder.job(&folder.path("bundle.json"));
     back.target = Target::File(folder.path("tables"));
@@ -28,11 +26,45 @@ fn polis_tables_of_a_bundle_give_the_bundle_again() {
     back.voter_ids = VoterIds::References;
     back.cells = Cells::Exact;
     let report = run(&back).unwrap();
-    assert_eq!(report.files, ["votes.csv", "comments.csv", "summary.csv"]);
+    assert_eq!(report.files, ["votes.csv", "comments.csv", "participant-votes.csv", "summary.csv"]);
     let mut again = folder.job(&folder.path("tables"));
     again.target = Target::File(folder.path("again.json"));
     again.participants = Participants::KeepPseudonyms;
-    assert_eq!(content(bundle(&again).1), content(first));
+    let second = bundle(&again).1;
+    let members = |bundle: &Value| {
+        bundle["outcomes"].as_array().unwrap().iter().filter(|it| it["type"] == "group-members").count()
+    };
+    assert_eq!(members(&second), 2);
+    assert_eq!(content(second), content(first.clone()));
+    // The table of participants alone says the same but for the times.
+    fs::remove_file(folder.path("tables/votes.csv")).unwrap();
+    let mut alone = content(bundle(&again).1);
+    let mut first = content(first);
+    for response in first["responses"].as_array_mut().unwrap() {
+        response["occurredAt"] = Value::Null;
+    }
+    assert_eq!(alone["responses"].take(), first["responses"].take());
+    assert_eq!(alone["outcomes"], first["outcomes"]);
+}
+
+#[test]
+fn numbered_participants_stay_in_their_groups() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(45, 12, 40));
+    let first = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
+    let mut back = folder.job(&folder.path("bundle.json"));
+    back.target = Target::File(folder.path("tables"));
+    back.to = Some(Shape::PolisCsv);
+    back.limits.memory = 1;
+    run(&back).unwrap();
+    let mut again = folder.job(&folder.path("tables"));
+    again.target = Target::File(folder.path("again.json"));
+    let second = bundle(&again).1;
+    let counts = |bundle: &Value| -> Vec<Value> {
+        let outcomes = bundle["outcomes"].as_array().unwrap().iter();
+        outcomes.filter(|it| it["type"] == "group-response-counts").map(|it| it["groups"].clone()).collect()
+    };
+    assert_eq!(counts(&second).len(), 12);
+    assert_eq!(counts(&second), counts(&first));
 }
 
 #[test]

@@ -315,7 +315,7 @@ impl Work<'_> {
         let card = card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);
         report.superseded = read.superseded;
-        let outcomes = tables::individual(&self.head, tally);
+        let outcomes = tables::individual(&self.head, tally, &self.people.members(self.head.groups.len()));
         (document::end(any, &outcomes, summary, &self.head, &self.constants, &card), report)
     }
 

@@ -21,7 +21,7 @@ const LARGE: u64 = 16 << 20;
 /// Gives everything its name; the bundle itself comes after its sidecars, so that it is never without them.
 pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Report, Fault> {
     if let Some(shape) = job.to {
-        let files = export(&place.partial, &place.out, shape, job.cells, job.voter_ids)?;
+        let files = export(&place.partial, &place.out, shape, job.cells, job.voter_ids, job.limits.memory)?;
         fs::remove_file(&place.partial).map_err(|error| Fault::io("removing", &place.partial, error))?;
         place.parts.remove()?;
         report.files = names(&files);
@@ -79,7 +79,7 @@ pub(super) fn from_bundle(job: &Job, place: Place, files: &[(Member, Role)]) -> 
             path
         }
     };
-    let written = export(&path, &place.out, shape, job.cells, job.voter_ids)?;
+    let written = export(&path, &place.out, shape, job.cells, job.voter_ids, job.limits.memory)?;
     place.parts.remove()?;
     Ok(Report { format: "bundle", files: names(&written), ..Report::default() })
 }

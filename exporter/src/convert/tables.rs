@@ -19,8 +19,8 @@ use crate::{
 /// Answers to one item at a time.
 const SINGLE: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
 
-/// Of a bundle with participants: what their answers add up to, and what the source has published.
-pub(super) fn individual<'h>(head: &'h Head, tally: &Tally) -> Outcomes<'h> {
+/// Of a bundle with participants: what their answers add up to, what the source has published, and who is in its groups.
+pub(super) fn individual<'h>(head: &'h Head, tally: &Tally, members: &[Vec<String>]) -> Outcomes<'h> {
     let mut outcomes = Outcomes::new(head.phase.id);
     for (at, item) in head.items.iter().enumerate() {
         if !head.pairwise {
@@ -29,6 +29,11 @@ pub(super) fn individual<'h>(head: &'h Head, tally: &Tally) -> Outcomes<'h> {
         item.outcomes.iter().for_each(|outcome| outcomes.published(&item.key, &item.id, outcome));
         if !head.groups.is_empty() {
             outcomes.by_group(&item.key, &item.id, &head.groups, tally.groups(at), &SINGLE);
+        }
+    }
+    if let Some(first) = head.items.first() {
+        for (name, members) in head.groups.iter().zip(members) {
+            outcomes.members(name, &first.id, members);
         }
     }
     outcomes

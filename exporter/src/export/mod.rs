@@ -6,6 +6,7 @@ pub(crate) mod ndjson;
 pub(crate) mod package;
 pub(crate) mod parquet;
 pub(crate) mod polis_csv;
+mod polis_matrix;
 pub(crate) mod read;
 pub(crate) mod sensemaking_csv;
 
@@ -20,7 +21,7 @@ use crate::{fault::Fault, write::out::publish};
 /// Shapes that a bundle can be turned into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Votes, comments and summary, as Polis' own tools read them.
+    /// Votes, comments, participants and summary, as Polis' own tools read them.
     PolisCsv,
     /// One table of counts.
     SensemakingCsv,
@@ -78,18 +79,19 @@ impl Growing {
     }
 }
 
-/// Turns the bundle into files of a folder; tells which.
+/// Turns the bundle into files of a folder; tells which. `memory` is for what has to be put in another order.
 pub(crate) fn export(
     bundle: &Path,
     folder: &Path,
     shape: Shape,
     cells: Cells,
     voters: VoterIds,
+    memory: usize,
 ) -> Result<Vec<PathBuf>, Fault> {
     fs::create_dir_all(folder).map_err(|error| Fault::io("making the folder", folder, error))?;
     let named = |name: &str| folder.join(name);
     match shape {
-        Shape::PolisCsv => polis_csv::write(bundle, folder, cells, voters),
+        Shape::PolisCsv => polis_csv::write(bundle, folder, cells, voters, memory),
         Shape::SensemakingCsv => sensemaking_csv::write(bundle, named("comments.csv"), cells),
         Shape::Ndjson => {
             let mut files = ndjson::write(bundle, named)?;

@@ -1,21 +1,23 @@
 //! A bundle of opinions as the tables that Polis' own tools read.
 //!
-//! Groups are not among them: a bundle says what a group has answered, not who is in it.
+//! The table of participants is `polis_matrix`'s: a bundle goes by item, and it by participant.
 
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use serde_json::Value;
 
 use super::{
     Cells, Growing, VoterIds, cell, csv_row,
+    polis_matrix::Matrix,
     read::{Item, Reader, Response, bundle},
 };
 use crate::{
     fault::{Fault, Wrong},
-    form::{ORIGIN_PARTICIPANT, RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS},
+    form::{Answer, GROUP_MEMBERS, ORIGIN_PARTICIPANT, RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS},
     input::name_of,
     moment::Moment,
 };
@@ -25,6 +27,8 @@ use crate::{
 struct Around {
     items: Vec<Item>,
     counts: HashMap<String, Counts>,
+    /// Of participants, by their references.
+    groups: HashMap<String, String>,
 }
 
 /// Agrees, disagrees and passes, as far as they are said.
@@ -41,6 +45,12 @@ impl Reader for Around {
 
     fn outcome(&mut self, outcome: Value) -> Result<(), Fault> {
         let kind = outcome["type"].as_str().unwrap_or_default();
+        if kind == GROUP_MEMBERS
+            && let (Some(group), Some(members)) = (outcome["group"].as_str(), outcome["members"].as_array())
+        {
+            let members = members.iter().filter_map(Value::as_str);
+            self.groups.extend(members.map(|member| (member.to_owned(), group.to_owned())));
+        }
         let published = kind == SOURCE_RESPONSE_COUNTS;
         if let Some(item) = outcome["itemRef"].as_str()
             && (published || kind == RESPONSE_COUNTS)
@@ -57,9 +67,11 @@ impl Reader for Around {
 
 struct Votes<'v> {
     file: Growing,
-    keys: HashMap<&'v str, &'v str>,
+    /// By id: the place among the items, and the source's key.
+    keys: HashMap<&'v str, (u32, &'v str)>,
     voters: VoterIds,
-    numbers: HashMap<String, usize>,
+    numbers: HashMap<Rc<str>, u32>,
+    matrix: Matrix,
     name: String,
 }
 
@@ -68,22 +80,28 @@ pub(crate) fn write(
     folder: &Path,
     cells: Cells,
     voters: VoterIds,
+    memory: usize,
 ) -> Result<Vec<PathBuf>, Fault> {
     let mut around = Around::default();
     let rest = bundle(from, &mut around)?;
-    let keys = around.items.iter().map(|item| (item.id.as_str(), key(&item.id))).collect();
+    let keys = (0..).zip(&around.items).map(|(at, item)| (item.id.as_str(), (at, key(&item.id)))).collect();
     let mut file = Growing::create(folder.join("votes.csv"))?;
     csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"])?;
-    let mut votes = Votes { file, keys, voters, numbers: HashMap::new(), name: name_of(from) };
+    let matrix = Matrix::new(folder, memory);
+    let mut votes = Votes { file, keys, voters, numbers: HashMap::new(), matrix, name: name_of(from) };
     bundle(from, &mut votes)?;
-    let votes = votes.file.finish()?;
+    let Votes { file, matrix, .. } = votes;
+    let votes = file.finish()?;
+    let columns: Vec<_> = around.items.iter().map(|item| key(&item.id)).collect();
+    let participants =
+        matrix.write(folder.join("participant-votes.csv"), &columns, voters, &around.groups)?;
     let comments = comments(&around, folder.join("comments.csv"), cells)?;
     let mut file = Growing::create(folder.join("summary.csv"))?;
     for (name, member) in [("topic", "title"), ("url", "url"), ("conversation-description", "description")] {
         csv_row(&mut file, &[name, rest["source"][member].as_str().unwrap_or_default()])?;
     }
     csv_row(&mut file, &["vote-convention", "agree=+1;disagree=-1;pass=0;format=polis-export/1"])?;
-    Ok(vec![votes, comments, file.finish()?])
+    Ok(vec![votes, comments, participants, file.finish()?])
 }
 
 /// What the source called it.
@@ -144,23 +162,31 @@ impl Reader for Votes<'_> {
         let Some(who) = response.participant_ref else {
             return wrong("it holds counts, not votes: --to sensemaking-csv fits");
         };
-        let vote = match response.response.as_str() {
-            "agree" => "1",
-            "disagree" => "-1",
-            "pass" => "0",
+        let (answer, vote) = match response.response.as_str() {
+            "agree" => (Answer::Agree, "1"),
+            "disagree" => (Answer::Disagree, "-1"),
+            "pass" => (Answer::Pass, "0"),
             _ => return wrong("it holds comparisons, which are no votes on statements"),
         };
-        let Some(key) = self.keys.get(response.subject_ref.as_str()) else {
+        let Some((item, key)) = self.keys.get(response.subject_ref.as_str()).copied() else {
             return wrong("a response is about no item");
         };
-        let who = match self.voters {
-            VoterIds::References => who,
-            VoterIds::Numbers => {
-                let next = self.numbers.len();
-                self.numbers.entry(who).or_insert(next).to_string()
+        let number = match self.numbers.get(who.as_str()) {
+            Some(number) => *number,
+            None => {
+                let who = Rc::from(who.as_str());
+                let number = self.matrix.participant(Rc::clone(&who));
+                self.numbers.insert(who, number);
+                number
             }
         };
-        let (timestamp, datetime) = times(response.occurred_at.as_deref());
+        let at = response.occurred_at.as_deref();
+        self.matrix.vote(number, item, answer, at.and_then(Moment::parse))?;
+        let who = match self.voters {
+            VoterIds::References => who,
+            VoterIds::Numbers => number.to_string(),
+        };
+        let (timestamp, datetime) = times(at);
         csv_row(&mut self.file, &[&timestamp, datetime, key, &who, vote])
     }
 }

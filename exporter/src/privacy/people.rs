@@ -178,6 +178,33 @@ impl People {
         (who, self.groups.get(id).copied().unwrap_or_default())
     }
 
+    /// References to those of each group who have answered, in order.
+    pub(crate) fn members(&self, groups: usize) -> Vec<Vec<String>> {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let mut members = vec![Vec::new(); groups];
+        for (id, group) in &self.groups {
+            let Some(who) = self.seen(id) else { continue };
+            let name = names.get(&who).cloned().unwrap_or_else(|| format!("{PREFIX}{who:032x}"));
+            // 0 stands for no group.
+            if let Some(of_group) = usize::from(*group).checked_sub(1).and_then(|at| members.get_mut(at)) {
+                of_group.push(name);
+            }
+        }
+        members.iter_mut().for_each(|of_group| of_group.sort());
+        members
+    }
+
+    /// Somebody who has answered.
+    fn seen(&self, id: &[u8]) -> Option<u128> {
+        match number(id) {
+            Some(number) if number < PLACES => {
+                self.places.get(number as usize).copied().filter(|who| *who != 0)
+            }
+            Some(number) => self.numbers.get(&number).map(|seen| seen.0),
+            None => self.others.get(id).map(|seen| seen.0),
+        }
+    }
+
     /// References that are no pseudonyms, if that was asked for. They grow with the rows.
     pub(crate) fn names(&self) -> Option<Names> {
         self.naming.identifies().then(|| Arc::clone(&self.names))

@@ -4,7 +4,7 @@
 
 use super::json::{self, Object, hex_of};
 use crate::{
-    form::{Answer, Naming, ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
+    form::{Answer, GROUP_MEMBERS, Naming, ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
     model::{Artifact, Head, Published},
     moment::Moment,
     privacy::{card::Card, suppress::Counts},
@@ -179,6 +179,13 @@ impl<'o> Outcomes<'o> {
             cells.end();
         }
         members.end();
+        object.end();
+    }
+
+    /// Who is in a group. An outcome has to be about an item; which one says nothing here.
+    pub(crate) fn members(&mut self, group: &str, item: &str, members: &[String]) {
+        let mut object = self.begin(GROUP_MEMBERS, group, item);
+        object.text("group", group).value("members", &members);
         object.end();
     }
 

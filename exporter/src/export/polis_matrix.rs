@@ -1,0 +1,121 @@
+//! The table of Polis with a row for each participant and a column for each statement.
+//!
+//! What a bundle does not say stays empty: who has written how many statements, and ids of the embedding site.
+
+#![allow(clippy::cast_possible_truncation, reason = "an item's place was put where it is taken from")]
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use super::{Growing, VoterIds, csv_row};
+use crate::{
+    fault::Fault,
+    form::Answer,
+    moment::Moment,
+    rows::{NO_OBJECT, Row, sorter::Sorter},
+};
+
+/// Collects votes in any order.
+pub(super) struct Matrix {
+    /// Rows whose item is the participant and whose participant is the item, so that they come participant by participant.
+    votes: Sorter,
+    participants: Vec<Rc<str>>,
+}
+
+impl Matrix {
+    pub(super) fn new(folder: &Path, memory: usize) -> Self {
+        Self { votes: Sorter::new(folder, memory), participants: Vec::new() }
+    }
+
+    /// Somebody new; their row is the next one.
+    pub(super) fn participant(&mut self, reference: Rc<str>) -> u32 {
+        self.participants.push(reference);
+        self.participants.len() as u32 - 1
+    }
+
+    pub(super) fn vote(
+        &mut self,
+        participant: u32,
+        item: u32,
+        answer: Answer,
+        at: Option<Moment>,
+    ) -> Result<(), Fault> {
+        self.votes.push(Row::new(u128::from(item), participant, NO_OBJECT, answer, at, 0))
+    }
+
+    pub(super) fn write(
+        self,
+        path: PathBuf,
+        columns: &[&str],
+        voters: VoterIds,
+        groups: &HashMap<String, String>,
+    ) -> Result<PathBuf, Fault> {
+        let mut file = Growing::create(path)?;
+        let mut header = vec![
+            "participant",
+            "xid",
+            "group-id",
+            "n-comments",
+            "n-votes",
+            "n-agree",
+            "n-disagree",
+            "n-pass",
+        ];
+        header.extend(columns);
+        csv_row(&mut file, &header)?;
+        let mut line = Line { file, votes: vec![None; columns.len()] };
+        let named = |at: u32| {
+            let reference = &*self.participants[at as usize];
+            let id = match voters {
+                VoterIds::References => reference.to_owned(),
+                VoterIds::Numbers => at.to_string(),
+            };
+            (id, groups.get(reference).map_or("", String::as_str))
+        };
+        let mut last = None;
+        self.votes.finish(|row| {
+            if let Some(before) = last.replace(row.subject)
+                && before != row.subject
+            {
+                let (id, group) = named(before);
+                line.end(&id, group)?;
+            }
+            // Of several answers to one statement the latest comes last.
+            line.votes[row.who as usize] = Some(row.answer());
+            Ok(())
+        })?;
+        if let Some(last) = last {
+            let (id, group) = named(last);
+            line.end(&id, group)?;
+        }
+        line.file.finish()
+    }
+}
+
+/// The row of one participant.
+struct Line {
+    file: Growing,
+    votes: Vec<Option<Answer>>,
+}
+
+impl Line {
+    fn end(&mut self, id: &str, group: &str) -> Result<(), Fault> {
+        let count = |answer| self.votes.iter().filter(|vote| **vote == Some(answer)).count();
+        let counts = [Answer::Agree, Answer::Disagree, Answer::Pass].map(count);
+        let [agrees, disagrees, passes] = counts.map(|count| count.to_string());
+        let all = counts.iter().sum::<usize>().to_string();
+        let mut cells = vec![id, "", group, "", &all, &agrees, &disagrees, &passes];
+        cells.extend(self.votes.iter().map(|vote| match vote {
+            Some(Answer::Agree) => "1",
+            Some(Answer::Disagree) => "-1",
+            Some(_) => "0",
+            None => "",
+        }));
+        csv_row(&mut self.file, &cells)?;
+        self.votes.fill(None);
+        Ok(())
+    }
+}
