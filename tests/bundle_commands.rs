@@ -167,6 +167,15 @@ async fn diff_and_digest_look_at_what_is_said() {
     assert_eq!(code, 1);
     let wanted = "responses: 0 added, 0 removed, 1 changed (subjectRef 1)\n  ~ vote:1: subjectRef\n";
     assert_eq!(out, wanted);
+    let (code, out, _) = run(&place, &["diff", "good.json", "bad.json", "--json"]).await;
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &told["equal"], &told["members"]), (1, &json!(false), &json!([])));
+    let changed = json!({ "id": "vote:1", "change": "changed", "fields": ["subjectRef"] });
+    let responses = json!({ "added": 0, "removed": 0, "changed": 1, "fields": { "subjectRef": 1 }, "elements": [changed] });
+    assert_eq!(told["lists"]["responses"], responses);
+    let (code, out, _) = run(&place, &["diff", "good.json", "pretty.json", "--json"]).await;
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &told["equal"], &told["lists"]["items"]["added"]), (0, &json!(true), &json!(0)));
     assert_eq!(run(&place, &["diff", "good.json", "half.json"]).await.0, 2);
     assert_eq!(run(&place, &["diff", "-", "-"]).await.0, 2);
     let digest =

@@ -5,6 +5,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
+use serde_json::{Map, Value, json};
 use tidegate_exporter::{
     diff::{self, Change, Difference, Failed, LISTS},
     unfit::Unfit,
@@ -25,6 +26,9 @@ pub(crate) struct Diff {
     /// How many elements to tell one by one; all are counted
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     max_shown: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     costs: Costs,
 }
@@ -48,7 +52,11 @@ impl Diff {
                 Failed::Io(error) => error.into(),
             }
         })?;
-        tell(&difference);
+        if self.json {
+            say(as_json(&difference));
+        } else {
+            tell(&difference);
+        }
         Ok(if difference.is_nothing() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
     }
 }
@@ -74,14 +82,50 @@ fn tell(difference: &Difference) {
             totals.added, totals.removed, totals.changed
         ));
         for element in difference.elements.iter().filter(|element| LISTS[element.list] == *list) {
-            let sign = match element.change {
-                Change::Added => '+',
-                Change::Removed => '-',
-                Change::Changed => '~',
-            };
+            let (sign, _) = told(element.change);
             let fields = element.fields.join(", ");
             let colon = if fields.is_empty() { "" } else { ": " };
             say(format!("  {sign} {}{colon}{fields}", element.id));
         }
     }
+}
+
+/// A sign and a word for it.
+fn told(change: Change) -> (char, &'static str) {
+    match change {
+        Change::Added => ('+', "added"),
+        Change::Removed => ('-', "removed"),
+        Change::Changed => ('~', "changed"),
+    }
+}
+
+/// Says also what is the same: every list has its counts.
+fn as_json(difference: &Difference) -> Value {
+    let members = difference.members.iter().map(|member| {
+        let mut told = Map::from_iter([("pointer".to_owned(), member.pointer.clone().into())]);
+        for (name, text) in [("before", &member.before), ("after", &member.after)] {
+            if let Some(text) = text {
+                told.insert(name.to_owned(), serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
+            }
+        }
+        Value::Object(told)
+    });
+    let lists = LISTS.iter().zip(&difference.totals).enumerate().map(|(list, (name, totals))| {
+        let elements = difference.elements.iter().filter(|element| element.list == list).map(
+            |element| json!({ "id": element.id, "change": told(element.change).1, "fields": element.fields }),
+        );
+        let told = json!({
+            "added": totals.added,
+            "removed": totals.removed,
+            "changed": totals.changed,
+            "fields": totals.fields,
+            "elements": elements.collect::<Vec<_>>(),
+        });
+        ((*name).to_owned(), told)
+    });
+    json!({
+        "equal": difference.is_nothing(),
+        "members": members.collect::<Vec<_>>(),
+        "lists": lists.collect::<Map<_, _>>(),
+    })
 }

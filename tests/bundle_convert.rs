@@ -1,0 +1,176 @@
+//! `tidegate bundle convert` as it is typed, alone and in the order of its guide: where output and progress go, and how an
+//! interrupted conversion goes on.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use std::{fmt::Write as _, fs, io::Write as _, path::PathBuf, process::Command};
+
+use running::{BINARY, Place, text};
+use serde_json::{Value, json};
+use tidegate_test_support::{PATIENCE, Program, eventually, servers};
+
+const GUIDE: &str = include_str!("../docs/guides/bundles.md");
+const COMMENTS: u32 = 6;
+
+/// The files of an invented export with so many voters, each of whom votes on everything.
+fn export(voters: u32) -> [(&'static str, String); 3] {
+    let mut votes = "timestamp,datetime,comment-id,voter-id,vote\n".to_owned();
+    let mut comments =
+        "timestamp,datetime,comment-id,author-id,agrees,disagrees,moderated,comment-body\n".to_owned();
+    for comment in 0..COMMENTS {
+        _ = writeln!(comments, "1600000000000,x,{comment},,0,0,1,Statement {comment}");
+        for voter in 0..voters {
+            let vote = [1, 1, -1, 0][((voter * 7 + comment * 3) % 11 % 4) as usize];
+            _ = writeln!(votes, "{},x,{comment},{voter},{vote}", 1_600_000_000_000_u64 + u64::from(voter));
+        }
+    }
+    let summary = "topic,Trees\nvote-convention,agree=+1;disagree=-1;pass=0\n".to_owned();
+    [("votes.csv", votes), ("comments.csv", comments), ("summary.csv", summary)]
+}
+
+fn write(place: &Place, voters: u32) {
+    let folder = place.folder.path().join("export");
+    fs::create_dir_all(&folder).unwrap();
+    for (name, text) in export(voters) {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    fs::write(place.folder.path().join("key"), [7; 32]).unwrap();
+}
+
+/// With what makes equal bytes of equal input.
+fn convert<'a>(out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let fixed = ["bundle", "convert", "export", "-o", out, "--linkage-key-file", "key", "--as-of"];
+    [&fixed[..], &["2026-01-02T03:04:05Z"], more].concat()
+}
+
+async fn run(place: &Place, args: &[&str]) -> (i32, Vec<u8>, String) {
+    let output = place.run(args).await;
+    (output.status.code().unwrap(), output.stdout, text(&output.stderr))
+}
+
+#[tokio::test]
+async fn standard_output_takes_the_bundle_and_standard_error_everything_else() {
+    let place = Place::new();
+    write(&place, 40);
+    let (code, bundle, said) = run(&place, &convert("-", &["--progress", "json"])).await;
+    assert_eq!(code, 0, "{said}");
+    let parsed: Value = serde_json::from_slice(&bundle).unwrap();
+    assert_eq!(parsed["summary"]["responses"], json!(40 * COMMENTS));
+    let told: Vec<Value> = said
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let last = told.last().unwrap();
+    assert_eq!((&last["rows"], &last["secondsLeft"]), (&json!(40 * COMMENTS), &json!(0.0)));
+    assert!(last["bytesRead"].as_u64() > Some(0) && last["bytesRead"] == last["bytesTotal"], "{last}");
+    assert!(said.contains("read as polis, variant E\n"), "{said}");
+    // Nobody watches: nothing is shown unless it is asked for.
+    let (code, out, said) = run(&place, &convert("bundle.json", &["--json"])).await;
+    assert_eq!((code, said.as_str()), (0, ""));
+    let report: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(report["bytes"], json!(bundle.len()));
+    assert!(fs::read(place.folder.path().join("bundle.json")).unwrap() == bundle);
+    let (code, ..) = run(&place, &convert("bundle.json", &[])).await;
+    assert_eq!(code, 2, "what is there is not replaced");
+    let votes = place.folder.path().join("export/votes.csv");
+    fs::write(&votes, "timestamp,comment-id,voter-id,vote\n1,0,1,yes\n").unwrap();
+    let (code, out, said) = run(&place, &convert("-", &[])).await;
+    assert_eq!((code, out), (1, Vec::new()));
+    assert!(said.contains("votes.csv, row 2"), "{said}");
+}
+
+#[tokio::test]
+async fn told_to_end_it_finishes_the_segment_and_says_how_to_go_on() {
+    let place = Place::new();
+    let absolute = |name: &str| place.folder.path().join(name).display().to_string();
+    let mut interrupted = None;
+    // A machine may be done before it is told; then there is more for it to do.
+    for voters in [50_000, 200_000, 800_000] {
+        write(&place, voters);
+        let mut process = Program::new(BINARY, place.folder.path().join("output"))
+            .args(["bundle", "convert", &absolute("export"), "-o", &absolute("bundle.json")])
+            .args(["--linkage-key-file", &absolute("key"), "--as-of", "2026-01-02T03:04:05Z"])
+            .args(["--segment-rows", "1000", "--threads", "1", "--force"])
+            .start()
+            .unwrap();
+        let journal = PathBuf::from(absolute("bundle.json.parts/segments"));
+        eventually("a segment", PATIENCE, async || {
+            let begun = fs::read_to_string(&journal).is_ok_and(|journal| journal.lines().count() > 2);
+            (begun || !process.runs()).then_some(())
+        })
+        .await
+        .unwrap();
+        if process.runs() {
+            process.terminate().await.unwrap();
+        }
+        let status = process.exit(PATIENCE).await.unwrap();
+        if status.code() == Some(2) {
+            interrupted = Some(process.output().unwrap());
+            break;
+        }
+        assert!(status.success(), "{}", process.output().unwrap());
+    }
+    let said = interrupted.unwrap();
+    assert!(said.contains("with --resume goes on"), "{said}");
+    assert!(!place.folder.path().join("bundle.json").exists());
+    let segments = fs::read_to_string(absolute("bundle.json.parts/segments")).unwrap().lines().count();
+    assert!(segments > 2, "{segments}");
+    let (code, _, said) = run(&place, &convert("bundle.json", &[])).await;
+    assert!(code == 2 && said.contains("--resume goes on"), "{said}");
+    let more = ["--segment-rows", "1000", "--sidecar", "none"];
+    let (code, out, said) = run(&place, &convert("bundle.json", &[&more[..], &["--resume"]].concat())).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(text(&out).contains(" rows were there already"), "{}", text(&out));
+    assert_eq!(run(&place, &convert("other.json", &more)).await.0, 0);
+    let read = |name: &str| fs::read(place.folder.path().join(name)).unwrap();
+    assert!(read("bundle.json") == read("other.json"));
+}
+
+#[tokio::test]
+async fn the_commands_of_the_guide_do_what_it_says() {
+    let place = Place::new();
+    write(&place, 40);
+    let at = |name: &str| place.folder.path().join(name);
+    let mut zipped = zip::ZipWriter::new(fs::File::create(at("export.zip")).unwrap());
+    for (name, text) in export(40) {
+        zipped.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+        zipped.write_all(text.as_bytes()).unwrap();
+    }
+    zipped.finish().unwrap();
+    assert_eq!(run(&place, &convert("survey.json", &[])).await.0, 0);
+    fs::copy(at("survey.json"), at("monday.json")).unwrap();
+    fs::copy(at("survey.json"), at("survey.json.zst")).unwrap();
+    assert_eq!(run(&place, &convert("tuesday.json", &["--title", "More trees"])).await.0, 0);
+    let blocks = GUIDE.split("```\n").skip(1).step_by(2);
+    let commands: Vec<&str> = blocks.flat_map(str::lines).collect();
+    let (ours, others): (Vec<&str>, Vec<&str>) = commands
+        .into_iter()
+        .filter(|line| line.starts_with("tidegate ") || line.starts_with("duckdb "))
+        .partition(|line| line.starts_with("tidegate "));
+    assert!(ours.len() >= 8 && others.len() == 1, "{ours:?} {others:?}");
+    for command in ours {
+        let args: Vec<_> = command.split_whitespace().skip(1).collect();
+        let (code, out, said) = run(&place, &args).await;
+        let wanted = i32::from(args[1] == "diff");
+        assert_eq!(code, wanted, "{command}: {} {said}", text(&out));
+    }
+    let shared: Value = serde_json::from_slice(&fs::read(at("shared/bundle.json")).unwrap()).unwrap();
+    assert_eq!(shared["dataCard"]["suitableForPublicSharing"], json!(true));
+    for name in ["bundle.responses.parquet", "datapackage.json", "manifest-sha256.txt"] {
+        assert!(at("shared").join(name).exists(), "{name}");
+    }
+    let Some(python) = servers::python("TIDEGATE_TEST_PARQUET", "the guide's line for DuckDB") else {
+        return;
+    };
+    let query = others[0].split('"').nth(1).unwrap();
+    let output = Command::new(python)
+        .args(["-c", "import duckdb, sys; print(len(duckdb.sql(sys.argv[1]).fetchall()))", query])
+        .current_dir(place.folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout).trim(), shared["responses"].as_array().unwrap().len().to_string());
+}
