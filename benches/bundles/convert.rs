@@ -1,8 +1,8 @@
 //! Measures the conversion of a generated list of votes: rows a CPU-second and resident memory, beside two databases.
 //!
-//! `cargo bench -p tidegate-exporter --bench convert -- [million rows] [rounds]`; `TIDEGATE_TEST_PARQUET` names a Python
-//! with duckdb and polars. Every side is a process of its own; their counts of answers have to be equal before anything is
-//! printed.
+//! `cargo bench -p tidegate-exporter --bench convert -- [million rows] [rounds] [1: not a tenth of the rows before]`;
+//! `TIDEGATE_TEST_PARQUET` names a Python with duckdb and polars. Every side is a process of its own; their counts of answers
+//! have to be equal before anything is printed.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -11,16 +11,17 @@
 )]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
-    io::{BufWriter, Write as _},
+    io::{BufRead as _, BufReader, BufWriter, Write as _},
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
+    time::Instant,
 };
 
 use tidegate_exporter::{
-    convert::{Job, Target, convert},
+    convert::{Job, Target, convert, lines},
     meter::Meter,
     moment::Moment,
     privacy::Key,
@@ -34,27 +35,38 @@ const VOTERS: u64 = 384_000;
 const OF_COMMENT: u64 = 5_000;
 const SIDE: &str = "TIDEGATE_BENCH_SIDE";
 
-/// What a side tells of itself: seconds of CPU, kilobytes at most, and its counts.
-type Told = (f64, u64, String);
+/// What a side tells of itself.
+struct Told {
+    /// Seconds of CPU, and by the clock.
+    cpu: f64,
+    seconds: f64,
+    /// Kilobytes at most.
+    peak: u64,
+    counts: String,
+}
 
 fn main() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("convert");
-    if let Ok(threads) = env::var(SIDE) {
-        return ours(&folder, threads.parse().unwrap());
+    match env::var(SIDE).as_deref() {
+        Ok("bare") => return bare(&folder),
+        Ok(threads) => return whole(&folder, threads.parse().unwrap()),
+        Err(_) => {}
     }
     let arguments: Vec<u64> = env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
     let millions = arguments.first().copied().unwrap_or(10);
     let rounds = arguments.get(1).copied().unwrap_or(5).max(1);
+    let tenth = if arguments.get(2).is_some() { None } else { Some(millions * 100_000) };
     fs::create_dir_all(&folder).unwrap();
-    println!("| rows | side | rows per CPU-second | lowest to highest | peak MB |");
-    println!("| --- | --- | --- | --- | --- |");
-    for rows in [millions * 100_000, millions * 1_000_000] {
+    println!("| rows | side | rows per CPU-second | lowest to highest | seconds | peak MB |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    for rows in tenth.into_iter().chain([millions * 1_000_000]) {
         generate(&folder, rows);
         let mut sides: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
         // In turns, so that all have the same neighbours.
         for _ in 0..rounds {
-            sides.entry("tidegate, 1 thread").or_default().push(own(1));
-            sides.entry("tidegate, 2 threads").or_default().push(own(2));
+            sides.entry("tidegate, bare").or_default().push(own("bare"));
+            sides.entry("tidegate, 1 thread").or_default().push(own("1"));
+            sides.entry("tidegate, 2 threads").or_default().push(own("2"));
             for (name, script) in
                 [("DuckDB, latest votes, no digests", DUCKDB), ("Polars, latest votes, no digests", POLARS)]
             {
@@ -63,17 +75,22 @@ fn main() {
                 }
             }
         }
-        let counts = sides.values().flatten().map(|told| &told.2).collect::<std::collections::BTreeSet<_>>();
+        // What goes nowhere is not counted.
+        let jobs = sides.iter().filter(|(name, _)| !name.ends_with("bare"));
+        let counts: BTreeSet<_> = jobs.flat_map(|(_, told)| told).map(|told| &told.counts).collect();
         assert_eq!(counts.len(), 1, "the sides disagree: {counts:?}");
         for (name, told) in &sides {
-            let mut speeds: Vec<_> = told.iter().map(|told| rows as f64 / told.0 / 1e6).collect();
+            let mut speeds: Vec<_> = told.iter().map(|told| rows as f64 / told.cpu / 1e6).collect();
             speeds.sort_by(f64::total_cmp);
-            let peak = told.iter().map(|told| told.1).max().unwrap();
+            let mut seconds: Vec<_> = told.iter().map(|told| told.seconds).collect();
+            seconds.sort_by(f64::total_cmp);
+            let peak = told.iter().map(|told| told.peak).max().unwrap();
             println!(
-                "| {rows} | {name} | {:.2} M | {:.2} M to {:.2} M | {:.0} |",
+                "| {rows} | {name} | {:.2} M | {:.2} M to {:.2} M | {:.1} | {:.0} |",
                 speeds[speeds.len() / 2],
                 speeds[0],
                 speeds[speeds.len() - 1],
+                seconds[seconds.len() / 2],
                 peak as f64 / 1e3
             );
         }
@@ -113,42 +130,62 @@ fn generate(folder: &Path, rows: u64) {
         .unwrap();
 }
 
-fn own(threads: usize) -> Told {
-    let output = Command::new(env::current_exe().unwrap()).env(SIDE, threads.to_string()).output().unwrap();
+fn own(side: &str) -> Told {
+    let output = Command::new(env::current_exe().unwrap()).env(SIDE, side).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     told(&output.stdout)
 }
 
-/// The full job: latest votes, keyed pseudonyms, references, tallies, digests of input and output, synced.
-fn ours(folder: &Path, threads: usize) {
-    let mut job = Job::new(
-        vec![folder.to_owned()],
-        Target::File(folder.join("out/bundle.json")),
-        Moment::from_seconds(0).unwrap(),
-    );
-    for name in ["votes.csv", "comments.csv", "summary.csv"] {
-        job.inputs.push(folder.join(name));
-    }
-    job.inputs.remove(0);
+fn job(folder: &Path) -> Job {
+    let out = Target::File(folder.join("out/bundle.json"));
+    let inputs = ["votes.csv", "comments.csv", "summary.csv"].map(|name| folder.join(name));
     fs::create_dir_all(folder.join("out")).unwrap();
+    let mut job = Job::new(inputs.to_vec(), out, Moment::from_seconds(0).unwrap());
     job.key = Key::kept(vec![7; 32]);
-    job.threads = threads;
     job.sidecars = Some(Vec::new());
     job.force = true;
+    job
+}
+
+/// The full job: latest votes, keyed pseudonyms, references, tallies, digests of input and output, synced.
+fn whole(folder: &Path, threads: usize) {
+    let job = Job { threads, ..job(folder) };
+    let began = Instant::now();
     convert(&job, &Arc::new(Meter::default())).unwrap();
-    let (seconds, peak) = spent();
-    // Counting is not part of the work.
-    let text = fs::File::open(folder.join("out/bundle.json")).unwrap();
+    tell(began, &folder.join("out/bundle.json"));
+}
+
+/// Reading and formatting alone: every vote a line, as the votes come, to nowhere.
+fn bare(folder: &Path) {
+    let job = job(folder);
+    let began = Instant::now();
+    lines(&job, &mut fs::OpenOptions::new().write(true).open("/dev/null").unwrap()).unwrap();
+    let (seconds, (cpu, peak)) = (began.elapsed().as_secs_f64(), spent());
+    println!("{cpu} {seconds} {peak} -");
+}
+
+/// Counting is not part of the work.
+fn tell(began: Instant, written: &Path) {
+    let (seconds, (cpu, peak)) = (began.elapsed().as_secs_f64(), spent());
     let mut counts = [0_u64; 3];
-    for line in std::io::BufRead::split(std::io::BufReader::with_capacity(1 << 20, text), b'\n') {
+    let text = fs::File::open(written).unwrap();
+    for line in BufReader::with_capacity(1 << 20, text).split(b'\n') {
         let line = line.unwrap();
         if line.starts_with(b"{\"id\":\"vote:") {
-            for (count, answer) in counts.iter_mut().zip(["\"agree\"", "\"disagree\"", "\"pass\""]) {
-                *count += u64::from(line.windows(answer.len()).any(|part| part == answer.as_bytes()));
+            let answers = [&b"\"agree\""[..], b"\"disagree\"", b"\"pass\""];
+            let answer = memmem(&line, b"\"response\":").unwrap();
+            for (count, wanted) in counts.iter_mut().zip(answers) {
+                *count += u64::from(answer.starts_with(wanted));
             }
         }
     }
-    println!("{seconds} {peak} {},{},{}", counts[0], counts[1], counts[2]);
+    println!("{cpu} {seconds} {peak} {},{},{}", counts[0], counts[1], counts[2]);
+}
+
+/// What stands behind `wanted`, which stands near the end.
+fn memmem<'l>(line: &'l [u8], wanted: &[u8]) -> Option<&'l [u8]> {
+    let at = line.windows(wanted.len()).rposition(|part| part == wanted)?;
+    Some(&line[at + wanted.len()..])
 }
 
 fn spent() -> (f64, u64) {
@@ -163,7 +200,9 @@ fn spent() -> (f64, u64) {
 
 fn python(folder: &Path, script: &str) -> Option<Told> {
     let python = env::var("TIDEGATE_TEST_PARQUET").ok()?;
-    let script = format!("import resource, sys\nvotes, out = sys.argv[1:3]\n{script}\n{PRINT}");
+    let script = format!(
+        "import resource, sys, time\nbegan = time.monotonic()\nvotes, out = sys.argv[1:3]\n{script}\n{PRINT}"
+    );
     let paths = [folder.join("votes.csv"), folder.join("out/peer.ndjson")];
     let output = Command::new(python).arg("-c").arg(script).args(paths).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -175,7 +214,12 @@ fn told(output: &[u8]) -> Told {
     // A database may have shown its progress before.
     let mut words = text.trim_end().rsplit(['\n', '\r']).next().unwrap_or_default().split_whitespace();
     let mut word = || words.next().unwrap();
-    (word().parse().unwrap(), word().parse().unwrap(), word().to_owned())
+    Told {
+        cpu: word().parse().unwrap(),
+        seconds: word().parse().unwrap(),
+        peak: word().parse().unwrap(),
+        counts: word().to_owned(),
+    }
 }
 
 const DUCKDB: &str = r#"
@@ -205,6 +249,7 @@ latest.select(
 "#;
 
 const PRINT: &str = r#"
+seconds = time.monotonic() - began
 used = resource.getrusage(resource.RUSAGE_SELF)
 counts = {b'"agree"': 0, b'"disagree"': 0, b'"pass"': 0}
 for line in open(out, 'rb'):
@@ -212,5 +257,5 @@ for line in open(out, 'rb'):
         if word in line:
             counts[word] += 1
             break
-print(used.ru_utime + used.ru_stime, used.ru_maxrss, ','.join(map(str, counts.values())))
+print(used.ru_utime + used.ru_stime, seconds, used.ru_maxrss, ','.join(map(str, counts.values())))
 "#;

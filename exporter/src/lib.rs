@@ -10,6 +10,7 @@ pub mod digest;
 pub mod export;
 pub mod fault;
 pub mod form;
+mod hash;
 mod input;
 pub mod inspect;
 mod json;

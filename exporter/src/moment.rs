@@ -2,6 +2,8 @@
 //!
 //! It reads no clock.
 
+#![allow(clippy::cast_possible_truncation, reason = "digits")]
+
 use std::fmt;
 
 /// Milliseconds since 1970, and whether the source knew more than the second.
@@ -47,18 +49,18 @@ impl Moment {
     }
 
     /// `2010-10-29T13:38:33.123Z`, or without the fraction.
-    pub(crate) fn write(self, into: &mut Vec<u8>) {
-        let (year, month, day) = civil(self.millis.div_euclid(DAY));
-        let rest = self.millis.rem_euclid(DAY);
-        let mut text = *b"0000-00-00T00:00:00.000Z";
-        put(&mut text[0..4], year);
-        put(&mut text[5..7], month);
-        put(&mut text[8..10], day);
-        put(&mut text[11..13], rest / 3_600_000);
-        put(&mut text[14..16], rest / 60_000 % 60);
-        put(&mut text[17..19], rest / 1000 % 60);
-        put(&mut text[20..23], rest % 1000);
+    #[inline]
+    pub(crate) fn write(self, into: &mut Vec<u8>, days: &mut Days) {
+        let mut text = *days.of(self.millis.div_euclid(DAY));
+        let rest = u32::try_from(self.millis.rem_euclid(DAY)).unwrap_or_default();
+        let (seconds, millis) = (rest / 1000, rest % 1000);
+        let (minutes, hours) = (seconds / 60, seconds / 3_600);
+        text[11..13].copy_from_slice(&pair(hours));
+        text[14..16].copy_from_slice(&pair(minutes % 60));
+        text[17..19].copy_from_slice(&pair(seconds % 60));
         if self.fine {
+            text[20..22].copy_from_slice(&pair(millis / 10));
+            text[22] = b'0' + (millis % 10) as u8;
             into.extend_from_slice(&text);
         } else {
             text[19] = b'Z';
@@ -67,10 +69,47 @@ impl Moment {
     }
 }
 
+/// The day that was written last: rows that follow each other mostly share theirs.
+#[derive(Clone, Debug)]
+pub(crate) struct Days {
+    day: i64,
+    text: [u8; 24],
+}
+
+impl Default for Days {
+    fn default() -> Self {
+        Self { day: 0, text: *b"1970-01-01T00:00:00.000Z" }
+    }
+}
+
+impl Days {
+    #[inline]
+    fn of(&mut self, day: i64) -> &[u8; 24] {
+        if self.day != day {
+            self.turn_to(day);
+        }
+        &self.text
+    }
+
+    #[cold]
+    fn turn_to(&mut self, day: i64) {
+        self.day = day;
+        let (year, month, date) = civil(day);
+        put(&mut self.text[0..4], year);
+        put(&mut self.text[5..7], month);
+        put(&mut self.text[8..10], date);
+    }
+}
+
+#[inline]
+fn pair(value: u32) -> [u8; 2] {
+    [b'0' + (value / 10) as u8, b'0' + (value % 10) as u8]
+}
+
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = Vec::with_capacity(24);
-        self.write(&mut text);
+        self.write(&mut text, &mut Days::default());
         f.write_str(&String::from_utf8_lossy(&text))
     }
 }

@@ -3,6 +3,7 @@
 //! What the formats look like is the adapters' to know, what may be shown `privacy`'s, and how it is written `write`'s.
 
 mod adapter;
+mod bare;
 mod job;
 mod others;
 mod place;
@@ -14,6 +15,8 @@ use std::sync::{Arc, atomic::Ordering};
 
 use sha2::{Digest as _, Sha256};
 
+#[doc(hidden)]
+pub use self::bare::lines;
 use self::{adapter::Adapter, place::Place, prepare::Prepared};
 pub use self::{
     job::{Format, Job, Overrides, SEGMENT, Sidecar, Target},

@@ -37,6 +37,7 @@ pub(crate) struct Input {
 pub(crate) struct Member {
     pub(crate) name: String,
     whence: Whence,
+    hashed: bool,
 }
 
 impl Input {
@@ -77,7 +78,7 @@ impl Input {
 
     fn add(&mut self, name: String, path: &Path) -> Result<(), Fault> {
         let path: Arc<Path> = Arc::from(path);
-        let file = Member { name, whence: Whence::File { path: Arc::clone(&path) } };
+        let file = Member { name, whence: Whence::File { path: Arc::clone(&path) }, hashed: true };
         if packed(&path)? != Packed::Zip {
             self.members.push(file);
             return Ok(());
@@ -95,7 +96,7 @@ impl Input {
                 continue;
             }
             let whence = Whence::Zip { path: Arc::clone(&path), index, packed: entry.compressed_size() };
-            self.members.push(Member { name, whence });
+            self.members.push(Member { name, whence, hashed: true });
         }
         self.archives.push(file);
         Ok(())
@@ -105,7 +106,12 @@ impl Input {
 impl Member {
     /// Reads from the beginning.
     pub(crate) fn open(&self, limits: &Limits, meter: Option<&Arc<Meter>>) -> Result<Stream, Fault> {
-        Stream::start(&self.name, &self.whence, limits, meter)
+        Stream::start(&self.name, &self.whence, limits, meter, self.hashed)
+    }
+
+    /// The same file, read without a digest.
+    pub(crate) fn without_digest(&self) -> Self {
+        Self { hashed: false, ..self.clone() }
     }
 
     /// Where it lies, if it can be read there as it is.

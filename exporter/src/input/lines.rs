@@ -2,7 +2,7 @@
 //!
 //! A line longer than the bound is refused before it fills the memory.
 
-use memchr::memrchr;
+use memchr::{memchr, memrchr};
 
 use super::{Ended, Stream};
 use crate::fault::{Fault, Wrong};
@@ -10,45 +10,54 @@ use crate::fault::{Fault, Wrong};
 pub(crate) struct Lines {
     stream: Stream,
     block: Vec<u8>,
-    /// Where the unfinished line begins.
-    whole: usize,
+    /// Of the block: what was not given yet, and where the unfinished line begins.
+    rest: std::ops::Range<usize>,
+    /// A line that began in the block before.
+    carried: Vec<u8>,
     limit: usize,
     ended: bool,
 }
 
 impl Lines {
     pub(crate) fn new(stream: Stream, limit: usize) -> Self {
-        Self { stream, block: Vec::new(), whole: 0, limit, ended: false }
+        Self { stream, block: Vec::new(), rest: 0..0, carried: Vec::new(), limit, ended: false }
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, Fault> {
+        if !self.rest.is_empty() {
+            let rest = self.rest.clone();
+            self.rest.start = self.rest.end;
+            return Ok(Some(&self.block[rest]));
+        }
         if self.ended {
             return Ok(None);
         }
-        let mut carried = self.block[self.whole..].to_vec();
-        let mut used = std::mem::take(&mut self.block);
+        self.carried.clear();
+        self.carried.extend_from_slice(&self.block[self.rest.end..]);
         loop {
-            if carried.len() > self.limit {
+            if self.carried.len() > self.limit {
                 let detail = "a line is too long (--max-record allows more)";
                 return Err(Fault::content(&self.stream.name, None, Wrong::LongRecord, detail));
             }
-            let Some(mut block) = self.stream.block(std::mem::take(&mut used))? else {
+            let Some(block) = self.stream.block(std::mem::take(&mut self.block))? else {
                 self.ended = true;
-                self.whole = carried.len();
-                self.block = carried;
-                return Ok((!self.block.is_empty()).then_some(&self.block));
+                self.rest = 0..0;
+                return Ok((!self.carried.is_empty()).then_some(self.carried.as_slice()));
             };
-            let Some(last) = memrchr(b'\n', &block) else {
-                carried.extend_from_slice(&block);
-                used = block;
+            self.block = block;
+            let Some(first) = memchr(b'\n', &self.block) else {
+                self.carried.extend_from_slice(&self.block);
                 continue;
             };
-            self.whole = carried.len() + last + 1;
-            if !carried.is_empty() {
-                block.splice(0..0, carried.drain(..));
+            let last = memrchr(b'\n', &self.block).unwrap_or(first);
+            if self.carried.is_empty() {
+                self.rest = last + 1..last + 1;
+                return Ok(Some(&self.block[..=last]));
             }
-            self.block = block;
-            return Ok(Some(&self.block[..self.whole]));
+            // Only this line is put together; the others stay where they are.
+            self.carried.extend_from_slice(&self.block[..=first]);
+            self.rest = first + 1..last + 1;
+            return Ok(Some(&self.carried));
         }
     }
 

@@ -53,7 +53,7 @@ const ENOUGH: u64 = 1 << 20;
 
 pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, Fault> {
     let mut first = Vec::new();
-    let mut stream = member.open(limits, None)?;
+    let mut stream = member.without_digest().open(limits, None)?;
     stream
         .by_ref()
         .take(ENOUGH)

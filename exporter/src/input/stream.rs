@@ -39,6 +39,7 @@ pub(super) enum Whence {
 }
 
 /// What was read, known at its end. Of a packed file it is the packed one that is hashed: that is what people can check.
+/// Where nobody asked for a digest it is nothing but zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) bytes: u64,
@@ -67,6 +68,7 @@ impl Stream {
         whence: &Whence,
         limits: &Limits,
         meter: Option<&Arc<Meter>>,
+        hashed: bool,
     ) -> Result<Self, Fault> {
         let (send, pieces) = mpsc::sync_channel(AHEAD);
         let (back, used) = mpsc::channel();
@@ -74,8 +76,8 @@ impl Stream {
             Whence::File { path } | Whence::Zip { path, .. } => path,
         };
         let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
-        let reading =
-            Reading { name: name.to_owned(), expansion: limits.expansion, meter: meter.cloned(), send, used };
+        let (name_of_it, meter, expansion) = (name.to_owned(), meter.cloned(), limits.expansion);
+        let reading = Reading { name: name_of_it, expansion, meter, hashed, send, used };
         let whence = whence.clone();
         thread::Builder::new()
             .name("read".to_owned())
@@ -138,6 +140,7 @@ struct Reading {
     name: String,
     expansion: u64,
     meter: Option<Arc<Meter>>,
+    hashed: bool,
     send: SyncSender<Piece>,
     used: Receiver<Vec<u8>>,
 }
@@ -168,7 +171,7 @@ impl Reading {
                 };
                 let mut archive = ZipArchive::new(file).map_err(broken)?;
                 let entry = archive.by_index(*index).map_err(broken)?;
-                let mut hashed = Hashed::new(entry, None);
+                let mut hashed = Hashed::new(entry, None, self.hashed);
                 if !self.copy(&mut hashed, |_| Some(*packed))? {
                     return Ok(None);
                 }
@@ -182,7 +185,7 @@ impl Reading {
     }
 
     fn pass_on_file(&self, file: File) -> Result<Option<Ended>, Fault> {
-        let mut hashed = Hashed::new(file, self.meter.clone());
+        let mut hashed = Hashed::new(file, self.meter.clone(), self.hashed);
         let failed = |error| Fault::Io { doing: format!("reading {}", self.name), error };
         let (packed, magic) = Packed::of(&mut hashed).map_err(failed)?;
         let mut stored = io::Cursor::new(magic).chain(hashed);
@@ -252,28 +255,31 @@ impl Reading {
     }
 }
 
-/// Hashes what passes through.
+/// Hashes what passes through, if anybody wants to know.
 struct Hashed<R> {
     inner: R,
     bytes: u64,
-    sha256: Sha256,
+    sha256: Option<Sha256>,
     meter: Option<Arc<Meter>>,
 }
 
 impl<R: Read> Hashed<R> {
-    fn new(inner: R, meter: Option<Arc<Meter>>) -> Self {
-        Self { inner, bytes: 0, sha256: Sha256::new(), meter }
+    fn new(inner: R, meter: Option<Arc<Meter>>, hashed: bool) -> Self {
+        Self { inner, bytes: 0, sha256: hashed.then(Sha256::new), meter }
     }
 
     fn ended(self) -> Ended {
-        Ended { bytes: self.bytes, sha256: self.sha256.finalize().into() }
+        let sha256 = self.sha256.map_or([0; 32], |sha256| sha256.finalize().into());
+        Ended { bytes: self.bytes, sha256 }
     }
 }
 
 impl<R: Read> Read for Hashed<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(into)?;
-        self.sha256.update(&into[..count]);
+        if let Some(sha256) = &mut self.sha256 {
+            sha256.update(&into[..count]);
+        }
         self.bytes += count as u64;
         if let Some(meter) = &self.meter {
             meter.read.fetch_add(count as u64, Ordering::Relaxed);

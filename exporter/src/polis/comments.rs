@@ -51,7 +51,7 @@ const ENOUGH: u64 = 1 << 20;
 /// Reads as much of the file as it takes to know its shape.
 pub(super) fn look(member: &Member, limits: &Limits) -> Result<Look, Fault> {
     let mut first = Vec::new();
-    let mut stream = member.open(limits, None)?.take(ENOUGH);
+    let mut stream = member.without_digest().open(limits, None)?.take(ENOUGH);
     stream.read_to_end(&mut first).map_err(|error| Fault::from_io(&member.name, error))?;
     let whole = (first.len() as u64) < ENOUGH;
     let mut reader =

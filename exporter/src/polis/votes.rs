@@ -171,15 +171,27 @@ impl Reading<'_> {
         let at = match timestamp {
             [] => None,
             digits => {
-                let count = digits.iter().try_fold(0_i64, |sum, digit| {
-                    let digit = digit.wrapping_sub(b'0');
-                    (digit < 10).then(|| sum.checked_mul(10)?.checked_add(i64::from(digit))).flatten()
-                });
-                let moment = count.and_then(Moment::from_epoch);
+                let moment = whole(digits).and_then(Moment::from_epoch);
                 Some(moment.ok_or((Wrong::Value, "timestamp is no time since 1970"))?)
             }
         };
         let (who, group) = self.people.see(voter);
         Ok(Row::new(who, self.item, NO_OBJECT, turn(answer, self.turned), at, group))
     }
+}
+
+/// A count without a sign; all that a time may be is far from overflowing.
+#[inline]
+fn whole(digits: &[u8]) -> Option<i64> {
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+    if digits.len() - zeros > 18 {
+        return None;
+    }
+    let (mut sum, mut other) = (0_i64, 0_u8);
+    for digit in &digits[zeros..] {
+        let digit = digit.wrapping_sub(b'0');
+        other |= u8::from(digit > 9);
+        sum = sum * 10 + i64::from(digit);
+    }
+    (other == 0).then_some(sum)
 }

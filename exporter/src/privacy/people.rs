@@ -49,6 +49,7 @@ pub(crate) struct People {
     naming: Participants,
     /// By number, 0 for nobody: sources number their participants, and a look is all that most rows need.
     places: Vec<u128>,
+    /// As long as need be: many sources have no groups.
     place_groups: Vec<u16>,
     numbers: HashMap<u64, (u128, u16)>,
     others: HashMap<Box<[u8]>, (u128, u16)>,
@@ -140,16 +141,22 @@ impl People {
         if number < PLACES {
             let place = number as usize;
             match self.places.get(place) {
-                Some(&who) if who != 0 => return (who, self.place_groups[place]),
+                Some(&who) if who != 0 => {
+                    return (who, self.place_groups.get(place).copied().unwrap_or_default());
+                }
                 _ => {}
             }
             let seen = self.first_sight(id);
             if self.places.len() <= place {
                 self.places.resize(place + 1, 0);
-                self.place_groups.resize(place + 1, 0);
             }
             self.places[place] = seen.0;
-            self.place_groups[place] = seen.1;
+            if !self.groups.is_empty() {
+                if self.place_groups.len() <= place {
+                    self.place_groups.resize(place + 1, 0);
+                }
+                self.place_groups[place] = seen.1;
+            }
             return seen;
         }
         match self.numbers.get(&number) {

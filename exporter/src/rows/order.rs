@@ -2,9 +2,11 @@
 //!
 //! Rows that come item by item need the memory of one item's rows; all others are sorted, on disk if need be.
 
+#![allow(clippy::cast_possible_truncation, reason = "the upper half of a pseudonym has 64 bits")]
+
 use std::path::Path;
 
-use super::{Row, latest::Latest, sorter::Sorter};
+use super::{NO_OBJECT, Row, latest::Latest, sorter::Sorter};
 use crate::fault::Fault;
 
 /// Whoever takes rows in the order of a bundle.
@@ -30,10 +32,27 @@ pub(crate) enum Flow {
     Enough,
 }
 
+/// A row by the first half of its pseudonym, then by its place among those of its item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    half: u64,
+    at: u32,
+}
+
+fn pass(latest: &mut Latest, row: Row, sink: &mut impl Sink) -> Result<(), Fault> {
+    match latest.push(row) {
+        Some((row, number)) => sink.take(row, number),
+        None => Ok(()),
+    }
+}
+
 /// Collects the rows of one item until those of the next one come.
 #[derive(Debug)]
 pub(crate) struct Grouped {
     rows: Vec<Row>,
+    order: Vec<Place>,
+    /// Those that half a pseudonym does not tell apart.
+    same: Vec<Row>,
     most: usize,
     latest: Latest,
 }
@@ -42,6 +61,8 @@ impl Grouped {
     pub(crate) fn new(order: Order<'_>) -> Self {
         Self {
             rows: Vec::new(),
+            order: Vec::new(),
+            same: Vec::new(),
             most: (order.memory / super::SIZE * 2 / 3).max(1),
             latest: Latest::new(order.events),
         }
@@ -63,12 +84,27 @@ impl Grouped {
     }
 
     fn flush(&mut self, sink: &mut impl Sink) -> Result<(), Fault> {
-        self.rows.sort_by_key(|row| (row.object.wrapping_add(1), row.who, row.place().3));
-        for row in self.rows.drain(..) {
-            if let Some((row, number)) = self.latest.push(row) {
-                sink.take(row, number)?;
-            }
+        if self.rows.iter().any(|row| row.object != NO_OBJECT) {
+            self.rows.sort_by_key(Row::place);
+            self.rows.drain(..).try_for_each(|row| pass(&mut self.latest, row, sink))?;
+            return Ok(());
         }
+        // Half of a pseudonym tells nearly all apart, and its sort moves half as much and compares one number.
+        self.order.clear();
+        self.order
+            .extend(self.rows.iter().zip(0..).map(|(row, at)| Place { half: (row.who >> 64) as u64, at }));
+        self.order.sort_unstable();
+        for same in self.order.chunk_by(|left, right| left.half == right.half) {
+            if let [one] = same {
+                pass(&mut self.latest, self.rows[one.at as usize], sink)?;
+                continue;
+            }
+            self.same.clear();
+            self.same.extend(same.iter().map(|place| self.rows[place.at as usize]));
+            self.same.sort_by_key(Row::place);
+            self.same.drain(..).try_for_each(|row| pass(&mut self.latest, row, sink))?;
+        }
+        self.rows.clear();
         Ok(())
     }
 
@@ -101,10 +137,7 @@ impl Sorted {
 
     pub(crate) fn finish(mut self, sink: &mut impl Sink) -> Result<u64, Fault> {
         let latest = &mut self.latest;
-        self.sorter.finish(|row| match latest.push(row) {
-            Some((row, number)) => sink.take(row, number),
-            None => Ok(()),
-        })?;
+        self.sorter.finish(|row| pass(latest, row, sink))?;
         if let Some((row, number)) = latest.finish() {
             sink.take(row, number)?;
         }

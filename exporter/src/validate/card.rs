@@ -68,21 +68,24 @@ impl Card {
     /// What a single response gives away; whether that matters is known when the card is.
     #[inline]
     pub(crate) fn response(&mut self, row: &Row, faults: &mut Faults) {
-        let mut add = |rule: Rule, field: usize, name: &'static str| {
+        let add = |faults: &mut Faults, rule: Rule, field: usize, name: &'static str| {
             let steps = [Step::Name(Part::Responses.name()), Step::Index(row.index), Step::Name(name)];
             faults.add(rule, row.place(field), &steps, row.text(field));
         };
         if let Some(participant) = row.text(response::PARTICIPANT) {
             self.linked = true;
-            if participant.contains(&b'@') {
-                add(Rule::HidesIdentifiers, response::PARTICIPANT, "participantRef");
+            if memchr::memchr(b'@', participant).is_some() {
+                add(faults, Rule::HidesIdentifiers, response::PARTICIPANT, "participantRef");
             }
             if is_counted(participant) {
-                add(Rule::PlainRef, response::PARTICIPANT, "participantRef");
+                add(faults, Rule::PlainRef, response::PARTICIPANT, "participantRef");
             }
         }
-        if row.text(response::OCCURRED).is_some_and(|time| !is_day(time)) {
-            add(Rule::FineTime, response::OCCURRED, "occurredAt");
+        // Mostly every response has such a time, and mostly it does not matter.
+        if row.text(response::OCCURRED).is_some_and(|time| !is_day(time))
+            && !faults.only_count(Rule::FineTime, row.place(response::OCCURRED))
+        {
+            add(faults, Rule::FineTime, response::OCCURRED, "occurredAt");
         }
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Faults {
     totals: Vec<u64>,
     /// By rule, the first by place; the last of them on top.
     kept: Vec<BinaryHeap<Finding>>,
+    /// By rule, where the last of those stands when there is room for no more.
+    last: Vec<u64>,
     most: usize,
     values: bool,
 }
@@ -43,29 +45,43 @@ const SHOWN: usize = 80;
 impl Faults {
     pub(crate) fn new(most: usize, values: bool) -> Self {
         let kept = Rule::ALL.iter().map(|_| BinaryHeap::new()).collect();
-        Self { totals: vec![0; Rule::ALL.len()], kept, most, values }
+        let last = if most == 0 { 0 } else { u64::MAX };
+        Self { totals: vec![0; Rule::ALL.len()], kept, last: vec![last; Rule::ALL.len()], most, values }
+    }
+
+    /// Counts a place that would not be kept; false if it would be, and has to be added.
+    #[inline]
+    pub(crate) fn only_count(&mut self, rule: Rule, at: Position) -> bool {
+        let beyond = at.offset >= self.last[rule as usize];
+        self.totals[rule as usize] += u64::from(beyond);
+        beyond
     }
 
     #[cold]
     pub(crate) fn add(&mut self, rule: Rule, at: Position, steps: &[Step], value: Option<&[u8]>) {
+        if self.only_count(rule, at) {
+            return;
+        }
         let place = rule as usize;
         self.totals[place] += 1;
         let kept = &mut self.kept[place];
-        let wanted = kept.len() < self.most || kept.peek().is_some_and(|last| at.offset < last.offset);
-        if self.most == 0 || !wanted {
-            return;
-        }
         if kept.len() == self.most {
             kept.pop();
         }
         let value = value.filter(|_| self.values).map(excerpt);
         kept.push(Finding { offset: at.offset, line: at.line, rule, pointer: pointer(steps), value });
+        if kept.len() == self.most
+            && let Some(last) = kept.peek()
+        {
+            self.last[place] = last.offset;
+        }
     }
 
     /// The rule turned out not to apply.
     pub(crate) fn forget(&mut self, rule: Rule) {
         self.totals[rule as usize] = 0;
         self.kept[rule as usize].clear();
+        self.last[rule as usize] = if self.most == 0 { 0 } else { u64::MAX };
     }
 
     pub(crate) fn into_parts(self) -> (Vec<(Rule, u64)>, Vec<Finding>) {

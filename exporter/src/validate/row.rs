@@ -18,7 +18,8 @@ enum Held {
         start: usize,
         end: usize,
     },
-    Number(Number),
+    /// By its place among the numbers, which are large and few.
+    Number(usize),
     Flag(bool),
     /// A container, or a value that is not what the form wants.
     Other,
@@ -39,6 +40,7 @@ pub(crate) struct Row {
     seen: u16,
     cells: [Cell; FIELDS],
     texts: Vec<u8>,
+    numbers: Vec<Number>,
 }
 
 impl Row {
@@ -47,6 +49,7 @@ impl Row {
         self.at = at;
         self.seen = 0;
         self.texts.clear();
+        self.numbers.clear();
     }
 
     #[inline]
@@ -74,7 +77,7 @@ impl Row {
     #[inline]
     pub(crate) fn number(&self, field: usize) -> Option<Number> {
         match self.held(field) {
-            Held::Number(number) => Some(number),
+            Held::Number(at) => self.numbers.get(at).copied(),
             _ => None,
         }
     }
@@ -101,7 +104,8 @@ impl Row {
 
     #[inline]
     pub(crate) fn put_number(&mut self, field: usize, at: Position, number: Number) {
-        self.put(field, at, Held::Number(number));
+        self.put(field, at, Held::Number(self.numbers.len()));
+        self.numbers.push(number);
     }
 
     pub(crate) fn put_flag(&mut self, field: usize, at: Position, flag: bool) {
@@ -136,9 +140,10 @@ impl Row {
                     into.write_all(&((end - start) as u64).to_le_bytes())?;
                     into.write_all(&self.texts[start..end])?;
                 }
-                Held::Number(number) => {
+                Held::Number(_) => {
                     into.write_all(b"n")?;
-                    let count = u64::try_from(number.count()).unwrap_or(u64::MAX);
+                    let count = self.number(field).map_or(0, |number| number.count());
+                    let count = u64::try_from(count).unwrap_or(u64::MAX);
                     into.write_all(&count.to_le_bytes())?;
                 }
                 Held::Null => into.write_all(b"0")?,
@@ -150,6 +155,7 @@ impl Row {
 
     pub(crate) fn load(&mut self, from: &mut impl Read) -> io::Result<()> {
         self.texts.clear();
+        self.numbers.clear();
         self.index = load_word(from)?;
         let mut seen = [0; 2];
         from.read_exact(&mut seen)?;
@@ -168,7 +174,10 @@ impl Row {
                     }
                     Held::Text { start, end: self.texts.len() }
                 }
-                b'n' => Held::Number(Number::small(load_word(from)?)),
+                b'n' => {
+                    self.numbers.push(Number::small(load_word(from)?));
+                    Held::Number(self.numbers.len() - 1)
+                }
                 b'0' => Held::Null,
                 _ => Held::Other,
             };

@@ -8,7 +8,10 @@ use std::{
     io,
 };
 
-use crate::spill::{Room, Spill};
+use crate::{
+    hash::Folding,
+    spill::{Room, Spill},
+};
 
 /// What is known of a key when it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +94,7 @@ impl Unique {
 /// Distinct keys, in memory while there is room.
 #[derive(Debug)]
 pub(crate) struct Set {
-    keys: HashSet<Box<[u8]>>,
+    keys: HashSet<Box<[u8]>, Folding>,
     held: usize,
     room: Room,
     spill: Option<Spill>,
@@ -102,7 +105,7 @@ const OVERHEAD: usize = 48;
 
 impl Set {
     pub(crate) fn new(room: Room) -> Self {
-        Self { keys: HashSet::new(), held: 0, room, spill: None }
+        Self { keys: HashSet::default(), held: 0, room, spill: None }
     }
 
     /// False if it is known to be there.
@@ -144,14 +147,14 @@ impl Set {
 /// Sums by key, in memory while there is room.
 #[derive(Debug)]
 pub(crate) struct Sums<const N: usize> {
-    sums: HashMap<[u8; N], u64>,
+    sums: HashMap<[u8; N], u64, Folding>,
     room: Room,
     spill: Option<Spill>,
 }
 
 impl<const N: usize> Sums<N> {
     pub(crate) fn new(room: Room) -> Self {
-        Self { sums: HashMap::new(), room, spill: None }
+        Self { sums: HashMap::default(), room, spill: None }
     }
 
     pub(crate) fn add(&mut self, key: [u8; N], count: u64) -> io::Result<()> {

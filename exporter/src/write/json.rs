@@ -89,14 +89,17 @@ pub(crate) fn number(into: &mut Vec<u8>, mut value: u64) {
 
 /// 32 digits.
 #[inline]
-pub(crate) fn hex(into: &mut Vec<u8>, value: u128) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+pub(crate) fn hex(value: u128) -> [u8; 32] {
     let mut text = [0; 32];
     for (pair, byte) in text.chunks_exact_mut(2).zip(value.to_be_bytes()) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
+        pair[0] = byte >> 4;
+        pair[1] = byte & 15;
     }
-    into.extend_from_slice(&text);
+    // Calculated, not looked up, so that all are made at once.
+    for digit in &mut text {
+        *digit += b'0' + (u8::from(*digit > 9).wrapping_neg() & (b'a' - b'0' - 10));
+    }
+    text
 }
 
 pub(crate) fn hex_of(bytes: &[u8]) -> String {
@@ -126,8 +129,9 @@ mod tests {
             number(&mut written, value);
             assert_eq!(written, value.to_string().into_bytes());
         }
-        let mut written = Vec::new();
-        hex(&mut written, 0xab);
-        assert_eq!(written, format!("{:032x}", 0xab).into_bytes());
+        let mixed = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210;
+        for value in [0, 0xab, mixed, u128::MAX] {
+            assert_eq!(hex(value)[..], *format!("{value:032x}").as_bytes());
+        }
     }
 }

@@ -7,4 +7,5 @@ pub(crate) mod json;
 pub(crate) mod out;
 pub(crate) mod parts;
 pub(crate) mod pipe;
+mod settle;
 pub(crate) mod shape;

@@ -1,6 +1,6 @@
 //! The file that grows into a bundle: counted, hashed, cut back when needed, its id filled in at the end.
 //!
-//! It gives the file no final name.
+//! It gives the file no final name. How what was written gets to disk meanwhile is `settle`'s.
 
 use std::{
     fs::File,
@@ -10,6 +10,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
+use super::settle::Settling;
 use crate::fault::Fault;
 
 /// A place to come back to.
@@ -26,19 +27,22 @@ pub(crate) struct Out {
     bytes: u64,
     /// Of everything behind the id, so that the id can be made of it.
     hash: Sha256,
+    settling: Settling,
 }
 
 impl Out {
     pub(crate) fn create(path: &Path) -> Result<Self, Fault> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
         let file = file.map_err(|error| Fault::io("writing", path, error))?;
-        Ok(Self { path: path.to_owned(), file, bytes: 0, hash: Sha256::new() })
+        Ok(Self { path: path.to_owned(), file, bytes: 0, hash: Sha256::new(), settling: Settling::default() })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.hash.update(bytes);
         self.bytes += bytes.len() as u64;
-        self.file.write_all(bytes).map_err(|error| self.failed(error))
+        let written = self.file.write_all(bytes);
+        let written = written.and_then(|()| self.settling.written(&self.file, bytes.len() as u64));
+        written.map_err(|error| self.failed(error))
     }
 
     /// What was written so far is not part of the digest.
@@ -103,7 +107,8 @@ impl Out {
             found = Some((index, Mark { bytes: at, hash: hash.clone() }));
         }
         let Some((index, mark)) = found else { return Ok(None) };
-        let mut out = Self { path: path.to_owned(), file, bytes: 0, hash: Sha256::new() };
+        let settling = Settling::default();
+        let mut out = Self { path: path.to_owned(), file, bytes: 0, hash: Sha256::new(), settling };
         out.cut(&mark)?;
         Ok(Some((out, begun, index)))
     }
@@ -121,8 +126,9 @@ impl Out {
     }
 
     /// Makes it durable under its present name.
-    pub(crate) fn sync(&self) -> Result<(), Fault> {
-        self.file.sync_all().map_err(|error| self.failed(error))
+    pub(crate) fn sync(&mut self) -> Result<(), Fault> {
+        let settled = self.settling.finish().and_then(|()| self.file.sync_all());
+        settled.map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: io::Error) -> Fault {

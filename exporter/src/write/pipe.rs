@@ -19,13 +19,15 @@ use super::{
 use crate::{
     fault::{Fault, Wrong},
     meter::Meter,
+    moment::Days,
     privacy::people::Names,
     rows::{Row, order::Sink},
     tally::Tally,
 };
 
-/// Rows that are passed on together.
-const BLOCK: usize = 4_096;
+/// Rows that are passed on together; their lines fit into the cache next to a core, where they are formatted, hashed and
+/// written one after the other.
+const BLOCK: usize = 1_024;
 /// Blocks that may wait before each thread.
 const WAITING: usize = 2;
 /// Of a line; only to have room at once.
@@ -222,9 +224,10 @@ fn format(shape: &Shape, names: Option<&Names>, task: Task) -> Done {
     let named = names.map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
     let names: Option<&HashMap<u128, String>> = named.as_deref();
     let mut bytes = Vec::with_capacity(rows.len() * LINE);
+    let mut days = Days::default();
     for (at, (row, number)) in rows.iter().enumerate() {
         bytes.extend_from_slice(if first && at == 0 { b"\n" } else { b",\n" });
-        shape.row(&mut bytes, *row, *number, names);
+        shape.row(&mut bytes, *row, *number, names, &mut days);
     }
     Done::Lines { bytes, upto }
 }

@@ -3,24 +3,30 @@
 //! What the options mean is the exporter's; here they get their names, and its progress a place on the terminal.
 
 mod progress;
+mod words;
 
 use std::{env, fs, path::PathBuf, process::ExitCode, sync::Arc, thread};
 
 use anyhow::{Context as _, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tidegate_exporter::{
     aoi,
-    convert::{self, Format, Job, Limits, Overrides, Report, SEGMENT, Sidecar, Target},
-    export::{self, Cells, Shape},
+    convert::{self, Format, Job, Limits, Overrides, Report, SEGMENT, Target},
+    export::Cells,
     fault::Fault,
     form::K_DEFAULT,
     meter::Meter,
     moment::Moment,
     polis::{self, VoteSign},
-    privacy::{self, Key},
+    privacy::Key,
 };
 
-use self::progress::{Progress, Shown};
+use self::{
+    progress::{Progress, Shown},
+    words::{
+        Beside, From, Package, Participants, Profile, Text, To, Variant, VoterIds, shape, sidecars, vote_sign,
+    },
+};
 use super::schema::Constants;
 use crate::output::{complain, say};
 
@@ -162,79 +168,6 @@ struct Running {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum From {
-    Polis,
-    Aoi,
-    Sensemaking,
-    PocketPolis,
-    /// A bundle, with `--to`
-    Bundle,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum To {
-    Bundle,
-    PolisCsv,
-    SensemakingCsv,
-    Ndjson,
-    Parquet,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum VoterIds {
-    /// From 0, in the order in which they come
-    Numbers,
-    /// As the bundle refers to them
-    References,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Beside {
-    Parquet,
-    Ndjson,
-    None,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Package {
-    Frictionless,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Variant {
-    A,
-    B,
-    C,
-    D,
-    E,
-    F,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Profile {
-    Private,
-    Public,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Text {
-    Keep,
-    Redact,
-    Omit,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Participants {
-    Pseudonyms,
-    /// Pseudonyms that the input has from an earlier bundle stay as they are
-    KeepPseudonyms,
-    /// The ids of the site that the tool was embedded in: a direct identifier
-    ExternalIds,
-    /// The tool's own ids: a direct identifier
-    SourceIds,
-}
-
 impl Convert {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let (json, shown) = (self.running.json, Shown::new(self.running.progress));
@@ -331,32 +264,10 @@ impl Convert {
             package: self.package.is_some(),
             to: self.to.and_then(shape),
             cells: if self.exact_cells { Cells::Exact } else { Cells::Guarded },
-            voter_ids: match self.voter_ids {
-                VoterIds::Numbers => export::VoterIds::Numbers,
-                VoterIds::References => export::VoterIds::References,
-            },
+            voter_ids: self.voter_ids.into(),
             ..Job::new(self.inputs, target, exported)
         })
     }
-}
-
-fn shape(to: To) -> Option<Shape> {
-    match to {
-        To::Bundle => None,
-        To::PolisCsv => Some(Shape::PolisCsv),
-        To::SensemakingCsv => Some(Shape::SensemakingCsv),
-        To::Ndjson => Some(Shape::Ndjson),
-        To::Parquet => Some(Shape::Parquet),
-    }
-}
-
-fn sidecars(asked: &[Beside]) -> Option<Vec<Sidecar>> {
-    let one = |beside: &Beside| match beside {
-        Beside::Parquet => Some(Sidecar::Parquet),
-        Beside::Ndjson => Some(Sidecar::Ndjson),
-        Beside::None => None,
-    };
-    (!asked.is_empty()).then(|| asked.iter().filter_map(one).collect())
 }
 
 /// The first signal ends the segment; the second one does not wait.
@@ -435,67 +346,4 @@ fn epoch() -> anyhow::Result<Moment> {
 
 fn moment(text: &str) -> Result<Moment, String> {
     Moment::parse(text).ok_or_else(|| "not a time such as 2026-01-02T03:04:05Z".to_owned())
-}
-
-fn vote_sign(text: &str) -> Result<VoteSign, String> {
-    match text {
-        "agree=+1" | "agree=1" => Ok(VoteSign::AgreeIsPlus),
-        "agree=-1" => Ok(VoteSign::AgreeIsMinus),
-        _ => Err("agree=+1 or agree=-1".to_owned()),
-    }
-}
-
-impl std::convert::From<From> for Format {
-    fn from(from: From) -> Self {
-        match from {
-            From::Polis => Self::Polis,
-            From::Aoi => Self::AllOurIdeas,
-            From::Sensemaking => Self::Sensemaking,
-            From::PocketPolis => Self::PocketPolis,
-            From::Bundle => Self::Bundle,
-        }
-    }
-}
-
-impl std::convert::From<Variant> for polis::Variant {
-    fn from(variant: Variant) -> Self {
-        match variant {
-            Variant::A => Self::A,
-            Variant::B => Self::B,
-            Variant::C => Self::C,
-            Variant::D => Self::D,
-            Variant::E => Self::E,
-            Variant::F => Self::F,
-        }
-    }
-}
-
-impl std::convert::From<Profile> for privacy::Profile {
-    fn from(profile: Profile) -> Self {
-        match profile {
-            Profile::Private => Self::Private,
-            Profile::Public => Self::Public,
-        }
-    }
-}
-
-impl std::convert::From<Text> for privacy::Texts {
-    fn from(text: Text) -> Self {
-        match text {
-            Text::Keep => Self::Keep,
-            Text::Redact => Self::Redact,
-            Text::Omit => Self::Omit,
-        }
-    }
-}
-
-impl std::convert::From<Participants> for privacy::Participants {
-    fn from(participants: Participants) -> Self {
-        match participants {
-            Participants::Pseudonyms => Self::Pseudonyms,
-            Participants::KeepPseudonyms => Self::KeepPseudonyms,
-            Participants::ExternalIds => Self::ExternalIds,
-            Participants::SourceIds => Self::SourceIds,
-        }
-    }
 }

@@ -1,0 +1,175 @@
+//! The words that options of a conversion take, and what they mean to the exporter.
+//!
+//! Which options there are is the command's.
+
+use clap::ValueEnum;
+use tidegate_exporter::{
+    convert::{Format, Sidecar},
+    export::{self, Shape},
+    polis::{self, VoteSign},
+    privacy,
+};
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum From {
+    Polis,
+    Aoi,
+    Sensemaking,
+    PocketPolis,
+    /// A bundle, with `--to`
+    Bundle,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum To {
+    Bundle,
+    PolisCsv,
+    SensemakingCsv,
+    Ndjson,
+    Parquet,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum VoterIds {
+    /// From 0, in the order in which they come
+    Numbers,
+    /// As the bundle refers to them
+    References,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Beside {
+    Parquet,
+    Ndjson,
+    None,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Package {
+    Frictionless,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Variant {
+    A,
+    B,
+    C,
+    D,
+    E,
+    F,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Profile {
+    Private,
+    Public,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Text {
+    Keep,
+    Redact,
+    Omit,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Participants {
+    Pseudonyms,
+    /// Pseudonyms that the input has from an earlier bundle stay as they are
+    KeepPseudonyms,
+    /// The ids of the site that the tool was embedded in: a direct identifier
+    ExternalIds,
+    /// The tool's own ids: a direct identifier
+    SourceIds,
+}
+
+pub(super) fn shape(to: To) -> Option<Shape> {
+    match to {
+        To::Bundle => None,
+        To::PolisCsv => Some(Shape::PolisCsv),
+        To::SensemakingCsv => Some(Shape::SensemakingCsv),
+        To::Ndjson => Some(Shape::Ndjson),
+        To::Parquet => Some(Shape::Parquet),
+    }
+}
+
+pub(super) fn sidecars(asked: &[Beside]) -> Option<Vec<Sidecar>> {
+    let one = |beside: &Beside| match beside {
+        Beside::Parquet => Some(Sidecar::Parquet),
+        Beside::Ndjson => Some(Sidecar::Ndjson),
+        Beside::None => None,
+    };
+    (!asked.is_empty()).then(|| asked.iter().filter_map(one).collect())
+}
+
+pub(super) fn vote_sign(text: &str) -> Result<VoteSign, String> {
+    match text {
+        "agree=+1" | "agree=1" => Ok(VoteSign::AgreeIsPlus),
+        "agree=-1" => Ok(VoteSign::AgreeIsMinus),
+        _ => Err("agree=+1 or agree=-1".to_owned()),
+    }
+}
+
+impl std::convert::From<From> for Format {
+    fn from(from: From) -> Self {
+        match from {
+            From::Polis => Self::Polis,
+            From::Aoi => Self::AllOurIdeas,
+            From::Sensemaking => Self::Sensemaking,
+            From::PocketPolis => Self::PocketPolis,
+            From::Bundle => Self::Bundle,
+        }
+    }
+}
+
+impl std::convert::From<Variant> for polis::Variant {
+    fn from(variant: Variant) -> Self {
+        match variant {
+            Variant::A => Self::A,
+            Variant::B => Self::B,
+            Variant::C => Self::C,
+            Variant::D => Self::D,
+            Variant::E => Self::E,
+            Variant::F => Self::F,
+        }
+    }
+}
+
+impl std::convert::From<Profile> for privacy::Profile {
+    fn from(profile: Profile) -> Self {
+        match profile {
+            Profile::Private => Self::Private,
+            Profile::Public => Self::Public,
+        }
+    }
+}
+
+impl std::convert::From<Text> for privacy::Texts {
+    fn from(text: Text) -> Self {
+        match text {
+            Text::Keep => Self::Keep,
+            Text::Redact => Self::Redact,
+            Text::Omit => Self::Omit,
+        }
+    }
+}
+
+impl std::convert::From<Participants> for privacy::Participants {
+    fn from(participants: Participants) -> Self {
+        match participants {
+            Participants::Pseudonyms => Self::Pseudonyms,
+            Participants::KeepPseudonyms => Self::KeepPseudonyms,
+            Participants::ExternalIds => Self::ExternalIds,
+            Participants::SourceIds => Self::SourceIds,
+        }
+    }
+}
+
+impl std::convert::From<VoterIds> for export::VoterIds {
+    fn from(ids: VoterIds) -> Self {
+        match ids {
+            VoterIds::Numbers => Self::Numbers,
+            VoterIds::References => Self::References,
+        }
+    }
+}
