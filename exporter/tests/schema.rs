@@ -33,6 +33,10 @@ impl Draw {
     fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.next(all.len())]
     }
+
+    fn word(&mut self, all: &[&'static str]) -> &'static str {
+        all[self.next(all.len())]
+    }
 }
 
 /// A place in a bundle, and what the form says about it.
@@ -196,13 +200,13 @@ fn good(draw: &mut Draw, kind: &form::Value) -> Option<Value> {
         }
         form::Value::Answer => json!(draw.of(&Answer::ALL).as_str()),
         form::Value::Whole { least: 0 } if draw.next(2) == 0 => {
-            number(draw.of(&["0", "-0", "0.0", "0e5", "-0.0"]))
+            number(draw.word(&["0", "-0", "0.0", "0e5", "-0.0"]))
         }
-        form::Value::Whole { .. } => number(draw.of(&whole)),
+        form::Value::Whole { .. } => number(draw.word(&whole)),
         form::Value::Number { from_zero_to_one: true } => {
-            number(draw.of(&["0", "1", "-0.0", "1.0", "0.5", "1e-9", "10e-1", "0.999999999999"]))
+            number(draw.word(&["0", "1", "-0.0", "1.0", "0.5", "1e-9", "10e-1", "0.999999999999"]))
         }
-        form::Value::Number { .. } => number(draw.of(&["-1.5", "0", "1e300", "-1e-300", "12"])),
+        form::Value::Number { .. } => number(draw.word(&["-1.5", "0", "1e300", "-1e-300", "12"])),
         form::Value::Flag => json!(draw.next(2) == 0),
         form::Value::Texts => json!([draw.of(&TEXTS), draw.of(&TEXTS)]),
         form::Value::Anything => {
@@ -235,7 +239,7 @@ fn bad(draw: &mut Draw, rule: usize, kind: &form::Value) -> Option<Value> {
             return None;
         }
         (0, form::Value::Whole { .. }) if draw.next(2) == 0 => {
-            number(draw.of(&["1.5", "1e-1", "2.000001", "0.5"]))
+            number(draw.word(&["1.5", "1e-1", "2.000001", "0.5"]))
         }
         (0, form::Value::List { .. } | form::Value::Texts) if draw.next(2) == 0 => match kind {
             form::Value::Texts => json!(["a", 1]),
@@ -259,11 +263,11 @@ fn bad(draw: &mut Draw, rule: usize, kind: &form::Value) -> Option<Value> {
             json!(draw.of(&NO_DATE_TIMES))
         }
         (8, form::Value::Text(text)) if text.format == Some(Format::Uri) => json!(draw.of(&NO_URIS)),
-        (9, form::Value::Whole { least: 1 }) => number(draw.of(&["0", "-1", "0.0", "-3.0", "-1e3"])),
-        (9, form::Value::Whole { .. }) => number(draw.of(&["-1", "-1.0", "-1e0", "-100"])),
-        (9, form::Value::Number { from_zero_to_one: true }) => number(draw.of(&["-0.5", "-1", "-1e-9"])),
+        (9, form::Value::Whole { least: 1 }) => number(draw.word(&["0", "-1", "0.0", "-3.0", "-1e3"])),
+        (9, form::Value::Whole { .. }) => number(draw.word(&["-1", "-1.0", "-1e0", "-100"])),
+        (9, form::Value::Number { from_zero_to_one: true }) => number(draw.word(&["-0.5", "-1", "-1e-9"])),
         (10, form::Value::Number { from_zero_to_one: true }) => {
-            number(draw.of(&["1.5", "2", "1.000001", "1e9"]))
+            number(draw.word(&["1.5", "2", "1.000001", "1e9"]))
         }
         (11, form::Value::List { least: 1.., .. }) => json!([]),
         _ => return None,
