@@ -10,9 +10,9 @@ use tidegate_schemas::{ids::SubmissionId, records::Appeal};
 
 use crate::{
     error::Fault,
+    handler::{Handler, Job},
     lanes::Key,
     place::Place,
-    worker::{Handler, Job},
 };
 
 pub(crate) struct Appeals(pub(crate) moderation::Deps);

@@ -14,6 +14,7 @@ mod due_scan;
 mod error;
 mod expected;
 mod facts;
+mod handler;
 mod health;
 mod items;
 pub mod lanes;
@@ -28,6 +29,7 @@ mod seats;
 mod settings;
 mod strikes;
 mod tally;
+mod trying;
 mod worker;
 
 use std::sync::Arc;

@@ -10,21 +10,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Deps, Health, RoleError, Settings,
-    allowances::Allowances,
-    appeals::Appeals,
-    decision_due::DueDecisions,
-    decisions::Decisions,
-    due_scan::Scanner,
-    expected::Expectations,
-    facts::Desk,
-    items::Items,
-    looking::Looking,
-    pool::Pool,
-    reports::Reports,
-    strikes::Strikes,
-    tally::Tally,
-    worker::{Handler, Worker},
+    Deps, Health, RoleError, Settings, allowances::Allowances, appeals::Appeals, decision_due::DueDecisions,
+    decisions::Decisions, due_scan::Scanner, expected::Expectations, facts::Desk, handler::Handler,
+    items::Items, looking::Looking, pool::Pool, reports::Reports, strikes::Strikes, tally::Tally,
+    worker::Worker,
 };
 
 /// A store that is away holds nobody up for a few numbers.

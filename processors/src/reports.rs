@@ -10,9 +10,9 @@ use tidegate_schemas::{ids::SubmissionId, records::Report};
 
 use crate::{
     error::Fault,
+    handler::{Handler, Job},
     lanes::Key,
     place::Place,
-    worker::{Handler, Job},
 };
 
 pub(crate) struct Reports(pub(crate) moderation::Deps);

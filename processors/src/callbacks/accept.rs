@@ -16,9 +16,9 @@ use tidegate_stream::failpoint;
 use super::{attempt::tell_change, body, courier::Courier, lanes::Offered, rows, state::State};
 use crate::{
     error::Fault,
+    handler::{Handler, Job},
     lanes::Key,
     place::Place,
-    worker::{Handler, Job},
 };
 
 pub(crate) struct Accept(pub(crate) Arc<Courier>);
