@@ -25,12 +25,12 @@ use crate::{
     allowances::{Allowances, Applicant},
     error::Fault,
     facts::{Asking, Desk},
+    handler::{Handler, Job},
     lanes::Key,
     looking::{Asker, Looked, Looking},
     place::Place,
     pool::Pool,
     tally::Tally,
-    worker::{Handler, Job},
 };
 
 /// Why the effects of a replayed item are not taken.
@@ -152,19 +152,26 @@ impl Items {
         no_reviews: Option<&'static str>,
         place: &Place,
     ) -> Result<Option<Step>, Fault> {
-        let asker = Asker { org: &job.record.org, ticket: &job.ticket, place };
+        let asker = Asker { org: &job.record.org, item: &prepared.key, ticket: &job.ticket, place };
         match self.looking.look(asker, &wanted).await {
             Looked::Found(found) => {
-                let job = Arc::clone(job);
+                // It may have been waited for long: what is configured by now counts.
+                let config = self.config(job, part).await?;
+                let here = config.version();
+                let again = Arc::clone(job);
                 let go_on = move || {
+                    if here != prepared.config.version() {
+                        prepared = prepare(&again, part, config)?;
+                    }
                     prepared.judge(&found);
-                    proceed(&job, part, prepared, no_reviews)
+                    Ok(proceed(&again, part, prepared, no_reviews))
                 };
-                Ok(Some(self.pool.run(go_on).await?))
+                let step: Result<Step, moderation::Error> = self.pool.run(go_on).await?;
+                Ok(Some(step.map_err(|error| not_here_yet(error, &job.record, here))?))
             }
             Looked::Later(media) => {
                 let (submission, version) = (submission(job, part), prepared.config.version());
-                submissions::hand_over(&self.deps, &submission, version, &media, job.is_resent).await?;
+                submissions::accept(&self.deps, &submission, version, &media, job.is_resent).await?;
                 Ok(None)
             }
             Looked::Left => Err(Fault::Lost),
@@ -185,17 +192,18 @@ impl Items {
         if wanted.is_empty() {
             return Ok(());
         }
-        let asker = Asker { org, ticket: &job.ticket, place };
+        let item = entry.key();
+        let asker = Asker { org, item: &item, ticket: &job.ticket, place };
         let found = match self.looking.look(asker, &wanted).await {
             Looked::Found(found) => found,
             // It came to those who wait longest.
             Looked::Later(_) => return Ok(()),
             Looked::Left => return Err(Fault::Lost),
         };
-        let (banks, item) = (config.hash_banks(), entry.id.clone());
-        let judge = move || signals::judge(&banks, item.as_str(), &found).shown;
+        let (banks, id) = (config.hash_banks(), entry.id.clone());
+        let judge = move || signals::judge(&banks, id.as_str(), &found).shown;
         let media = self.pool.run(judge).await?;
-        Ok(context_media::keep(&self.deps, org, cause, &entry.key(), &media, job.written_at).await?)
+        Ok(context_media::keep(&self.deps, org, cause, &item, &media, job.written_at).await?)
     }
 
     async fn ask(
@@ -296,6 +304,10 @@ impl Handler for Items {
                     return Ok(Box::pin(submissions::finish(&self.deps, &submission, &plan)).await?);
                 }
                 Standing::Evaluated => return Ok(()),
+                Standing::HandedOver => {
+                    let again = submissions::hand_over(&self.deps, &submission, job.is_resent);
+                    return Ok(Box::pin(again).await?);
+                }
                 Standing::Fresh => {}
             }
         }
@@ -336,14 +348,18 @@ fn submission(job: &ItemJob, part: usize) -> Submission<'_> {
     Submission { is_late: job.at.partition.topic == Topic::ItemsSlow, ..submission }
 }
 
+fn prepare(job: &ItemJob, part: usize, config: Arc<Compiled>) -> Result<Prepared, moderation::Error> {
+    let submission = submission(job, part);
+    evaluate::prepare(config, job.record.source, submission.entry, submission.at.append_ms)
+}
+
 fn begin(
     job: &ItemJob,
     part: usize,
     config: Arc<Compiled>,
     no_reviews: Option<&'static str>,
 ) -> Result<First, moderation::Error> {
-    let submission = submission(job, part);
-    let prepared = evaluate::prepare(config, job.record.source, submission.entry, submission.at.append_ms)?;
+    let prepared = prepare(job, part, config)?;
     let wanted = prepared.wanted();
     if wanted.is_empty() {
         Ok(First::On(proceed(job, part, prepared, no_reviews)))

@@ -2,14 +2,18 @@
 //!
 //! It fetches nothing itself, and decides nothing about the item.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidegate_moderation::signals::{self, Look, Search, Signal, Signals, Wanted};
-use tidegate_schemas::{ids::OrgId, wire::answers::Media};
+use tidegate_schemas::{
+    ids::{ItemKey, OrgId},
+    wire::answers::Media,
+};
 use tidegate_stream::Ticket;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     place::Place,
@@ -85,7 +89,10 @@ pub(crate) struct Looking {
     signals: Signals,
     seats: Seats,
     wait: Duration,
+    /// How long fetches go on that nobody waits for, after an item was handed over.
+    left_running: Duration,
     lane: Lane,
+    late: Late,
 }
 
 pub(crate) enum Looked {
@@ -100,6 +107,7 @@ pub(crate) enum Looked {
 #[derive(Clone, Copy)]
 pub(crate) struct Asker<'a> {
     pub(crate) org: &'a OrgId,
+    pub(crate) item: &'a ItemKey,
     pub(crate) ticket: &'a Ticket,
     pub(crate) place: &'a Place,
 }
@@ -107,12 +115,24 @@ pub(crate) struct Asker<'a> {
 impl Looking {
     pub(crate) fn passing(signals: Signals, settings: &Settings) -> Self {
         let seats = Seats::new(settings.waiting_per_org, 0, settings.waiting);
-        Self { signals, seats, wait: Duration::from_millis(settings.wait_ms), lane: Lane::Passing }
+        Self::new(signals, seats, settings.wait_ms, settings, Lane::Passing)
     }
 
     pub(crate) fn slow(signals: Signals, settings: &Settings) -> Self {
         let seats = Seats::new(settings.slow_per_org, settings.slow_line_per_org, 0);
-        Self { signals, seats, wait: Duration::from_millis(settings.slow_wait_ms), lane: Lane::Slow }
+        Self::new(signals, seats, settings.slow_wait_ms, settings, Lane::Slow)
+    }
+
+    fn new(signals: Signals, seats: Seats, wait_ms: u64, settings: &Settings, lane: Lane) -> Self {
+        let left_running = Duration::from_millis(settings.slow_wait_ms);
+        Self {
+            signals,
+            seats,
+            wait: Duration::from_millis(wait_ms),
+            left_running,
+            lane,
+            late: Late::default(),
+        }
     }
 
     pub(crate) async fn look(&self, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
@@ -132,17 +152,27 @@ impl Looking {
         if search.settle().now_or_never().is_some() {
             return Looked::Found(search.end());
         }
-        match asker.wait_for(&mut search, self.wait).await {
+        let key = (asker.org.clone(), asker.item.clone());
+        let wait = if self.late.is_late(&key, Instant::now()) { Duration::ZERO } else { self.wait };
+        match asker.wait_for(&mut search, wait).await {
             Waited::Settled => Looked::Found(search.end()),
             Waited::TimeIsOver => {
                 handed_over("time");
-                Looked::Later(signals::pending(search.leave_running()))
+                self.late.note(key, Instant::now() + self.wait);
+                Looked::Later(signals::pending(search.leave_running(self.left_running)))
             }
             Waited::Lost => Looked::Left,
         }
     }
 
     async fn slowly(&self, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
+        // What is remembered needs no seat. What is not is let go: who stands in line may hold no turn.
+        {
+            let mut search = self.signals.gather(asker.org, wanted);
+            if search.settle().now_or_never().is_some() {
+                return Looked::Found(search.end());
+            }
+        }
         // Its time begins with its seat, so that no item fails because others stood before it.
         let seat: Option<Option<Seat>> = asker
             .place
@@ -164,6 +194,28 @@ impl Looking {
             Waited::Settled | Waited::TimeIsOver => Looked::Found(search.end()),
             Waited::Lost => Looked::Left,
         }
+    }
+}
+
+/// Items that were just handed over because their time was over. A later version of one of them follows it without
+/// waiting: versions of an item come one after the other, so their waiting would add up.
+#[derive(Default)]
+struct Late(Mutex<HashMap<(OrgId, ItemKey), Instant>>);
+
+impl Late {
+    fn is_late(&self, key: &(OrgId, ItemKey), now: Instant) -> bool {
+        self.0.lock().get(key).is_some_and(|until| now < *until)
+    }
+
+    fn note(&self, key: (OrgId, ItemKey), until: Instant) {
+        /// Above it, those that are long past are forgotten.
+        const MANY: usize = 1_024;
+        let mut late = self.0.lock();
+        if late.len() >= MANY {
+            let now = Instant::now();
+            late.retain(|_, until| now < *until);
+        }
+        late.insert(key, until);
     }
 }
 

@@ -42,6 +42,9 @@ impl Seats {
 
     /// A seat as soon as one of the org's own is free; `None` at once if too many of the org wait already.
     pub(crate) async fn take(&self, org: &OrgId) -> Option<Seat> {
+        if let Some(own) = self.of(org, |_| Some(())).and_then(|seats| seats.try_acquire_owned().ok()) {
+            return Some(Seat { _own: own, _of_all: None });
+        }
         let seats = self.of(org, |it| {
             let has_room = it.waiting < self.line;
             it.waiting += usize::from(has_room);

@@ -67,19 +67,38 @@ impl Decoders {
         self.pool.install(|| self.work.fingerprint(bytes, digests))
     }
 
-    /// The same without blocking: `done` is called on a thread of the pool. It should only pass the fingerprint on.
+    /// The same without blocking: `done` is called on a thread of the pool. It should only pass the fingerprint on. The
+    /// bytes are held until then, or until their turn comes and nobody wants them any more.
     pub fn submit(
         &self,
         bytes: impl AsRef<[u8]> + Send + 'static,
         digests: Digests,
-        done: impl FnOnce(Fingerprint) + Send + 'static,
+        done: impl Done + Send + 'static,
     ) {
         let work = Arc::clone(&self.work);
         self.pool.spawn(move || {
-            let fingerprint = work.fingerprint(bytes.as_ref(), digests);
-            drop(bytes);
-            done(fingerprint);
+            if done.is_wanted() {
+                let fingerprint = work.fingerprint(bytes.as_ref(), digests);
+                drop(bytes);
+                done.pass(fingerprint);
+            }
         });
+    }
+}
+
+/// Who waits for a fingerprint.
+pub trait Done {
+    /// Asked before the work begins.
+    fn is_wanted(&self) -> bool {
+        true
+    }
+
+    fn pass(self, fingerprint: Fingerprint);
+}
+
+impl<F: FnOnce(Fingerprint)> Done for F {
+    fn pass(self, fingerprint: Fingerprint) {
+        self(fingerprint);
     }
 }
 

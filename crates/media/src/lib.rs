@@ -13,7 +13,7 @@ mod limits;
 
 pub use self::{
     compare::{Comparison, PdqDistance},
-    decoders::{Decoders, DecodersError},
+    decoders::{Decoders, DecodersError, Done},
     fingerprint::{Fingerprint, Format, Frame, PIPELINE, State},
     hashes::{
         digests::{Digesting, Digests},

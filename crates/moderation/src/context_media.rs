@@ -33,8 +33,11 @@ pub(crate) async fn hand_over(
     cause: Uuid,
     items: impl Iterator<Item = ItemEntry>,
 ) -> Result<(), Error> {
-    // What holds no address at all is not worth a record.
-    let items: Vec<_> = items.filter(|item| item.data.windows(4).any(|part| part == b"http")).collect();
+    // What holds no address at all is not worth a record. An address may be written with escapes.
+    let may_name_one = |data: &[u8]| {
+        data.windows(4).any(|part| part.eq_ignore_ascii_case(b"http") || part.starts_with(b"\\u"))
+    };
+    let items: Vec<_> = items.filter(|item| may_name_one(&item.data)).collect();
     let Some(first) = items.first() else { return Ok(()) };
     let key = first.key().log_key(&head.org);
     let record = records::Items { items, ..head };

@@ -60,6 +60,8 @@ pub enum Standing {
     Planned(Box<Plan>),
     /// Nothing is left to do: it had no effects, or this record came after the one that had them.
     Evaluated,
+    /// It was handed over to whoever waits for its media. Evaluating it here, too, could come to something else.
+    HandedOver,
     Fresh,
 }
 
@@ -80,17 +82,20 @@ pub async fn standing(deps: &Deps, submission: &Submission<'_>) -> Result<Standi
         }
         None => None,
     };
-    let evaluated = row.filter(|row| row.state == EVALUATED);
     // A record with other coordinates is the submission sent again. The log keeps the order of an item, so whoever
-    // gets here has left the first record behind. A second row would stand as the item's newest version, and effects
-    // taken again so late would meet deliveries that have expired.
-    if evaluated.as_ref().is_some_and(|row| items::coordinates(row) != submission.place()) {
+    // gets here has left the first record behind: evaluated, or waiting for its media. A second row would stand as the
+    // item's newest version, and effects taken again so late would meet deliveries that have expired.
+    if row.as_ref().is_some_and(|row| items::coordinates(row) != submission.place()) {
         return Ok(Standing::Evaluated);
     }
     if let Some(plan) = effects::stored(&deps.store, org, entry.submission_id.0).await? {
         return Ok(Standing::Planned(Box::new(plan)));
     }
-    Ok(if evaluated.is_some() { Standing::Evaluated } else { Standing::Fresh })
+    Ok(match row.map(|row| row.state) {
+        Some(state) if state == EVALUATED => Standing::Evaluated,
+        Some(_) if !submission.is_late => Standing::HandedOver,
+        _ => Standing::Fresh,
+    })
 }
 
 /// Why the reviews that rules ask for are not opened, if they are not.
@@ -150,9 +155,8 @@ fn evaluated<'a>(
     }
 }
 
-/// Stores that the submission is there and waits for its media, then hands it over to whoever waits longer. Done when
-/// both are durable. `is_resent`: it was a dead letter.
-pub async fn hand_over(
+/// Stores that the submission is there and waits for its media, then hands it over. Done when both are durable.
+pub async fn accept(
     deps: &Deps,
     submission: &Submission<'_>,
     version: ConfigVersion,
@@ -165,6 +169,11 @@ pub async fn hand_over(
     }
     deps.store.put(at, &[accepted_row(submission, version, media)?]).await?;
     tidegate_stream::failpoint!("after_accepted");
+    hand_over(deps, submission, is_resent).await
+}
+
+/// Hands the submission over to whoever waits longer for its media. `is_resent`: it was a dead letter.
+pub async fn hand_over(deps: &Deps, submission: &Submission<'_>, is_resent: bool) -> Result<(), Error> {
     let Submission { header, entry, at, .. } = *submission;
     let record = records::Items {
         org: header.org.clone(),

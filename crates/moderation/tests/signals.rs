@@ -111,7 +111,7 @@ async fn when_nobody_waits_any_more_a_look_ends_unless_it_is_left_running() {
     drop(given_up);
     let mut left = signals.gather(&org, &wanted("left"));
     tokio::select! { () = left.settle() => unreachable!("it waits"), () = asked("left") => {} }
-    assert_eq!(left.leave_running(), [(host.url("left"), None)]);
+    assert_eq!(left.leave_running(PATIENCE), [(host.url("left"), None)]);
     go.add_permits(2);
     assert_eq!(state(&look(&signals, host.url("left")).await), "ok");
     assert_eq!(host.asked("left").len(), 1, "it was joined, or remembered");

@@ -68,7 +68,19 @@ fn first<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(G
     Ok((gray(header, samples)?, share))
 }
 
+/// Scans of a picture that the second decoder is given. Each goes over the whole picture, and takes a few bytes in the
+/// file; encoders make about ten. The first decoder counts by itself.
+const MOST_SCANS: usize = 100;
+
+fn scans(bytes: &[u8]) -> usize {
+    // Within a scan these two bytes never follow each other.
+    bytes.windows(2).filter(|pair| *pair == [0xff, 0xda]).count()
+}
+
 fn second<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(Gray, Share<'a>), Refusal> {
+    if header.is_buffered && scans(bytes) > MOST_SCANS {
+        return Err(BROKEN);
+    }
     let planes = header.samples * if header.is_buffered { 3 } else { 1 };
     let share = budget.share(FIXED + planes + 6 * pixels(header))?;
     let mut decoder = jpeg_decoder::Decoder::new(Cursor::new(bytes));

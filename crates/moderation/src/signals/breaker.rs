@@ -4,6 +4,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use tidegate_schemas::ids::OrgId;
 use tokio::time::Instant;
 
 /// When a host is left alone, and for how long.
@@ -29,7 +30,14 @@ pub(super) enum Admission {
 #[derive(Debug)]
 pub(super) struct Breakers {
     patience: Patience,
-    troubled: HashMap<Arc<str>, Trouble>,
+    troubled: HashMap<Site, Trouble>,
+}
+
+/// A host as one org knows it: who could spoil it for others would only have to send them to a place where it fails.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Site {
+    pub(super) org: OrgId,
+    pub(super) host: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +62,8 @@ impl Breakers {
     }
 
     /// Whether a fetch from the host may start. After a rest it is one alone that tries.
-    pub(super) fn admit(&mut self, host: &str, now: Instant) -> Admission {
-        let Some(trouble) = self.troubled.get_mut(host) else { return Admission::Go };
+    pub(super) fn admit(&mut self, site: &Site, now: Instant) -> Admission {
+        let Some(trouble) = self.troubled.get_mut(site) else { return Admission::Go };
         match trouble.state {
             State::Closed => Admission::Go,
             State::Resting { until } | State::Trying { until } if now < until => Admission::Wait(until),
@@ -66,17 +74,17 @@ impl Breakers {
         }
     }
 
-    pub(super) fn succeeded(&mut self, host: &str) {
-        self.troubled.remove(host);
+    pub(super) fn succeeded(&mut self, site: &Site) {
+        self.troubled.remove(site);
     }
 
-    pub(super) fn failed(&mut self, host: &Arc<str>, now: Instant) {
+    pub(super) fn failed(&mut self, site: &Site, now: Instant) {
         let patience = self.patience;
-        if !self.troubled.contains_key(host) && !self.has_room(now) {
+        if !self.troubled.contains_key(site) && !self.has_room(now) {
             return;
         }
         let fresh = Trouble { failures: 0, rests: 0, at: now, state: State::Closed };
-        let trouble = self.troubled.entry(Arc::clone(host)).or_insert(fresh);
+        let trouble = self.troubled.entry(site.clone()).or_insert(fresh);
         trouble.at = now;
         trouble.failures = trouble.failures.saturating_add(1);
         let rests = match trouble.state {
@@ -114,6 +122,10 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn site(host: &str) -> Site {
+        Site { org: OrgId::new("o"), host: host.into() }
+    }
+
     fn breakers() -> Breakers {
         Breakers::new(Patience {
             failures: 3,
@@ -126,59 +138,59 @@ mod tests {
 
     #[test]
     fn a_host_that_fails_in_a_row_rests_and_is_then_tried_by_one() {
-        let (mut breakers, host, start) = (breakers(), Arc::from("host"), Instant::now());
+        let (mut breakers, host, start) = (breakers(), site("host"), Instant::now());
         for _ in 0..2 {
             breakers.failed(&host, start);
         }
-        breakers.succeeded("host");
+        breakers.succeeded(&host);
         for _ in 0..2 {
             breakers.failed(&host, start);
-            assert_eq!(breakers.admit("host", start), Admission::Go);
+            assert_eq!(breakers.admit(&host, start), Admission::Go);
         }
         breakers.failed(&host, start);
         let until = start + 10 * SECOND;
-        assert_eq!(breakers.admit("host", start), Admission::Wait(until));
-        assert_eq!(breakers.admit("other", start), Admission::Go);
-        assert_eq!(breakers.admit("host", until), Admission::Go);
-        assert_eq!(breakers.admit("host", until), Admission::Wait(until + 5 * SECOND));
+        assert_eq!(breakers.admit(&host, start), Admission::Wait(until));
+        assert_eq!(breakers.admit(&site("other"), start), Admission::Go);
+        assert_eq!(breakers.admit(&host, until), Admission::Go);
+        assert_eq!(breakers.admit(&host, until), Admission::Wait(until + 5 * SECOND));
         // Whoever tried it never said how it went: the next one may.
-        assert_eq!(breakers.admit("host", until + 5 * SECOND), Admission::Go);
-        breakers.succeeded("host");
-        assert_eq!((breakers.admit("host", until), breakers.open()), (Admission::Go, 0));
+        assert_eq!(breakers.admit(&host, until + 5 * SECOND), Admission::Go);
+        breakers.succeeded(&host);
+        assert_eq!((breakers.admit(&host, until), breakers.open()), (Admission::Go, 0));
     }
 
     #[test]
     fn each_rest_is_longer_up_to_the_longest() {
-        let (mut breakers, host, mut now) = (breakers(), Arc::from("host"), Instant::now());
+        let (mut breakers, host, mut now) = (breakers(), site("host"), Instant::now());
         for _ in 0..3 {
             breakers.failed(&host, now);
         }
         for seconds in [10, 20, 25, 25] {
             let until = now + seconds * SECOND;
-            assert_eq!(breakers.admit("host", now), Admission::Wait(until));
+            assert_eq!(breakers.admit(&host, now), Admission::Wait(until));
             now = until;
-            assert_eq!(breakers.admit("host", now), Admission::Go);
+            assert_eq!(breakers.admit(&host, now), Admission::Go);
             breakers.failed(&host, now);
         }
     }
 
     #[test]
     fn what_was_under_way_does_not_prolong_a_rest() {
-        let (mut breakers, host, start) = (breakers(), Arc::from("host"), Instant::now());
+        let (mut breakers, host, start) = (breakers(), site("host"), Instant::now());
         for _ in 0..9 {
             breakers.failed(&host, start);
         }
-        assert_eq!(breakers.admit("host", start), Admission::Wait(start + 10 * SECOND));
+        assert_eq!(breakers.admit(&host, start), Admission::Wait(start + 10 * SECOND));
     }
 
     #[test]
     fn names_without_number_are_not_remembered() {
         let (mut breakers, start) = (breakers(), Instant::now());
         for nth in 0..100 {
-            breakers.failed(&Arc::from(format!("{nth}.example")), start);
+            breakers.failed(&site(&format!("{nth}.example")), start);
         }
         assert_eq!(breakers.troubled.len(), 2);
-        breakers.failed(&Arc::from("late.example"), start + 60 * SECOND);
+        breakers.failed(&site("late.example"), start + 60 * SECOND);
         assert_eq!(breakers.troubled.len(), 1);
     }
 }

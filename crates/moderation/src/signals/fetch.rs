@@ -20,18 +20,18 @@ use tidegate_egress::{
     media::{self, Freshness, Outcome, Reason, Validators, Wanted},
     target::Target,
 };
-use tidegate_media::{Decoders, Digests, Fingerprint, State};
+use tidegate_media::{Decoders, Digests, Done, Fingerprint, State};
 use tidegate_schemas::ids::OrgId;
 use tidegate_store::Store;
 use tokio::{
-    sync::oneshot,
+    sync::{OwnedSemaphorePermit, oneshot},
     time::{Instant, sleep, sleep_until},
 };
 
 use super::{
     Depth, Look, Settings,
     body::{Arrived, Body, Room},
-    breaker::{Admission, Breakers},
+    breaker::{Admission, Breakers, Site},
     contents::Contents,
     gate::Gate,
     keep::Keep,
@@ -149,6 +149,7 @@ impl Inner {
             Err(fault) => return Look::FetchFailed(fault.tag().into()),
         };
         let host: Arc<str> = target.host().into();
+        let site = Site { org: question.org.clone(), host: Arc::clone(&host) };
         let mut attempt = 0;
         loop {
             let shown = self.urls.lock().get(question);
@@ -160,7 +161,7 @@ impl Inner {
             }
             attempt += 1;
             let inside = self.gate.enter(&question.org, &host).await;
-            let admission = self.breakers.lock().admit(&host, Instant::now());
+            let admission = self.breakers.lock().admit(&site, Instant::now());
             if let Admission::Wait(until) = admission {
                 // Others need not wait with this one.
                 drop(inside);
@@ -175,11 +176,12 @@ impl Inner {
             let wanted = Wanted { org: &question.org, target: target.clone(), validators };
             let began = Instant::now();
             let outcome = media::fetch(&self.client, wanted, &mut body, unix_seconds()).await;
-            drop(inside);
-            self.tell(&host, &target, &outcome, began);
+            self.tell(&site, &target, &outcome, began);
             match outcome {
                 Outcome::Ok(arrived) => {
+                    // Still inside, so that an org and a host have no more of the decoders than of the fetches.
                     let print = self.print(question.depth, body.finish()).await;
+                    drop(inside);
                     self.remember(question, &print, &arrived.freshness);
                     return Look::Seen(print);
                 }
@@ -197,8 +199,8 @@ impl Inner {
                 Outcome::FetchFailed { reason, retry_after } => {
                     let pause = reason.may_pass().then(|| self.retries.pause(attempt, retry_after, draw()));
                     let Some(pause) = pause.flatten() else { return Look::FetchFailed(reason.shown()) };
-                    // What it holds of the room is others' meanwhile.
-                    drop(body);
+                    // What it holds is others' meanwhile.
+                    drop((body, inside));
                     sleep(pause).await;
                 }
             }
@@ -206,7 +208,7 @@ impl Inner {
     }
 
     /// Tells the breaker, the metrics and the log how an attempt went.
-    fn tell(&self, host: &Arc<str>, target: &Target, outcome: &Outcome, began: Instant) {
+    fn tell(&self, site: &Site, target: &Target, outcome: &Outcome, began: Instant) {
         let reason = match outcome {
             Outcome::FetchFailed { reason, .. } => Some(reason),
             _ => None,
@@ -214,10 +216,10 @@ impl Inner {
         let open = {
             let mut breakers = self.breakers.lock();
             match reason {
-                Some(reason) if reason.is_of_host() => breakers.failed(host, Instant::now()),
+                Some(reason) if reason.is_of_host() => breakers.failed(site, Instant::now()),
                 // Nothing was learnt about the host.
                 Some(Reason::NoRoom) => {}
-                _ => breakers.succeeded(host),
+                _ => breakers.succeeded(site),
             }
             breakers.open()
         };
@@ -248,17 +250,16 @@ impl Inner {
         if let Some(print) = self.contents.find(&digests).await {
             return print;
         }
-        let print = Arc::new(self.decode(bytes, digests).await);
-        drop(room);
+        let print = Arc::new(self.decode(Kept { bytes, _room: room }, digests).await);
         self.contents.keep(&print).await;
         print
     }
 
     /// What waits for the decoders holds its room, so that is what bounds them.
-    async fn decode(&self, bytes: Vec<u8>, digests: Digests) -> Fingerprint {
+    async fn decode(&self, kept: Kept, digests: Digests) -> Fingerprint {
         let (sender, decoded) = oneshot::channel();
         let began = Instant::now();
-        self.decoders.submit(bytes, digests, move |print| drop(sender.send(print)));
+        self.decoders.submit(kept, digests, Waiter(sender));
         let decoded = decoded.await;
         metrics::histogram!("tidegate_media_decode_seconds").record(began.elapsed().as_secs_f64());
         decoded.unwrap_or_else(|_| Fingerprint::unhashed(State::Undecodable, None, digests))
@@ -277,6 +278,31 @@ impl Inner {
             fresh_until: Instant::now() + fresh_for,
         };
         urls.put(question.clone(), shown);
+    }
+}
+
+/// A body, and the room that it takes: both are there until it is decoded, whoever has left meanwhile.
+struct Kept {
+    bytes: Vec<u8>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Nobody decodes for whoever has left.
+struct Waiter(oneshot::Sender<Fingerprint>);
+
+impl Done for Waiter {
+    fn is_wanted(&self) -> bool {
+        !self.0.is_closed()
+    }
+
+    fn pass(self, print: Fingerprint) {
+        drop(self.0.send(print));
     }
 }
 

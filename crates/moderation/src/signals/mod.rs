@@ -14,7 +14,7 @@ mod retry;
 mod settings;
 mod turns;
 
-use std::{borrow::Cow, collections::HashSet, sync::Arc};
+use std::{borrow::Cow, collections::HashSet, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use tidegate_egress::Client;
@@ -24,6 +24,7 @@ use tidegate_schemas::{
     item_types::{Scalar, Values},
 };
 use tidegate_store::Store;
+use tokio::time::timeout;
 
 use self::fetch::{Fetcher, Flight};
 pub use self::{
@@ -156,12 +157,13 @@ impl Search {
         self.0.into_iter().map(ended).collect()
     }
 
-    /// What was found so far; what has not ended goes on although nobody waits for it: somebody will ask for it soon.
-    pub fn leave_running(self) -> Vec<(String, Option<Look>)> {
+    /// What was found so far; what has not ended goes on for a while although nobody waits for it: somebody will ask for
+    /// it soon.
+    pub fn leave_running(self, most: Duration) -> Vec<(String, Option<Look>)> {
         let left = |sought: Sought| match sought.state {
             Progress::Ended(look) => (sought.url, Some(look)),
             Progress::UnderWay(flight) => {
-                drop(tokio::spawn(flight));
+                drop(tokio::spawn(timeout(most, flight)));
                 (sought.url, None)
             }
         };
