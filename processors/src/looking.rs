@@ -271,4 +271,18 @@ mod tests {
             assert!(fault.contains(named), "{fault}");
         }
     }
+
+    #[test]
+    fn a_version_that_follows_a_late_one_does_not_wait() {
+        let (late, now) = (Late::default(), Instant::now());
+        let key = |id: &str| (OrgId::new("o"), ItemKey::new("post", id));
+        let until = now + Duration::from_secs(2);
+        late.note(key("a"), until);
+        assert!(late.is_late(&key("a"), now) && !late.is_late(&key("b"), now));
+        assert!(!late.is_late(&key("a"), until), "the next one may wait again");
+        for nth in 0..5_000 {
+            late.note(key(&nth.to_string()), now);
+        }
+        assert!(late.0.lock().len() < 2_000, "what is long past is forgotten");
+    }
 }

@@ -418,7 +418,7 @@ impl Inner {
     }
 
     fn new_hashes(&self, org: &OrgId) -> Arc<Hashes> {
-        let new = || Arc::new(Hashes::new(org.clone(), &self.settings.hash_banks));
+        let new = || Arc::new(Hashes::new(org.clone(), &self.settings.hash_banks, (self.clock)()));
         Arc::clone(self.hashes.lock().entry(org.clone()).or_insert_with(new))
     }
 

@@ -112,6 +112,11 @@ impl Prepared {
         self.media = signals::judge(&self.config.hash_banks(), self.key.id.as_str(), found);
     }
 
+    /// The same for an item of the past.
+    pub(crate) fn judge_again(&mut self, found: &[Signal]) {
+        self.media = signals::judge_again(&self.config.hash_banks(), self.key.id.as_str(), found);
+    }
+
     fn item(&self) -> rules::Item<'_> {
         rules::Item {
             type_id: &self.key.type_id,

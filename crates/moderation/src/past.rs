@@ -59,7 +59,7 @@ fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
 async fn recall(archive: Archive<'_>, prepared: &mut Prepared, shown: &str) -> Result<(), Error> {
     if prepared.config.compares_media() {
         let found = signals::recall(archive.store, shown).await?;
-        prepared.judge(&found);
+        prepared.judge_again(&found);
     }
     Ok(())
 }

@@ -257,6 +257,35 @@ async fn a_job_is_open_before_any_picture_is_there_and_shows_those_that_come_lat
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_again_while_its_media_are_awaited_is_no_newer_version() {
+    let go = Arc::new(Semaphore::new(0));
+    let host = held(&go).await;
+    let mut world = world(impatient(), &[&host]).await;
+    let entry = ItemEntry { keyed: true, ..with_images(&post("p1"), &[host.url("a.bmp")]) };
+    world.submit(vec![entry.clone()]).await;
+    world.until("the accepted row", async || world.versions(&post("p1")).await.pop()).await;
+    let edit = world.submit_text("p1", "hello").await;
+    world.evaluated(&post("p1"), edit).await;
+    world.submit(vec![entry.clone()]).await;
+    // An item's records are worked on one after the other.
+    let last = world.submit_text("p1", "bye").await;
+    world.evaluated(&post("p1"), last).await;
+    go.add_permits(2);
+    let row = world
+        .until("the evaluated row", async || {
+            let rows = world.versions(&post("p1")).await.into_iter();
+            rows.rev().find(|row| row.submission_id == entry.submission_id && row.state == EVALUATED)
+        })
+        .await;
+    assert!(row.matched.contains("\"seen\""), "{}", row.matched);
+    world.drain().await;
+    let versions = world.versions(&post("p1")).await;
+    assert_eq!(versions.len(), 3, "{versions:?}");
+    assert_eq!(versions[2].submission_id, entry.submission_id, "it stands where it came in first");
+    assert_eq!(world.events("action.automatic").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_bank_finds_pictures_that_come_in_and_later_hashes_find_those_that_came_in_before() {
     let known = |hash: &str| {
         format!(

@@ -56,13 +56,13 @@ pub(crate) fn documents(content: &Content) -> Documents {
 }
 
 impl Hashes {
-    pub(crate) fn new(org: OrgId, settings: &Settings) -> Self {
+    pub(crate) fn new(org: OrgId, settings: &Settings, now: Millis) -> Self {
         Self {
             org,
             keeper: Arc::new(Keeper::new(settings.clone())),
             state: tokio::sync::Mutex::default(),
             revisions: Mutex::default(),
-            rates: Mutex::default(),
+            rates: Mutex::new(Rates::new(now)),
             watched: Mutex::default(),
             told: Mutex::default(),
             rebuilding: Arc::default(),

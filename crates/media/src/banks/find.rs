@@ -171,6 +171,11 @@ impl HashBanks {
         self.compared(asked, hashes, Way::Index)
     }
 
+    /// As `find`, for a medium of the past: not counted either.
+    pub fn recall(&self, item: &str, print: &Fingerprint) -> Found {
+        self.ask(&Asked::by(item), &Hashes::made(print, self.0.settings.turned))
+    }
+
     fn checked(&self, item: &str, hashes: &Hashes, found: &Found) -> Found {
         let shared = &self.0.shared;
         shared.checked.fetch_add(1, Ordering::Relaxed);

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use tidegate_media::{
-    State,
-    banks::{self, HashBanks},
+    Fingerprint, State,
+    banks::{self, Found, HashBanks},
 };
 use tidegate_rules::{BankMatch, Media as Known, MediaState};
 use tidegate_schemas::wire::answers::{Media, MediaMatch};
@@ -30,10 +30,19 @@ impl Judged {
 
 /// Compares what was seen with the banks. The item's id says which of those that take a sample it belongs to.
 pub fn judge(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
+    judge_by(signals, |print| banks.find(item, print))
+}
+
+/// The same for an item of the past, whose matches say nothing about how often entries match now.
+pub(crate) fn judge_again(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
+    judge_by(signals, |print| banks.recall(item, print))
+}
+
+fn judge_by(signals: &[Signal], find: impl Fn(&Fingerprint) -> Found) -> Judged {
     let mut judged = Judged::default();
     for Signal { url, look } in signals {
         let matches: Vec<BankMatch> = match look {
-            Look::Seen(print) => banks.find(item, print).matches.into_iter().map(known_match).collect(),
+            Look::Seen(print) => find(print).matches.into_iter().map(known_match).collect(),
             Look::TooLarge | Look::BlockedAddress | Look::FetchFailed(_) => Vec::new(),
         };
         let shown = Media { matches: matches.iter().map(shown_match).collect(), ..shown(url, look) };

@@ -27,6 +27,7 @@ use tidegate_store::Store;
 use tokio::time::timeout;
 
 use self::fetch::{Fetcher, Flight};
+pub(crate) use self::judge::judge_again;
 pub use self::{
     judge::{Judged, judge, pending},
     recall::recall,
