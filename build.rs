@@ -2,8 +2,6 @@
 //!
 //! Other builds stay without: they would be built again with every commit.
 
-#![expect(clippy::print_stdout, reason = "this is how a build script speaks to cargo")]
-
 use std::{
     env, fs,
     path::{Path, PathBuf},

@@ -46,7 +46,7 @@ fn found(live: &Live, house: &House, text: &str) -> Found {
 }
 
 async fn until_found(running: &Running, house: &House, nth: u32, wanted: bool) {
-    let there = async || (!found(&running.live, house, &hex(nth)).matches.is_empty() == wanted).then_some(());
+    let there = async || (found(&running.live, house, &hex(nth)).matches.is_empty() != wanted).then_some(());
     eventually("the entry's effect", PATIENCE, there).await.unwrap();
 }
 

@@ -131,7 +131,7 @@ fn bank(draw: &mut Draw, size: usize) -> Vec<[u8; 32]> {
 /// Half of them near an entry, up to 36 bits off.
 fn queries_of(draw: &mut Draw, hashes: &[[u8; 32]], count: usize) -> Vec<[u8; 32]> {
     let query = |nth: usize| {
-        if nth % 2 == 0 {
+        if nth.is_multiple_of(2) {
             return draw.hash();
         }
         let near = hashes[draw.below(hashes.len() as u64) as usize];

@@ -43,7 +43,7 @@ fn name(record: &Map<String, Value>, key: &str) -> Option<String> {
     }
 }
 
-fn entry(value: &str, source: &str, reference: Option<String>, labels: Vec<String>, is_gone: bool) -> What {
+fn entry(value: &str, source: &str, reference: Option<String>, labels: &[String], is_gone: bool) -> What {
     if is_gone {
         return What::Remove(value.to_owned());
     }
@@ -67,7 +67,7 @@ fn stop_ncii(record: &Map<String, Value>, kind: BankKind) -> Result<What, String
         "Withdrawn" | "Deleted" => true,
         _ => return Err("its `hashStatus` is none of Active, Withdrawn and Deleted".to_owned()),
     };
-    Ok(entry(value, "stopncii", None, Vec::new(), is_gone))
+    Ok(entry(value, "stopncii", None, &[], is_gone))
 }
 
 fn tat(record: &Map<String, Value>, kind: BankKind) -> Result<What, String> {
@@ -75,9 +75,9 @@ fn tat(record: &Map<String, Value>, kind: BankKind) -> Result<What, String> {
     if kind_named(needed(record, "algorithm")?) != kind.hash() {
         return Ok(What::Other);
     }
-    let labels = text(record, "ideology").map(str::to_owned).into_iter().collect();
+    let labels = text(record, "ideology").map(str::to_owned).into_iter().collect::<Vec<_>>();
     let is_gone = record.get("deleted").and_then(Value::as_bool).unwrap_or_default();
-    Ok(entry(value, "tat", name(record, "id"), labels, is_gone))
+    Ok(entry(value, "tat", name(record, "id"), &labels, is_gone))
 }
 
 fn threat_exchange(record: &Map<String, Value>, kind: BankKind) -> Result<What, String> {
@@ -100,7 +100,7 @@ fn threat_exchange(record: &Map<String, Value>, kind: BankKind) -> Result<What, 
     labels.sort_unstable();
     labels.dedup();
     let is_gone = record.get("should_delete").and_then(Value::as_bool).unwrap_or_default();
-    Ok(entry(value, "threatexchange", name(record, "id"), labels, is_gone))
+    Ok(entry(value, "threatexchange", name(record, "id"), &labels, is_gone))
 }
 
 /// A list of texts, or of objects with a `text`, with or without `data` around it.
@@ -241,7 +241,7 @@ impl Record {
             if kind_named(name) != kind.hash() {
                 return What::Other;
             }
-            entry(value, &source, Some(self.id.clone()), labels.clone(), false)
+            entry(value, &source, Some(self.id.clone()), &labels, false)
         });
         let mut entries: Vec<_> = fingerprints.collect();
         if entries.is_empty() {
