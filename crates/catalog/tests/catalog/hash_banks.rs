@@ -40,6 +40,16 @@ async fn house() -> (House, Banks) {
     (house, banks)
 }
 
+/// Parts, pages and the feed as they are in a cluster. The two are one case: a keyspace takes long to make.
+#[tokio::test]
+async fn banks_of_hashes_are_the_same_on_cassandra() {
+    let Some(house) = House::on_cql("banks of hashes").await else { return };
+    house.apply(BANKS).await;
+    let banks = Banks::new(house.store.clone(), &house.settings);
+    lists_in_the_order_of_ids(&house, &banks).await;
+    follows_without_compiling(house).await;
+}
+
 fn found(live: &Live, house: &House, text: &str) -> Found {
     let hash = Hash::parse(HashKind::Pdq, text).unwrap();
     live.org(&house.org).unwrap().hash_banks().find_hashes("item", &Hashes::of(&[hash]))
@@ -53,6 +63,10 @@ async fn until_found(running: &Running, house: &House, nth: u32, wanted: bool) {
 #[tokio::test]
 async fn entries_of_hashes_are_listed_in_the_order_of_their_ids_over_all_parts() {
     let (house, banks) = house().await;
+    lists_in_the_order_of_ids(&house, &banks).await;
+}
+
+async fn lists_in_the_order_of_ids(house: &House, banks: &Banks) {
     let bank = BankId::new("pictures");
     let taken = banks.add(&house.org, &bank, given(0..150), "me").await.unwrap();
     assert_eq!((taken.added, taken.rejected.len()), (150, 0));
@@ -87,7 +101,10 @@ async fn entries_of_hashes_are_listed_in_the_order_of_their_ids_over_all_parts()
 
 #[tokio::test]
 async fn another_process_compares_with_new_hashes_soon_without_compiling_anything() {
-    let mut house = House::new().await;
+    follows_without_compiling(House::new().await).await;
+}
+
+async fn follows_without_compiling(mut house: House) {
     // Only the epoch row can tell: the heads are not read again during this test.
     house.settings.heads_every_ms = 3_600_000;
     house.apply(&format!("{BANKS}---\n{POST}")).await;

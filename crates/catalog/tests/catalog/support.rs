@@ -11,8 +11,8 @@ use std::{
 use tempfile::TempDir;
 use tidegate_catalog::{Change, Changes, Live, MasterKey, Secrets, Security, Settings, members, orgs};
 use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
-use tidegate_store::{Clock, Store, embedded};
-use tidegate_test_support::{PATIENCE, eventually};
+use tidegate_store::{Clock, Migration, Store, cql, embedded};
+use tidegate_test_support::{PATIENCE, eventually, servers};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -73,6 +73,26 @@ impl House {
         let house = Self::empty();
         orgs::create(&house.store, &house.org, "Org", Millis(1)).await.unwrap();
         house
+    }
+
+    /// The same on Cassandra or ScyllaDB; `None`: no server is named.
+    pub(crate) async fn on_cql(case: &str) -> Option<Self> {
+        let address = servers::cql(&format!("catalog, {case}"))?;
+        let house = Self::empty();
+        let settings = cql::Settings {
+            contact_points: address.split(',').map(str::to_owned).collect(),
+            keyspace: format!("catalog_{}_{}", Millis::now().0, std::process::id()),
+            replication: Some(cql::Replication::Simple(1)),
+            // A busy machine is no fault.
+            request_timeout_ms: 30_000,
+            settle_timeout_ms: 60_000,
+            ..cql::Settings::default()
+        };
+        let store = Store::open_cql(settings).await.unwrap();
+        store.migrate(Migration::Expand).await.unwrap();
+        let house = Self { store, ..house };
+        orgs::create(&house.store, &house.org, "Org", Millis(1)).await.unwrap();
+        Some(house)
     }
 
     pub(crate) fn empty() -> Self {

@@ -1,7 +1,7 @@
 //! Measures look-ups in banks of hashes: by number of entries, beside what comparing all of them costs and finds.
 //!
 //! `cargo bench -p tidegate-media --bench index -- [sizes] [queries] [folder]`; it prints a table. With `folder`, hashes and
-//! queries are written there as raw bytes, for `faiss.py` beside it to answer the same.
+//! queries are written there as raw bytes, for `beside_faiss.py` to answer the same.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -119,7 +119,7 @@ fn bank(draw: &mut Draw, size: usize) -> Vec<[u8; 32]> {
         all.push(hash);
         if all.len().is_multiple_of(100) {
             for _ in 0..5 {
-                let flips = draw.below(20);
+                let flips = 1 + draw.below(19);
                 all.push(draw.beside(hash, flips));
             }
         }

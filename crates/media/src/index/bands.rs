@@ -111,23 +111,51 @@ impl Bands {
         for (nth, band) in self.bands.iter().enumerate() {
             let (own, others) = ranges.split_at(efforts[nth]);
             ranges = others;
-            let mut check = |place: u32| {
-                let hash = &hashes[place as usize];
-                if let Some(distance) = query.within(hash, radius)
-                    && !self.is_met_before(nth, &efforts, hash, query)
-                {
-                    hits.push((place, distance));
-                }
-            };
+            let before = hits.len();
             match &band.places {
-                None => own.iter().for_each(|(begin, end)| (*begin..*end).for_each(&mut check)),
+                None => {
+                    for (begin, end) in own {
+                        let (begin, end) = (*begin as usize, *end as usize);
+                        for (place, hash) in (begin..end).zip(&hashes[begin..end]) {
+                            if let Some(distance) = query.within(hash, radius) {
+                                hits.push((u32::try_from(place).unwrap_or(u32::MAX), distance));
+                            }
+                        }
+                    }
+                }
                 Some(all) => {
                     let count = gather(own, all, places);
-                    places[..count].iter().copied().for_each(check);
+                    for place in &places[..count] {
+                        if let Some(distance) = query.within(&hashes[*place as usize], radius) {
+                            hits.push((*place, distance));
+                        }
+                    }
                 }
             }
+            self.forget_met(nth, &efforts, hashes, query, hits, before);
         }
         true
+    }
+
+    /// Leaves out what a band before this one found, too: few are found, so that it is looked at apart.
+    fn forget_met<const W: usize>(
+        &self,
+        nth: usize,
+        efforts: &[usize],
+        hashes: &[Bits<W>],
+        query: &Bits<W>,
+        hits: &mut Vec<Hit>,
+        before: usize,
+    ) {
+        let mut kept = before;
+        for at in before..hits.len() {
+            let hit = hits[at];
+            if !self.is_met_before(nth, efforts, &hashes[hit.0 as usize], query) {
+                hits[kept] = hit;
+                kept += 1;
+            }
+        }
+        hits.truncate(kept);
     }
 
     /// Whether a band before this one found the hash too.

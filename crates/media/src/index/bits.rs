@@ -31,16 +31,22 @@ impl<const W: usize> Bits<W> {
     /// How many bits differ, if it is no more than `radius`. Most hashes are told apart by their first half.
     #[inline(always)]
     pub(crate) fn within(&self, other: &Self, radius: u32) -> Option<u32> {
-        let differing = |words: std::ops::Range<usize>| {
-            words.map(|word| (self.0[word] ^ other.0[word]).count_ones()).sum::<u32>()
-        };
         let half = W.div_ceil(2);
-        let first = differing(0..half);
+        let first = self.differing(other, 0, half);
         if first > radius {
             return None;
         }
-        let all = first + differing(half..W);
-        (all <= radius).then_some(all)
+        let all = first + self.differing(other, half, W);
+        if all <= radius { Some(all) } else { None }
+    }
+
+    #[inline(always)]
+    fn differing(&self, other: &Self, from: usize, to: usize) -> u32 {
+        let mut count = 0;
+        for word in from..to {
+            count += (self.0[word] ^ other.0[word]).count_ones();
+        }
+        count
     }
 
     /// `width` bits from `start` on, counted from the top; at most 32, and not beyond the end.

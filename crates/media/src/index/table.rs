@@ -108,15 +108,23 @@ impl<const W: usize> Table<W> {
         }
         let bands = self.bands.as_ref().filter(|_| way == Way::Index);
         SCRATCH.with_borrow_mut(|scratch| {
-            let mut hits = Vec::new();
-            Arch::new().dispatch(|| {
-                let found =
-                    bands.is_some_and(|it| it.search(&self.hashes, query, radius, scratch, &mut hits));
-                if !found {
-                    scan(&self.hashes, query, radius, |place, distance| hits.push((place, distance)));
-                }
-            });
-            hits
+            let hits = Vec::new();
+            // Only what is inlined is made for the instructions that are found, and only a closure that gives away what it
+            // holds is inlined as a whole.
+            Arch::new().dispatch(
+                #[inline(always)]
+                move || {
+                    let mut hits = hits;
+                    let is_found = match bands {
+                        Some(bands) => bands.search(&self.hashes, query, radius, scratch, &mut hits),
+                        None => false,
+                    };
+                    if !is_found {
+                        scan(&self.hashes, query, radius, &mut hits);
+                    }
+                    hits
+                },
+            )
         })
     }
 }
@@ -133,22 +141,27 @@ pub(crate) fn near_rows<const W: usize>(
         rows[begin..].iter().take_while(|row| row.bits == *query).for_each(|row| found(*query, 0, row.tag));
         return;
     }
-    let mut hits = Vec::new();
-    Arch::new().dispatch(|| {
-        for row in rows {
-            if let Some(distance) = query.within(&row.bits, radius) {
-                hits.push((*row, distance));
+    let hits = Vec::new();
+    let hits = Arch::new().dispatch(
+        #[inline(always)]
+        move || {
+            let mut hits = hits;
+            for row in rows {
+                if let Some(distance) = query.within(&row.bits, radius) {
+                    hits.push((*row, distance));
+                }
             }
-        }
-    });
+            hits
+        },
+    );
     hits.into_iter().for_each(|(row, distance)| found(row.bits, distance, row.tag));
 }
 
 #[inline(always)]
-fn scan<const W: usize>(hashes: &[Bits<W>], query: &Bits<W>, radius: u32, mut hit: impl FnMut(u32, u32)) {
+fn scan<const W: usize>(hashes: &[Bits<W>], query: &Bits<W>, radius: u32, hits: &mut Vec<Hit>) {
     for (place, hash) in (0..).zip(hashes) {
         if let Some(distance) = query.within(hash, radius) {
-            hit(place, distance);
+            hits.push((place, distance));
         }
     }
 }

@@ -1,6 +1,6 @@
 """Answers the queries that `cargo bench -p tidegate-media --bench index -- SIZES QUERIES FOLDER` wrote, with FAISS.
 
-python crates/media/benches/index/faiss.py FOLDER SIZES    (needs faiss-cpu and numpy)
+python crates/media/benches/index/beside_faiss.py FOLDER SIZES    (needs faiss-cpu and numpy)
 
 One thread; CPU time of the process. A flat index says what there is to find, and how much of it the other one finds.
 """
