@@ -356,30 +356,49 @@ struct Found {
     ascii: bool,
 }
 
+const ONES: u64 = u64::MAX / 255;
+const HIGH: u64 = ONES << 7;
+
 /// Where the first byte stands that may not stand in a string just so, and whether all before are ASCII.
 #[inline]
 fn plain(window: &[u8], from: usize) -> (usize, bool) {
-    const HIGH: u128 = (u128::MAX / 255) << 7;
     let (mut at, mut high) = (from, 0);
     while let Some(bytes) = window.get(at..at + PAD).and_then(|bytes| bytes.first_chunk::<PAD>()) {
-        // Without branches, so that it is done for all at once.
-        let mut marks = [0; PAD];
-        for (mark, byte) in marks.iter_mut().zip(bytes) {
-            let ends = u8::from(*byte == b'"') | u8::from(*byte == b'\\') | u8::from(*byte < b' ');
-            *mark = ends.wrapping_neg();
-        }
-        let (marks, word) = (u128::from_le_bytes(marks), u128::from_le_bytes(*bytes));
-        if marks == 0 {
-            high |= word;
+        let word = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        let words = [word(0), word(8)];
+        let marks = words.map(|word| equal(word, b'"') | equal(word, b'\\') | below_space(word));
+        if marks[0] | marks[1] == 0 {
+            high |= words[0] | words[1];
             at += PAD;
             continue;
         }
-        let before = marks.trailing_zeros();
-        high |= word & ((1 << before) - 1);
-        at += before as usize / 8;
+        for (word, marks) in words.into_iter().zip(marks) {
+            if marks == 0 {
+                high |= word;
+                at += 8;
+                continue;
+            }
+            let before = marks.trailing_zeros() / 8;
+            high |= word & ((1 << (8 * before)) - 1);
+            at += before as usize;
+            break;
+        }
         break;
     }
     (at, high & HIGH == 0)
+}
+
+// Each marks the bytes it looks for by their highest bit; marks above the lowest one may be wrong.
+
+#[inline]
+fn equal(word: u64, byte: u8) -> u64 {
+    let zero = word ^ (ONES * byte as u64);
+    zero.wrapping_sub(ONES) & !zero & HIGH
+}
+
+#[inline]
+fn below_space(word: u64) -> u64 {
+    word.wrapping_sub(ONES * 0x20) & !word & HIGH
 }
 
 #[cfg(test)]
