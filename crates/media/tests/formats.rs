@@ -59,6 +59,20 @@ fn close(bytes: &[u8], format: Format, within: u32) {
     assert!(distance <= within, "{distance} bits");
 }
 
+/// Each scan goes over the whole picture, and the last one is repeated without end in a few bytes.
+#[test]
+fn a_jpeg_of_very_many_scans_is_refused_and_one_of_some_is_not() {
+    let file = jpeg(a_picture().as_raw(), ColorType::Rgb, |encoder| encoder.set_progressive(true));
+    let last = file.windows(2).rposition(|pair| pair == [0xff, 0xda]).unwrap();
+    let repeated = |times: usize| {
+        let (head, scan) = (&file[..last], &file[last..file.len() - 2]);
+        [head, &scan.repeat(times), &[0xff, 0xd9]].concat()
+    };
+    close(&repeated(20), Format::Jpeg, 10);
+    let print = print(&repeated(200));
+    assert_eq!((print.state, print.reason), (State::Undecodable, Some(reason::BROKEN)));
+}
+
 #[test]
 fn formats_without_loss_have_one_hash_in_every_depth_and_with_any_alpha() {
     let image = DynamicImage::from(a_picture());
