@@ -1,6 +1,12 @@
 //! An installation in a temporary folder, what is sent to it, and what is found in it.
 
-use std::{fs, io, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -207,11 +213,14 @@ impl World {
 
     /// What the disk holds now, as after a kill: opened by another process. Nothing may be written meanwhile.
     pub(crate) async fn image(&self) -> Self {
-        // The engine tidies its folder up in the background; a file that goes meanwhile spoils the copy.
+        // The engine tidies its folder up in the background; what comes, goes or changes meanwhile spoils the copy.
+        let data = self.folder.path().join("data");
         let folder = self
             .until("an image of the folder", async || {
                 let folder = tempfile::tempdir().unwrap();
-                copy(&self.folder.path().join("data"), &folder.path().join("data")).ok().map(|()| folder)
+                let before = files(&data).ok()?;
+                copy(&data, &folder.path().join("data")).ok()?;
+                (files(&data).ok()? == before).then_some(folder)
             })
             .await;
         Self::open(folder, self.settings.clone(), &self.ports, None).await
@@ -351,6 +360,20 @@ pub(crate) fn entry_of(item: &ItemKey, data: String) -> ItemEntry {
 }
 
 pub(crate) const SHORT: Duration = Duration::from_millis(1);
+
+/// All files of a folder, with how long they are and when they were written.
+fn files(folder: &Path) -> io::Result<BTreeMap<PathBuf, (u64, SystemTime)>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let (path, about) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
+        if about.is_dir() {
+            all.extend(files(&path)?);
+        } else {
+            all.insert(path, (about.len(), about.modified()?));
+        }
+    }
+    Ok(all)
+}
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
