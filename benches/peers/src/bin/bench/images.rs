@@ -101,7 +101,8 @@ async fn alone(binary: &Path, files: &[String]) -> Result<(Vec<String>, f64)> {
     let told = String::from_utf8(output.stderr)?;
     ensure!(output.status.success(), "media hash: {told}");
     let times = told.lines().last().context("no times")?;
-    let cpu = times.split(' ').map(str::parse).sum::<Result<f64, _>>().with_context(|| told.clone())?;
+    let cpu =
+        times.split(' ').map(str::parse::<f64>).sum::<Result<f64, _>>().with_context(|| told.clone())?;
     let lines = String::from_utf8(output.stdout)?;
     let hash = |line: &str| {
         let found: Value = serde_json::from_str(line)?;
