@@ -287,7 +287,7 @@ impl Handler for Items {
     fn alone(job: &ItemJob, part: usize) -> Vec<u8> {
         let at = submission(job, part).at;
         let entry = ItemEntry { origin: Some(at), ..job.record.items[part].clone() };
-        records::Items { items: vec![entry], ..head(&job.record) }.to_datum()
+        job.record.with(vec![entry]).to_datum()
     }
 
     /// What few items come to is boxed, so that the task of every item stays small.
@@ -396,19 +396,6 @@ fn decide(
         )))
     } else {
         Decided::Asking(Box::new((prepared, outcome, claims)))
-    }
-}
-
-/// Everything of the record but its items.
-fn head(record: &records::Items) -> records::Items {
-    records::Items {
-        org: record.org.clone(),
-        config_version: record.config_version,
-        source: record.source,
-        received_at: record.received_at,
-        request_id: record.request_id.clone(),
-        report_id: record.report_id,
-        items: Vec::new(),
     }
 }
 

@@ -35,16 +35,20 @@ async fn look_at_context(deps: &Deps, report: &records::Report) -> Result<(), Er
     let cause = cause(report);
     let along = report.thread.iter().chain(&report.additional).enumerate();
     let along = along.map(|(nth, item)| context_media::entry(&report.org, cause, nth, item));
-    let head = records::Items {
+    context_media::hand_over(deps, record(report, Vec::new()), cause, along).await
+}
+
+/// Items that came with the report.
+fn record(report: &records::Report, items: Vec<records::ItemEntry>) -> records::Items {
+    records::Items {
         org: report.org.clone(),
         config_version: report.config_version,
         source: Source::Report,
         received_at: report.received_at,
         request_id: report.request_id.clone(),
         report_id: Some(report.report_id),
-        items: Vec::new(),
-    };
-    context_media::hand_over(deps, head, cause, along).await
+        items,
+    }
 }
 
 fn cause(report: &records::Report) -> Uuid {
@@ -84,15 +88,7 @@ async fn submit_item(deps: &Deps, report: &records::Report, is_resent: bool) -> 
     // A replay appends the item again: as with an idempotency key, the first one stands.
     let entry =
         records::ItemEntry { keyed: true, origin: report.item.origin.or(then), ..report.item.clone() };
-    let items = records::Items {
-        org: report.org.clone(),
-        config_version: report.config_version,
-        source: Source::Report,
-        received_at: report.received_at,
-        request_id: report.request_id.clone(),
-        report_id: Some(report.report_id),
-        items: vec![entry],
-    };
+    let items = record(report, vec![entry]);
     let partition = deps.log.partition(Topic::Items, &key);
     let headers: &[(&str, &[u8])] = if is_resent { &[(RESENT, b"1")] } else { &[] };
     deps.log.append(&[(partition, Record::new(&key, items.to_datum()).with_headers(headers))]).await?;

@@ -175,15 +175,7 @@ pub async fn accept(
 /// Hands the submission over to whoever waits longer for its media. `is_resent`: it was a dead letter.
 pub async fn hand_over(deps: &Deps, submission: &Submission<'_>, is_resent: bool) -> Result<(), Error> {
     let Submission { header, entry, at, .. } = *submission;
-    let record = records::Items {
-        org: header.org.clone(),
-        config_version: header.config_version,
-        source: header.source,
-        received_at: header.received_at,
-        request_id: header.request_id.clone(),
-        report_id: header.report_id,
-        items: vec![ItemEntry { origin: Some(at), ..entry.clone() }],
-    };
+    let record = header.with(vec![ItemEntry { origin: Some(at), ..entry.clone() }]);
     let key = entry.key().log_key(&header.org);
     let headers: &[(&str, &[u8])] = if is_resent { &[(RESENT, b"1")] } else { &[] };
     let partition = deps.log.partition(Topic::ItemsSlow, &key);

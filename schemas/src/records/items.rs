@@ -22,3 +22,18 @@ record! {
         pub items: Vec<ItemEntry>,
     }
 }
+
+impl Items {
+    /// Other items of the same request.
+    pub fn with(&self, items: Vec<ItemEntry>) -> Self {
+        Self {
+            org: self.org.clone(),
+            config_version: self.config_version,
+            source: self.source,
+            received_at: self.received_at,
+            request_id: self.request_id.clone(),
+            report_id: self.report_id,
+            items,
+        }
+    }
+}
