@@ -13,6 +13,10 @@ pub struct Moment {
     pub fine: bool,
 }
 
+/// Characters of a time with its fraction.
+pub(crate) const FINE: usize = 24;
+/// Of them, those before the fraction.
+const SECONDS: usize = 19;
 const DAY: i64 = 86_400_000;
 /// The years 0000 to 9999, which is what the form of a date-time can hold.
 const FIRST: i64 = -62_167_219_200_000;
@@ -51,6 +55,18 @@ impl Moment {
     /// `2010-10-29T13:38:33.123Z`, or without the fraction.
     #[inline]
     pub(crate) fn write(self, into: &mut Vec<u8>, days: &mut Days) {
+        let mut text = self.text(days);
+        if self.fine {
+            into.extend_from_slice(&text);
+        } else {
+            text[SECONDS] = b'Z';
+            into.extend_from_slice(&text[..=SECONDS]);
+        }
+    }
+
+    /// With the fraction.
+    #[inline]
+    pub(crate) fn text(self, days: &mut Days) -> [u8; FINE] {
         let mut text = *days.of(self.millis.div_euclid(DAY));
         let rest = u32::try_from(self.millis.rem_euclid(DAY)).unwrap_or_default();
         let (seconds, millis) = (rest / 1000, rest % 1000);
@@ -58,14 +74,9 @@ impl Moment {
         text[11..13].copy_from_slice(&pair(hours));
         text[14..16].copy_from_slice(&pair(minutes % 60));
         text[17..19].copy_from_slice(&pair(seconds % 60));
-        if self.fine {
-            text[20..22].copy_from_slice(&pair(millis / 10));
-            text[22] = b'0' + (millis % 10) as u8;
-            into.extend_from_slice(&text);
-        } else {
-            text[19] = b'Z';
-            into.extend_from_slice(&text[..20]);
-        }
+        text[20..22].copy_from_slice(&pair(millis / 10));
+        text[22] = b'0' + (millis % 10) as u8;
+        text
     }
 }
 
@@ -73,7 +84,7 @@ impl Moment {
 #[derive(Clone, Debug)]
 pub(crate) struct Days {
     day: i64,
-    text: [u8; 24],
+    text: [u8; FINE],
 }
 
 impl Default for Days {
@@ -84,7 +95,7 @@ impl Default for Days {
 
 impl Days {
     #[inline]
-    fn of(&mut self, day: i64) -> &[u8; 24] {
+    fn of(&mut self, day: i64) -> &[u8; FINE] {
         if self.day != day {
             self.turn_to(day);
         }

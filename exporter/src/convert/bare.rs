@@ -9,10 +9,9 @@ use crate::{
     fault::Fault,
     input::Input,
     meter::Meter,
-    moment::Days,
     privacy::people::{Key, People},
     rows::order::Flow,
-    write::shape::Shape,
+    write::shape::{Before, Shape},
 };
 
 /// Lines that are written at once.
@@ -32,7 +31,7 @@ pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
     let (adapter, head, mut people) = Adapter::open(&files, job, &mut people_of)?;
     let items = head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));
     let shape = Shape::new(items, head.phase.id, false);
-    let (mut bytes, mut days) = (Vec::with_capacity(BLOCK + ROOM), Days::default());
+    let (mut bytes, mut before) = (Vec::with_capacity(BLOCK + ROOM), Before::default());
     let mut write = |bytes: &mut Vec<u8>| {
         let written = out.write_all(bytes);
         bytes.clear();
@@ -40,7 +39,7 @@ pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
     };
     let meter = Arc::new(Meter::default());
     let read = adapter.rows(&job.limits, &meter, &mut people, &mut Vec::new(), |row| {
-        shape.row(&mut bytes, row, 1, None, &mut days);
+        shape.row(&mut bytes, row, 1, None, &mut before);
         bytes.push(b'\n');
         if bytes.len() >= BLOCK {
             write(&mut bytes)?;

@@ -3,6 +3,7 @@
 //! Columns are found by name. What a vote's sign means is settled in `sign`, before anything is believed.
 
 mod comments;
+mod glance;
 mod matrix;
 mod sign;
 mod summary;

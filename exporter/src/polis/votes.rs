@@ -1,18 +1,22 @@
 //! The list of votes: the long file, so it is split by hand.
 //!
-//! A row is one line. Lines with quotes take the slow way.
+//! A row is one line. What is as nearly all rows are is read at a glance (`glance.rs`), everything else field by field, and
+//! lines with quotes as CSV.
 
 use std::sync::{Arc, atomic::Ordering};
 
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memchr2};
 
-use super::matrix::turn;
+use super::{
+    glance::{Column, Columns, Glance},
+    matrix::turn,
+};
 use crate::{
     fault::{Fault, Wrong},
     form::Answer,
     input::{Limits, Member, lines::Lines},
     meter::Meter,
-    model::Keys,
+    model::{Keys, number},
     moment::Moment,
     privacy::people::People,
     rows::{NO_OBJECT, Read, Row, order::Flow},
@@ -30,6 +34,8 @@ struct Places {
 
 /// More columns than this, and the slow way is taken.
 const COLUMNS: usize = 16;
+/// Rows whose participants are looked up together: a look waits for memory, and many looks at once wait no longer.
+const TOGETHER: usize = 64;
 
 pub(super) fn rows(
     member: &Member,
@@ -42,18 +48,38 @@ pub(super) fn rows(
 ) -> Result<Read, Fault> {
     let mut lines = Lines::new(member.open(limits, Some(meter))?, limits.record);
     let name = member.name.as_str();
-    let mut places = None;
+    let (mut places, mut columns) = (None, None);
     let (mut number, mut rows) = (0_u64, 0_u64);
-    let mut reading = Reading { keys, turned, people, comment: Vec::new(), item: 0 };
+    let mut reading = Reading { keys, turned, people, comment: Vec::new(), comment_number: None, item: 0 };
+    let mut waiting = Waiting::default();
     while let Some(block) = lines.next()? {
-        if let Some(at) = memchr(0, block) {
-            let before = memchr_iter(b'\n', &block[..at]).count() as u64;
-            return Err(Fault::content(name, number + before + 1, Wrong::Nul, "there is a NUL byte in it"));
-        }
-        let quotes = memchr(b'"', block).is_some();
+        let quotes = match memchr2(0, b'"', block) {
+            Some(first) => {
+                if let Some(at) = memchr(0, &block[first..]) {
+                    let before = memchr_iter(b'\n', &block[..first + at]).count() as u64;
+                    let detail = "there is a NUL byte in it";
+                    return Err(Fault::content(name, number + before + 1, Wrong::Nul, detail));
+                }
+                true
+            }
+            None => false,
+        };
         let mut rest = block;
         let before = rows;
         while !rest.is_empty() {
+            if !quotes
+                && let Some(columns) = &columns
+                && let Some((glance, length)) = Glance::at(rest, columns)
+                && let Some(row) = reading.at_a_glance(&glance)
+            {
+                rest = &rest[length..];
+                number += 1;
+                rows += 1;
+                if waiting.add(glance.voter, row) && waiting.pass(&mut reading, &mut each)? == Flow::Enough {
+                    return Ok(Read { flow: Flow::Enough, rows, ended: None });
+                }
+                continue;
+            }
             let (line, next) = match memchr(b'\n', rest) {
                 Some(at) => (&rest[..at], &rest[at + 1..]),
                 None => (rest, &[][..]),
@@ -62,7 +88,9 @@ pub(super) fn rows(
             number += 1;
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let Some(places) = &places else {
-                places = Some(header(line, name)?);
+                let found = header(line, name)?;
+                columns = found.columns();
+                places = Some(found);
                 continue;
             };
             if line.is_empty() {
@@ -75,11 +103,14 @@ pub(super) fn rows(
                 reading.fast(line, places).map_err(wrong)?
             };
             rows += 1;
-            if each(row)? == Flow::Enough {
+            if waiting.pass(&mut reading, &mut each)? == Flow::Enough || each(row)? == Flow::Enough {
                 return Ok(Read { flow: Flow::Enough, rows, ended: None });
             }
         }
         meter.rows.fetch_add(rows - before, Ordering::Relaxed);
+    }
+    if waiting.pass(&mut reading, &mut each)? == Flow::Enough {
+        return Ok(Read { flow: Flow::Enough, rows, ended: None });
     }
     if places.is_none() {
         return Err(Fault::content(name, 1, Wrong::MissingColumn, "the file is empty"));
@@ -105,6 +136,58 @@ fn header(line: &[u8], name: &str) -> Result<Places, Fault> {
     Ok(Places { timestamp, comment, voter, vote, last })
 }
 
+impl Places {
+    fn columns(&self) -> Option<Columns> {
+        let named = [(self.timestamp, Column::Timestamp), (Some(self.comment), Column::Comment)];
+        let named =
+            named.into_iter().chain([(Some(self.voter), Column::Voter), (Some(self.vote), Column::Vote)]);
+        Columns::new(self.last + 1, named.filter_map(|(at, column)| Some((at?, column))))
+    }
+}
+
+/// Rows whose participants were not looked up yet.
+#[derive(Debug)]
+struct Waiting {
+    voters: [u64; TOGETHER],
+    rows: [Row; TOGETHER],
+    count: usize,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { voters: [0; TOGETHER], rows: [Row::NONE; TOGETHER], count: 0 }
+    }
+}
+
+impl Waiting {
+    /// Whether there are enough to be passed on.
+    #[inline]
+    fn add(&mut self, voter: u64, row: Row) -> bool {
+        self.voters[self.count] = voter;
+        self.rows[self.count] = row;
+        self.count += 1;
+        self.count == TOGETHER
+    }
+
+    fn pass(
+        &mut self,
+        reading: &mut Reading<'_>,
+        each: &mut impl FnMut(Row) -> Result<Flow, Fault>,
+    ) -> Result<Flow, Fault> {
+        let rows = &mut self.rows[..std::mem::take(&mut self.count)];
+        for (row, voter) in rows.iter_mut().zip(&self.voters) {
+            let (who, group) = reading.people.see_number(*voter);
+            *row = row.by(who, group);
+        }
+        for row in rows {
+            if each(*row)? == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+        }
+        Ok(Flow::More)
+    }
+}
+
 type Said = (Wrong, &'static str);
 
 struct Reading<'r> {
@@ -113,12 +196,26 @@ struct Reading<'r> {
     people: &'r mut People,
     /// The comment of the row before, which most rows share.
     comment: Vec<u8>,
+    comment_number: Option<u64>,
     item: u32,
 }
 
 const FEW: Said = (Wrong::MissingColumn, "the row has too few columns");
 
 impl Reading<'_> {
+    /// A row without its participant, if it is about the same comment as the one before.
+    #[inline]
+    fn at_a_glance(&self, glance: &Glance) -> Option<Row> {
+        if Some(glance.comment) != self.comment_number {
+            return None;
+        }
+        let at = match glance.timestamp {
+            Some(count) => Some(Moment::from_epoch(count)?),
+            None => None,
+        };
+        Some(Row::new(0, self.item, NO_OBJECT, turn(glance.answer, self.turned), at, 0))
+    }
+
     #[inline]
     fn fast(&mut self, line: &[u8], places: &Places) -> Result<Row, Said> {
         if places.last >= COLUMNS {
@@ -154,16 +251,12 @@ impl Reading<'_> {
 
     #[inline]
     fn row(&mut self, timestamp: &[u8], comment: &[u8], voter: &[u8], vote: &[u8]) -> Result<Row, Said> {
-        let answer = match vote {
-            b"1" | b"+1" => Answer::Agree,
-            b"-1" => Answer::Disagree,
-            b"0" => Answer::Pass,
-            _ => return Err((Wrong::Value, "vote is none of 1, 0 and -1")),
-        };
+        let answer = answer(vote).ok_or((Wrong::Value, "vote is none of 1, 0 and -1"))?;
         if comment != self.comment || self.comment.is_empty() {
             let missing = (Wrong::UnknownItem, "comment-id is not among the comments");
             self.item = self.keys.find(comment).ok_or(missing)?;
             comment.clone_into(&mut self.comment);
+            self.comment_number = number(comment);
         }
         if voter.is_empty() {
             return Err((Wrong::Value, "voter-id is empty"));
@@ -177,6 +270,15 @@ impl Reading<'_> {
         };
         let (who, group) = self.people.see(voter);
         Ok(Row::new(who, self.item, NO_OBJECT, turn(answer, self.turned), at, group))
+    }
+}
+
+fn answer(vote: &[u8]) -> Option<Answer> {
+    match vote {
+        b"1" | b"+1" => Some(Answer::Agree),
+        b"-1" => Some(Answer::Disagree),
+        b"0" => Some(Answer::Pass),
+        _ => None,
     }
 }
 

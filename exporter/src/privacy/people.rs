@@ -13,7 +13,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use super::Participants;
-use crate::model::number;
+use crate::{model::number, write::json};
 
 /// The secret that pseudonyms are made with. It is never printed.
 #[derive(Clone)]
@@ -112,7 +112,7 @@ impl People {
     /// The pseudonym of somebody who may never have answered.
     pub(crate) fn pseudonym(&self, id: &[u8]) -> u128 {
         if self.naming == Participants::KeepPseudonyms
-            && let Some(kept) = parse(id)
+            && let Some(kept) = number_of(id)
         {
             return kept;
         }
@@ -138,35 +138,43 @@ impl People {
                 }
             };
         };
-        if number < PLACES {
-            let place = number as usize;
-            match self.places.get(place) {
-                Some(&who) if who != 0 => {
-                    return (who, self.place_groups.get(place).copied().unwrap_or_default());
-                }
-                _ => {}
-            }
-            let seen = self.first_sight(id);
-            if self.places.len() <= place {
-                self.places.resize(place + 1, 0);
-            }
-            self.places[place] = seen.0;
-            if !self.groups.is_empty() {
-                if self.place_groups.len() <= place {
-                    self.place_groups.resize(place + 1, 0);
-                }
-                self.place_groups[place] = seen.1;
-            }
+        self.see_number(number)
+    }
+
+    /// As `see`, for an id that is a number in its one way of writing it.
+    #[inline]
+    pub(crate) fn see_number(&mut self, number: u64) -> (u128, u16) {
+        let seen =
+            if number < PLACES { self.place(number as usize) } else { self.numbers.get(&number).copied() };
+        seen.unwrap_or_else(|| self.first_of(number))
+    }
+
+    #[inline]
+    fn place(&self, place: usize) -> Option<(u128, u16)> {
+        let who = *self.places.get(place)?;
+        let group = || self.place_groups.get(place).copied().unwrap_or_default();
+        (who != 0).then(|| (who, group()))
+    }
+
+    #[cold]
+    fn first_of(&mut self, number: u64) -> (u128, u16) {
+        let seen = self.first_sight(number.to_string().as_bytes());
+        if number >= PLACES {
+            self.numbers.insert(number, seen);
             return seen;
         }
-        match self.numbers.get(&number) {
-            Some(seen) => *seen,
-            None => {
-                let seen = self.first_sight(id);
-                self.numbers.insert(number, seen);
-                seen
-            }
+        let place = number as usize;
+        if self.places.len() <= place {
+            self.places.resize(place + 1, 0);
         }
+        self.places[place] = seen.0;
+        if !self.groups.is_empty() {
+            if self.place_groups.len() <= place {
+                self.place_groups.resize(place + 1, 0);
+            }
+            self.place_groups[place] = seen.1;
+        }
+        seen
     }
 
     #[cold]
@@ -204,9 +212,7 @@ impl People {
     /// Somebody who has answered.
     fn seen(&self, id: &[u8]) -> Option<u128> {
         match number(id) {
-            Some(number) if number < PLACES => {
-                self.places.get(number as usize).copied().filter(|who| *who != 0)
-            }
+            Some(number) if number < PLACES => self.place(number as usize).map(|seen| seen.0),
             Some(number) => self.numbers.get(&number).map(|seen| seen.0),
             None => self.others.get(id).map(|seen| seen.0),
         }
@@ -218,12 +224,25 @@ impl People {
     }
 }
 
-/// A pseudonym as this exporter writes it.
-fn parse(id: &[u8]) -> Option<u128> {
-    let hex = id.strip_prefix(PREFIX.as_bytes())?;
-    let canonical = hex.len() == 32 && hex.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-    let text = std::str::from_utf8(hex).ok().filter(|_| canonical)?;
-    u128::from_str_radix(text, 16).ok().filter(|who| *who != 0)
+/// The number of a pseudonym as this exporter writes it; never 0.
+#[inline]
+pub(crate) fn number_of(id: &[u8]) -> Option<u128> {
+    let digits: &[u8; 32] = id.strip_prefix(PREFIX.as_bytes())?.try_into().ok()?;
+    let number = digits.as_chunks::<8>().0.iter().fold(0, |sum, eight| sum << 32 | u128::from(hex(*eight)));
+    // What stands there is no number unless it is written just so.
+    (number != 0 && json::hex(number) == *digits).then_some(number)
+}
+
+/// What eight hexadecimal digits are worth; anything, if they are none.
+#[inline]
+fn hex(eight: [u8; 8]) -> u32 {
+    let digits = u64::from_le_bytes(eight);
+    let letters = digits >> 6 & 0x0101_0101_0101_0101;
+    let ones = (digits & 0x0f0f_0f0f_0f0f_0f0f) + 9 * letters;
+    // Neighbours are joined: one by one, two by two, four by four.
+    let twos = (ones << 4 | ones >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = (twos << 8 | twos >> 16) & 0x0000_ffff_0000_ffff;
+    (fours << 16 | fours >> 32) as u32
 }
 
 #[cfg(test)]
@@ -268,5 +287,24 @@ mod tests {
         assert_eq!(people(Participants::KeepPseudonyms).pseudonym(written.as_bytes()), 0xab);
         assert_ne!(people(Participants::Pseudonyms).pseudonym(written.as_bytes()), 0xab);
         assert_ne!(people(Participants::KeepPseudonyms).pseudonym(b"171"), 0xab);
+    }
+
+    #[test]
+    fn a_pseudonym_has_one_way_to_be_written() {
+        for number in [1, 0xab, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, u128::MAX] {
+            let written = format!("{PREFIX}{number:032x}");
+            assert_eq!(number_of(written.as_bytes()), Some(number));
+            for other in [
+                &written[1..],
+                &written[..written.len() - 1],
+                &format!("{written}0"),
+                &written.to_uppercase(),
+                &format!("{PREFIX}{number:032X}").replace('0', "O"),
+                &written.replace('1', "g").replace('f', "F").replace('a', ":"),
+            ] {
+                assert_eq!(number_of(other.as_bytes()), None, "{other}");
+            }
+        }
+        assert_eq!(number_of(format!("{PREFIX}{:032}", 0).as_bytes()), None);
     }
 }

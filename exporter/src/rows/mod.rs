@@ -43,6 +43,9 @@ const GROUP: u32 = 4;
 pub(crate) const MOST_GROUPS: usize = 4_094;
 
 impl Row {
+    /// Stands where a row will be.
+    pub(crate) const NONE: Self = Self { who: 0, subject: 0, object: NO_OBJECT, packed: 0 };
+
     pub(crate) fn new(
         who: u128,
         subject: u32,
@@ -55,6 +58,13 @@ impl Row {
         let fine = u64::from(at.is_some_and(|at| at.fine));
         let packed = time << TIME | u64::from(group & 0xfff) << GROUP | fine << 3 | u64::from(answer as u8);
         Self { who, subject, object, packed }
+    }
+
+    /// The same answer by somebody, who may be in a group.
+    #[inline]
+    pub(crate) fn by(self, who: u128, group: u16) -> Self {
+        let others = self.packed & !(0xfff << GROUP);
+        Self { who, packed: others | u64::from(group & 0xfff) << GROUP, ..self }
     }
 
     pub(crate) fn answer(self) -> Answer {

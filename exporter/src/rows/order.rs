@@ -2,7 +2,10 @@
 //!
 //! Rows that come item by item need the memory of one item's rows; all others are sorted, on disk if need be.
 
-#![allow(clippy::cast_possible_truncation, reason = "the upper half of a pseudonym has 64 bits")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "the upper bits of a pseudonym are few, and rows in memory fewer than 2^32"
+)]
 
 use std::path::Path;
 
@@ -32,13 +35,6 @@ pub(crate) enum Flow {
     Enough,
 }
 
-/// A row by the first half of its pseudonym, then by its place among those of its item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    half: u64,
-    at: u32,
-}
-
 fn pass(latest: &mut Latest, row: Row, sink: &mut impl Sink) -> Result<(), Fault> {
     match latest.push(row) {
         Some((row, number)) => sink.take(row, number),
@@ -50,20 +46,65 @@ fn pass(latest: &mut Latest, row: Row, sink: &mut impl Sink) -> Result<(), Fault
 #[derive(Debug)]
 pub(crate) struct Grouped {
     rows: Vec<Row>,
-    order: Vec<Place>,
-    /// Those that half a pseudonym does not tell apart.
-    same: Vec<Row>,
+    dealt: Dealt,
     most: usize,
     latest: Latest,
+}
+
+/// Rows of one question by the first bits of their pseudonyms, which are as good as random: few share their pile.
+#[derive(Debug, Default)]
+struct Dealt {
+    rows: Vec<Row>,
+    /// Where each pile ends.
+    ends: Vec<u32>,
+}
+
+/// Bytes that a row takes: where it is collected, where it is dealt to, and its part of the piles.
+const COST: usize = 2 * super::SIZE + size_of::<u32>();
+
+impl Dealt {
+    /// Rows of a pile keep the order in which they came.
+    fn deal(&mut self, rows: &[Row]) {
+        // One or two rows a pile; with one pile alone there is no bit to look at.
+        let bits = rows.len().max(4).ilog2();
+        let pile = |row: &Row| (row.who >> (u128::BITS - bits)) as usize;
+        self.ends.clear();
+        self.ends.resize(1 << bits, 0);
+        rows.iter().for_each(|row| self.ends[pile(row)] += 1);
+        let mut begins = 0;
+        for end in &mut self.ends {
+            begins += std::mem::replace(end, begins);
+        }
+        self.rows.clear();
+        self.rows.resize(rows.len(), Row::NONE);
+        for row in rows {
+            let end = &mut self.ends[pile(row)];
+            self.rows[*end as usize] = *row;
+            *end += 1;
+        }
+    }
+
+    /// From pile to pile, each in order.
+    fn piles(&mut self) -> impl Iterator<Item = &[Row]> {
+        let mut rest = self.rows.as_mut_slice();
+        let mut begins = 0;
+        self.ends.iter().map(move |end| {
+            let (pile, behind) = std::mem::take(&mut rest).split_at_mut((end - begins) as usize);
+            (rest, begins) = (behind, *end);
+            if pile.len() > 1 {
+                pile.sort_by_key(Row::place);
+            }
+            &*pile
+        })
+    }
 }
 
 impl Grouped {
     pub(crate) fn new(order: Order<'_>) -> Self {
         Self {
             rows: Vec::new(),
-            order: Vec::new(),
-            same: Vec::new(),
-            most: (order.memory / super::SIZE * 2 / 3).max(1),
+            dealt: Dealt::default(),
+            most: (order.memory / COST).clamp(1, u32::MAX as usize),
             latest: Latest::new(order.events),
         }
     }
@@ -89,20 +130,9 @@ impl Grouped {
             self.rows.drain(..).try_for_each(|row| pass(&mut self.latest, row, sink))?;
             return Ok(());
         }
-        // Half of a pseudonym tells nearly all apart, and its sort moves half as much and compares one number.
-        self.order.clear();
-        self.order
-            .extend(self.rows.iter().zip(0..).map(|(row, at)| Place { half: (row.who >> 64) as u64, at }));
-        self.order.sort_unstable();
-        for same in self.order.chunk_by(|left, right| left.half == right.half) {
-            if let [one] = same {
-                pass(&mut self.latest, self.rows[one.at as usize], sink)?;
-                continue;
-            }
-            self.same.clear();
-            self.same.extend(same.iter().map(|place| self.rows[place.at as usize]));
-            self.same.sort_by_key(Row::place);
-            self.same.drain(..).try_for_each(|row| pass(&mut self.latest, row, sink))?;
+        self.dealt.deal(&self.rows);
+        for pile in self.dealt.piles() {
+            pile.iter().try_for_each(|row| pass(&mut self.latest, *row, sink))?;
         }
         self.rows.clear();
         Ok(())

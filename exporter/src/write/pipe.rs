@@ -14,12 +14,11 @@ use std::{
 use super::{
     out::{Mark, Out},
     parts::{Journal, Run, Segment},
-    shape::Shape,
+    shape::{Before, Shape},
 };
 use crate::{
     fault::{Fault, Wrong},
     meter::Meter,
-    moment::Days,
     privacy::people::Names,
     rows::{Row, order::Sink},
     tally::Tally,
@@ -224,10 +223,10 @@ fn format(shape: &Shape, names: Option<&Names>, task: Task) -> Done {
     let named = names.map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
     let names: Option<&HashMap<u128, String>> = named.as_deref();
     let mut bytes = Vec::with_capacity(rows.len() * LINE);
-    let mut days = Days::default();
+    let mut before = Before::default();
     for (at, (row, number)) in rows.iter().enumerate() {
         bytes.extend_from_slice(if first && at == 0 { b"\n" } else { b",\n" });
-        shape.row(&mut bytes, *row, *number, names, &mut days);
+        shape.row(&mut bytes, *row, *number, names, &mut before);
     }
     Done::Lines { bytes, upto }
 }

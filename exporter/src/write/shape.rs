@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use super::json;
 use crate::{
     form::Answer,
-    moment::Days,
+    moment::{Days, FINE, Moment},
     privacy::people::PREFIX,
     rows::{NO_OBJECT, Row},
 };
@@ -19,10 +19,6 @@ pub(crate) struct Shape {
     keys: Vec<Vec<u8>>,
     /// Of each item: its id, with quotes.
     ids: Vec<Vec<u8>>,
-    /// Of each item: how a row about it alone begins, up to the participant.
-    starts: Vec<Vec<u8>>,
-    /// Of each item: what stands between the two places of the participant then.
-    middles: Vec<Vec<u8>>,
     /// Of each answer: what stands between participant and time.
     ends: [Vec<u8>; Answer::ALL.len()],
     phase: Vec<u8>,
@@ -30,7 +26,26 @@ pub(crate) struct Shape {
     events: bool,
 }
 
+/// What lines that follow each other have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    days: Days,
+    stencils: [Stencil; Answer::ALL.len()],
+}
+
+/// The last line with its answer, if it was about one item and had a full time: the next one differs in participant and
+/// time only.
+#[derive(Debug, Default)]
+struct Stencil {
+    subject: u32,
+    line: Vec<u8>,
+    /// Where the participant stands in it, twice.
+    who: [usize; 2],
+}
+
 const START: &[u8] = b"{\"id\":\"vote:";
+/// A time and what follows it in a line: a quote and a brace.
+const TIME_AND_END: usize = FINE + 2;
 const PARTICIPANT: &[u8] = b",\"participantRef\":";
 
 impl Shape {
@@ -53,14 +68,10 @@ impl Shape {
         let mut phase_text = b"\",\"phaseId\":".to_vec();
         json::text(&mut phase_text, phase);
         phase_text.extend_from_slice(b",\"subjectRef\":");
-        let starts = keys.iter().map(|key| [START, key, b":"].concat()).collect();
-        let quote_and_prefix = [b"\"", PREFIX.as_bytes()].concat();
-        let middles =
-            ids.iter().map(|id| [&phase_text, id, PARTICIPANT, &quote_and_prefix].concat()).collect();
         let ends = Answer::ALL.map(|answer| {
             format!(",\"response\":\"{}\",\"count\":1,\"occurredAt\":", answer.as_str()).into_bytes()
         });
-        Self { keys, ids, starts, middles, ends, phase: phase_text, events }
+        Self { keys, ids, ends, phase: phase_text, events }
     }
 
     /// A response with its participant.
@@ -71,20 +82,51 @@ impl Shape {
         row: Row,
         number: u32,
         names: Option<&HashMap<u128, String>>,
+        before: &mut Before,
+    ) {
+        let at = match row.at() {
+            Some(at) if at.fine && row.object == NO_OBJECT && !self.events && names.is_none() => at,
+            at => return self.any(into, row, at, number, names, &mut before.days),
+        };
+        let stencil = &mut before.stencils[row.answer() as usize];
+        if stencil.subject != row.subject || stencil.line.is_empty() {
+            self.cut(stencil, row, at);
+        }
+        let from = into.len();
+        into.extend_from_slice(&stencil.line);
+        let line = &mut into[from..];
+        let who = json::hex(row.who);
+        for place in stencil.who {
+            line[place..place + who.len()].copy_from_slice(&who);
+        }
+        let time = line.len() - TIME_AND_END;
+        line[time..time + FINE].copy_from_slice(&at.text(&mut before.days));
+    }
+
+    #[cold]
+    fn cut(&self, stencil: &mut Stencil, row: Row, at: Moment) {
+        let digits = json::hex(row.who).len();
+        stencil.subject = row.subject;
+        stencil.line.clear();
+        self.any(&mut stencil.line, row, Some(at), 1, None, &mut Days::default());
+        let again =
+            stencil.line.len() - TIME_AND_END - 1 - self.ends[row.answer() as usize].len() - 1 - digits;
+        stencil.who = [START.len() + self.keys[row.subject as usize].len() + 1, again];
+    }
+
+    /// Any response, piece by piece.
+    fn any(
+        &self,
+        into: &mut Vec<u8>,
+        row: Row,
+        at: Option<Moment>,
+        number: u32,
+        names: Option<&HashMap<u128, String>>,
         days: &mut Days,
     ) {
-        let who = json::hex(row.who);
-        if row.object == NO_OBJECT && !self.events && names.is_none() {
-            into.extend_from_slice(&self.starts[row.subject as usize]);
-            into.extend_from_slice(&who);
-            into.extend_from_slice(&self.middles[row.subject as usize]);
-            into.extend_from_slice(&who);
-            into.push(b'"');
-        } else {
-            self.any(into, row, number, &who, names.and_then(|names| names.get(&row.who)));
-        }
+        self.beginning(into, row, number, &json::hex(row.who), names.and_then(|names| names.get(&row.who)));
         into.extend_from_slice(&self.ends[row.answer() as usize]);
-        match row.at() {
+        match at {
             Some(at) => {
                 into.push(b'"');
                 at.write(into, days);
@@ -95,7 +137,7 @@ impl Shape {
     }
 
     /// The beginning of any row, up to its participant.
-    fn any(&self, into: &mut Vec<u8>, row: Row, number: u32, who: &[u8], name: Option<&String>) {
+    fn beginning(&self, into: &mut Vec<u8>, row: Row, number: u32, who: &[u8], name: Option<&String>) {
         into.extend_from_slice(START);
         self.question(into, row.subject, row.object);
         into.push(b':');

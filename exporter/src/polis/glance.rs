@@ -1,0 +1,220 @@
+//! A row of the list of votes as nearly all are: canonical numbers, no quotes, no surprises. Eight bytes are looked at at once.
+//!
+//! Whatever is otherwise is no fault but not for here: it says nothing, and the caller reads the line field by field.
+
+use memchr::{memchr, memchr2};
+
+use crate::form::Answer;
+
+/// What stands in a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Column {
+    Timestamp,
+    Comment,
+    Voter,
+    Vote,
+    Other,
+}
+
+/// The columns up to the last one that is wanted.
+#[derive(Debug)]
+pub(super) struct Columns(Vec<Column>);
+
+impl Columns {
+    /// Nothing if one column is to be two things.
+    pub(super) fn new(count: usize, named: impl Iterator<Item = (usize, Column)>) -> Option<Self> {
+        let mut columns = vec![Column::Other; count];
+        for (at, column) in named {
+            match columns.get_mut(at) {
+                Some(other @ Column::Other) => *other = column,
+                _ => return None,
+            }
+        }
+        Some(Self(columns))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Glance {
+    pub(super) timestamp: Option<i64>,
+    pub(super) comment: u64,
+    pub(super) voter: u64,
+    pub(super) answer: Answer,
+}
+
+impl Glance {
+    /// The row that `text` begins with, and how long it is with its end of line.
+    #[inline]
+    pub(super) fn at(text: &[u8], columns: &Columns) -> Option<(Self, usize)> {
+        let mut glance = Self { timestamp: None, comment: 0, voter: 0, answer: Answer::Pass };
+        let mut at = 0;
+        let (last, others) = columns.0.split_last()?;
+        for column in others {
+            at = glance.field(text, at, *column)?;
+            if *text.get(at)? != b',' {
+                return None;
+            }
+            at += 1;
+        }
+        at = glance.field(text, at, *last)?;
+        let end = match text.get(at..at + 2)? {
+            [b'\n', _] => at + 1,
+            b"\r\n" => at + 2,
+            [b',', _] => at + 1 + memchr(b'\n', &text[at..])?,
+            _ => return None,
+        };
+        Some((glance, end))
+    }
+
+    /// Where the field ends.
+    #[inline]
+    fn field(&mut self, text: &[u8], at: usize, column: Column) -> Option<usize> {
+        match column {
+            Column::Timestamp => {
+                let (count, end) = digits(text, at)?;
+                self.timestamp = Some(count.cast_signed());
+                Some(end)
+            }
+            Column::Comment => {
+                let (number, end) = canonical(text, at)?;
+                self.comment = number;
+                Some(end)
+            }
+            Column::Voter => {
+                let (number, end) = canonical(text, at)?;
+                self.voter = number;
+                Some(end)
+            }
+            Column::Vote => {
+                let (answer, length) = match text.get(at..at + 2)? {
+                    [b'1', _] => (Answer::Agree, 1),
+                    [b'0', _] => (Answer::Pass, 1),
+                    b"-1" => (Answer::Disagree, 2),
+                    _ => return None,
+                };
+                self.answer = answer;
+                Some(at + length)
+            }
+            Column::Other => {
+                let end = at + memchr2(b',', b'\n', text.get(at..)?)?;
+                (text[end] == b',').then_some(end)
+            }
+        }
+    }
+}
+
+/// A number that has one way to be written.
+#[inline]
+fn canonical(text: &[u8], at: usize) -> Option<(u64, usize)> {
+    let (number, end) = digits(text, at)?;
+    (text[at] != b'0' || end == at + 1).then_some((number, end))
+}
+
+const TENS: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+/// One to fifteen digits, and where they end.
+#[inline]
+fn digits(text: &[u8], at: usize) -> Option<(u64, usize)> {
+    let (high, count) = up_to_eight(text, at)?;
+    match count {
+        0 => None,
+        1..8 => Some((high, at + count)),
+        _ => {
+            let (low, more) = up_to_eight(text, at + 8)?;
+            let ten = TENS.get(more)?;
+            Some((high * ten + low, at + 8 + more))
+        }
+    }
+}
+
+/// The digits among the next eight bytes before any other, and how many they are.
+#[inline]
+fn up_to_eight(text: &[u8], at: usize) -> Option<(u64, usize)> {
+    let eight = text.get(at..at + 8)?.first_chunk()?;
+    // Each byte is what its digit is worth, or ten and more.
+    let worth = u64::from_le_bytes(*eight) ^ 0x3030_3030_3030_3030;
+    let other = (((worth & 0x7f7f_7f7f_7f7f_7f7f) + 0x7676_7676_7676_7676) | worth) & 0x8080_8080_8080_8080;
+    let count = (other.trailing_zeros() / 8) as usize;
+    if count == 0 {
+        return Some((0, 0));
+    }
+    // Zeros come before the digits, and neighbours are added up: one by one, two by two, four by four.
+    let ones = worth << (64 - 8 * count);
+    let twos = (ones.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = (twos.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
+    Some((fours.wrapping_mul(10_000 << 32 | 1) >> 32, count))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn columns() -> Columns {
+        let named = [(0, Column::Timestamp), (2, Column::Comment), (3, Column::Voter), (4, Column::Vote)];
+        Columns::new(5, named.into_iter()).unwrap()
+    }
+
+    /// A row that more follows.
+    fn at(row: &str) -> Option<(Glance, usize)> {
+        Glance::at(format!("{row}\n1600000000000,").as_bytes(), &columns())
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_what_they_say(number in 0_u64..1_000_000_000_000_000, behind in "[^0-9].{20}") {
+            let text = format!("{number}{behind}");
+            prop_assert_eq!(canonical(text.as_bytes(), 0), Some((number, number.to_string().len())));
+        }
+
+        #[test]
+        fn what_is_no_number_is_nothing(text in "[^0-9].{20}") {
+            prop_assert_eq!(digits(text.as_bytes(), 0), None);
+        }
+
+        #[test]
+        fn any_text_is_read_or_not(text in proptest::collection::vec(any::<u8>(), 0..80)) {
+            if let Some((_, length)) = Glance::at(&text, &columns()) {
+                prop_assert!(length <= text.len() && text[length - 1] == b'\n');
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_as_most_are_is_read_at_a_glance() {
+        for (vote, answer) in [("1", Answer::Agree), ("-1", Answer::Disagree), ("0", Answer::Pass)] {
+            for end in ["", "\r", ",more,columns"] {
+                let row = format!("1600000000123,Wed Jul 27 21:56:00 WIB 2022,17,384000,{vote}{end}");
+                let glance =
+                    Glance { timestamp: Some(1_600_000_000_123), comment: 17, voter: 384_000, answer };
+                assert_eq!(at(&row), Some((glance, row.len() + 1)), "{row}");
+            }
+        }
+    }
+
+    #[test]
+    fn everything_else_is_left_to_others() {
+        for row in [
+            "1600000000123,x,17,3,2",
+            "1600000000123,x,17,3,11",
+            "1600000000123,x,17,3,-",
+            "1600000000123,x,17,03,1",
+            "1600000000123,x,17,p3,1",
+            "1600000000123,x,17,,1",
+            "1600000000123,x,17,3x,1",
+            "1600000000123,x,17a,3,1",
+            "1600000000123,17,3,1",
+            "1600000000.5,x,17,3,1",
+            ",x,17,3,1",
+            "-5,x,17,3,1",
+            "1234567890123456,x,17,3,1",
+            "",
+        ] {
+            assert_eq!(at(row), None, "{row}");
+        }
+        // The end of a block may be that of a line, or not.
+        assert_eq!(Glance::at(b"1600000000123,x,17,3,1", &columns()), None);
+    }
+}
