@@ -67,17 +67,17 @@ impl Card {
 
     /// What a single response gives away; whether that matters is known when the card is.
     #[inline]
-    pub(crate) fn response(&mut self, row: &Row, faults: &mut Faults) {
+    pub(crate) fn response(&mut self, row: &Row, pseudonymous: bool, faults: &mut Faults) {
         let add = |faults: &mut Faults, rule: Rule, field: usize, name: &'static str| {
             let steps = [Step::Name(Part::Responses.name()), Step::Index(row.index), Step::Name(name)];
             faults.add(rule, row.place(field), &steps, row.text(field));
         };
         if let Some(participant) = row.text(response::PARTICIPANT) {
             self.linked = true;
-            if memchr::memchr(b'@', participant).is_some() {
+            if !pseudonymous && memchr::memchr(b'@', participant).is_some() {
                 add(faults, Rule::HidesIdentifiers, response::PARTICIPANT, "participantRef");
             }
-            if is_counted(participant) {
+            if !pseudonymous && is_counted(participant) {
                 add(faults, Rule::PlainRef, response::PARTICIPANT, "participantRef");
             }
         }

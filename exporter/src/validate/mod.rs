@@ -10,6 +10,7 @@ mod formats;
 mod judge;
 mod later;
 mod members;
+mod participants;
 mod places;
 mod report;
 mod row;

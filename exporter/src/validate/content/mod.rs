@@ -11,6 +11,7 @@ use super::{
     card::Card,
     faults::{Faults, Step},
     later::Later,
+    participants::Participants,
     places::{ID, at_row, fault, item, of_key, of_rest, outcome, rest},
     row::Row,
     rules::{Level, Rule},
@@ -63,8 +64,7 @@ pub(crate) struct Content {
     pub(super) outcome_ids: Unique,
     pub(super) answers: Unique,
     key: Vec<u8>,
-    pub(crate) participants: Set,
-    pub(crate) participants_of: Set,
+    pub(crate) participants: Participants,
     pub(crate) compared: Set,
     pub(crate) cells: Sums<13>,
     pub(crate) tallies: Vec<Tally>,
@@ -101,7 +101,7 @@ struct Last {
 
 impl Content {
     pub(crate) fn new(level: Level, delib: bool, k: u64, room: &Room, again: bool) -> Self {
-        let share = room.share(8);
+        let share = room.share(9);
         Self {
             level,
             delib,
@@ -115,8 +115,7 @@ impl Content {
             outcome_ids: Unique::new(share.clone(), again),
             answers: Unique::new(share.clone(), again),
             key: Vec::new(),
-            participants: Set::new(share.clone()),
-            participants_of: Set::new(share.clone()),
+            participants: Participants::new(&share),
             compared: Set::new(share.clone()),
             cells: Sums::new(share),
             tallies: Vec::new(),
@@ -304,14 +303,13 @@ impl Content {
         if self.card.is_of_events() {
             faults.forget(Rule::Again);
         }
-        self.participants.finish(|_| self.counted.participants += 1)?;
+        let phases = &mut self.phases;
+        self.counted.participants = self.participants.finish(|phase| {
+            if let Some(phase) = phases.get_mut(phase as usize) {
+                phase.participants += 1;
+            }
+        })?;
         if self.level >= Level::Summary {
-            self.participants_of.finish(|key| {
-                let phase = key.first_chunk().map_or(NOWHERE, |phase| u32::from_be_bytes(*phase));
-                if let Some(phase) = self.phases.get_mut(phase as usize) {
-                    phase.participants += 1;
-                }
-            })?;
             self.compared.finish(|key| {
                 let phase = key.first_chunk().map_or(NOWHERE, |phase| u32::from_be_bytes(*phase));
                 if let Some(phase) = self.phases.get_mut(phase as usize) {

@@ -7,6 +7,7 @@ use std::io;
 use super::{Content, NOWHERE, Names};
 use crate::{
     form::{Answer, Second},
+    privacy::people::number_of,
     validate::{
         faults::Faults,
         places::{at_row, fault, response, rest},
@@ -58,19 +59,15 @@ impl Content {
         if row.is_null(response::PARTICIPANT) {
             self.counted.unlinked += 1;
         }
+        let pseudonym = participant.and_then(number_of);
         if self.level >= Level::Privacy {
-            self.card.response(row, faults);
+            self.card.response(row, pseudonym.is_some(), faults);
         }
         let phase = phase.flatten();
         if self.level >= Level::Summary
             && let Some(participant) = participant
         {
-            self.key.clear();
-            self.key.extend_from_slice(&phase.unwrap_or(NOWHERE).to_be_bytes());
-            self.key.extend_from_slice(participant);
-            if self.participants_of.insert(&self.key)? {
-                self.participants.insert(participant)?;
-            }
+            self.participants.add(phase.unwrap_or(NOWHERE), participant, pseudonym)?;
         }
         let (Some(phase), Some(Some(subject))) = (phase, subject) else { return Ok(()) };
         if object == Some(None) {
