@@ -136,10 +136,15 @@ fn squeezed(original: &str) -> String {
         let mut eight: [u8; 8] = eight.try_into().unwrap_or_default();
         let (bytes, lowest) = (u64::from_le_bytes(eight), 0x0101_0101_0101_0101_u64);
         let differ = bytes ^ (bytes << 8 | u64::from(last));
-        // Whether none of the bytes is zero, that is: none is as the one before it.
-        let distinct = differ.wrapping_sub(lowest) & !differ & lowest << 7 == 0;
+        // The bytes that are zero, that is: as the one before them. Of several only the first is surely one.
+        let repeated = differ.wrapping_sub(lowest) & !differ & lowest << 7;
         let mut kept = 8;
-        if !distinct {
+        if repeated & repeated.wrapping_sub(1) == 0 {
+            // One or none is taken out the same way: whether there is one nobody can guess.
+            let behind = u64::MAX.checked_shl(repeated.trailing_zeros() / 8 * 8).unwrap_or_default();
+            eight = (bytes & !behind | bytes >> 8 & behind).to_le_bytes();
+            kept -= usize::from(repeated != 0);
+        } else {
             kept = 0;
             for byte in bytes.to_le_bytes() {
                 // A repetition is written too, and then written over: cheaper than to decide.

@@ -2,7 +2,7 @@
 //!
 //! It leaves out words that are too short, or share their parts with too many others; another search finds those.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use super::{
     hashing::Quickly,
@@ -11,9 +11,9 @@ use super::{
 };
 
 /// How words are found: by a part of so many bytes, looked for at every place or at every second one. A word that is
-/// looked for at every second place needs two parts, one byte apart: one of them begins at an even place.
-const CLASSES: [Class; 9] = [
-    Class::new(8, 2),
+/// looked for at every second place needs two parts, one byte apart: one of them begins at an even place. Both lie in
+/// its key, which is what is looked up where one of them was seen.
+const CLASSES: [Class; 8] = [
     Class::new(7, 2),
     Class::new(6, 2),
     Class::new(5, 2),
@@ -39,13 +39,13 @@ impl Class {
         Self { width, stride }
     }
 
-    /// Bytes of the shortest word that it finds.
-    const fn least(self) -> usize {
+    /// Bytes of the key, and of the shortest word that it finds.
+    const fn key(self) -> usize {
         self.width + self.stride - 1
     }
 }
 
-/// Words that may share a part: each is looked at wherever the part occurs.
+/// Words that may share a key: each is looked at wherever the key occurs.
 const CROWD: u32 = 12;
 
 /// Fewer words than this are left to the other search: two passes over a text cost more than one.
@@ -55,14 +55,13 @@ const LEAST: usize = 8;
 const BLOCK: usize = 16;
 const WINDOW: usize = BLOCK + 7;
 
-/// Parts that are gathered before any of them is looked at: what they are held against lies in far memory, and looks
-/// that do not wait for each other overlap.
+/// Places that are gathered before any of them is looked at, and keys before any is looked up: what they are held
+/// against lies in far memory, and looks that do not wait for each other overlap.
 const GATHERED: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Grams {
     probes: Vec<Probe>,
-    fine: Fine,
     /// `starts[bucket]..starts[bucket + 1]` are the entries of a bucket.
     starts: Box<[u32]>,
     shift: u32,
@@ -75,9 +74,17 @@ pub(crate) struct Grams {
 struct Probe {
     mask: u64,
     stride: usize,
-    /// Of the parts of each class.
-    parts: Vec<u64>,
+    /// Of each class.
+    keys: Vec<Keys>,
     map: Coarse,
+}
+
+/// The keys of a class: of how many bytes they are, and which there are. Those of rare classes have a small map, so that
+/// asking for them everywhere costs little.
+#[derive(Debug)]
+struct Keys {
+    mask: u64,
+    fine: Fine,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,17 +95,25 @@ struct Entry {
     from: u32,
     word: u32,
     length: u16,
-    /// How far inside of the word the part is.
+    /// How far inside of the word the key is.
     offset: u16,
 }
 
-/// A part of a word that is to be found.
+/// A word, and what it is found by.
 #[derive(Clone, Copy, Debug)]
-struct Part {
-    gram: u64,
+struct Keyed {
+    key: u64,
     /// In `CLASSES`.
     class: usize,
     entry: Entry,
+}
+
+impl Keyed {
+    /// Of which one stands at an even place wherever the word does, or the only one.
+    fn parts(&self) -> impl Iterator<Item = u64> {
+        let Class { width, stride } = CLASSES[self.class];
+        (0..stride).map(move |offset| self.key >> (8 * offset) & mask(width))
+    }
 }
 
 /// The last places of a text, which have fewer bytes behind them than a window, and may still hold words.
@@ -122,9 +137,9 @@ impl Tail {
     }
 }
 
-/// Parts that the coarse maps know: where they are, and their hashes.
-struct Gathered {
-    parts: [(u32, u64); GATHERED],
+/// The places that a coarse map knows.
+struct Places {
+    places: [u32; GATHERED],
     count: usize,
 }
 
@@ -152,10 +167,10 @@ impl Grams {
     /// The table for the words that are fit for it, if they are worth a pass, and the places of the others.
     pub(crate) fn new(words: &[&[u8]]) -> (Option<Self>, Vec<u32>) {
         let mut sharing: HashMap<u64, u32, Quickly> = HashMap::default();
-        let mut entries = Vec::with_capacity(words.len() * 2);
+        let mut entries = Vec::with_capacity(words.len());
         let mut rest = Vec::new();
         let mut bytes = Vec::new();
-        // Long words have the choice between many parts, so they come last.
+        // Long words have the choice between many keys, so they come last.
         let mut order: Vec<u32> = (0_u32..).zip(words).map(|(nth, _)| nth).collect();
         order.sort_by_key(|nth| words[*nth as usize].len());
         let short = words.iter().filter(|word| matches!(word.len(), 4 | 5)).count();
@@ -168,50 +183,45 @@ impl Grams {
                 rest.push(nth);
                 continue;
             };
-            for (offset, gram) in parts(word, CLASSES[class], first) {
-                *sharing.entry(gram).or_default() += 1;
-                let offset = u16::try_from(offset).unwrap_or(length);
-                let entry = Entry { first: eight_at(word, 0), from, word: nth, length, offset };
-                entries.push(Part { gram, class, entry });
-            }
+            let key = at(word, first, CLASSES[class].key());
+            *sharing.entry(key).or_default() += 1;
+            let offset = u16::try_from(first).unwrap_or(length);
+            let entry = Entry { first: eight_at(word, 0), from, word: nth, length, offset };
+            entries.push(Keyed { key, class, entry });
             bytes.extend_from_slice(word);
         }
         if entries.len() < LEAST {
             return (None, (0..).take(words.len()).collect());
         }
         let probes = probes(words, &entries);
-        let grams: Vec<u64> = entries.iter().map(|part| part.gram).collect();
-        let fine = Fine::of(&grams);
         // One or two entries a bucket: what says where a bucket begins is far memory too.
         let shift = 64 - entries.len().next_power_of_two().trailing_zeros().clamp(5, 24) + 1;
         let (starts, entries) = bucketed(&entries, shift);
         let words = bytes.into();
-        (Some(Self { probes, fine, starts, shift, entries, words }), rest)
+        (Some(Self { probes, starts, shift, entries, words }), rest)
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let coarse: usize = self.probes.iter().map(|probe| probe.map.memory()).sum();
-        let maps = coarse + self.fine.memory();
+        let fine = |probe: &Probe| probe.keys.iter().map(|keys| keys.fine.memory()).sum::<usize>();
+        let maps: usize = self.probes.iter().map(|probe| probe.map.memory() + fine(probe)).sum();
         maps + size_of_val(&*self.starts) + size_of_val(&*self.entries) + self.words.len()
     }
 
     pub(crate) fn scan(&self, text: &[u8], found: &mut impl FnMut(u32, usize) -> Next) -> Next {
-        let mut gathered = Gathered { parts: [(0, 0); GATHERED], count: 0 };
         let tail = &Tail::of(text);
         for probe in &self.probes {
-            let gathered = &mut gathered;
             let next = match &probe.map {
-                Coarse::Tiny(bits) => self.pass(bits, probe, (text, tail), gathered, found),
-                Coarse::Small(bits) => self.pass(bits, probe, (text, tail), gathered, found),
-                Coarse::Middle(bits) => self.pass(bits, probe, (text, tail), gathered, found),
-                Coarse::Large(bits) => self.pass(bits, probe, (text, tail), gathered, found),
-                Coarse::Huge(bits) => self.pass(bits, probe, (text, tail), gathered, found),
+                Coarse::Tiny(bits) => self.pass(bits, probe, (text, tail), found),
+                Coarse::Small(bits) => self.pass(bits, probe, (text, tail), found),
+                Coarse::Middle(bits) => self.pass(bits, probe, (text, tail), found),
+                Coarse::Large(bits) => self.pass(bits, probe, (text, tail), found),
+                Coarse::Huge(bits) => self.pass(bits, probe, (text, tail), found),
             };
             if next == Next::Stop {
                 return Next::Stop;
             }
         }
-        self.look(&mut gathered, text, found)
+        Next::Go
     }
 
     fn pass<const N: usize>(
@@ -219,12 +229,11 @@ impl Grams {
         bits: &[u64; N],
         probe: &Probe,
         texts: (&[u8], &Tail),
-        gathered: &mut Gathered,
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
         match probe.stride {
-            1 => self.pass_by::<N, 1>(bits, probe, texts, gathered, found),
-            _ => self.pass_by::<N, 2>(bits, probe, texts, gathered, found),
+            1 => self.pass_by::<N, 1>(bits, probe, texts, found),
+            _ => self.pass_by::<N, 2>(bits, probe, texts, found),
         }
     }
 
@@ -233,15 +242,16 @@ impl Grams {
         bits: &[u64; N],
         probe: &Probe,
         (text, tail): (&[u8], &Tail),
-        gathered: &mut Gathered,
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
         let mask = probe.mask;
+        let mut places = Places { places: [0; GATHERED], count: 0 };
         let mut place = 0;
         for window in text.windows(WINDOW).step_by(BLOCK) {
             if let Ok(window) = window.try_into() {
                 let answers = answers::<N, STRIDE>(bits, mask, window);
-                if answers != 0 && self.gather(answers, probe, text, place, gathered, found) == Next::Stop {
+                if answers != 0 && self.gather(answers, probe, text, place, &mut places, found) == Next::Stop
+                {
                     return Next::Stop;
                 }
             }
@@ -249,15 +259,15 @@ impl Grams {
         }
         for window in tail.windows() {
             let answers = answers::<N, STRIDE>(bits, mask, window);
-            if answers != 0 && self.gather(answers, probe, text, place, gathered, found) == Next::Stop {
+            if answers != 0 && self.gather(answers, probe, text, place, &mut places, found) == Next::Stop {
                 return Next::Stop;
             }
             place += BLOCK;
         }
-        Next::Go
+        if places.count == 0 { Next::Go } else { self.look(probe, &mut places, text, found) }
     }
 
-    /// Keeps the parts at the places of a block that the coarse map knows.
+    /// Keeps the places of a block that the coarse map knows.
     #[inline(never)]
     fn gather(
         &self,
@@ -265,43 +275,62 @@ impl Grams {
         probe: &Probe,
         text: &[u8],
         place: usize,
-        gathered: &mut Gathered,
+        places: &mut Places,
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
+        let place = u32::try_from(place).unwrap_or(u32::MAX);
         while answers != 0 {
-            let place = place + answers.trailing_zeros() as usize;
+            places.places[places.count % GATHERED] = place.saturating_add(answers.trailing_zeros());
+            places.count += 1;
             answers &= answers - 1;
-            let eight = eight_at(text, place);
-            for part in &probe.parts {
-                if gathered.count == GATHERED && self.look(gathered, text, found) == Next::Stop {
-                    return Next::Stop;
-                }
-                gathered.parts[gathered.count] =
-                    (u32::try_from(place).unwrap_or(u32::MAX), hash(eight & part));
-                gathered.count += 1;
-            }
         }
-        Next::Go
+        if places.count > GATHERED - BLOCK { self.look(probe, places, text, found) } else { Next::Go }
     }
 
-    /// Looks at the parts that were gathered: first at all of them in the fine map, then at what that has let pass.
+    /// Looks at the keys beside places that were gathered: first at all of them in the fine map, then at what that has
+    /// let pass.
     #[inline(never)]
-    fn look(&self, gathered: &mut Gathered, text: &[u8], found: &mut impl FnMut(u32, usize) -> Next) -> Next {
-        let parts = &mut gathered.parts;
-        let mut left = 0;
-        for nth in 0..std::mem::take(&mut gathered.count).min(GATHERED) {
-            // Written in any case, and then written over: cheaper than to decide, because nothing has to wait.
-            parts[left] = parts[nth];
-            left += usize::from(self.fine.holds(parts[nth].1));
+    fn look(
+        &self,
+        probe: &Probe,
+        places: &mut Places,
+        text: &[u8],
+        found: &mut impl FnMut(u32, usize) -> Next,
+    ) -> Next {
+        // Where a key is, and its bucket.
+        let mut keys = [0_u64; GATHERED];
+        let mut count = 0;
+        for place in &places.places[..std::mem::take(&mut places.count).min(GATHERED)] {
+            let place = *place as usize;
+            let mut keep = |place: usize| {
+                let eight = eight_at(text, place);
+                for Keys { mask, fine } in &probe.keys {
+                    let hash = hash(eight & mask);
+                    // Written in any case, and then written over: cheaper than to decide, because nothing has to wait.
+                    keys[count % GATHERED] = (place as u64) << 32 | hash >> self.shift;
+                    count += usize::from(fine.holds(hash));
+                }
+            };
+            keep(place);
+            if probe.stride == 2 && place > 0 {
+                keep(place - 1);
+            }
+            if count > GATHERED - 2 * CLASSES.len() {
+                if self.look_up(&keys[..count.min(GATHERED)], text, found) == Next::Stop {
+                    return Next::Stop;
+                }
+                count = 0;
+            }
         }
-        for (_, hash) in &mut parts[..left] {
-            let bucket = usize::try_from(*hash >> self.shift).unwrap_or_default();
-            *hash = u64::from(self.starts[bucket]) << 32 | u64::from(self.starts[bucket + 1]);
-        }
-        for (place, ends) in &parts[..left] {
-            let (from, to) = ((ends >> 32) as usize, (ends & 0xffff_ffff) as usize);
+        self.look_up(&keys[..count.min(GATHERED)], text, found)
+    }
+
+    fn look_up(&self, keys: &[u64], text: &[u8], found: &mut impl FnMut(u32, usize) -> Next) -> Next {
+        for key in keys {
+            let (place, bucket) = ((key >> 32) as usize, (key & 0xffff_ffff) as usize);
+            let (from, to) = (self.starts[bucket] as usize, self.starts[bucket + 1] as usize);
             for entry in &self.entries[from..to] {
-                let Some(start) = (*place as usize).checked_sub(entry.offset.into()) else { continue };
+                let Some(start) = place.checked_sub(entry.offset.into()) else { continue };
                 if self.is_at(entry, text, start) && found(entry.word, start) == Next::Stop {
                     return Next::Stop;
                 }
@@ -336,43 +365,39 @@ fn answers<const N: usize, const STRIDE: usize>(bits: &[u64; N], mask: u64, wind
     answers
 }
 
-/// The class (as a place in `CLASSES`) by which a word will be found, and where in the word its parts begin.
+/// The class (as a place in `CLASSES`) by which a word will be found, and where in the word its key begins.
 fn choose(
     word: &[u8],
     sharing: &HashMap<u64, u32, Quickly>,
     suits: impl Fn(&Class) -> bool,
 ) -> Option<(usize, usize)> {
-    let nth = CLASSES.iter().position(|class| class.least() <= word.len() && suits(class))?;
-    let class = CLASSES[nth];
-    let shared = |gram: u64| sharing.get(&gram).copied().unwrap_or_default();
-    let crowd =
-        |first: usize| parts(word, class, first).map(|(_, gram)| shared(gram)).max().unwrap_or_default();
-    let common =
-        |first: usize| parts(word, class, first).map(|(_, gram)| common(gram, class.width)).sum::<u32>();
-    let first = (0..=word.len() - class.least()).min_by_key(|first| (crowd(*first), common(*first)))?;
+    let nth = CLASSES.iter().position(|class| class.key() <= word.len() && suits(class))?;
+    let width = CLASSES[nth].key();
+    let key = |first: usize| at(word, first, width);
+    let crowd = |first: usize| sharing.get(&key(first)).copied().unwrap_or_default();
+    let first = (0..=word.len() - width).min_by_key(|first| (crowd(*first), common(key(*first), width)))?;
     (crowd(first) < CROWD).then_some((nth, first))
 }
 
-/// The parts of a word from a place on, with their places.
-fn parts(word: &[u8], class: Class, first: usize) -> impl Iterator<Item = (usize, u64)> {
-    (first..first + class.stride).map(move |offset| (offset, at(word, offset, class.width)))
+/// How common a key may be in texts, by the bytes in it.
+fn common(key: u64, width: usize) -> u32 {
+    key.to_le_bytes()[..width].iter().map(|byte| super::rarity::commonness(*byte)).sum()
 }
 
-/// How common a part may be in texts, by the bytes in it.
-fn common(gram: u64, width: usize) -> u32 {
-    gram.to_le_bytes()[..width].iter().map(|byte| super::rarity::commonness(*byte)).sum()
-}
+/// What an answer of the coarse map costs beside a probe, and each class that it may be of. Less than it takes: pieces
+/// of words are guessed to be several times as common in texts as they turn out to be.
+const ANSWER: f64 = 1.0;
+const PART: f64 = 0.5;
 
-/// What an answer of the coarse map costs beside a probe, and each class that it may be of.
-const ANSWER: f64 = 8.0;
-const PART: f64 = 2.0;
+/// Each byte that may follow a part.
+const BYTES: usize = 256;
 
 /// Classes share a probe if that is cheaper: a probe for what the parts of several classes begin with is answered more
 /// often than probes for each whole part.
-fn probes(words: &[&[u8]], entries: &[Part]) -> Vec<Probe> {
+fn probes(words: &[&[u8]], entries: &[Keyed]) -> Vec<Probe> {
     let mut counts = [0_usize; CLASSES.len()];
     for entry in entries {
-        counts[entry.class] += 1;
+        counts[entry.class] += CLASSES[entry.class].stride;
     }
     let grouped = |stride: usize| {
         // From the shortest parts to the longest.
@@ -380,11 +405,22 @@ fn probes(words: &[&[u8]], entries: &[Part]) -> Vec<Probe> {
         let used: Vec<_> =
             used.map(|class| (CLASSES[class].width, counts[class])).filter(|(_, count)| *count > 0).collect();
         let alike: Vec<f64> = used.iter().map(|(width, _)| likeness(words, *width)).collect();
-        let group = |range: std::ops::Range<usize>| {
-            let count: usize = used[range.clone()].iter().map(|(_, count)| count).sum();
+        let all = |range: &Range<usize>| used[range.clone()].iter().map(|(_, count)| count).sum::<usize>();
+        // Few parts that are a byte too short stand in the map with each byte that may follow: that costs less than a
+        // pass of their own.
+        let padded = |range: &Range<usize>| {
+            let (width, count) = used[range.start];
+            range.len() > 1 && used[range.start + 1].0 == width + 1 && count * BYTES <= all(range)
+        };
+        let group = |range: Range<usize>| {
+            let (start, count) = if padded(&range) {
+                (range.start + 1, all(&range) + used[range.start].1 * (BYTES - 1))
+            } else {
+                (range.start, all(&range))
+            };
             #[expect(clippy::cast_precision_loss, reason = "a guess")]
             let (count, classes) = (count as f64, range.len() as f64);
-            1.0 + (1.0 - (-count * alike[range.start]).exp()) * (ANSWER + PART * classes)
+            1.0 + (1.0 - (-count * alike[start]).exp()) * (ANSWER + PART * classes)
         };
         // Each bit says whether a new probe begins before a class; there are at most six of one stride.
         let splits = |split: usize| {
@@ -395,15 +431,33 @@ fn probes(words: &[&[u8]], entries: &[Part]) -> Vec<Probe> {
         };
         let cost = |split: &usize| splits(*split).into_iter().map(group).sum::<f64>();
         let best = (0..1 << used.len()).min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default();
-        let probe = |range: std::ops::Range<usize>| {
-            let (least, widths) = (mask(used[range.start].0), &used[range]);
-            let of = |entry: &&Part| {
-                let class = CLASSES[entry.class];
-                class.stride == stride && widths.iter().any(|(width, _)| *width == class.width)
+        let probe = |range: Range<usize>| {
+            let width = used[range.start + usize::from(padded(&range))].0;
+            let mut beginnings = Vec::with_capacity(all(&range));
+            for keyed in entries {
+                let class = CLASSES[keyed.class];
+                if class.stride != stride
+                    || !used[range.clone()].iter().any(|(width, _)| *width == class.width)
+                {
+                    continue;
+                }
+                if class.width < width {
+                    let follow =
+                        |part: u64| (0..BYTES as u64).map(move |byte| byte << (8 * class.width) | part);
+                    beginnings.extend(keyed.parts().flat_map(follow));
+                } else {
+                    beginnings.extend(keyed.parts().map(|part| part & mask(width)));
+                }
+            }
+            let keys = |(width, _): &(usize, usize)| {
+                let of = |keyed: &&Keyed| {
+                    CLASSES[keyed.class].width == *width && CLASSES[keyed.class].stride == stride
+                };
+                let keys: Vec<u64> = entries.iter().filter(of).map(|keyed| keyed.key).collect();
+                Keys { mask: mask(width + stride - 1), fine: Fine::of(&keys) }
             };
-            let beginnings: Vec<u64> = entries.iter().filter(of).map(|entry| entry.gram & least).collect();
-            let parts = widths.iter().map(|(width, _)| mask(*width)).collect();
-            Probe { mask: least, stride, parts, map: Coarse::of(&beginnings) }
+            let keys = used[range].iter().map(keys).collect();
+            Probe { mask: mask(width), stride, keys, map: Coarse::of(&beginnings) }
         };
         splits(best).into_iter().map(probe).collect::<Vec<_>>()
     };
@@ -431,8 +485,8 @@ fn likeness(words: &[&[u8]], width: usize) -> f64 {
 }
 
 /// The entries sorted by bucket, and where each bucket starts.
-fn bucketed(entries: &[Part], shift: u32) -> (Box<[u32]>, Box<[Entry]>) {
-    let bucket = |part: &Part| hash(part.gram) >> shift;
+fn bucketed(entries: &[Keyed], shift: u32) -> (Box<[u32]>, Box<[Entry]>) {
+    let bucket = |keyed: &Keyed| hash(keyed.key) >> shift;
     let mut entries = entries.to_vec();
     entries.sort_by_key(bucket);
     let mut starts = Vec::new();
@@ -443,5 +497,5 @@ fn bucketed(entries: &[Part], shift: u32) -> (Box<[u32]>, Box<[Entry]>) {
     }
     let buckets = 1_usize << (64 - shift);
     starts.resize(buckets + 1, u32::try_from(entries.len()).unwrap_or(u32::MAX));
-    (starts.into(), entries.into_iter().map(|part| part.entry).collect())
+    (starts.into(), entries.into_iter().map(|keyed| keyed.entry).collect())
 }

@@ -24,12 +24,25 @@ impl BuildHasher for Quickly {
 impl Hasher for Quick {
     #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is meant")]
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut eight = [0; 8];
-            eight[..chunk.len()].copy_from_slice(chunk);
+        let mut add = |eight: u64| {
             // Both halves of the product, so that no bit of the key is lost at its upper end.
-            let product = u128::from(self.0.rotate_left(23) ^ u64::from_le_bytes(eight)) * FACTOR;
+            let product = u128::from(self.0.rotate_left(23) ^ eight) * FACTOR;
             self.0 = (product >> 64) as u64 ^ product as u64;
+        };
+        let (eights, rest) = bytes.as_chunks();
+        eights.iter().for_each(|eight| add(u64::from_le_bytes(*eight)));
+        // What is left with zeros behind it, of pieces whose lengths are known: a copy of any length is a call.
+        match (rest.first_chunk::<4>(), rest.last_chunk::<4>(), rest) {
+            (Some(first), Some(last), _) => {
+                let last = u64::from(u32::from_le_bytes(*last)) << (8 * (rest.len() - 4));
+                add(u64::from(u32::from_le_bytes(*first)) | last);
+            }
+            (_, _, [first, .., last]) => {
+                let middle = u64::from(rest[rest.len() / 2]) << (8 * (rest.len() / 2));
+                add(u64::from(*first) | middle | u64::from(*last) << (8 * (rest.len() - 1)));
+            }
+            (_, _, [only]) => add((*only).into()),
+            (_, _, []) => {}
         }
     }
 

@@ -73,7 +73,7 @@ fn filled<const N: usize>(beginnings: &[u64]) -> Box<[u64; N]> {
 
 impl Fine {
     pub(super) fn of(grams: &[u64]) -> Self {
-        let words = (grams.len() / 2).next_power_of_two().clamp(16, 1 << 22);
+        let words = (grams.len() / 2).next_power_of_two().clamp(1 << 6, 1 << 22);
         let mut fine = Self { bits: vec![0; words].into(), shift: 64 - words.trailing_zeros() };
         for gram in grams {
             let (place, bits) = fine.place_of(hash(*gram));

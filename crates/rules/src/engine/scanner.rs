@@ -170,6 +170,33 @@ mod tests {
     }
 
     #[test]
+    fn a_few_short_words_among_many_long_ones_are_found_wherever_they_stand() {
+        let mut dice = Dice(11);
+        let mut word = |length: usize| {
+            (0..length).map(|_| b"etaoinshrdlucmfwypvbgkjqxz"[dice.roll(26)]).collect::<Vec<u8>>()
+        };
+        let mut words: Vec<Vec<u8>> = (0..3_000).map(|nth| word(8 + nth % 4)).collect();
+        words.extend((0..4).map(|_| word(6)));
+        words.extend((0..20).map(|_| word(7)));
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let scanner = Scanner::new(&words);
+        for (nth, word) in (0_u32..).zip(&words).skip(2_990) {
+            for before in 0..20 {
+                for behind in [&b""[..], b"\0", b"\xff", b"ab", b" and so on, until there are several blocks"]
+                {
+                    let text = [&[b' '; 20][..before], word, behind].concat();
+                    let mut found = BTreeSet::new();
+                    scanner.scan(&text, &mut |word, at| {
+                        found.insert((word, at));
+                        Next::Go
+                    });
+                    assert!(found.contains(&(nth, before)), "{word:?} {before} {behind:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_search_ends_when_nothing_more_is_wanted() {
         for words in [vec![b"aaaaaaaa".as_slice()], (1..20).map(|n| &[b'a'; 20][..n]).collect()] {
             let mut calls = 0;

@@ -1,4 +1,4 @@
-//! Texts that announce predicates: one look at a table of hashes says that a value is none of them.
+//! Texts that announce predicates: one look at a small map of bits says that a value is none of them.
 //!
 //! It compares whole values, and finds no parts of them.
 
@@ -8,7 +8,9 @@ use super::{hashing::Quickly, index::Witness};
 
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
-    /// A power of two, at most half of them in use; empty if there is no text. Small, because most values end here.
+    /// Bits by hash, at least 16 for each text; empty if there is no text. Small, because most values end here.
+    known: Box<[u64]>,
+    /// A power of two, at most half of them in use.
     cells: Box<[Cell]>,
     bytes: Box<[u8]>,
     witnesses: Box<[Witness]>,
@@ -42,22 +44,29 @@ impl Texts {
         }
         let room = if entries.is_empty() { 0 } else { (entries.len() * 2).next_power_of_two() };
         let mut cells = vec![Cell::default(); room];
+        let mut known = vec![0; room.div_ceil(8)];
         for (hash, cell) in entries {
+            let (word, bit) = bit(hash, known.len());
+            known[word] |= bit;
             let mut at = start(hash, room);
             while !cells[at].is_empty() {
                 at = (at + 1) & (room - 1);
             }
             cells[at] = cell;
         }
-        Self { cells: cells.into(), bytes: bytes.into(), witnesses: witnesses.into() }
+        Self { known: known.into(), cells: cells.into(), bytes: bytes.into(), witnesses: witnesses.into() }
     }
 
     /// What a text announces.
     pub(crate) fn get(&self, text: &str) -> &[Witness] {
-        if self.cells.is_empty() {
+        if self.known.is_empty() {
             return &[];
         }
         let hash = hash(text);
+        let (word, bit) = bit(hash, self.known.len());
+        if self.known[word] & bit == 0 {
+            return &[];
+        }
         let mut at = start(hash, self.cells.len());
         loop {
             let cell = &self.cells[at];
@@ -89,6 +98,11 @@ fn hash(text: &str) -> u64 {
     let mut hasher = Quickly.build_hasher();
     hasher.write(text.as_bytes());
     hasher.finish()
+}
+
+/// Where in the map a hash is; `words` is a power of two.
+fn bit(hash: u64, words: usize) -> (usize, u64) {
+    (usize::try_from(hash >> 40 & (words as u64 - 1)).unwrap_or_default(), 1 << (hash >> 34 & 63))
 }
 
 /// The cell where a search begins; `cells` is a power of two.
