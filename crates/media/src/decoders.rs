@@ -67,7 +67,12 @@ impl Decoders {
         self.pool.install(|| self.work.fingerprint(bytes, digests))
     }
 
-    /// The same without blocking: `done` is called on a thread of the pool. It should only pass the fingerprint on. The
+    /// The luma of a file's first picture, as it is hashed: to compare decoders, and to tell what decoding costs.
+    pub fn luma(&self, bytes: &[u8]) -> Option<Gray> {
+        self.pool.install(|| self.work.luma(bytes))
+    }
+
+    /// The same as `fingerprint` without blocking: `done` is called on a thread of the pool. It should only pass the fingerprint on. The
     /// bytes are held until then, or until their turn comes and nobody wants them any more.
     pub fn submit(
         &self,
@@ -119,6 +124,14 @@ impl Work {
         metrics::counter!("tidegate_media_fingerprints_total", "state" => fingerprint.state.tag())
             .increment(1);
         fingerprint
+    }
+
+    fn luma(&self, bytes: &[u8]) -> Option<Gray> {
+        let (mut about, mut first) = (About::default(), None);
+        let limits = Limits { frames: 0, ..self.limits.clone() };
+        // What was handed out before a fault stands.
+        decode(bytes, &limits, &self.budget, &mut about, &mut |_, gray| first = Some(gray)).ok();
+        first
     }
 
     fn pictures(&self, bytes: &[u8], into: &mut Fingerprint) -> Result<(), Refusal> {

@@ -13,6 +13,7 @@ mod limits;
 
 pub use self::{
     compare::{Comparison, PdqDistance},
+    decode::Gray,
     decoders::{Decoders, DecodersError, Done},
     fingerprint::{Fingerprint, Format, Frame, PIPELINE, State},
     hashes::{

@@ -1,8 +1,8 @@
 //! What hashing a JPEG costs, stage by stage and against peers, in CPU time of all threads.
 //!
-//! `cargo bench -p tidegate-media --bench hashing -- [FILE...]`: given JPEGs, or ones of 1.6 MP that are drawn. With
-//! `TIDEGATE_TEST_PDQHASH` naming a Python that has `pdqhash` and `pillow`, the reference's C++ runs in turn with the
-//! others. Sides take turns in rounds after one that only warms up; the figure is the median of the rounds.
+//! `cargo bench -p tidegate-media --bench hashing [--features turbo] -- [FILE...]`: given JPEGs, or ones of 1.6 MP that
+//! are drawn. With `TIDEGATE_TEST_PDQHASH` naming a Python that has `pdqhash` and `pillow`, the reference's C++ runs in
+//! turn with the others. Sides take turns in rounds after one that only warms up; the figure is the median of the rounds.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use std::{env, fs, hint::black_box, path::PathBuf, process::Command};
 use image::{DynamicImage, ImageReader};
 use image_hasher::{HashAlg, HasherConfig};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
-use tidegate_media::{Decoders, Digests, Limits, PdqHash, hashes::pdq};
+use tidegate_media::{Decoders, Digests, Gray, Limits, PdqHash, hashes::pdq};
 use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 
@@ -46,12 +46,10 @@ fn cpu() -> u64 {
     tasks.map(|task| first(spent(task.unwrap().path()))).sum::<u64>()
 }
 
-fn zune(bytes: &[u8], out: ColorSpace) -> (Vec<u8>, u32, u32) {
-    let options = DecoderOptions::default().jpeg_set_out_colorspace(out);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    let samples = decoder.decode().unwrap();
-    let (width, height) = decoder.dimensions().unwrap();
-    (samples, width as u32, height as u32)
+/// Without leaving any scan out.
+fn zune(bytes: &[u8]) -> Vec<u8> {
+    let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::Luma);
+    JpegDecoder::new_with_options(ZCursor::new(bytes), options).decode().unwrap()
 }
 
 /// Shapes, shading and grain, at about the bytes a pixel that a camera's pictures have.
@@ -71,9 +69,9 @@ fn drawn(folder: &std::path::Path) -> Vec<PathBuf> {
     [1, 3, 4, 8, 2, 7, 9, 5].into_iter().enumerate().map(write).collect()
 }
 
-fn read(path: PathBuf) -> Jpeg {
+fn read(decoders: &Decoders, path: PathBuf) -> Jpeg {
     let bytes = fs::read(&path).unwrap();
-    let (luma, width, height) = zune(&bytes, ColorSpace::Luma);
+    let Gray { width, height, samples: luma } = decoders.luma(&bytes).unwrap();
     Jpeg { path, bytes, luma, width, height }
 }
 
@@ -81,17 +79,19 @@ type Side<'a> = (&'static str, Box<dyn Fn() -> f64 + 'a>);
 
 fn main() {
     let folder = tempfile::tempdir().unwrap();
+    let decoders = Decoders::new(Limits { threads: 1, ..Limits::default() }).unwrap();
     let given: Vec<_> =
         env::args().skip(1).filter(|word| !word.starts_with("--")).map(PathBuf::from).collect();
     let paths = if given.is_empty() { drawn(folder.path()) } else { given };
-    let all: Vec<_> = paths.into_iter().map(read).collect();
+    let all: Vec<_> = paths.into_iter().map(|path| read(&decoders, path)).collect();
     let pixels: u64 = all.iter().map(|jpeg| u64::from(jpeg.width) * u64::from(jpeg.height)).sum();
     let bytes: usize = all.iter().map(|jpeg| jpeg.bytes.len()).sum();
     println!(
-        "{} pictures, {:.2} MP and {} kB each; load {}\n",
+        "{} pictures, {:.2} MP and {} kB each; decoded by {}; load {}\n",
         all.len(),
         pixels as f64 / all.len() as f64 / 1e6,
         bytes / all.len() / 1000,
+        if cfg!(feature = "turbo") { "libjpeg-turbo (`turbo`)" } else { "zune-jpeg" },
         fs::read_to_string("/proc/loadavg").unwrap().split(' ').next().unwrap()
     );
 
@@ -99,7 +99,6 @@ fn main() {
     if let Some(python) = &python {
         agree(python, &all);
     }
-    let decoders = Decoders::new(Limits { threads: 1, ..Limits::default() }).unwrap();
     let gradient = HasherConfig::new().hash_alg(HashAlg::Gradient).hash_size(8, 8).to_hasher();
     let median = HasherConfig::new().hash_alg(HashAlg::Median).preproc_dct().hash_size(16, 16).to_hasher();
     let digests = Digests::of(b"");
@@ -110,8 +109,8 @@ fn main() {
         (
             "JPEG to luma and PDQ",
             each(&all, |jpeg| {
-                let (luma, width, height) = zune(&jpeg.bytes, ColorSpace::Luma);
-                black_box(pdq::hash(&luma, width, height));
+                let Gray { width, height, samples } = decoders.luma(&jpeg.bytes).unwrap();
+                black_box(pdq::hash(&samples, width, height));
             }),
         ),
         (
@@ -123,7 +122,13 @@ fn main() {
         (
             "- decode to luma",
             each(&all, |jpeg| {
-                black_box(zune(&jpeg.bytes, ColorSpace::Luma));
+                black_box(decoders.luma(&jpeg.bytes));
+            }),
+        ),
+        (
+            "- zune-jpeg by itself, all scans, to luma",
+            each(&all, |jpeg| {
+                black_box(zune(&jpeg.bytes));
             }),
         ),
         (
@@ -159,7 +164,7 @@ fn main() {
             }),
         ),
         (
-            "- `image`, decode to RGB",
+            IMAGE_DECODES,
             each(&all, |jpeg| {
                 black_box(image::load_from_memory(&jpeg.bytes).unwrap());
             }),
@@ -169,7 +174,7 @@ fn main() {
         for (name, stage) in [
             ("Pillow and `pdqhash` (C++)", "both"),
             ("- Pillow, decode to RGB", "decode"),
-            ("- `pdqhash` of RGB", "hash"),
+            (PDQHASH_HASHES, "hash"),
         ] {
             sides.push((
                 name,
@@ -179,8 +184,19 @@ fn main() {
     } else {
         println!("TIDEGATE_TEST_PDQHASH is not set: without the reference's C++\n");
     }
-    print(&sides, &measure(&sides));
+    let figures = measure(&sides);
+    print(&sides, &figures);
+    if python.is_some() {
+        let of = |wanted: &str| &figures[sides.iter().position(|(name, _)| *name == wanted).unwrap()];
+        let both = of(IMAGE_DECODES).iter().zip(of(PDQHASH_HASHES));
+        let ratios: Vec<_> =
+            both.zip(&figures[0]).map(|((decode, hash), ours)| (decode + hash) / ours).collect();
+        println!("\n`image`, then `pdqhash` (C++): {:.2} x JPEG to PDQ", spread(&ratios).0);
+    }
 }
+
+const IMAGE_DECODES: &str = "- `image`, decode to RGB";
+const PDQHASH_HASHES: &str = "- `pdqhash` of RGB";
 
 /// Milliseconds of CPU that a piece of work takes for one of all.
 fn each<'a, T>(all: &'a [T], work: impl Fn(&T) + 'a) -> Box<dyn Fn() -> f64 + 'a> {
@@ -206,18 +222,20 @@ fn measure(sides: &[Side<'_>]) -> Vec<Vec<f64>> {
     figures
 }
 
+/// The middle, the lowest and the highest.
+fn spread(values: &[f64]) -> (f64, f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (sorted[sorted.len() / 2], sorted[0], sorted[sorted.len() - 1])
+}
+
 fn print(sides: &[Side<'_>], figures: &[Vec<f64>]) {
-    let median = |values: &[f64]| {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        (sorted[sorted.len() / 2], sorted[0], sorted[sorted.len() - 1])
-    };
     println!("| side | CPU ms a picture | lowest to highest | x JPEG to PDQ |");
     println!("| --- | --- | --- | --- |");
     for ((name, _), values) in sides.iter().zip(figures) {
         let ratios: Vec<_> = values.iter().zip(&figures[0]).map(|(value, ours)| value / ours).collect();
-        let (middle, low, high) = median(values);
-        println!("| {name} | {middle:.2} | {low:.2} to {high:.2} | {:.2} |", median(&ratios).0);
+        let (middle, low, high) = spread(values);
+        println!("| {name} | {middle:.2} | {low:.2} to {high:.2} | {:.2} |", spread(&ratios).0);
     }
 }
 

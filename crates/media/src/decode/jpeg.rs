@@ -8,22 +8,40 @@ use jpeg_decoder::{ColorTransform, PixelFormat};
 use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 
+#[cfg(feature = "turbo")]
+use super::turbo;
 use super::{
     Gray, Refusal,
     budget::{Budget, Share},
     guard::{either, guarded},
     jpeg_header::{Colours, JpegHeader},
-    luma,
+    jpeg_scans, luma,
 };
 use crate::fingerprint::{Format, reason};
 
-const BROKEN: Refusal = Refusal::Undecodable(reason::BROKEN);
+pub(super) const BROKEN: Refusal = Refusal::Undecodable(reason::BROKEN);
 
 /// Tables, rows in work, and what else does not grow with the picture.
-const FIXED: u64 = 1 << 20;
+pub(super) const FIXED: u64 = 1 << 20;
 
 /// The luma, and the memory that it is held in.
 pub(super) fn decode<'a>(
+    bytes: &[u8],
+    header: &JpegHeader,
+    budget: &'a Budget,
+) -> Result<(Gray, Share<'a>), Refusal> {
+    #[cfg(feature = "turbo")]
+    if turbo::takes(header) {
+        return either(
+            Format::Jpeg,
+            || turbo::decode(bytes, header, budget),
+            || by_default(bytes, header, budget),
+        );
+    }
+    by_default(bytes, header, budget)
+}
+
+pub(super) fn by_default<'a>(
     bytes: &[u8],
     header: &JpegHeader,
     budget: &'a Budget,
@@ -42,7 +60,11 @@ fn first<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(G
     let pixels = pixels(header);
     // Coefficients of two bytes, and of twice the rows if only those are sampled less often.
     let buffered = if header.is_buffered { 4 * header.samples } else { 0 };
-    let share = budget.share(FIXED + buffered + (out_bytes + 1) * pixels)?;
+    let is_thinned = as_stored && header.is_buffered;
+    let thinned = if is_thinned { bytes.len() as u64 } else { 0 };
+    let share = budget.share(FIXED + buffered + thinned + (out_bytes + 1) * pixels)?;
+    let thinned = is_thinned.then(|| jpeg_scans::of_component(bytes, header.first_component)).flatten();
+    let bytes = thinned.as_deref().unwrap_or(bytes);
     let options = DecoderOptions::default()
         .set_max_width(usize::MAX)
         .set_max_height(usize::MAX)
@@ -68,17 +90,8 @@ fn first<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(G
     Ok((gray(header, samples)?, share))
 }
 
-/// Scans of a picture that the second decoder is given. Each goes over the whole picture, and takes a few bytes in the
-/// file; encoders make about ten. The first decoder counts by itself.
-const MOST_SCANS: usize = 100;
-
-fn scans(bytes: &[u8]) -> usize {
-    // Within a scan these two bytes never follow each other.
-    bytes.windows(2).filter(|pair| *pair == [0xff, 0xda]).count()
-}
-
 fn second<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(Gray, Share<'a>), Refusal> {
-    if header.is_buffered && scans(bytes) > MOST_SCANS {
+    if header.is_buffered && jpeg_scans::are_too_many(bytes) {
         return Err(BROKEN);
     }
     let planes = header.samples * if header.is_buffered { 3 } else { 1 };
@@ -104,10 +117,10 @@ fn second<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(
     Ok((gray(header, samples)?, share))
 }
 
-fn pixels(header: &JpegHeader) -> u64 {
+pub(super) fn pixels(header: &JpegHeader) -> u64 {
     u64::from(header.width) * u64::from(header.height)
 }
 
-fn gray(header: &JpegHeader, samples: Vec<u8>) -> Result<Gray, Refusal> {
+pub(super) fn gray(header: &JpegHeader, samples: Vec<u8>) -> Result<Gray, Refusal> {
     Gray::new(header.width, header.height, samples).ok_or(BROKEN)
 }

@@ -29,10 +29,15 @@ pub(super) struct JpegHeader {
     pub(super) samples: u64,
     /// Sampled and scanned as nearly all files are.
     pub(super) is_common: bool,
+    /// Huffman coded, eight bits a sample, with loss.
+    pub(super) is_plain: bool,
+    /// What scans call the first component.
+    pub(super) first_component: u8,
 }
 
 struct Frame {
     progressive: bool,
+    plain: bool,
     width: u32,
     height: u32,
     /// Identifier and sampling factors.
@@ -80,7 +85,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<JpegHeader, Refusal> {
 }
 
 /// The next marker, past anything between segments, and what follows it.
-fn next_marker(bytes: &[u8]) -> Option<(u8, &[u8])> {
+pub(super) fn next_marker(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let mut at = 0;
     loop {
         at += bytes.get(at..)?.iter().position(|byte| *byte == 0xff)? + 1;
@@ -92,7 +97,7 @@ fn next_marker(bytes: &[u8]) -> Option<(u8, &[u8])> {
 }
 
 fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, Refusal> {
-    let [_precision, h0, h1, w0, w1, count, components @ ..] = segment else { return Err(broken()) };
+    let [precision, h0, h1, w0, w1, count, components @ ..] = segment else { return Err(broken()) };
     if components.len() != 3 * usize::from(*count) {
         return Err(broken());
     }
@@ -107,7 +112,8 @@ fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, Refusal> {
     if width == 0 || height == 0 {
         return Err(unsupported());
     }
-    Ok(Frame { progressive: matches!(marker, 0xc2 | 0xca), width, height, components })
+    let plain = *precision == 8 && matches!(marker, 0xc0..=0xc2);
+    Ok(Frame { progressive: matches!(marker, 0xc2 | 0xca), plain, width, height, components })
 }
 
 fn header(frame: &Frame, in_scan: usize, adobe: Option<u8>, jfif: bool) -> Result<JpegHeader, Refusal> {
@@ -140,6 +146,8 @@ fn header(frame: &Frame, in_scan: usize, adobe: Option<u8>, jfif: bool) -> Resul
         is_buffered: frame.progressive || !one_scan,
         samples: 64 * blocks,
         is_common,
+        is_plain: frame.plain,
+        first_component: ids[0],
     })
 }
 

@@ -8,8 +8,11 @@ mod guard;
 mod header;
 mod jpeg;
 mod jpeg_header;
+mod jpeg_scans;
 mod luma;
 mod still;
+#[cfg(feature = "turbo")]
+mod turbo;
 
 pub(crate) use self::budget::Budget;
 use self::header::Header;
@@ -19,10 +22,11 @@ use crate::{
 };
 
 /// The luma of one picture: rows without gaps.
-pub(crate) struct Gray {
-    pub(crate) width: u32,
-    pub(crate) height: u32,
-    pub(crate) samples: Vec<u8>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gray {
+    pub width: u32,
+    pub height: u32,
+    pub samples: Vec<u8>,
 }
 
 impl Gray {
