@@ -2,8 +2,10 @@
 //!
 //! What a bank is stands in its document; what its entries mean to a rule is up to `tidegate-rules`.
 
+mod entry;
 pub(crate) mod hashes;
 pub(crate) mod ledger;
+mod lists;
 mod pages;
 pub(crate) mod rates;
 
@@ -12,13 +14,10 @@ use std::{
     sync::Arc,
 };
 
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tidegate_media::banks::entry_id;
-use tidegate_rules::{Limits, Plan, RuleSource, Shape, Vocabulary};
 use tidegate_schemas::{
     banks::BankKind,
-    ids::{BankId, Millis, OrgId, TypeId},
+    ids::{BankId, Millis, OrgId},
 };
 use tidegate_store::{
     Clock, Store, system_clock,
@@ -26,65 +25,18 @@ use tidegate_store::{
 };
 use uuid::Uuid;
 
-use self::ledger::{Held, Operation};
-pub use self::pages::Place;
+use self::ledger::Operation;
+pub(crate) use self::lists::{AllHeld, all, catch_up, entries};
+pub use self::{
+    entry::{Entry, Given},
+    pages::Place,
+};
 use crate::{
     Error, Settings,
-    compile::{BankEntries, Labelled, compile},
+    compile::compile,
     content::{self, Content, joined},
     snapshots,
 };
-
-/// An entry as it is kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Entry {
-    /// Derived from bank and value: the same entry is the same in every environment.
-    pub id: Uuid,
-    pub value: String,
-    pub enabled: bool,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
-    /// Of hashes: how many bits may differ, if it is not as the bank says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distance: Option<u8>,
-    /// Of hashes: what the source calls it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reference: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    /// Of hashes: when it was switched off because it matched so much.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quarantined_at: Option<Millis>,
-    pub added_at: Millis,
-    /// From then on it counts as switched off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Millis>,
-    pub author: String,
-}
-
-impl Entry {
-    fn counts(&self, now: Millis) -> bool {
-        self.enabled && self.expires_at.is_none_or(|end| end > now)
-    }
-}
-
-/// An entry as somebody hands it in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
-    pub value: String,
-    pub labels: Vec<String>,
-    pub source: Option<String>,
-    pub expires_at: Option<Millis>,
-    /// Of hashes only, as the next two.
-    pub distance: Option<u32>,
-    pub reference: Option<String>,
-    pub note: Option<String>,
-    /// It is in the bank, but does not count.
-    pub disabled: bool,
-}
 
 /// What became of entries that were handed in. The counts add up to how many they were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,10 +101,6 @@ pub struct Banks {
 /// Who switches entries off that match too much.
 pub(crate) const QUARANTINE: &str = "quarantine";
 
-/// Labels of an entry, and their length in bytes.
-const LABELS: (usize, usize) = (16, 64);
-const LONGEST_SOURCE: usize = 256;
-
 impl Banks {
     pub fn new(store: Store, settings: &Settings) -> Self {
         Self::with_clock(store, settings, system_clock())
@@ -207,7 +155,7 @@ impl Banks {
         let mut taken = Taken::default();
         let mut wanted: BTreeMap<Uuid, Entry> = BTreeMap::new();
         for (place, given) in given.into_iter().enumerate() {
-            match self.read(bank, kind, given, author, now) {
+            match Entry::read((bank, kind), given, (author, now), &self.settings.rules) {
                 Ok(entry) => {
                     if wanted.insert(entry.id, entry).is_some() {
                         taken.unchanged += 1;
@@ -221,7 +169,7 @@ impl Banks {
         let mut operations = Vec::new();
         for (id, entry) in wanted {
             match there.get(&id) {
-                Some(old) if same(old, &entry) => taken.unchanged += 1,
+                Some(old) if old.is_same(&entry) => taken.unchanged += 1,
                 Some(old) => {
                     taken.changed += 1;
                     operations.push(Operation::put(kind, Entry { added_at: old.added_at, ..entry }));
@@ -369,47 +317,6 @@ impl Banks {
         Ok(rows.into_iter().flatten().map(|row| (row.entry, ledger::entry(row))).collect())
     }
 
-    fn read(
-        &self,
-        bank: &BankId,
-        kind: BankKind,
-        given: Given,
-        author: &str,
-        now: Millis,
-    ) -> Result<Entry, String> {
-        let limits = &self.settings.rules;
-        let value = kind.canonical(&given.value)?;
-        let longest = if kind == BankKind::Regex { limits.regex_source_bytes } else { limits.word_bytes };
-        if value.len() > longest {
-            return Err(format!("it is longer than {longest} bytes"));
-        }
-        if kind == BankKind::Regex {
-            check_pattern(&value, limits)?;
-        }
-        let distance = check_hash(kind, &given)?;
-        let (most, bytes) = LABELS;
-        if given.labels.len() > most || given.labels.iter().any(|label| label.len() > bytes) {
-            return Err(format!("an entry has at most {most} labels of {bytes} bytes"));
-        }
-        if given.source.as_ref().is_some_and(|source| source.len() > LONGEST_SOURCE) {
-            return Err(format!("its source is longer than {LONGEST_SOURCE} bytes"));
-        }
-        Ok(Entry {
-            id: entry_id(bank, kind, &value),
-            value,
-            enabled: !given.disabled,
-            labels: given.labels,
-            source: given.source,
-            distance,
-            reference: given.reference,
-            note: given.note,
-            quarantined_at: None,
-            added_at: now,
-            expires_at: given.expires_at,
-            author: author.to_owned(),
-        })
-    }
-
     async fn change(
         &self,
         (org, bank): (&OrgId, &BankId),
@@ -461,96 +368,5 @@ impl Banks {
             Ok(Err(faults)) => Err(BankError::Unusable(joined(&faults))),
             Err(panic) => Err(BankError::Unusable(format!("the compiler failed: {panic}"))),
         }
-    }
-}
-
-/// What is held of an organisation's banks.
-pub(crate) type AllHeld = HashMap<BankId, Arc<Held>>;
-
-/// All banks of a configuration, read anew.
-pub(crate) async fn all(store: &Store, org: &OrgId, content: &Content) -> Result<AllHeld, Error> {
-    catch_up(store, org, content, &AllHeld::new()).await
-}
-
-/// All banks of a configuration, from what is held of them already.
-pub(crate) async fn catch_up(
-    store: &Store,
-    org: &OrgId,
-    content: &Content,
-    held: &AllHeld,
-) -> Result<AllHeld, Error> {
-    let mut all = AllHeld::new();
-    let lists = content.set.banks.iter().filter(|(_, (_, document))| document.kind.hash().is_none());
-    for (bank, _) in lists {
-        let known = held.get(bank);
-        let newer = ledger::catch_up(store, org, bank, known.map(|held| &**held)).await?;
-        let kept = known.filter(|known| known.revision == newer.revision).cloned();
-        all.insert(bank.clone(), kept.unwrap_or_else(|| Arc::new(newer)));
-    }
-    Ok(all)
-}
-
-/// What compiles, and when the first of it expires.
-pub(crate) fn entries(held: &AllHeld, now: Millis) -> (BankEntries, Option<Millis>) {
-    let mut expires = None;
-    let counting = held.iter().map(|(bank, held)| {
-        let entries = held.entries.values().filter(|entry| held.enabled && entry.counts(now));
-        let entries: Vec<_> = entries
-            .map(|entry| {
-                let sooner = |end: Millis| expires.is_none_or(|first| end < first);
-                if let Some(end) = entry.expires_at.filter(|end| sooner(*end)) {
-                    expires = Some(end);
-                }
-                let labels = entry.labels.clone().into();
-                (entry.id, Labelled { value: entry.value.clone(), labels })
-            })
-            .collect();
-        (bank.clone(), entries)
-    });
-    let counting = counting.collect();
-    (counting, expires)
-}
-
-/// Apart from who handed it in, and when.
-fn same(old: &Entry, new: &Entry) -> bool {
-    old.enabled == new.enabled
-        && old.labels == new.labels
-        && old.source == new.source
-        && (old.distance, &old.reference, &old.note) == (new.distance, &new.reference, &new.note)
-        && old.expires_at == new.expires_at
-}
-
-/// What only entries of hashes have beside them.
-fn check_hash(kind: BankKind, given: &Given) -> Result<Option<u8>, String> {
-    let Some(hash) = kind.hash() else {
-        let has_more = given.distance.is_some() || given.reference.is_some() || given.note.is_some();
-        return if has_more {
-            Err("only hashes have a distance, a reference and a note".to_owned())
-        } else {
-            Ok(None)
-        };
-    };
-    let most = hash.most_distance();
-    if given.distance.is_some_and(|distance| distance > most) {
-        return Err(format!("hashes of kind {} may differ in at most {most} bits", hash.name()));
-    }
-    for (name, text) in [("reference", &given.reference), ("note", &given.note)] {
-        if text.as_ref().is_some_and(|text| text.len() > LONGEST_SOURCE) {
-            return Err(format!("its {name} is longer than {LONGEST_SOURCE} bytes"));
-        }
-    }
-    Ok(given.distance.and_then(|distance| u8::try_from(distance).ok()))
-}
-
-/// As a rule would be held to it that has the pattern.
-fn check_pattern(pattern: &str, limits: &Limits) -> Result<(), String> {
-    let mut vocabulary = Vocabulary::new();
-    let shape = Shape { kind: tidegate_rules::Kind::Text, container: tidegate_rules::Container::One };
-    vocabulary.add(TypeId::new("item"), [("text", shape)]);
-    let rule = json!({"rule": "entry", "when": {"text": {"in": ["text"], "regex": pattern}}});
-    let compiled = Plan::compile(&[RuleSource { document: &rule, version: "" }], &vocabulary, limits);
-    match compiled {
-        Ok(_) => Ok(()),
-        Err(faults) => Err(faults.first().map_or_else(String::new, |fault| fault.detail.clone())),
     }
 }

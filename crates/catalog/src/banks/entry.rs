@@ -1,0 +1,151 @@
+//! One entry of a bank: as it is kept, as somebody hands it in, and which of the latter can be one.
+//!
+//! It stores nothing.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tidegate_media::banks::entry_id;
+use tidegate_rules::{Limits, Plan, RuleSource, Shape, Vocabulary};
+use tidegate_schemas::{
+    banks::BankKind,
+    ids::{BankId, Millis, TypeId},
+};
+use uuid::Uuid;
+
+/// Labels of an entry, and their length in bytes.
+const LABELS: (usize, usize) = (16, 64);
+const LONGEST_SOURCE: usize = 256;
+
+/// An entry as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Derived from bank and value: the same entry is the same in every environment.
+    pub id: Uuid,
+    pub value: String,
+    pub enabled: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Of hashes: how many bits may differ, if it is not as the bank says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<u8>,
+    /// Of hashes: what the source calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Of hashes: when it was switched off because it matched so much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantined_at: Option<Millis>,
+    pub added_at: Millis,
+    /// From then on it counts as switched off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Millis>,
+    pub author: String,
+}
+
+impl Entry {
+    /// The entry that somebody hands in, or why it cannot be one.
+    pub(super) fn read(
+        (bank, kind): (&BankId, BankKind),
+        given: Given,
+        (author, now): (&str, Millis),
+        limits: &Limits,
+    ) -> Result<Self, String> {
+        let value = kind.canonical(&given.value)?;
+        let longest = if kind == BankKind::Regex { limits.regex_source_bytes } else { limits.word_bytes };
+        if value.len() > longest {
+            return Err(format!("it is longer than {longest} bytes"));
+        }
+        if kind == BankKind::Regex {
+            check_pattern(&value, limits)?;
+        }
+        let distance = check_hash(kind, &given)?;
+        let (most, bytes) = LABELS;
+        if given.labels.len() > most || given.labels.iter().any(|label| label.len() > bytes) {
+            return Err(format!("an entry has at most {most} labels of {bytes} bytes"));
+        }
+        if given.source.as_ref().is_some_and(|source| source.len() > LONGEST_SOURCE) {
+            return Err(format!("its source is longer than {LONGEST_SOURCE} bytes"));
+        }
+        Ok(Self {
+            id: entry_id(bank, kind, &value),
+            value,
+            enabled: !given.disabled,
+            labels: given.labels,
+            source: given.source,
+            distance,
+            reference: given.reference,
+            note: given.note,
+            quarantined_at: None,
+            added_at: now,
+            expires_at: given.expires_at,
+            author: author.to_owned(),
+        })
+    }
+
+    pub(super) fn counts(&self, now: Millis) -> bool {
+        self.enabled && self.expires_at.is_none_or(|end| end > now)
+    }
+
+    /// Apart from who handed it in, and when.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.enabled == other.enabled
+            && self.labels == other.labels
+            && self.source == other.source
+            && (self.distance, &self.reference, &self.note) == (other.distance, &other.reference, &other.note)
+            && self.expires_at == other.expires_at
+    }
+}
+
+/// An entry as somebody hands it in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    pub value: String,
+    pub labels: Vec<String>,
+    pub source: Option<String>,
+    pub expires_at: Option<Millis>,
+    /// Of hashes only, as the next two.
+    pub distance: Option<u32>,
+    pub reference: Option<String>,
+    pub note: Option<String>,
+    /// It is in the bank, but does not count.
+    pub disabled: bool,
+}
+
+/// What only entries of hashes have beside them.
+fn check_hash(kind: BankKind, given: &Given) -> Result<Option<u8>, String> {
+    let Some(hash) = kind.hash() else {
+        let has_more = given.distance.is_some() || given.reference.is_some() || given.note.is_some();
+        return if has_more {
+            Err("only hashes have a distance, a reference and a note".to_owned())
+        } else {
+            Ok(None)
+        };
+    };
+    let most = hash.most_distance();
+    if given.distance.is_some_and(|distance| distance > most) {
+        return Err(format!("hashes of kind {} may differ in at most {most} bits", hash.name()));
+    }
+    for (name, text) in [("reference", &given.reference), ("note", &given.note)] {
+        if text.as_ref().is_some_and(|text| text.len() > LONGEST_SOURCE) {
+            return Err(format!("its {name} is longer than {LONGEST_SOURCE} bytes"));
+        }
+    }
+    Ok(given.distance.and_then(|distance| u8::try_from(distance).ok()))
+}
+
+/// As a rule would be held to it that has the pattern.
+fn check_pattern(pattern: &str, limits: &Limits) -> Result<(), String> {
+    let mut vocabulary = Vocabulary::new();
+    let shape = Shape { kind: tidegate_rules::Kind::Text, container: tidegate_rules::Container::One };
+    vocabulary.add(TypeId::new("item"), [("text", shape)]);
+    let rule = json!({"rule": "entry", "when": {"text": {"in": ["text"], "regex": pattern}}});
+    let compiled = Plan::compile(&[RuleSource { document: &rule, version: "" }], &vocabulary, limits);
+    match compiled {
+        Ok(_) => Ok(()),
+        Err(faults) => Err(faults.first().map_or_else(String::new, |fault| fault.detail.clone())),
+    }
+}
