@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use receiver::{Answers, Receiver, Step, patient, write};
-use tidegate_egress::media::{self, NoRoom, Outcome, Sink, Validators, Wanted};
+use tidegate_egress::media::{self, NoRoom, Outcome, Sink, Spent, Validators, Wanted};
 use tidegate_egress::target::Target;
 use tidegate_egress::{Client, Settings};
 use tidegate_schemas::ids::OrgId;
@@ -59,13 +59,21 @@ async fn fetch_into(
     validators: Option<&Validators>,
     mut kept: Kept,
 ) -> (Outcome, Kept) {
-    let target = match Target::parse(url) {
+    let mut target = match Target::parse(url) {
         Ok(target) => target,
         Err(fault) => panic!("{fault}"),
     };
-    let wanted = Wanted { org: &OrgId::new("acme"), target, validators };
-    let fetching = media::fetch(client, wanted, &mut kept, receiver::NOW);
-    let outcome = tokio::time::timeout(Duration::from_secs(100), fetching).await.expect("it ends by itself");
+    let (org, mut spent) = (OrgId::new("acme"), Spent::default());
+    let following = async {
+        loop {
+            let wanted = Wanted { org: &org, target, validators };
+            match media::fetch(client, wanted, &mut spent, &mut kept, receiver::NOW).await {
+                Outcome::Redirected(next) => target = *next,
+                outcome => break outcome,
+            }
+        }
+    };
+    let outcome = tokio::time::timeout(Duration::from_secs(100), following).await.expect("it ends by itself");
     (outcome, kept)
 }
 

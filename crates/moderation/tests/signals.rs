@@ -31,11 +31,15 @@ fn settings() -> Settings {
 }
 
 fn signals(store: Store, host: &Host, settings: &Settings) -> Signals {
+    of_hosts(store, &[host], settings)
+}
+
+fn of_hosts(store: Store, hosts: &[&Host], settings: &Settings) -> Signals {
     let egress = tidegate_egress::Settings {
-        allow_cidrs: vec!["127.0.0.0/8".parse().unwrap()],
+        allow_cidrs: vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
         connect_timeout_ms: 15_000,
         media: media::Settings {
-            ports: vec![host.address.port()],
+            ports: hosts.iter().map(|host| host.address.port()).collect(),
             first_byte_ms: 60_000,
             idle_ms: 60_000,
             total_ms: 60_000,
@@ -212,26 +216,73 @@ async fn a_hanging_host_holds_nobody_who_wants_another() {
     let folder = tempfile::tempdir().unwrap();
     let hanging = Host::start(|_| Answer::Never).await.unwrap();
     let good = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
-    let egress = tidegate_egress::Settings {
-        allow_cidrs: vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
-        media: media::Settings {
-            ports: vec![hanging.address.port(), good.address.port()],
-            ..media::Settings::default()
-        },
-        ..tidegate_egress::Settings::default()
-    };
     let few = Settings { fetches: 4, fetches_per_host: 2, fetches_per_org: 4, ..settings() };
-    let decoders = Decoders::new(Limits::default()).unwrap();
-    let signals = Signals::new(Client::new(egress).unwrap(), decoders, store(&folder), &few);
+    let signals = of_hosts(store(&folder), &[&hanging, &good], &few);
     let hangs: Vec<_> =
         (0..50).map(|nth| Wanted { url: hanging.url(&nth.to_string()), depth: Depth::Picture }).collect();
     let mut stuck = signals.gather(&OrgId::new("acme"), &hangs);
-    // Hosts are told apart by name.
-    let url = format!("http://localhost:{}/a.bmp", good.address.port());
     tokio::select! {
         () = stuck.settle() => unreachable!("the host hangs"),
-        seen = look(&signals, url) => assert_eq!(state(&seen), "ok"),
+        seen = look(&signals, by_name(&good, "a.bmp")) => assert_eq!(state(&seen), "ok"),
     }
+}
+
+/// Hosts are told apart by name.
+fn by_name(host: &Host, path: &str) -> String {
+    format!("http://localhost:{}/{path}", host.address.port())
+}
+
+/// Its pictures are its own, and everything else is at the other host.
+async fn leading_to(other: &Host) -> Host {
+    let there = other.url("elsewhere");
+    let answer = move |head: &str| match head.starts_with("GET /own") {
+        true => Answer::Picture(picture(1)),
+        false => Answer::Head(format!("302 Found\r\nlocation: {there}"), Vec::new()),
+    };
+    Host::start(answer).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_a_redirect_leads_to_is_in_the_turn_of_the_host_that_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let hanging = Host::start(|_| Answer::Never).await.unwrap();
+    let good = leading_to(&hanging).await;
+    let few = Settings { fetches: 8, fetches_per_host: 2, fetches_per_org: 8, ..settings() };
+    let signals = of_hosts(store(&folder), &[&hanging, &good], &few);
+    let leading = |nth: u32| Wanted { url: by_name(&good, &nth.to_string()), depth: Depth::Picture };
+    let mut stuck = signals.gather(&OrgId::new("acme"), &(0..20).map(leading).collect::<Vec<_>>());
+    let all_were_asked = async {
+        let all = async || (good.asked("").len() == 20 && hanging.asked("").len() == 2).then_some(());
+        eventually("all to be led on", PATIENCE, all).await.unwrap();
+    };
+    tokio::select! { () = stuck.settle() => unreachable!("the host hangs"), () = all_were_asked => {} }
+    tokio::select! {
+        () = stuck.settle() => unreachable!("the host hangs"),
+        seen = look(&signals, by_name(&good, "own.bmp")) => assert_eq!(state(&seen), "ok"),
+    }
+    assert_eq!(hanging.asked("").len(), 2, "no more than its turns");
+}
+
+#[tokio::test]
+async fn a_host_that_others_lead_to_is_left_alone_and_those_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken =
+        Host::start(|_| Answer::Head("500 Internal Server Error".to_owned(), Vec::new())).await.unwrap();
+    let good = leading_to(&broken).await;
+    let patience = Settings {
+        attempts: 1,
+        host_failures: 4,
+        host_rest_ms: 3_600_000,
+        longest_host_rest_ms: 3_600_000,
+        ..settings()
+    };
+    let signals = of_hosts(store(&folder), &[&broken, &good], &patience);
+    for nth in 0..12 {
+        let expected = if nth < 4 { "http_500" } else { "host_unavailable" };
+        assert_eq!(state(&look(&signals, by_name(&good, &nth.to_string())).await), expected);
+    }
+    assert_eq!(state(&look(&signals, by_name(&good, "own.bmp")).await), "ok");
+    assert_eq!((broken.asked("").len(), good.asked("").len()), (4, 13));
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
-//! One attempt to fetch a medium: an unauthenticated GET through the guarded client, redirects and all, into a sink.
-//! Not responsible for trying again, for how many fetches run at once, or for what the bytes are.
+//! One step of fetching a medium: an unauthenticated GET through the guarded client, into a sink, or to where it leads.
+//! Not responsible for taking the next step, for trying again, for how many fetches run at once, or for what the bytes are.
 
 mod freshness;
 mod outcome;
 mod settings;
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -42,54 +44,70 @@ pub struct Wanted<'a> {
     pub validators: Option<&'a Validators>,
 }
 
-/// Makes one attempt at `now` (unix seconds). It ends within the settings' total time, redirects included.
-pub async fn fetch(client: &Client, wanted: Wanted<'_>, sink: &mut impl Sink, now: u64) -> Outcome {
-    match attempt(client, wanted, sink, now).await {
+/// What an attempt has taken so far: an attempt is one request after the other until none redirects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    redirects: u32,
+    time: Duration,
+}
+
+/// Makes the next request of an attempt at `now` (unix seconds). All of an attempt's requests together end within the
+/// settings' total time; between two of them the clock stands still.
+pub async fn fetch(
+    client: &Client,
+    wanted: Wanted<'_>,
+    spent: &mut Spent,
+    sink: &mut impl Sink,
+    now: u64,
+) -> Outcome {
+    let began = Instant::now();
+    let deadline = began + client.settings().media.total().saturating_sub(spent.time);
+    let outcome = match request(client, wanted, (spent.redirects, deadline), sink, now).await {
         Ok(outcome) => outcome,
         Err(Failure::BlockedAddress(_)) => Outcome::BlockedAddress,
         Err(Failure::TooLarge { .. }) => Outcome::TooLarge,
         Err(failure) => Outcome::failed(Reason::Failure(failure)),
-    }
+    };
+    spent.time += began.elapsed();
+    spent.redirects += u32::from(matches!(outcome, Outcome::Redirected(_)));
+    outcome
 }
 
-async fn attempt(
+async fn request(
     client: &Client,
-    wanted: Wanted<'_>,
+    Wanted { org, target, validators }: Wanted<'_>,
+    (redirects, deadline): (u32, Instant),
     sink: &mut impl Sink,
     now: u64,
 ) -> Result<Outcome, Failure> {
     let settings = &client.settings().media;
-    let deadline = Instant::now() + settings.total();
-    let Wanted { org, mut target, validators } = wanted;
-    let mut hops = 0;
-    loop {
-        if !settings.may_call(org, target.port()) {
-            return Err(UrlFault::Port.into());
-        }
-        let response = client
-            .send(Request {
-                method: Method::GET,
-                target: target.clone(),
-                // What is known was answered by this very address, without a redirect.
-                headers: conditions(validators.filter(|_| hops == 0)),
-                body: Bytes::new(),
-                limits: limits(client, deadline),
-            })
-            .await?;
-        let status = response.status();
-        if status == StatusCode::NOT_MODIFIED && validators.is_some() && hops == 0 {
-            return Ok(Outcome::Unchanged(Freshness::of(response.headers())));
-        }
-        if !is_redirect(status) {
-            return read(response, hops == 0, settings.max_bytes, sink, now).await;
-        }
-        hops += 1;
-        target = match next(&target, response.headers()) {
-            Ok(_) if hops > settings.redirects => return Ok(Outcome::failed(Reason::TooManyRedirects)),
-            Ok(next) => next,
-            Err(reason) => return Ok(Outcome::failed(reason)),
-        };
+    if !settings.may_call(org, target.port()) {
+        return Err(UrlFault::Port.into());
     }
+    let is_direct = redirects == 0;
+    // What is known was answered by this very address, without a redirect.
+    let validators = validators.filter(|_| is_direct);
+    let response = client
+        .send(Request {
+            method: Method::GET,
+            target: target.clone(),
+            headers: conditions(validators),
+            body: Bytes::new(),
+            limits: limits(client, deadline),
+        })
+        .await?;
+    let status = response.status();
+    if status == StatusCode::NOT_MODIFIED && validators.is_some() {
+        return Ok(Outcome::Unchanged(Freshness::of(response.headers())));
+    }
+    if !is_redirect(status) {
+        return read(response, is_direct, settings.max_bytes, sink, now).await;
+    }
+    Ok(match next(&target, response.headers()) {
+        Ok(_) if redirects >= settings.redirects => Outcome::failed(Reason::TooManyRedirects),
+        Ok(next) => Outcome::Redirected(Box::new(next)),
+        Err(reason) => Outcome::failed(reason),
+    })
 }
 
 fn limits(client: &Client, deadline: Instant) -> Limits {
@@ -122,7 +140,7 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// Where a redirect leads, checked as if an item had named it.
+/// Where a redirect leads, checked as if an item had named it but for its port and address, which asking it checks.
 fn next(from: &Target, headers: &HeaderMap) -> Result<Target, Reason> {
     let location = headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
     let to = from.join(location.ok_or(Reason::NoLocation)?).map_err(|fault| Reason::Failure(fault.into()))?;
@@ -182,7 +200,7 @@ fn is_identity(value: &HeaderValue) -> bool {
     value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity") || value.is_empty()
 }
 
-fn retry_after(headers: &HeaderMap, now: u64) -> Option<std::time::Duration> {
+fn retry_after(headers: &HeaderMap, now: u64) -> Option<Duration> {
     headers
         .get(header::RETRY_AFTER)
         .and_then(|value| value.to_str().ok())

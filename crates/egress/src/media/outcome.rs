@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use super::Freshness;
 use crate::failure::Failure;
+use crate::target::Target;
 
-/// What became of one attempt.
+/// What became of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The sink has the whole body.
     Ok(Arrived),
     /// What is at hand is still what the address shows.
     Unchanged(Freshness),
+    /// The body is said to be there. Asking there is the attempt's next request.
+    Redirected(Box<Target>),
     /// The body is, or says that it is, longer than the settings allow.
     TooLarge,
     /// The address, or one that it redirects to, may not be called.
@@ -112,6 +115,7 @@ impl Outcome {
         match self {
             Self::Ok(_) => "ok",
             Self::Unchanged(_) => "unchanged",
+            Self::Redirected(_) => "redirected",
             Self::TooLarge => "too_large",
             Self::BlockedAddress => "blocked_address",
             Self::FetchFailed { .. } => "fetch_failed",

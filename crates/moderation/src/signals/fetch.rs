@@ -17,23 +17,23 @@ use futures::{
 use parking_lot::Mutex;
 use tidegate_egress::{
     Client,
-    media::{self, Freshness, Outcome, Reason, Validators, Wanted},
+    media::{self, Freshness, Outcome, Reason, Spent, Validators, Wanted},
     target::Target,
 };
 use tidegate_media::{Decoders, Digests, Done, Fingerprint, State};
 use tidegate_schemas::ids::OrgId;
 use tidegate_store::Store;
 use tokio::{
-    sync::{OwnedSemaphorePermit, oneshot},
+    sync::oneshot,
     time::{Instant, sleep, sleep_until},
 };
 
 use super::{
     Depth, Look, Settings,
-    body::{Arrived, Body, Room},
+    body::{Arrived, Body, Held, Rooms},
     breaker::{Admission, Breakers, Site},
     contents::Contents,
-    gate::Gate,
+    gate::{Gate, Inside},
     keep::Keep,
     retry::Retries,
 };
@@ -70,11 +70,22 @@ struct Inner {
     gate: Gate,
     breakers: Mutex<Breakers>,
     retries: Retries,
-    room: Room,
+    room: Rooms,
     url_ttl: Duration,
     urls: Mutex<Keep<Question, Shown>>,
     contents: Contents,
     flights: Mutex<Board>,
+}
+
+/// How an attempt ended.
+enum Attempt {
+    Ended(Look),
+    /// A host on the way is left alone until then.
+    Resting(Instant),
+    Failed {
+        reason: Reason,
+        retry_after: Option<Duration>,
+    },
 }
 
 /// The looks that are under way.
@@ -92,7 +103,7 @@ impl Fetcher {
             gate: Gate::new(settings.bounds()),
             breakers: Mutex::new(Breakers::new(settings.patience(trial))),
             retries: settings.retries(),
-            room: Room::new(settings.body_bytes, settings.room_wait()),
+            room: Rooms::new(settings.body_bytes, settings.body_bytes_per_org, settings.room_wait()),
             url_ttl: settings.url_ttl(),
             urls: Mutex::new(Keep::new(settings.urls)),
             contents: Contents::new(store, settings.contents),
@@ -148,8 +159,6 @@ impl Inner {
             Ok(target) => target,
             Err(fault) => return Look::FetchFailed(fault.tag().into()),
         };
-        let host: Arc<str> = target.host().into();
-        let site = Site { org: question.org.clone(), host: Arc::clone(&host) };
         let mut attempt = 0;
         loop {
             let shown = self.urls.lock().get(question);
@@ -160,50 +169,71 @@ impl Inner {
                 return Look::Seen(Arc::clone(&shown.print));
             }
             attempt += 1;
-            let inside = self.gate.enter(&question.org, &host).await;
-            let admission = self.breakers.lock().admit(&site, Instant::now());
-            if let Admission::Wait(until) = admission {
-                // Others need not wait with this one.
-                drop(inside);
-                if attempt >= self.retries.attempts {
+            match self.attempt(question, target.clone(), shown).await {
+                Attempt::Ended(look) => return look,
+                Attempt::Resting(_) if attempt >= self.retries.attempts => {
                     return Look::FetchFailed("host_unavailable".into());
                 }
-                sleep_until(until).await;
-                continue;
+                Attempt::Resting(until) => sleep_until(until).await,
+                Attempt::Failed { reason, retry_after } => {
+                    let pause = reason.may_pass().then(|| self.retries.pause(attempt, retry_after, draw()));
+                    let Some(pause) = pause.flatten() else { return Look::FetchFailed(reason.shown()) };
+                    sleep(pause).await;
+                }
             }
-            let mut body = Body::new(question.depth, self.decoders.limits().bytes, self.room.clone());
+        }
+    }
+
+    /// One request after the other until none redirects; each is in the turn of the host that it goes to. What it holds
+    /// is others' when it is over.
+    async fn attempt(&self, question: &Question, mut target: Target, shown: Option<Shown>) -> Attempt {
+        let org = &question.org;
+        let mut body = Body::new(question.depth, self.decoders.limits().bytes, self.room.of(org));
+        let mut spent = Spent::default();
+        let mut inside: Option<Inside> = None;
+        loop {
+            let site = Site { org: org.clone(), host: target.host().into() };
+            if inside.as_ref().is_none_or(|inside| *inside.host() != site.host) {
+                // Who waits for one host's turn must not hold another one's.
+                drop(inside.take());
+                inside = Some(self.gate.enter(org, &site.host).await);
+                let admission = self.breakers.lock().admit(&site, Instant::now());
+                if let Admission::Wait(until) = admission {
+                    return Attempt::Resting(until);
+                }
+            }
             let validators = shown.as_ref().map(|shown| &shown.validators).filter(|known| !known.is_empty());
-            let wanted = Wanted { org: &question.org, target: target.clone(), validators };
+            let wanted = Wanted { org, target: target.clone(), validators };
             let began = Instant::now();
-            let outcome = media::fetch(&self.client, wanted, &mut body, unix_seconds()).await;
+            let outcome = media::fetch(&self.client, wanted, &mut spent, &mut body, unix_seconds()).await;
             self.tell(&site, &target, &outcome, began);
-            match outcome {
+            return Attempt::Ended(match outcome {
+                Outcome::Redirected(next) => {
+                    target = *next;
+                    continue;
+                }
                 Outcome::Ok(arrived) => {
                     // Still inside, so that an org and a host have no more of the decoders than of the fetches.
                     let print = self.print(question.depth, body.finish()).await;
                     drop(inside);
                     self.remember(question, &print, &arrived.freshness);
-                    return Look::Seen(print);
+                    Look::Seen(print)
                 }
                 Outcome::Unchanged(freshness) => {
-                    let Some(shown) = shown else { return Look::FetchFailed("http_304".into()) };
+                    let Some(shown) = shown else { return Attempt::Ended(Look::failed("http_304")) };
                     let validators = match freshness.validators.is_empty() {
                         true => shown.validators,
                         false => freshness.validators.clone(),
                     };
                     self.remember(question, &shown.print, &Freshness { validators, ..freshness });
-                    return Look::Seen(shown.print);
+                    Look::Seen(shown.print)
                 }
-                Outcome::TooLarge => return Look::TooLarge,
-                Outcome::BlockedAddress => return Look::BlockedAddress,
+                Outcome::TooLarge => Look::TooLarge,
+                Outcome::BlockedAddress => Look::BlockedAddress,
                 Outcome::FetchFailed { reason, retry_after } => {
-                    let pause = reason.may_pass().then(|| self.retries.pause(attempt, retry_after, draw()));
-                    let Some(pause) = pause.flatten() else { return Look::FetchFailed(reason.shown()) };
-                    // What it holds is others' meanwhile.
-                    drop((body, inside));
-                    sleep(pause).await;
+                    return Attempt::Failed { reason, retry_after };
                 }
-            }
+            });
         }
     }
 
@@ -284,7 +314,7 @@ impl Inner {
 /// A body, and the room that it takes: both are there until it is decoded, whoever has left meanwhile.
 struct Kept {
     bytes: Vec<u8>,
-    _room: Option<OwnedSemaphorePermit>,
+    _room: Option<Held>,
 }
 
 impl AsRef<[u8]> for Kept {

@@ -55,6 +55,12 @@ impl Gate {
     }
 }
 
+impl Inside {
+    pub(super) fn host(&self) -> &Arc<str> {
+        &self.turn.host
+    }
+}
+
 impl Drop for Inside {
     fn drop(&mut self) {
         self.gate.0.lock().end(&self.turn);

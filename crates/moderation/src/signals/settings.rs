@@ -23,6 +23,9 @@ pub struct Settings {
     /// Memory for bodies that arrive or wait to be decoded, in bytes. It should hold several of the largest, which
     /// `egress.media.max_bytes` bounds. Default 512 MiB.
     pub body_bytes: u64,
+    /// The same for one organisation, whose bodies wait for each other above it. It should hold one of the largest.
+    /// Default 128 MiB.
+    pub body_bytes_per_org: u64,
     /// How long a fetch waits for room for its body, in milliseconds. Default 5,000.
     pub room_wait_ms: u64,
     /// Attempts at one medium: again after no connection, the statuses 408, 429 and 5xx, and while its host rests.
@@ -58,6 +61,7 @@ impl Default for Settings {
             fetches_per_host: 8,
             fetches_per_org: 64,
             body_bytes: 512 << 20,
+            body_bytes_per_org: 128 << 20,
             room_wait_ms: 5_000,
             attempts: 3,
             retry_ms: 500,
@@ -108,7 +112,14 @@ impl Settings {
                 self.body_bytes
             )));
         }
+        if self.body_bytes_per_org < 1 << 20 {
+            return Err(SettingsError(format!(
+                "signals.body_bytes_per_org = {} must be at least 1 MiB",
+                self.body_bytes_per_org
+            )));
+        }
         for (lesser, less, greater, great) in [
+            ("body_bytes_per_org", self.body_bytes_per_org, "body_bytes", self.body_bytes),
             ("fetches_per_host", self.fetches_per_host as u64, "fetches", self.fetches as u64),
             ("fetches_per_org", self.fetches_per_org as u64, "fetches", self.fetches as u64),
             ("retry_ms", self.retry_ms, "longest_retry_ms", self.longest_retry_ms),
@@ -173,6 +184,11 @@ mod tests {
         for (settings, named) in [
             (Settings { attempts: 0, ..Settings::default() }, "signals.attempts"),
             (Settings { body_bytes: 1, ..Settings::default() }, "signals.body_bytes = 1"),
+            (Settings { body_bytes_per_org: 0, ..Settings::default() }, "signals.body_bytes_per_org = 0"),
+            (
+                Settings { body_bytes: 1 << 20, ..Settings::default() },
+                "signals.body_bytes_per_org = 134217728",
+            ),
             (Settings { fetches: 4, ..Settings::default() }, "signals.fetches = 4"),
             (Settings { longest_host_rest_ms: 1, ..Settings::default() }, "signals.host_rest_ms = 5000"),
         ] {
