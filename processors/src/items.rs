@@ -152,7 +152,8 @@ impl Items {
         no_reviews: Option<&'static str>,
         place: &Place,
     ) -> Result<Option<Step>, Fault> {
-        let asker = Asker { org: &job.record.org, item: &prepared.key, ticket: &job.ticket, place };
+        let bytes = job.record.items[part].data.len() as u64;
+        let asker = Asker { org: &job.record.org, item: &prepared.key, bytes, ticket: &job.ticket, place };
         match self.looking.look(asker, &wanted).await {
             Looked::Found(found) => {
                 // It may have been waited for long: what is configured by now counts.
@@ -193,7 +194,8 @@ impl Items {
             return Ok(());
         }
         let item = entry.key();
-        let asker = Asker { org, item: &item, ticket: &job.ticket, place };
+        let bytes = entry.data.len() as u64;
+        let asker = Asker { org, item: &item, bytes, ticket: &job.ticket, place };
         let found = match self.looking.look(asker, &wanted).await {
             Looked::Found(found) => found,
             // It came to those who wait longest.

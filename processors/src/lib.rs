@@ -18,6 +18,7 @@ mod handler;
 mod health;
 mod items;
 pub mod lanes;
+mod line;
 mod looking;
 mod missing;
 mod place;

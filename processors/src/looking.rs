@@ -16,8 +16,9 @@ use tidegate_stream::Ticket;
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    line::{Bounds, Guest, Line},
     place::Place,
-    seats::{Seat, Seats},
+    seats::Seats,
 };
 
 /// The section `processors.media` of the service's settings.
@@ -35,9 +36,14 @@ pub struct Settings {
     pub slow_wait_ms: u64,
     /// Items of one organisation that wait so at once. Default 64.
     pub slow_per_org: usize,
+    /// Those of them that wait for one host, as items name it. Default 16.
+    pub slow_per_host: usize,
     /// Further items of one organisation that stand in line for it; beyond, media are `fetch_failed`, reason
     /// `over_share`. Default 5,000.
     pub slow_line_per_org: usize,
+    /// Bytes of one organisation's items, as they wait and stand in line together; beyond, the same. It should be a
+    /// part of `processors.budget_bytes`. Default 16 MiB.
+    pub slow_bytes_per_org: u64,
 }
 
 impl Default for Settings {
@@ -48,30 +54,35 @@ impl Default for Settings {
             waiting_per_org: 512,
             slow_wait_ms: 60_000,
             slow_per_org: 64,
+            slow_per_host: 16,
             slow_line_per_org: 5_000,
+            slow_bytes_per_org: 16 << 20,
         }
     }
 }
 
 impl Settings {
     pub(crate) fn validate(&self) -> Result<(), String> {
-        for (name, value) in [("slow_wait_ms", self.slow_wait_ms), ("slow_per_org", self.slow_per_org as u64)]
-        {
+        for (name, value) in [
+            ("slow_wait_ms", self.slow_wait_ms),
+            ("slow_per_org", self.slow_per_org as u64),
+            ("slow_per_host", self.slow_per_host as u64),
+            ("slow_bytes_per_org", self.slow_bytes_per_org),
+        ] {
             if value == 0 {
                 return Err(format!("processors.media.{name} must be above 0"));
             }
         }
-        if self.wait_ms > self.slow_wait_ms {
-            return Err(format!(
-                "processors.media.wait_ms = {} must not be above processors.media.slow_wait_ms = {}",
-                self.wait_ms, self.slow_wait_ms
-            ));
-        }
-        if self.waiting_per_org > self.waiting {
-            return Err(format!(
-                "processors.media.waiting_per_org = {} must not be above processors.media.waiting = {}",
-                self.waiting_per_org, self.waiting
-            ));
+        for (lesser, less, greater, great) in [
+            ("wait_ms", self.wait_ms, "slow_wait_ms", self.slow_wait_ms),
+            ("waiting_per_org", self.waiting_per_org as u64, "waiting", self.waiting as u64),
+            ("slow_per_host", self.slow_per_host as u64, "slow_per_org", self.slow_per_org as u64),
+        ] {
+            if less > great {
+                return Err(format!(
+                    "processors.media.{lesser} = {less} must not be above processors.media.{greater} = {great}"
+                ));
+            }
         }
         Ok(())
     }
@@ -80,14 +91,13 @@ impl Settings {
 /// How long is waited, and what follows.
 enum Lane {
     /// Then the item is handed over.
-    Passing,
+    Passing(Seats),
     /// Then what is missing has failed.
-    Slow,
+    Slow(Line),
 }
 
 pub(crate) struct Looking {
     signals: Signals,
-    seats: Seats,
     wait: Duration,
     /// How long fetches go on that nobody waits for, after an item was handed over.
     left_running: Duration,
@@ -108,42 +118,42 @@ pub(crate) enum Looked {
 pub(crate) struct Asker<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) item: &'a ItemKey,
+    /// That the item takes while it waits.
+    pub(crate) bytes: u64,
     pub(crate) ticket: &'a Ticket,
     pub(crate) place: &'a Place,
 }
 
 impl Looking {
     pub(crate) fn passing(signals: Signals, settings: &Settings) -> Self {
-        let seats = Seats::new(settings.waiting_per_org, 0, settings.waiting);
-        Self::new(signals, seats, settings.wait_ms, settings, Lane::Passing)
+        let seats = Seats::new(settings.waiting_per_org, settings.waiting);
+        Self::new(signals, settings.wait_ms, settings, Lane::Passing(seats))
     }
 
     pub(crate) fn slow(signals: Signals, settings: &Settings) -> Self {
-        let seats = Seats::new(settings.slow_per_org, settings.slow_line_per_org, 0);
-        Self::new(signals, seats, settings.slow_wait_ms, settings, Lane::Slow)
+        let line = Line::new(Bounds {
+            seats: settings.slow_per_org,
+            seats_per_host: settings.slow_per_host,
+            line: settings.slow_line_per_org,
+            bytes: settings.slow_bytes_per_org,
+        });
+        Self::new(signals, settings.slow_wait_ms, settings, Lane::Slow(line))
     }
 
-    fn new(signals: Signals, seats: Seats, wait_ms: u64, settings: &Settings, lane: Lane) -> Self {
+    fn new(signals: Signals, wait_ms: u64, settings: &Settings, lane: Lane) -> Self {
         let left_running = Duration::from_millis(settings.slow_wait_ms);
-        Self {
-            signals,
-            seats,
-            wait: Duration::from_millis(wait_ms),
-            left_running,
-            lane,
-            late: Late::default(),
-        }
+        Self { signals, wait: Duration::from_millis(wait_ms), left_running, lane, late: Late::default() }
     }
 
     pub(crate) async fn look(&self, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
-        match self.lane {
-            Lane::Passing => self.in_passing(asker, wanted).await,
-            Lane::Slow => self.slowly(asker, wanted).await,
+        match &self.lane {
+            Lane::Passing(seats) => self.in_passing(seats, asker, wanted).await,
+            Lane::Slow(line) => self.slowly(line, asker, wanted).await,
         }
     }
 
-    async fn in_passing(&self, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
-        let Some(_seat) = self.seats.try_take(asker.org) else {
+    async fn in_passing(&self, seats: &Seats, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
+        let Some(_seat) = seats.try_take(asker.org) else {
             handed_over("share");
             return Looked::Later(signals::pending(unknown(wanted)));
         };
@@ -165,29 +175,34 @@ impl Looking {
         }
     }
 
-    async fn slowly(&self, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
+    async fn slowly(&self, line: &Line, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
         // What is remembered needs no seat. What is not is let go: who stands in line may hold no turn.
-        {
+        let hosts = {
             let mut search = self.signals.gather(asker.org, wanted);
             if search.settle().now_or_never().is_some() {
                 return Looked::Found(search.end());
             }
-        }
+            search.awaited_hosts()
+        };
         // Its time begins with its seat, so that no item fails because others stood before it.
-        let seat: Option<Option<Seat>> = asker
+        let guest = Guest { hosts, bytes: asker.bytes };
+        let seat = asker
             .place
             .aside(async {
                 tokio::select! {
                     biased;
                     () = asker.ticket.lost() => None,
-                    seat = self.seats.take(asker.org) => Some(seat),
+                    seat = line.take(asker.org, guest) => Some(seat),
                 }
             })
             .await;
         let _seat = match seat {
             None => return Looked::Left,
-            Some(None) => return Looked::Found(all_failed(wanted, "over_share")),
-            Some(Some(seat)) => seat,
+            Some(Err(full)) => {
+                metrics::counter!("tidegate_media_slow_refused_total", "why" => full.tag()).increment(1);
+                return Looked::Found(all_failed(wanted, "over_share"));
+            }
+            Some(Ok(seat)) => seat,
         };
         let mut search = self.signals.gather(asker.org, wanted);
         match asker.wait_for(&mut search, self.wait).await {
@@ -266,6 +281,11 @@ mod tests {
             (Settings { slow_per_org: 0, ..Settings::default() }, "processors.media.slow_per_org"),
             (Settings { wait_ms: 90_000, ..Settings::default() }, "processors.media.slow_wait_ms = 60000"),
             (Settings { waiting: 1, ..Settings::default() }, "processors.media.waiting = 1"),
+            (Settings { slow_per_host: 65, ..Settings::default() }, "processors.media.slow_per_org = 64"),
+            (
+                Settings { slow_bytes_per_org: 0, ..Settings::default() },
+                "processors.media.slow_bytes_per_org",
+            ),
         ] {
             let fault = settings.validate().unwrap_err();
             assert!(fault.contains(named), "{fault}");

@@ -126,6 +126,12 @@ impl Settings {
             }
         }
         self.media.validate().map_err(SettingsError)?;
+        if self.media.slow_bytes_per_org > self.budget_bytes as u64 {
+            return Err(SettingsError(format!(
+                "processors.media.slow_bytes_per_org = {} must not be above processors.budget_bytes = {}",
+                self.media.slow_bytes_per_org, self.budget_bytes
+            )));
+        }
         self.missing.validate().map_err(SettingsError)?;
         self.poison.validate().map_err(SettingsError)
     }
@@ -179,6 +185,7 @@ mod tests {
         for (settings, named) in [
             (Settings { concurrency: 0, ..Settings::default() }, "processors.concurrency"),
             (Settings { retry_min_ms: 9_000, ..Settings::default() }, "processors.retry_max_ms = 5000"),
+            (Settings { budget_bytes: 1_000, ..Settings::default() }, "processors.budget_bytes = 1000"),
             (Settings { room_works: 10, ..Settings::default() }, "processors.room_works = 10"),
             (
                 Settings {

@@ -14,10 +14,15 @@ mod retry;
 mod settings;
 mod turns;
 
-use std::{borrow::Cow, collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::join_all;
-use tidegate_egress::Client;
+use tidegate_egress::{Client, target::Target};
 use tidegate_media::{Decoders, Fingerprint};
 use tidegate_schemas::{
     ids::OrgId,
@@ -144,6 +149,14 @@ impl Search {
             }
         }))
         .await;
+    }
+
+    /// The hosts, each once, that something is still to be seen of.
+    pub fn awaited_hosts(&self) -> Vec<Arc<str>> {
+        let awaited = self.0.iter().filter(|sought| matches!(sought.state, Progress::UnderWay(_)));
+        let targets = awaited.filter_map(|sought| Target::parse(&sought.url).ok());
+        let hosts: BTreeSet<Arc<str>> = targets.map(|target| target.host().into()).collect();
+        hosts.into_iter().collect()
     }
 
     /// What was found; what has not ended failed for want of time.
