@@ -31,7 +31,7 @@ pub use self::{
     first_start::{DEFAULT_ORG, FirstStart, first_start},
     item_type::ItemType,
     keys::{Caller, Denied, Keys, Scope, Scopes},
-    live::Live,
+    live::{Follower, Live},
     private_file::write_private,
     secrets::{MasterKey, Secrets, Security},
     settings::{Settings, SettingsError},

@@ -189,9 +189,14 @@ impl Live {
         self.0.failing.lock().values().cloned().collect()
     }
 
+    /// For who keeps time by itself.
+    pub fn follower(&self) -> Follower {
+        Follower::new(Arc::clone(&self.0))
+    }
+
     /// Follows the changes until it is told to stop.
     pub async fn run(&self, stop: CancellationToken) {
-        let mut follower = Follower::new(Arc::clone(&self.0));
+        let mut follower = self.follower();
         let mut tick = tokio::time::interval(self.0.settings.poll());
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -206,8 +211,8 @@ impl Live {
     }
 }
 
-/// What the task that follows the changes remembers.
-struct Follower {
+/// Follows the changes, and remembers how far it is.
+pub struct Follower {
     live: Arc<Inner>,
     /// Loads that go on; whether each came to an end that is final for its version.
     loads: JoinSet<bool>,
@@ -218,6 +223,8 @@ struct Follower {
     again: bool,
     heads_due: Instant,
     heartbeat: Heartbeat,
+    /// When all that there was ran here.
+    current_at: Instant,
 }
 
 impl Follower {
@@ -225,14 +232,39 @@ impl Follower {
         let heartbeat =
             Heartbeat::new(live.settings.member_label.clone(), live.settings.member_every(), (live.clock)());
         let epoch = live.opened_at_epoch;
-        let heads_due = Instant::now() + live.settings.heads_every();
-        Self { live, loads: JoinSet::new(), seen: epoch, settled: epoch, again: false, heads_due, heartbeat }
+        let current_at = Instant::now();
+        let heads_due = current_at + live.settings.heads_every();
+        Self {
+            live,
+            loads: JoinSet::new(),
+            seen: epoch,
+            settled: epoch,
+            again: false,
+            heads_due,
+            heartbeat,
+            current_at,
+        }
+    }
+
+    /// Asks once what changed, and waits until it runs here: one step is enough for whatever was changed before it.
+    pub async fn step(&mut self) {
+        self.poll().await;
+        while let Some(loaded) = self.loads.join_next().await {
+            self.loaded(loaded.unwrap_or(false));
+        }
+        self.tell().await;
     }
 
     async fn poll(&mut self) {
         self.live.look_after_hashes();
+        let asked_at = Instant::now();
         match self.follow().await {
-            Ok(()) => *self.live.answered.lock() = Instant::now(),
+            Ok(()) => {
+                *self.live.answered.lock() = Instant::now();
+                if self.is_current() {
+                    self.current_at = asked_at;
+                }
+            }
             Err(error) => {
                 metrics::counter!("tidegate_config_poll_failures_total").increment(1);
                 tracing::debug!(tag = error.tag(), "cannot ask for changed configurations");
@@ -274,11 +306,16 @@ impl Follower {
         self.again |= !is_final;
     }
 
+    fn is_current(&self) -> bool {
+        self.loads.is_empty() && !self.again
+    }
+
     /// Tells the others how far this process is: at once when it got further, else now and then.
     async fn tell(&mut self) {
-        if self.loads.is_empty() && !self.again {
+        if self.is_current() {
             self.settled = self.seen;
         }
+        metrics::gauge!("tidegate_config_age_seconds").set(self.current_at.elapsed().as_secs_f64());
         let failing = || self.live.failing.lock().values().cloned().collect();
         let told = self.heartbeat.beat(&self.live.store, self.settled, failing, (self.live.clock)()).await;
         if let Err(error) = told {

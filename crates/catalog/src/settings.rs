@@ -13,7 +13,8 @@ use crate::keys::token::is_env;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How often a process asks whether any configuration changed, in milliseconds. Default 250.
+    /// How often a process asks whether any configuration or bank changed, in milliseconds, at most 500: what is new
+    /// shall be seen within a second. Default 250.
     pub poll_ms: u64,
     /// How often it looks at every organisation's configuration anyway, in milliseconds. Default 30,000.
     pub heads_every_ms: u64,
@@ -87,6 +88,9 @@ impl SettingsError {
     }
 }
 
+/// Half of the second that is promised; the other half is for reading what changed.
+const LONGEST_POLL_MS: u64 = 500;
+
 /// A member's row lives for 30 seconds: two renewals may be missed.
 const LONGEST_MEMBER_MS: u64 = 10_000;
 
@@ -103,6 +107,10 @@ impl Settings {
             if value == 0 {
                 return unusable(name, "0".to_owned(), "must be at least 1");
             }
+        }
+        if self.poll_ms > LONGEST_POLL_MS {
+            let why = "must be at most 500: a new entry of a bank shall be seen within a second";
+            return unusable("poll_ms", self.poll_ms.to_string(), why);
         }
         if self.member_every_ms > LONGEST_MEMBER_MS {
             let why = "must be at most 10000: the row of a member expires after 30 seconds";
@@ -160,7 +168,8 @@ mod tests {
     fn a_value_that_cannot_work_is_named() {
         for (settings, name) in [
             (Settings { poll_ms: 0, ..Settings::default() }, "poll_ms = 0"),
-            (Settings { poll_ms: 60_000, ..Settings::default() }, "heads_every_ms = 30000"),
+            (Settings { poll_ms: 501, ..Settings::default() }, "poll_ms = 501: must be at most 500"),
+            (Settings { heads_every_ms: 250, ..Settings::default() }, "heads_every_ms = 250"),
             (Settings { member_every_ms: 20_000, ..Settings::default() }, "member_every_ms = 20000"),
             (Settings { key_env: "a_b".to_owned(), ..Settings::default() }, "key_env"),
             (Settings { header_variable_prefix: String::new(), ..Settings::default() }, "header_variable"),

@@ -99,6 +99,37 @@ async fn lists_in_the_order_of_ids(house: &House, banks: &Banks) {
     assert_eq!(BankHash::TABLE.partition, 3, "a part of a bank is a partition");
 }
 
+/// A new entry is seen within a second because the settings bound the time between two steps, and one is enough.
+#[tokio::test]
+async fn every_process_compares_with_a_new_entry_after_one_step_of_its_own() {
+    let mut house = House::new().await;
+    // Only the epoch row can tell: the heads are not read again during this test.
+    house.settings.heads_every_ms = 3_600_000;
+    house.apply(&format!("{BANKS}---\n{POST}")).await;
+    let (banks, bank) = (Banks::new(house.store.clone(), &house.settings), BankId::new("pictures"));
+    let mut processes = Vec::new();
+    for _ in 0..3 {
+        let live = Live::open(house.store.clone(), house.settings.clone()).await.unwrap();
+        processes.push((live.follower(), live));
+    }
+    for nth in [0xfff0_0000, 0x000f_ff00, 0xffff_ff00] {
+        for is_there in [true, false] {
+            if is_there {
+                banks.add(&house.org, &bank, given([nth]), "me").await.unwrap();
+            } else {
+                let ids = banks.ids_of(&house.org, &bank, &[hex(nth)]).await.unwrap();
+                banks.remove(&house.org, &bank, &[ids[0].unwrap()], "me").await.unwrap();
+            }
+            for (follower, live) in &mut processes {
+                let finds = |live: &Live| !found(live, &house, &hex(nth)).matches.is_empty();
+                assert_eq!(finds(live), !is_there, "nothing has asked yet");
+                follower.step().await;
+                assert_eq!(finds(live), is_there, "{nth:x}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn another_process_compares_with_new_hashes_soon_without_compiling_anything() {
     follows_without_compiling(House::new().await).await;
