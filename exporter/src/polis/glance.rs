@@ -164,7 +164,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_what_they_say(number in 0_u64..1_000_000_000_000_000, behind in "[^0-9].{20}") {
+        fn numbers_are_what_they_say(number in (0..50_u32).prop_flat_map(|bits| 0..1_u64 << bits), behind in "[^0-9].{20}") {
+            prop_assume!(number < 1_000_000_000_000_000);
             let text = format!("{number}{behind}");
             prop_assert_eq!(canonical(text.as_bytes(), 0), Some((number, number.to_string().len())));
         }
