@@ -245,6 +245,20 @@ fn the_order_of_the_input_memory_and_threads_leave_no_trace() {
 }
 
 #[test]
+fn a_last_line_without_an_end_counts_as_the_last_one() {
+    let folder = Folder::new();
+    let mut conversation = Conversation::new(7, 1, 3);
+    // The one before the last ends its block, and is not read at a glance either.
+    conversation.votes = vec![(0, 2, 9, 1), (0, 1, 9, -1), (0, 3, 9, 1), (0, 1, 9, 1)];
+    let input = conversation.variant_a(&folder, "a");
+    let votes = fs::read_to_string(input.join("votes.csv")).unwrap();
+    fs::write(input.join("votes.csv"), votes.trim_end()).unwrap();
+    let (report, latest) = bundle(&folder.job(&input));
+    assert_eq!(report.superseded, 1);
+    assert_eq!(latest["outcomes"][0]["counts"], serde_json::json!({ "agree": 3, "disagree": 0, "pass": 0 }));
+}
+
+#[test]
 fn of_votes_at_the_same_time_the_later_row_counts_and_events_keep_all() {
     let folder = Folder::new();
     let mut conversation = Conversation::new(7, 1, 3);
