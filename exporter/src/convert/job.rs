@@ -93,7 +93,7 @@ pub struct Job {
     /// Cuts what is too long instead of refusing it.
     pub truncate_metadata: bool,
     pub limits: Limits,
-    /// That format rows; reading, hashing and writing have their own.
+    /// With more than one, what is in order is formatted and written beside the reading of the rest.
     pub threads: usize,
     /// Rows of a segment.
     pub segment: u64,

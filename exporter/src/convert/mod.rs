@@ -209,7 +209,7 @@ impl Work<'_> {
             start,
             resumed: resumed.clone(),
             segment: self.job.segment,
-            threads: self.job.threads,
+            apart: self.job.threads > 1,
             meter: self.meter,
         };
         let (adapter, job, meter, place) = (&self.adapter, self.job, self.meter, &self.place);

@@ -1,12 +1,12 @@
-//! From rows in order to bytes in the file: formatted by several threads, hashed and written by one.
+//! From rows in order to bytes in the file: formatted, hashed and written here or by a thread of its own.
 //!
-//! The bytes do not depend on how many threads there are: blocks go round and come back in turn.
+//! The bytes do not depend on it. Formatting costs less than handing lines from core to core, so that it has no thread.
 
 use std::{
     collections::HashMap,
     sync::{
         Arc, PoisonError,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{SyncSender, sync_channel},
     },
     thread,
 };
@@ -27,8 +27,8 @@ use crate::{
 /// Rows that are passed on together; their lines fit into the cache next to a core, where they are formatted, hashed and
 /// written one after the other.
 const BLOCK: usize = 1_024;
-/// Blocks that may wait before each thread.
-const WAITING: usize = 2;
+/// Blocks that may wait for the writing thread.
+const WAITING: usize = 8;
 /// Of a line; only to have room at once.
 const LINE: usize = 240;
 
@@ -45,17 +45,13 @@ pub(crate) struct Pipeline<'p> {
     pub(crate) resumed: Option<Segment>,
     /// Rows of a segment.
     pub(crate) segment: u64,
-    pub(crate) threads: usize,
+    /// Formatting, hashing and writing have a thread of their own.
+    pub(crate) apart: bool,
     pub(crate) meter: &'p Arc<Meter>,
 }
 
 enum Task {
     Rows { rows: Vec<(Row, u32)>, first: bool, upto: Upto },
-    Again,
-}
-
-enum Done {
-    Lines { bytes: Vec<u8>, upto: Upto },
     Again,
 }
 
@@ -71,11 +67,13 @@ impl Pipeline<'_> {
     pub(crate) fn run<T>(
         self,
         tally: &mut Tally,
-        produce: impl FnOnce(&mut Pipe<'_>) -> Result<T, Fault>,
+        produce: impl for<'p> FnOnce(&mut Pipe<'p>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let (shape, names) = (self.shape, self.names);
         let skip = self.resumed.as_ref().map(|segment| Upto { rows: segment.rows, sum: segment.sum });
-        let writer = Writer {
+        let mut writer = Writer {
+            shape: self.shape,
+            names: self.names,
+            lines: Vec::with_capacity(BLOCK * LINE),
             out: self.out,
             journal: self.journal,
             run: self.run,
@@ -84,37 +82,32 @@ impl Pipeline<'_> {
             kept: self.resumed.map_or(0, |segment| segment.rows),
             upto: skip.unwrap_or_default(),
         };
-        let mut pipe = Pipe {
-            way: Way::Threads { tasks: Vec::new(), next: 0 },
-            rows: Vec::with_capacity(BLOCK),
-            upto: Upto::default(),
-            skip,
-            meter: self.meter,
-            tally,
-        };
-        if self.threads <= 1 {
-            pipe.way = Way::Here { shape, names, writer: Box::new(writer) };
-            let made = produce(&mut pipe).and_then(|made| pipe.flush().map(|()| made));
-            return pipe.finish().and(made);
+        if !self.apart {
+            let way = Way::Here(Box::new(writer));
+            return through(Pipe::new(way, skip, self.meter, tally), produce);
         }
         thread::scope(|scope| {
-            let mut tasks = Vec::new();
-            let mut turns = Vec::new();
-            for _ in 0..self.threads {
-                let (task, todo) = sync_channel(WAITING);
-                let (done, turn) = sync_channel(WAITING);
-                let names = names.clone();
-                scope.spawn(move || work(shape, names.as_ref(), &todo, &done));
-                tasks.push(task);
-                turns.push(turn);
-            }
-            let writing = scope.spawn(move || writer.take_turns(&turns));
-            pipe.way = Way::Threads { tasks, next: 0 };
-            let made = produce(&mut pipe).and_then(|made| pipe.flush().map(|()| made));
-            drop(pipe);
+            let (task, tasks) = sync_channel(WAITING);
+            let writing = scope.spawn(move || {
+                tasks.into_iter().try_for_each(|task| writer.take(task))?;
+                writer.finish()
+            });
+            let made = through(Pipe::new(Way::Apart(task), skip, self.meter, tally), produce);
             let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             written.and(made)
         })
+    }
+}
+
+/// All rows, and the end of the writing, if that is not another thread's. A fault in writing is told before others.
+fn through<'p, T>(
+    mut pipe: Pipe<'p>,
+    produce: impl FnOnce(&mut Pipe<'p>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let made = produce(&mut pipe).and_then(|made| pipe.flush().map(|()| made));
+    match pipe.way {
+        Way::Here(writer) => writer.finish().and(made),
+        Way::Apart(_) => made,
     }
 }
 
@@ -129,8 +122,8 @@ pub(crate) struct Pipe<'p> {
 }
 
 enum Way<'p> {
-    Here { shape: &'p Shape, names: Option<Names>, writer: Box<Writer<'p>> },
-    Threads { tasks: Vec<SyncSender<Task>>, next: usize },
+    Here(Box<Writer<'p>>),
+    Apart(SyncSender<Task>),
 }
 
 impl Sink for Pipe<'_> {
@@ -161,7 +154,11 @@ impl Sink for Pipe<'_> {
     }
 }
 
-impl Pipe<'_> {
+impl<'p> Pipe<'p> {
+    fn new(way: Way<'p>, skip: Option<Upto>, meter: &'p Meter, tally: &'p mut Tally) -> Self {
+        Self { way, rows: Vec::with_capacity(BLOCK), upto: Upto::default(), skip, meter, tally }
+    }
+
     fn skipped(&self, skip: Upto) -> Result<(), Fault> {
         if self.upto.rows == skip.rows && self.upto.sum != skip.sum {
             let detail = "it is not what it was when the conversion was interrupted: --force begins anew";
@@ -180,14 +177,6 @@ impl Pipe<'_> {
         Ok(())
     }
 
-    /// Ends what is written here and not by threads.
-    fn finish(self) -> Result<(), Fault> {
-        match self.way {
-            Way::Here { writer, .. } => writer.finish(),
-            Way::Threads { .. } => Ok(()),
-        }
-    }
-
     fn flush(&mut self) -> Result<(), Fault> {
         if self.rows.is_empty() {
             return Ok(());
@@ -199,39 +188,20 @@ impl Pipe<'_> {
 
     fn send(&mut self, task: Task) -> Result<(), Fault> {
         match &mut self.way {
-            Way::Here { shape, names, writer } => writer.take(format(shape, names.as_ref(), task)),
-            Way::Threads { tasks, next } => {
-                let sent = tasks[*next].send(task);
-                *next = (*next + 1) % tasks.len();
-                // The writer has ended, and its own fault is what will be told.
-                sent.map_err(|_| Fault::Refused("the bundle cannot be written".to_owned()))
+            Way::Here(writer) => writer.take(task),
+            // The writer has ended, and its own fault is what will be told.
+            Way::Apart(tasks) => {
+                tasks.send(task).map_err(|_| Fault::Refused("the bundle cannot be written".to_owned()))
             }
         }
     }
 }
 
-fn work(shape: &Shape, names: Option<&Names>, todo: &Receiver<Task>, done: &SyncSender<Done>) {
-    for task in todo {
-        if done.send(format(shape, names, task)).is_err() {
-            return;
-        }
-    }
-}
-
-fn format(shape: &Shape, names: Option<&Names>, task: Task) -> Done {
-    let Task::Rows { rows, first, upto } = task else { return Done::Again };
-    let named = names.map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
-    let names: Option<&HashMap<u128, String>> = named.as_deref();
-    let mut bytes = Vec::with_capacity(rows.len() * LINE);
-    let mut before = Before::default();
-    for (at, (row, number)) in rows.iter().enumerate() {
-        bytes.extend_from_slice(if first && at == 0 { b"\n" } else { b",\n" });
-        shape.row(&mut bytes, *row, *number, names, &mut before);
-    }
-    Done::Lines { bytes, upto }
-}
-
 struct Writer<'w> {
+    shape: &'w Shape,
+    names: Option<Names>,
+    /// Of the block that is written.
+    lines: Vec<u8>,
     out: &'w mut Out,
     journal: Option<Journal>,
     run: Run,
@@ -243,30 +213,31 @@ struct Writer<'w> {
 }
 
 impl Writer<'_> {
-    fn take_turns(mut self, turns: &[Receiver<Done>]) -> Result<(), Fault> {
-        for turn in turns.iter().cycle() {
-            match turn.recv() {
-                Ok(done) => self.take(done)?,
-                // Whose turn it is has no block, so nobody has.
-                Err(_) => break,
-            }
-        }
-        self.finish()
-    }
-
-    fn take(&mut self, done: Done) -> Result<(), Fault> {
-        match done {
-            Done::Lines { bytes, upto } => {
-                self.out.write(&bytes)?;
+    fn take(&mut self, task: Task) -> Result<(), Fault> {
+        match task {
+            Task::Rows { rows, first, upto } => {
+                self.format(&rows, first);
+                self.out.write(&self.lines)?;
                 self.upto = upto;
                 if upto.rows - self.kept >= self.segment { self.keep() } else { Ok(()) }
             }
-            Done::Again => {
+            Task::Again => {
                 self.out.cut(&self.start)?;
                 (self.kept, self.upto) = (0, Upto::default());
                 self.run.sorted = true;
                 self.journal.as_mut().map_or(Ok(()), |journal| journal.again(&self.run))
             }
+        }
+    }
+
+    fn format(&mut self, rows: &[(Row, u32)], first: bool) {
+        let named = self.names.as_ref().map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
+        let names: Option<&HashMap<u128, String>> = named.as_deref();
+        self.lines.clear();
+        let mut before = Before::default();
+        for (at, (row, number)) in rows.iter().enumerate() {
+            self.lines.extend_from_slice(if first && at == 0 { b"\n" } else { b",\n" });
+            self.shape.row(&mut self.lines, *row, *number, names, &mut before);
         }
     }
 

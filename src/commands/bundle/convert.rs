@@ -145,7 +145,7 @@ struct Running {
     /// Replaces what is there
     #[arg(long, conflicts_with = "resume")]
     force: bool,
-    /// Threads that format rows; one for each core unless told
+    /// With 1, rows are put in order and written by one thread, else by two; the number of cores unless told
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
     /// Megabytes for rows that have to be put in order; more goes to disk
