@@ -217,6 +217,32 @@ fn a_matrix_alone_gives_the_same_answers_without_times() {
 }
 
 #[test]
+fn a_matrix_of_the_other_sign_is_refused() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(5, 9, 25));
+    conversation.variant_a(&folder, "a");
+    fs::remove_file(folder.path("a/votes.csv")).unwrap();
+    let turned = |cell: &str| match cell {
+        "1" => "-1".to_owned(),
+        "-1" => "1".to_owned(),
+        other => other.to_owned(),
+    };
+    let matrix = fs::read_to_string(folder.path("a/participants-votes.csv")).unwrap();
+    let (header, rows) = matrix.split_once('\n').unwrap();
+    let first = header.split(',').position(|name| name.parse::<u64>().is_ok()).unwrap();
+    let turned = rows.lines().map(|row| {
+        let cells = row.split(',').enumerate();
+        let cells: Vec<_> =
+            cells.map(|(at, cell)| if at < first { cell.to_owned() } else { turned(cell) }).collect();
+        cells.join(",") + "\n"
+    });
+    folder.write("a/participants-votes.csv", format!("{header}\n{}", turned.collect::<String>()));
+    let mut job = folder.job(&folder.path("a"));
+    assert_eq!(tag(run(&job)), "sign");
+    job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
+    assert_eq!(tag(run(&job)), "ok");
+}
+
+#[test]
 fn the_order_of_the_input_memory_and_threads_leave_no_trace() {
     let (folder, conversation) = (Folder::new(), Conversation::new(6, 60, 90));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));

@@ -167,17 +167,18 @@ impl Polis {
         mut each: impl FnMut(Row) -> Result<Flow, Fault>,
     ) -> Result<Read, Fault> {
         let turned = self.sign == VoteSign::AgreeIsMinus;
-        let Some(votes) = &self.votes else {
-            let matrix = self.matrix.as_ref().ok_or_else(|| missing("a file of votes"))?;
-            return matrix::rows(matrix, limits, meter, &self.keys, turned, people, each);
-        };
+        let file = self.rows_file().ok_or_else(|| missing("a file of votes"))?;
         let mut check = Check::new(&self.authors, &self.published);
-        let read = votes::rows(votes, limits, meter, &self.keys, turned, people, |row| {
+        let seen = |row| {
             check.see(row);
             each(row)
-        })?;
+        };
+        let read = match self.votes {
+            Some(_) => votes::rows(file, limits, meter, &self.keys, turned, people, seen)?,
+            None => matrix::rows(file, limits, meter, &self.keys, turned, people, seen)?,
+        };
         if self.checked && read.flow == Flow::More {
-            check.verdict(&votes.name)?;
+            check.verdict(&file.name)?;
         }
         Ok(read)
     }
