@@ -11,7 +11,7 @@ use support::{Conversation, Folder, bundle, content, run};
 use tidegate_exporter::{
     convert::{Sidecar, Target},
     export::{Cells, Shape, VoterIds},
-    privacy::Participants,
+    privacy::{Participants, Profile, Texts},
 };
 use tidegate_test_support::servers;
 
@@ -84,6 +84,33 @@ fn counts_become_a_table_and_formulas_are_guarded() {
     )));
     assert!(table.contains("'=HYPERLINK"));
     assert_eq!(folder.names(), ["a", "bundle.json", "table"]);
+}
+
+#[test]
+fn what_a_bundle_hides_is_blank_in_a_table_and_not_zero() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(11, 20, 60));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    job.profile = Profile::Public;
+    job.k = 12;
+    job.texts = Some(Texts::Omit);
+    let shared = bundle(&job).1;
+    let mut table = folder.job(&folder.path("bundle.json"));
+    table.to = Some(Shape::SensemakingCsv);
+    table.target = Target::File(folder.path("table"));
+    run(&table).unwrap();
+    let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
+    let mut hidden = 0;
+    for outcome in shared["outcomes"].as_array().unwrap() {
+        let key = outcome["itemRef"].as_str().unwrap().strip_prefix("statement:").unwrap();
+        let line = table.lines().find(|line| line.split(',').next() == Some(key)).unwrap();
+        let cells: Vec<_> = line.rsplitn(4, ',').take(3).collect();
+        for (answer, cell) in ["pass", "disagree", "agree"].into_iter().zip(cells) {
+            let count = &outcome["counts"][answer];
+            assert_eq!(cell, if count.is_null() { String::new() } else { count.to_string() }, "{line}");
+            hidden += u32::from(count.is_null());
+        }
+    }
+    assert!(hidden > 0);
 }
 
 #[test]

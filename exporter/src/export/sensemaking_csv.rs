@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde_json::Value;
+
 use super::{
     Cells, Growing, cell, csv_row,
     read::{Item, Reader, Response, bundle},
@@ -20,12 +22,15 @@ use crate::{
 struct Counted {
     items: Vec<Item>,
     counts: HashMap<String, [u64; 3]>,
+    /// Of items, which of the three are hidden: they are no zeros.
+    hidden: HashMap<String, [bool; 3]>,
     name: String,
 }
 
 impl Reader for Counted {
     const ITEMS: bool = true;
     const RESPONSES: bool = true;
+    const OUTCOMES: bool = true;
 
     fn item(&mut self, item: Item) -> Result<(), Fault> {
         self.items.push(item);
@@ -33,14 +38,9 @@ impl Reader for Counted {
     }
 
     fn response(&mut self, response: Response) -> Result<(), Fault> {
-        let at = match response.response.as_str() {
-            "agree" => 0,
-            "disagree" => 1,
-            "pass" => 2,
-            _ => {
-                let detail = "it holds comparisons, which are no votes on statements";
-                return Err(Fault::content(&self.name, None, Wrong::Format, detail));
-            }
+        let Some(at) = column(&response.response) else {
+            let detail = "it holds comparisons, which are no votes on statements";
+            return Err(Fault::content(&self.name, None, Wrong::Format, detail));
         };
         match self.counts.get_mut(&response.subject_ref) {
             Some(counts) => counts[at] += response.count,
@@ -52,6 +52,22 @@ impl Reader for Counted {
         }
         Ok(())
     }
+
+    fn outcome(&mut self, outcome: Value) -> Result<(), Fault> {
+        let (Some(item), Some(suppressed)) = (outcome["itemRef"].as_str(), outcome["suppressed"].as_array())
+        else {
+            return Ok(());
+        };
+        for at in suppressed.iter().filter_map(Value::as_str).filter_map(column) {
+            self.hidden.entry(item.to_owned()).or_default()[at] = true;
+        }
+        Ok(())
+    }
+}
+
+/// The place of an answer among the columns.
+fn column(answer: &str) -> Option<usize> {
+    ["agree", "disagree", "pass"].iter().position(|known| *known == answer)
 }
 
 pub(crate) fn write(from: &Path, path: PathBuf, cells: Cells) -> Result<Vec<PathBuf>, Fault> {
@@ -61,7 +77,9 @@ pub(crate) fn write(from: &Path, path: PathBuf, cells: Cells) -> Result<Vec<Path
     csv_row(&mut file, &["comment-id", "comment_text", "agrees", "disagrees", "passes"])?;
     for item in &counted.items {
         let counts = counted.counts.get(&item.id).copied().unwrap_or_default();
-        let [agrees, disagrees, passes] = counts.map(|count| count.to_string());
+        let hidden = counted.hidden.get(&item.id).copied().unwrap_or_default();
+        let shown = |at: usize| if hidden[at] { String::new() } else { counts[at].to_string() };
+        let [agrees, disagrees, passes] = [0, 1, 2].map(shown);
         let key = item.id.strip_prefix("statement:").unwrap_or(&item.id);
         csv_row(&mut file, &[key, &cell(&item.text, cells), &agrees, &disagrees, &passes])?;
     }
