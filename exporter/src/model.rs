@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::{
     fault::{Fault, Wrong},
     form::ELIGIBLE_STATUSES,
+    input::Ended,
     moment::Moment,
 };
 
@@ -77,8 +78,8 @@ pub(crate) struct Artifact {
     pub(crate) role: &'static str,
     pub(crate) name: String,
     pub(crate) within: Option<String>,
-    pub(crate) bytes: u64,
-    pub(crate) sha256: [u8; 32],
+    /// Known at its end, and not told of what is hidden in a bundle: with it, a guess could be checked.
+    pub(crate) ended: Option<Ended>,
     pub(crate) rows: Option<u64>,
 }
 

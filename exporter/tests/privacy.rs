@@ -46,6 +46,11 @@ fn a_public_bundle_holds_nobodys_id_and_no_small_count() {
     assert!(
         shared["outcomes"].as_array().unwrap().iter().all(|outcome| outcome["type"] == "response-counts")
     );
+    // A guess at what is hidden cannot be held against the source.
+    for artifact in shared["provenance"]["sourceArtifacts"].as_array().unwrap() {
+        let known: Vec<_> = artifact.as_object().unwrap().keys().collect();
+        assert_eq!(known, ["name", "role"]);
+    }
     let card = &shared["dataCard"];
     assert_eq!(
         (&card["containsPseudonymousLinkage"], &card["suitableForPublicSharing"]),

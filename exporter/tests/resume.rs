@@ -19,7 +19,7 @@ use tidegate_exporter::{
     fault::Fault,
     meter::Meter,
     moment::Moment,
-    privacy::Key,
+    privacy::{Key, Participants},
 };
 
 const CHILD: &str = "CONVERT_FROM_AND_TO";
@@ -123,4 +123,26 @@ fn told_to_stop_it_keeps_what_it_has_and_a_changed_input_is_noticed() {
     let report = convert(&job, &meter).unwrap();
     assert!(report.resumed_rows > 0);
     assert_eq!(meter.rows.load(Ordering::Relaxed) as usize, conversation.votes.len());
+}
+
+#[test]
+fn rows_that_name_participants_otherwise_are_written_anew() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    job.participants = Participants::SourceIds;
+    let meter = Arc::new(Meter::default());
+    meter.stop();
+    assert!(matches!(convert(&job, &meter).unwrap_err(), Fault::Stopped { rows: 1.., resumable: true }));
+    job.participants = Participants::Pseudonyms;
+    job.resume = true;
+    assert_eq!(convert(&job, &Arc::new(Meter::default())).unwrap().resumed_rows, 0);
+    let text = fs::read_to_string(folder.path("out.json")).unwrap();
+    let named = text.lines().filter(|line| line.starts_with("{\"id\":\"vote:"));
+    assert!(
+        named.clone().count() > 1_000
+            && named.clone().all(|line| {
+                let reference = line.split("\"participant:").nth(1).unwrap();
+                reference.find('"') == Some(32)
+            })
+    );
 }

@@ -149,8 +149,7 @@ fn artifacts(
             role,
             name: member.name.clone(),
             within: member.archive_name(),
-            bytes: ended.map_or(0, |ended| ended.bytes),
-            sha256: ended.map_or([0; 32], |ended| ended.sha256),
+            ended,
             rows: None,
         });
     }
@@ -252,6 +251,9 @@ impl Work<'_> {
             self.note_rows(read);
         }
         self.head.notes.extend(shown.notes());
+        if public {
+            self.hide_sources();
+        }
         // Of tallies it is not known: nobody has been seen.
         let participants = self.people.count();
         let summary = shown.summary(&self.head, &self.prepared.lines, participants);
@@ -277,14 +279,22 @@ impl Work<'_> {
         Ok(report)
     }
 
+    /// Whoever knows all but what is hidden could try each guess against the digest of the source, its size, or its rows.
+    fn hide_sources(&mut self) {
+        for artifact in &mut self.head.artifacts {
+            (artifact.ended, artifact.rows) = (None, None);
+        }
+        let note = "Digests, sizes and rows of the sources are left out: they would tell a right guess from a wrong one.";
+        self.head.notes.push(note.to_owned());
+    }
+
     fn note_rows(&mut self, read: &Done) {
         if let (Some(ended), Some(file)) = (read.read.ended, self.adapter.rows_file()) {
             let (name, within) = (file.name.clone(), file.archive_name());
             let found =
                 self.head.artifacts.iter_mut().find(|found| found.name == name && found.within == within);
             if let Some(artifact) = found {
-                (artifact.bytes, artifact.sha256) = (ended.bytes, ended.sha256);
-                artifact.rows = Some(read.read.rows);
+                (artifact.ended, artifact.rows) = (Some(ended), Some(read.read.rows));
             }
         }
         if read.superseded > 0 {
@@ -353,7 +363,7 @@ impl Work<'_> {
     fn open_out(&self, beginning: &Beginning) -> Result<Opened, Fault> {
         let mut hash = Sha256::new();
         hash.update(&beginning.bytes);
-        hash.update([u8::from(self.job.events)]);
+        hash.update([u8::from(self.job.events), self.job.participants as u8]);
         let run = Run { beginning: hash.finalize().into(), sorted: !self.adapter.by_item() };
         let earlier = if self.job.resume { self.place.parts.segments()? } else { None };
         if let Some((before, segments)) = earlier

@@ -148,6 +148,8 @@ impl Tables {
             }
         }
         let eligible = eligible.len() as u64;
+        // Where all answers are hidden, nobody is seen to have given one.
+        let participants = if responses == 0 { 0 } else { participants };
         let phase = if head.pairwise {
             crate::coverage::Phase::Pairwise { eligible, compared: compared.len() as u64 }
         } else {

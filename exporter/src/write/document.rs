@@ -276,7 +276,9 @@ fn write_artifact(into: &mut Vec<u8>, artifact: &Artifact) {
     if let Some(within) = &artifact.within {
         object.text("within", within);
     }
-    object.whole("size", artifact.bytes).text("sha256", &hex_of(&artifact.sha256));
+    if let Some(ended) = artifact.ended {
+        object.whole("size", ended.bytes).text("sha256", &hex_of(&ended.sha256));
+    }
     if let Some(rows) = artifact.rows {
         object.whole("rows", rows);
     }
