@@ -30,5 +30,5 @@ fn main() -> ExitCode {
     let command = commands::Cli::parse();
     // One provider for all of rustls' users; a second installation would be refused, and there is none.
     let _first = rustls::crypto::ring::default_provider().install_default();
-    command.run().unwrap_or_else(|error| output::failed(&error))
+    output::ended(command.run().unwrap_or_else(|error| output::failed(&error)))
 }

@@ -6,11 +6,25 @@ use std::{
     fmt::Display,
     io::{self, Write as _},
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
 };
+
+/// Something that was to be printed is not, and nobody has chosen that.
+static LOST: AtomicBool = AtomicBool::new(false);
 
 /// A line on standard output. A reader that has gone away is no fault of ours.
 pub(crate) fn say(line: impl Display) {
-    let _reader_gone = writeln!(io::stdout().lock(), "{line}");
+    if let Err(error) = writeln!(io::stdout().lock(), "{line}")
+        && error.kind() != io::ErrorKind::BrokenPipe
+        && !LOST.swap(true, Ordering::Relaxed)
+    {
+        complain(format!("error: standard output: {error}"));
+    }
+}
+
+/// What a process ends with, whose command came to `code`.
+pub(crate) fn ended(code: ExitCode) -> ExitCode {
+    if LOST.load(Ordering::Relaxed) { ExitCode::from(REFUSED) } else { code }
 }
 
 pub(crate) fn complain(line: impl Display) {
@@ -28,7 +42,7 @@ pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     if error.is::<crate::settings::SettingsError>() { ExitCode::from(REFUSED) } else { ExitCode::FAILURE }
 }
 
-/// The command line or the settings are refused; clap uses the same code.
+/// The command line or the settings are refused, or the output is lost; clap uses the same code.
 pub(crate) const REFUSED: u8 = 2;
 /// What was compared is different.
 pub(crate) const DIFFERENT: u8 = 2;

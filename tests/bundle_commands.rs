@@ -138,6 +138,20 @@ fn standard_input_is_read_packed_or_not() {
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_is_lost_is_told() {
+    let place = files();
+    for args in [["validate", "good.json"], ["digest", "good.json"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(BINARY);
+        let output = command.arg("bundle").args(args).current_dir(place.folder.path()).stdout(full).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).contains("standard output"), "{args:?}");
+    }
+}
+
 #[tokio::test]
 async fn inspect_shows_what_there_is_and_no_texts_unless_asked() {
     let place = files();
