@@ -218,6 +218,12 @@ fn broken_yaml_names_its_line_and_bombs_are_refused() {
 }
 
 #[test]
+fn a_file_holds_as_many_documents_as_there_is_room_for() {
+    let queues: String = (0..3_000).map(|nth| format!("queue: q{nth}\nname: Q\n---\n")).collect();
+    assert_eq!(parse(&[("q.yaml", &queues)]).unwrap().len(), 3_000);
+}
+
+#[test]
 fn item_types_are_checked_for_their_roles_and_names() {
     let yaml = "\
 item_type: u

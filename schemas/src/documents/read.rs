@@ -56,9 +56,20 @@ pub fn parse(
     if faults.is_empty() { Ok(documents) } else { Err(faults) }
 }
 
+/// Also an empty text is a document, with a beginning and an end.
+const LEAST_PARTS: usize = 16;
+
 fn yaml_trees(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
+    // What is written out has at most as many parts as the text has bytes, and how long a text may be is for others to
+    // say. Only what aliases repeat has bounds of its own.
+    let most = text.len() + LEAST_PARTS;
     let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_depth: json::MAX_DEPTH },
+        budget: serde_saphyr::budget! {
+            max_depth: json::MAX_DEPTH,
+            max_documents: most,
+            max_nodes: most,
+            max_events: 2 * most,
+        },
         strict_booleans: true,
         with_snippet: false,
     };
