@@ -239,11 +239,13 @@ fn documents(repository: &Path, rules: Option<&str>) -> Result<Value> {
     let mut files = Vec::new();
     for name in DOCUMENTS {
         let path = repository.join("src/demo/documents").join(name);
-        let text = match rules.filter(|_| name == "rules.yaml") {
-            Some(rules) => rules.to_owned(),
-            None => fs::read_to_string(&path).with_context(|| path.display().to_string())?,
-        };
-        files.push(json!({ "name": name, "text": text }));
+        files.push(match rules.filter(|_| name == "rules.yaml") {
+            Some(rules) => json!({ "name": "rules.json", "text": rules }),
+            None => {
+                let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+                json!({ "name": name, "text": text })
+            }
+        });
     }
     let endpoint = "endpoint: nobody\nurl: https://receiver.invalid/callbacks\n";
     files.push(json!({ "name": "endpoints.yaml", "text": endpoint }));

@@ -2,7 +2,7 @@
 //!
 //! It runs in the bench's own process, whose CPU time nobody counts.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Result;
 use jpeg_encoder::{ColorType, Encoder};
@@ -56,7 +56,7 @@ fn photograph(seed: u64) -> Result<Vec<u8>> {
 
 /// Stops when dropped.
 pub struct Host {
-    pub port: u16,
+    pub address: SocketAddr,
     accepting: JoinHandle<()>,
 }
 
@@ -67,20 +67,22 @@ impl Drop for Host {
 }
 
 impl Host {
-    /// Without photographs, it takes every request and never answers.
+    /// Without photographs, it takes every request and never answers. Each kind has an address of its own: it is by its
+    /// name, whatever the port, that a host is left alone.
     pub async fn start(photographs: Option<Arc<Photographs>>) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let port = listener.local_addr()?.port();
+        let own = if photographs.is_some() { "127.0.0.1:0" } else { "127.0.0.2:0" };
+        let listener = TcpListener::bind(own).await?;
+        let address = listener.local_addr()?;
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, photographs.clone()));
             }
         });
-        Ok(Self { port, accepting })
+        Ok(Self { address, accepting })
     }
 
     pub fn url(&self, number: u64) -> String {
-        format!("http://127.0.0.1:{}/{number}.jpg", self.port)
+        format!("http://{}/{number}.jpg", self.address)
     }
 }
 

@@ -117,7 +117,8 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
     let hanging = Host::start(None).await?;
     let more = format!(
         "[egress]\nallow_cidrs = [\"127.0.0.0/8\"]\n[egress.media]\nports = [{}, {}]\n",
-        good.port, hanging.port
+        good.address.port(),
+        hanging.address.port()
     );
     let house = House::embedded_with(&place.repository, &place.binary, &more, None).await?;
     let mut bench = Bench { house, good, hanging, next: 0 };

@@ -106,11 +106,13 @@ fn rules(count: usize) -> String {
         } else {
             condition(&mut draw, nth)
         };
-        json!({"rule": format!("rule-{nth}"), "status": "background", "item_types": ["post"], "when": when,
-            "policies": ["scam"], "actions": ["limit_reach"]})
-        .to_string()
+        let rest = json!({"status": "background", "item_types": ["post"], "when": when, "policies": ["scam"],
+            "actions": ["limit_reach"]})
+        .to_string();
+        // The kind comes first.
+        format!("{{\"rule\":\"rule-{nth}\",{}", &rest[1..])
     };
-    (0..count).map(document).collect::<Vec<_>>().join("\n---\n")
+    format!("[{}]", (0..count).map(document).collect::<Vec<_>>().join(",\n"))
 }
 
 fn condition(draw: &mut Draw, nth: usize) -> Value {
