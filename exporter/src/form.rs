@@ -197,6 +197,9 @@ const UNBOUNDED: Text = Text { least: 0, most: u64::MAX, format: None };
 const DATE_TIME: Text = Text { format: Some(Format::DateTime), ..UNBOUNDED };
 const URI: Text = Text { format: Some(Format::Uri), most: 2000, ..UNBOUNDED };
 
+/// Characters of a bundle's id.
+pub const LONGEST_ID: usize = 240;
+
 const fn text(least: u64, most: u64) -> Value {
     Value::Text(Text { least, most, format: None })
 }
@@ -347,7 +350,7 @@ const fn bundle(kind: &'static str, data_card: &'static Object) -> [Field; 12] {
     [
         required("schema", Value::Schema),
         required("kind", Value::Constant(kind)),
-        required("bundleId", text(1, 240)),
+        required("bundleId", text(1, LONGEST_ID as u64)),
         required("exportedAt", Value::Text(DATE_TIME)),
         required("source", Value::Object(&SOURCE)),
         required("phases", list(&PHASE, 1)),

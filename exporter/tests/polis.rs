@@ -10,7 +10,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 use support::{Conversation, Folder, bundle, content, run};
-use tidegate_exporter::{fault::Fault, polis::VoteSign};
+use tidegate_exporter::{convert::Job, fault::Fault, polis::VoteSign};
 
 const REAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/polis");
 
@@ -214,6 +214,22 @@ fn a_matrix_alone_gives_the_same_answers_without_times() {
     };
     assert_eq!(strip(&whole), alone["responses"]);
     assert_eq!(whole["summary"], alone["summary"]);
+}
+
+#[test]
+fn ids_and_addresses_that_no_bundle_may_have_are_refused() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(5, 9, 25));
+    let job = folder.job(&conversation.variant_a(&folder, "a"));
+    for (id, expected) in [("", "refused"), (&*"i".repeat(241), "refused"), (&*"ü".repeat(240), "ok")] {
+        assert_eq!(tag(run(&Job { bundle_id: Some(id.to_owned()), ..job.clone() })), expected, "{id}");
+    }
+    let mut job = job;
+    job.overrides.url = Some("https://a.example/a b".to_owned());
+    assert_eq!(tag(run(&job)), "refused");
+    job.overrides.url = None;
+    folder.write("a/summary.csv", format!("{}url,https://a.example/ü x\n", Conversation::SUMMARY));
+    let made = bundle(&job).1;
+    assert!(made["source"]["url"].as_str().unwrap().starts_with("urn:tidegate:source:"), "{made}");
 }
 
 #[test]

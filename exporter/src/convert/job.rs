@@ -14,6 +14,7 @@ use crate::{
     moment::Moment,
     polis,
     privacy::{Participants, Profile, Texts, people::Key},
+    validate::formats::uri,
 };
 
 /// The tools whose exports are understood.
@@ -181,7 +182,7 @@ impl Overrides {
         if source.url.is_empty() {
             source.url = urn(&source.id);
         }
-        if url::Url::parse(&source.url).is_err() {
+        if !uri(source.url.as_bytes()) {
             if self.url.is_some() {
                 return Err(Fault::Refused("--source-url is not a URL".to_owned()));
             }

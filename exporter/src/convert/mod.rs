@@ -25,7 +25,7 @@ pub use self::{
 pub use crate::input::Limits;
 use crate::{
     fault::{Fault, Wrong},
-    form::K_FLOOR,
+    form::{K_FLOOR, LONGEST_ID},
     input::{Input, Member, Role, role},
     meter::Meter,
     model::Artifact,
@@ -120,6 +120,13 @@ fn check(job: &Job) -> Result<(), Fault> {
         && (job.package || job.sidecars.as_ref().is_some_and(|wanted| !wanted.is_empty()))
     {
         return refused("standard output has room for the bundle only, not for sidecars or a package");
+    }
+    if let Some(id) = &job.bundle_id
+        && !(1..=LONGEST_ID).contains(&id.chars().count())
+    {
+        return Err(Fault::Refused(format!(
+            "--bundle-id has one character at least and {LONGEST_ID} at most"
+        )));
     }
     if job.resume && job.force {
         return refused("--resume goes on and --force begins anew: only one is possible");
@@ -418,8 +425,6 @@ fn resumed_rows(kept: &[Segment]) -> u64 {
 
 /// Digits of the digest in an id.
 const DIGEST: usize = 32;
-/// Of an id, by the form.
-const LONGEST_ID: usize = 240;
 
 fn id_of(source: &crate::model::Source, digest: &str) -> String {
     let start = format!("{}:{}", source.tool, source.id);

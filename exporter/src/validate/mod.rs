@@ -6,7 +6,7 @@ mod again;
 mod card;
 mod content;
 mod faults;
-mod formats;
+pub(crate) mod formats;
 mod judge;
 mod later;
 mod members;
