@@ -126,6 +126,21 @@ fn told_to_stop_it_keeps_what_it_has_and_a_changed_input_is_noticed() {
 }
 
 #[test]
+fn what_was_to_replace_something_goes_on_too() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    folder.write("out.json", "older");
+    job.force = true;
+    let meter = Arc::new(Meter::default());
+    meter.stop();
+    assert!(matches!(convert(&job, &meter).unwrap_err(), Fault::Stopped { rows: 1.., resumable: true }));
+    assert_eq!(fs::read_to_string(folder.path("out.json")).unwrap(), "older");
+    job.resume = true;
+    assert!(convert(&job, &Arc::new(Meter::default())).unwrap().resumed_rows > 0);
+    assert!(fs::read_to_string(folder.path("out.json")).unwrap().starts_with("{\"schema\""));
+}
+
+#[test]
 fn rows_that_name_participants_otherwise_are_written_anew() {
     let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
     let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));

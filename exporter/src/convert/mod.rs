@@ -128,9 +128,6 @@ fn check(job: &Job) -> Result<(), Fault> {
             "--bundle-id has one character at least and {LONGEST_ID} at most"
         )));
     }
-    if job.resume && job.force {
-        return refused("--resume goes on and --force begins anew: only one is possible");
-    }
     Ok(())
 }
 

@@ -48,7 +48,7 @@ impl Place {
             }
             (_, spool) => (out, spool),
         };
-        let parts = Parts::open(&out, job.resume, job.force)?;
+        let parts = Parts::open(&out, job.resume, job.force && !job.resume)?;
         Ok(Self { parts, partial: beside(&out, ".partial"), out, spool })
     }
 

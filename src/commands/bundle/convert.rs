@@ -139,11 +139,11 @@ struct Running {
     /// Shows what would be in the bundle, and writes nothing
     #[arg(long)]
     dry_run: bool,
-    /// Goes on where an interrupted conversion has ended
+    /// Goes on where an interrupted conversion has ended, with --force also if it was to replace something
     #[arg(long)]
     resume: bool,
-    /// Replaces what is there
-    #[arg(long, conflicts_with = "resume")]
+    /// Replaces what is there, and what an interrupted conversion has left unless it is to go on
+    #[arg(long)]
     force: bool,
     /// With 1, rows are put in order and written by one thread, else by two; the number of cores unless told
     #[arg(long, value_name = "COUNT")]
