@@ -269,39 +269,6 @@ fn jpegs_hold_no_more_than_their_share_however_they_are_sampled_and_scanned() {
     }
 }
 
-/// C code allocates past the counting allocator, so the process is asked.
-#[cfg(all(feature = "turbo", target_os = "linux"))]
-#[test]
-fn the_c_code_holds_no_more_than_its_share() {
-    let _alone = alone();
-    let resident = |name: &str| -> u64 {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-    };
-    let (width, height) = (3_000_u16, 2_000_u16);
-    let samples: Vec<u8> = (0..3 * u32::from(width) * u32::from(height)).map(|at| (at % 251) as u8).collect();
-    let decoders = warm(&Limits::default());
-    for (sampling, progressive) in
-        [(SamplingFactor::F_1_1, true), (SamplingFactor::F_2_2, true), (SamplingFactor::F_1_1, false)]
-    {
-        let mut bytes = Vec::new();
-        let mut encoder = Encoder::new(&mut bytes, 80);
-        encoder.set_sampling_factor(sampling);
-        encoder.set_progressive(progressive);
-        encoder.encode(&samples, width, height, ColorType::Rgb).unwrap();
-        // The peak begins anew.
-        std::fs::write("/proc/self/clear_refs", "5").unwrap();
-        let before = resident("VmRSS:");
-        assert!(!decoders.fingerprint(&bytes, Digests::of(b"")).frames.is_empty());
-        let held = resident("VmHWM:") - before;
-        let coefficients = if progressive { 2 * 6_000_000 } else { 0 };
-        assert!(held > 6_000_000 + coefficients, "{held} bytes cannot be all");
-        let (refused, _) = measured(&Limits { decode_bytes: held - 1, ..Limits::default() }, &bytes);
-        assert_eq!(refused.reason, Some(reason::MEMORY), "{sampling:?} {progressive}: {held} bytes held");
-    }
-}
-
 /// One file of every format and path through the decoders.
 fn one_of_each() -> Vec<(&'static str, Vec<u8>)> {
     let image = DynamicImage::from(pictures::sized(3, 9, 60, 40).image());
