@@ -84,19 +84,18 @@ impl Line {
     /// A seat as soon as there is one for the guest. Whoever stops waiting leaves the line.
     pub(crate) async fn take(&self, org: &OrgId, guest: Guest) -> Result<Seat, Full> {
         let (sender, seat) = oneshot::channel();
-        let nth = self.change(org, |it, nth| it.join(self.0.bounds, nth, guest, sender))?;
-        let _standing = Standing { line: self, org, nth };
-        self.seat(org);
-        // The sender leaves the line only with a seat, or with the guest.
-        seat.await.map_err(|_| Full::Items)
+        match self.change(org, |it, nth| it.join(self.0.bounds, nth, guest, sender))? {
+            Place::Seat(guest) => Ok(self.seat(org, guest)),
+            Place::Line(nth) => {
+                let _standing = Standing { line: self, org, nth };
+                // The sender leaves the line only with a seat, or with the guest.
+                seat.await.map_err(|_| Full::Items)
+            }
+        }
     }
 
-    /// Gives seats to whom there are some for.
-    fn seat(&self, org: &OrgId) {
-        while let Some((sender, guest)) = self.change(org, |it, _| it.next(self.0.bounds)) {
-            // Who left in this moment drops it, and with that gives it back.
-            drop(sender.send(Seat { line: self.clone(), org: org.clone(), guest }));
-        }
+    fn seat(&self, org: &OrgId, guest: Guest) -> Seat {
+        Seat { line: self.clone(), org: org.clone(), guest }
     }
 
     /// With a number that is higher than all before.
@@ -127,8 +126,12 @@ impl Line {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.line.change(&self.org, |it, _| it.end(&self.guest));
-        self.line.seat(&self.org);
+        let (line, org) = (&self.line, &self.org);
+        line.change(org, |it, _| it.end(&self.guest));
+        while let Some((sender, guest)) = line.change(org, |it, _| it.next(line.0.bounds)) {
+            // Who left in this moment drops it, and with that gives it back.
+            drop(sender.send(line.seat(org, guest)));
+        }
     }
 }
 
@@ -155,6 +158,14 @@ struct Org<T> {
     waiting: VecDeque<(u64, Guest, T)>,
 }
 
+/// What a newcomer gets: nobody who waits could have the seat that it takes.
+#[derive(Debug)]
+enum Place {
+    Seat(Guest),
+    /// With its number.
+    Line(u64),
+}
+
 impl<T> Default for Org<T> {
     fn default() -> Self {
         Self { seated: 0, by_host: HashMap::new(), bytes: 0, waiting: VecDeque::new() }
@@ -166,23 +177,34 @@ impl<T> Org<T> {
         self.seated == 0 && self.waiting.is_empty()
     }
 
-    /// Takes a place in the line, from which `next` may call at once.
-    fn join(&mut self, bounds: Bounds, nth: u64, guest: Guest, who: T) -> Result<u64, Full> {
+    fn join(&mut self, bounds: Bounds, nth: u64, guest: Guest, who: T) -> Result<Place, Full> {
         // One that is larger than all that is allowed comes alone.
         if !self.is_empty() && self.bytes.saturating_add(guest.bytes) > bounds.bytes {
             return Err(Full::Bytes);
         }
-        if self.waiting.len() >= bounds.line && !self.has_seat(bounds, &guest) {
+        let has_seat = self.has_seat(bounds, &guest);
+        if !has_seat && self.waiting.len() >= bounds.line {
             return Err(Full::Items);
         }
         self.bytes = self.bytes.saturating_add(guest.bytes);
+        if has_seat {
+            self.sit(&guest);
+            return Ok(Place::Seat(guest));
+        }
         self.waiting.push_back((nth, guest, who));
-        Ok(nth)
+        Ok(Place::Line(nth))
     }
 
     fn has_seat(&self, bounds: Bounds, guest: &Guest) -> bool {
         let is_free = |host| self.by_host.get(host).is_none_or(|seated| *seated < bounds.seats_per_host);
         self.seated < bounds.seats && guest.hosts.iter().all(is_free)
+    }
+
+    fn sit(&mut self, guest: &Guest) {
+        self.seated += 1;
+        for host in &guest.hosts {
+            *self.by_host.entry(Arc::clone(host)).or_default() += 1;
+        }
     }
 
     /// The first that there is a seat for, which counts as seated.
@@ -192,10 +214,7 @@ impl<T> Org<T> {
         }
         let at = self.waiting.iter().position(|(_, guest, _)| self.has_seat(bounds, guest))?;
         let (_, guest, who) = self.waiting.remove(at)?;
-        self.seated += 1;
-        for host in &guest.hosts {
-            *self.by_host.entry(Arc::clone(host)).or_default() += 1;
-        }
+        self.sit(&guest);
         Some((who, guest))
     }
 
