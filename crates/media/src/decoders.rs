@@ -72,8 +72,8 @@ impl Decoders {
         self.pool.install(|| self.work.luma(bytes))
     }
 
-    /// The same as `fingerprint` without blocking: `done` is called on a thread of the pool. It should only pass the fingerprint on. The
-    /// bytes are held until then, or until their turn comes and nobody wants them any more.
+    /// The same as `fingerprint` without blocking: `done` is called on a thread of the pool. It should only pass the
+    /// fingerprint on. The bytes are held until then, or until their turn comes and nobody wants them any more.
     pub fn submit(
         &self,
         bytes: impl AsRef<[u8]> + Send + 'static,

@@ -30,6 +30,17 @@ fn settings() -> Settings {
     Settings { retry_ms: 1, longest_retry_ms: 60_000, host_rest_ms: 1, ..Settings::default() }
 }
 
+/// A host that fails four times rests for long.
+fn without_patience() -> Settings {
+    Settings {
+        attempts: 1,
+        host_failures: 4,
+        host_rest_ms: 3_600_000,
+        longest_host_rest_ms: 3_600_000,
+        ..settings()
+    }
+}
+
 fn signals(store: Store, host: &Host, settings: &Settings) -> Signals {
     of_hosts(store, &[host], settings)
 }
@@ -196,14 +207,7 @@ async fn a_host_that_fails_again_and_again_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let host =
         Host::start(|_| Answer::Head("500 Internal Server Error".to_owned(), Vec::new())).await.unwrap();
-    let patience = Settings {
-        attempts: 1,
-        host_failures: 4,
-        host_rest_ms: 3_600_000,
-        longest_host_rest_ms: 3_600_000,
-        ..settings()
-    };
-    let signals = signals(store(&folder), &host, &patience);
+    let signals = signals(store(&folder), &host, &without_patience());
     for nth in 0..20 {
         let expected = if nth < 4 { "http_500" } else { "host_unavailable" };
         assert_eq!(state(&look(&signals, host.url(&nth.to_string())).await), expected);
@@ -269,14 +273,7 @@ async fn a_host_that_others_lead_to_is_left_alone_and_those_are_not() {
     let broken =
         Host::start(|_| Answer::Head("500 Internal Server Error".to_owned(), Vec::new())).await.unwrap();
     let good = leading_to(&broken).await;
-    let patience = Settings {
-        attempts: 1,
-        host_failures: 4,
-        host_rest_ms: 3_600_000,
-        longest_host_rest_ms: 3_600_000,
-        ..settings()
-    };
-    let signals = of_hosts(store(&folder), &[&broken, &good], &patience);
+    let signals = of_hosts(store(&folder), &[&broken, &good], &without_patience());
     for nth in 0..12 {
         let expected = if nth < 4 { "http_500" } else { "host_unavailable" };
         assert_eq!(state(&look(&signals, by_name(&good, &nth.to_string())).await), expected);
