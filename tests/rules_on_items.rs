@@ -4,7 +4,7 @@
 
 mod running;
 
-use std::fs;
+use std::{collections::BTreeSet, fs, process::Stdio, time::Duration};
 
 use reqwest::Method;
 use running::{Demo, Place, appeal, post, text};
@@ -158,10 +158,8 @@ async fn what_a_backtest_cannot_do_is_told() {
     let demo = place.start().await.unwrap();
     let body = |since: &str, until: &str, cursor: Value| json!({"files": [{"name": "r.yaml", "text": LIVE}], "since": since, "until": until, "cursor": cursor});
     let now = tidegate_schemas::ids::Millis::now();
-    let (hour_ago, long_ago) = (
-        now.minus(std::time::Duration::from_secs(3_600)).iso(),
-        now.minus(std::time::Duration::from_secs(200 * 86_400)).iso(),
-    );
+    let (hour_ago, long_ago) =
+        (now.minus(Duration::from_secs(3_600)).iso(), now.minus(Duration::from_secs(200 * 86_400)).iso());
     for (wanted, named) in [
         (body(&long_ago, &now.iso(), Value::Null), "100 days back"),
         (body(&now.iso(), &hour_ago, Value::Null), "must be after"),
@@ -286,6 +284,82 @@ async fn a_run_over_the_past_acts_once_and_can_be_tried_listed_and_gone_on_with(
     assert!(text(&refused.stderr).contains("no rule `nowhere`"), "{}", text(&refused.stderr));
     let all = demo.all_received().await.unwrap();
     assert_eq!(all.iter().filter(|event| event["type"] == "action.automatic").count(), 2, "{all:?}");
+}
+
+/// The rows of all runs, the newest first.
+async fn retroactions(demo: &Demo) -> Vec<Value> {
+    demo.admin("/rules/retroactions").await["items"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_run_over_the_past_acts_once_on_each_item_however_often_the_service_is_killed() {
+    // A step looks at 64 at once.
+    const ITEMS: usize = 400;
+    const PER_SECOND: &str = "50";
+    let place = Place::new();
+    let mut demo = place.start().await.unwrap();
+    for nth in 0..ITEMS {
+        demo.submit(&post(&format!("p{nth}"), &format!("author-{nth}"), "gamma")).await;
+    }
+    for nth in 0..ITEMS {
+        demo.evaluated("post", &format!("p{nth}")).await;
+    }
+    let late = "rule: late\nstatus: live\nitem_types: [post]\nwhen: {text: {in: [text], words: [gamma]}}\npolicies: [scam]\nactions: [limit_reach]\n";
+    configure(&demo, late).await;
+
+    let data = place.data();
+    let data = data.to_str().unwrap();
+    let (mut run, mut killed) = (None::<String>, 0);
+    // Each time a little further into a step; whether the step's records are out by then is chance.
+    for kill in 0..5_u64 {
+        let which = match &run {
+            Some(run) => vec!["--resume", run],
+            None => vec!["late", "--since", "1h"],
+        };
+        let args =
+            [&["rules", "retroact", "--per-second", PER_SECOND, "--data", data][..], &which[..]].concat();
+        let mut command = tokio::process::Command::new(running::BINARY);
+        command.args(args).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        let child = command.spawn().unwrap();
+        let sent = |runs: &[Value]| runs.first().map_or(0, |run| run["progress"]["sent"].as_u64().unwrap());
+        let before = sent(&retroactions(&demo).await);
+        eventually("the run to move on", PATIENCE, async || {
+            (sent(&retroactions(&demo).await) > before).then_some(())
+        })
+        .await
+        .unwrap();
+        tokio::time::sleep(Duration::from_millis(kill * 250)).await;
+        demo.process.kill().await.unwrap();
+        let output = child.wait_with_output().await.unwrap();
+        demo = place.start().await.unwrap();
+        let newest = retroactions(&demo).await.remove(0);
+        run = newest["id"].as_str().map(str::to_owned);
+        if newest["finishedAt"].is_null() {
+            let told = text(&output.stderr);
+            assert!(told.contains(&format!("`--resume {}`", run.as_ref().unwrap())), "{told}");
+            killed += 1;
+        } else {
+            break;
+        }
+    }
+    assert!(killed > 0, "the run was through before the service could be killed");
+    let done = place.tell(&["rules", "retroact", "--resume", run.as_ref().unwrap(), "--json"]).await;
+    let done: Value = serde_json::from_str(&done).unwrap();
+    let of = |name: &str| done["progress"][name].as_u64().unwrap();
+    assert_eq!(of("matched"), ITEMS as u64, "{done}");
+    assert_eq!(of("sent") + of("doneBefore"), ITEMS as u64, "each is counted once: {done}");
+
+    // A clean end has carried out everything.
+    demo.received("action.automatic", ITEMS).await;
+    assert!(demo.stop().await.success());
+    let demo = place.start().await.unwrap();
+    let events: Vec<Value> = demo.all_received().await.unwrap();
+    let acted: Vec<_> = events.iter().filter(|event| event["type"] == "action.automatic").collect();
+    let ids: BTreeSet<_> = acted.iter().map(|event| event["id"].as_str().unwrap()).collect();
+    let items: BTreeSet<_> = acted.iter().map(|event| event["item"]["id"].as_str().unwrap()).collect();
+    assert_eq!((ids.len(), items.len()), (ITEMS, ITEMS), "one event an item");
+    let again = place.tell(&["rules", "retroact", "late", "--since", "1h"]).await;
+    assert!(again.contains(&format!("{ITEMS} were acted on before")), "{again}");
 }
 
 #[tokio::test]
