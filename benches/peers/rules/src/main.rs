@@ -39,7 +39,12 @@ fn main() {
                 .enumerate()
                 .flat_map(|(nth, text)| side.matches(text).into_iter().map(move |rule| (nth, rule)))
                 .collect();
-            assert_eq!(*expected.get_or_insert_with(|| found.clone()), found, "{} finds other matches", side.name());
+            assert_eq!(
+                *expected.get_or_insert_with(|| found.clone()),
+                found,
+                "{} finds other matches",
+                side.name()
+            );
             let cost = time(&*side, &texts[..items]);
             let first = *tidegate.get_or_insert(cost);
             println!(

@@ -2,6 +2,8 @@
 //!
 //! They measure nothing.
 
+use std::cell::RefCell;
+
 use aho_corasick::AhoCorasick;
 use cel::{Context, Program, Value as Cel};
 use memchr::memmem::Finder;
@@ -9,6 +11,7 @@ use rhai::{AST, Engine, Scope};
 use serde_json::{Value as Json, json};
 use tidegate_rules::{Facts, Fields, Item, Kind, Limits, On, Plan, RuleSource, Shape, Value, Vocabulary};
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
+use yara_x::{Compiler, Scanner};
 use zen_expression::{Expression, compile_expression, expression::Standard};
 
 pub trait Side {
@@ -26,9 +29,12 @@ pub fn all(words: &[String]) -> Vec<Box<dyn Side>> {
         Box::new(CelNested(programs(words, "item.data.text"))),
         Box::new(CelFlat(programs(words, "text"))),
         Box::new(Rhai::new(words)),
-        Box::new(Zen(
-            words.iter().map(|word| compile_expression(&format!("contains(text, '{word}')")).unwrap()).collect(),
-        )),
+        Box::new(Yara::new(words, false)),
+        Box::new(Yara::new(words, true)),
+        Box::new(Zen(words
+            .iter()
+            .map(|word| compile_expression(&format!("contains(text, '{word}')")).unwrap())
+            .collect())),
     ]
 }
 
@@ -51,11 +57,10 @@ impl Tidegate {
         let mut vocabulary = Vocabulary::new();
         let type_id = TypeId::new("post");
         vocabulary.add(type_id.clone(), [("text", Shape::one(Kind::Text))]);
-        let rule = |(nth, word): (usize, &String)| {
-            json!({"rule": nth.to_string(), "status": "live", "when": {"text": {"in": ["text"], "any_of": [word]}}})
-        };
+        let rule = |(nth, word): (usize, &String)| json!({"rule": nth.to_string(), "status": "live", "when": {"text": {"in": ["text"], "any_of": [word]}}});
         let documents: Vec<Json> = words.iter().enumerate().map(rule).collect();
-        let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
+        let sources: Vec<_> =
+            documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
         let limits = Limits { rules: 1_000_000, ..Limits::default() };
         let plan = Plan::compile(&sources, &vocabulary, &limits).unwrap();
         Self { plan, type_id, submission: SubmissionId::random() }
@@ -102,7 +107,11 @@ impl Side for Loop {
     }
 
     fn matches(&self, text: &str) -> Vec<u32> {
-        (0..).zip(&self.0).filter(|(_, finder)| finder.find(text.as_bytes()).is_some()).map(|(nth, _)| nth).collect()
+        (0..)
+            .zip(&self.0)
+            .filter(|(_, finder)| finder.find(text.as_bytes()).is_some())
+            .map(|(nth, _)| nth)
+            .collect()
     }
 }
 
@@ -185,5 +194,37 @@ impl Side for Zen {
             rule.evaluate(context.shallow_clone()).is_ok_and(|value| value.as_bool() == Some(true))
         };
         (0..).zip(&self.0).filter(|(_, rule)| holds(rule)).map(|(nth, _)| nth).collect()
+    }
+}
+
+struct Yara {
+    /// A scanner keeps what it needs between texts, so it changes with each.
+    scanner: RefCell<Scanner<'static>>,
+    fast: bool,
+}
+
+impl Yara {
+    fn new(words: &[String], fast: bool) -> Self {
+        let mut compiler = Compiler::new();
+        for (nth, word) in words.iter().enumerate() {
+            let rule = format!("rule r{nth} {{ strings: $word = \"{word}\" condition: $word }}");
+            compiler.add_source(rule.as_str()).unwrap();
+        }
+        // A scanner borrows its rules; they live as long as the bench.
+        let mut scanner = Scanner::new(Box::leak(Box::new(compiler.build())));
+        scanner.fast_scan(fast);
+        Self { scanner: RefCell::new(scanner), fast }
+    }
+}
+
+impl Side for Yara {
+    fn name(&self) -> &'static str {
+        if self.fast { "yara-x, `fast_scan`" } else { "yara-x" }
+    }
+
+    fn matches(&self, text: &str) -> Vec<u32> {
+        let mut scanner = self.scanner.borrow_mut();
+        let results = scanner.scan(text.as_bytes()).unwrap();
+        results.matching_rules().map(|rule| rule.identifier()[1..].parse().unwrap()).collect()
     }
 }
