@@ -5,7 +5,9 @@
 
 mod running;
 
-use std::{fmt::Write as _, fs, io::Write as _, path::PathBuf, process::Command};
+use std::{
+    fmt::Write as _, fs, io::Write as _, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command,
+};
 
 use running::{BINARY, Place, text};
 use serde_json::{Value, json};
@@ -37,6 +39,11 @@ fn write(place: &Place, voters: u32) {
         fs::write(folder.join(name), text).unwrap();
     }
     fs::write(place.folder.path().join("key"), [7; 32]).unwrap();
+    opened(place, 0o600);
+}
+
+fn opened(place: &Place, mode: u32) {
+    fs::set_permissions(place.folder.path().join("key"), fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// With what makes equal bytes of equal input.
@@ -75,6 +82,10 @@ async fn standard_output_takes_the_bundle_and_standard_error_everything_else() {
     assert!(fs::read(place.folder.path().join("bundle.json")).unwrap() == bundle);
     let (code, ..) = run(&place, &convert("bundle.json", &[])).await;
     assert_eq!(code, 2, "what is there is not replaced");
+    opened(&place, 0o644);
+    let (code, _, said) = run(&place, &convert("open.json", &[])).await;
+    assert_eq!(code, 0);
+    assert!(said.starts_with("warning: key has mode 0644, so that others can read the key"), "{said}");
     let votes = place.folder.path().join("export/votes.csv");
     fs::write(&votes, "timestamp,comment-id,voter-id,vote\n1,0,1,yes\n").unwrap();
     let (code, out, said) = run(&place, &convert("-", &[])).await;

@@ -232,7 +232,7 @@ pub static ARTIFACT: Object = Object {
     fields: &[
         optional("role", Value::Anything),
         optional("name", Value::Anything),
-        optional("bytes", Value::Anything),
+        optional("size", Value::Anything),
         optional("sha256", Value::Anything),
         optional("rows", Value::Anything),
     ],
@@ -298,6 +298,7 @@ pub static OUTCOME: Object = Object {
         optional("score", Value::Number { from_zero_to_one: false }),
         optional("observations", Value::Whole { least: 0 }),
         optional("counts", Value::Object(&COUNTS)),
+        optional("members", Value::Anything),
     ],
     open: true,
 };

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::{
     fault::{Fault, Wrong},
     form::ELIGIBLE_STATUSES,
-    input::Ended,
+    input::{Ended, Role},
     moment::Moment,
 };
 
@@ -96,6 +96,8 @@ pub(crate) struct Head {
     pub(crate) groups: Vec<String>,
     /// Items are compared in pairs, not answered one by one.
     pub(crate) pairwise: bool,
+    /// Rows of the files that were read before those of the answers.
+    pub(crate) rows: Vec<(Role, u64)>,
     pub(crate) artifacts: Vec<Artifact>,
     pub(crate) notes: Vec<String>,
 }
@@ -111,6 +113,7 @@ impl Head {
             items,
             groups: Vec::new(),
             pairwise: false,
+            rows: Vec::new(),
             artifacts: Vec::new(),
             notes: Vec::new(),
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, atomic::Ordering};
 use crate::{
     fault::{Fault, Wrong},
     form::{Answer, SOURCE_RESPONSE_COUNTS},
-    input::{Limits, Member, Role, missing, one_of, table::Table},
+    input::{Limits, Member, Role, need, table::Table},
     meter::Meter,
     model::{Head, Item, Keys, Published, Source},
     moment::Moment,
@@ -28,10 +28,9 @@ impl PocketPolis {
         source_id: Option<&str>,
         people_of: &mut dyn FnMut(&str) -> People,
     ) -> Result<(Self, Head, People), Fault> {
-        let votes =
-            one_of(files, Role::PocketVotes)?.ok_or_else(|| missing("the file of votes (votes.csv)"))?;
-        let statements = one_of(files, Role::PocketStatements)?
-            .ok_or_else(|| missing("the file of statements (statements.csv)"))?;
+        let votes = need(files, limits, Role::PocketVotes, "the file of votes (votes.csv)")?;
+        let statements =
+            need(files, limits, Role::PocketStatements, "the file of statements (statements.csv)")?;
         let id = source_id.map_or_else(|| votes.stem(), str::to_owned);
         let mut items = items(statements, limits)?;
         let keys = Keys::sort(&mut items, &statements.name)?;
@@ -42,7 +41,8 @@ impl PocketPolis {
             id,
             ..Source::default()
         };
-        let head = Head::of_statements("tidegate:pocket-polis/v1", source, items);
+        let rows = vec![(Role::PocketStatements, items.len() as u64)];
+        let head = Head { rows, ..Head::of_statements("tidegate:pocket-polis/v1", source, items) };
         Ok((Self { votes: votes.clone(), keys }, head, people))
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::{
     fault::{Fault, Wrong},
     form::Answer,
-    input::{Limits, Member, Role, missing, one_of, table::Table},
+    input::{Limits, Member, Role, need, table::Table},
     model::{Head, Item, Keys, Published, Source, by_key},
     privacy::people::People,
     rows::NO_OBJECT,
@@ -34,7 +34,7 @@ impl Sensemaking {
         source_id: Option<&str>,
         people_of: &mut dyn FnMut(&str) -> People,
     ) -> Result<(Self, Head, People), Fault> {
-        let member = one_of(files, Role::Tallies)?.ok_or_else(|| missing("the file of comments"))?;
+        let member = need(files, limits, Role::Tallies, "the file of comments")?;
         let id = source_id.map_or_else(|| member.stem(), str::to_owned);
         let mut read = read(member, limits)?;
         read.sort_by(|left, right| by_key(&left.0, &right.0));
@@ -51,6 +51,7 @@ impl Sensemaking {
             ..Source::default()
         };
         let head = Head {
+            rows: vec![(Role::Tallies, items.len() as u64)],
             notes: vec!["The source holds tallies only: how many people took part is not known.".to_owned()],
             ..Head::of_statements("tidegate:sensemaking/v1", source, items)
         };

@@ -7,6 +7,10 @@ mod support;
 use std::{fs, path::Path};
 
 use support::{Conversation, Folder, run};
+use tidegate_exporter::{
+    convert::{Sidecar, Target},
+    export::Shape,
+};
 
 #[track_caller]
 fn refused(folder: &Folder, input: &Path, tag: &str, says: &str) {
@@ -50,7 +54,35 @@ fn wrong_files_are_named() {
     let input = conversation.variant_a(&folder, "a");
     let comments = conversation.comments_csv(1000);
     folder.write("a/comments.csv", comments.replace("comment-body", "body"));
+    let says = "comments.csv, row 1: the column comment-body is missing; there are timestamp, datetime, comment-id, \
+                author-id, agrees, disagrees, moderated, body";
+    refused(&folder, &input, "missing_column", says);
+    folder.write("a/comments.csv", comments.replace(',', ";"));
+    refused(
+        &folder,
+        &input,
+        "missing_column",
+        "comments.csv, row 1: its columns are separated by semicolons",
+    );
+    folder.write("a/comments.csv", "");
+    refused(&folder, &input, "missing_column", "comments.csv, row 1: the file is empty");
+    // What may be data is not repeated.
+    folder.write("a/comments.csv", comments.split_once('\n').unwrap().1);
+    refused(&folder, &input, "missing_column", "has none of the columns comment-id, comment-body");
+    fs::remove_file(folder.path("a/comments.csv")).unwrap();
     refused(&folder, &input, "missing_file", "comments");
+    // Though the table of participants has the same votes, but for the times.
+    folder.write("a/comments.csv", &comments);
+    folder.write("a/votes.csv", conversation.votes_csv(1000).replace("voter-id", "voter"));
+    refused(&folder, &input, "missing_column", "votes.csv, row 1: the column voter-id is missing");
+    folder.write("a/votes.csv", conversation.votes_csv(1000));
+    // The row after the quote that is missing would be part of its text.
+    let open = comments.replacen("\"\n", "\n", 1);
+    folder.write("a/comments.csv", open);
+    refused(&folder, &input, "quote", "comments.csv, row 2: column 8: a quote ends before its column does");
+    let open = comments.trim_end().strip_suffix('"').unwrap();
+    folder.write("a/comments.csv", open);
+    refused(&folder, &input, "quote", "comments.csv, row 6: column 8: a quote is never closed");
     folder.write("a/comments.csv", comments.replacen("Statement 4", "State\u{0}ment", 1));
     refused(&folder, &input, "nul", "comments.csv, row 2");
     let mut latin = comments.clone().into_bytes();
@@ -66,9 +98,16 @@ fn wrong_files_are_named() {
     folder.write("a/comments.csv", &comments);
     folder.write("a/more.csv", conversation.votes_csv(1000));
     refused(&folder, &input, "duplicate", "votes");
-    let wide: Vec<u8> = [0xff, 0xfe].into_iter().chain(comments.bytes().flat_map(|byte| [byte, 0])).collect();
-    let path = folder.write("wide.csv", wide);
-    refused(&folder, &path, "format", "");
+    fs::remove_file(folder.path("a/more.csv")).unwrap();
+    let units = || comments.encode_utf16();
+    let little: Vec<u8> = units().flat_map(u16::to_le_bytes).collect();
+    let big: Vec<u8> = units().flat_map(u16::to_be_bytes).collect();
+    for wide in [[&[0xff, 0xfe][..], &little].concat(), [&[0xfe, 0xff][..], &big].concat(), little, big] {
+        let path = folder.write("a/comments.csv", wide);
+        for input in [&input, &path] {
+            refused(&folder, input, "encoding", "comments.csv, row 1: it is UTF-16: save it as UTF-8");
+        }
+    }
 }
 
 #[test]
@@ -109,4 +148,80 @@ fn nothing_that_is_there_is_overwritten_unasked() {
     job.force = true;
     run(&job).unwrap();
     assert_ne!(fs::read_to_string(folder.path("bundle.json")).unwrap(), "mine");
+}
+
+#[test]
+fn what_lies_beside_another_bundle_is_not_overwritten_unasked() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    let sidecars = [None, Some(vec![Sidecar::Ndjson]), Some(Vec::new())];
+    let cases = [
+        (0, "bundle.responses.parquet"),
+        (1, "bundle.outcomes.ndjson"),
+        (2, "datapackage.json"),
+        (2, "manifest-sha256.txt"),
+    ];
+    for (asked, name) in cases {
+        folder.write(name, "mine");
+        let mut job = folder.job(&path);
+        (job.force, job.package, job.sidecars) = (false, true, sidecars[asked].clone());
+        let fault = run(&job).unwrap_err();
+        assert_eq!(fault.to_string(), format!("{name} is there already: --force replaces it"));
+        assert_eq!(folder.names(), [name, "t.csv"]);
+        assert_eq!(fs::read_to_string(folder.path(name)).unwrap(), "mine");
+        fs::remove_file(folder.path(name)).unwrap();
+    }
+    folder.write("datapackage.json", "mine");
+    let mut job = folder.job(&path);
+    job.force = false;
+    run(&job).unwrap();
+    (job.force, job.package) = (true, true);
+    run(&job).unwrap();
+    assert_ne!(fs::read_to_string(folder.path("datapackage.json")).unwrap(), "mine");
+}
+
+#[test]
+fn an_interrupted_conversion_replaces_the_sidecars_that_it_has_named() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    let mut job = folder.job(&path);
+    (job.force, job.resume, job.sidecars) = (false, true, Some(vec![Sidecar::Ndjson]));
+    folder.write("bundle.items.ndjson", "cut sho");
+    assert_eq!(run(&job).unwrap_err().tag(), "refused");
+    folder.write("bundle.json.parts/lock", "");
+    run(&job).unwrap();
+    assert_ne!(fs::read_to_string(folder.path("bundle.items.ndjson")).unwrap(), "cut sho");
+}
+
+#[test]
+fn a_shape_that_fails_leaves_what_was_there_and_nothing_else() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(23, 6, 20));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    run(&job).unwrap();
+    let text = fs::read_to_string(folder.path("bundle.json")).unwrap();
+    let cut = text.find("\"provenance\"").unwrap();
+    let broken = folder.write("broken.json", &text[..cut]);
+    let last = text.rfind("\"subjectRef\":\"statement:5\"").unwrap();
+    let lost =
+        folder.write("lost.json", format!("{}{}", &text[..last], text[last..].replacen(":5", ":none", 1)));
+    let tables = folder.path("tables");
+    job.target = Target::File(tables.clone());
+    let there = folder.names();
+    for (shape, from) in [
+        (Shape::PolisCsv, &lost),
+        (Shape::PolisCsv, &broken),
+        (Shape::SensemakingCsv, &broken),
+        (Shape::Ndjson, &broken),
+        (Shape::Parquet, &broken),
+    ] {
+        (job.to, job.inputs) = (Some(shape), vec![from.clone()]);
+        run(&job).unwrap_err();
+        assert_eq!(folder.names(), there, "{shape:?}");
+    }
+    job.to = Some(Shape::Ndjson);
+    folder.write("tables/items.ndjson", "mine");
+    run(&job).unwrap_err();
+    let names: Vec<_> = fs::read_dir(tables).unwrap().map(|found| found.unwrap().file_name()).collect();
+    assert_eq!(names, ["items.ndjson"]);
+    assert_eq!(fs::read_to_string(folder.path("tables/items.ndjson")).unwrap(), "mine");
 }

@@ -10,7 +10,11 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 use support::{Conversation, Folder, bundle, content, run};
-use tidegate_exporter::{convert::Job, fault::Fault, polis::VoteSign};
+use tidegate_exporter::{
+    convert::{Job, Report},
+    fault::Fault,
+    polis::VoteSign,
+};
 
 const REAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/polis");
 
@@ -197,6 +201,112 @@ fn a_declaration_of_another_sign_is_refused() {
     folder.write("a/format.json", r#"{"format":"polis-export/1","votes":{"agree":-1,"disagree":1}}"#);
     job.polis.vote_sign = None;
     assert_eq!(tag(run(&job)), "sign");
+}
+
+#[test]
+fn a_declaration_is_understood_however_it_is_spelled_or_told_to_be_none() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
+    let job = folder.job(&conversation.variant_a(&folder, "a"));
+    for refused in [
+        "\u{feff}{\"votes\":{\"agree\":-1}}",
+        r#"{"Votes":{"AGREE":" -1 "}}"#,
+        r#"{"votes":[{"agree":-1.0}]}"#,
+        "{\"agree\":\"\u{2212}1\"}",
+        r#"{"FORMAT":"POLIS-EXPORT/1","Vote-Convention":"Agree=-1;Disagree=+1;Pass=0"}"#,
+        r#"{"vote_convention":"agree=2"}"#,
+        r#"{"a":{"agree":1},"b":{"agree":-1}}"#,
+    ] {
+        folder.write("a/format.json", refused);
+        assert_eq!(tag(run(&job)), "sign", "{refused}");
+    }
+    for good in ["\u{feff}{\"agree\":1}", r#"{"votes":{"Agree":"+1"}}"#, r#"{"agree":1e0}"#] {
+        folder.write("a/format.json", good);
+        let (report, _) = bundle(&job);
+        assert_eq!(report.variant, Some("E"), "{good}");
+        assert!(!report.notes.iter().any(|note| note.contains("format.json")), "{:?}", report.notes);
+    }
+    for none in [r#"{"format":"polis-export/1"}"#, r#"{"agree":"yes"}"#, "[]", "7"] {
+        folder.write("a/format.json", none);
+        let (report, _) = bundle(&job);
+        let note = "format.json declares no sign of votes that is understood.";
+        assert_eq!((report.variant, report.notes.contains(&note.to_owned())), (Some("A"), true), "{none}");
+    }
+    folder.write("a/format.json", "{\n\"agree\": +1}");
+    let fault = run(&job).unwrap_err().to_string();
+    assert_eq!(fault, "format.json: line 2, column 10: it is not JSON");
+}
+
+#[test]
+fn what_an_export_lacks_is_told_and_its_variant_is_known_without_it() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(8, 5, 20));
+    folder.write("a/votes.csv", conversation.votes_csv(1000));
+    folder.write("a/comments.csv", conversation.comments_csv(1000));
+    let (report, _) = bundle(&folder.job(&folder.path("a")));
+    assert_eq!(report.variant, Some("A"));
+    let lacks = |report: &Report| -> Vec<String> {
+        report.notes.iter().filter(|note| note.contains("There was no")).cloned().collect()
+    };
+    let wanted = [
+        "There was no table of participants (participants-votes.csv): groups are not known.",
+        "There was no summary (summary.csv): title, description and address are not known.",
+    ];
+    assert_eq!(lacks(&report), wanted);
+    let (report, _) = bundle(&folder.job(&conversation.variant_a(&folder, "b")));
+    assert_eq!(lacks(&report), [""; 0]);
+    // The second server's names of zones, with the first one's milliseconds.
+    let comments = conversation.comments_csv(1000);
+    let zoned = comments.replace("Jul 27 WIB", "Jul 27 2026 12:00:00 GMT+0000 (Coordinated Universal Time)");
+    folder.write("a/comments.csv", zoned);
+    assert_eq!(bundle(&folder.job(&folder.path("a"))).0.variant, Some("D"));
+}
+
+#[test]
+fn columns_that_are_missing_and_rows_that_are_left_out_are_told() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
+    let job = folder.job(&conversation.variant_a(&folder, "a"));
+    // Without the columns timestamp and moderated, and with a row of nothing.
+    let quoted = conversation.comments_csv(1000);
+    let mut fewer = csv::Writer::from_writer(Vec::new());
+    for record in csv::ReaderBuilder::new().has_headers(false).from_reader(quoted.as_bytes()).records() {
+        let record = record.unwrap();
+        let kept = record.iter().enumerate().filter(|(at, _)| ![0, 6].contains(at)).map(|(_, field)| field);
+        fewer.write_record(kept).unwrap();
+    }
+    let fewer = String::from_utf8(fewer.into_inner().unwrap()).unwrap();
+    folder.write("a/comments.csv", format!("{fewer}\"\"\n"));
+    // Somebody in the table who has answered nothing, in a group and in none.
+    let matrix = conversation.matrix_csv();
+    folder.write("a/participants-votes.csv", format!("{matrix}1,,0,1,0,0,0\n2,,,1,0,0,0\n"));
+    folder.write("a/stats-history.csv", "n-votes,n-comments,n-visitors\n1,1,1\n");
+    folder.write("a/notes.txt", "mine");
+    let (report, made) = bundle(&job);
+    for note in [
+        "comments.csv has no column timestamp: when statements were written is not known.",
+        "comments.csv has no column moderated: all statements count as approved.",
+        "1 empty rows of comments.csv were left out.",
+        "2 participants without an answer were left out.",
+        "2 files were not used: notes.txt, stats-history.csv.",
+    ] {
+        assert!(report.notes.iter().any(|told| told == note), "{note} {:?}", report.notes);
+    }
+    assert!(!report.notes.iter().any(|note| note.starts_with("Statuses")));
+    let items = made["items"].as_array().unwrap();
+    assert!(items.iter().all(|item| item["status"] == "approved" && item["createdAt"].is_null()));
+    let rows = |name: &str| {
+        let artifacts = made["provenance"]["sourceArtifacts"].as_array().unwrap();
+        artifacts.iter().find(|artifact| artifact["name"] == name).unwrap()["rows"].clone()
+    };
+    assert_eq!([rows("comments.csv"), rows("participants-votes.csv")], [7, 22]);
+    assert_eq!(rows("votes.csv"), conversation.votes.len());
+    // Of the table alone, its rows are told, not the votes in them.
+    fs::remove_file(folder.path("a/votes.csv")).unwrap();
+    let made = bundle(&job).1;
+    let artifacts = made["provenance"]["sourceArtifacts"].as_array().unwrap();
+    assert!(
+        artifacts
+            .iter()
+            .any(|artifact| artifact["name"] == "participants-votes.csv" && artifact["rows"] == 22)
+    );
 }
 
 #[test]

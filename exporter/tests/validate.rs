@@ -92,6 +92,12 @@ fn private_cases() -> Vec<Case> {
         ("/summary/coverage", json!(0.600_000_01), &["BND-SUM-04 /summary/coverage"]),
         ("/outcomes/0/counts/pass", json!(2), &["BND-SUM-05 /outcomes/0/counts/pass"]),
         (
+            "/outcomes/-",
+            json!({ "id": "g", "members": ["participant:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a", "nobody", 7],
+                "phaseId": "phase-opinion", "type": "group-members", "itemRef": "statement:1" }),
+            &["BND-SUM-06 /outcomes/2/members/1"],
+        ),
+        (
             "/dataCard/containsParticipantData",
             json!(false),
             &["BND-PRV-01 /dataCard/containsParticipantData"],
@@ -367,6 +373,39 @@ fn the_number_that_must_stand_behind_what_is_shared_can_be_raised() {
     assert_eq!(at(5), ["BND-PRV-09 /items/0", "BND-PRV-09 /items/0"]);
     let eight = ["BND-PRV-08 /items/0", "BND-PRV-09 /items/0", "BND-PRV-09 /items/0", "BND-PRV-09 /items/2"];
     assert_eq!(at(8), eight);
+}
+
+#[test]
+fn members_of_a_group_have_answered_in_its_phase_however_many_they_are() {
+    let mut large = bundle();
+    let who =
+        |at: u32| if at.is_multiple_of(2) { format!("p-{at}") } else { format!("participant:{at:032x}") };
+    let responses: Vec<Value> = (1..4_000)
+        .map(|at: u32| {
+            let (phase, item) = if at.is_multiple_of(5) { ("phase-rank", "option:1") } else { ("phase-opinion", "statement:1") };
+            json!({ "id": format!("r:{at:05}"), "phaseId": phase, "subjectRef": item, "participantRef": who(at),
+                "response": "agree", "count": 1, "occurredAt": null })
+        })
+        .collect();
+    large["responses"] = json!(responses);
+    // The last four are of the other phase, of none, of another list, and no names.
+    let mut members: Vec<_> =
+        (1..4_000).filter(|at: &u32| !at.is_multiple_of(5)).map(|at| json!(who(at))).collect();
+    members.extend([json!(who(5)), json!(who(4_000)), json!("7"), json!(7), json!(["7"])]);
+    let group = |id: &str, kind: &str| json!({ "id": id, "phaseId": "phase-opinion", "type": kind, "itemRef": "statement:1", "members": members });
+    large["outcomes"] = json!([group("a", "theirs"), group("b", "group-members")]);
+    let first = members.len() - 5;
+    let wanted: Vec<_> =
+        (first..first + 3).map(|at| format!("BND-SUM-06 /outcomes/1/members/{at}")).collect();
+    for (text, memory) in [(large.to_string(), 64 << 20), (large.to_string(), 0), (shuffled(&large, 3), 0)] {
+        let mut options = options();
+        options.room.memory = memory;
+        let found = found(&check_with(text.as_bytes(), &options));
+        let found: Vec<_> = found.into_iter().filter(|found| found.starts_with("BND-SUM-06")).collect();
+        assert_eq!(found, wanted, "{memory}");
+        let refs = check_with(text.as_bytes(), &Options { level: Level::Refs, ..options });
+        assert!(refs.totals.is_empty(), "{:?}", refs.totals);
+    }
 }
 
 #[test]

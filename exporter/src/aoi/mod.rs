@@ -9,7 +9,7 @@ use std::sync::{Arc, atomic::Ordering};
 use crate::{
     fault::{Fault, Wrong},
     form::Answer,
-    input::{Limits, Member, Role, missing, one_of, table::Table},
+    input::{Limits, Member, Role, hold_name, need, one_of, table::Table},
     meter::Meter,
     model::{Head, Keys, Source},
     moment::Moment,
@@ -46,8 +46,9 @@ impl Ideas {
         source_id: Option<&str>,
         people_of: &mut dyn FnMut(&str) -> People,
     ) -> Result<(Self, Head, People), Fault> {
-        let votes = one_of(files, Role::IdeasVotes)?.ok_or_else(|| missing("the file of votes"))?;
-        let ideas = one_of(files, Role::Ideas)?.ok_or_else(|| missing("the file of ideas"))?;
+        let votes = need(files, limits, Role::IdeasVotes, "the file of votes")?;
+        let ideas = need(files, limits, Role::Ideas, "the file of ideas")?;
+        hold_name(files, limits, Role::IdeasNonVotes)?;
         let read = ideas::read(ideas, limits)?;
         let id = source_id.map(str::to_owned).or(read.survey).unwrap_or_else(|| votes.stem());
         let mut items = read.items;
@@ -59,7 +60,9 @@ impl Ideas {
             id,
             ..Source::default()
         };
-        let head = Head { notes: read.notes, ..Head::of_options("tidegate:all-our-ideas/v1", source, items) };
+        let rows = vec![(Role::Ideas, items.len() as u64)];
+        let head =
+            Head { rows, notes: read.notes, ..Head::of_options("tidegate:all-our-ideas/v1", source, items) };
         let skips = one_of(files, Role::IdeasNonVotes)?.cloned();
         let equal_reasons = options.equal_reasons.iter().map(|reason| plain(reason)).collect();
         Ok((Self { votes: votes.clone(), skips, keys, equal_reasons }, head, people))

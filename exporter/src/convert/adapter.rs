@@ -8,7 +8,7 @@ use super::{Format, Job};
 use crate::{
     aoi::Ideas,
     fault::{Fault, Wrong},
-    input::{Limits, Member, Role},
+    input::{Limits, Member, Role, nearest_of_all},
     meter::Meter,
     model::Head,
     pocket_polis::PocketPolis,
@@ -34,7 +34,7 @@ impl Adapter {
         people_of: &mut dyn FnMut(&str) -> People,
     ) -> Result<(Self, Head, People), Fault> {
         let id = job.overrides.id.as_deref();
-        match job.from.map_or_else(|| sniffed(files), Ok)? {
+        match job.from.map_or_else(|| sniffed(files, &job.limits), Ok)? {
             Format::Polis => {
                 let (polis, head, people) = Polis::open(files, &job.limits, &job.polis, id, people_of)?;
                 Ok((Self::Polis(polis), head, people))
@@ -114,11 +114,13 @@ impl Adapter {
     }
 }
 
-pub(super) fn sniffed(files: &[(Member, Role)]) -> Result<Format, Fault> {
+pub(super) fn sniffed(files: &[(Member, Role)], limits: &Limits) -> Result<Format, Fault> {
     let mut formats: Vec<_> = files.iter().filter_map(|(_, role)| format_of(*role)).collect();
     formats.dedup();
     match formats.as_slice() {
-        [] => Err(Fault::content("the input", None, Wrong::Format, "no file of a known format is among it")),
+        [] => Err(nearest_of_all(files, limits)?.unwrap_or_else(|| {
+            Fault::content("the input", None, Wrong::Format, "no file of a known format is among it")
+        })),
         [first, rest @ ..] if rest.iter().all(|format| format == first) => Ok(*first),
         _ => Err(Fault::Refused(
             "there are files of several formats: --from says which one is meant".to_owned(),
@@ -133,12 +135,12 @@ fn format_of(role: Role) -> Option<Format> {
         | Role::PolisMatrix
         | Role::PolisGroups
         | Role::PolisSummary
-        | Role::PolisStats
-        | Role::PolisFormat => Some(Format::Polis),
+        | Role::PolisStats => Some(Format::Polis),
         Role::PocketStatements | Role::PocketVotes => Some(Format::PocketPolis),
         Role::IdeasVotes | Role::Ideas | Role::IdeasNonVotes => Some(Format::AllOurIdeas),
         Role::Tallies => Some(Format::Sensemaking),
         Role::Bundle => Some(Format::Bundle),
-        Role::Unknown => None,
+        // Its name alone makes it one.
+        Role::PolisFormat | Role::Unknown => None,
     }
 }

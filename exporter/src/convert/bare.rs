@@ -23,7 +23,7 @@ const ROOM: usize = 4 << 10;
 #[doc(hidden)]
 pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
     let folder = std::env::temp_dir();
-    let input = Input::open(&job.inputs, &folder)?;
+    let input = Input::open(&job.inputs, &folder, &job.limits)?;
     let mut files = roles(&input, job)?;
     files.iter_mut().for_each(|(member, _)| *member = member.without_digest());
     let key = job.key.clone().unwrap_or(Key(Vec::new()));

@@ -65,9 +65,9 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
 
 fn run(job: &Job, meter: &Arc<Meter>, place: Place) -> Result<Report, Fault> {
     let exported = place.parts.moment(job.exported)?;
-    let input = Input::open(&job.inputs, &place.parts.folder)?;
+    let input = Input::open(&job.inputs, &place.parts.folder, &job.limits)?;
     let files = roles(&input, job)?;
-    if job.from.map_or_else(|| adapter::sniffed(&files), Ok)? == Format::Bundle {
+    if job.from.map_or_else(|| adapter::sniffed(&files, &job.limits), Ok)? == Format::Bundle {
         return others::from_bundle(job, place, &files);
     }
     let mut key_fault = None;
@@ -85,7 +85,8 @@ fn run(job: &Job, meter: &Arc<Meter>, place: Place) -> Result<Report, Fault> {
         return Err(fault);
     }
     job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
-    head.artifacts = artifacts(&input, &files, adapter.rows_file(), job)?;
+    head.artifacts = artifacts(&input, &files, adapter.rows_file(), &head.rows, job)?;
+    head.notes.extend(unused(&files));
     let prepared = prepare::texts(&head, job);
     head.notes.extend(prepare::notes(&prepared, job));
     let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
@@ -140,12 +141,16 @@ fn artifacts(
     input: &Input,
     files: &[(Member, Role)],
     rows: Option<&Member>,
+    known: &[(Role, u64)],
     job: &Job,
 ) -> Result<Vec<Artifact>, Fault> {
-    let archives = input.archives.iter().map(|archive| (archive, "archive"));
-    let members = files.iter().map(|(member, role)| (member, role.name()));
+    let archives = input.archives.iter().map(|archive| (archive, "archive", None));
+    let members = files.iter().map(|(member, role)| {
+        let rows = known.iter().find(|known| known.0 == *role).map(|known| known.1);
+        (member, role.name(), rows)
+    });
     let mut found = Vec::new();
-    for (member, role) in archives.chain(members) {
+    for (member, role, known) in archives.chain(members) {
         let later =
             rows.is_some_and(|rows| rows.name == member.name && rows.archive_name() == member.archive_name());
         let ended = if later { None } else { Some(member.open(&job.limits, None)?.finish()?) };
@@ -154,10 +159,22 @@ fn artifacts(
             name: member.name.clone(),
             within: member.archive_name(),
             ended,
-            rows: None,
+            rows: known,
         });
     }
     Ok(found)
+}
+
+/// More names of files are not told; all of them are among the artifacts.
+const TOLD: usize = 5;
+
+/// Files that were given and of which nothing is in the bundle.
+fn unused(files: &[(Member, Role)]) -> Option<String> {
+    let unused = files.iter().filter(|(_, role)| !role.is_used());
+    let names: Vec<_> = unused.map(|(member, _)| member.name.as_str()).collect();
+    let more = if names.len() > TOLD { ", ..." } else { "" };
+    let told = names.iter().take(TOLD).copied().collect::<Vec<_>>().join(", ");
+    (!names.is_empty()).then(|| format!("{} files were not used: {told}{more}.", names.len()))
 }
 
 /// A conversion whose input is open.
@@ -306,6 +323,10 @@ impl Work<'_> {
                 "{} answers were replaced by a later one of the same participant and left out.",
                 read.superseded
             ));
+        }
+        let silent = self.people.silent();
+        if silent > 0 {
+            self.head.notes.push(format!("{silent} participants without an answer were left out."));
         }
         self.head.notes.extend(read.notes.iter().cloned());
     }

@@ -10,9 +10,9 @@ use std::{
 
 use super::{Job, Report, Sidecar, Target, place::Place};
 use crate::{
-    export::{export, ndjson, package, parquet},
+    export::{self, export, ndjson, package, parquet},
     fault::Fault,
-    input::{Member, Role, missing, name_of, one_of},
+    input::{Member, Role, absent, name_of, one_of},
 };
 
 /// Common readers take no larger document.
@@ -29,15 +29,16 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Rep
     }
     let large = report.bytes > LARGE && job.target != Target::Stdout;
     let automatic = if large { vec![Sidecar::Parquet] } else { Vec::new() };
-    let mut files = Vec::new();
+    let mut whole = Vec::new();
     for sidecar in job.sidecars.as_ref().unwrap_or(&automatic) {
         let named = |name: &str| sidecar_path(&place.out, name);
-        files.extend(match sidecar {
+        whole.extend(match sidecar {
             Sidecar::Parquet => parquet::write(&place.partial, named)?,
             Sidecar::Ndjson => ndjson::write(&place.partial, named)?,
         });
     }
     let out = place.out.clone();
+    let mut files = export::publish(whole)?;
     place.publish()?;
     if job.package {
         files.insert(0, out.clone());
@@ -47,6 +48,21 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Rep
     }
     report.files = names(&files);
     Ok(report)
+}
+
+/// What is there already of what may come to lie beside the bundle.
+pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {
+    if job.to.is_some() || job.target == Target::Stdout {
+        return None;
+    }
+    // Whether one is written without being asked for is known at the end, when it is too late to refuse.
+    let sidecars = job.sidecars.as_deref().unwrap_or(&[Sidecar::Parquet]);
+    let names = sidecars.iter().flat_map(|sidecar| match sidecar {
+        Sidecar::Parquet => &parquet::FILES[..],
+        Sidecar::Ndjson => &ndjson::FILES[..],
+    });
+    let described = package::FILES.iter().filter(|_| job.package).map(|name| out.with_file_name(name));
+    names.map(|name| sidecar_path(out, name)).chain(described).find(|path| path.exists())
 }
 
 /// `bundle.json` has `bundle.items.parquet` beside it.
@@ -61,7 +77,7 @@ fn names(files: &[PathBuf]) -> Vec<String> {
 
 /// A bundle becomes something else.
 pub(super) fn from_bundle(job: &Job, place: Place, files: &[(Member, Role)]) -> Result<Report, Fault> {
-    let member = one_of(files, Role::Bundle)?.ok_or_else(|| missing("a bundle"))?;
+    let member = one_of(files, Role::Bundle)?.ok_or_else(|| absent("a bundle"))?;
     let Some(shape) = job.to else {
         return Err(Fault::Refused(
             "the input is a bundle already: --to says what it is to become".to_owned(),

@@ -7,9 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Job, Target};
+use super::{Job, Target, others};
 use crate::{
     fault::Fault,
+    input::name_of,
     write::{
         out::publish,
         parts::{Parts, beside},
@@ -35,9 +36,14 @@ impl Place {
                 (spool.path().join("bundle.json"), Some(spool))
             }
         };
-        if taken(&out, job) && !job.force && !job.dry_run {
-            let name = out.file_name().unwrap_or_default().display().to_string();
-            return Err(Fault::Refused(format!("{name} is there already: --force replaces it")));
+        if !job.force && !job.dry_run {
+            // An interrupted conversion may have given names to its own sidecars.
+            let goes_on = job.resume && Parts::left(&out);
+            let beside = if goes_on { None } else { others::taken(job, &out) };
+            if let Some(there) = taken(&out, job).then(|| out.clone()).or(beside) {
+                let name = name_of(&there);
+                return Err(Fault::Refused(format!("{name} is there already: --force replaces it")));
+            }
         }
         // A preview leaves what an interrupted conversion has left.
         let (out, spool) = match (job.dry_run, spool) {

@@ -16,7 +16,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{fault::Fault, write::out::publish};
+use tempfile::TempPath;
+
+use crate::{
+    fault::Fault,
+    write::{out, parts::beside},
+};
 
 /// Shapes that a bundle can be turned into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +53,26 @@ pub enum VoterIds {
     References,
 }
 
-/// A file that gets its name when it is whole.
+/// A file that has no name yet, and vanishes unless it gets one.
 pub(crate) struct Growing {
     path: PathBuf,
-    partial: PathBuf,
+    partial: TempPath,
     file: BufWriter<File>,
+}
+
+/// A file that lacks only its name.
+#[must_use]
+pub(crate) struct Whole {
+    path: PathBuf,
+    partial: TempPath,
 }
 
 impl Growing {
     pub(crate) fn create(path: PathBuf) -> Result<Self, Fault> {
-        let partial = crate::write::parts::beside(&path, ".partial");
-        let file = File::create(&partial).map_err(|error| Fault::io("writing", &partial, error))?;
+        let partial = beside(&path, ".partial");
+        let failed = |error| Fault::io("writing", &partial, error);
+        let file = File::create(&partial).map_err(failed)?;
+        let partial = TempPath::try_from_path(&partial).map_err(failed)?;
         Ok(Self { path, partial, file: BufWriter::with_capacity(1 << 18, file) })
     }
 
@@ -66,17 +80,25 @@ impl Growing {
         self.file.write_all(bytes).map_err(|error| Fault::io("writing", &self.partial, error))
     }
 
-    pub(crate) fn finish(self) -> Result<PathBuf, Fault> {
+    pub(crate) fn finish(self) -> Result<Whole, Fault> {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error);
         let synced = file.and_then(|file| file.sync_all());
         synced.map_err(|error| Fault::io("writing", &self.partial, error))?;
-        publish(&self.partial, &self.path)?;
-        Ok(self.path)
+        Ok(Whole { path: self.path, partial: self.partial })
     }
 
     fn inner(&mut self) -> &mut BufWriter<File> {
         &mut self.file
     }
+}
+
+/// Gives files their names, once all of them are whole; tells which.
+pub(crate) fn publish(files: Vec<Whole>) -> Result<Vec<PathBuf>, Fault> {
+    let named = files.into_iter().map(|Whole { path, partial }| {
+        out::publish(&partial, &path)?;
+        Ok(path)
+    });
+    named.collect()
 }
 
 /// Turns the bundle into files of a folder; tells which. `memory` is for what has to be put in another order.
@@ -88,22 +110,26 @@ pub(crate) fn export(
     voters: VoterIds,
     memory: usize,
 ) -> Result<Vec<PathBuf>, Fault> {
+    let new = !folder.exists();
     fs::create_dir_all(folder).map_err(|error| Fault::io("making the folder", folder, error))?;
     let named = |name: &str| folder.join(name);
-    match shape {
+    let with_card = |files: Result<Vec<Whole>, Fault>| {
+        let mut files = files?;
+        files.push(read::card(bundle, named("card.json"))?);
+        Ok(files)
+    };
+    let written = match shape {
         Shape::PolisCsv => polis_csv::write(bundle, folder, cells, voters, memory),
         Shape::SensemakingCsv => sensemaking_csv::write(bundle, named("comments.csv"), cells),
-        Shape::Ndjson => {
-            let mut files = ndjson::write(bundle, named)?;
-            files.push(read::card(bundle, named("card.json"))?);
-            Ok(files)
-        }
-        Shape::Parquet => {
-            let mut files = parquet::write(bundle, named)?;
-            files.push(read::card(bundle, named("card.json"))?);
-            Ok(files)
-        }
+        Shape::Ndjson => with_card(ndjson::write(bundle, named)),
+        Shape::Parquet => with_card(parquet::write(bundle, named)),
+    };
+    let published = written.and_then(publish);
+    if published.is_err() && new {
+        // It stays if there is something in it after all.
+        let _left = fs::remove_dir(folder);
     }
+    published
 }
 
 /// One row of a table.

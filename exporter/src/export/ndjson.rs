@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{
-    Growing,
+    Growing, Whole,
     read::{Item, Reader, Response, bundle},
 };
 use crate::{fault::Fault, write::json::Object};
@@ -19,15 +19,12 @@ struct Files {
     line: Vec<u8>,
 }
 
-/// `named` makes paths of the names of the lists.
-pub(crate) fn write(from: &Path, named: impl Fn(&str) -> PathBuf) -> Result<Vec<PathBuf>, Fault> {
-    let file = |list: &str| Growing::create(named(&format!("{list}.ndjson")));
-    let mut files = Files {
-        items: file("items")?,
-        responses: file("responses")?,
-        outcomes: file("outcomes")?,
-        line: Vec::new(),
-    };
+pub(crate) const FILES: [&str; 3] = ["items.ndjson", "responses.ndjson", "outcomes.ndjson"];
+
+/// `named` makes paths of the names of the files.
+pub(crate) fn write(from: &Path, named: impl Fn(&str) -> PathBuf) -> Result<Vec<Whole>, Fault> {
+    let [items, responses, outcomes] = FILES.map(|name| Growing::create(named(name)));
+    let mut files = Files { items: items?, responses: responses?, outcomes: outcomes?, line: Vec::new() };
     bundle(from, &mut files)?;
     Ok(vec![files.items.finish()?, files.responses.finish()?, files.outcomes.finish()?])
 }

@@ -11,8 +11,10 @@ use std::{
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Growing, read::bundle};
+use super::{Growing, publish, read::bundle};
 use crate::{fault::Fault, input::name_of, write::json::hex_of};
+
+pub(crate) const FILES: [&str; 2] = ["datapackage.json", "manifest-sha256.txt"];
 
 /// Describes the files, which lie in one folder; the bundle is the first of them.
 pub(crate) fn write(folder: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
@@ -44,15 +46,15 @@ pub(crate) fn write(folder: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, Fa
         "resources": resources,
     });
     let text = serde_json::to_vec_pretty(&package).expect("JSON values are JSON");
-    let described = folder.join("datapackage.json");
+    let [described, listed] = FILES.map(|name| folder.join(name));
     let mut file = Growing::create(described)?;
     file.write(&text)?;
     file.write(b"\n")?;
     let described = file.finish()?;
-    manifest.push_str(&format!("{}  {}\n", digest(&described)?.1, name_of(&described)));
-    let mut file = Growing::create(folder.join("manifest-sha256.txt"))?;
+    manifest.push_str(&format!("{}  {}\n", digest(&described.partial)?.1, name_of(&described.path)));
+    let mut file = Growing::create(listed)?;
     file.write(manifest.as_bytes())?;
-    Ok(vec![described, file.finish()?])
+    publish(vec![described, file.finish()?])
 }
 
 fn digest(path: &Path) -> Result<(u64, String), Fault> {

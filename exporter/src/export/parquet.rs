@@ -21,7 +21,7 @@ use parquet::{
 };
 
 use super::{
-    Growing,
+    Growing, Whole,
     read::{Item, Reader, Response, bundle},
 };
 use crate::{fault::Fault, moment::Moment};
@@ -114,10 +114,12 @@ struct Tables<'t> {
     responses: Table<'t>,
 }
 
-/// `named` makes paths of the names of the lists.
-pub(crate) fn write(from: &Path, named: impl Fn(&str) -> PathBuf) -> Result<Vec<PathBuf>, Fault> {
-    let mut items = Growing::create(named("items.parquet"))?;
-    let mut responses = Growing::create(named("responses.parquet"))?;
+pub(crate) const FILES: [&str; 2] = ["items.parquet", "responses.parquet"];
+
+/// `named` makes paths of the names of the files.
+pub(crate) fn write(from: &Path, named: impl Fn(&str) -> PathBuf) -> Result<Vec<Whole>, Fault> {
+    let [items, responses] = FILES.map(|name| Growing::create(named(name)));
+    let (mut items, mut responses) = (items?, responses?);
     fill(from, &mut items, &mut responses)?;
     Ok(vec![items.finish()?, responses.finish()?])
 }

@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    Cells, Growing, VoterIds, cell, csv_row,
+    Cells, Growing, VoterIds, Whole, cell, csv_row,
     polis_matrix::Matrix,
     read::{Item, Reader, Response, bundle},
 };
@@ -81,10 +81,10 @@ pub(crate) fn write(
     cells: Cells,
     voters: VoterIds,
     memory: usize,
-) -> Result<Vec<PathBuf>, Fault> {
+) -> Result<Vec<Whole>, Fault> {
     let mut around = Around::default();
     let rest = bundle(from, &mut around)?;
-    let keys = (0..).zip(&around.items).map(|(at, item)| (item.id.as_str(), (at, key(&item.id)))).collect();
+    let keys = (0..).zip(&around.items).map(|(at, item)| (item.id.as_str(), (at, item.key()))).collect();
     let mut file = Growing::create(folder.join("votes.csv"))?;
     csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"])?;
     let matrix = Matrix::new(folder, memory);
@@ -92,7 +92,7 @@ pub(crate) fn write(
     bundle(from, &mut votes)?;
     let Votes { file, matrix, .. } = votes;
     let votes = file.finish()?;
-    let columns: Vec<_> = around.items.iter().map(|item| key(&item.id)).collect();
+    let columns: Vec<_> = around.items.iter().map(Item::key).collect();
     let participants =
         matrix.write(folder.join("participant-votes.csv"), &columns, voters, &around.groups)?;
     let comments = comments(&around, folder.join("comments.csv"), cells)?;
@@ -104,11 +104,6 @@ pub(crate) fn write(
     Ok(vec![votes, comments, participants, file.finish()?])
 }
 
-/// What the source called it.
-fn key(id: &str) -> &str {
-    id.strip_prefix("statement:").unwrap_or(id)
-}
-
 /// Milliseconds where they are known, else seconds; and the time in words.
 fn times(at: Option<&str>) -> (String, &str) {
     let Some((text, at)) = at.and_then(|text| Some((text, Moment::parse(text)?))) else {
@@ -118,7 +113,7 @@ fn times(at: Option<&str>) -> (String, &str) {
     (count.to_string(), text)
 }
 
-fn comments(around: &Around, path: PathBuf, cells: Cells) -> Result<PathBuf, Fault> {
+fn comments(around: &Around, path: PathBuf, cells: Cells) -> Result<Whole, Fault> {
     let mut file = Growing::create(path)?;
     csv_row(
         &mut file,
@@ -148,7 +143,7 @@ fn comments(around: &Around, path: PathBuf, cells: Cells) -> Result<PathBuf, Fau
         let (timestamp, datetime) = times(item.created_at.as_deref());
         let text = cell(&item.text, cells);
         let row =
-            [&timestamp, datetime, key(&item.id), "", &agrees, &disagrees, &passes, moderated, seed, &text];
+            [&timestamp, datetime, item.key(), "", &agrees, &disagrees, &passes, moderated, seed, &text];
         csv_row(&mut file, &row)?;
     }
     file.finish()

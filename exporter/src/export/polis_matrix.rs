@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
 };
 
-use super::{Growing, VoterIds, csv_row};
+use super::{Growing, VoterIds, Whole, csv_row};
 use crate::{
     fault::Fault,
     form::Answer,
@@ -52,7 +52,7 @@ impl Matrix {
         columns: &[&str],
         voters: VoterIds,
         groups: &HashMap<String, String>,
-    ) -> Result<PathBuf, Fault> {
+    ) -> Result<Whole, Fault> {
         let mut file = Growing::create(path)?;
         let mut header = vec![
             "participant",

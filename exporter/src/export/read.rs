@@ -15,7 +15,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::Growing;
+use super::{Growing, Whole};
 use crate::{
     fault::{Fault, Wrong},
     input::name_of,
@@ -32,6 +32,13 @@ pub(crate) struct Item {
     pub(crate) status: String,
     pub(crate) origin: String,
     pub(crate) created_at: Option<String>,
+}
+
+impl Item {
+    /// What the source called it.
+    pub(crate) fn key(&self) -> &str {
+        self.id.strip_prefix("statement:").unwrap_or(&self.id)
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -196,7 +203,7 @@ impl<'l, F> List<'l, F> {
 }
 
 /// Everything but the lists, so that what a bundle says of itself goes along.
-pub(crate) fn card(bundle_path: &Path, path: PathBuf) -> Result<PathBuf, Fault> {
+pub(crate) fn card(bundle_path: &Path, path: PathBuf) -> Result<Whole, Fault> {
     let rest = bundle(bundle_path, &mut ())?;
     let mut text =
         serde_json::to_vec_pretty(&rest).map_err(|error| Fault::io("writing", &path, error.into()))?;

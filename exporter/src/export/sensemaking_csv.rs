@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    Cells, Growing, cell, csv_row,
+    Cells, Growing, Whole, cell, csv_row,
     read::{Item, Reader, Response, bundle},
 };
 use crate::{
@@ -70,7 +70,7 @@ fn column(answer: &str) -> Option<usize> {
     ["agree", "disagree", "pass"].iter().position(|known| *known == answer)
 }
 
-pub(crate) fn write(from: &Path, path: PathBuf, cells: Cells) -> Result<Vec<PathBuf>, Fault> {
+pub(crate) fn write(from: &Path, path: PathBuf, cells: Cells) -> Result<Vec<Whole>, Fault> {
     let mut counted = Counted { name: name_of(from), ..Counted::default() };
     bundle(from, &mut counted)?;
     let mut file = Growing::create(path)?;
@@ -80,8 +80,7 @@ pub(crate) fn write(from: &Path, path: PathBuf, cells: Cells) -> Result<Vec<Path
         let hidden = counted.hidden.get(&item.id).copied().unwrap_or_default();
         let shown = |at: usize| if hidden[at] { String::new() } else { counts[at].to_string() };
         let [agrees, disagrees, passes] = [0, 1, 2].map(shown);
-        let key = item.id.strip_prefix("statement:").unwrap_or(&item.id);
-        csv_row(&mut file, &[key, &cell(&item.text, cells), &agrees, &disagrees, &passes])?;
+        csv_row(&mut file, &[item.key(), &cell(&item.text, cells), &agrees, &disagrees, &passes])?;
     }
     Ok(vec![file.finish()?])
 }

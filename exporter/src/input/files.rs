@@ -10,17 +10,13 @@ use std::{
 };
 
 use tempfile::NamedTempFile;
-use zip::ZipArchive;
 
 use super::{
     Limits,
     stream::{Stream, Whence},
+    zipped,
 };
-use crate::{
-    fault::{Fault, Wrong},
-    meter::Meter,
-    unpack::Packed,
-};
+use crate::{fault::Fault, meter::Meter, unpack::Packed};
 
 /// Everything that was given to be read.
 #[derive(Debug)]
@@ -42,17 +38,17 @@ pub(crate) struct Member {
 
 impl Input {
     /// `spool` is the folder for what has to be kept while it is read.
-    pub(crate) fn open(paths: &[PathBuf], spool: &Path) -> Result<Self, Fault> {
+    pub(crate) fn open(paths: &[PathBuf], spool: &Path, limits: &Limits) -> Result<Self, Fault> {
         let mut input = Self { members: Vec::new(), archives: Vec::new(), _spooled: Vec::new() };
         for path in paths {
             if path.as_os_str() == "-" {
                 let kept = spooled(spool)?;
-                input.add("stdin".to_owned(), kept.path())?;
+                input.add("stdin".to_owned(), kept.path(), limits)?;
                 input._spooled.push(kept);
             } else if fs::metadata(path).map_err(|error| Fault::io("opening", path, error))?.is_dir() {
-                input.add_folder(path)?;
+                input.add_folder(path, limits)?;
             } else {
-                input.add(name_of(path), path)?;
+                input.add(name_of(path), path, limits)?;
             }
         }
         if input.members.is_empty() {
@@ -61,7 +57,7 @@ impl Input {
         Ok(input)
     }
 
-    fn add_folder(&mut self, folder: &Path) -> Result<(), Fault> {
+    fn add_folder(&mut self, folder: &Path, limits: &Limits) -> Result<(), Fault> {
         let unread = |error| Fault::io("reading the folder", folder, error);
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).map_err(unread)? {
@@ -73,31 +69,23 @@ impl Input {
         }
         // A folder lists its files in no order, and equal input has to give equal bytes.
         files.sort();
-        files.iter().try_for_each(|path| self.add(name_of(path), path))
+        limits.hold_files(&name_of(folder), files.len())?;
+        files.iter().try_for_each(|path| self.add(name_of(path), path, limits))
     }
 
-    fn add(&mut self, name: String, path: &Path) -> Result<(), Fault> {
+    fn add(&mut self, name: String, path: &Path, limits: &Limits) -> Result<(), Fault> {
         let path: Arc<Path> = Arc::from(path);
         let file = Member { name, whence: Whence::File { path: Arc::clone(&path) }, hashed: true };
         if packed(&path)? != Packed::Zip {
             self.members.push(file);
             return Ok(());
         }
-        let broken = |error: &dyn std::fmt::Display| {
-            Fault::content(&file.name, None, Wrong::Archive, format!("not a whole zip archive: {error}"))
-        };
-        let opened = File::open(&path).map_err(|error| Fault::io("opening", &path, error))?;
-        let mut archive = ZipArchive::new(opened).map_err(|error| broken(&error))?;
-        for index in 0..archive.len() {
-            let entry = archive.by_index_raw(index).map_err(|error| broken(&error))?;
-            let name = entry.name().map_err(|error| broken(&error))?.into_owned();
-            // Folders of a desktop's making hold no data.
-            if entry.is_dir() || name.starts_with("__MACOSX/") || name.ends_with(".DS_Store") {
-                continue;
-            }
-            let whence = Whence::Zip { path: Arc::clone(&path), index, packed: entry.compressed_size() };
-            self.members.push(Member { name, whence, hashed: true });
-        }
+        let (archive, entries) = zipped::open(&path, limits)?;
+        self.members.extend(entries.into_iter().map(|entry| Member {
+            name: entry.name.clone(),
+            whence: Whence::Zip { path: Arc::clone(&path), archive: archive.clone(), entry },
+            hashed: true,
+        }));
         self.archives.push(file);
         Ok(())
     }
@@ -124,7 +112,7 @@ impl Member {
     pub(crate) fn stored_bytes(&self) -> u64 {
         match &self.whence {
             Whence::File { path } => fs::metadata(path).map_or(0, |found| found.len()),
-            Whence::Zip { packed, .. } => *packed,
+            Whence::Zip { entry, .. } => entry.packed,
         }
     }
 
@@ -158,4 +146,88 @@ fn spooled(folder: &Path) -> Result<NamedTempFile, Fault> {
     let mut kept = NamedTempFile::new_in(folder).map_err(failed)?;
     io::copy(&mut io::stdin().lock(), kept.as_file_mut()).map_err(failed)?;
     Ok(kept)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::{Cursor, Read as _, Write as _};
+
+    use zip::{ZipWriter, write::SimpleFileOptions};
+
+    use super::*;
+
+    fn archive(files: usize) -> Vec<u8> {
+        let mut zipped = ZipWriter::new(Cursor::new(Vec::new()));
+        for at in 0..files {
+            zipped.start_file(format!("{at}.csv"), SimpleFileOptions::default()).unwrap();
+            write!(zipped, "{at}").unwrap();
+        }
+        zipped.finish().unwrap().into_inner()
+    }
+
+    #[test]
+    fn the_directory_of_an_archive_is_read_once_whatever_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("many.zip");
+        fs::write(&path, archive(300)).unwrap();
+        let limits = Limits::default();
+        let input = Input::open(std::slice::from_ref(&path), folder.path(), &limits).unwrap();
+        // Who read it again now would find none.
+        let data = fs::read(&path).unwrap();
+        let directory = memchr::memmem::find(&data, b"PK\x01\x02").unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(directory as u64).unwrap();
+        assert_eq!(input.members.len(), 300);
+        for (at, member) in input.members.iter().enumerate() {
+            let mut text = String::new();
+            member.open(&limits, None).unwrap().read_to_string(&mut text).unwrap();
+            assert_eq!(text, at.to_string());
+        }
+    }
+
+    #[test]
+    fn more_files_than_allowed_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("many.zip");
+        fs::write(&path, archive(4)).unwrap();
+        let open = |path: &Path, files| {
+            let limits = Limits { files, ..Limits::default() };
+            Input::open(&[path.to_owned()], folder.path(), &limits).map(|input| input.members.len())
+        };
+        assert_eq!(open(&path, 4).unwrap(), 4);
+        let fault = open(&path, 3).unwrap_err();
+        assert_eq!(fault.to_string(), "many.zip: it holds 4 files, 3 are allowed (--max-files allows more)");
+        fs::write(folder.path().join("beside.csv"), "").unwrap();
+        assert!(open(folder.path(), 1).is_err());
+        assert_eq!(open(folder.path(), 4).unwrap(), 5);
+    }
+
+    #[test]
+    fn an_archive_is_bounded_as_a_whole_and_held_to_what_it_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.zip");
+        let limits = Limits::default();
+        let open = || Input::open(std::slice::from_ref(&path), folder.path(), &limits);
+        // Each of them is harmless.
+        let mut zipped = ZipWriter::new(Cursor::new(Vec::new()));
+        for at in 0..3 {
+            zipped.start_file(format!("{at}.csv"), SimpleFileOptions::default()).unwrap();
+            zipped.write_all(&vec![0; 30 << 20]).unwrap();
+        }
+        let bytes = zipped.finish().unwrap().into_inner();
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(open().unwrap_err().tag(), "bomb");
+        // The directory says that the files are small.
+        let mut lying = bytes;
+        let (size, said) = ((30_u32 << 20).to_le_bytes(), 7_u32.to_le_bytes());
+        while let Some(at) = memchr::memmem::find(&lying, &size) {
+            lying[at..at + 4].copy_from_slice(&said);
+        }
+        fs::write(&path, &lying).unwrap();
+        let mut read = Vec::new();
+        let mut stream = open().unwrap().members[0].open(&limits, None).unwrap();
+        let fault = Fault::from_io("0.csv", stream.read_to_end(&mut read).unwrap_err());
+        assert_eq!(fault.tag(), "compressed");
+        assert!(read.len() < 1 << 20, "{}", read.len());
+    }
 }

@@ -4,15 +4,20 @@
 
 mod files;
 pub(crate) mod lines;
+mod near;
+mod quotes;
 mod sniff;
 mod stream;
 pub(crate) mod table;
+mod zipped;
 
 pub(crate) use self::{
     files::{Input, Member, name_of},
-    sniff::{Role, missing, one_of, pairs, role},
+    near::{absent, hold_name, missing, nearest_of_all, need},
+    sniff::{Role, one_of, pairs, role},
     stream::{Ended, Stream},
 };
+use crate::fault::{Fault, Wrong};
 
 /// What a hostile or broken input may cost. Every bound can be raised.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +26,30 @@ pub struct Limits {
     pub record: usize,
     /// How many times its packed size a file may become, once it is larger than 64 MiB.
     pub expansion: u64,
+    /// Files of one folder or archive.
+    pub files: usize,
     /// Bytes that rows may take up while they are put in order; what is more goes to disk.
     pub memory: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { record: 16 << 20, expansion: 250, memory: 256 << 20 }
+        Self { record: 16 << 20, expansion: 250, files: 10_000, memory: 256 << 20 }
+    }
+}
+
+impl Limits {
+    fn hold_files(&self, of: &str, count: usize) -> Result<(), Fault> {
+        if count <= self.files {
+            return Ok(());
+        }
+        let detail = format!("it holds {count} files, {} are allowed (--max-files allows more)", self.files);
+        Err(Fault::content(of, None, Wrong::Archive, detail))
+    }
+
+    fn bomb(&self, name: &str) -> Fault {
+        let times = self.expansion;
+        let detail = format!("it unpacks to more than {times} times its size (--max-expansion allows more)");
+        Fault::content(name, None, Wrong::Bomb, detail)
     }
 }

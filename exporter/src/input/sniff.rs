@@ -28,6 +28,11 @@ pub(crate) enum Role {
 }
 
 impl Role {
+    /// Whether anything of it goes into a bundle.
+    pub(crate) fn is_used(self) -> bool {
+        !matches!(self, Self::PolisGroups | Self::PolisStats | Self::Unknown)
+    }
+
     /// The name in the list of artifacts.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -48,67 +53,124 @@ impl Role {
     }
 }
 
+/// A table that is known by its columns.
+pub(super) struct Known {
+    pub(super) role: Role,
+    /// It is none without them.
+    pub(super) columns: &'static [&'static str],
+    /// What the tools call the file.
+    pub(super) names: &'static [&'static str],
+}
+
+impl Known {
+    pub(super) fn missing(&self, columns: &[String]) -> Vec<&'static str> {
+        let is_there = |name: &str| columns.iter().any(|column| column.eq_ignore_ascii_case(name));
+        self.columns.iter().copied().filter(|name| !is_there(name)).collect()
+    }
+}
+
+const fn known(role: Role, columns: &'static [&'static str], names: &'static [&'static str]) -> Known {
+    Known { role, columns, names }
+}
+
+/// The first one that fits counts.
+pub(super) static KNOWN: [Known; 11] = [
+    known(Role::PolisVotes, &["comment-id", "voter-id", "vote"], &["votes"]),
+    known(Role::PolisComments, &["comment-id", "comment-body"], &["comments"]),
+    known(Role::PolisMatrix, &["participant", "n-votes"], &["participants-votes", "participant-votes"]),
+    known(Role::PolisGroups, &["comment-id", "comment", "total-votes"], &["comment-groups"]),
+    known(Role::Tallies, &["comment-id", "comment_text"], &["comments"]),
+    known(Role::PolisStats, &["n-votes", "n-comments", "n-visitors"], &["stats-history"]),
+    known(Role::PocketStatements, &["statement_id", "text"], &["statements"]),
+    known(Role::PocketVotes, &["participant", "statement_id", "vote"], &["votes"]),
+    known(Role::IdeasVotes, &["vote id", "winner id", "loser id"], &["votes"]),
+    known(Role::Ideas, &["idea id", "idea text"], &["ideas"]),
+    known(Role::IdeasNonVotes, &["record type", "left choice id"], &["non_votes", "non-votes"]),
+];
+
+/// The beginning of a file as text.
+pub(super) struct Head {
+    pub(super) text: String,
+    /// It was UTF-16, which is not read further.
+    pub(super) wide: bool,
+}
+
 /// Enough for the header of a matrix with many thousand comments.
 const ENOUGH: u64 = 1 << 20;
 
-pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, Fault> {
-    let mut first = Vec::new();
-    let mut stream = member.without_digest().open(limits, None)?;
-    stream
-        .by_ref()
-        .take(ENOUGH)
-        .read_to_end(&mut first)
-        .map_err(|error| Fault::from_io(&member.name, error))?;
-    let text = String::from_utf8_lossy(first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&first)).into_owned();
-    if text.trim_start().starts_with('{') {
-        let bundle = text.contains("\"bundleId\"") || text.contains("\"phases\"");
-        let format = text.contains("polis-export/") || text.contains("vote-convention");
-        return Ok(if bundle {
-            Role::Bundle
-        } else if format {
-            Role::PolisFormat
-        } else {
-            Role::Unknown
-        });
+impl Head {
+    pub(super) fn of(member: &Member, limits: &Limits) -> Result<Self, Fault> {
+        let mut first = Vec::new();
+        let stream = member.without_digest().open(limits, None)?;
+        let read = stream.take(ENOUGH).read_to_end(&mut first);
+        read.map_err(|error| Fault::from_io(&member.name, error))?;
+        // Without a mark it is known by letters of which every second byte is nothing.
+        let unit: Option<fn([u8; 2]) -> u16> = match first[..] {
+            [0xff, 0xfe, ..] | [1..=255, 0, 1..=255, 0, ..] => Some(u16::from_le_bytes),
+            [0xfe, 0xff, ..] | [0, 1..=255, 0, 1..=255, ..] => Some(u16::from_be_bytes),
+            _ => None,
+        };
+        let text = match unit {
+            Some(unit) => {
+                let units: Vec<_> = first.as_chunks().0.iter().map(|pair| unit(*pair)).collect();
+                String::from_utf16_lossy(&units)
+            }
+            None => String::from_utf8_lossy(&first).into_owned(),
+        };
+        Ok(Self { text: text.trim_start_matches('\u{feff}').to_owned(), wide: unit.is_some() })
     }
-    Ok(text.lines().next().map_or(Role::Unknown, by_header))
+
+    /// The names of the columns, if it is a table.
+    pub(super) fn columns(&self) -> Vec<String> {
+        let line = self.text.lines().next().unwrap_or_default();
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line.as_bytes());
+        let header = reader.records().next().and_then(Result::ok).unwrap_or_default();
+        header.iter().map(|name| name.trim().to_owned()).collect()
+    }
+
+    fn role(&self) -> Role {
+        if self.text.trim_start().starts_with('{') {
+            let bundle = self.text.contains("\"bundleId\"") || self.text.contains("\"phases\"");
+            let text = self.text.to_lowercase();
+            let format = text.contains("polis-export/") || text.contains("vote-convention");
+            return if bundle {
+                Role::Bundle
+            } else if format {
+                Role::PolisFormat
+            } else {
+                Role::Unknown
+            };
+        }
+        let columns = self.columns();
+        match KNOWN.iter().find(|known| known.missing(&columns).is_empty()) {
+            Some(known) => known.role,
+            None if columns.len() == 2
+                && matches!(
+                    columns[0].to_lowercase().as_str(),
+                    "topic" | "url" | "conversation-description"
+                ) =>
+            {
+                Role::PolisSummary
+            }
+            None => Role::Unknown,
+        }
+    }
 }
 
-fn by_header(line: &str) -> Role {
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line.as_bytes());
-    let Some(Ok(header)) = reader.records().next() else { return Role::Unknown };
-    let columns: Vec<_> = header.iter().map(|name| name.trim().to_lowercase()).collect();
-    let has = |name: &str| columns.iter().any(|column| column == name);
-    let all = |names: &[&str]| names.iter().all(|name| has(name));
-    if all(&["comment-id", "voter-id", "vote"]) {
-        Role::PolisVotes
-    } else if all(&["comment-id", "comment-body"]) {
-        Role::PolisComments
-    } else if all(&["participant", "n-votes"]) {
-        Role::PolisMatrix
-    } else if all(&["comment-id", "comment", "total-votes"]) {
-        Role::PolisGroups
-    } else if all(&["comment-id", "comment_text"]) {
-        Role::Tallies
-    } else if all(&["n-votes", "n-comments", "n-visitors"]) {
-        Role::PolisStats
-    } else if all(&["statement_id", "text"]) {
-        Role::PocketStatements
-    } else if all(&["participant", "statement_id", "vote"]) {
-        Role::PocketVotes
-    } else if all(&["vote id", "winner id", "loser id"]) {
-        Role::IdeasVotes
-    } else if all(&["idea id", "idea text"]) {
-        Role::Ideas
-    } else if all(&["record type", "left choice id"]) {
-        Role::IdeasNonVotes
-    } else if columns.len() == 2
-        && matches!(columns[0].as_str(), "topic" | "url" | "conversation-description")
-    {
-        Role::PolisSummary
-    } else {
-        Role::Unknown
+pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, Fault> {
+    let head = Head::of(member, limits)?;
+    let called = member.name.rsplit('/').next().is_some_and(|name| name.eq_ignore_ascii_case("format.json"));
+    match head.role() {
+        Role::Unknown if !called => Ok(Role::Unknown),
+        _ if head.wide => Err(wide(member)),
+        // However it is written: what is not understood of a declaration is told.
+        Role::Unknown => Ok(Role::PolisFormat),
+        role => Ok(role),
     }
+}
+
+pub(super) fn wide(member: &Member) -> Fault {
+    Fault::content(&member.name, 1, Wrong::Encoding, "it is UTF-16: save it as UTF-8")
 }
 
 /// The lines `key,value` of a summary, which has no header.
@@ -121,10 +183,6 @@ pub(crate) fn pairs(member: &Member, limits: &Limits) -> Result<Vec<(String, Str
         }
     }
     Ok(found)
-}
-
-pub(crate) fn missing(what: &str) -> Fault {
-    Fault::content("the input", None, Wrong::MissingFile, format!("{what} is not there"))
 }
 
 /// The one file of a role: two of a kind cannot both be right.

@@ -16,9 +16,11 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
-use zip::ZipArchive;
 
-use super::Limits;
+use super::{
+    Limits,
+    zipped::{Archive, Entry, HARMLESS},
+};
 use crate::{
     fault::{Fault, Wrong},
     meter::Meter,
@@ -29,13 +31,11 @@ use crate::{
 const BLOCK: usize = 512 << 10;
 /// Blocks on their way.
 const AHEAD: usize = 3;
-/// What may be unpacked from any file, however well it was packed.
-const HARMLESS: u64 = 64 << 20;
 
 #[derive(Clone, Debug)]
 pub(super) enum Whence {
     File { path: Arc<Path> },
-    Zip { path: Arc<Path>, index: usize, packed: u64 },
+    Zip { path: Arc<Path>, archive: Archive, entry: Entry },
 }
 
 /// What was read, known at its end. Of a packed file it is the packed one that is hashed: that is what people can check.
@@ -72,16 +72,17 @@ impl Stream {
     ) -> Result<Self, Fault> {
         let (send, pieces) = mpsc::sync_channel(AHEAD);
         let (back, used) = mpsc::channel();
-        let path = match whence {
-            Whence::File { path } | Whence::Zip { path, .. } => path,
+        let opened = match whence {
+            Whence::File { path } => {
+                Opened::File(File::open(path).map_err(|error| Fault::io("opening", path, error))?)
+            }
+            Whence::Zip { archive, entry, .. } => Opened::Zip(archive.clone(), entry.clone()),
         };
-        let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
-        let (name_of_it, meter, expansion) = (name.to_owned(), meter.cloned(), limits.expansion);
-        let reading = Reading { name: name_of_it, expansion, meter, hashed, send, used };
-        let whence = whence.clone();
+        let (name_of_it, meter, limits) = (name.to_owned(), meter.cloned(), *limits);
+        let reading = Reading { name: name_of_it, limits, meter, hashed, send, used };
         thread::Builder::new()
             .name("read".to_owned())
-            .spawn(move || reading.run(file, &whence))
+            .spawn(move || reading.run(opened))
             .map_err(|error| Fault::Io { doing: "starting a thread".to_owned(), error })?;
         Ok(Self { name: name.to_owned(), pieces, back, current: Vec::new(), at: 0, ended: None })
     }
@@ -136,9 +137,14 @@ impl Read for Stream {
     }
 }
 
+enum Opened {
+    File(File),
+    Zip(Archive, Entry),
+}
+
 struct Reading {
     name: String,
-    expansion: u64,
+    limits: Limits,
     meter: Option<Arc<Meter>>,
     hashed: bool,
     send: SyncSender<Piece>,
@@ -146,8 +152,8 @@ struct Reading {
 }
 
 impl Reading {
-    fn run(self, file: File, whence: &Whence) {
-        let end = match self.pass_on(file, whence) {
+    fn run(self, from: Opened) {
+        let end = match self.pass_on(from) {
             Ok(Some(ended)) => Piece::End(ended),
             Ok(None) => return,
             Err(fault) => Piece::Failed(fault),
@@ -157,27 +163,21 @@ impl Reading {
     }
 
     /// Nothing, if nobody wants the rest.
-    fn pass_on(&self, file: File, whence: &Whence) -> Result<Option<Ended>, Fault> {
-        match whence {
-            Whence::File { .. } => self.pass_on_file(file),
-            Whence::Zip { index, packed, .. } => {
-                let broken = |error| {
-                    Fault::content(
-                        &self.name,
-                        None,
-                        Wrong::Archive,
-                        format!("not readable in its zip archive: {error}"),
-                    )
-                };
-                let mut archive = ZipArchive::new(file).map_err(broken)?;
-                let entry = archive.by_index(*index).map_err(broken)?;
-                let mut hashed = Hashed::new(entry, None, self.hashed);
-                if !self.copy(&mut hashed, |_| Some(*packed))? {
+    fn pass_on(&self, from: Opened) -> Result<Option<Ended>, Fault> {
+        match from {
+            Opened::File(file) => self.pass_on_file(file),
+            Opened::Zip(mut archive, Entry { index, packed, .. }) => {
+                let file = archive.by_index(index).map_err(|error| {
+                    let detail = format!("not readable in its zip archive: {error}");
+                    Fault::content(&self.name, None, Wrong::Archive, detail)
+                })?;
+                let mut hashed = Hashed::new(file, None, self.hashed);
+                if !self.copy(&mut hashed, |_| Some(packed))? {
                     return Ok(None);
                 }
                 // A file of an archive is known to people unpacked.
                 if let Some(meter) = &self.meter {
-                    meter.read.fetch_add(*packed, Ordering::Relaxed);
+                    meter.read.fetch_add(packed, Ordering::Relaxed);
                 }
                 Ok(Some(hashed.ended()))
             }
@@ -229,13 +229,9 @@ impl Reading {
             }
             passed += block.len() as u64;
             if let Some(packed) = packed(from)
-                && passed > HARMLESS.max(packed.saturating_mul(self.expansion))
+                && passed > HARMLESS.max(packed.saturating_mul(self.limits.expansion))
             {
-                let detail = format!(
-                    "it unpacks to more than {} times its size (--max-expansion allows more)",
-                    self.expansion
-                );
-                return Err(Fault::content(&self.name, None, Wrong::Bomb, detail));
+                return Err(self.limits.bomb(&self.name));
             }
             if self.send.send(Piece::Bytes(block)).is_err() {
                 return Ok(false);

@@ -10,7 +10,7 @@ use std::{
 
 use csv::{ByteRecord, ReaderBuilder};
 
-use super::{Ended, Limits, Stream};
+use super::{Ended, Limits, Stream, quotes::Quotes};
 use crate::fault::{Fault, Wrong};
 
 /// A table whose columns are found by name, never by position.
@@ -30,9 +30,10 @@ pub(crate) struct Row<'t> {
     record: &'t ByteRecord,
 }
 
-/// Refuses to go on when too much was read for one row.
+/// Refuses to go on when too much was read for one row, or its quotes do not belong together.
 struct Bounded {
     inner: Stream,
+    quotes: Quotes,
     since_row: Rc<Cell<usize>>,
     limit: usize,
     begun: bool,
@@ -43,10 +44,6 @@ impl Read for Bounded {
         let mut count = self.inner.read(into)?;
         if !self.begun && count > 0 {
             self.begun = true;
-            if into.starts_with(&[0xff, 0xfe]) || into.starts_with(&[0xfe, 0xff]) {
-                let detail = "it is UTF-16; UTF-8 is needed";
-                return Err(Fault::content(&self.inner.name, 1, Wrong::Encoding, detail).into_io());
-            }
             if into[..count].starts_with(b"\xef\xbb\xbf") {
                 into.copy_within(3..count, 0);
                 count -= 3;
@@ -55,6 +52,9 @@ impl Read for Bounded {
                 }
             }
         }
+        let file = &self.inner.name;
+        let judged = if count == 0 { self.quotes.end(file) } else { self.quotes.pass(file, &into[..count]) };
+        judged.map_err(Fault::into_io)?;
         let since = self.since_row.get() + count;
         self.since_row.set(since);
         if since > self.limit {
@@ -72,7 +72,13 @@ impl Table {
         let name = stream.name.clone();
         let since_row = Rc::new(Cell::new(0));
         let limit = limits.record.saturating_add(READ_AHEAD);
-        let bounded = Bounded { inner: stream, since_row: Rc::clone(&since_row), limit, begun: false };
+        let bounded = Bounded {
+            inner: stream,
+            quotes: Quotes::default(),
+            since_row: Rc::clone(&since_row),
+            limit,
+            begun: false,
+        };
         let reader = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
@@ -127,10 +133,7 @@ impl Table {
     }
 
     pub(crate) fn need(&self, names: &[&str]) -> Result<usize, Fault> {
-        self.find(names).ok_or_else(|| {
-            let detail = format!("the column {} is missing", names.join(" or "));
-            Fault::content(&self.name, 1, Wrong::MissingColumn, detail)
-        })
+        self.find(names).ok_or_else(|| no_column(&self.name, &names.join(" or "), &self.columns))
     }
 
     /// Rows read, without the header.
@@ -141,6 +144,22 @@ impl Table {
     pub(crate) fn finish(self) -> Result<Ended, Fault> {
         self.reader.into_inner().inner.finish()
     }
+}
+
+/// More of them nobody reads through.
+const SHOWN: usize = 20;
+const LONGEST_NAME: usize = 40;
+
+/// Tells also which columns there are: whoever has given one another name finds it among them.
+pub(crate) fn no_column(file: &str, wanted: &str, columns: &[String]) -> Fault {
+    let name =
+        |column: &String| column.chars().take(LONGEST_NAME).collect::<String>().escape_debug().to_string();
+    let mut shown: Vec<_> = columns.iter().take(SHOWN).map(name).collect();
+    if columns.len() > SHOWN {
+        shown.push(format!("and {} more", columns.len() - SHOWN));
+    }
+    let detail = format!("the column {wanted} is missing; there are {}", shown.join(", "));
+    Fault::content(file, 1, Wrong::MissingColumn, detail)
 }
 
 impl Row<'_> {

@@ -273,6 +273,16 @@ mod tests {
         assert_ne!(exact("9007199254740993"), exact("9007199254740992"));
         assert_ne!(exact("1e400"), exact("1e401"));
         assert_ne!(exact("-1"), exact("1"));
+        // They are shown to people, too.
+        for (text, wanted) in [
+            ("4326923076923077e-16", "0.4326923076923077"),
+            ("-12.50", "-12.5"),
+            ("1E3", "1000"),
+            ("123456789012345678901234.5", "1.234567890123456789012345e+23"),
+            ("0.00000012", "1.2e-7"),
+        ] {
+            assert_eq!(exact(text), wanted);
+        }
     }
 
     #[test]

@@ -138,21 +138,35 @@ impl Parts {
         let negative = negative && !mantissa.is_empty();
         Some(Self { negative, mantissa, power })
     }
+
+    /// With the point where ECMAScript puts it, which is where people do.
+    fn written(self) -> Option<String> {
+        let Self { negative, mantissa, power } = self;
+        let digits = String::from_utf8(mantissa).ok()?;
+        let sign = if negative { "-" } else { "" };
+        let point = i64::try_from(digits.len()).ok()? + power;
+        let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or_default());
+        Some(match point {
+            _ if digits.is_empty() => "0".to_owned(),
+            _ if power >= 0 && point <= 21 => format!("{sign}{digits}{}", zeros(power)),
+            1..=21 => {
+                let (before, after) = digits.split_at(usize::try_from(point).ok()?);
+                format!("{sign}{before}.{after}")
+            }
+            -5..=0 => format!("{sign}0.{}{digits}", zeros(-point)),
+            _ => {
+                let (first, rest) = digits.split_at(1);
+                let dot = if rest.is_empty() { "" } else { "." };
+                let (e, up) = (point - 1, if point > 0 { "+" } else { "" });
+                format!("{sign}{first}{dot}{rest}e{up}{e}")
+            }
+        })
+    }
 }
 
 /// The number in one way only, with all its digits.
 pub(super) fn exact(token: &[u8]) -> Option<String> {
-    let Parts { negative, mantissa, power } = Parts::of(token)?;
-    if mantissa.is_empty() {
-        return Some("0".to_owned());
-    }
-    let digits = String::from_utf8(mantissa).ok()?;
-    let sign = if negative { "-" } else { "" };
-    Some(if (0..=20).contains(&power) {
-        format!("{sign}{digits}{}", "0".repeat(usize::try_from(power).ok()?))
-    } else {
-        format!("{sign}{digits}e{power}")
-    })
+    Parts::of(token)?.written()
 }
 
 /// The nearest double as ECMAScript writes it; nothing, if there is none.
@@ -163,27 +177,7 @@ pub(super) fn double(token: &[u8]) -> Option<String> {
     }
     // The shortest digits that come back as the same double, of two equally near ones the even; the standard library
     // takes the greater. Only where the point stands is ECMAScript's own.
-    let Parts { negative, mantissa, power } = Parts::of(ryu::Buffer::new().format_finite(double).as_bytes())?;
-    let digits = String::from_utf8(mantissa).ok()?;
-    let sign = if negative { "-" } else { "" };
-    let count = i64::try_from(digits.len()).ok()?;
-    let point = count + power;
-    let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or_default());
-    Some(match point {
-        _ if digits.is_empty() => "0".to_owned(),
-        _ if power >= 0 && point <= 21 => format!("{sign}{digits}{}", zeros(power)),
-        1..=21 => {
-            let (before, after) = digits.split_at(usize::try_from(point).ok()?);
-            format!("{sign}{before}.{after}")
-        }
-        -5..=0 => format!("{sign}0.{}{digits}", zeros(-point)),
-        _ => {
-            let (first, rest) = digits.split_at(1);
-            let dot = if rest.is_empty() { "" } else { "." };
-            let (e, up) = (point - 1, if point > 0 { "+" } else { "" });
-            format!("{sign}{first}{dot}{rest}e{up}{e}")
-        }
-    })
+    Parts::of(ryu::Buffer::new().format_finite(double).as_bytes())?.written()
 }
 
 fn digits(text: &[u8]) -> (&[u8], &[u8]) {

@@ -10,7 +10,10 @@ use super::{Variant, sign::VoteSign};
 use crate::{
     fault::{Fault, Wrong},
     form::SOURCE_RESPONSE_COUNTS,
-    input::{Limits, Member, table::Table},
+    input::{
+        Limits, Member,
+        table::{Table, no_column},
+    },
     model::{Item, Published},
     moment::Moment,
     privacy::people::People,
@@ -20,6 +23,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Look {
     datetime: bool,
+    /// Times in words name their zone as the second server does.
+    zoned: bool,
     seconds: bool,
     ragged: bool,
     crlf: bool,
@@ -38,7 +43,7 @@ impl Look {
             Variant::D
         } else if !self.datetime {
             Variant::B
-        } else if named_old || views {
+        } else if named_old || views || !self.zoned {
             Variant::A
         } else {
             Variant::D
@@ -60,8 +65,9 @@ pub(super) fn look(member: &Member, limits: &Limits) -> Result<Look, Fault> {
     let Some(header) = records.next() else { return Ok(Look::default()) };
     let place = |name: &[u8]| header.iter().position(|column| column.eq_ignore_ascii_case(name));
     let (timestamp, body) = (place(b"timestamp"), place(b"comment-body"));
+    let datetime = place(b"datetime");
     let mut look = Look {
-        datetime: place(b"datetime").is_some(),
+        datetime: datetime.is_some(),
         crlf: memchr::memmem::find(&first, b"\r\n").is_some(),
         ..Look::default()
     };
@@ -76,6 +82,7 @@ pub(super) fn look(member: &Member, limits: &Limits) -> Result<Look, Fault> {
         if let Some(count) = field(timestamp).filter(|text| text.iter().all(u8::is_ascii_digit)) {
             look.seconds |= (1..=11).contains(&count.len());
         }
+        look.zoned |= field(datetime).is_some_and(|text| memchr::memmem::find(text, b"GMT+").is_some());
         if let Some(text) = field(body) {
             bodies += 1;
             wrapped += usize::from(is_wrapped(text));
@@ -92,6 +99,8 @@ fn is_wrapped(text: &[u8]) -> bool {
 #[derive(Debug)]
 pub(super) struct Comments {
     pub(super) items: Vec<Item>,
+    /// Of the file, without its header.
+    pub(super) rows: u64,
     pub(super) notes: Vec<String>,
 }
 
@@ -105,16 +114,7 @@ impl Comments {
         people: &People,
     ) -> Result<Self, Fault> {
         let making = Making { variant, sign, organizers, people };
-        let mut comments = if variant == Variant::C {
-            making.unquoted(member, limits)?
-        } else {
-            making.quoted(member, limits)?
-        };
-        comments.notes.push(
-            "Statuses approved, pending and rejected stand for moderated 1, 0 and -1 of the source."
-                .to_owned(),
-        );
-        Ok(comments)
+        if variant == Variant::C { making.unquoted(member, limits) } else { making.quoted(member, limits) }
     }
 }
 
@@ -129,15 +129,20 @@ impl Making<'_> {
     fn quoted(&self, member: &Member, limits: &Limits) -> Result<Comments, Fault> {
         let mut table = Table::open(member.open(limits, None)?, limits, true)?;
         let places = Places::find(&table.columns, &table.name)?;
-        let mut items = Vec::new();
+        let (mut items, mut empty) = (Vec::new(), 0_u64);
         while let Some(row) = table.next()? {
             if row.len() == 1 && row.bytes(0)?.is_empty() {
+                empty += 1;
                 continue;
             }
             let wrong = |wrong, detail: &str| row.wrong(wrong, detail);
             items.push(self.item(&places, &|at| row.text(at), &wrong)?);
         }
-        Ok(Comments { items, notes: Vec::new() })
+        let mut notes = places.notes(&table.name);
+        if empty > 0 {
+            notes.push(format!("{empty} empty rows of {} were left out.", table.name));
+        }
+        Ok(Comments { items, rows: table.rows(), notes })
     }
 
     /// The last column is neither quoted nor escaped: it may hold commas, quotes and line ends. What does not begin
@@ -182,9 +187,9 @@ impl Making<'_> {
             };
             items.push(self.item(&places, &field, &wrong)?);
         }
-        let notes =
-            vec!["Texts had neither quotes nor escapes; line ends in them were joined again.".to_owned()];
-        Ok(Comments { items, notes })
+        let mut notes = places.notes(&member.name);
+        notes.push("Texts had neither quotes nor escapes; line ends in them were joined again.".to_owned());
+        Ok(Comments { items, rows: rows.len() as u64, notes })
     }
 
     fn item<'r>(
@@ -288,11 +293,7 @@ struct Places {
 impl Places {
     fn find(columns: &[String], file: &str) -> Result<Self, Fault> {
         let place = |name: &str| columns.iter().position(|column| column.eq_ignore_ascii_case(name));
-        let need = |name: &str| {
-            place(name).ok_or_else(|| {
-                Fault::content(file, 1, Wrong::MissingColumn, format!("the column {name} is missing"))
-            })
-        };
+        let need = |name: &str| place(name).ok_or_else(|| no_column(file, name, columns));
         Ok(Self {
             id: need("comment-id")?,
             body: need("comment-body")?,
@@ -304,6 +305,21 @@ impl Places {
             disagrees: place("disagrees"),
             passes: place("passes").or_else(|| place("pass")),
         })
+    }
+
+    /// What the file says of its statements, or does not.
+    fn notes(&self, file: &str) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.timestamp.is_none() {
+            notes.push(format!("{file} has no column timestamp: when statements were written is not known."));
+        }
+        notes.push(if self.moderated.is_some() {
+            "Statuses approved, pending and rejected stand for moderated 1, 0 and -1 of the source."
+                .to_owned()
+        } else {
+            format!("{file} has no column moderated: all statements count as approved.")
+        });
+        notes
     }
 }
 

@@ -18,6 +18,7 @@ use crate::{
 pub(super) struct Participants {
     /// In the order of their names.
     pub(super) groups: Vec<String>,
+    pub(super) rows: u64,
     pub(super) notes: Vec<String>,
 }
 
@@ -39,6 +40,7 @@ pub(super) fn participants(
             people.set_external(who, xid);
         }
         if name.is_empty() {
+            people.set_group(who, 0);
             continue;
         }
         let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
@@ -63,7 +65,7 @@ pub(super) fn participants(
             "{external} participants had an id of the embedding site (xid), which identifies them directly."
         ));
     }
-    Ok(Participants { groups, notes })
+    Ok(Participants { groups, rows: table.rows(), notes })
 }
 
 /// The votes of everybody, without times.
@@ -111,6 +113,7 @@ pub(super) fn rows(
             }
         }
     }
+    let rows = table.rows();
     Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
 }
 

@@ -18,7 +18,7 @@ use self::{
 };
 use crate::{
     fault::{Fault, Wrong},
-    input::{Limits, Member, Role, missing, one_of},
+    input::{Limits, Member, Role, absent, hold_name, missing, need, one_of},
     meter::Meter,
     model::{Head, Keys, Source},
     privacy::people::People,
@@ -92,21 +92,23 @@ impl Polis {
     ) -> Result<(Self, Head, People), Fault> {
         let one = |role| one_of(files, role);
         let (votes, matrix) = (one(Role::PolisVotes)?, one(Role::PolisMatrix)?);
-        let Some(comments) = one(Role::PolisComments)? else {
-            return Err(missing("the file of comments (comments.csv)"));
-        };
+        for role in [Role::PolisVotes, Role::PolisMatrix] {
+            hold_name(files, limits, role)?;
+        }
+        let comments = need(files, limits, Role::PolisComments, "the file of comments (comments.csv)")?;
         if votes.is_none() && matrix.is_none() {
-            return Err(missing("a file of votes (votes.csv) or of participants (participants-votes.csv)"));
+            let either = "a file of votes (votes.csv) or of participants (participants-votes.csv)";
+            return Err(missing(files, limits, Role::PolisVotes, either));
         }
         let summary = summary::Summary::read(one(Role::PolisSummary)?, limits)?;
-        let format = summary::declared_format(one(Role::PolisFormat)?, limits)?;
+        let format = summary::Format::read(one(Role::PolisFormat)?, limits)?;
         let named_old =
             matrix.is_some_and(|matrix| matrix.name.to_lowercase().contains("participants-votes"));
         let look = comments::look(comments, limits)?;
         let variant = options.variant.unwrap_or_else(|| {
-            look.variant(summary.convention.is_some() || format.is_some(), named_old, summary.has_views)
+            look.variant(summary.convention.is_some() || format.sign.is_some(), named_old, summary.has_views)
         });
-        let declared = Declared::of(summary.convention, format)?;
+        let declared = Declared::of(summary.convention, format.sign)?;
         let (sign, checked) = sign::settle(options.vote_sign, declared)?;
 
         let last_resort = votes.or(matrix).map_or_else(String::new, Member::stem);
@@ -115,10 +117,12 @@ impl Polis {
         let mut read = Comments::read(comments, limits, variant, sign, &options.organizers, &people)?;
         let keys = Keys::sort(&mut read.items, &comments.name)?;
         let mut notes = read.notes;
-        let mut groups = Vec::new();
+        notes.extend(format.notes);
+        let (mut groups, mut rows) = (Vec::new(), vec![(Role::PolisComments, read.rows)]);
         if let Some(matrix) = matrix {
             let found = matrix::participants(matrix, limits, &mut people)?;
             groups = found.groups;
+            rows.push((Role::PolisMatrix, found.rows));
             notes.extend(found.notes);
             if groups.len() > MOST_GROUPS {
                 let detail = format!("there are more than {MOST_GROUPS} groups");
@@ -126,7 +130,18 @@ impl Polis {
             }
         }
         if votes.is_none() {
-            notes.push("There was no list of votes; the matrix has no times.".to_owned());
+            notes.push("There was no list of votes (votes.csv); the matrix has no times.".to_owned());
+        }
+        if matrix.is_none() {
+            let name =
+                if matches!(variant, Variant::A | Variant::B) { "participants" } else { "participant" };
+            notes.push(format!(
+                "There was no table of participants ({name}-votes.csv): groups are not known."
+            ));
+        }
+        if one(Role::PolisSummary)?.is_none() {
+            let note = "There was no summary (summary.csv): title, description and address are not known.";
+            notes.push(note.to_owned());
         }
         if sign == VoteSign::AgreeIsMinus {
             notes.push(
@@ -142,7 +157,7 @@ impl Polis {
             url: summary.url.clone().unwrap_or_default(),
         };
         let adapter = format!("tidegate:polis/v1 (variant {})", variant.name());
-        let head = Head { groups, notes, ..Head::of_statements(adapter, source, read.items) };
+        let head = Head { groups, rows, notes, ..Head::of_statements(adapter, source, read.items) };
         let authors = head.items.iter().map(|item| item.author).collect();
         let published = head.items.iter().map(comments::published).collect();
         let (votes, matrix) = (votes.cloned(), matrix.cloned());
@@ -167,7 +182,7 @@ impl Polis {
         mut each: impl FnMut(Row) -> Result<Flow, Fault>,
     ) -> Result<Read, Fault> {
         let turned = self.sign == VoteSign::AgreeIsMinus;
-        let file = self.rows_file().ok_or_else(|| missing("a file of votes"))?;
+        let file = self.rows_file().ok_or_else(|| absent("a file of votes"))?;
         let mut check = Check::new(&self.authors, &self.published);
         let seen = |row| {
             check.see(row);

@@ -26,7 +26,7 @@ impl Summary {
         let Some(member) = member else { return Ok(Self::default()) };
         let mut summary = Self::default();
         for (key, value) in pairs(member, limits)? {
-            match key.as_str() {
+            match key.to_lowercase().as_str() {
                 "topic" => summary.topic = Some(value),
                 "url" => summary.url = Some(value).filter(|url| !url.is_empty()),
                 "conversation-description" | "description" => summary.description = Some(value),
@@ -55,8 +55,8 @@ impl Summary {
 /// `agree=+1;disagree=-1;pass=0;format=polis-export/1`
 fn convention(text: &str, file: &str) -> Result<VoteSign, Fault> {
     let of = |name: &str| {
-        let mut parts = text.split(';').filter_map(|part| part.trim().split_once('='));
-        parts.find(|(key, _)| key.trim() == name).and_then(|(_, value)| value.trim().parse::<i8>().ok())
+        let mut parts = text.split(';').filter_map(|part| part.split_once('='));
+        parts.find(|(key, _)| key.trim().eq_ignore_ascii_case(name)).and_then(|(_, value)| vote(value))
     };
     match (of("agree"), of("disagree"), of("pass").unwrap_or_default()) {
         (Some(1), Some(-1), 0) => Ok(VoteSign::AgreeIsPlus),
@@ -67,28 +67,66 @@ fn convention(text: &str, file: &str) -> Result<VoteSign, Fault> {
     }
 }
 
-/// The same, in a file of its own.
-pub(super) fn declared_format(member: Option<&Member>, limits: &Limits) -> Result<Option<VoteSign>, Fault> {
-    let Some(member) = member else { return Ok(None) };
-    let mut text = Vec::new();
-    let mut stream = member.open(limits, None)?.take(limits.record as u64);
-    stream.read_to_end(&mut text).map_err(|error| Fault::from_io(&member.name, error))?;
-    let value: Value = serde_json::from_slice(&text)
-        .map_err(|_| Fault::content(&member.name, None, Wrong::Format, "it is not JSON"))?;
-    Ok(agree_in(&value))
+/// `1`, `+1` and `1.0` are the same vote, and so is a minus of typographers.
+fn vote(text: &str) -> Option<i8> {
+    let number: f64 = text.trim().replace('\u{2212}', "-").parse().ok()?;
+    [-1_i8, 0, 1].into_iter().find(|vote| f64::from(*vote) == number)
 }
 
-/// Where exactly it stands has changed; what it is called has not.
-fn agree_in(value: &Value) -> Option<VoteSign> {
-    let Value::Object(members) = value else { return None };
-    if let Some(agree) = members.get("agree") {
-        let agree = agree.as_i64().or_else(|| agree.as_str()?.parse().ok());
-        return match agree {
-            Some(1) => Some(VoteSign::AgreeIsPlus),
-            Some(-1) => Some(VoteSign::AgreeIsMinus),
-            _ => None,
-        };
+/// The same, in a file of its own.
+#[derive(Debug, Default)]
+pub(super) struct Format {
+    pub(super) sign: Option<VoteSign>,
+    pub(super) notes: Vec<String>,
+}
+
+impl Format {
+    pub(super) fn read(member: Option<&Member>, limits: &Limits) -> Result<Self, Fault> {
+        let Some(member) = member else { return Ok(Self::default()) };
+        let wrong = |wrong, detail: String| Fault::content(&member.name, None, wrong, detail);
+        let mut text = Vec::new();
+        let mut stream = member.open(limits, None)?.take(limits.record as u64);
+        stream.read_to_end(&mut text).map_err(|error| Fault::from_io(&member.name, error))?;
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+        let value: Value = serde_json::from_slice(text).map_err(|error| {
+            let detail = format!("line {}, column {}: it is not JSON", error.line(), error.column());
+            wrong(Wrong::Format, detail)
+        })?;
+        let mut signs = Vec::new();
+        signs_in(&value, &member.name, &mut signs)?;
+        signs.dedup();
+        match signs[..] {
+            [] => {
+                let note = format!("{} declares no sign of votes that is understood.", member.name);
+                Ok(Self { sign: None, notes: vec![note] })
+            }
+            [sign] => Ok(Self { sign: Some(sign), notes: Vec::new() }),
+            _ => Err(wrong(Wrong::Sign, "it declares two signs for a vote of agreement".to_owned())),
+        }
     }
-    let text = members.get("vote-convention").and_then(Value::as_str);
-    text.and_then(|text| convention(text, "").ok()).or_else(|| members.values().find_map(agree_in))
+}
+
+/// Where exactly it stands has changed; what it is called has not, but for how it is spelled.
+fn signs_in(value: &Value, file: &str, into: &mut Vec<VoteSign>) -> Result<(), Fault> {
+    let members = match value {
+        Value::Object(members) => members,
+        Value::Array(elements) => return elements.iter().try_for_each(|value| signs_in(value, file, into)),
+        _ => return Ok(()),
+    };
+    for (name, value) in members {
+        let name: String = name.chars().filter(|sign| sign.is_alphanumeric()).collect();
+        match (name.to_lowercase().as_str(), value) {
+            ("agree", Value::String(_) | Value::Number(_)) => {
+                let written = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                match vote(&written) {
+                    Some(1) => into.push(VoteSign::AgreeIsPlus),
+                    Some(-1) => into.push(VoteSign::AgreeIsMinus),
+                    _ => {}
+                }
+            }
+            ("voteconvention", Value::String(text)) => into.push(convention(text, file)?),
+            _ => signs_in(value, file, into)?,
+        }
+    }
+    Ok(())
 }

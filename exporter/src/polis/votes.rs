@@ -14,7 +14,7 @@ use super::{
 use crate::{
     fault::{Fault, Wrong},
     form::Answer,
-    input::{Limits, Member, lines::Lines},
+    input::{Limits, Member, lines::Lines, table::no_column},
     meter::Meter,
     model::{Keys, number},
     moment::Moment,
@@ -125,11 +125,7 @@ fn header(line: &[u8], name: &str) -> Result<Places, Fault> {
         .map(|column| String::from_utf8_lossy(column).trim().trim_matches('"').to_lowercase())
         .collect();
     let place = |wanted: &str| columns.iter().position(|column| column == wanted);
-    let need = |wanted: &str| {
-        place(wanted).ok_or_else(|| {
-            Fault::content(name, 1, Wrong::MissingColumn, format!("the column {wanted} is missing"))
-        })
-    };
+    let need = |wanted: &str| place(wanted).ok_or_else(|| no_column(name, wanted, &columns));
     let (timestamp, comment) = (place("timestamp"), need("comment-id")?);
     let (voter, vote) = (need("voter-id")?, need("vote")?);
     let last = comment.max(voter).max(vote).max(timestamp.unwrap_or_default());

@@ -6,6 +6,8 @@
 
 use std::{
     collections::HashMap,
+    fs::Metadata,
+    os::unix::fs::PermissionsExt as _,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -26,6 +28,12 @@ impl Key {
     /// Of bytes that somebody keeps, so that bundles can be linked.
     pub fn kept(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() >= LEAST_KEY).then_some(Self(bytes))
+    }
+
+    /// The mode of a key's file, if others than its owner may read it: with it they can tell who is behind a pseudonym.
+    pub fn open_to_others(file: &Metadata) -> Option<u32> {
+        let mode = file.permissions().mode() & 0o777;
+        (mode & 0o044 != 0).then_some(mode)
     }
 }
 
@@ -53,7 +61,7 @@ pub(crate) struct People {
     place_groups: Vec<u16>,
     numbers: HashMap<u64, (u128, u16)>,
     others: HashMap<Box<[u8]>, (u128, u16)>,
-    /// What is known of a participant before the first row.
+    /// Who is known before the first row, and their groups; 0 for none.
     groups: HashMap<Box<[u8]>, u16>,
     external: HashMap<Box<[u8]>, String>,
     /// Only where participants are not pseudonymous.
@@ -199,7 +207,7 @@ impl People {
         let mut members = vec![Vec::new(); groups];
         for (id, group) in &self.groups {
             let Some(who) = self.seen(id) else { continue };
-            let name = names.get(&who).cloned().unwrap_or_else(|| format!("{PREFIX}{who:032x}"));
+            let name = names.get(&who).cloned().unwrap_or_else(|| reference(who));
             // 0 stands for no group.
             if let Some(of_group) = usize::from(*group).checked_sub(1).and_then(|at| members.get_mut(at)) {
                 of_group.push(name);
@@ -207,6 +215,11 @@ impl People {
         }
         members.iter_mut().for_each(|of_group| of_group.sort());
         members
+    }
+
+    /// How many were known beforehand and have not answered.
+    pub(crate) fn silent(&self) -> u64 {
+        self.groups.keys().filter(|id| self.seen(id).is_none()).count() as u64
     }
 
     /// Somebody who has answered.
@@ -222,6 +235,11 @@ impl People {
     pub(crate) fn names(&self) -> Option<Names> {
         self.naming.identifies().then(|| Arc::clone(&self.names))
     }
+}
+
+/// A pseudonym as this exporter writes it.
+pub(crate) fn reference(number: u128) -> String {
+    format!("{PREFIX}{number:032x}")
 }
 
 /// The number of a pseudonym as this exporter writes it; never 0.
@@ -279,6 +297,18 @@ mod tests {
         assert_ne!(of(&key, "a"), of(&key, "b"));
         assert_ne!(of(&key, "a"), of(&other, "a"));
         assert!(Key::kept(vec![1; 15]).is_none());
+    }
+
+    #[test]
+    fn a_key_is_its_owners_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (mode, open) in
+            [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o644, true), (0o666, true)]
+        {
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            let found = Key::open_to_others(&file.path().metadata().unwrap());
+            assert_eq!(found, open.then_some(mode), "{mode:o}");
+        }
     }
 
     #[test]

@@ -8,18 +8,33 @@ use regex::Regex;
 
 /// What was found, in the order in which it is looked for.
 const KINDS: [(&str, &str, bool); 5] = [
-    // A name and its host; before addresses of pages, which may hold one.
-    ("[email]", r"(?i)[a-z0-9._%+-]+@[a-z0-9-]+(?:\.[a-z0-9-]+)+", true),
+    // A name and its host, in any alphabet; before addresses of pages, which may hold one. Where words are not parted by
+    // spaces, what stands around it goes with it.
+    ("[email]", r"[\p{L}\p{M}\p{N}._%+-]+@[\p{L}\p{M}\p{N}-]+(?:\.[\p{L}\p{M}\p{N}-]+)+", true),
     ("[url]", r#"(?i)\b(?:https?://|www\.)[^\s<>"']+"#, false),
-    ("[ip]", r"\b(?:\d{1,3}\.){3}\d{1,3}\b|(?i)\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b", true),
+    ("[ip]", IP, true),
     ("[handle]", r"(?:^|[^\w@/])@[A-Za-z0-9_][A-Za-z0-9_.]+", true),
-    // Eight digits or more, as people write them; years and amounts are shorter.
-    ("[phone]", r"\+?\(?\d(?:[\s().\-/]{0,2}\d){7,14}", true),
+    // Eight digits or more, as people write them, with any dash; years and amounts are shorter.
+    ("[phone]", r"\+?\(?\d(?:[\s().\p{Pd}\u{2212}/]{0,2}\d){7,14}", true),
 ];
 
-static PATTERNS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
-    KINDS.iter().map(|(_, pattern, _)| Regex::new(pattern).expect("the pattern is a constant")).collect()
-});
+/// Of the newer kind first those in which `::` stands for noughts, then those written out; what is around is no word.
+const IP: &str = r"(?xi)
+    (?: \b [0-9a-f]{1,4} (?: : [0-9a-f]{1,4} ){0,6} :: | \B :: )
+    (?: (?: [0-9a-f]{1,4} : ){0,6} (?: (?: \d{1,3} \. ){3} \d{1,3} | [0-9a-f]{1,4} ) \b (?: % \w+ )? )
+    | \b [0-9a-f]{1,4} (?: : [0-9a-f]{1,4} ){0,6} :: \B
+    | \b (?: [0-9a-f]{1,4} : ){3,7} [0-9a-f]{1,4} \b (?: % \w+ )?
+    | \b (?: \d{1,3} \. ){3} \d{1,3} \b";
+
+/// From one year to another: as many digits as a telephone number, but none.
+const YEARS: &str = r"^(?:1[5-9]|2[01])\d\d ?\p{Pd} ?(?:1[5-9]|2[01])\d\d$";
+
+static PATTERNS: LazyLock<Vec<Regex>> = LazyLock::new(|| KINDS.iter().map(|kind| compiled(kind.1)).collect());
+static SPAN: LazyLock<Regex> = LazyLock::new(|| compiled(YEARS));
+
+fn compiled(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the pattern is a constant")
+}
 
 /// The text with tokens in place of what was found, and how many there were.
 pub(crate) fn redact(text: &str) -> (String, u64) {
@@ -27,9 +42,12 @@ pub(crate) fn redact(text: &str) -> (String, u64) {
     for ((token, ..), pattern) in KINDS.iter().zip(PATTERNS.iter()) {
         let mut found = 0;
         let replaced = pattern.replace_all(&text, |whole: &regex::Captures<'_>| {
+            let whole = &whole[0];
+            if SPAN.is_match(whole) {
+                return whole.to_owned();
+            }
             found += 1;
             // The character before a handle belongs to the text.
-            let whole = &whole[0];
             let kept = if *token == "[handle]" && !whole.starts_with('@') {
                 whole.chars().next().map_or(0, char::len_utf8)
             } else {
@@ -47,7 +65,8 @@ pub(crate) fn redact(text: &str) -> (String, u64) {
 
 /// Whether something in the text would identify a person directly.
 pub(crate) fn identifies(text: &str) -> bool {
-    KINDS.iter().zip(PATTERNS.iter()).any(|((.., person), pattern)| *person && pattern.is_match(text))
+    let found = |pattern: &Regex| pattern.find_iter(text).any(|found| !SPAN.is_match(found.as_str()));
+    KINDS.iter().zip(PATTERNS.iter()).any(|((.., person), pattern)| *person && found(pattern))
 }
 
 #[cfg(test)]
@@ -64,10 +83,62 @@ mod tests {
     }
 
     #[test]
+    fn addresses_and_numbers_are_found_however_they_are_written() {
+        for (token, forms) in [
+            (
+                "[email]",
+                &[
+                    "j\u{f6}rg.m\u{fc}ller@b\u{fc}cher.example",
+                    "\u{438}\u{432}\u{430}\u{43d}@\u{43f}\u{43e}\u{447}\u{442}\u{430}.\u{440}\u{444}",
+                    "jo\u{308}rg@home.example",
+                ][..],
+            ),
+            (
+                "[ip]",
+                &[
+                    "2001:db8::8a2e:370:7334",
+                    "fe80::1%eth0",
+                    "::1",
+                    "2001:DB8::",
+                    "::ffff:192.0.2.1",
+                    "64:ff9b::192.0.2.33",
+                    "2001:db8:0:0:8:800:200c:417a",
+                    "1::2:3:4:5:6:7",
+                    "192.0.2.1",
+                ],
+            ),
+            (
+                "[phone]",
+                &[
+                    "030\u{2013}1234\u{2013}5678",
+                    "+49\u{a0}30\u{2011}12\u{2011}34\u{2011}56\u{2011}78",
+                    "030\u{2010}1234567",
+                    "030\u{2212}1234567",
+                    "+1 (212) 555\u{2014}0100",
+                ],
+            ),
+        ] {
+            for form in forms {
+                assert_eq!(
+                    redact(&format!("see {form}, or (2)")),
+                    (format!("see {token}, or (2)"), 1),
+                    "{form}"
+                );
+                assert_eq!(redact(form), (token.to_owned(), 1), "{form}");
+                assert!(identifies(form), "{form}");
+            }
+        }
+    }
+
+    #[test]
     fn plain_statements_stay_as_they_are() {
-        let text =
-            "In 2014, $15/hour would raise 100 000 wages by 3.5% - \u{201c}really\u{201d} @ work, 24/7";
-        assert_eq!(redact(text), (text.to_owned(), 0));
-        assert!(!identifies(text));
+        for text in [
+            "In 2014, $15/hour would raise 100 000 wages by 3.5% - \u{201c}really\u{201d} @ work, 24/7",
+            "From 2014\u{2013}2018 and 1990 - 2005, at 12:30:45 or 9:00:",
+            "std::vector, not Add::more; yes::, no: \u{fc}::1",
+        ] {
+            assert_eq!(redact(text), (text.to_owned(), 0));
+            assert!(!identifies(text));
+        }
     }
 }

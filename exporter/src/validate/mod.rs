@@ -7,6 +7,7 @@ mod card;
 mod content;
 mod faults;
 pub(crate) mod formats;
+mod groups;
 mod judge;
 mod later;
 mod members;

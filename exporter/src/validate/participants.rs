@@ -5,7 +5,7 @@
 use std::{collections::HashSet, io};
 
 use super::unique::Set;
-use crate::{hash::Folding, spill::Room};
+use crate::{hash::Folding, privacy::people::reference, spill::Room};
 
 #[derive(Debug)]
 pub(crate) struct Participants {
@@ -52,13 +52,31 @@ impl Participants {
         Ok(())
     }
 
-    /// Calls with the phase of each; gives how many there are in all.
-    pub(crate) fn finish(self, mut each: impl FnMut(u32)) -> io::Result<u64> {
-        self.pseudonyms.iter().for_each(|code| each(phase(code)));
-        self.of_phase.finish(|key| each(phase(key)))?;
+    /// Calls with the phase of each and the reference to them; gives how many there are in all.
+    pub(crate) fn finish(self, mut each: impl FnMut(u32, Reference<'_>)) -> io::Result<u64> {
+        for code in &self.pseudonyms {
+            each(phase(code), Reference::Pseudonym(number(code)));
+        }
+        self.of_phase.finish(|key| each(phase(key), Reference::Other(&key[4..])))?;
         let mut count = 0;
         self.all.finish(|_| count += 1)?;
         Ok(count)
+    }
+}
+
+/// How a participant is referred to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reference<'r> {
+    Pseudonym(u128),
+    Other(&'r [u8]),
+}
+
+impl Reference<'_> {
+    pub(crate) fn written(self) -> Vec<u8> {
+        match self {
+            Self::Pseudonym(number) => reference(number).into_bytes(),
+            Self::Other(reference) => reference.to_vec(),
+        }
     }
 }
 
@@ -71,6 +89,10 @@ fn code(phase: u32, number: u128) -> [u8; CODE] {
 
 fn phase(key: &[u8]) -> u32 {
     key.first_chunk().map_or(u32::MAX, |phase| u32::from_be_bytes(*phase))
+}
+
+fn number(code: &[u8; CODE]) -> u128 {
+    code.last_chunk().map_or(0, |number| u128::from_be_bytes(*number))
 }
 
 #[cfg(test)]
@@ -86,14 +108,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for memory in [0, 700, 20_000, usize::MAX] {
             let mut participants = Participants::new(&Room { memory, folder: folder.path().to_owned() });
+            let mut written = HashSet::new();
             for at in 0..3_000_u32 {
                 let (phase, who) = (at % 2, at * 7 % 331);
                 let reference =
                     if who % 3 == 0 { format!("p{who}") } else { format!("participant:{who:032x}") };
                 participants.add(phase, reference.as_bytes(), number_of(reference.as_bytes())).unwrap();
+                written.insert((phase, reference.into_bytes()));
             }
             let mut phases = BTreeMap::new();
-            let all = participants.finish(|phase| *phases.entry(phase).or_insert(0) += 1).unwrap();
+            let all = participants.finish(|phase, who| {
+                *phases.entry(phase).or_insert(0) += 1;
+                assert!(written.remove(&(phase, who.written())));
+            });
+            let all = all.unwrap();
+            assert!(written.is_empty());
             assert_eq!((all, phases), (331, BTreeMap::from([(0, 331), (1, 331)])), "{memory}");
         }
     }

@@ -32,6 +32,7 @@ pub(super) mod outcome {
     pub(in crate::validate) const TYPE: usize = 2;
     pub(in crate::validate) const ITEM: usize = 3;
     pub(in crate::validate) const COUNTS: usize = 7;
+    pub(in crate::validate) const MEMBERS: usize = 8;
 }
 
 #[cold]

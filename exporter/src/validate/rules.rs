@@ -117,6 +117,7 @@ rules! {
     Responses "BND-SUM-03" Error "summary.responses is not the sum of the responses' counts";
     Coverage "BND-SUM-04" Error "summary.coverage is not what the responses cover";
     Counts "BND-SUM-05" Error "the counts of a response-counts outcome are not those of the responses";
+    Member "BND-SUM-06" Error "a member of a group has answered nothing in the phase of the group";
 
     HidesData "BND-PRV-01" Error "containsParticipantData is false, and there are responses or texts of participants";
     HidesLinkage "BND-PRV-02" Error "containsPseudonymousLinkage is false, and responses name participants";

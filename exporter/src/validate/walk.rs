@@ -8,6 +8,7 @@ use super::{
     faults::{Faults, Step},
     judge::{judge_number, judge_text, other_type},
     members::Members,
+    places::outcome::MEMBERS,
     row::Row,
     rules::Rule,
 };
@@ -64,6 +65,11 @@ pub(crate) trait Sink {
 
     /// A file that went into the bundle.
     fn artifact(&mut self, _row: &Row) {}
+
+    /// An entry of the list of an outcome that names participants, before the outcome itself.
+    fn member(&mut self, _outcome: u64, _index: u64, _at: Position, _reference: &[u8]) -> Result<(), Stop> {
+        Ok(())
+    }
 
     /// An entry of a list of texts.
     fn text(&mut self, _part: Part, _field: usize, _text: &[u8]) {}
@@ -259,6 +265,10 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                     self.rows[level].put_other(field, at);
                     self.texts(field)?;
                 }
+                Value::Anything if level == 1 && self.part == Part::Outcomes && field == MEMBERS => {
+                    self.rows[level].put_other(field, at);
+                    self.members()?;
+                }
                 _ => self.mismatch(form, level, field, at)?,
             },
             b'-' | b'0'..=b'9' => {
@@ -313,79 +323,94 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         field: usize,
         at: Position,
     ) -> Result<(), Stop> {
-        self.enter()?;
-        self.reader.pass();
         let part = Part::at(field).filter(|_| level == 0);
-        let mut index = 0;
-        if self.reader.next()? == b']' {
-            self.reader.pass();
-        } else {
-            loop {
-                self.steps.push(Step::Index(index));
-                if self.reader.next()? == b'{' {
-                    self.rows[2].begin(Position::default());
-                    self.object(of, level + 1)?;
-                    match part {
-                        Some(part) => {
-                            self.rows[1].index = index;
-                            let [_, row, inner] = &self.rows;
-                            let counts = (part == Part::Outcomes).then_some(inner);
-                            self.sink.entry(part, row, counts, self.faults)?;
-                        }
-                        None => self.sink.artifact(&self.rows[level + 1]),
+        self.part = part.unwrap_or(self.part);
+        let count = self.elements(|walk, index| {
+            walk.steps.push(Step::Index(index));
+            if walk.reader.next()? == b'{' {
+                walk.rows[2].begin(Position::default());
+                walk.rows[level + 1].index = index;
+                walk.object(of, level + 1)?;
+                match part {
+                    Some(part) => {
+                        let [_, row, inner] = &walk.rows;
+                        let counts = (part == Part::Outcomes).then_some(inner);
+                        walk.sink.entry(part, row, counts, walk.faults)?;
                     }
-                } else {
-                    let at = self.reader.position();
-                    self.any()?;
-                    self.faults.add(Rule::Type, at, &self.steps, None);
+                    None => walk.sink.artifact(&walk.rows[level + 1]),
                 }
-                self.steps.pop();
-                index += 1;
-                if !self.another(b']')? {
-                    break;
-                }
+            } else {
+                let at = walk.reader.position();
+                walk.any()?;
+                walk.faults.add(Rule::Type, at, &walk.steps, None);
             }
-        }
-        if index < least {
+            walk.steps.pop();
+            Ok(())
+        })?;
+        if count < least {
             self.faults.add(Rule::Few, at, &self.steps, None);
         }
         if let Some(part) = part {
             self.sink.ended(part);
         }
-        self.depth -= 1;
         Ok(())
     }
 
-    fn texts(&mut self, field: usize) -> Result<(), Stop> {
+    /// The elements of an array, whose bracket `next` has given; how many there were.
+    fn elements(&mut self, mut each: impl FnMut(&mut Self, u64) -> Result<(), Stop>) -> Result<u64, Stop> {
         self.enter()?;
         self.reader.pass();
-        let mut index = 0;
+        let mut count = 0;
         if self.reader.next()? == b']' {
             self.reader.pass();
         } else {
             loop {
-                self.steps.push(Step::Index(index));
-                let byte = self.reader.next()?;
-                let at = self.reader.position();
-                if byte == b'"' {
-                    let text = self.reader.string()?;
-                    if text.flaws != 0 {
-                        flaws(self.faults, &text, at, &self.steps);
-                    }
-                    self.sink.text(self.part, field, text.bytes);
-                } else {
-                    self.any()?;
-                    self.faults.add(Rule::Type, at, &self.steps, None);
-                }
-                self.steps.pop();
-                index += 1;
+                each(self, count)?;
+                count += 1;
                 if !self.another(b']')? {
                     break;
                 }
             }
         }
         self.depth -= 1;
-        Ok(())
+        Ok(count)
+    }
+
+    /// The participants that an outcome names; what else may stand there says nothing.
+    fn members(&mut self) -> Result<(), Stop> {
+        self.elements(|walk, index| {
+            if walk.reader.next()? != b'"' {
+                return walk.any();
+            }
+            let at = walk.reader.position();
+            let text = walk.reader.string()?;
+            if text.flaws != 0 {
+                flaws(walk.faults, &text, at, &walk.steps);
+            }
+            walk.sink.member(walk.rows[1].index, index, at, text.bytes)
+        })
+        .map(drop)
+    }
+
+    fn texts(&mut self, field: usize) -> Result<(), Stop> {
+        self.elements(|walk, index| {
+            walk.steps.push(Step::Index(index));
+            let byte = walk.reader.next()?;
+            let at = walk.reader.position();
+            if byte == b'"' {
+                let text = walk.reader.string()?;
+                if text.flaws != 0 {
+                    flaws(walk.faults, &text, at, &walk.steps);
+                }
+                walk.sink.text(walk.part, field, text.bytes);
+            } else {
+                walk.any()?;
+                walk.faults.add(Rule::Type, at, &walk.steps, None);
+            }
+            walk.steps.pop();
+            Ok(())
+        })
+        .map(drop)
     }
 
     /// A value that the form says nothing about.
@@ -409,21 +434,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             b't' => self.reader.word("true")?,
             b'f' => self.reader.word("false")?,
             b'n' => self.reader.word("null")?,
-            b'[' => {
-                self.enter()?;
-                self.reader.pass();
-                if self.reader.next()? == b']' {
-                    self.reader.pass();
-                } else {
-                    loop {
-                        self.any()?;
-                        if !self.another(b']')? {
-                            break;
-                        }
-                    }
-                }
-                self.depth -= 1;
-            }
+            b'[' => _ = self.elements(|walk, _| walk.any())?,
             b'{' => self.any_object()?,
             _ => return Err(self.reader.unexpected()),
         }

@@ -55,11 +55,16 @@ pub(crate) fn beside(out: &Path, ending: &str) -> PathBuf {
 }
 
 impl Parts {
+    /// Whether an interrupted conversion has left something to go on with.
+    pub(crate) fn left(out: &Path) -> bool {
+        beside(out, ".parts").join(LOCK).exists()
+    }
+
     /// `resume`: go on with what is there; `again`: forget it.
     pub(crate) fn open(out: &Path, resume: bool, again: bool) -> Result<Self, Fault> {
         let folder = beside(out, ".parts");
         let failed = |error| Fault::io("using", &folder, error);
-        let left = folder.join(LOCK).exists();
+        let left = Self::left(out);
         fs::create_dir_all(&folder).map_err(failed)?;
         let lock = File::create(folder.join(LOCK)).map_err(failed)?;
         if lock.try_lock().is_err() {

@@ -86,7 +86,11 @@ impl Shape {
     ) {
         let at = match row.at() {
             Some(at) if at.fine && row.object == NO_OBJECT && !self.events && names.is_none() => at,
-            at => return self.any(into, row, at, number, names, &mut before.days),
+            at => {
+                let name = names.and_then(|names| names.get(&row.who));
+                self.beginning(into, row, number, &json::hex(row.who), name);
+                return self.ending(into, row, at, &mut before.days);
+            }
         };
         let stencil = &mut before.stencils[row.answer() as usize];
         if stencil.subject != row.subject || stencil.line.is_empty() {
@@ -105,35 +109,13 @@ impl Shape {
 
     #[cold]
     fn cut(&self, stencil: &mut Stencil, row: Row, at: Moment) {
-        let digits = json::hex(row.who).len();
+        let who = json::hex(row.who);
         stencil.subject = row.subject;
         stencil.line.clear();
-        self.any(&mut stencil.line, row, Some(at), 1, None, &mut Days::default());
-        let again =
-            stencil.line.len() - TIME_AND_END - 1 - self.ends[row.answer() as usize].len() - 1 - digits;
+        self.beginning(&mut stencil.line, row, 1, &who, None);
+        let again = stencil.line.len() - 1 - who.len();
         stencil.who = [START.len() + self.keys[row.subject as usize].len() + 1, again];
-    }
-
-    /// Any response, piece by piece.
-    fn any(
-        &self,
-        into: &mut Vec<u8>,
-        row: Row,
-        at: Option<Moment>,
-        number: u32,
-        names: Option<&HashMap<u128, String>>,
-        days: &mut Days,
-    ) {
-        self.beginning(into, row, number, &json::hex(row.who), names.and_then(|names| names.get(&row.who)));
-        into.extend_from_slice(&self.ends[row.answer() as usize]);
-        match at {
-            Some(at) => {
-                into.push(b'"');
-                at.write(into, days);
-                into.extend_from_slice(b"\"}");
-            }
-            None => into.extend_from_slice(b"null}"),
-        }
+        self.ending(&mut stencil.line, row, Some(at), &mut Days::default());
     }
 
     /// The beginning of any row, up to its participant.
@@ -156,6 +138,19 @@ impl Shape {
                 into.extend_from_slice(who);
                 into.push(b'"');
             }
+        }
+    }
+
+    /// What follows the participant of a response.
+    fn ending(&self, into: &mut Vec<u8>, row: Row, at: Option<Moment>, days: &mut Days) {
+        into.extend_from_slice(&self.ends[row.answer() as usize]);
+        match at {
+            Some(at) => {
+                into.push(b'"');
+                at.write(into, days);
+                into.extend_from_slice(b"\"}");
+            }
+            None => into.extend_from_slice(b"null}"),
         }
     }
 

@@ -157,6 +157,9 @@ struct Running {
     /// How many times its packed size a large file may have
     #[arg(long, value_name = "TIMES", default_value_t = Limits::default().expansion)]
     max_expansion: u64,
+    /// Files of one folder or archive
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().files)]
+    max_files: usize,
     /// Rows after which a conversion can go on when it is interrupted
     #[arg(long, value_name = "ROWS", default_value_t = SEGMENT)]
     segment_rows: u64,
@@ -213,7 +216,14 @@ impl Convert {
         let key = match privacy.linkage_key_file {
             None => None,
             Some(path) => {
-                let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+                let read = fs::read(&path).and_then(|bytes| Ok((bytes, fs::metadata(&path)?)));
+                let (bytes, file) = read.with_context(|| format!("reading {}", path.display()))?;
+                if let Some(mode) = Key::open_to_others(&file) {
+                    complain(format!(
+                        "warning: {} has mode {mode:04o}, so that others can read the key: chmod 600 keeps it",
+                        path.display()
+                    ));
+                }
                 Some(Key::kept(bytes).context("--linkage-key-file: a key has at least 16 bytes")?)
             }
         };
@@ -251,6 +261,7 @@ impl Convert {
             limits: Limits {
                 record: running.max_record.max(1) << 20,
                 expansion: running.max_expansion,
+                files: running.max_files,
                 memory: running.memory << 20,
             },
             threads: running

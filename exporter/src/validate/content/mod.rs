@@ -10,6 +10,7 @@ use super::{
     again::Lost,
     card::Card,
     faults::{Faults, Step},
+    groups::Groups,
     later::Later,
     participants::Participants,
     places::{ID, at_row, fault, item, of_key, of_rest, outcome, rest},
@@ -20,7 +21,7 @@ use super::{
     walk::{Part, Sink},
 };
 use crate::{
-    form::{Answer, ELIGIBLE_STATUSES, ORIGIN_PARTICIPANT, ORIGINS, RESPONSE_COUNTS},
+    form::{Answer, ELIGIBLE_STATUSES, GROUP_MEMBERS, ORIGIN_PARTICIPANT, ORIGINS, RESPONSE_COUNTS},
     json::{Position, Stop},
     spill::Room,
 };
@@ -65,6 +66,7 @@ pub(crate) struct Content {
     pub(super) answers: Unique,
     key: Vec<u8>,
     pub(crate) participants: Participants,
+    groups: Groups,
     pub(crate) compared: Set,
     pub(crate) cells: Sums<13>,
     pub(crate) tallies: Vec<Tally>,
@@ -101,7 +103,7 @@ struct Last {
 
 impl Content {
     pub(crate) fn new(level: Level, delib: bool, k: u64, room: &Room, again: bool) -> Self {
-        let share = room.share(9);
+        let share = room.share(10);
         Self {
             level,
             delib,
@@ -116,6 +118,7 @@ impl Content {
             answers: Unique::new(share.clone(), again),
             key: Vec::new(),
             participants: Participants::new(&share),
+            groups: Groups::new(share.clone()),
             compared: Set::new(share.clone()),
             cells: Sums::new(share),
             tallies: Vec::new(),
@@ -197,8 +200,14 @@ impl Content {
                 fault(faults, rule, part, row, field);
             }
         }
+        let kind = row.text(outcome::TYPE);
+        if let Some(Some(phase)) = phase
+            && kind == Some(GROUP_MEMBERS.as_bytes())
+        {
+            self.groups.group(row.index, phase);
+        }
         let (Some(Some(phase)), Some(Some(item)), Some(counts)) = (phase, item, counts) else { return };
-        if self.level < Level::Summary || row.text(outcome::TYPE) != Some(RESPONSE_COUNTS.as_bytes()) {
+        if self.level < Level::Summary || kind != Some(RESPONSE_COUNTS.as_bytes()) {
             return;
         }
         let tally = self.tally_of.get(&(phase, item)).map(|tally| &self.tallies[*tally as usize]);
@@ -303,13 +312,19 @@ impl Content {
         if self.card.is_of_events() {
             faults.forget(Rule::Again);
         }
-        let phases = &mut self.phases;
-        self.counted.participants = self.participants.finish(|phase| {
+        let (phases, groups) = (&mut self.phases, &mut self.groups);
+        let mut kept = Ok(());
+        self.counted.participants = self.participants.finish(|phase, who| {
+            if !groups.is_empty() && kept.is_ok() {
+                kept = groups.answered(phase, &who.written());
+            }
             if let Some(phase) = phases.get_mut(phase as usize) {
                 phase.participants += 1;
             }
         })?;
+        kept?;
         if self.level >= Level::Summary {
+            self.groups.judge(faults)?;
             self.compared.finish(|key| {
                 let phase = key.first_chunk().map_or(NOWHERE, |phase| u32::from_be_bytes(*phase));
                 if let Some(phase) = self.phases.get_mut(phase as usize) {
@@ -367,6 +382,13 @@ impl Sink for Content {
             Part::DataCard => self.card.take(row),
             _ => {}
         }
+    }
+
+    fn member(&mut self, outcome: u64, index: u64, at: Position, reference: &[u8]) -> Result<(), Stop> {
+        if self.level < Level::Summary {
+            return Ok(());
+        }
+        Ok(self.groups.member(outcome, index, at, reference)?)
     }
 
     fn text(&mut self, part: Part, _field: usize, text: &[u8]) {

@@ -1,0 +1,107 @@
+//! Whether the quotes of a table belong together: each is closed, and that where its column ends.
+//!
+//! A reader of tables forgives both, and what stands behind a forgotten quote becomes part of the text before it.
+
+use memchr::{memchr, memchr3};
+
+use crate::fault::{Fault, Wrong};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum At {
+    #[default]
+    Beginning,
+    Plain,
+    Quoted,
+    /// Behind a quote that closes, unless another follows.
+    Closing,
+}
+
+/// Where a reader of the table is.
+#[derive(Debug, Default)]
+pub(super) struct Quotes {
+    at: At,
+    /// Rows that have ended; empty lines are none.
+    rows: u64,
+    /// Of this row.
+    columns: u64,
+}
+
+impl Quotes {
+    /// The bytes that come next.
+    pub(super) fn pass(&mut self, file: &str, bytes: &[u8]) -> Result<(), Fault> {
+        let mut rest = bytes;
+        loop {
+            let next = match self.at {
+                At::Beginning | At::Closing => (!rest.is_empty()).then_some(0),
+                At::Plain => memchr3(b',', b'\n', b'\r', rest),
+                At::Quoted => memchr(b'"', rest),
+            };
+            let Some(next) = next else { return Ok(()) };
+            let byte = rest[next];
+            rest = &rest[next + 1..];
+            self.at = match (self.at, byte) {
+                (At::Quoted, _) => At::Closing,
+                (At::Beginning | At::Closing, b'"') => At::Quoted,
+                (_, b',') => {
+                    self.columns += 1;
+                    At::Beginning
+                }
+                (at, b'\n' | b'\r') => {
+                    self.rows += u64::from(at != At::Beginning || self.columns > 0);
+                    self.columns = 0;
+                    At::Beginning
+                }
+                (At::Closing, _) => {
+                    return Err(self.wrong(
+                        file,
+                        "a quote ends before its column does: the one before it is missing, or quotes in the text are \
+                         not doubled",
+                    ));
+                }
+                (At::Beginning | At::Plain, _) => At::Plain,
+            };
+        }
+    }
+
+    /// There are no more.
+    pub(super) fn end(&self, file: &str) -> Result<(), Fault> {
+        if self.at == At::Quoted { Err(self.wrong(file, "a quote is never closed")) } else { Ok(()) }
+    }
+
+    fn wrong(&self, file: &str, what: &str) -> Fault {
+        let detail = format!("column {}: {what}", self.columns + 1);
+        Fault::content(file, self.rows + 1, Wrong::Quote, detail)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn judged(text: &str, drip: usize) -> String {
+        let mut quotes = Quotes::default();
+        let passed = text.as_bytes().chunks(drip).try_for_each(|some| quotes.pass("t.csv", some));
+        passed.and_then(|()| quotes.end("t.csv")).map_or_else(|fault| fault.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn a_quote_is_closed_where_its_column_ends() {
+        for drip in [1, 3, 1000] {
+            for good in [
+                "",
+                "a,b\n1,\"two, \"\"three\"\"\nfour\"\n",
+                "\"\",\"\"\r\n\r\n\"\"\"\"",
+                "6\" of rain,it \"rained\"\n",
+                "\"a\"",
+            ] {
+                assert_eq!(judged(good, drip), "", "{good}");
+            }
+            // The second row takes the third one in.
+            let merged = judged("id,text\r\n\n1,\"one\r\n2,\"two\"\r\n3,\"three\"\r\n", drip);
+            assert!(merged.starts_with("t.csv, row 2: column 2: a quote ends before"), "{merged}");
+            let open = judged("id,text\n1,one\n2,\"two\n3,three\n", drip);
+            assert_eq!(open, "t.csv, row 3: column 2: a quote is never closed");
+        }
+    }
+}

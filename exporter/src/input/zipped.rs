@@ -1,0 +1,85 @@
+//! Zip archives: the directory of one is read once, for all who read its files.
+//!
+//! How a file of it is passed on is `stream`'s.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::FileExt as _,
+    path::Path,
+    sync::Arc,
+};
+
+use zip::ZipArchive;
+
+use super::{Limits, name_of};
+use crate::fault::{Fault, Wrong};
+
+/// A copy shares the directory, and has a place of its own in the file.
+pub(super) type Archive = ZipArchive<Placed>;
+
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    file: Arc<File>,
+    at: u64,
+}
+
+/// One of its files, by its place in the directory.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) index: usize,
+    pub(super) packed: u64,
+}
+
+/// What may be unpacked from any file, however well it was packed.
+pub(super) const HARMLESS: u64 = 64 << 20;
+
+/// The files of an archive that hold data.
+pub(super) fn open(path: &Path, limits: &Limits) -> Result<(Archive, Vec<Entry>), Fault> {
+    let name = name_of(path);
+    let broken = |error: &dyn std::fmt::Display| {
+        Fault::content(&name, None, Wrong::Archive, format!("not a whole zip archive: {error}"))
+    };
+    let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
+    let size = file.metadata().map_err(|error| Fault::io("opening", path, error))?.len();
+    let archive = ZipArchive::new(Placed { file: Arc::new(file), at: 0 }).map_err(|error| broken(&error))?;
+    limits.hold_files(&name, archive.len())?;
+    let mut entries = Vec::new();
+    let mut unpacked = 0_u64;
+    for index in 0..archive.len() {
+        let entry = archive.by_index_data(index).map_err(|error| broken(&error))?;
+        let name = entry.name().map_err(|error| broken(&error))?.into_owned();
+        // Folders of a desktop's making hold no data.
+        if entry.is_dir() || name.starts_with("__MACOSX/") || name.ends_with(".DS_Store") {
+            continue;
+        }
+        unpacked = unpacked.saturating_add(entry.size());
+        entries.push(Entry { name, index, packed: entry.compressed_size() });
+    }
+    // All together: entries may share the bytes that they are unpacked from.
+    if unpacked > HARMLESS.max(size.saturating_mul(limits.expansion)) {
+        return Err(limits.bomb(&name));
+    }
+    Ok((archive, entries))
+}
+
+impl Read for Placed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(into, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for Placed {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (from, by) = match to {
+            SeekFrom::Start(at) => (at, 0),
+            SeekFrom::Current(by) => (self.at, by),
+            SeekFrom::End(by) => (self.file.metadata()?.len(), by),
+        };
+        self.at = from.checked_add_signed(by).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
