@@ -1,6 +1,6 @@
 //! What happens to a request before its handler: key, scope and rate come first, and the body is read after them.
 //!
-//! It does not look into bodies.
+//! It does not look into bodies. All of it is one future of one handler: this is the path of every item.
 
 use std::{
     sync::Arc,
@@ -10,58 +10,73 @@ use std::{
 use axum::{
     extract::Request,
     http::{HeaderMap, HeaderValue},
-    middleware::{Next, from_fn},
-    response::{IntoResponse, Response},
-    routing::MethodRouter,
+    response::IntoResponse,
+    routing::{MethodFilter, MethodRouter, on},
 };
 use bytes::Bytes;
-use tidegate_catalog::{Caller, Scope};
+use tidegate_catalog::Scope;
 use tidegate_schemas::{
     ids::{Millis, OrgId},
     wire::{Fault, Pointer},
 };
-use tidegate_web::{Body, Problem, RequestId, Scheme, authorize};
+use tidegate_web::{Body, Problem, Rate, RequestId, Scheme, authorize, dress};
 
 use crate::{Api, Shared, metrics};
 
-/// The route behind the checks of its callers.
-pub(crate) fn guarded(
-    route: MethodRouter<Shared>,
-    api: Shared,
-    endpoint: &'static str,
-    scope: Scope,
-) -> MethodRouter<Shared> {
-    let answers = Arc::new(metrics::Answers::of(endpoint));
-    route.route_layer(from_fn(move |request: Request, next: Next| {
-        let (api, answers) = (Arc::clone(&api), Arc::clone(&answers));
-        async move {
-            let began = Instant::now();
-            let response = admit(&api, scope, request, next).await;
-            answers.count(response.status(), began.elapsed());
-            response
-        }
-    }))
+/// A request whose caller may make it.
+pub(crate) struct Admitted {
+    pub(crate) org: OrgId,
+    pub(crate) id: RequestId,
+    pub(crate) request: Request,
 }
 
-async fn admit(api: &Api, scope: Scope, mut request: Request, next: Next) -> Response {
-    let caller = match authorize(&api.deps.keys, request.headers(), Scheme::ApiKey, scope).await {
-        Ok(caller) => caller,
-        Err(problem) => return problem.into_response(),
-    };
-    let rate = match api.rates.admit(&caller.org, Instant::now()) {
-        Ok(rate) => rate,
-        Err(problem) => return problem.into_response(),
-    };
-    request.extensions_mut().insert(caller);
-    let mut response = next.run(request).await;
-    response.headers_mut().extend(api.rates.told(rate));
-    response
+/// The handler's route, behind the checks of its callers.
+pub(crate) fn guarded<A, F>(
+    api: &Shared,
+    endpoint: &'static str,
+    scope: Scope,
+    method: MethodFilter,
+    handler: impl Fn(Shared, Admitted) -> F + Clone + Send + Sync + 'static,
+) -> MethodRouter
+where
+    A: IntoResponse,
+    F: Future<Output = Result<A, Problem>> + Send,
+{
+    let (api, answers) = (Arc::clone(api), Arc::new(metrics::Answers::of(endpoint)));
+    on(method, move |request: Request| {
+        let (api, answers, handler) = (Arc::clone(&api), Arc::clone(&answers), handler.clone());
+        dress(request, move |request, id| async move {
+            let began = Instant::now();
+            let response = match admit(&api, scope, request, id).await {
+                Ok((admitted, rate)) => {
+                    let headers = api.rates.told(rate);
+                    let mut response = handler(api, admitted).await.into_response();
+                    response.headers_mut().extend(headers);
+                    response
+                }
+                Err(problem) => problem.into_response(),
+            };
+            answers.count(response.status(), began.elapsed());
+            response
+        })
+    })
+}
+
+async fn admit(
+    api: &Api,
+    scope: Scope,
+    request: Request,
+    id: RequestId,
+) -> Result<(Admitted, Rate), Problem> {
+    let caller = authorize(&api.deps.keys, request.headers(), Scheme::ApiKey, scope).await?;
+    let rate = api.rates.admit(&caller.org, Instant::now())?;
+    Ok((Admitted { org: caller.org, id, request }, rate))
 }
 
 /// A request whose caller is known and whose body is here.
 pub(crate) struct Received {
     pub(crate) org: OrgId,
-    pub(crate) request_id: String,
+    pub(crate) request_id: RequestId,
     pub(crate) received_at: Millis,
     pub(crate) key: Option<IdempotencyKey>,
     body: Body,
@@ -75,9 +90,8 @@ impl Received {
 
 impl Api {
     /// Reads the request whole.
-    pub(crate) async fn receive(&self, request: Request) -> Result<Received, Problem> {
-        let org = caller(&request)?.org.clone();
-        let request_id = request_id(&request);
+    pub(crate) async fn receive(&self, admitted: Admitted) -> Result<Received, Problem> {
+        let Admitted { org, id: request_id, request } = admitted;
         let key = IdempotencyKey::of(request.headers())?;
         let body = tidegate_web::read(request, &self.http, &self.in_flight).await?;
         Ok(Received { org, request_id, received_at: Millis::now(), key, body })
@@ -101,18 +115,6 @@ impl Api {
     pub(crate) fn unavailable(&self, detail: &'static str) -> Problem {
         Problem::unavailable(detail, self.settings.retry_after())
     }
-}
-
-/// Whom the admission let in.
-pub(crate) fn caller(request: &Request) -> Result<&Caller, Problem> {
-    request.extensions().get().ok_or_else(|| {
-        tracing::error!("a route has no admission");
-        Problem::internal()
-    })
-}
-
-fn request_id(request: &Request) -> String {
-    request.extensions().get::<RequestId>().map(|id| id.as_str().to_owned()).unwrap_or_default()
 }
 
 /// What a client calls its attempt, so that a second one is known as the same.

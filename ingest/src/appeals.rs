@@ -2,10 +2,7 @@
 //!
 //! It opens no job; the consumer of the topic does, and opens one however often the appeal is appended.
 
-use axum::{
-    extract::{Request, State},
-    http::StatusCode,
-};
+use axum::http::StatusCode;
 use tidegate_catalog::Compiled;
 use tidegate_moderation::appeals::claim;
 use tidegate_schemas::{
@@ -16,12 +13,17 @@ use tidegate_schemas::{
 use tidegate_stream::{Record, Topic};
 use tidegate_web::Problem;
 
-use crate::{Api, Shared, admission::Received, config, context, items, reports::main_item};
+use crate::{
+    Api, Shared,
+    admission::{Admitted, Received},
+    config, context, items,
+    reports::main_item,
+};
 
 type Appeal = wire::Request<AppealRequest>;
 
-pub(crate) async fn submit(State(api): State<Shared>, request: Request) -> Result<StatusCode, Problem> {
-    let received = api.receive(request).await?;
+pub(crate) async fn submit(api: Shared, admitted: Admitted) -> Result<StatusCode, Problem> {
+    let received = api.receive(admitted).await?;
     let (appeal, digest) = api.checked_appeal(&received).await?;
     let claimed = claim(&api.deps.store, &appeal.org, &appeal.appeal_id, &digest, appeal.received_at).await;
     if !claimed.map_err(|error| api.of_moderation(&error))? {
@@ -52,7 +54,7 @@ impl Api {
         let header = Header {
             org: received.org.clone(),
             received_at: received.received_at,
-            request_id: received.request_id.clone(),
+            request_id: received.request_id.to_string(),
         };
         self.work(size, move || {
             check(&config, &parsed)?;

@@ -4,21 +4,18 @@
 
 use std::time::Duration;
 
-use axum::{
-    Json,
-    extract::{Request, State},
-};
+use axum::RequestExt;
 use serde::Deserialize;
 use tidegate_moderation::items::{Answer, answer, answer_when_evaluated};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId, SubmissionId},
     wire::{Fault, Pointer},
 };
-use tidegate_web::{Path, Problem, Query};
+use tidegate_web::{Json, Path, Problem, Query};
 
 use crate::{
     Api, Shared,
-    admission::{caller, time},
+    admission::{Admitted, time},
 };
 
 #[derive(Deserialize)]
@@ -27,15 +24,12 @@ pub(crate) struct Asked {
     wait: Option<String>,
 }
 
-pub(crate) async fn show(
-    State(api): State<Shared>,
-    Path((type_id, id)): Path<(String, String)>,
-    Query(asked): Query<Asked>,
-    request: Request,
-) -> Result<Json<Answer>, Problem> {
-    let org = &caller(&request)?.org;
+pub(crate) async fn show(api: Shared, admitted: Admitted) -> Result<Json<Answer>, Problem> {
+    let Admitted { org, mut request, .. } = admitted;
+    let Path((type_id, id)): Path<(String, String)> = request.extract_parts().await?;
+    let Query(asked) = Query::of(request.uri())?;
     let (submission, wait) = read(asked)?;
-    match api.item(org, &ItemKey::new(type_id, id), submission, wait).await? {
+    match api.item(&org, &ItemKey::new(type_id, id), submission, wait).await? {
         Some(answer) => Ok(Json(answer)),
         None => Err(Problem::not_found("No processor has stored such an item, or not yet.")),
     }

@@ -2,13 +2,9 @@
 //!
 //! No rule is evaluated here.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    Json,
-    extract::{Request, State},
-    http::StatusCode,
-};
+use axum::http::StatusCode;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     ids::{Kind, OrgId, SubmissionId, derive},
@@ -21,21 +17,21 @@ use tidegate_schemas::{
     },
 };
 use tidegate_stream::{Partition, Record, Topic};
-use tidegate_web::Problem;
+use tidegate_web::{Json, Problem};
 
 use crate::{
     Api, Shared,
-    admission::{IdempotencyKey, Received},
-    config, metrics,
+    admission::{Admitted, IdempotencyKey, Received},
+    config,
 };
 
 type Items = wire::Request<Vec<SubmittedItem>>;
 
 pub(crate) async fn submit(
-    State(api): State<Shared>,
-    request: Request,
+    api: Shared,
+    admitted: Admitted,
 ) -> Result<(StatusCode, Json<Submissions>), Problem> {
-    let received = api.receive(request).await?;
+    let received = api.receive(admitted).await?;
     let (config, entries) = api.checked_items(&received).await?;
     let submissions = entries.iter().map(submission).collect();
     api.append_items(&received, &config, entries).await?;
@@ -59,7 +55,7 @@ impl Api {
             self.work(size, move || (check(&config, &parsed), parsed)).await?
         };
         if let Err(faults) = checked {
-            metrics::refused(parsed.content.len());
+            self.items.refused.increment(parsed.content.len() as u64);
             return Err(faults.into());
         }
         let ids = submission_ids(&received.org, received.key.as_ref(), &parsed);
@@ -90,7 +86,7 @@ impl Api {
                     config_version: config.version(),
                     source: Source::Api,
                     received_at: received.received_at,
-                    request_id: received.request_id.clone(),
+                    request_id: received.request_id.to_string(),
                     report_id: None,
                     items: group.items,
                 };
@@ -114,7 +110,7 @@ impl Api {
             .collect();
         self.deps.log.append(&addressed).await.map_err(|error| self.of_append(&error))?;
         tidegate_stream::failpoint!("after_append");
-        metrics::accepted(count);
+        self.items.accepted.increment(count as u64);
         Ok(())
     }
 }
@@ -191,7 +187,7 @@ fn group_by_partition<K>(
     place: impl Fn(&ItemEntry) -> (Partition, K),
 ) -> Vec<Group<K>> {
     let mut groups: Vec<Group<K>> = Vec::new();
-    let mut open: HashMap<Partition, usize> = HashMap::new();
+    let mut open: BTreeMap<Partition, usize> = BTreeMap::new();
     for entry in entries {
         let (partition, key) = place(&entry);
         let bytes = entry.data.len() + entry.id.as_str().len() + entry.type_id.as_str().len() + ENTRY_BYTES;

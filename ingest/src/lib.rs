@@ -19,15 +19,19 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    routing::{MethodRouter, get, post},
+    extract::Request,
+    http::StatusCode,
+    response::IntoResponse,
+    routing::{MethodFilter, MethodRouter},
 };
 use tidegate_catalog::{Keys, Live, Scope};
 use tidegate_store::Store;
 use tidegate_stream::Log;
-use tidegate_web::{Drained, InFlight, Rates, dressed, serve};
+use tidegate_web::{Drained, InFlight, Rates, dress, serve};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::guarded;
 pub use settings::{Settings, SettingsError};
 
 /// What the API works on.
@@ -66,6 +70,7 @@ struct Api {
     rates: Rates,
     /// Requests that may wait for an item at once.
     waiting: Semaphore,
+    items: metrics::Items,
     stop: CancellationToken,
 }
 
@@ -87,22 +92,27 @@ pub fn router(
         in_flight: InFlight::shown_by(http.in_flight_bytes, metrics::in_flight()),
         rates: Rates::new(http.requests_per_second, http.burst),
         waiting: Semaphore::new(settings.waiting_requests),
+        items: metrics::Items::new(),
         stop,
     });
-    let routes: [(&str, &'static str, Scope, MethodRouter<Shared>); 5] = [
-        ("/api/v1/items/async", "items", Scope::ItemsWrite, post(items::submit)),
-        ("/api/v1/report", "report", Scope::ReportsWrite, post(reports::submit)),
-        ("/api/v1/report/appeal", "appeal", Scope::AppealsWrite, post(appeals::submit)),
-        ("/api/v1/policies", "policies", Scope::PoliciesRead, get(policies::list)),
-        ("/api/v1/items/{type_id}/{id}", "item", Scope::ItemsRead, get(item::show)),
+    let (get, post) = (MethodFilter::GET, MethodFilter::POST);
+    let routes: [(&str, MethodRouter); 5] = [
+        ("/api/v1/items/async", guarded(&api, "items", Scope::ItemsWrite, post, items::submit)),
+        ("/api/v1/report", guarded(&api, "report", Scope::ReportsWrite, post, reports::submit)),
+        ("/api/v1/report/appeal", guarded(&api, "appeal", Scope::AppealsWrite, post, appeals::submit)),
+        ("/api/v1/policies", guarded(&api, "policies", Scope::PoliciesRead, get, policies::list)),
+        ("/api/v1/items/{type_id}/{id}", guarded(&api, "item", Scope::ItemsRead, get, item::show)),
     ];
     let mut router = Router::new();
-    for (path, endpoint, scope, route) in routes {
-        let route = admission::guarded(route, Arc::clone(&api), endpoint, scope);
+    for (path, route) in routes {
         router = router.route(path, route.clone()).route(&format!("{path}/"), route);
     }
-    metrics::begin();
-    Ok(dressed(router.with_state(api)))
+    let bare = |status: StatusCode| {
+        move |request: Request| dress(request, move |_, _| async move { status.into_response() })
+    };
+    Ok(router
+        .fallback(bare(StatusCode::NOT_FOUND))
+        .method_not_allowed_fallback(bare(StatusCode::METHOD_NOT_ALLOWED)))
 }
 
 /// Serves the API until it is told to stop, and drains it.

@@ -12,9 +12,6 @@ const ITEMS: &str = "tidegate_ingest_items_total";
 const DURATION: &str = "tidegate_ingest_request_duration_seconds";
 const IN_FLIGHT: &str = "tidegate_ingest_in_flight_bytes";
 
-const ACCEPTED: &str = "accepted";
-const REFUSED: &str = "refused";
-
 /// Those that have a label of their own.
 const STATUSES: [(StatusCode, &str); 15] = [
     (StatusCode::OK, "200"),
@@ -34,10 +31,20 @@ const STATUSES: [(StatusCode, &str); 15] = [
     (StatusCode::SERVICE_UNAVAILABLE, "503"),
 ];
 
-/// Rates need a zero to begin with.
-pub(crate) fn begin() {
-    for outcome in [ACCEPTED, REFUSED] {
-        counter!(ITEMS, "outcome" => outcome).absolute(0);
+/// What became of items. Rates need a zero to begin with.
+pub(crate) struct Items {
+    pub(crate) accepted: Counter,
+    pub(crate) refused: Counter,
+}
+
+impl Items {
+    pub(crate) fn new() -> Self {
+        let from_zero = |outcome: &'static str| {
+            let counter = counter!(ITEMS, "outcome" => outcome);
+            counter.absolute(0);
+            counter
+        };
+        Self { accepted: from_zero("accepted"), refused: from_zero("refused") }
     }
 }
 
@@ -65,14 +72,6 @@ impl Answers {
         series.increment(1);
         self.duration.record(took.as_secs_f64());
     }
-}
-
-pub(crate) fn accepted(items: usize) {
-    counter!(ITEMS, "outcome" => ACCEPTED).increment(items as u64);
-}
-
-pub(crate) fn refused(items: usize) {
-    counter!(ITEMS, "outcome" => REFUSED).increment(items as u64);
 }
 
 /// For the budget, which moves it.

@@ -3,22 +3,19 @@
 //! It sorts nothing; the catalog keeps the order.
 
 use axum::{
-    Json,
-    extract::{Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use tidegate_catalog::Compiled;
 use tidegate_schemas::wire::policies::{Policies, Policy};
-use tidegate_web::Problem;
+use tidegate_web::{Json, Problem};
 
-use crate::{Shared, admission::caller};
+use crate::{Shared, admission::Admitted};
 
-pub(crate) async fn list(State(api): State<Shared>, request: Request) -> Result<Response, Problem> {
-    let org = &caller(&request)?.org;
-    let config = api.config(org, |_| true).await?;
+pub(crate) async fn list(api: Shared, admitted: Admitted) -> Result<Response, Problem> {
+    let config = api.config(&admitted.org, |_| true).await?;
     let tag = format!("\"{}\"", config.version().0);
-    let mut response = if is_known(request.headers(), &tag) {
+    let mut response = if is_known(admitted.request.headers(), &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         Json(Policies { policies: policies(&config) }).into_response()

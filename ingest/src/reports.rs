@@ -2,11 +2,7 @@
 //!
 //! It opens no job; the consumer of the topic does.
 
-use axum::{
-    Json,
-    extract::{Request, State},
-    http::StatusCode,
-};
+use axum::http::StatusCode;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     ids::{Kind, Millis, OrgId, ReportId, derive},
@@ -17,17 +13,21 @@ use tidegate_schemas::{
     },
 };
 use tidegate_stream::{Record, Topic};
-use tidegate_web::Problem;
+use tidegate_web::{Json, Problem};
 
-use crate::{Api, Shared, admission::Received, config, context, items};
+use crate::{
+    Api, Shared,
+    admission::{Admitted, Received},
+    config, context, items,
+};
 
 type Report = wire::Request<ReportRequest>;
 
 pub(crate) async fn submit(
-    State(api): State<Shared>,
-    request: Request,
+    api: Shared,
+    admitted: Admitted,
 ) -> Result<(StatusCode, Json<ReportCreated>), Problem> {
-    let received = api.receive(request).await?;
+    let received = api.receive(admitted).await?;
     let report = api.checked_report(&received).await?;
     let key = report.item.key().log_key(&report.org);
     let partition = api.deps.log.partition(Topic::Reports, &key);
@@ -48,7 +48,7 @@ impl Api {
             report_id: report_id(received, &parsed),
             keyed: received.key.is_some(),
             received_at: received.received_at,
-            request_id: received.request_id.clone(),
+            request_id: received.request_id.to_string(),
         };
         self.work(size, move || {
             check(&config, &parsed)?;

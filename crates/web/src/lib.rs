@@ -5,6 +5,7 @@
 mod body;
 mod caller;
 mod extract;
+mod json;
 mod limits;
 mod problem;
 mod rate_headers;
@@ -12,17 +13,22 @@ mod request_id;
 mod serve;
 mod settings;
 
+use axum::{
+    Router,
+    middleware::{Next, from_fn},
+};
+
 pub use body::{Body, read};
 pub use caller::{Scheme, authenticate, authorize, bearer};
 pub use extract::{Path, Query};
+pub use json::Json;
 pub use limits::{InFlight, Rate, Rates, Spent};
-pub use problem::Problem;
+pub use problem::{Problem, dress};
 pub use request_id::RequestId;
 pub use serve::{Drained, serve};
 pub use settings::{Contradiction, Settings};
 
-/// What every route of both servers stands under: the request's id, the envelope of problems, and an answer for whoever
-/// calls a handler that panics.
-pub fn dressed(router: axum::Router) -> axum::Router {
-    router.layer(axum::middleware::from_fn(problem::dress))
+/// The router with [`dress`] around whatever it answers.
+pub fn dressed(router: Router) -> Router {
+    router.layer(from_fn(|request, next: Next| dress(request, |request, _| next.run(request))))
 }

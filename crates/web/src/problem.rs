@@ -1,7 +1,7 @@
 //! How faults are told: RFC 9457 problem details with an `errors` array, one entry a fault.
 //!
-//! It finds no faults. A handler answers with a [`Problem`]; the middleware [`dress`] writes it out, because only
-//! there the request's id and path are known.
+//! It finds no faults. A handler answers with a [`Problem`]; [`dress`] writes it out, because only there the request's
+//! id and path are known.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -9,7 +9,6 @@ use axum::{
     body::Body,
     extract::Request,
     http::{HeaderName, HeaderValue, StatusCode, header},
-    middleware::Next,
     response::{IntoResponse, Response},
 };
 use futures::FutureExt;
@@ -148,12 +147,17 @@ struct Entry<'a> {
     request_id: &'a str,
 }
 
-/// The one middleware that every request passes: gives it its id, answers for a handler that panics, writes out
-/// problems, and turns bare error answers of the router (unknown route, wrong method) into the same envelope.
-pub(crate) async fn dress(mut request: Request, next: Next) -> Response {
+/// What every request passes: gives it its id, answers for a handler that panics, writes out problems, and turns bare
+/// error answers of the router (unknown route, wrong method) into the same envelope.
+///
+/// A router with many requests calls it in its handlers: each layer of axum costs a request several allocations.
+pub async fn dress<F: Future<Output = Response>>(
+    request: Request,
+    handle: impl FnOnce(Request, RequestId) -> F,
+) -> Response {
     let (id, uri) = (RequestId::of(&request), request.uri().clone());
-    request.extensions_mut().insert(id.clone());
-    let mut response = match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+    let handled = AssertUnwindSafe(async { handle(request, id.clone()).await });
+    let mut response = match handled.catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
             // The hook of the process has logged where it was.

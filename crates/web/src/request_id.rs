@@ -14,7 +14,7 @@ use uuid::fmt::Simple;
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST: usize = 128;
 
-/// Carried in the request's and the response's extensions.
+/// One text, however many hold it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestId(Arc<str>);
 
