@@ -49,8 +49,9 @@ pub(crate) const fn float_of(value: i64) -> f64 {
     value as f64
 }
 
-pub(crate) fn appended(topic: Topic, records: u64) {
-    metrics::counter!(APPENDS, "topic" => topic.label()).increment(records);
+/// Records of a topic that were appended.
+pub(crate) fn appended(topic: Topic) -> metrics::Counter {
+    metrics::counter!(APPENDS, "topic" => topic.label())
 }
 
 pub(crate) fn append_answered(result: &Result<(), AppendError>, took: Duration) {

@@ -153,7 +153,7 @@ impl Writer {
                 self.state.health.recover("storage");
                 // Counted before the answers, so that whoever was answered finds it counted.
                 for (topic, records) in &topics {
-                    metrics::appended(*topic, *records);
+                    metrics::appended(*topic).increment(*records);
                 }
                 self.state.ring(&topics.keys().copied().collect());
                 if self.state.room.spend(group.bytes) {

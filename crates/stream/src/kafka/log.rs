@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ::metrics::Counter;
 use tokio_util::sync::CancellationToken;
 
 use super::{context::Names, engine::Engine, observe::BrokerHealth, producer::Producer, tail, topics::Admin};
@@ -41,6 +42,8 @@ struct Inner {
     brokers: Arc<BrokerHealth>,
     health: Arc<Health>,
     consumers: Consumers,
+    /// By topic.
+    appended: [Counter; Topic::ALL.len()],
 }
 
 impl std::fmt::Debug for Log {
@@ -77,6 +80,7 @@ impl Log {
             brokers,
             health: Arc::default(),
             consumers: Consumers::default(),
+            appended: Topic::ALL.map(metrics::appended),
         })))
     }
 
@@ -100,7 +104,7 @@ impl Log {
         };
         if result.is_ok() {
             for (partition, _) in records {
-                metrics::appended(partition.topic, 1);
+                self.0.appended[partition.topic as usize].increment(1);
             }
         }
         result
