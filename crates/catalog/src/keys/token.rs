@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 const PREFIX: &str = "tg";
 const SECRET_BYTES: usize = 32;
-const CHECKSUM_DIGITS: usize = 8;
+const CHECKSUM_BYTES: usize = 4;
 
 /// A key as its holder has it. It is shown once and never printed by accident.
 #[derive(Clone, PartialEq, Eq)]
@@ -37,7 +37,8 @@ impl Token {
         let mut part = || parts.next().ok_or(NotAToken);
         let (prefix, env, id, secret, checksum) = (part()?, part()?, part()?, part()?, part()?);
         let shape = prefix == PREFIX && parts.next().is_none() && is_env(env);
-        if !shape || checksum != checksum_of(&text[..text.len() - checksum.len() - 1]) {
+        let body = &text[..text.len() - checksum.len() - 1];
+        if !shape || from_hex::<CHECKSUM_BYTES>(checksum) != Some(checksum_of(body)) {
             return Err(NotAToken);
         }
         let id = Uuid::try_parse(id).map_err(|_| NotAToken)?;
@@ -47,7 +48,7 @@ impl Token {
     /// The text to hand to the holder, once.
     pub fn reveal(&self) -> String {
         let body = format!("{}_{}", shown(&self.env, self.id), to_hex(&self.secret));
-        let checksum = checksum_of(&body);
+        let checksum = to_hex(&checksum_of(&body));
         format!("{body}_{checksum}")
     }
 
@@ -78,24 +79,29 @@ pub fn is_env(env: &str) -> bool {
     (1..=16).contains(&env.len()) && env.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-fn checksum_of(body: &str) -> String {
-    to_hex(&Sha256::digest(body.as_bytes())[..CHECKSUM_DIGITS / 2])
+fn checksum_of(body: &str) -> [u8; CHECKSUM_BYTES] {
+    let [a, b, c, d, ..]: [u8; 32] = Sha256::digest(body.as_bytes()).into();
+    [a, b, c, d]
 }
 
-/// Without the formatter: every request's key comes past here.
 fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
 }
 
-fn from_hex(text: &str) -> Option<[u8; SECRET_BYTES]> {
+/// Without the formatter's help: every request's key comes past here. Digits are small letters, as `to_hex` writes them.
+fn from_hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
     let digits = text.as_bytes();
-    if digits.len() != 2 * SECRET_BYTES {
+    if digits.len() != 2 * BYTES {
         return None;
     }
-    let digit = |byte: u8| (byte as char).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut bytes = [0; SECRET_BYTES];
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; BYTES];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
         *byte = digit(pair[0])? << 4 | digit(pair[1])?;
     }
@@ -132,6 +138,19 @@ mod tests {
         }
         assert!(Token::parse(&format!("{text}_")).is_err());
         assert!(Token::parse("").is_err());
+    }
+
+    #[test]
+    fn a_key_is_written_in_one_way_only() {
+        let text = Token::new("live", ApiKeyId(Uuid::from_u128(7)), [0xab; SECRET_BYTES]).reveal();
+        let (body, checksum) = text.rsplit_once('_').unwrap();
+        let loud = checksum.to_uppercase();
+        assert_ne!(loud, checksum);
+        assert_eq!(Token::parse(&format!("{body}_{loud}")), Err(NotAToken));
+        let (start, secret) = body.rsplit_once('_').unwrap();
+        let body = format!("{start}_{}", secret.to_uppercase());
+        let checksum = to_hex(&checksum_of(&body));
+        assert_eq!(Token::parse(&format!("{body}_{checksum}")), Err(NotAToken));
     }
 
     #[test]
