@@ -26,8 +26,8 @@ pub fn scan_at(text: &[u8], base: &Pointer<'_>) -> Result<Tape, Vec<Fault>> {
         base,
         at: 0,
         tape: Vec::with_capacity(text.len() / 12 + 8),
-        open: Vec::new(),
-        keys: Vec::new(),
+        open: Vec::with_capacity(8),
+        keys: Vec::with_capacity(32),
         faults: Faults::default(),
     };
     if let Err(stop) = scanner.check_utf8().and_then(|()| scanner.run()) {
