@@ -96,6 +96,11 @@ impl Fault {
         Self::Io { doing: format!("{doing} {name}"), error }
     }
 
+    /// Whoever reads what is written has gone, or there is no room for it.
+    pub(crate) fn stream(error: io::Error) -> Self {
+        Self::Io { doing: "writing to standard output".to_owned(), error }
+    }
+
     /// Takes back the fault that [`Fault::into_io`] has wrapped.
     pub(crate) fn from_io(file: &str, error: io::Error) -> Self {
         match error.downcast::<Self>() {

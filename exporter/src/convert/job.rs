@@ -2,7 +2,7 @@
 //!
 //! Where it comes from, a command line or a test, is not known here.
 
-use std::path::PathBuf;
+use std::{fs::File, path::PathBuf, sync::Arc};
 
 use crate::{
     aoi,
@@ -40,10 +40,17 @@ impl Format {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Target {
     File(PathBuf),
-    Stdout,
+    /// Standard output, or what stands for it: it takes nothing back.
+    Stream(Arc<File>),
+}
+
+impl Target {
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self, Self::Stream(_))
+    }
 }
 
 /// What is said of the source instead of what its files say.
@@ -148,6 +155,14 @@ impl Job {
             to: None,
             cells: Cells::default(),
             voter_ids: VoterIds::default(),
+        }
+    }
+
+    /// Where the bundle goes as it is made. Without an id it has to lie somewhere until there is one.
+    pub(crate) fn stream(&self) -> Option<&Arc<File>> {
+        match &self.target {
+            Target::Stream(stream) if self.bundle_id.is_some() => Some(stream),
+            Target::Stream(_) | Target::File(_) => None,
         }
     }
 

@@ -8,6 +8,7 @@ mod job;
 mod others;
 mod place;
 mod prepare;
+mod reading;
 mod report;
 mod tables;
 
@@ -17,7 +18,12 @@ use sha2::{Digest as _, Sha256};
 
 #[doc(hidden)]
 pub use self::bare::lines;
-use self::{adapter::Adapter, place::Place, prepare::Prepared};
+use self::{
+    adapter::Adapter,
+    place::Place,
+    prepare::Prepared,
+    reading::{Done, in_order, rows},
+};
 pub use self::{
     job::{Format, Job, Overrides, SEGMENT, Sidecar, Target},
     report::Report,
@@ -33,10 +39,6 @@ use crate::{
         Profile,
         card::{Content, card},
         people::{Key, People},
-    },
-    rows::{
-        Read,
-        order::{Flow, Grouped, Order, Sink, Sorted},
     },
     tally::Tally,
     write::{
@@ -54,7 +56,10 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     check(job)?;
     let place = Place::open(job)?;
     let (partial, parts) = (place.partial.clone(), place.parts.folder.clone());
-    let result = run(job, meter, place);
+    let mut result = run(job, meter, place);
+    if let Err(Fault::Stopped { resumable, .. }) = &mut result {
+        *resumable &= !job.dry_run && !job.target.is_stream();
+    }
     // With this input nothing can go on; what an earlier process has left may fit another one.
     if matches!(result, Err(Fault::Content { .. } | Fault::Refused(_))) && !job.resume {
         let _first = std::fs::remove_file(partial);
@@ -112,12 +117,15 @@ fn check(job: &Job) -> Result<(), Fault> {
     if public && job.participants.identifies() {
         return refused("--participants: a public bundle names nobody");
     }
-    if job.to.is_some() && (job.target == Target::Stdout || job.package || job.sidecars.is_some()) {
+    if job.to.is_some() && (job.target.is_stream() || job.package || job.sidecars.is_some()) {
         return refused(
             "--to writes a folder without a bundle: give it with -o, and neither sidecars nor a package",
         );
     }
-    if job.target == Target::Stdout
+    if job.target.is_stream() && job.resume {
+        return refused("--resume: of what goes to standard output nothing is kept to go on with");
+    }
+    if job.target.is_stream()
         && (job.package || job.sidecars.as_ref().is_some_and(|wanted| !wanted.is_empty()))
     {
         return refused("standard output has room for the bundle only, not for sidecars or a package");
@@ -206,8 +214,8 @@ impl Work<'_> {
     /// Every answer of every participant.
     fn individual(&mut self) -> Result<Report, Fault> {
         let mut tally = self.tally();
+        let mut sorted = !self.adapter.by_item();
         if self.job.dry_run {
-            let sorted = !self.adapter.by_item();
             let mut sink = Counting::new(&mut tally, self.meter);
             let read =
                 rows(&self.adapter, self.job, self.meter, self.people, &self.place, sorted, &mut sink)?;
@@ -215,16 +223,21 @@ impl Work<'_> {
         }
         let shape = self.shape();
         let beginning = self.beginning();
-        let mut opened = self.open_out(&beginning)?;
+        let streams = self.job.stream().is_some();
+        if streams && !sorted {
+            let mut ahead = self.tally();
+            sorted = !in_order(&self.adapter, self.job, self.meter, self.people, &self.place, &mut ahead)?;
+        }
+        let mut opened = self.open_out(&beginning, sorted)?;
         let run = opened.run.clone();
-        let journal = self.place.parts.journal(&run, &opened.kept)?;
+        let journal = if streams { None } else { Some(self.place.parts.journal(&run, &opened.kept)?) };
         let start = opened.start.clone();
         let resumed = opened.kept.last().cloned();
         let pipeline = Pipeline {
             shape: &shape,
             names: self.people.names(),
             out: &mut opened.out,
-            journal: Some(journal),
+            journal,
             run: run.clone(),
             start,
             resumed: resumed.clone(),
@@ -290,7 +303,7 @@ impl Work<'_> {
             return Ok(report);
         }
         let beginning = self.beginning();
-        let mut opened = self.open_out(&beginning)?;
+        let mut opened = self.open_out(&beginning, false)?;
         let shape = self.shape();
         opened.out.write(&shown.lines(&shape))?;
         let outcomes = shown.outcomes(&self.head, !public);
@@ -385,11 +398,11 @@ impl Work<'_> {
     }
 
     /// The file with its beginning, and with the segments that can be used again.
-    fn open_out(&self, beginning: &Beginning) -> Result<Opened, Fault> {
+    fn open_out(&self, beginning: &Beginning, sorted: bool) -> Result<Opened, Fault> {
         let mut hash = Sha256::new();
         hash.update(&beginning.bytes);
         hash.update([u8::from(self.job.events), self.job.participants as u8]);
-        let run = Run { beginning: hash.finalize().into(), sorted: !self.adapter.by_item() };
+        let run = Run { beginning: hash.finalize().into(), sorted };
         let earlier = if self.job.resume { self.place.parts.segments()? } else { None };
         if let Some((before, segments)) = earlier
             && before.beginning == run.beginning
@@ -400,7 +413,10 @@ impl Work<'_> {
                 return Ok(Opened { out, run: before, start, kept: segments[..=last].to_vec() });
             }
         }
-        let mut out = Out::create(&self.place.partial)?;
+        let mut out = match self.job.stream() {
+            Some(stream) => Out::stream(stream)?,
+            None => Out::create(&self.place.partial)?,
+        };
         let at = usize::try_from(beginning.id_end).unwrap_or_default();
         out.write(&beginning.bytes[..at])?;
         out.hash_from_here();
@@ -448,49 +464,4 @@ fn id_of(source: &crate::model::Source, digest: &str) -> String {
     let start = format!("{}:{}", source.tool, source.id);
     let start: String = start.chars().take(LONGEST_ID - DIGEST - 1).collect();
     format!("{start}:{digest}")
-}
-
-/// All rows, and what became of them.
-struct Done {
-    read: Read,
-    superseded: u64,
-    notes: Vec<String>,
-}
-
-/// Brings the rows in order; `sorted` if they are known not to come item by item.
-fn rows(
-    adapter: &Adapter,
-    job: &Job,
-    meter: &Arc<Meter>,
-    people: &mut People,
-    place: &Place,
-    sorted: bool,
-    sink: &mut impl Sink,
-) -> Result<Done, Fault> {
-    let order = Order { events: job.events, memory: job.limits.memory, folder: &place.parts.folder };
-    let mut notes = Vec::new();
-    if !sorted {
-        let mut grouped = Grouped::new(order);
-        let read = adapter.rows(&job.limits, meter, people, &mut notes, |row| grouped.push(row, sink))?;
-        if read.flow == Flow::More {
-            let superseded = grouped.finish(sink)?;
-            return Ok(Done { read, superseded, notes });
-        }
-        sink.again()?;
-        people.again();
-        notes.clear();
-        meter.rows.store(0, Ordering::Relaxed);
-        meter.read.store(0, Ordering::Relaxed);
-    }
-    let mut sorted = Sorted::new(order);
-    let mut count = 0_u64;
-    let read = adapter.rows(&job.limits, meter, people, &mut notes, |row| {
-        count += 1;
-        if count.is_multiple_of(1 << 16) && meter.stopped() {
-            return Err(Fault::Stopped { rows: 0, resumable: true });
-        }
-        sorted.push(row)
-    })?;
-    let superseded = sorted.finish(sink)?;
-    Ok(Done { read, superseded, notes })
 }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Job, Report, Sidecar, Target, place::Place};
+use super::{Job, Report, Sidecar, place::Place};
 use crate::{
     export::{self, export, ndjson, package, parquet},
     fault::Fault,
@@ -27,7 +27,7 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Rep
         report.files = names(&files);
         return Ok(report);
     }
-    let large = report.bytes > LARGE && job.target != Target::Stdout;
+    let large = report.bytes > LARGE && !job.target.is_stream();
     let automatic = if large { vec![Sidecar::Parquet] } else { Vec::new() };
     let mut whole = Vec::new();
     for sidecar in job.sidecars.as_ref().unwrap_or(&automatic) {
@@ -39,7 +39,7 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Rep
     }
     let out = place.out.clone();
     let mut files = export::publish(whole)?;
-    place.publish()?;
+    place.publish(job)?;
     if job.package {
         files.insert(0, out.clone());
         let described = package::write(out.parent().unwrap_or(Path::new("")), &files)?;
@@ -52,7 +52,7 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Rep
 
 /// What is there already of what may come to lie beside the bundle.
 pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {
-    if job.to.is_some() || job.target == Target::Stdout {
+    if job.to.is_some() || job.target.is_stream() {
         return None;
     }
     // Whether one is written without being asked for is known at the end, when it is too late to refuse.

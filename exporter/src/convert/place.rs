@@ -3,8 +3,10 @@
 //! What is written is not known here.
 
 use std::{
-    io::Write as _,
+    fs::File,
+    io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::{Job, Target, others};
@@ -22,19 +24,17 @@ pub(super) struct Place {
     pub(super) parts: Parts,
     pub(super) partial: PathBuf,
     pub(super) out: PathBuf,
-    /// Holds all of it if the bundle goes to standard output.
+    /// Holds all of it if the output is no file.
     spool: Option<tempfile::TempDir>,
+    /// Where the finished bundle is copied to.
+    copied_to: Option<Arc<File>>,
 }
 
 impl Place {
     pub(super) fn open(job: &Job) -> Result<Self, Fault> {
         let (out, spool) = match &job.target {
             Target::File(path) => (path.clone(), None),
-            Target::Stdout => {
-                let spool = tempfile::tempdir()
-                    .map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })?;
-                (spool.path().join("bundle.json"), Some(spool))
-            }
+            Target::Stream(_) => apart()?,
         };
         if !job.force && !job.dry_run {
             // An interrupted conversion may have given names to its own sidecars.
@@ -47,27 +47,32 @@ impl Place {
         }
         // A preview leaves what an interrupted conversion has left.
         let (out, spool) = match (job.dry_run, spool) {
-            (true, None) => {
-                let spool = tempfile::tempdir()
-                    .map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })?;
-                (spool.path().join("bundle.json"), Some(spool))
-            }
+            (true, None) => apart()?,
             (_, spool) => (out, spool),
         };
         let parts = Parts::open(&out, job.resume, job.force && !job.resume)?;
-        Ok(Self { parts, partial: beside(&out, ".partial"), out, spool })
+        let copied_to = match &job.target {
+            Target::Stream(stream) if job.stream().is_none() => Some(Arc::clone(stream)),
+            Target::Stream(_) | Target::File(_) => None,
+        };
+        Ok(Self { parts, partial: beside(&out, ".partial"), out, spool, copied_to })
     }
 
-    pub(super) fn publish(self) -> Result<(), Fault> {
-        publish(&self.partial, &self.out)?;
-        self.parts.remove()?;
-        if let Some(spool) = self.spool {
-            to_stdout(&self.out)?;
-            spool
-                .close()
-                .map_err(|error| Fault::Io { doing: "removing a temporary folder".to_owned(), error })?;
+    /// Gives the bundle its name, unless it has gone where it belongs already.
+    pub(super) fn publish(self, job: &Job) -> Result<(), Fault> {
+        if job.stream().is_none() {
+            publish(&self.partial, &self.out)?;
         }
-        Ok(())
+        self.parts.remove()?;
+        if let Some(stream) = self.copied_to {
+            copy(&self.out, &stream)?;
+        }
+        match self.spool {
+            Some(spool) => spool
+                .close()
+                .map_err(|error| Fault::Io { doing: "removing a temporary folder".to_owned(), error }),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn abandon(self) -> Result<(), Fault> {
@@ -83,10 +88,13 @@ fn taken(out: &Path, job: &Job) -> bool {
     }
 }
 
-fn to_stdout(path: &Path) -> Result<(), Fault> {
-    let failed = |error| Fault::Io { doing: "writing to standard output".to_owned(), error };
-    let mut file = std::fs::File::open(path).map_err(failed)?;
-    let mut stdout = std::io::stdout().lock();
-    std::io::copy(&mut file, &mut stdout).map_err(failed)?;
-    stdout.flush().map_err(failed)
+fn apart() -> Result<(PathBuf, Option<tempfile::TempDir>), Fault> {
+    let spool = tempfile::tempdir()
+        .map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })?;
+    Ok((spool.path().join("bundle.json"), Some(spool)))
+}
+
+fn copy(path: &Path, mut stream: &File) -> Result<(), Fault> {
+    let copied = File::open(path).and_then(|mut file| io::copy(&mut file, &mut stream));
+    copied.map(drop).map_err(Fault::stream)
 }

@@ -1,4 +1,4 @@
-//! The file that grows into a bundle: counted, hashed, cut back when needed, its id filled in at the end.
+//! What grows into a bundle: counted, hashed, and, if it is a file, cut back when needed, its id filled in at the end.
 //!
 //! It gives the file no final name. How what was written gets to disk meanwhile is `settle`'s.
 
@@ -11,7 +11,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use super::settle::Settling;
-use crate::fault::Fault;
+use crate::fault::{Fault, Wrong};
 
 /// A place to come back to.
 #[derive(Clone, Debug)]
@@ -22,7 +22,8 @@ pub(crate) struct Mark {
 
 #[derive(Debug)]
 pub(crate) struct Out {
-    path: PathBuf,
+    /// Of a stream there is none.
+    path: Option<PathBuf>,
     file: File,
     bytes: u64,
     /// Of everything behind the id, so that the id can be made of it.
@@ -34,14 +35,27 @@ impl Out {
     pub(crate) fn create(path: &Path) -> Result<Self, Fault> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
         let file = file.map_err(|error| Fault::io("writing", path, error))?;
-        Ok(Self { path: path.to_owned(), file, bytes: 0, hash: Sha256::new(), settling: Settling::default() })
+        Ok(Self::of(Some(path), file))
+    }
+
+    /// What is written to it is gone: it can neither be cut back nor patched.
+    pub(crate) fn stream(stream: &File) -> Result<Self, Fault> {
+        Ok(Self::of(None, stream.try_clone().map_err(Fault::stream)?))
+    }
+
+    fn of(path: Option<&Path>, file: File) -> Self {
+        let path = path.map(Path::to_owned);
+        Self { path, file, bytes: 0, hash: Sha256::new(), settling: Settling::default() }
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.hash.update(bytes);
         self.bytes += bytes.len() as u64;
         let written = self.file.write_all(bytes);
-        let written = written.and_then(|()| self.settling.written(&self.file, bytes.len() as u64));
+        let written = written.and_then(|()| match &self.path {
+            Some(_) => self.settling.written(&self.file, bytes.len() as u64),
+            None => Ok(()),
+        });
         written.map_err(|error| self.failed(error))
     }
 
@@ -60,6 +74,10 @@ impl Out {
 
     /// Forgets everything behind the mark.
     pub(crate) fn cut(&mut self, mark: &Mark) -> Result<(), Fault> {
+        if self.path.is_none() {
+            let detail = "it has changed while it was read";
+            return Err(Fault::content("the input", None, Wrong::Value, detail));
+        }
         let cut = self.file.set_len(mark.bytes).and_then(|()| self.file.seek(SeekFrom::Start(mark.bytes)));
         cut.map_err(|error| self.failed(error))?;
         self.bytes = mark.bytes;
@@ -107,8 +125,7 @@ impl Out {
             found = Some((index, Mark { bytes: at, hash: hash.clone() }));
         }
         let Some((index, mark)) = found else { return Ok(None) };
-        let settling = Settling::default();
-        let mut out = Self { path: path.to_owned(), file, bytes: 0, hash: Sha256::new(), settling };
+        let mut out = Self::of(Some(path), file);
         out.cut(&mark)?;
         Ok(Some((out, begun, index)))
     }
@@ -125,14 +142,20 @@ impl Out {
         self.bytes
     }
 
-    /// Makes it durable under its present name.
+    /// Makes it durable under its present name, if it has one.
     pub(crate) fn sync(&mut self) -> Result<(), Fault> {
+        if self.path.is_none() {
+            return Ok(());
+        }
         let settled = self.settling.finish().and_then(|()| self.file.sync_all());
         settled.map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: io::Error) -> Fault {
-        Fault::io("writing", &self.path, error)
+        match &self.path {
+            Some(path) => Fault::io("writing", path, error),
+            None => Fault::stream(error),
+        }
     }
 }
 

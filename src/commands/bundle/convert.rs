@@ -5,7 +5,7 @@
 mod progress;
 mod words;
 
-use std::{env, fs, path::PathBuf, process::ExitCode, sync::Arc, thread};
+use std::{env, fs, io, os::fd::AsFd as _, path::PathBuf, process::ExitCode, sync::Arc, thread};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -207,7 +207,12 @@ impl Convert {
     }
 
     fn job(self) -> anyhow::Result<Job> {
-        let target = if self.out.as_os_str() == "-" { Target::Stdout } else { Target::File(self.out) };
+        let target = if self.out.as_os_str() == "-" {
+            let stream = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
+            Target::Stream(Arc::new(stream.into()))
+        } else {
+            Target::File(self.out)
+        };
         let exported = match self.source.as_of {
             Some(at) => at,
             None => epoch()?,
