@@ -28,7 +28,7 @@ impl Room {
 }
 
 /// More runs than this are merged into one: each costs a file and a buffer.
-const MOST_RUNS: usize = 64;
+pub(crate) const MOST_RUNS: usize = 64;
 const BUFFER: usize = 64 << 10;
 const LEAST_BYTES: usize = 64 << 10;
 

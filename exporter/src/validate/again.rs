@@ -1,17 +1,20 @@
-//! The second reading: keys that were passed by because they came in order until then.
+//! Further readings: of keys that were passed by because they came in order until then, and of those that may be equal.
 //!
 //! What becomes of them is `unique`'s.
+
+use std::io;
 
 use super::{
     content::Content,
     faults::Faults,
     places::{ID, response, rest},
     row::Row,
+    unique::Unique,
     walk::{Part, Sink},
 };
 use crate::json::Stop;
 
-/// What has to be brought again.
+/// How many of the first keys have to be seen again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
     pub(super) responses: u64,
@@ -25,10 +28,19 @@ impl Lost {
     }
 }
 
-/// Brings the keys that were passed by because they came in order until then.
+/// Which keys are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted {
+    /// Those that were passed by because they came in order until then.
+    Lost(Lost),
+    /// Those that may be equal: all of them are shown, to be compared whole.
+    Equal,
+}
+
+/// Shows keys again.
 pub(crate) struct Bringing<'c> {
     pub(crate) content: &'c mut Content,
-    pub(crate) lost: Lost,
+    pub(crate) wanted: Wanted,
 }
 
 impl Sink for Bringing<'_> {
@@ -39,33 +51,61 @@ impl Sink for Bringing<'_> {
         _counts: Option<&Row>,
         _faults: &mut Faults,
     ) -> Result<(), Stop> {
-        let content = &mut *self.content;
-        let (ids, lost) = match part {
-            Part::Responses => (&mut content.response_ids, &mut self.lost.responses),
-            Part::Outcomes => (&mut content.outcome_ids, &mut self.lost.outcomes),
-            _ => return Ok(()),
-        };
-        if *lost > 0
+        if !matches!(part, Part::Responses | Part::Outcomes) {
+            return Ok(());
+        }
+        match &mut self.wanted {
+            Wanted::Lost(lost) => self.content.show_lost(part, row, lost),
+            Wanted::Equal => Ok(self.content.bring(part, row)?),
+        }
+    }
+}
+
+impl Content {
+    fn show_lost(&mut self, part: Part, row: &Row, lost: &mut Lost) -> Result<(), Stop> {
+        let left = if part == Part::Outcomes { &mut lost.outcomes } else { &mut lost.responses };
+        if *left > 0
             && let Some(id) = row.text(ID)
         {
-            ids.bring(id, rest(row, row.place(ID)))?;
-            *lost -= 1;
+            self.ids(part).see(id)?;
+            *left -= 1;
         }
-        if part == Part::Responses && self.lost.answers > 0 {
-            let phase = row.text(response::PHASE).and_then(|id| content.phase_names.get(id));
-            let subject = row.text(response::SUBJECT).and_then(|id| content.item_names.get(id));
-            let object = row.text(response::OBJECT).map(|id| content.item_names.get(id));
-            if let (Some(phase), Some(subject), Some(participant)) =
-                (phase, subject, row.text(response::PARTICIPANT))
-                && object != Some(None)
-            {
-                let object = object.flatten().map_or(0, |object| object + 1);
-                let head = [*phase, *subject, object].map(u32::to_be_bytes);
-                let key = [head.as_flattened(), participant].concat();
-                content.answers.bring(&key, rest(row, row.at))?;
-                self.lost.answers -= 1;
-            }
+        if part == Part::Responses && lost.answers > 0 && self.answer_key(row) {
+            self.answers.see(&self.key)?;
+            lost.answers -= 1;
         }
-        if self.lost.is_nothing() { Err(Stop::Enough) } else { Ok(()) }
+        if lost.is_nothing() { Err(Stop::Enough) } else { Ok(()) }
+    }
+
+    fn bring(&mut self, part: Part, row: &Row) -> io::Result<()> {
+        if let Some(id) = row.text(ID) {
+            self.ids(part).bring(id, || rest(row, row.place(ID)))?;
+        }
+        if part == Part::Responses && self.answer_key(row) {
+            self.answers.bring(&self.key, || rest(row, row.at))?;
+        }
+        Ok(())
+    }
+
+    fn ids(&mut self, part: Part) -> &mut Unique {
+        if part == Part::Outcomes { &mut self.outcome_ids } else { &mut self.response_ids }
+    }
+
+    /// What is answered once, as it was known when the response was judged; false, if something in it was not.
+    fn answer_key(&mut self, row: &Row) -> bool {
+        let phase = row.text(response::PHASE).and_then(|id| self.phase_names.get(id));
+        let subject = row.text(response::SUBJECT).and_then(|id| self.item_names.get(id));
+        let object = row.text(response::OBJECT).map(|id| self.item_names.get(id).copied());
+        let (Some(phase), Some(subject), Some(participant)) =
+            (phase, subject, row.text(response::PARTICIPANT))
+        else {
+            return false;
+        };
+        if object == Some(None) {
+            return false;
+        }
+        let (phase, subject, object) = (*phase, *subject, object.flatten());
+        self.put_key(phase, subject, object, participant);
+        true
     }
 }

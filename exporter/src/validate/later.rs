@@ -2,25 +2,20 @@
 //!
 //! They wait on disk beyond a little memory.
 
-use std::{
-    fs::File,
-    io::{self, BufReader, BufWriter, Read, Seek as _, Write as _},
-};
+use std::io;
 
-use super::row::Row;
-use crate::spill::{Room, temporary};
+use super::{row::Row, tape::Tape};
+use crate::spill::Room;
 
 #[derive(Debug)]
 pub(crate) struct Later {
-    room: Room,
-    held: Vec<u8>,
-    file: Option<BufWriter<File>>,
+    tape: Tape,
     count: u64,
 }
 
 impl Later {
     pub(crate) fn new(room: Room) -> Self {
-        Self { room, held: Vec::new(), file: None, count: 0 }
+        Self { tape: Tape::new(room), count: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -28,20 +23,11 @@ impl Later {
     }
 
     pub(crate) fn push(&mut self, row: &Row, counts: Option<&Row>) -> io::Result<()> {
-        row.store(&mut self.held)?;
-        if let Some(counts) = counts {
-            counts.store(&mut self.held)?;
-        }
         self.count += 1;
-        if self.held.len() > self.room.memory {
-            let file = match &mut self.file {
-                Some(file) => file,
-                none => none.insert(temporary(&self.room.folder)?),
-            };
-            file.write_all(&self.held)?;
-            self.held.clear();
-        }
-        Ok(())
+        self.tape.push(|into| {
+            row.store(into)?;
+            counts.map_or(Ok(()), |counts| counts.store(into))
+        })
     }
 
     /// Gives the rows back in the order in which they came.
@@ -50,18 +36,7 @@ impl Later {
         with_counts: bool,
         mut each: impl FnMut(&Row, Option<&Row>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let file = match self.file {
-            Some(file) => {
-                let mut file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-                file.rewind()?;
-                Some(BufReader::new(file))
-            }
-            None => None,
-        };
-        let mut from: Box<dyn Read + '_> = match file {
-            Some(file) => Box::new(file.chain(&*self.held)),
-            None => Box::new(&*self.held),
-        };
+        let mut from = self.tape.play()?;
         let (mut row, mut counts) = (Row::default(), Row::default());
         for _ in 0..self.count {
             row.load(&mut from)?;

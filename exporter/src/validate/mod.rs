@@ -8,6 +8,7 @@ mod content;
 mod faults;
 pub(crate) mod formats;
 mod groups;
+mod hashes;
 mod judge;
 mod later;
 mod members;
@@ -16,6 +17,7 @@ mod places;
 mod report;
 mod row;
 mod rules;
+mod tape;
 mod totals;
 mod unique;
 mod walk;
@@ -38,7 +40,7 @@ use crate::{
     json::{Position, Reader, Stop},
     spill::Room,
 };
-use again::Bringing;
+use again::{Bringing, Wanted};
 use content::Content;
 
 /// What a bundle is held against.
@@ -121,7 +123,8 @@ impl Report {
     }
 }
 
-/// Reads a document once, and its beginning once more if its ids come in order at first and not to the end.
+/// Reads a document once, its beginning once more if its ids come in order at first and not to the end, and all of it if
+/// some seem to come twice.
 ///
 /// # Errors
 /// If it cannot be read, or what must be set aside cannot be written.
@@ -141,12 +144,19 @@ pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report
         content.level = content.level.min(Level::Refs);
     }
     let lost = content.lost();
+    let changed = || io::Error::other("the file has changed while it was read");
+    // What is wrong there is known already.
+    let mut known = Faults::new(0, false);
     if !lost.is_nothing() {
-        let mut bringing = Bringing { content: &mut content, lost };
-        // What is wrong there is known already.
-        let mut known = Faults::new(0, false);
+        let mut bringing = Bringing { content: &mut content, wanted: Wanted::Lost(lost) };
         if walk(source, options, &mut known, &mut bringing)?.is_some() {
-            return Err(io::Error::other("the file has changed while it was read"));
+            return Err(changed());
+        }
+    }
+    if content.wants()? {
+        let mut bringing = Bringing { content: &mut content, wanted: Wanted::Equal };
+        if walk(source, options, &mut known, &mut bringing)? != Some((bytes, complete)) {
+            return Err(changed());
         }
     }
     let counted = content.finish(&mut faults)?;

@@ -32,13 +32,14 @@ pub(crate) struct Tally {
     pub(crate) counts: [u64; 6],
     /// Of those, the ones that compare it with nothing.
     pub(crate) single: [u64; 6],
-    /// Distinct participants that answered it by itself.
+    /// Responses of participants to it by itself, and how many of them repeat another.
     pub(crate) answered: u64,
+    pub(crate) repeated: u64,
 }
 
 impl Tally {
     pub(crate) fn new(phase: u32, item: u32) -> Self {
-        Self { phase, item, counts: [0; 6], single: [0; 6], answered: 0 }
+        Self { phase, item, counts: [0; 6], single: [0; 6], answered: 0, repeated: 0 }
     }
 }
 
@@ -100,7 +101,7 @@ fn covered(phases: &[Phase], items: &[Item], tallies: &[Tally]) -> Option<f64> {
     for tally in tallies {
         let item = &items[tally.item as usize];
         if item.eligible && item.phase == tally.phase {
-            answered[tally.phase as usize] += tally.answered;
+            answered[tally.phase as usize] += tally.answered.saturating_sub(tally.repeated);
         }
     }
     let each = phases.iter().zip(eligible).zip(answered).map(|((phase, eligible), answered)| {

@@ -64,7 +64,7 @@ pub(crate) struct Content {
     pub(super) response_ids: Unique,
     pub(super) outcome_ids: Unique,
     pub(super) answers: Unique,
-    key: Vec<u8>,
+    pub(super) key: Vec<u8>,
     pub(crate) participants: Participants,
     groups: Groups,
     pub(crate) compared: Set,
@@ -282,30 +282,36 @@ impl Content {
         }
     }
 
+    /// Whether all ids and answers are wanted again, for some may be equal.
+    pub(crate) fn wants(&mut self) -> io::Result<bool> {
+        let mut wants = false;
+        for unique in [&mut self.response_ids, &mut self.outcome_ids, &mut self.answers] {
+            wants |= unique.wants()?;
+        }
+        Ok(wants)
+    }
+
     /// Judges what could not be judged row by row.
     pub(crate) fn finish(mut self, faults: &mut Faults) -> io::Result<Counted> {
         for (unique, part, rule) in [
             (self.response_ids, Part::Responses, Rule::ResponseId),
             (self.outcome_ids, Part::Outcomes, Rule::OutcomeId),
         ] {
-            unique.finish(|key, rest, new| {
-                if !new {
-                    let (at, index) = of_rest(rest);
-                    let steps = [Step::Name(part.name()), Step::Index(index), Step::Name("id")];
-                    faults.add(rule, at, &steps, Some(key));
-                }
+            unique.finish(|key, rest| {
+                let (at, index) = of_rest(rest);
+                let steps = [Step::Name(part.name()), Step::Index(index), Step::Name("id")];
+                faults.add(rule, at, &steps, Some(key));
                 Ok(())
             })?;
         }
         let (tallies, tally_of) = (&mut self.tallies, &self.tally_of);
-        self.answers.finish(|key, rest, new| {
-            if !new {
-                let (at, index) = of_rest(rest);
-                faults.add(Rule::Again, at, &at_row(Part::Responses, index), None);
-            } else if let Some((phase, subject, 0)) = of_key(key)
+        self.answers.finish(|key, rest| {
+            let (at, index) = of_rest(rest);
+            faults.add(Rule::Again, at, &at_row(Part::Responses, index), None);
+            if let Some((phase, subject, 0)) = of_key(key)
                 && let Some(tally) = tally_of.get(&(phase, subject))
             {
-                tallies[*tally as usize].answered += 1;
+                tallies[*tally as usize].repeated += 1;
             }
             Ok(())
         })?;

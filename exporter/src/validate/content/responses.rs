@@ -76,21 +76,17 @@ impl Content {
         let object = object.flatten();
         let tally = self.tally(phase, subject)?;
         if let Some(participant) = participant {
-            let seen = {
-                self.key.clear();
-                self.key.extend_from_slice(&phase.to_be_bytes());
-                self.key.extend_from_slice(&subject.to_be_bytes());
-                // Those without an object come first.
-                self.key.extend_from_slice(&object.map_or(0, |object| object + 1).to_be_bytes());
-                self.key.extend_from_slice(participant);
-                self.answers.push(&self.key, || rest(row, row.at))?
-            };
-            match seen {
-                Seen::New if object.is_none() => self.tallies[tally].answered += 1,
+            self.put_key(phase, subject, object, participant);
+            let alone = u64::from(object.is_none());
+            self.tallies[tally].answered += alone;
+            match self.answers.push(&self.key, || rest(row, row.at))? {
                 Seen::New | Seen::Later => {}
-                Seen::Again => faults.add(Rule::Again, row.at, &at_row(part, row.index), None),
+                Seen::Again => {
+                    self.tallies[tally].repeated += alone;
+                    faults.add(Rule::Again, row.at, &at_row(part, row.index), None);
+                }
                 Seen::Broken => {
-                    self.tallies.iter_mut().for_each(|tally| tally.answered = 0);
+                    self.tallies.iter_mut().for_each(|tally| tally.repeated = 0);
                     faults.forget(Rule::Again);
                 }
             }
@@ -109,6 +105,23 @@ impl Content {
         let cell = &mut self.tallies[tally].counts[answer as usize];
         *cell = cell.saturating_add(count);
         Ok(())
+    }
+
+    /// What a participant answers once.
+    #[inline]
+    pub(in crate::validate) fn put_key(
+        &mut self,
+        phase: u32,
+        subject: u32,
+        object: Option<u32>,
+        participant: &[u8],
+    ) {
+        self.key.clear();
+        self.key.extend_from_slice(&phase.to_be_bytes());
+        self.key.extend_from_slice(&subject.to_be_bytes());
+        // Those without an object come first.
+        self.key.extend_from_slice(&object.map_or(0, |object| object + 1).to_be_bytes());
+        self.key.extend_from_slice(participant);
     }
 
     fn comparison(
