@@ -2,8 +2,12 @@
 //!
 //! What the values mean together is the [`Sink`]'s to judge. Members may come in any order.
 
+mod others;
+mod sink;
+
 use std::io::Read;
 
+pub(crate) use self::sink::{Part, Sink};
 use super::{
     faults::{Faults, Step},
     judge::{judge_number, judge_text, other_type},
@@ -16,67 +20,6 @@ use crate::{
     form::{Field, Object, Value},
     json::{Flaw, Position, Reader, Stop, Text, Why},
 };
-
-/// The containers of a bundle, by their place in its form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Source = 4,
-    Phases,
-    Items,
-    Responses,
-    Outcomes,
-    Summary,
-    Provenance,
-    DataCard,
-}
-
-impl Part {
-    const ALL: [Self; 8] = [
-        Self::Source,
-        Self::Phases,
-        Self::Items,
-        Self::Responses,
-        Self::Outcomes,
-        Self::Summary,
-        Self::Provenance,
-        Self::DataCard,
-    ];
-
-    fn at(field: usize) -> Option<Self> {
-        Self::ALL.into_iter().find(|part| *part as usize == field)
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        crate::form::Naming::Service.bundle().fields[self as usize].name
-    }
-}
-
-/// Whoever wants to know what a bundle holds.
-pub(crate) trait Sink {
-    /// An object of a list; `counts` are an outcome's.
-    fn entry(&mut self, part: Part, row: &Row, counts: Option<&Row>, faults: &mut Faults)
-    -> Result<(), Stop>;
-
-    /// A list is over.
-    fn ended(&mut self, _part: Part) {}
-
-    /// An object that stands once.
-    fn part(&mut self, _part: Part, _row: &Row) {}
-
-    /// A file that went into the bundle.
-    fn artifact(&mut self, _row: &Row) {}
-
-    /// An entry of the list of an outcome that names participants, before the outcome itself.
-    fn member(&mut self, _outcome: u64, _index: u64, _at: Position, _reference: &[u8]) -> Result<(), Stop> {
-        Ok(())
-    }
-
-    /// An entry of a list of texts.
-    fn text(&mut self, _part: Part, _field: usize, _text: &[u8]) {}
-
-    /// The fields of the bundle itself.
-    fn top(&mut self, _row: &Row) {}
-}
 
 pub(crate) struct Walk<'w, R, S> {
     reader: Reader<R>,
@@ -411,65 +354,6 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             Ok(())
         })
         .map(drop)
-    }
-
-    /// A value that the form says nothing about.
-    fn any(&mut self) -> Result<(), Stop> {
-        let byte = self.reader.next()?;
-        let at = self.reader.position();
-        match byte {
-            b'"' => {
-                let text = self.reader.string()?;
-                if text.flaws != 0 {
-                    flaws(self.faults, &text, at, &self.steps);
-                }
-            }
-            b'-' | b'0'..=b'9' => match self.reader.number()? {
-                None => self.faults.add(Rule::Long, at, &self.steps, None),
-                Some(number) if !number.double.is_finite() => {
-                    self.faults.add(Rule::Huge, at, &self.steps, None);
-                }
-                Some(_) => {}
-            },
-            b't' => self.reader.word("true")?,
-            b'f' => self.reader.word("false")?,
-            b'n' => self.reader.word("null")?,
-            b'[' => _ = self.elements(|walk, _| walk.any())?,
-            b'{' => self.any_object()?,
-            _ => return Err(self.reader.unexpected()),
-        }
-        Ok(())
-    }
-
-    fn any_object(&mut self) -> Result<(), Stop> {
-        self.enter()?;
-        self.reader.pass();
-        let others = self.members.begin();
-        if self.reader.next()? == b'}' {
-            self.reader.pass();
-        } else {
-            loop {
-                let at = self.reader.position();
-                if self.reader.next()? != b'"' {
-                    return Err(self.reader.unexpected());
-                }
-                let key = self.reader.string()?;
-                if key.flaws != 0 {
-                    flaws(self.faults, &key, at, &self.steps);
-                }
-                if !self.members.add(others, key.bytes, at) {
-                    self.faults.add(Rule::Members, at, &self.steps, None);
-                }
-                self.reader.expect(b':')?;
-                self.any()?;
-                if !self.another(b'}')? {
-                    break;
-                }
-            }
-        }
-        self.members.end(others, self.faults, &self.steps);
-        self.depth -= 1;
-        Ok(())
     }
 
     /// Whether the container goes on after an element.

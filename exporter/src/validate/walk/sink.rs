@@ -1,0 +1,67 @@
+//! What a walk hands on: the containers of a bundle by name, and whoever wants to know what they hold.
+//!
+//! It reads nothing.
+
+use super::super::{faults::Faults, row::Row};
+use crate::json::{Position, Stop};
+
+/// The containers of a bundle, by their place in its form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Source = 4,
+    Phases,
+    Items,
+    Responses,
+    Outcomes,
+    Summary,
+    Provenance,
+    DataCard,
+}
+
+impl Part {
+    const ALL: [Self; 8] = [
+        Self::Source,
+        Self::Phases,
+        Self::Items,
+        Self::Responses,
+        Self::Outcomes,
+        Self::Summary,
+        Self::Provenance,
+        Self::DataCard,
+    ];
+
+    pub(super) fn at(field: usize) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| *part as usize == field)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        crate::form::Naming::Service.bundle().fields[self as usize].name
+    }
+}
+
+/// Whoever wants to know what a bundle holds.
+pub(crate) trait Sink {
+    /// An object of a list; `counts` are an outcome's.
+    fn entry(&mut self, part: Part, row: &Row, counts: Option<&Row>, faults: &mut Faults)
+    -> Result<(), Stop>;
+
+    /// A list is over.
+    fn ended(&mut self, _part: Part) {}
+
+    /// An object that stands once.
+    fn part(&mut self, _part: Part, _row: &Row) {}
+
+    /// A file that went into the bundle.
+    fn artifact(&mut self, _row: &Row) {}
+
+    /// An entry of the list of an outcome that names participants, before the outcome itself.
+    fn member(&mut self, _outcome: u64, _index: u64, _at: Position, _reference: &[u8]) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    /// An entry of a list of texts.
+    fn text(&mut self, _part: Part, _field: usize, _text: &[u8]) {}
+
+    /// The fields of the bundle itself.
+    fn top(&mut self, _row: &Row) {}
+}
