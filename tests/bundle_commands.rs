@@ -157,12 +157,12 @@ async fn inspect_shows_what_there_is_and_no_texts_unless_asked() {
     let place = files();
     let (code, out, _) = run(&place, &["inspect", "good.json"]).await;
     assert_eq!(code, 0);
-    assert!(out.contains("1 participants, 2 items, 1 responses"), "{out}");
+    assert!(out.contains("1 participant, 2 items, 1 response"), "{out}");
     assert!(out.contains("statement:1  approved  participant  agree 1"), "{out}");
     assert!(out.contains("suitableForPublicSharing false"), "{out}");
     assert!(!out.contains("Secret"), "{out}");
     let (_, out, _) = run(&place, &["inspect", "good.json", "--texts", "--items", "1"]).await;
-    assert!(out.matches("Secret").count() == 1 && out.contains("and 1 more items"), "{out}");
+    assert!(out.matches("Secret").count() == 1 && out.contains("and 1 more item"), "{out}");
     let (_, out, _) = run(&place, &["inspect", "good.json", "--format", "json"]).await;
     let overview: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(overview["items"][0]["counts"], json!({ "agree": 1 }));

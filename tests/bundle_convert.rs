@@ -94,6 +94,31 @@ async fn standard_output_takes_the_bundle_and_standard_error_everything_else() {
 }
 
 #[tokio::test]
+async fn standard_output_that_ends_early_is_told_whether_the_bundle_was_spooled_or_not() {
+    let place = Place::new();
+    write(&place, 40);
+    for more in [&[][..], &["--bundle-id", "trees"]] {
+        let (code, bundle, said) = run(&place, &convert("-", more)).await;
+        assert_eq!(code, 0, "{said}");
+        assert_eq!(run(&place, &convert("bundle.json", &[more, &["--force"]].concat())).await.0, 0);
+        assert!(fs::read(place.folder.path().join("bundle.json")).unwrap() == bundle);
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let (reader, gone) = std::io::pipe().unwrap();
+        drop(reader);
+        for out in [std::process::Stdio::from(full), gone.into()] {
+            let mut command = Command::new(BINARY);
+            command.args(convert("-", more)).current_dir(place.folder.path()).stdout(out);
+            let output = command.output().unwrap();
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.starts_with("error: writing to standard output: "), "{said}");
+        }
+    }
+    let (code, _, said) = run(&place, &convert("-", &["--resume"])).await;
+    assert!(code == 2 && said.contains("--resume: "), "{said}");
+}
+
+#[tokio::test]
 async fn told_to_end_it_finishes_the_segment_and_says_how_to_go_on() {
     let place = Place::new();
     let absolute = |name: &str| place.folder.path().join(name).display().to_string();

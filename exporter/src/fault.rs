@@ -4,6 +4,8 @@
 
 use std::{fmt, io, path::Path};
 
+use crate::words::counted;
+
 /// Why a conversion ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
@@ -16,7 +18,7 @@ pub enum Fault {
     #[error("{doing}: {error}")]
     Io { doing: String, error: io::Error },
     /// It was told to stop; `resumable` tells whether the rows so far are kept.
-    #[error("stopped after {rows} rows")]
+    #[error("stopped after {}", counted(*rows, "row"))]
     Stopped { rows: u64, resumable: bool },
 }
 

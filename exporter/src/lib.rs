@@ -28,4 +28,5 @@ mod tally;
 pub mod unfit;
 pub mod unpack;
 pub mod validate;
+pub mod words;
 mod write;

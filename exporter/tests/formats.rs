@@ -70,7 +70,7 @@ fn three_generations_of_surveys_give_the_same_bundle() {
     assert_eq!(content(bundle(&folder.job(&folder.path("middle"))).1), old);
     let (report, new) = bundle(&folder.job(&folder.path("new")));
     assert_eq!(content(new), old);
-    assert!(report.notes.iter().any(|note| note.starts_with("1 votes that the source marks as not valid")));
+    assert!(report.notes.iter().any(|note| note.starts_with("1 vote that the source marks as not valid")));
     let words: Vec<_> =
         old["responses"].as_array().unwrap().iter().map(|response| &response["response"]).collect();
     assert_eq!(words, ["prefer-object", "prefer-object", "prefer-object", "equal", "pass"]);

@@ -283,7 +283,7 @@ fn columns_that_are_missing_and_rows_that_are_left_out_are_told() {
     for note in [
         "comments.csv has no column timestamp: when statements were written is not known.",
         "comments.csv has no column moderated: all statements count as approved.",
-        "1 empty rows of comments.csv were left out.",
+        "1 empty row of comments.csv was left out.",
         "2 participants without an answer were left out.",
         "2 files were not used: notes.txt, stats-history.csv.",
     ] {

@@ -15,6 +15,7 @@ use crate::{
     moment::Moment,
     privacy::people::People,
     rows::{Read, Row, order::Flow},
+    words::{counted, were},
 };
 
 /// Reasons for a skip that say that both are as good; the others say nothing about the ideas.
@@ -125,7 +126,11 @@ impl Ideas {
             }
         }
         if invalid > 0 {
-            notes.push(format!("{invalid} votes that the source marks as not valid were left out."));
+            notes.push(format!(
+                "{} that the source marks as not valid {} left out.",
+                counted(invalid, "vote"),
+                were(invalid)
+            ));
         }
         let rows = table.rows();
         Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
@@ -160,8 +165,11 @@ impl Ideas {
             }
         }
         if left_out > 0 {
-            notes
-                .push(format!("{left_out} records of pairs that were shown but not answered were left out."));
+            notes.push(format!(
+                "{} of pairs that were shown but not answered {} left out.",
+                counted(left_out, "record"),
+                were(left_out)
+            ));
         }
         Ok(Flow::More)
     }

@@ -41,6 +41,7 @@ use crate::{
         people::{Key, People},
     },
     tally::Tally,
+    words::{counted, were},
     write::{
         document::{self, Beginning, Constants, Summary},
         json::hex_of,
@@ -182,7 +183,8 @@ fn unused(files: &[(Member, Role)]) -> Option<String> {
     let names: Vec<_> = unused.map(|(member, _)| member.name.as_str()).collect();
     let more = if names.len() > TOLD { ", ..." } else { "" };
     let told = names.iter().take(TOLD).copied().collect::<Vec<_>>().join(", ");
-    (!names.is_empty()).then(|| format!("{} files were not used: {told}{more}.", names.len()))
+    let count = names.len() as u64;
+    (count > 0).then(|| format!("{} {} not used: {told}{more}.", counted(count, "file"), were(count)))
 }
 
 /// A conversion whose input is open.
@@ -331,15 +333,18 @@ impl Work<'_> {
                 (artifact.ended, artifact.rows) = (Some(ended), Some(read.read.rows));
             }
         }
-        if read.superseded > 0 {
+        let replaced = read.superseded;
+        if replaced > 0 {
             self.head.notes.push(format!(
-                "{} answers were replaced by a later one of the same participant and left out.",
-                read.superseded
+                "{} {} replaced by a later one of the same participant and left out.",
+                counted(replaced, "answer"),
+                were(replaced)
             ));
         }
         let silent = self.people.silent();
         if silent > 0 {
-            self.head.notes.push(format!("{silent} participants without an answer were left out."));
+            let who = counted(silent, "participant");
+            self.head.notes.push(format!("{who} without an answer {} left out.", were(silent)));
         }
         self.head.notes.extend(read.notes.iter().cloned());
     }

@@ -46,6 +46,9 @@ pub(super) fn notes(prepared: &Prepared, job: &Job) -> Vec<String> {
     let mut notes = Vec::new();
     match job.texts() {
         Texts::Keep => {}
+        Texts::Redact if prepared.redacted == 1 => notes.push(
+            "1 address, number, link or handle in participants' texts was replaced by a token.".to_owned(),
+        ),
         Texts::Redact => notes.push(format!(
             "{} addresses, numbers, links and handles in participants' texts were replaced by tokens.",
             prepared.redacted

@@ -10,6 +10,7 @@ use crate::{
     privacy::suppress::{Shown, suppress},
     rows::NO_OBJECT,
     tally::{Pair, Tally},
+    words::{counted, were},
     write::{
         document::{Line, Outcomes, Summary},
         shape::Shape,
@@ -82,7 +83,7 @@ impl Tables {
     pub(super) fn notes(&self) -> Vec<String> {
         let Some(k) = self.k else { return Vec::new() };
         let mut notes = vec![
-            format!("{} items with fewer than {k} answers were left out.", self.items_dropped),
+            too_few(self.items_dropped, "item", k),
             format!(
                 "{} counts from 1 to {} and counts that would give them away are hidden; they are named in outcomes.",
                 self.cells_hidden,
@@ -92,7 +93,7 @@ impl Tables {
             "Times are rounded to days. Coverage is that of the counts that are shown.".to_owned(),
         ];
         if self.tables.iter().any(|(table, _)| table.object != NO_OBJECT) {
-            notes.push(format!("{} pairs with fewer than {k} answers were left out.", self.tables_dropped));
+            notes.push(too_few(self.tables_dropped, "pair", k));
         }
         notes
     }
@@ -158,4 +159,8 @@ impl Tables {
         let items = lines.iter().filter(|line| line.kept).count() as u64;
         Summary { participants, items, responses, coverage: crate::coverage::of([phase]) }
     }
+}
+
+fn too_few(dropped: u64, what: &str, k: u64) -> String {
+    format!("{} with fewer than {k} answers {} left out.", counted(dropped, what), were(dropped))
 }

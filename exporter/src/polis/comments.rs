@@ -17,6 +17,7 @@ use crate::{
     model::{Item, Published},
     moment::Moment,
     privacy::people::People,
+    words::{counted, were},
 };
 
 /// What tells the variants apart in the comments.
@@ -140,7 +141,8 @@ impl Making<'_> {
         }
         let mut notes = places.notes(&table.name);
         if empty > 0 {
-            notes.push(format!("{empty} empty rows of {} were left out.", table.name));
+            let rows = counted(empty, "empty row");
+            notes.push(format!("{rows} of {} {} left out.", table.name, were(empty)));
         }
         Ok(Comments { items, rows: table.rows(), notes })
     }

@@ -12,6 +12,7 @@ use crate::{
     model::Keys,
     privacy::people::People,
     rows::{NO_OBJECT, Read, Row, order::Flow},
+    words::counted,
 };
 
 #[derive(Debug)]
@@ -62,7 +63,8 @@ pub(super) fn participants(
     let mut notes = Vec::new();
     if external > 0 {
         notes.push(format!(
-            "{external} participants had an id of the embedding site (xid), which identifies them directly."
+            "{} had an id of the embedding site (xid), which identifies them directly.",
+            counted(external, "participant")
         ));
     }
     Ok(Participants { groups, rows: table.rows(), notes })

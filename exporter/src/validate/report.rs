@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{Report, Rule, Severity};
+use crate::words::counted;
 
 /// A line a finding, then totals.
 pub fn text(report: &Report, name: &str) -> String {
@@ -30,20 +31,23 @@ pub fn text(report: &Report, name: &str) -> String {
     for (rule, total) in &report.totals {
         _ = writeln!(text, "{total:>9}  {} {}", rule.id(), rule.says());
     }
-    let counted = &report.counted;
     let level = report.level.as_str();
     let said = match (report.is_valid(), report.total(Severity::Warning)) {
         (true, 0) => format!("valid (level {level})"),
-        (true, warnings) => format!("valid (level {level}), {warnings} warnings"),
+        (true, warnings) => format!("valid (level {level}), {}", counted(warnings, "warning")),
         (false, warnings) => {
-            let errors = report.total(Severity::Error);
-            format!("invalid (level {level}): {errors} errors, {warnings} warnings")
+            let errors = counted(report.total(Severity::Error), "error");
+            format!("invalid (level {level}): {errors}, {}", counted(warnings, "warning"))
         }
     };
     _ = writeln!(
         text,
-        "{name}: {said}; {} phases, {} items, {} responses, {} outcomes in {} bytes",
-        counted.phases, counted.items, counted.responses, counted.outcomes, report.bytes
+        "{name}: {said}; {}, {}, {}, {} in {}",
+        counted(report.counted.phases, "phase"),
+        counted(report.counted.items, "item"),
+        counted(report.counted.responses, "response"),
+        counted(report.counted.outcomes, "outcome"),
+        counted(report.bytes, "byte")
     );
     text
 }

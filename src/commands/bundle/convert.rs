@@ -19,6 +19,7 @@ use tidegate_exporter::{
     moment::Moment,
     polis::{self, VoteSign},
     privacy::Key,
+    words::counted,
 };
 
 use self::{
@@ -321,8 +322,11 @@ fn lines(report: &Report, dry_run: bool) -> Vec<String> {
     let mut lines = vec![
         format!("read as {}{variant}", report.format),
         format!(
-            "{} items, {} participants, {} responses, coverage {:.6}",
-            report.items, report.participants, report.responses, report.coverage
+            "{}, {}, {}, coverage {:.6}",
+            counted(report.items, "item"),
+            counted(report.participants, "participant"),
+            counted(report.responses, "response"),
+            report.coverage
         ),
         format!(
             "publication status {}; suitable for public sharing: {}",
@@ -332,10 +336,11 @@ fn lines(report: &Report, dry_run: bool) -> Vec<String> {
     ];
     lines.extend(report.notes.iter().map(|note| format!("note: {note}")));
     if report.resumed_rows > 0 {
-        lines.push(format!("{} rows were there already", report.resumed_rows));
+        let were = if report.resumed_rows == 1 { "was" } else { "were" };
+        lines.push(format!("{} {were} there already", counted(report.resumed_rows, "row")));
     }
     if let Some(id) = &report.bundle_id {
-        lines.push(format!("{id}, {} bytes", report.bytes));
+        lines.push(format!("{id}, {}", counted(report.bytes, "byte")));
     }
     if !report.files.is_empty() {
         lines.push(format!("wrote {}", report.files.join(", ")));

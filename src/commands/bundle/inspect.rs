@@ -7,7 +7,10 @@ use std::{fmt::Write as _, process::ExitCode};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
-use tidegate_exporter::inspect::{self, Overview, counts};
+use tidegate_exporter::{
+    inspect::{self, Overview, counts},
+    words::counted,
+};
 
 use super::{Costs, Input, schema::Constants};
 use crate::output::say;
@@ -54,7 +57,7 @@ impl Inspect {
 fn shown(overview: &Overview, name: &str, items: usize) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
-    _ = writeln!(text, "{name}: {} bytes", overview.bytes);
+    _ = writeln!(text, "{name}: {}", counted(overview.bytes, "byte"));
     for (name, value) in &overview.head {
         match value {
             Value::Object(fields) => _ = writeln!(text, "{name}: {}", line(fields)),
@@ -76,10 +79,10 @@ fn shown(overview: &Overview, name: &str, items: usize) -> String {
     };
     _ = writeln!(
         text,
-        "{} participants, {} items, {} responses{unlinked}",
-        overview.participants,
-        overview.items.len(),
-        overview.responses
+        "{}, {}, {}{unlinked}",
+        counted(overview.participants, "participant"),
+        counted(overview.items.len() as u64, "item"),
+        counted(overview.responses, "response")
     );
     for item in overview.items.iter().take(items) {
         let counts: Vec<_> =
@@ -93,17 +96,17 @@ fn shown(overview: &Overview, name: &str, items: usize) -> String {
         }
     }
     if overview.items.len() > items {
-        _ = writeln!(text, "  and {} more items", overview.items.len() - items);
+        _ = writeln!(text, "  and {}", counted((overview.items.len() - items) as u64, "more item"));
     }
     if !overview.complete {
         _ = writeln!(text, "It ends too early, or what follows is not JSON.");
     }
-    if overview.faults > 0 {
-        _ = writeln!(
-            text,
-            "{} places are not as they should be: see tidegate bundle validate",
-            overview.faults
-        );
+    match overview.faults {
+        0 => {}
+        1 => _ = writeln!(text, "1 place is not as it should be: see tidegate bundle validate"),
+        many => {
+            _ = writeln!(text, "{many} places are not as they should be: see tidegate bundle validate");
+        }
     }
     text
 }

@@ -15,7 +15,7 @@ use std::{
 
 use clap::ValueEnum;
 use serde_json::json;
-use tidegate_exporter::meter::Meter;
+use tidegate_exporter::{meter::Meter, words::counted};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Progress {
@@ -86,7 +86,8 @@ fn show(form: Progress, meter: &Meter, elapsed: Duration) {
             + "\n"
     } else {
         let left = left.map_or_else(String::new, |left| format!(", {left:.0} s left"));
-        format!("\r\x1b[K{rows} rows, {rate:.0} rows/s{left}")
+        let rows = counted(rows, "row");
+        format!("\r\x1b[K{rows}, {rate:.0} rows/s{left}")
     };
     let mut stderr = io::stderr().lock();
     let _reader_gone = stderr.write_all(line.as_bytes()).and_then(|()| stderr.flush());
