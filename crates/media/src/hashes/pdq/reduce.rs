@@ -2,6 +2,8 @@
 //!
 //! Which pixel weighs how much is `taps`' matter. Sums are whole numbers, so that nothing is lost before the one division.
 
+use pulp::Arch;
+
 use super::taps::{POINTS, Taps, taps};
 
 pub(super) type Points = [[f64; POINTS]; POINTS];
@@ -11,11 +13,27 @@ const NARROW: u32 = u16::MAX as u32 / 255;
 
 /// Picture width and luma: rows without gaps.
 pub(super) fn reduce(luma: &[u8], width: usize, height: usize) -> Box<Points> {
-    let columns = taps(width);
-    let mut points = Box::new([[0.0; POINTS]; POINTS]);
+    let (rows, columns) = (taps(height), taps(width));
+    let points = Box::new([[0.0; POINTS]; POINTS]);
+    // Only what is inlined is made for the instructions that are found, and only a closure that gives away what it
+    // holds is inlined as a whole.
+    Arch::new().dispatch(
+        #[inline(always)]
+        move || weighed(luma, width, &rows, &columns, points),
+    )
+}
+
+#[inline(always)]
+fn weighed(
+    luma: &[u8],
+    width: usize,
+    rows: &[Taps],
+    columns: &[Taps],
+    mut points: Box<Points>,
+) -> Box<Points> {
     let mut narrow = vec![0; width];
     let mut sums = vec![0; width];
-    for (row, points) in taps(height).iter().zip(points.iter_mut()) {
+    for (row, points) in rows.iter().zip(points.iter_mut()) {
         add_up(luma, width, row, &mut narrow, &mut sums);
         for (column, point) in columns.iter().zip(points.iter_mut()) {
             let divisor = u64::from(row.divisor) * u64::from(column.divisor);
@@ -26,6 +44,7 @@ pub(super) fn reduce(luma: &[u8], width: usize, height: usize) -> Box<Points> {
 }
 
 /// Weighted sums of one point's rows, column by column.
+#[inline(always)]
 fn add_up(luma: &[u8], width: usize, taps: &Taps, narrow: &mut [u16], sums: &mut [u32]) {
     sums.fill(0);
     let mut rows = luma.chunks_exact(width).skip(taps.first).zip(taps.weights.iter().copied()).peekable();
@@ -59,12 +78,14 @@ fn low(weight: u32) -> u16 {
     u16::try_from(weight).expect("a weight within the room of narrow sums")
 }
 
+#[inline(always)]
 fn start(sums: &mut [u16], row: &[u8], weight: u16) {
     for (sum, pixel) in sums.iter_mut().zip(row) {
         *sum = weight * u16::from(*pixel);
     }
 }
 
+#[inline(always)]
 fn add_two(sums: &mut [u16], upper: &[u8], one: u16, lower: &[u8], two: u16) {
     for ((sum, upper), lower) in sums.iter_mut().zip(upper).zip(lower) {
         *sum += one * u16::from(*upper) + two * u16::from(*lower);
@@ -72,6 +93,7 @@ fn add_two(sums: &mut [u16], upper: &[u8], one: u16, lower: &[u8], two: u16) {
 }
 
 /// The weighted sum of one point's columns.
+#[inline(always)]
 fn across(sums: &[u32], taps: &Taps) -> u64 {
     let pixels = &sums[taps.first..taps.first + taps.weights.len()];
     pixels.iter().zip(&taps.weights).map(|(sum, weight)| u64::from(*sum) * u64::from(*weight)).sum()
