@@ -1,5 +1,7 @@
 #![allow(clippy::cast_possible_truncation, clippy::unwrap_used)]
 
+mod bounds;
+
 use std::{
     collections::BTreeMap,
     sync::{
