@@ -17,6 +17,7 @@ mod observe;
 mod oracle;
 mod pictures;
 mod receiver;
+mod retroact;
 mod rules_change;
 mod seeded;
 mod trace;
