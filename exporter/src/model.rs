@@ -154,11 +154,12 @@ impl Keys {
         let mut keys = Self::default();
         for (at, item) in items.iter().enumerate() {
             if !keys.add(item.key.as_bytes(), at as u32) {
+                let id: String = item.key.chars().take(40).collect();
                 return Err(Fault::content(
                     file,
                     None,
                     Wrong::Duplicate,
-                    "the id of an item stands there twice",
+                    format!("the item id {id} stands there twice"),
                 ));
             }
         }

@@ -8,6 +8,7 @@ use std::fs;
 
 use support::{Conversation, Folder, VOTERS_FROM, bundle, run};
 use tidegate_exporter::{
+    convert::Overrides,
     form::K_DEFAULT,
     privacy::{Key, Participants, Profile, Texts},
 };
@@ -56,6 +57,25 @@ fn a_public_bundle_holds_nobodys_id_and_no_small_count() {
         (&card["containsPseudonymousLinkage"], &card["suitableForPublicSharing"]),
         (&false.into(), &false.into())
     );
+}
+
+#[test]
+fn an_address_in_the_head_identifies_somebody_too() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(12, 8, 60));
+    let mut job = public(&folder, &conversation);
+    job.texts = Some(Texts::Omit);
+    job.force = true;
+    let mut flags = |change: &dyn Fn(&mut Overrides)| {
+        job.overrides = Overrides::default();
+        change(&mut job.overrides);
+        let (_, shared) = bundle(&job);
+        let card = &shared["dataCard"];
+        (card["containsDirectIdentifiers"] == true, card["suitableForPublicSharing"] == true)
+    };
+    let said = |text: &str| Some(text.to_owned());
+    assert_eq!(flags(&|head| head.description = said("about a town")), (false, true));
+    assert_eq!(flags(&|head| head.description = said("mail jo@town.example")), (true, false));
+    assert_eq!(flags(&|head| head.title = said("call +44 20 7946 0958")), (true, false));
 }
 
 #[test]

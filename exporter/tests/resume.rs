@@ -5,6 +5,7 @@
 mod support;
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -16,6 +17,7 @@ use std::{
 use support::{Conversation, Folder};
 use tidegate_exporter::{
     convert::{Job, Target, convert},
+    export::Shape,
     fault::Fault,
     meter::Meter,
     moment::Moment,
@@ -138,6 +140,67 @@ fn what_was_to_replace_something_goes_on_too() {
     job.resume = true;
     assert!(convert(&job, &Arc::new(Meter::default())).unwrap().resumed_rows > 0);
     assert!(fs::read_to_string(folder.path("out.json")).unwrap().starts_with("{\"schema\""));
+}
+
+/// As it is after a kill in the middle.
+fn interrupted(job: &mut Job) {
+    let meter = Arc::new(Meter::default());
+    meter.stop();
+    assert!(matches!(convert(job, &meter).unwrap_err(), Fault::Stopped { rows: 1.., resumable: true }));
+    job.resume = true;
+}
+
+#[test]
+fn a_folder_of_tables_that_was_begun_goes_on() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out"));
+    (job.to, job.sidecars, job.key) = (Some(Shape::Ndjson), None, Key::kept(vec![5; 32]));
+    interrupted(&mut job);
+    // A kill while the tables are written, and while they get their names.
+    folder.write("out/responses.ndjson.partial", "{\"half");
+    folder.write("out/items.ndjson", "{}\n");
+    let mut without = job.clone();
+    without.resume = false;
+    assert_eq!(convert(&without, &Arc::new(Meter::default())).unwrap_err().tag(), "refused");
+    convert(&job, &Arc::new(Meter::default())).unwrap();
+    let mut whole = job.clone();
+    (whole.target, whole.resume) = (Target::File(folder.path("whole")), false);
+    convert(&whole, &Arc::new(Meter::default())).unwrap();
+    let of = |name: &str| {
+        let files = fs::read_dir(folder.path(name)).unwrap().map(|file| file.unwrap());
+        files.map(|file| (file.file_name(), fs::read(file.path()).unwrap())).collect::<BTreeMap<_, _>>()
+    };
+    assert!(of("out").len() > 2 && of("out") == of("whole"));
+    assert_eq!(folder.names(), ["a", "out", "whole"]);
+}
+
+#[test]
+fn a_bundle_with_its_name_and_without_its_package_goes_on() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    job.package = true;
+    interrupted(&mut job);
+    let kept = fs::read(folder.path("out.json.parts/key")).unwrap();
+    // A kill between the two.
+    fs::rename(folder.path("out.json.partial"), folder.path("out.json")).unwrap();
+    convert(&job, &Arc::new(Meter::default())).unwrap();
+    let listed = fs::read_to_string(folder.path("manifest-sha256.txt")).unwrap();
+    assert!(listed.contains("out.json") && folder.path("datapackage.json").exists());
+    let mut undisturbed = job.clone();
+    (undisturbed.target, undisturbed.key) = (Target::File(folder.path("other.json")), Key::kept(kept));
+    (undisturbed.resume, undisturbed.package) = (false, false);
+    convert(&undisturbed, &Arc::new(Meter::default())).unwrap();
+    assert!(fs::read(folder.path("out.json")).unwrap() == fs::read(folder.path("other.json")).unwrap());
+}
+
+#[test]
+fn what_never_began_leaves_nothing_in_the_way() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut mistyped = job(folder.path("nowhere"), folder.path("out.json"));
+    assert!(convert(&mistyped, &Arc::new(Meter::default())).is_err());
+    assert_eq!(folder.names(), [""; 0]);
+    mistyped.inputs = vec![conversation.variant_a(&folder, "a")];
+    convert(&mistyped, &Arc::new(Meter::default())).unwrap();
 }
 
 #[test]

@@ -113,6 +113,8 @@ fn private_cases() -> Vec<Case> {
             &["BND-PRV-03 /dataCard/containsParticipantFreeText"],
         ),
         ("/items/0/text", json!("write to ada@city.example"), &["BND-PRV-04 /items/0/text"]),
+        ("/source/title", json!("call +44 20 7946 0958"), &["BND-PRV-04 /source/title"]),
+        ("/source/description", json!("write to ada@city.example"), &["BND-PRV-04 /source/description"]),
         (
             "/responses/2/participantRef",
             json!("ada@city.example"),

@@ -61,8 +61,13 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     if let Err(Fault::Stopped { resumable, .. }) = &mut result {
         *resumable &= !job.dry_run && !job.target.is_stream();
     }
-    // With this input nothing can go on; what an earlier process has left may fit another one.
-    if matches!(result, Err(Fault::Content { .. } | Fault::Refused(_))) && !job.resume {
+    // With this input nothing can go on, or nothing has begun; what an earlier process has left may fit another one.
+    let is_over = match &result {
+        Err(Fault::Content { .. } | Fault::Refused(_)) => true,
+        Err(Fault::Stopped { .. }) | Ok(_) => false,
+        Err(Fault::Io { .. }) => !partial.exists(),
+    };
+    if is_over && !job.resume {
         let _first = std::fs::remove_file(partial);
         let _second = std::fs::remove_dir_all(parts);
     }

@@ -46,6 +46,7 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Rep
         files.remove(0);
         files.extend(described);
     }
+    place.finish()?;
     report.files = names(&files);
     Ok(report)
 }

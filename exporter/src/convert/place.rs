@@ -19,6 +19,8 @@ use crate::{
     },
 };
 
+const PARTIAL: &str = ".partial";
+
 /// Where a conversion works until its output has its name.
 pub(super) struct Place {
     pub(super) parts: Parts,
@@ -37,10 +39,12 @@ impl Place {
             Target::Stream(_) => apart()?,
         };
         if !job.force && !job.dry_run {
-            // An interrupted conversion may have given names to its own sidecars.
+            // An interrupted conversion may have begun a folder, or given names to sidecars, and to the bundle, which
+            // leaves no `.partial`.
             let goes_on = job.resume && Parts::left(&out);
-            let beside = if goes_on { None } else { others::taken(job, &out) };
-            if let Some(there) = taken(&out, job).then(|| out.clone()).or(beside) {
+            let own = goes_on && (job.to.is_some() || !beside(&out, PARTIAL).exists());
+            let sidecar = if goes_on { None } else { others::taken(job, &out) };
+            if let Some(there) = (!own && taken(&out, job)).then(|| out.clone()).or(sidecar) {
                 let name = name_of(&there);
                 return Err(Fault::Refused(format!("{name} is there already: --force replaces it")));
             }
@@ -55,14 +59,16 @@ impl Place {
             Target::Stream(stream) if job.stream().is_none() => Some(Arc::clone(stream)),
             Target::Stream(_) | Target::File(_) => None,
         };
-        Ok(Self { parts, partial: beside(&out, ".partial"), out, spool, copied_to })
+        Ok(Self { parts, partial: beside(&out, PARTIAL), out, spool, copied_to })
     }
 
     /// Gives the bundle its name, unless it has gone where it belongs already.
-    pub(super) fn publish(self, job: &Job) -> Result<(), Fault> {
-        if job.stream().is_none() {
-            publish(&self.partial, &self.out)?;
-        }
+    pub(super) fn publish(&self, job: &Job) -> Result<(), Fault> {
+        if job.stream().is_none() { publish(&self.partial, &self.out) } else { Ok(()) }
+    }
+
+    /// Everything is there: nothing is kept to go on with.
+    pub(super) fn finish(self) -> Result<(), Fault> {
         self.parts.remove()?;
         if let Some(stream) = self.copied_to {
             copy(&self.out, &stream)?;

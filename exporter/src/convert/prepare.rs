@@ -67,7 +67,9 @@ impl Prepared {
         let shown = || head.items.iter().zip(&self.lines).filter(|(_, line)| line.kept);
         Content {
             participant_text: shown().any(|(item, line)| !item.organizer && !line.text.is_empty()),
-            identifying_text: shown().any(|(_, line)| identifies(&line.text)),
+            identifying_text: identifies(&head.source.title)
+                || identifies(&head.source.description)
+                || shown().any(|(_, line)| identifies(&line.text)),
             text_reviewed: self.reviewed,
             ..Content::default()
         }

@@ -162,5 +162,9 @@ impl Tables {
 }
 
 fn too_few(dropped: u64, what: &str, k: u64) -> String {
-    format!("{} with fewer than {k} answers {} left out.", counted(dropped, what), were(dropped))
+    format!(
+        "{} {} left out: fewer than {k} answers, or small counts that the others would give away.",
+        counted(dropped, what),
+        were(dropped)
+    )
 }

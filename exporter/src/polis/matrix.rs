@@ -63,7 +63,8 @@ pub(super) fn participants(
     let mut notes = Vec::new();
     if external > 0 {
         notes.push(format!(
-            "{} had an id of the embedding site (xid), which identifies them directly.",
+            "{} had an id of the embedding site (xid), which identifies them directly: only \
+             `--participants external-ids` keeps it.",
             counted(external, "participant")
         ));
     }

@@ -7,7 +7,7 @@ use std::io;
 use super::{
     content::{Counted, Item},
     faults::{Faults, Step},
-    places::response,
+    places::{response, source},
     row::Row,
     rules::Rule,
     totals::Tally,
@@ -15,7 +15,7 @@ use super::{
     walk::Part,
 };
 use crate::{
-    form::{DATA_CARD, TEXT_REVIEWED_BY, aggregation},
+    form::{DATA_CARD, SOURCE, TEXT_REVIEWED_BY, aggregation},
     json::Position,
     privacy::text::identifies,
 };
@@ -35,11 +35,21 @@ pub(crate) struct Card {
     reviewed: bool,
     texts: bool,
     linked: bool,
+    /// What would identify somebody in the head.
+    named: Vec<(usize, Position)>,
 }
 
 impl Card {
     pub(crate) fn new(k: u64) -> Self {
-        Self { k, flags: [None; 9], events: false, reviewed: false, texts: false, linked: false }
+        Self {
+            k,
+            flags: [None; 9],
+            events: false,
+            reviewed: false,
+            texts: false,
+            linked: false,
+            named: Vec::new(),
+        }
     }
 
     pub(crate) fn take(&mut self, row: &Row) {
@@ -52,6 +62,15 @@ impl Card {
     /// Every answer somebody gave is there, not the latest only.
     pub(crate) fn is_of_events(&self) -> bool {
         self.events
+    }
+
+    /// What the bundle says of where it is from.
+    pub(crate) fn source(&mut self, row: &Row) {
+        for field in [source::TITLE, source::DESCRIPTION] {
+            if row.text(field).is_some_and(|text| identifies(&String::from_utf8_lossy(text))) {
+                self.named.push((field, row.place(field)));
+            }
+        }
     }
 
     /// An entry of `provenance.notes`.
@@ -116,6 +135,10 @@ impl Card {
         hold(!shared || says(IDENTIFIERS) != Some(true), Rule::SharesIdentifiers, SHARING);
         let unread = (self.texts || says(TEXT) == Some(true)) && !self.reviewed;
         hold(!shared || !unread, Rule::SharesText, SHARING);
+        for (field, at) in &self.named {
+            let steps = [Step::Name(Part::Source.name()), Step::Name(SOURCE.fields[*field].name)];
+            faults.add(Rule::HidesIdentifiers, *at, &steps, None);
+        }
         if says(IDENTIFIERS) != Some(false) {
             faults.forget(Rule::HidesIdentifiers);
         }

@@ -10,8 +10,12 @@ use super::{
 };
 use crate::{form, json::Position};
 
-// Places of fields in their forms; all have an id, and first.
+// Places of fields in their forms; entries of lists have an id, and first.
 pub(super) const ID: usize = 0;
+pub(super) mod source {
+    pub(in crate::validate) const TITLE: usize = 3;
+    pub(in crate::validate) const DESCRIPTION: usize = 4;
+}
 pub(super) mod item {
     pub(in crate::validate) const PHASE: usize = 1;
     pub(in crate::validate) const TEXT: usize = 3;

@@ -1,7 +1,7 @@
 //! What an interrupted conversion leaves beside its output, so that it can go on: `<out>.parts`.
 //!
 //! It holds the fresh key, readable by its owner only, and a line for each finished segment; the bytes are in
-//! `<out>.partial`. Both vanish with the final rename.
+//! `<out>.partial`. The bytes get their name, and the rest vanishes once everything beside them has its own.
 
 use std::{
     ffi::OsString,

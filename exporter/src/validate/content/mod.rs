@@ -386,6 +386,7 @@ impl Sink for Content {
         match part {
             Part::Summary => self.summary.take(row),
             Part::DataCard => self.card.take(row),
+            Part::Source if self.level >= Level::Privacy => self.card.source(row),
             _ => {}
         }
     }
