@@ -127,27 +127,24 @@ fn told_to_stop_it_keeps_what_it_has_and_a_changed_input_is_noticed() {
     assert_eq!(meter.rows.load(Ordering::Relaxed) as usize, conversation.votes.len());
 }
 
-#[test]
-fn what_was_to_replace_something_goes_on_too() {
-    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
-    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
-    folder.write("out.json", "older");
-    job.force = true;
-    let meter = Arc::new(Meter::default());
-    meter.stop();
-    assert!(matches!(convert(&job, &meter).unwrap_err(), Fault::Stopped { rows: 1.., resumable: true }));
-    assert_eq!(fs::read_to_string(folder.path("out.json")).unwrap(), "older");
-    job.resume = true;
-    assert!(convert(&job, &Arc::new(Meter::default())).unwrap().resumed_rows > 0);
-    assert!(fs::read_to_string(folder.path("out.json")).unwrap().starts_with("{\"schema\""));
-}
-
 /// As it is after a kill in the middle.
 fn interrupted(job: &mut Job) {
     let meter = Arc::new(Meter::default());
     meter.stop();
     assert!(matches!(convert(job, &meter).unwrap_err(), Fault::Stopped { rows: 1.., resumable: true }));
     job.resume = true;
+}
+
+#[test]
+fn what_was_to_replace_something_goes_on_too() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    folder.write("out.json", "older");
+    job.force = true;
+    interrupted(&mut job);
+    assert_eq!(fs::read_to_string(folder.path("out.json")).unwrap(), "older");
+    assert!(convert(&job, &Arc::new(Meter::default())).unwrap().resumed_rows > 0);
+    assert!(fs::read_to_string(folder.path("out.json")).unwrap().starts_with("{\"schema\""));
 }
 
 #[test]
@@ -194,6 +191,22 @@ fn a_bundle_with_its_name_and_without_its_package_goes_on() {
 }
 
 #[test]
+fn what_could_not_be_written_beside_a_named_bundle_is_gone_on_with() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    (job.package, job.force) = (true, true);
+    // Nothing can take its name.
+    fs::create_dir_all(folder.path("datapackage.json/full")).unwrap();
+    assert_eq!(convert(&job, &Arc::new(Meter::default())).unwrap_err().tag(), "io");
+    let named = fs::read(folder.path("out.json")).unwrap();
+    fs::remove_dir_all(folder.path("datapackage.json")).unwrap();
+    (job.force, job.resume) = (false, true);
+    convert(&job, &Arc::new(Meter::default())).unwrap();
+    assert!(fs::read(folder.path("out.json")).unwrap() == named, "by the key that was kept");
+    assert_eq!(folder.names(), ["a", "datapackage.json", "manifest-sha256.txt", "out.json"]);
+}
+
+#[test]
 fn what_never_began_leaves_nothing_in_the_way() {
     let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
     let mut mistyped = job(folder.path("nowhere"), folder.path("out.json"));
@@ -208,11 +221,8 @@ fn rows_that_name_participants_otherwise_are_written_anew() {
     let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
     let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
     job.participants = Participants::SourceIds;
-    let meter = Arc::new(Meter::default());
-    meter.stop();
-    assert!(matches!(convert(&job, &meter).unwrap_err(), Fault::Stopped { rows: 1.., resumable: true }));
+    interrupted(&mut job);
     job.participants = Participants::Pseudonyms;
-    job.resume = true;
     assert_eq!(convert(&job, &Arc::new(Meter::default())).unwrap().resumed_rows, 0);
     let text = fs::read_to_string(folder.path("out.json")).unwrap();
     let named = text.lines().filter(|line| line.starts_with("{\"id\":\"vote:"));

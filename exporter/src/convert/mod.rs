@@ -57,15 +57,18 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     check(job)?;
     let place = Place::open(job)?;
     let (partial, parts) = (place.partial.clone(), place.parts.folder.clone());
-    let mut result = run(job, meter, place);
+    let input = Input::open(&job.inputs, &parts, &job.limits);
+    let input = input.and_then(|input| Ok((roles(&input, job)?, input)));
+    let has_begun = input.is_ok();
+    let mut result = input.and_then(|(files, input)| run(job, meter, place, &input, &files));
     if let Err(Fault::Stopped { resumable, .. }) = &mut result {
         *resumable &= !job.dry_run && !job.target.is_stream();
     }
-    // With this input nothing can go on, or nothing has begun; what an earlier process has left may fit another one.
+    // With this input nothing can go on, or there is none; what an earlier process has left may fit another one.
     let is_over = match &result {
         Err(Fault::Content { .. } | Fault::Refused(_)) => true,
         Err(Fault::Stopped { .. }) | Ok(_) => false,
-        Err(Fault::Io { .. }) => !partial.exists(),
+        Err(Fault::Io { .. }) => !has_begun,
     };
     if is_over && !job.resume {
         let _first = std::fs::remove_file(partial);
@@ -74,12 +77,16 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     result
 }
 
-fn run(job: &Job, meter: &Arc<Meter>, place: Place) -> Result<Report, Fault> {
+fn run(
+    job: &Job,
+    meter: &Arc<Meter>,
+    place: Place,
+    input: &Input,
+    files: &[(Member, Role)],
+) -> Result<Report, Fault> {
     let exported = place.parts.moment(job.exported)?;
-    let input = Input::open(&job.inputs, &place.parts.folder, &job.limits)?;
-    let files = roles(&input, job)?;
-    if job.from.map_or_else(|| adapter::sniffed(&files, &job.limits), Ok)? == Format::Bundle {
-        return others::from_bundle(job, place, &files);
+    if job.from.map_or_else(|| adapter::sniffed(files, &job.limits), Ok)? == Format::Bundle {
+        return others::from_bundle(job, place, files);
     }
     let mut key_fault = None;
     let mut people_of = |scope: &str| {
@@ -91,13 +98,13 @@ fn run(job: &Job, meter: &Arc<Meter>, place: Place) -> Result<Report, Fault> {
         });
         People::new(&key, scope, job.participants)
     };
-    let (adapter, mut head, mut people) = Adapter::open(&files, job, &mut people_of)?;
+    let (adapter, mut head, mut people) = Adapter::open(files, job, &mut people_of)?;
     if let Some(fault) = key_fault {
         return Err(fault);
     }
     job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
-    head.artifacts = artifacts(&input, &files, adapter.rows_file(), &head.rows, job)?;
-    head.notes.extend(unused(&files));
+    head.artifacts = artifacts(input, files, adapter.rows_file(), &head.rows, job)?;
+    head.notes.extend(unused(files));
     let prepared = prepare::texts(&head, job);
     head.notes.extend(prepare::notes(&prepared, job));
     let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
