@@ -8,7 +8,7 @@ pub fn counted(number: u64, what: &str) -> String {
 }
 
 /// What has happened to so many.
-pub(crate) fn were(number: u64) -> &'static str {
+pub fn were(number: u64) -> &'static str {
     if number == 1 { "was" } else { "were" }
 }
 

@@ -19,7 +19,7 @@ use tidegate_exporter::{
     moment::Moment,
     polis::{self, VoteSign},
     privacy::Key,
-    words::counted,
+    words::{counted, were},
 };
 
 use self::{
@@ -336,8 +336,8 @@ fn lines(report: &Report, dry_run: bool) -> Vec<String> {
     ];
     lines.extend(report.notes.iter().map(|note| format!("note: {note}")));
     if report.resumed_rows > 0 {
-        let were = if report.resumed_rows == 1 { "was" } else { "were" };
-        lines.push(format!("{} {were} there already", counted(report.resumed_rows, "row")));
+        let (rows, were) = (counted(report.resumed_rows, "row"), were(report.resumed_rows));
+        lines.push(format!("{rows} {were} there already"));
     }
     if let Some(id) = &report.bundle_id {
         lines.push(format!("{id}, {}", counted(report.bytes, "byte")));
