@@ -37,6 +37,8 @@ pub(crate) struct Phase {
 pub(crate) struct Item {
     /// As the source names it.
     pub(crate) key: String,
+    /// Where it stands in the source.
+    pub(crate) row: u64,
     pub(crate) id: String,
     pub(crate) text: String,
     pub(crate) status: String,
@@ -155,12 +157,8 @@ impl Keys {
         for (at, item) in items.iter().enumerate() {
             if !keys.add(item.key.as_bytes(), at as u32) {
                 let id: String = item.key.chars().take(40).collect();
-                return Err(Fault::content(
-                    file,
-                    None,
-                    Wrong::Duplicate,
-                    format!("the item id {id} stands there twice"),
-                ));
+                let detail = format!("the item id {id} stands there twice");
+                return Err(Fault::content(file, item.row, Wrong::Duplicate, detail));
             }
         }
         Ok(keys)

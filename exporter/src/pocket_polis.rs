@@ -119,6 +119,7 @@ fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, Fault> {
         items.push(Item {
             id: format!("statement:{key}"),
             key: key.to_owned(),
+            row: row.number,
             text: row.text(text)?.to_owned(),
             status: if status.is_empty() { "approved" } else { status }.to_owned(),
             organizer: matches!(row.maybe(seed)?, "1" | "true" | "TRUE" | "True"),

@@ -120,6 +120,7 @@ fn read(member: &Member, limits: &Limits) -> Result<Vec<(Item, crate::privacy::s
         let item = Item {
             id: format!("statement:{key}"),
             key: key.to_owned(),
+            row: row.number,
             text: row.text(text)?.to_owned(),
             status: match row.maybe(moderated)?.trim() {
                 "0" => "pending",

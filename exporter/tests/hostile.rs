@@ -35,7 +35,7 @@ fn wrong_rows_are_named() {
         ("value", |_| "-5,x,1,1,1".to_owned(), "row 8: timestamp"),
         ("nul", |_| "1600000000000,\0,1,1,1".to_owned(), "row 8"),
         ("value", |_| "1600000000000,x,1,,1".to_owned(), "row 8: voter-id"),
-        ("long_record", |_| "1".repeat(3 << 20), "too long"),
+        ("long_record", |_| "1".repeat(3 << 20), "votes.csv, row 8: a line is too long"),
     ];
     for (tag, change, says) in cases {
         let folder = Folder::new();
@@ -94,7 +94,7 @@ fn wrong_files_are_named() {
         .write("a/comments.csv", comments.replacen('"', "", 1).replace("Statement 4", &"x".repeat(3 << 20)));
     refused(&folder, &input, "long_record", "comments.csv");
     folder.write("a/comments.csv", format!("{comments}{}", comments.lines().nth(1).unwrap()));
-    refused(&folder, &input, "duplicate", "comments.csv");
+    refused(&folder, &input, "duplicate", "comments.csv, row 7: the item id 4 stands there twice");
     folder.write("a/comments.csv", &comments);
     folder.write("a/more.csv", conversation.votes_csv(1000));
     refused(&folder, &input, "duplicate", "votes");

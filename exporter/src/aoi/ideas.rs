@@ -64,6 +64,7 @@ pub(super) fn read(member: &Member, limits: &Limits) -> Result<Read, Fault> {
         items.push(Item {
             id: format!("option:{key}"),
             key: key.to_owned(),
+            row: row.number,
             text: String::new(),
             status: if row.maybe(active)?.trim().eq_ignore_ascii_case("false") {
                 "inactive"

@@ -23,7 +23,8 @@ impl Lines {
         Self { stream, block: Vec::new(), rest: 0..0, carried: Vec::new(), limit, ended: false }
     }
 
-    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, Fault> {
+    /// `number` is that of the first line that was not given yet.
+    pub(crate) fn next(&mut self, number: u64) -> Result<Option<&[u8]>, Fault> {
         if !self.rest.is_empty() {
             let rest = self.rest.clone();
             self.rest.start = self.rest.end;
@@ -37,7 +38,7 @@ impl Lines {
         loop {
             if self.carried.len() > self.limit {
                 let detail = "a line is too long (--max-record allows more)";
-                return Err(Fault::content(&self.stream.name, None, Wrong::LongRecord, detail));
+                return Err(Fault::content(&self.stream.name, number, Wrong::LongRecord, detail));
             }
             let Some(block) = self.stream.block(std::mem::take(&mut self.block))? else {
                 self.ended = true;

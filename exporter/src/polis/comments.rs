@@ -137,7 +137,7 @@ impl Making<'_> {
                 continue;
             }
             let wrong = |wrong, detail: &str| row.wrong(wrong, detail);
-            items.push(self.item(&places, &|at| row.text(at), &wrong)?);
+            items.push(self.item(&places, row.number, &|at| row.text(at), &wrong)?);
         }
         let mut notes = places.notes(&table.name);
         if empty > 0 {
@@ -187,7 +187,7 @@ impl Making<'_> {
                     .copied()
                     .ok_or_else(|| wrong(Wrong::MissingColumn, "the row has too few columns"))
             };
-            items.push(self.item(&places, &field, &wrong)?);
+            items.push(self.item(&places, *number, &field, &wrong)?);
         }
         let mut notes = places.notes(&member.name);
         notes.push("Texts had neither quotes nor escapes; line ends in them were joined again.".to_owned());
@@ -197,6 +197,7 @@ impl Making<'_> {
     fn item<'r>(
         &self,
         places: &Places,
+        row: u64,
         field: &dyn Fn(usize) -> Result<&'r str, Fault>,
         wrong: &dyn Fn(Wrong, &str) -> Fault,
     ) -> Result<Item, Fault> {
@@ -254,6 +255,7 @@ impl Making<'_> {
         Ok(Item {
             id: format!("statement:{key}"),
             key: key.to_owned(),
+            row,
             text: text.to_owned(),
             status: status.to_owned(),
             organizer: seed || told,

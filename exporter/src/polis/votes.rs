@@ -52,7 +52,7 @@ pub(super) fn rows(
     let (mut number, mut rows) = (0_u64, 0_u64);
     let mut reading = Reading { keys, turned, people, comment: Vec::new(), comment_number: None, item: 0 };
     let mut waiting = Waiting::default();
-    while let Some(block) = lines.next()? {
+    while let Some(block) = lines.next(number + 1)? {
         let quotes = match memchr2(0, b'"', block) {
             Some(first) => {
                 if let Some(at) = memchr(0, &block[first..]) {
