@@ -140,6 +140,26 @@ impl<R: Read> Reader<R> {
         Err(self.unexpected())
     }
 
+    /// Passes an array or object, whose bracket `next` has given, by its brackets and strings alone.
+    pub(crate) fn pass_nested(&mut self) -> Result<(), Stop> {
+        let mut open = 0_u64;
+        loop {
+            match self.next()? {
+                b'"' => {
+                    self.string()?;
+                    continue;
+                }
+                b'[' | b'{' => open += 1,
+                b']' | b'}' => open -= 1,
+                _ => {}
+            }
+            self.pass();
+            if open == 0 {
+                return Ok(());
+            }
+        }
+    }
+
     pub(crate) fn unexpected(&self) -> Stop {
         Stop::Fault(Why::Unexpected, self.position())
     }

@@ -14,7 +14,7 @@ pub fn text(report: &Report, name: &str) -> String {
     let mut text = String::new();
     for finding in &report.findings {
         let rule = finding.rule;
-        let pointer = if finding.pointer.is_empty() { "/" } else { &finding.pointer };
+        let pointer = if finding.pointer.is_empty() { "(document)" } else { &finding.pointer };
         let (id, severity) = (rule.id(), rule.severity().as_str());
         let place = format!("line {}, byte {}", finding.line, finding.offset);
         _ = write!(text, "{pointer}  {id} {severity}  {place}: {}", rule.says());

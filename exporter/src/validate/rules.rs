@@ -80,7 +80,7 @@ rules! {
     Escape "BND-LEX-07" Error "a string holds an unknown escape";
     Surrogate "BND-LEX-08" Error "a string holds half of a surrogate pair";
     Twice "BND-LEX-09" Error "a member stands twice in its object";
-    Deep "BND-LEX-10" Error "nested deeper than allowed; nothing after it was read";
+    Deep "BND-LEX-10" Error "nested deeper than allowed; what lies within was not read";
     Long "BND-LEX-11" Error "a string or number is longer than allowed";
     Huge "BND-LEX-12" Error "a number is beyond any double";
     Members "BND-LEX-13" Error "an object has more members than allowed; which of the others stand twice was not looked for";

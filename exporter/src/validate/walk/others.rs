@@ -29,6 +29,10 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
             b't' => self.reader.word("true")?,
             b'f' => self.reader.word("false")?,
             b'n' => self.reader.word("null")?,
+            b'[' | b'{' if self.depth == self.reader.limits().depth => {
+                self.faults.add(Rule::Deep, self.reader.position(), &self.steps, None);
+                self.reader.pass_nested()?;
+            }
             b'[' => _ = self.elements(|walk, _| walk.any())?,
             b'{' => self.any_object()?,
             _ => return Err(self.reader.unexpected()),
