@@ -127,7 +127,27 @@ fn lines_hold_the_elements_of_the_lists() {
     }
     assert_eq!(report.files.len(), 7);
     let package: Value = serde_json::from_slice(&fs::read(folder.path("datapackage.json")).unwrap()).unwrap();
-    assert_eq!(package["resources"].as_array().unwrap().len(), 6);
+    let resources = package["resources"].as_array().unwrap();
+    assert_eq!(resources.len(), 6);
+    let mut described = 0;
+    for resource in resources {
+        let name = resource["path"].as_str().unwrap();
+        let Some(fields) = resource["schema"]["fields"].as_array() else { continue };
+        described += 1;
+        let is = |field: &Value, name: &str| field["name"].as_str() == Some(name);
+        let Ok(lines) = fs::read_to_string(folder.path(name)) else { continue };
+        for line in lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            let line = line.as_object().unwrap();
+            assert!(line.keys().all(|key| fields.iter().any(|field| is(field, key))), "{name}");
+            for field in fields {
+                let value = line.get(field["name"].as_str().unwrap()).filter(|value| !value.is_null());
+                assert!(value.is_some() || field.get("constraints").is_none(), "{name}: {field}");
+                let is_number = value.is_some_and(Value::is_u64);
+                assert_eq!(is_number, field["type"] == "integer", "{name}: {field}");
+            }
+        }
+    }
+    assert_eq!(described, 4);
     let check = Command::new("sha256sum")
         .args(["--check", "--strict", "--status", "manifest-sha256.txt"])
         .current_dir(folder.path(""))

@@ -31,9 +31,13 @@ pub(crate) fn write(folder: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, Fa
             .chars()
             .map(|sign| if sign.is_ascii_alphanumeric() { sign } else { '-' })
             .collect();
-        resources.push(json!({
+        let mut resource = json!({
             "name": plain, "path": name, "format": format, "bytes": bytes, "hash": format!("sha256:{digest}"),
-        }));
+        });
+        if let Some(columns) = columns(&name) {
+            resource["schema"] = schema(columns);
+        }
+        resources.push(resource);
     }
     let source = head.get("source").cloned().unwrap_or(Value::Null);
     let package = json!({
@@ -55,6 +59,57 @@ pub(crate) fn write(folder: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, Fa
     let mut file = Growing::create(listed)?;
     file.write(manifest.as_bytes())?;
     publish(vec![described, file.finish()?])
+}
+
+/// Their names, types, and whether each row has them.
+type Columns = [(&'static str, &'static str, bool)];
+
+const ITEMS: &Columns = &[
+    ("id", "string", true),
+    ("phaseId", "string", true),
+    ("type", "string", true),
+    ("text", "string", true),
+    ("status", "string", true),
+    ("origin", "string", true),
+    ("createdAt", "datetime", false),
+];
+const RESPONSES: &Columns = &[
+    ("id", "string", true),
+    ("phaseId", "string", true),
+    ("subjectRef", "string", true),
+    ("objectRef", "string", false),
+    ("participantRef", "string", false),
+    ("response", "string", true),
+    ("count", "integer", true),
+    ("occurredAt", "datetime", false),
+];
+
+/// Those of the tables; outcomes have members of any kind.
+fn columns(name: &str) -> Option<&'static Columns> {
+    let is =
+        |list: &str| ["parquet", "ndjson"].iter().any(|format| name.ends_with(&format!(".{list}.{format}")));
+    if is("items") {
+        Some(ITEMS)
+    } else if is("responses") {
+        Some(RESPONSES)
+    } else {
+        None
+    }
+}
+
+/// As Table Schema has it.
+fn schema(columns: &Columns) -> Value {
+    let fields: Vec<_> = columns
+        .iter()
+        .map(|(name, kind, required)| {
+            let mut field = json!({ "name": name, "type": kind });
+            if *required {
+                field["constraints"] = json!({ "required": true });
+            }
+            field
+        })
+        .collect();
+    json!({ "fields": fields, "primaryKey": "id" })
 }
 
 fn digest(path: &Path) -> Result<(u64, String), Fault> {
