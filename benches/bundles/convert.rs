@@ -140,7 +140,8 @@ fn job(folder: &Path) -> Job {
     let out = Target::File(folder.join("out/bundle.json"));
     let inputs = ["votes.csv", "comments.csv", "summary.csv"].map(|name| folder.join(name));
     fs::create_dir_all(folder.join("out")).unwrap();
-    let mut job = Job::new(inputs.to_vec(), out, Moment::from_seconds(0).unwrap());
+    let mut job = Job::new(inputs.to_vec(), out);
+    job.exported = Moment::from_seconds(0);
     job.key = Key::kept(vec![7; 32]);
     job.sidecars = Some(Vec::new());
     job.force = true;

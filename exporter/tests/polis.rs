@@ -13,7 +13,7 @@ use support::{Conversation, Folder, bundle, content, run};
 use tidegate_exporter::{
     convert::{Job, Report},
     fault::Fault,
-    polis::VoteSign,
+    polis::{Variant, VoteSign},
 };
 
 const REAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/polis");
@@ -204,6 +204,37 @@ fn a_declaration_of_another_sign_is_refused() {
 }
 
 #[test]
+fn a_declaration_that_the_authors_votes_contradict_is_refused_unless_somebody_insists() {
+    let (folder, mut conversation) = (Folder::new(), Conversation::new(3, 15, 30));
+    conversation.votes.iter_mut().for_each(|vote| vote.3 = -vote.3);
+    conversation.variant_a(&folder, "a");
+    let declared = format!("{}vote-convention,agree=+1;disagree=-1;pass=0\n", Conversation::SUMMARY);
+    folder.write("a/summary.csv", declared);
+    let mut job = folder.job(&folder.path("a"));
+    let refused = run(&job).unwrap_err();
+    assert!(refused.tag() == "sign" && refused.to_string().contains("agree=+1 insists"), "{refused}");
+    job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
+    let report = run(&job).unwrap();
+    let note = report.notes.iter().find(|note| note.contains("although"));
+    assert!(
+        note.is_some_and(|note| note.starts_with("The sign is as --vote-sign says")),
+        "{:?}",
+        report.notes
+    );
+}
+
+#[test]
+fn a_variant_that_the_files_do_not_look_like_is_told() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(3, 15, 30));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let note = "--variant says D; by itself the export would be taken for A.";
+    for (variant, told) in [(None, false), (Some(Variant::A), false), (Some(Variant::D), true)] {
+        job.polis.variant = variant;
+        assert_eq!(run(&job).unwrap().notes.iter().any(|found| found == note), told, "{variant:?}");
+    }
+}
+
+#[test]
 fn a_declaration_is_understood_however_it_is_spelled_or_told_to_be_none() {
     let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
     let job = folder.job(&conversation.variant_a(&folder, "a"));
@@ -332,6 +363,9 @@ fn ids_and_addresses_that_no_bundle_may_have_are_refused() {
     let job = folder.job(&conversation.variant_a(&folder, "a"));
     for (id, expected) in [("", "refused"), (&*"i".repeat(241), "refused"), (&*"ü".repeat(240), "ok")] {
         assert_eq!(tag(run(&Job { bundle_id: Some(id.to_owned()), ..job.clone() })), expected, "{id}");
+    }
+    for (url, expected) in [("no uri", "refused"), ("v1.json", "refused"), ("urn:a:b", "ok")] {
+        assert_eq!(tag(run(&Job { schema_url: Some(url.to_owned()), ..job.clone() })), expected, "{url}");
     }
     let mut job = job;
     job.overrides.url = Some("https://a.example/a b".to_owned());

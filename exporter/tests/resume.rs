@@ -27,7 +27,8 @@ use tidegate_exporter::{
 const CHILD: &str = "CONVERT_FROM_AND_TO";
 
 fn job(input: PathBuf, out: PathBuf) -> Job {
-    let mut job = Job::new(vec![input], Target::File(out), Moment::from_seconds(1_767_323_045).unwrap());
+    let mut job = Job::new(vec![input], Target::File(out));
+    job.exported = Moment::from_seconds(1_767_323_045);
     job.segment = 10_000;
     job.sidecars = Some(Vec::new());
     job.threads = 2;
@@ -204,6 +205,26 @@ fn what_could_not_be_written_beside_a_named_bundle_is_gone_on_with() {
     convert(&job, &Arc::new(Meter::default())).unwrap();
     assert!(fs::read(folder.path("out.json")).unwrap() == named, "by the key that was kept");
     assert_eq!(folder.names(), ["a", "datapackage.json", "manifest-sha256.txt", "out.json"]);
+}
+
+#[test]
+fn another_moment_than_the_one_it_began_with_is_refused() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    job.force = true;
+    let (told, other) = (job.exported, Moment::from_seconds(1_767_323_046));
+    for (again, goes_on) in [(told, true), (None, true), (other, false)] {
+        (job.exported, job.resume) = (told, false);
+        interrupted(&mut job);
+        job.exported = again;
+        match convert(&job, &Arc::new(Meter::default())) {
+            Ok(report) => assert!(goes_on && report.resumed_rows > 0),
+            Err(fault) => {
+                assert_eq!((fault.tag(), goes_on), ("refused", false));
+                assert!(fault.to_string().contains("--as-of 2026-01-02T03:04:05Z goes on"), "{fault}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl Adapter {
         each: impl FnMut(Row) -> Result<Flow, Fault>,
     ) -> Result<Read, Fault> {
         match self {
-            Self::Polis(polis) => polis.rows(limits, meter, people, each),
+            Self::Polis(polis) => polis.rows(limits, meter, people, notes, each),
             Self::Ideas(ideas) => ideas.rows(limits, meter, people, notes, each),
             Self::Pocket(pocket) => pocket.rows(limits, meter, people, each),
             Self::Sensemaking(_) => Ok(Read { flow: Flow::More, rows: 0, ended: None }),

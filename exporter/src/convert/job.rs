@@ -96,7 +96,8 @@ pub struct Job {
     pub naming: Naming,
     pub schema_url: Option<String>,
     pub bundle_id: Option<String>,
-    pub exported: Moment,
+    /// When the bundle says that it was made; when the conversion began unless told.
+    pub exported: Option<Moment>,
     pub overrides: Overrides,
     /// Cuts what is too long instead of refusing it.
     pub truncate_metadata: bool,
@@ -122,7 +123,7 @@ pub const SEGMENT: u64 = 1_000_000;
 
 impl Job {
     /// A private bundle of latest answers under fresh pseudonyms.
-    pub fn new(inputs: Vec<PathBuf>, target: Target, exported: Moment) -> Self {
+    pub fn new(inputs: Vec<PathBuf>, target: Target) -> Self {
         Self {
             inputs,
             target,
@@ -141,7 +142,7 @@ impl Job {
             naming: Naming::default(),
             schema_url: None,
             bundle_id: None,
-            exported,
+            exported: None,
             overrides: Overrides::default(),
             truncate_metadata: false,
             limits: Limits::default(),

@@ -41,6 +41,7 @@ use crate::{
         people::{Key, People},
     },
     tally::Tally,
+    validate::formats::uri,
     words::{counted, were},
     write::{
         document::{self, Beginning, Constants, Summary},
@@ -142,6 +143,9 @@ fn check(job: &Job) -> Result<(), Fault> {
         && (job.package || job.sidecars.as_ref().is_some_and(|wanted| !wanted.is_empty()))
     {
         return refused("standard output has room for the bundle only, not for sidecars or a package");
+    }
+    if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
+        return refused("--schema-url is not a URI");
     }
     if let Some(id) = &job.bundle_id
         && !(1..=LONGEST_ID).contains(&id.chars().count())

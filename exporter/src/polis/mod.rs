@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub use self::sign::VoteSign;
 use self::{
     comments::Comments,
-    sign::{Check, Declared},
+    sign::{Check, Declared, Said},
 };
 use crate::{
     fault::{Fault, Wrong},
@@ -75,7 +75,7 @@ pub(crate) struct Polis {
     /// By item: agrees and disagrees as published.
     published: Vec<Option<(u64, u64)>>,
     sign: VoteSign,
-    checked: bool,
+    said: Said,
     pub(crate) variant: Variant,
 }
 
@@ -105,11 +105,11 @@ impl Polis {
         let named_old =
             matrix.is_some_and(|matrix| matrix.name.to_lowercase().contains("participants-votes"));
         let look = comments::look(comments, limits)?;
-        let variant = options.variant.unwrap_or_else(|| {
-            look.variant(summary.convention.is_some() || format.sign.is_some(), named_old, summary.has_views)
-        });
+        let is_declared = summary.convention.is_some() || format.sign.is_some();
+        let found = look.variant(is_declared, named_old, summary.has_views);
+        let variant = options.variant.unwrap_or(found);
         let declared = Declared::of(summary.convention, format.sign)?;
-        let (sign, checked) = sign::settle(options.vote_sign, declared)?;
+        let (sign, said) = sign::settle(options.vote_sign, declared)?;
 
         let last_resort = votes.or(matrix).map_or_else(String::new, Member::stem);
         let id = source_id.map(str::to_owned).or_else(|| summary.id()).unwrap_or(last_resort);
@@ -118,6 +118,10 @@ impl Polis {
         let keys = Keys::sort(&mut read.items, &comments.name)?;
         let mut notes = read.notes;
         notes.extend(format.notes);
+        if variant != found {
+            let (variant, found) = (variant.name(), found.name());
+            notes.push(format!("--variant says {variant}; by itself the export would be taken for {found}."));
+        }
         let (mut groups, mut rows) = (Vec::new(), vec![(Role::PolisComments, read.rows)]);
         if let Some(matrix) = matrix {
             let found = matrix::participants(matrix, limits, &mut people)?;
@@ -161,7 +165,7 @@ impl Polis {
         let authors = head.items.iter().map(|item| item.author).collect();
         let published = head.items.iter().map(comments::published).collect();
         let (votes, matrix) = (votes.cloned(), matrix.cloned());
-        Ok((Self { votes, matrix, keys, authors, published, sign, checked, variant }, head, people))
+        Ok((Self { votes, matrix, keys, authors, published, sign, said, variant }, head, people))
     }
 
     /// Whether rows are likely to come item by item.
@@ -179,6 +183,7 @@ impl Polis {
         limits: &Limits,
         meter: &Arc<Meter>,
         people: &mut People,
+        notes: &mut Vec<String>,
         mut each: impl FnMut(Row) -> Result<Flow, Fault>,
     ) -> Result<Read, Fault> {
         let turned = self.sign == VoteSign::AgreeIsMinus;
@@ -192,8 +197,8 @@ impl Polis {
             Some(_) => votes::rows(file, limits, meter, &self.keys, turned, people, seen)?,
             None => matrix::rows(file, limits, meter, &self.keys, turned, people, seen)?,
         };
-        if self.checked && read.flow == Flow::More {
-            check.verdict(&file.name)?;
+        if read.flow == Flow::More {
+            notes.extend(check.verdict(&file.name, self.said)?);
         }
         Ok(read)
     }

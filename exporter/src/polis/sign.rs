@@ -31,8 +31,8 @@ impl Declared {
     }
 }
 
-/// The sign, and whether it has to be checked because nobody has said anything.
-pub(super) fn settle(told: Option<VoteSign>, declared: Declared) -> Result<(VoteSign, bool), Fault> {
+/// The sign, and who has said so.
+pub(super) fn settle(told: Option<VoteSign>, declared: Declared) -> Result<(VoteSign, Said), Fault> {
     match (told, declared.0) {
         (Some(told), Some(declared)) if told != declared => {
             Err(refused("the export declares another sign than --vote-sign"))
@@ -40,9 +40,20 @@ pub(super) fn settle(told: Option<VoteSign>, declared: Declared) -> Result<(Vote
         (None, Some(VoteSign::AgreeIsMinus)) => {
             Err(refused("the export declares agree=-1: confirm it with --vote-sign agree=-1"))
         }
-        (Some(sign), _) | (None, Some(sign)) => Ok((sign, false)),
-        (None, None) => Ok((VoteSign::AgreeIsPlus, true)),
+        (Some(sign), _) => Ok((sign, Said::Told)),
+        (None, Some(sign)) => Ok((sign, Said::Declared)),
+        (None, None) => Ok((VoteSign::AgreeIsPlus, Said::Nothing)),
     }
+}
+
+/// Who has said what a vote's sign means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Nothing,
+    /// The export has.
+    Declared,
+    /// Whoever converts it has, and has the last word.
+    Told,
 }
 
 fn refused(detail: &str) -> Fault {
@@ -84,7 +95,7 @@ impl<'c> Check<'c> {
     }
 
     /// Authors hardly ever disagree with themselves, and tallies hardly ever fit the wrong way round.
-    pub(super) fn verdict(&self, file: &str) -> Result<(), Fault> {
+    pub(super) fn verdict(&self, file: &str, said: Said) -> Result<Option<String>, Fault> {
         let (mut straight, mut turned) = (0_u64, 0_u64);
         for (published, counted) in self.published.iter().zip(&self.counted) {
             let Some(published) = published.filter(|(agrees, disagrees)| agrees != disagrees) else {
@@ -93,19 +104,24 @@ impl<'c> Check<'c> {
             straight += u64::from(published == *counted);
             turned += u64::from(published == (counted.1, counted.0));
         }
-        let detail = if self.own >= LEAST && self.own_disagree * 2 > self.own {
+        let found = if self.own >= LEAST && self.own_disagree * 2 > self.own {
             format!(
-                "{} of {} votes of authors on their own comments would disagree: the sign is the database's; \
-                 --vote-sign agree=-1 turns it round, agree=+1 insists",
+                "{} of {} votes of authors on their own comments would disagree",
                 self.own_disagree, self.own
             )
         } else if turned >= LEAST && turned > straight {
-            "the votes fit the tallies of the comments only if 1 means disagree: say what it means with \
-             --vote-sign agree=-1 or agree=+1"
-                .to_owned()
+            "the votes fit the tallies of the comments only the other way round".to_owned()
         } else {
-            return Ok(());
+            return Ok(None);
         };
-        Err(Fault::content(file, None, Wrong::Sign, detail))
+        let detail = match said {
+            Said::Told => return Ok(Some(format!("The sign is as --vote-sign says, although {found}."))),
+            Said::Declared => "the export declares otherwise: --vote-sign agree=+1 insists",
+            Said::Nothing => {
+                "the sign is likely to be the database's: --vote-sign agree=-1 turns it round, agree=+1 \
+                              insists"
+            }
+        };
+        Err(Fault::content(file, None, Wrong::Sign, format!("{found}; {detail}")))
     }
 }

@@ -8,6 +8,7 @@ use std::{
     fs::{self, File},
     io::{self, BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Serialize};
@@ -100,19 +101,26 @@ impl Parts {
         Ok(Key(bytes))
     }
 
-    /// When the run began: going on does not make it a later one.
-    pub(crate) fn moment(&self, now: Moment) -> Result<Moment, Fault> {
+    /// When the run began: going on does not make it a later one, or the one that is `told` now.
+    pub(crate) fn moment(&self, told: Option<Moment>) -> Result<Moment, Fault> {
         let path = self.folder.join(BEGAN);
         let failed = |error| Fault::io("using", &path, error);
         match fs::read_to_string(&path) {
             Ok(text) => {
                 if let Some(began) = Moment::parse(&text) {
+                    if told.is_some_and(|told| told != began) {
+                        return Err(Fault::Refused(format!(
+                            "what is to be gone on with was begun as of {began}, and another moment is told now: \
+                             --as-of {began} goes on, --force begins anew"
+                        )));
+                    }
                     return Ok(began);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
         }
+        let now = told.unwrap_or_else(now);
         fs::write(&path, now.to_string()).map_err(failed)?;
         Ok(now)
     }
@@ -176,6 +184,11 @@ impl Journal {
         line.push(b'\n');
         self.file.write_all(&line).map_err(|error| Fault::io("writing", &self.path, error))
     }
+}
+
+fn now() -> Moment {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Moment { millis: i64::try_from(since.as_millis()).unwrap_or(i64::MAX), fine: true }
 }
 
 fn remove(path: &Path) -> Result<(), Fault> {

@@ -52,8 +52,8 @@ impl Folder {
 
     /// A job from a path to `bundle.json`, with a kept key and a fixed time.
     pub fn job(&self, input: &Path) -> Job {
-        let moment = Moment::parse("2026-01-02T03:04:05Z").unwrap();
-        let mut job = Job::new(vec![input.to_owned()], Target::File(self.path("bundle.json")), moment);
+        let mut job = Job::new(vec![input.to_owned()], Target::File(self.path("bundle.json")));
+        job.exported = Moment::parse("2026-01-02T03:04:05Z");
         job.key = Key::kept(vec![7; 32]);
         job.force = true;
         job

@@ -215,7 +215,7 @@ impl Convert {
             Target::File(self.out)
         };
         let exported = match self.source.as_of {
-            Some(at) => at,
+            Some(at) => Some(at),
             None => epoch()?,
         };
         let (privacy, source, running) = (self.privacy, self.source, self.running);
@@ -238,6 +238,7 @@ impl Convert {
             aoi.equal_reasons = self.equal_reason;
         }
         Ok(Job {
+            exported,
             from: self.from.map(Into::into),
             polis: polis::Options {
                 variant: self.variant.map(Into::into),
@@ -282,7 +283,7 @@ impl Convert {
             to: self.to.and_then(shape),
             cells: if self.exact_cells { Cells::Exact } else { Cells::Guarded },
             voter_ids: self.voter_ids.into(),
-            ..Job::new(self.inputs, target, exported)
+            ..Job::new(self.inputs, target)
         })
     }
 }
@@ -355,14 +356,10 @@ fn yes_no(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
-fn epoch() -> anyhow::Result<Moment> {
-    match env::var("SOURCE_DATE_EPOCH") {
-        Ok(seconds) => {
-            let seconds = seconds.parse().ok().and_then(Moment::from_seconds);
-            seconds.context("SOURCE_DATE_EPOCH is not a count of seconds")
-        }
-        Err(_) => Ok(Moment { millis: tidegate_schemas::ids::Millis::now().0, fine: true }),
-    }
+fn epoch() -> anyhow::Result<Option<Moment>> {
+    let Ok(seconds) = env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let seconds = seconds.parse().ok().and_then(Moment::from_seconds);
+    seconds.map(Some).context("SOURCE_DATE_EPOCH is not a count of seconds")
 }
 
 fn moment(text: &str) -> Result<Moment, String> {
