@@ -25,6 +25,8 @@ pub(crate) struct Sensemaking {
 
 /// Columns of one group: agree, disagree, pass.
 type Columns = [Option<usize>; 3];
+/// More people there are not, and no sum of counts is too large.
+const MOST: u64 = 1 << 40;
 const ANSWERS: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
 
 impl Sensemaking {
@@ -80,7 +82,12 @@ fn read(member: &Member, limits: &Limits) -> Result<Vec<(Item, crate::privacy::s
         // Missing is not none: an empty cell adds nothing.
         let count = |column: Option<usize>| match column {
             Some(column) if !row.maybe(Some(column))?.trim().is_empty() => {
-                row.number::<u64>(column, "a count")
+                let count = row.number::<u64>(column, "a count")?;
+                if count > MOST {
+                    Err(row.wrong(Wrong::Value, "a count is larger than any can be"))
+                } else {
+                    Ok(count)
+                }
             }
             _ => Ok(0),
         };

@@ -21,6 +21,7 @@ fn polis_tables_of_a_bundle_give_the_bundle_again() {
     conversation.variant_a(&folder, "a");
     let first = bundle(&folder.job(&folder.path("a"))).1;
     let mut back = folder.job(&folder.path("bundle.json"));
+    back.key = None;
     back.target = Target::File(folder.path("tables"));
     back.to = Some(Shape::PolisCsv);
     back.voter_ids = VoterIds::References;
@@ -52,6 +53,7 @@ fn numbered_participants_stay_in_their_groups() {
     let (folder, conversation) = (Folder::new(), Conversation::new(45, 12, 40));
     let first = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
     let mut back = folder.job(&folder.path("bundle.json"));
+    back.key = None;
     back.target = Target::File(folder.path("tables"));
     back.to = Some(Shape::PolisCsv);
     back.limits.memory = 1;
@@ -95,6 +97,7 @@ fn what_a_bundle_hides_is_blank_in_a_table_and_not_zero() {
     job.texts = Some(Texts::Omit);
     let shared = bundle(&job).1;
     let mut table = folder.job(&folder.path("bundle.json"));
+    table.key = None;
     table.to = Some(Shape::SensemakingCsv);
     table.target = Target::File(folder.path("table"));
     run(&table).unwrap();
@@ -111,6 +114,25 @@ fn what_a_bundle_hides_is_blank_in_a_table_and_not_zero() {
         }
     }
     assert!(hidden > 0);
+}
+
+#[test]
+fn what_would_have_to_be_told_of_an_export_is_refused_of_a_bundle() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(43, 6, 30));
+    bundle(&folder.job(&conversation.variant_a(&folder, "a")));
+    let mut plain = folder.job(&folder.path("bundle.json"));
+    (plain.to, plain.target, plain.key) = (Some(Shape::Ndjson), Target::File(folder.path("out")), None);
+    let mut public = plain.clone();
+    (public.profile, public.k, public.texts) = (Profile::Public, 7, Some(Texts::Omit));
+    let mut named = plain.clone();
+    (named.withheld, named.overrides.title) = (true, Some("Ours".to_owned()));
+    for (job, says) in [(public, "--profile, --k, --text would"), (named, "--not-for-sharing, --title would")]
+    {
+        let refused = run(&job).unwrap_err();
+        assert!(refused.tag() == "refused" && refused.to_string().starts_with(says), "{refused}");
+        assert!(!folder.path("out").exists());
+    }
+    assert_eq!(run(&plain).unwrap().files.len(), 4);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use support::{Conversation, Folder, run};
 use tidegate_exporter::{
     convert::{Sidecar, Target},
     export::Shape,
+    privacy::Profile,
 };
 
 #[track_caller]
@@ -99,6 +100,15 @@ fn wrong_files_are_named() {
     folder.write("a/more.csv", conversation.votes_csv(1000));
     refused(&folder, &input, "duplicate", "votes");
     fs::remove_file(folder.path("a/more.csv")).unwrap();
+    // Other ends of lines make one line of all data, which is not repeated.
+    folder.write("a/votes.csv", conversation.votes_csv(1000).replace('\n', "\r"));
+    refused(
+        &folder,
+        &input,
+        "missing_column",
+        "votes.csv, row 1: the column vote is missing; its lines may end",
+    );
+    folder.write("a/votes.csv", conversation.votes_csv(1000));
     let units = || comments.encode_utf16();
     let little: Vec<u8> = units().flat_map(u16::to_le_bytes).collect();
     let big: Vec<u8> = units().flat_map(u16::to_be_bytes).collect();
@@ -134,6 +144,67 @@ fn broken_and_exploding_archives_are_refused() {
     };
     let path = folder.write("cut.gz", &gzip[..gzip.len() - 6]);
     refused(&folder, &path, "compressed", "cut.gz");
+}
+
+fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut zipped = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, text) in files {
+        zipped.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+        std::io::Write::write_all(&mut zipped, text.as_bytes()).unwrap();
+    }
+    zipped.finish().unwrap().into_inner()
+}
+
+#[test]
+fn of_two_files_of_one_name_none_is_chosen() {
+    let (folder, text) = (Folder::new(), "comment-id,comment_text,agrees\n1,one,1\n");
+    let mut bytes = zipped(&[("t.csv", text), ("u.csv", text)]);
+    let places: Vec<_> = memchr::memmem::find_iter(&bytes, b"u.csv").collect();
+    places.into_iter().for_each(|at| bytes[at] = b't');
+    refused(&folder, &folder.write("t.zip", bytes), "duplicate", "t.zip: it holds several files of one name");
+}
+
+#[test]
+fn names_of_files_tell_nobody_in_a_public_bundle() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(22, 20, 60));
+    let (votes, comments) = (conversation.votes_csv(1000), conversation.comments_csv(1000));
+    let bytes = zipped(&[
+        ("jo@home.example/comments.csv", &comments),
+        ("jo@home.example/jo@work.example.csv", &votes),
+        ("jo@home.example/notes.txt", "jo"),
+    ]);
+    let mut job = folder.job(&folder.write("jo@zip.example.zip", bytes));
+    for (profile, told) in [(Profile::Private, true), (Profile::Public, false)] {
+        job.profile = profile;
+        run(&job).unwrap();
+        assert_eq!(fs::read_to_string(folder.path("bundle.json")).unwrap().contains("jo@"), told);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_read() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(22, 5, 20));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    fs::create_dir(folder.path("there")).unwrap();
+    job.target = Target::File(folder.path("there"));
+    let fault = run(&job).unwrap_err();
+    assert!(fault.tag() == "refused" && fault.to_string() == "there is a folder", "{fault}");
+    job.target = Target::File(folder.path("tables"));
+    (job.to, job.profile) = (Some(Shape::PolisCsv), Profile::Public);
+    let fault = run(&job).unwrap_err();
+    assert!(fault.tag() == "refused" && fault.to_string().starts_with("--to polis-csv"), "{fault}");
+    assert_eq!(folder.names(), ["a", "there"]);
+}
+
+#[test]
+fn counts_that_nobody_can_add_up_are_refused() {
+    let folder = Folder::new();
+    let table =
+        |count: &str| format!("comment-id,comment_text,agrees,disagrees\n1,one,1,2\n2,two,{count},0\n");
+    run(&folder.job(&folder.write("t.csv", table("1099511627776")))).unwrap();
+    fs::remove_file(folder.path("bundle.json")).unwrap();
+    let path = folder.write("t.csv", table("1099511627777"));
+    refused(&folder, &path, "value", "t.csv, row 3: a count is larger than any can be");
 }
 
 #[test]

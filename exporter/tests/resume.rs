@@ -180,6 +180,7 @@ fn a_bundle_with_its_name_and_without_its_package_goes_on() {
     interrupted(&mut job);
     let kept = fs::read(folder.path("out.json.parts/key")).unwrap();
     // A kill between the two.
+    folder.write("out.json.parts/named", "");
     fs::rename(folder.path("out.json.partial"), folder.path("out.json")).unwrap();
     convert(&job, &Arc::new(Meter::default())).unwrap();
     let listed = fs::read_to_string(folder.path("manifest-sha256.txt")).unwrap();
@@ -238,12 +239,43 @@ fn what_never_began_leaves_nothing_in_the_way() {
 }
 
 #[test]
-fn rows_that_name_participants_otherwise_are_written_anew() {
+fn what_was_gone_on_with_behind_the_naming_and_cut_off_again_is_gone_on_with() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    interrupted(&mut job);
+    folder.write("out.json.parts/named", "");
+    fs::copy(folder.path("out.json.partial"), folder.path("out.json")).unwrap();
+    interrupted(&mut job);
+    assert!(folder.path("out.json.partial").exists());
+    convert(&job, &Arc::new(Meter::default())).unwrap();
+    assert_eq!(folder.names(), ["a", "out.json"]);
+}
+
+#[test]
+fn a_partial_file_of_somebody_else_stays_as_it_is() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 10, 40));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    folder.write("precious", "mine");
+    std::os::unix::fs::symlink(folder.path("precious"), folder.path("out.json.partial")).unwrap();
+    let refused = convert(&job, &Arc::new(Meter::default())).unwrap_err();
+    assert!(refused.to_string().starts_with("out.json.partial is there"), "{refused}");
+    job.force = true;
+    convert(&job, &Arc::new(Meter::default())).unwrap();
+    assert_eq!(fs::read_to_string(folder.path("precious")).unwrap(), "mine");
+    assert!(!folder.path("out.json").is_symlink());
+    assert_eq!(folder.names(), ["a", "out.json", "precious"]);
+}
+
+#[test]
+fn rows_that_name_participants_otherwise_are_not_gone_on_with() {
     let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
     let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
     job.participants = Participants::SourceIds;
     interrupted(&mut job);
     job.participants = Participants::Pseudonyms;
+    let refused = convert(&job, &Arc::new(Meter::default())).unwrap_err();
+    assert!(refused.tag() == "refused" && refused.to_string().contains("other options"), "{refused}");
+    (job.resume, job.force) = (false, true);
     assert_eq!(convert(&job, &Arc::new(Meter::default())).unwrap().resumed_rows, 0);
     let text = fs::read_to_string(folder.path("out.json")).unwrap();
     let named = text.lines().filter(|line| line.starts_with("{\"id\":\"vote:"));

@@ -159,6 +159,35 @@ impl Job {
         }
     }
 
+    /// The options, by name, that say how an export becomes a bundle, but for the moment, which the environment may tell.
+    pub(crate) fn told_of_exports(&self) -> Vec<&'static str> {
+        let Overrides { id, title, description, url } = &self.overrides;
+        let told = [
+            ("--profile", self.profile != Profile::default()),
+            ("--k", self.k != K_DEFAULT),
+            ("--text", self.texts.is_some()),
+            ("--text-reviewed-by", self.text_reviewed_by.is_some()),
+            ("--participants", self.participants != Participants::default()),
+            ("--linkage-key-file", self.key.is_some()),
+            ("--not-for-sharing", self.withheld),
+            ("--limitation", !self.limitations.is_empty()),
+            ("--events", self.events),
+            ("--rename-constants", self.naming != Naming::default()),
+            ("--schema-url", self.schema_url.is_some()),
+            ("--bundle-id", self.bundle_id.is_some()),
+            ("--source-id", id.is_some()),
+            ("--title", title.is_some()),
+            ("--description", description.is_some()),
+            ("--source-url", url.is_some()),
+            ("--truncate-metadata", self.truncate_metadata),
+            ("--variant", self.polis.variant.is_some()),
+            ("--vote-sign", self.polis.vote_sign.is_some()),
+            ("--organizer", !self.polis.organizers.is_empty()),
+            ("--equal-reason", self.aoi.equal_reasons != aoi::Options::default().equal_reasons),
+        ];
+        told.into_iter().filter_map(|(name, is_told)| is_told.then_some(name)).collect()
+    }
+
     /// Where the bundle goes as it is made. Without an id it has to lie somewhere until there is one.
     pub(crate) fn stream(&self) -> Option<&Arc<File>> {
         match &self.target {

@@ -30,14 +30,15 @@ pub use self::{
 };
 pub use crate::input::Limits;
 use crate::{
+    export,
     fault::{Fault, Wrong},
     form::{K_FLOOR, LONGEST_ID},
     input::{Input, Member, Role, role},
     meter::Meter,
     model::Artifact,
     privacy::{
-        Profile,
-        card::{Content, card},
+        self, Profile,
+        card::{Card, Content, card},
         people::{Key, People},
     },
     tally::Tally,
@@ -136,6 +137,9 @@ fn check(job: &Job) -> Result<(), Fault> {
             "--to writes a folder without a bundle: give it with -o, and neither sidecars nor a package",
         );
     }
+    if public && job.to == Some(export::Shape::PolisCsv) {
+        return refused("--to polis-csv lists votes, and --profile public keeps counts only");
+    }
     if job.target.is_stream() && job.resume {
         return refused("--resume: of what goes to standard output nothing is kept to go on with");
     }
@@ -158,7 +162,19 @@ fn check(job: &Job) -> Result<(), Fault> {
 }
 
 fn roles(input: &Input, job: &Job) -> Result<Vec<(Member, Role)>, Fault> {
-    input.members.iter().map(|member| Ok((member.clone(), role(member, &job.limits)?))).collect()
+    let named = |member: &Member| {
+        let role = role(member, &job.limits)?;
+        let public = job.profile == Profile::Public;
+        let name = if public { shared_name(&member.name, role.name()) } else { member.name.clone() };
+        Ok((member.called(name), role))
+    };
+    input.members.iter().map(named).collect()
+}
+
+/// A name for everybody: without folders, and the part that it plays where the name would tell of somebody.
+fn shared_name(name: &str, role: &str) -> String {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    if privacy::text::identifies(last) { role.to_owned() } else { last.to_owned() }
 }
 
 /// Every file, read to its end; that of the rows is read later.
@@ -335,6 +351,8 @@ impl Work<'_> {
     fn hide_sources(&mut self) {
         for artifact in &mut self.head.artifacts {
             (artifact.ended, artifact.rows) = (None, None);
+            artifact.name = shared_name(&artifact.name, artifact.role);
+            artifact.within = artifact.within.take().map(|name| shared_name(&name, "archive"));
         }
         let note = "Digests, sizes and rows of the sources are left out: they would tell a right guess from a wrong one.";
         self.head.notes.push(note.to_owned());
@@ -391,7 +409,7 @@ impl Work<'_> {
         (document::end(any, &outcomes, summary, &self.head, &self.constants, &card), report)
     }
 
-    fn report(&self, summary: Summary, card: &crate::privacy::card::Card) -> Report {
+    fn report(&self, summary: Summary, card: &Card) -> Report {
         Report {
             format: self.adapter.format().name(),
             variant: self.adapter.variant(),
@@ -425,9 +443,13 @@ impl Work<'_> {
         hash.update([u8::from(self.job.events), self.job.participants as u8]);
         let run = Run { beginning: hash.finalize().into(), sorted };
         let earlier = if self.job.resume { self.place.parts.segments()? } else { None };
-        if let Some((before, segments)) = earlier
-            && before.beginning == run.beginning
-        {
+        if let Some((before, segments)) = earlier {
+            if before.beginning != run.beginning {
+                return Err(Fault::Refused(
+                    "what is to be gone on with was begun with another input, or with other options: --force begins anew"
+                        .to_owned(),
+                ));
+            }
             let ends: Vec<_> = segments.iter().map(|segment| (segment.bytes, segment.sha256)).collect();
             let found = Out::reopen(&self.place.partial, &beginning.bytes, beginning.id_end, &ends)?;
             if let Some((out, start, last)) = found {

@@ -84,6 +84,14 @@ pub(super) fn from_bundle(job: &Job, place: Place, files: &[(Member, Role)]) -> 
             "the input is a bundle already: --to says what it is to become".to_owned(),
         ));
     };
+    let told = job.told_of_exports();
+    if !told.is_empty() {
+        return Err(Fault::Refused(format!(
+            "{} would have to be told where an export becomes a bundle; this is a bundle already, and --to turns it into \
+             something else as it is",
+            told.join(", ")
+        )));
+    }
     // It is read several times, and from the beginning each time.
     let path = match member.plain_path()? {
         Some(path) => path,

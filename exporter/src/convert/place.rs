@@ -38,15 +38,24 @@ impl Place {
             Target::File(path) => (path.clone(), None),
             Target::Stream(_) => apart()?,
         };
+        if job.to.is_none() && out.is_dir() {
+            return Err(Fault::Refused(format!("{} is a folder", name_of(&out))));
+        }
         if !job.force && !job.dry_run {
-            // An interrupted conversion may have begun a folder, or given names to sidecars, and to the bundle, which
-            // leaves no `.partial`.
+            // An interrupted conversion may have begun a folder, or given names to sidecars, and to the bundle.
             let goes_on = job.resume && Parts::left(&out);
-            let own = goes_on && (job.to.is_some() || !beside(&out, PARTIAL).exists());
+            let own = goes_on && (job.to.is_some() || Parts::named(&out));
             let sidecar = if goes_on { None } else { others::taken(job, &out) };
             if let Some(there) = (!own && taken(&out, job)).then(|| out.clone()).or(sidecar) {
                 let name = name_of(&there);
                 return Err(Fault::Refused(format!("{name} is there already: --force replaces it")));
+            }
+            let partial = beside(&out, PARTIAL);
+            if !Parts::left(&out) && partial.symlink_metadata().is_ok() {
+                let name = name_of(&partial);
+                return Err(Fault::Refused(format!(
+                    "{name} is there, and no conversion's: --force replaces it"
+                )));
             }
         }
         // A preview leaves what an interrupted conversion has left.
@@ -64,7 +73,11 @@ impl Place {
 
     /// Gives the bundle its name, unless it has gone where it belongs already.
     pub(super) fn publish(&self, job: &Job) -> Result<(), Fault> {
-        if job.stream().is_none() { publish(&self.partial, &self.out) } else { Ok(()) }
+        if job.stream().is_some() {
+            return Ok(());
+        }
+        self.parts.name()?;
+        publish(&self.partial, &self.out)
     }
 
     /// Everything is there: nothing is kept to go on with.

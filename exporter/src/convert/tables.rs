@@ -82,17 +82,19 @@ pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
 impl Tables {
     pub(super) fn notes(&self) -> Vec<String> {
         let Some(k) = self.k else { return Vec::new() };
+        let of_pairs = self.tables.iter().any(|(table, _)| table.object != NO_OBJECT);
         let mut notes = vec![
             too_few(self.items_dropped, "item", k),
             format!(
-                "{} counts from 1 to {} and counts that would give them away are hidden; they are named in outcomes.",
+                "{} counts from 1 to {} and counts that would give them away are hidden{}.",
                 self.cells_hidden,
-                k - 1
+                k - 1,
+                if of_pairs { "" } else { "; they are named in outcomes" }
             ),
             "Counts of the source and of groups are left out: they would give hidden counts away.".to_owned(),
             "Times are rounded to days. Coverage is that of the counts that are shown.".to_owned(),
         ];
-        if self.tables.iter().any(|(table, _)| table.object != NO_OBJECT) {
+        if of_pairs {
             notes.push(too_few(self.tables_dropped, "pair", k));
         }
         notes

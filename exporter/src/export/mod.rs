@@ -153,6 +153,6 @@ pub(crate) fn csv_row(file: &mut Growing, cells: &[&str]) -> Result<(), Fault> {
 
 /// A free text for a cell.
 pub(crate) fn cell(text: &str, cells: Cells) -> String {
-    let formula = text.starts_with(['=', '+', '-', '@']);
+    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     if formula && cells == Cells::Guarded { format!("'{text}") } else { text.to_owned() }
 }

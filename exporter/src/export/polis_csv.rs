@@ -98,7 +98,7 @@ pub(crate) fn write(
     let comments = comments(&around, folder.join("comments.csv"), cells)?;
     let mut file = Growing::create(folder.join("summary.csv"))?;
     for (name, member) in [("topic", "title"), ("url", "url"), ("conversation-description", "description")] {
-        csv_row(&mut file, &[name, rest["source"][member].as_str().unwrap_or_default()])?;
+        csv_row(&mut file, &[name, &cell(rest["source"][member].as_str().unwrap_or_default(), cells)])?;
     }
     csv_row(&mut file, &["vote-convention", "agree=+1;disagree=-1;pass=0;format=polis-export/1"])?;
     Ok(vec![votes, comments, participants, file.finish()?])

@@ -63,7 +63,10 @@ impl Input {
         for entry in fs::read_dir(folder).map_err(unread)? {
             let path = entry.map_err(unread)?.path();
             let hidden = name_of(&path).starts_with('.');
-            if !hidden && fs::metadata(&path).map_err(unread)?.is_file() {
+            if hidden {
+                continue;
+            }
+            if fs::metadata(&path).map_err(|error| Fault::io("opening", &path, error))?.is_file() {
                 files.push(path);
             }
         }
@@ -75,15 +78,16 @@ impl Input {
 
     fn add(&mut self, name: String, path: &Path, limits: &Limits) -> Result<(), Fault> {
         let path: Arc<Path> = Arc::from(path);
+        let within: Arc<str> = name.as_str().into();
         let file = Member { name, whence: Whence::File { path: Arc::clone(&path) }, hashed: true };
         if packed(&path)? != Packed::Zip {
             self.members.push(file);
             return Ok(());
         }
-        let (archive, entries) = zipped::open(&path, limits)?;
+        let (archive, entries) = zipped::open(&path, &within, limits)?;
         self.members.extend(entries.into_iter().map(|entry| Member {
             name: entry.name.clone(),
-            whence: Whence::Zip { path: Arc::clone(&path), archive: archive.clone(), entry },
+            whence: Whence::Zip { within: Arc::clone(&within), archive: archive.clone(), entry },
             hashed: true,
         }));
         self.archives.push(file);
@@ -100,6 +104,11 @@ impl Member {
     /// The same file, read without a digest.
     pub(crate) fn without_digest(&self) -> Self {
         Self { hashed: false, ..self.clone() }
+    }
+
+    /// The same file under another name.
+    pub(crate) fn called(&self, name: String) -> Self {
+        Self { name, ..self.clone() }
     }
 
     /// Where it lies, if it can be read there as it is.
@@ -126,7 +135,7 @@ impl Member {
     pub(crate) fn archive_name(&self) -> Option<String> {
         match &self.whence {
             Whence::File { .. } => None,
-            Whence::Zip { path, .. } => Some(name_of(path)),
+            Whence::Zip { within, .. } => Some(within.to_string()),
         }
     }
 }

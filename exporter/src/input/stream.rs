@@ -35,7 +35,7 @@ const AHEAD: usize = 3;
 #[derive(Clone, Debug)]
 pub(super) enum Whence {
     File { path: Arc<Path> },
-    Zip { path: Arc<Path>, archive: Archive, entry: Entry },
+    Zip { within: Arc<str>, archive: Archive, entry: Entry },
 }
 
 /// What was read, known at its end. Of a packed file it is the packed one that is hashed: that is what people can check.

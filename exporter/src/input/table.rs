@@ -152,6 +152,11 @@ const LONGEST_NAME: usize = 40;
 
 /// Tells also which columns there are: whoever has given one another name finds it among them.
 pub(crate) fn no_column(file: &str, wanted: &str, columns: &[String]) -> Fault {
+    if columns.iter().any(|column| column.contains(char::is_control)) {
+        let detail =
+            format!("the column {wanted} is missing; its lines may end in another way than others' do");
+        return Fault::content(file, 1, Wrong::MissingColumn, detail);
+    }
     let name =
         |column: &String| column.chars().take(LONGEST_NAME).collect::<String>().escape_debug().to_string();
     let mut shown: Vec<_> = columns.iter().take(SHOWN).map(name).collect();

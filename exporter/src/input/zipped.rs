@@ -12,7 +12,7 @@ use std::{
 
 use zip::ZipArchive;
 
-use super::{Limits, name_of};
+use super::Limits;
 use crate::fault::{Fault, Wrong};
 
 /// A copy shares the directory, and has a place of its own in the file.
@@ -36,15 +36,21 @@ pub(super) struct Entry {
 pub(super) const HARMLESS: u64 = 64 << 20;
 
 /// The files of an archive that hold data.
-pub(super) fn open(path: &Path, limits: &Limits) -> Result<(Archive, Vec<Entry>), Fault> {
-    let name = name_of(path);
+pub(super) fn open(path: &Path, name: &str, limits: &Limits) -> Result<(Archive, Vec<Entry>), Fault> {
     let broken = |error: &dyn std::fmt::Display| {
-        Fault::content(&name, None, Wrong::Archive, format!("not a whole zip archive: {error}"))
+        Fault::content(name, None, Wrong::Archive, format!("not a whole zip archive: {error}"))
     };
     let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
     let size = file.metadata().map_err(|error| Fault::io("opening", path, error))?.len();
-    let archive = ZipArchive::new(Placed { file: Arc::new(file), at: 0 }).map_err(|error| broken(&error))?;
-    limits.hold_files(&name, archive.len())?;
+    let file = Arc::new(file);
+    let archive =
+        ZipArchive::new(Placed { file: Arc::clone(&file), at: 0 }).map_err(|error| broken(&error))?;
+    limits.hold_files(name, archive.len())?;
+    let listed =
+        listed(archive_end(&file, size).map_err(|error| Fault::io("reading", path, error))?.as_slice());
+    if listed.is_some_and(|listed| listed > archive.len()) {
+        return Err(Fault::content(name, None, Wrong::Duplicate, "it holds several files of one name"));
+    }
     let mut entries = Vec::new();
     let mut unpacked = 0_u64;
     for index in 0..archive.len() {
@@ -59,9 +65,24 @@ pub(super) fn open(path: &Path, limits: &Limits) -> Result<(Archive, Vec<Entry>)
     }
     // All together: entries may share the bytes that they are unpacked from.
     if unpacked > HARMLESS.max(size.saturating_mul(limits.expansion)) {
-        return Err(limits.bomb(&name));
+        return Err(limits.bomb(name));
     }
     Ok((archive, entries))
+}
+
+/// Where the directory of an archive ends: a record of 22 bytes, and a comment.
+fn archive_end(file: &File, size: u64) -> io::Result<Vec<u8>> {
+    let from = size.saturating_sub(22 + u64::from(u16::MAX));
+    let mut end = vec![0; usize::try_from(size - from).unwrap_or_default()];
+    file.read_exact_at(&mut end, from)?;
+    Ok(end)
+}
+
+/// How many files its end says that there are, if so few that it says so: of several of one name only the last is read.
+fn listed(end: &[u8]) -> Option<usize> {
+    let at = memchr::memmem::rfind(end, b"PK\x05\x06")?;
+    let count = u16::from_le_bytes(*end.get(at + 10..)?.first_chunk()?);
+    (count < u16::MAX).then_some(count.into())
 }
 
 impl Read for Placed {

@@ -10,7 +10,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::settle::Settling;
+use super::{parts::remove, settle::Settling};
 use crate::fault::{Fault, Wrong};
 
 /// A place to come back to.
@@ -33,7 +33,9 @@ pub(crate) struct Out {
 
 impl Out {
     pub(crate) fn create(path: &Path) -> Result<Self, Fault> {
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
+        // What lies there may be a link to something else.
+        remove(path)?;
+        let file = File::options().read(true).write(true).create_new(true).open(path);
         let file = file.map_err(|error| Fault::io("writing", path, error))?;
         Ok(Self::of(Some(path), file))
     }

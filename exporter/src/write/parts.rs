@@ -45,6 +45,7 @@ pub(crate) struct Parts {
 const KEY: &str = "key";
 const SEGMENTS: &str = "segments";
 const BEGAN: &str = "began";
+const NAMED: &str = "named";
 const LOCK: &str = "lock";
 const KEY_BYTES: usize = 32;
 
@@ -61,6 +62,17 @@ impl Parts {
         beside(out, ".parts").join(LOCK).exists()
     }
 
+    /// Whether it was about to give the bundle its name, or has.
+    pub(crate) fn named(out: &Path) -> bool {
+        beside(out, ".parts").join(NAMED).exists()
+    }
+
+    /// The bundle is about to get its name.
+    pub(crate) fn name(&self) -> Result<(), Fault> {
+        let path = self.folder.join(NAMED);
+        File::create(&path).map(drop).map_err(|error| Fault::io("writing", &path, error))
+    }
+
     /// `resume`: go on with what is there; `again`: forget it.
     pub(crate) fn open(out: &Path, resume: bool, again: bool) -> Result<Self, Fault> {
         let folder = beside(out, ".parts");
@@ -72,7 +84,7 @@ impl Parts {
             return Err(Fault::Refused("another process is writing the same output".to_owned()));
         }
         if left && again {
-            for name in [KEY, SEGMENTS, BEGAN] {
+            for name in [KEY, SEGMENTS, BEGAN, NAMED] {
                 remove(&folder.join(name))?;
             }
         } else if left && !resume {
@@ -191,7 +203,7 @@ fn now() -> Moment {
     Moment { millis: i64::try_from(since.as_millis()).unwrap_or(i64::MAX), fine: true }
 }
 
-fn remove(path: &Path) -> Result<(), Fault> {
+pub(super) fn remove(path: &Path) -> Result<(), Fault> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Fault::io("removing", path, error)),
         _ => Ok(()),
