@@ -13,6 +13,15 @@ listen_address: 127.0.0.1
 rpc_address: 127.0.0.1
 start_native_transport: true
 native_transport_port: $(port_of "$home" cql)
+native_transport_port_ssl: $(port_of "$home" tls)
+client_encryption_options:
+  enabled: true
+  optional: false
+  require_client_auth: ${CASSANDRA_CLIENT_AUTH:-false}
+  ssl_context_factory:
+    class_name: org.apache.cassandra.security.PEMBasedSslContextFactory
+  keystore: $DIR/tls/server-both.pem
+  truststore: $DIR/tls/ca.pem
 storage_port: $(port_of "$home" storage)
 seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
@@ -42,12 +51,12 @@ Y
 cassandra_ready() { [ "$(ask "$1" 040000000500000000 5)" = 8400000006 ]; }
 
 cassandra_start() {
-  local port=$1 home=$DIR/cassandra java jars item
+  local port=$1 home=$DIR/cassandra java jars item listener
   java=$(java_for Cassandra 17 17)
   jars=$(fetch cassandra)
   port_of "$home" cql "$port" >/dev/null
-  port_of "$home" storage >/dev/null
-  port_of "$home" jmx >/dev/null
+  for listener in tls storage jmx; do port_of "$home" "$listener" >/dev/null; done
+  certificates
   cassandra_configure "$home"
   if ! pid_of "$home" >/dev/null; then
     port_is_free "$home"

@@ -107,6 +107,36 @@ ask() {
   )
 }
 
+# --- certificates ----------------------------------------------------------------------------------------------------
+
+# An authority that is thrown away with the folder, certificates of it for the servers and for a client, and an
+# authority that nobody trusts.
+certificates() {
+  [ ! -d "$DIR/tls" ] || return 0
+  need openssl "to make certificates"
+  rm -rf "$DIR/.tls"
+  make_certificates "$DIR/.tls" >"$DIR/tls.log" 2>&1 || { cat "$DIR/tls.log" >&2; die "could not make certificates"; }
+  mv "$DIR/.tls" "$DIR/tls"
+}
+
+make_certificates() (
+  local name key=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
+  umask 077
+  mkdir -p "$1" && cd "$1" || return
+  for name in ca stranger; do
+    openssl req -x509 "${key[@]}" -days 3650 -subj "/CN=tidegate test $name" \
+      -addext keyUsage=critical,keyCertSign,cRLSign -keyout "$name.key" -out "$name.pem" || return
+  done
+  printf '%s\n' subjectAltName=DNS:localhost,IP:127.0.0.1 extendedKeyUsage=serverAuth,clientAuth >extensions
+  for name in server client; do
+    openssl req "${key[@]}" -subj "/CN=tidegate test $name" -keyout "$name.key" -out "$name.csr" || return
+    openssl x509 -req -in "$name.csr" -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -extfile extensions \
+      -out "$name.pem" || return
+  done
+  # As the servers want it: the key, then its certificate.
+  cat server.key server.pem >server-both.pem
+)
+
 # --- JVMs and jars ---------------------------------------------------------------------------------------------------
 
 java_version() { "$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }

@@ -1,27 +1,42 @@
 # Apache Kafka in KRaft mode: nodes kafka-1..kafka-N, each broker and controller.
 
+# Of the user `tidegate` behind SASL. It guards nothing.
+KAFKA_PASSWORD=tidegate-test
+
 kafka_nodes() { cat "$DIR/kafka.nodes" 2>/dev/null; }
 
+# kafka_bootstrap [clients|tls|sasl]: the addresses of one kind of listener.
 kafka_bootstrap() {
   local n list=
-  for ((n = 1; n <= $(kafka_nodes); n++)); do list+=",127.0.0.1:$(port_of "$DIR/kafka-$n" clients)"; done
+  for ((n = 1; n <= $(kafka_nodes); n++)); do list+=",127.0.0.1:$(port_of "$DIR/kafka-$n" "${1:-clients}")"; done
   echo "${list#,}"
 }
 
 kafka_configure() {
-  local n home voters= nodes
+  local n home clients tls sasl voters= nodes
   nodes=$(kafka_nodes)
   for ((n = 1; n <= nodes; n++)); do voters+=",$n@127.0.0.1:$(port_of "$DIR/kafka-$n" controller)"; done
   for ((n = 1; n <= nodes; n++)); do
     home=$DIR/kafka-$n
+    clients=PLAINTEXT://127.0.0.1:$(port_of "$home" clients)
+    tls=TLS://127.0.0.1:$(port_of "$home" tls)
+    sasl=SASL://127.0.0.1:$(port_of "$home" sasl)
     cat >"$home/server.properties" <<P
 process.roles=broker,controller
 node.id=$n
 controller.quorum.voters=${voters#,}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:$(port_of "$home" clients),CONTROLLER://127.0.0.1:$(port_of "$home" controller)
-advertised.listeners=PLAINTEXT://127.0.0.1:$(port_of "$home" clients)
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=$clients,$tls,$sasl,CONTROLLER://127.0.0.1:$(port_of "$home" controller)
+advertised.listeners=$clients,$tls,$sasl
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,SASL:SASL_SSL
+ssl.keystore.type=PEM
+ssl.keystore.location=$DIR/tls/server-both.pem
+ssl.truststore.type=PEM
+ssl.truststore.location=$DIR/tls/ca.pem
+listener.name.sasl.sasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN
+listener.name.sasl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+  user_tidegate="$KAFKA_PASSWORD";
 log.dirs=$home/data
 auto.create.topics.enable=false
 default.replication.factor=$nodes
@@ -56,6 +71,7 @@ log.cleaner.dedupe.buffer.size=8388608
 num.network.threads=2
 num.io.threads=4
 background.threads=2
+${KAFKA_SETTINGS:-}
 P
   done
 }
@@ -67,7 +83,7 @@ kafka_ready() {
 }
 
 kafka_start() {
-  local nodes=$1 port=$2 only=$3 n home java jars started=() running=0
+  local nodes=$1 port=$2 only=$3 n home java jars listener started=() running=0
   [ -s "$DIR/kafka.nodes" ] || echo "${nodes:-1}" >"$DIR/kafka.nodes"
   [ -z "$nodes" ] || [ "$nodes" = "$(kafka_nodes)" ] || die "$DIR already holds Kafka with $(kafka_nodes) node(s), not $nodes"
   nodes=$(kafka_nodes)
@@ -77,8 +93,9 @@ kafka_start() {
   for ((n = 1; n <= nodes; n++)); do
     home=$DIR/kafka-$n
     port_of "$home" clients "${port:+$((port + n - 1))}" >/dev/null
-    port_of "$home" controller >/dev/null
+    for listener in controller tls sasl; do port_of "$home" "$listener" >/dev/null; done
   done
+  certificates
   kafka_configure
   for ((n = 1; n <= nodes; n++)); do
     home=$DIR/kafka-$n
@@ -88,6 +105,7 @@ kafka_start() {
         port_is_free "$home"
         "$java" -Xmx128m -cp "$jars/libs/*" -Dlog4j2.configurationFile="file:$HERE/kafka/log4j2.properties" \
           kafka.tools.StorageTool format --ignore-formatted -t "$(cat "$DIR/kafka.cluster")" -c "$home/server.properties" \
+          --add-scram "SCRAM-SHA-512=[name=tidegate,password=$KAFKA_PASSWORD]" \
           >>"$home/log" 2>&1 </dev/null || { tail -n 20 "$home/log" >&2; die "could not format the storage of kafka-$n"; }
         launch "$home" "$java" -Xmx"${KAFKA_HEAP:-512m}" -XX:+ExitOnOutOfMemoryError -cp "$jars/libs/*" \
           -Dlog4j2.configurationFile="file:$HERE/kafka/log4j2.properties" kafka.Kafka "$home/server.properties"
