@@ -127,6 +127,24 @@ fn siblings_upward_arrows_strangers_and_test_support_are_found() {
     );
 }
 
+/// Features bring these, for who has what their builds need. Without a feature nobody does.
+#[test]
+fn the_default_build_needs_rust_a_c_compiler_and_make() {
+    let resolved = MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .other_options(vec!["--locked".to_owned()])
+        .exec()
+        .expect("cargo describes its own workspace")
+        .resolve
+        .expect("what the packages resolve to");
+    assert!(resolved.nodes.len() > 200, "the whole graph");
+    let named = |node: &cargo_metadata::Node, name: &str| node.id.repr.contains(&format!("#{name}@"));
+    for foreign in ["openssl-sys", "openssl-src", "cmake", "turbojpeg-sys", "aws-lc-sys"] {
+        assert!(!resolved.nodes.iter().any(|node| named(node, foreign)), "{foreign}");
+    }
+    assert!(resolved.nodes.iter().any(|node| named(node, "rdkafka-sys")), "names are found");
+}
+
 #[test]
 fn the_table_itself_has_no_cycle() {
     let mut placed = BTreeSet::new();

@@ -84,6 +84,22 @@ async fn what_cannot_work_is_refused_by_name_and_by_who_set_it() {
     }
 }
 
+#[cfg(not(feature = "tls"))]
+#[tokio::test]
+async fn a_build_without_tls_refuses_settings_that_ask_for_it() {
+    for (file, setting) in [
+        (
+            "[stream]\nengine = \"kafka\"\n[stream.kafka.librdkafka]\n\"security.protocol\" = \"ssl\"\n",
+            "security.protocol",
+        ),
+        ("[store]\nengine = \"cql\"\n[store.cql.tls]\nca_file = \"ca.pem\"\n", "store.cql"),
+    ] {
+        let (code, _, complaints) = check(file, &[]).await;
+        assert_eq!(code, Some(2), "{complaints}");
+        assert!(complaints.contains(setting) && complaints.contains("the feature `tls`"), "{complaints}");
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_was_named_must_be_there() {
     let place = Place::new();

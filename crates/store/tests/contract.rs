@@ -20,6 +20,9 @@ mod restart;
 mod scans;
 #[path = "contract/tables.rs"]
 mod tables;
+#[cfg(feature = "tls")]
+#[path = "contract/tls.rs"]
+mod tls;
 #[path = "contract/versioned.rs"]
 mod versioned;
 

@@ -3,11 +3,13 @@
 
 pub mod eventually;
 pub mod garbled;
+pub mod own_server;
 pub mod pictures;
 pub mod process;
 pub mod proxy;
 pub mod servers;
 
 pub use eventually::{PATIENCE, eventually, eventually_ok};
+pub use own_server::OwnServer;
 pub use process::{Process, Program, free_port};
 pub use proxy::{Proxy, Way};

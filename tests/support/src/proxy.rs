@@ -81,7 +81,15 @@ impl Proxy {
     /// # Errors
     /// No port can be bound.
     pub async fn to(server: impl Into<String>) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("a proxy found no free port")?;
+        Self::at("127.0.0.1", server).await
+    }
+
+    /// The same at another address of this machine.
+    ///
+    /// # Errors
+    /// No port can be bound.
+    pub async fn at(address: &str, server: impl Into<String>) -> Result<Self> {
+        let listener = TcpListener::bind((address, 0)).await.context("a proxy found no free port")?;
         let address = listener.local_addr()?;
         let state = watch::Sender::new(State::default());
         let (is_listening, listening) = watch::channel(true);

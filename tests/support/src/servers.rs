@@ -5,6 +5,7 @@ use std::env;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const REACHED_WITHIN: Duration = Duration::from_secs(10);
@@ -25,6 +26,42 @@ pub fn kafka(suite: &str) -> Option<String> {
 #[must_use]
 pub fn cql(suite: &str) -> Option<String> {
     named("TIDEGATE_TEST_CQL", suite, |value| value.split(',').map(str::to_owned).collect())
+}
+
+/// The bootstrap list of the listeners that speak TLS, in `TIDEGATE_TEST_KAFKA_TLS`; `None`, reported as a skip, where it
+/// is not set.
+///
+/// # Panics
+/// None of the named brokers is reachable.
+#[must_use]
+pub fn kafka_tls(suite: &str) -> Option<String> {
+    named("TIDEGATE_TEST_KAFKA_TLS", suite, |value| value.split(',').map(str::to_owned).collect())
+}
+
+/// The bootstrap list of the listeners that speak TLS and ask for the password of `tidegate`, `tidegate-test`, in
+/// `TIDEGATE_TEST_KAFKA_SASL`; `None`, reported as a skip, where it is not set.
+///
+/// # Panics
+/// None of the named brokers is reachable.
+#[must_use]
+pub fn kafka_sasl(suite: &str) -> Option<String> {
+    named("TIDEGATE_TEST_KAFKA_SASL", suite, |value| value.split(',').map(str::to_owned).collect())
+}
+
+/// The contact points that speak TLS, in `TIDEGATE_TEST_CQL_TLS`; `None`, reported as a skip, where it is not set.
+///
+/// # Panics
+/// None of the named nodes is reachable.
+#[must_use]
+pub fn cql_tls(suite: &str) -> Option<String> {
+    named("TIDEGATE_TEST_CQL_TLS", suite, |value| value.split(',').map(str::to_owned).collect())
+}
+
+/// The folder in `TIDEGATE_TEST_TLS`, with `ca.pem`, which the servers' certificates are from, `client.pem` and
+/// `client.key`, and `stranger.pem`, which nothing is from; `None`, reported as a skip, where it is not set.
+#[must_use]
+pub fn certificates(suite: &str) -> Option<PathBuf> {
+    named("TIDEGATE_TEST_TLS", suite, |_| Vec::new()).map(PathBuf::from)
 }
 
 /// The base URL in `TIDEGATE_TEST_REGISTRY`; `None`, reported as a skip, where it is not set.
@@ -54,7 +91,10 @@ pub fn python(variable: &str, suite: &str) -> Option<String> {
 fn named(variable: &str, suite: &str, addresses: impl Fn(&str) -> Vec<String>) -> Option<String> {
     match env::var(variable) {
         Ok(value) if !value.is_empty() => {
-            if let Err(fault) = reach(&addresses(&value), REACHED_WITHIN) {
+            let addresses = addresses(&value);
+            if !addresses.is_empty()
+                && let Err(fault) = reach(&addresses, REACHED_WITHIN)
+            {
                 panic!("{variable} names {value}, which {suite} cannot reach: {fault}");
             }
             Some(value)

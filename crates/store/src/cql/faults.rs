@@ -6,6 +6,7 @@ use scylla::errors::{
     DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError, SchemaAgreementError,
 };
 
+use super::settings::Settings;
 use crate::Error;
 
 pub(super) fn execution(error: ExecutionError) -> Error {
@@ -31,20 +32,57 @@ pub(super) fn prepare(error: PrepareError) -> Error {
     }
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "handed to map_err")]
-pub(super) fn session(error: NewSessionError) -> Error {
+/// `objection`: what OpenSSL had against a certificate.
+pub(super) fn session(error: &NewSessionError, settings: &Settings, objection: Option<String>) -> Error {
+    let text = error.to_string();
+    if let Some(why) = objection.or_else(|| disagreement(&text).map(str::to_owned)) {
+        return Error::Engine(format!("{why}: {text}"));
+    }
     match error {
         NewSessionError::FailedToResolveAnyHostname(_) | NewSessionError::MetadataError(_) => {
-            let text = error.to_string();
             // The driver wraps what the server said about the credentials into the state of its pool.
             if text.contains("Authentication") || text.contains("authentication") {
                 Error::Engine(text)
+            } else if text.contains(FIRST_WORDS) {
+                Error::Unreachable(format!("{text}{}", suspicion(settings)))
             } else {
                 Error::Unreachable(text)
             }
         }
-        _ => Error::Engine(error.to_string()),
+        _ => Error::Engine(text),
     }
+}
+
+/// What the driver says when a link stands and the node does not answer in its protocol.
+const FIRST_WORDS: &str = "connection setup request";
+
+/// What it may mean that a node hung up before it said a word. It may as well be one that starts or stops.
+fn suspicion(settings: &Settings) -> &'static str {
+    match &settings.tls {
+        None => " (does the node speak TLS alone? see store.cql.tls)",
+        // The node says so, and hangs up so fast that it may not be heard.
+        Some(tls) if tls.certificate_file.is_none() => {
+            " (does the node ask for a certificate of ours? see store.cql.tls.certificate_file)"
+        }
+        Some(_) => "",
+    }
+}
+
+/// Why this node and we do not come together over TLS however long we wait, as far as OpenSSL's words tell.
+fn disagreement(text: &str) -> Option<&'static str> {
+    let signs = [
+        ("wrong version number", "a node speaks no TLS at its port"),
+        (
+            "alert certificate required",
+            "a node asks for a certificate of ours, and tls.certificate_file is not set",
+        ),
+        ("alert unknown ca", "a node does not know the authority of our certificate"),
+        ("alert bad certificate", "a node refuses our certificate"),
+        ("alert unsupported certificate", "a node refuses our certificate"),
+        ("alert certificate ", "a node refuses our certificate"),
+    ];
+    let found = signs.into_iter().find(|(sign, _)| text.contains("SSL routines") && text.contains(sign));
+    found.map(|(_, why)| why)
 }
 
 fn agreement(error: &SchemaAgreementError) -> Error {

@@ -12,6 +12,7 @@ mod migrate;
 mod scan;
 mod settings;
 mod statements;
+mod tls;
 
 use std::{
     collections::HashMap,
@@ -39,11 +40,12 @@ use scylla::{
 use tokio::sync::Semaphore;
 
 pub(crate) use self::scan::{Walk, splits};
-pub use self::settings::{Replication, Secret, Settings};
+pub use self::settings::{Replication, Secret, Settings, Tls};
 use self::{
     cells::{Bind, Cells as RawRow},
     conditional::Stripes,
     statements::Shape,
+    tls::Objection,
 };
 use crate::{
     Cell, Error, Row, Table,
@@ -105,7 +107,12 @@ impl Engine {
         if let (Some(username), Some(password)) = (&settings.username, settings.password()?) {
             builder = builder.user(username.clone(), password.reveal());
         }
-        let session = Box::pin(builder.build()).await.map_err(faults::session)?;
+        let objection = Objection::default();
+        if let Some(tls) = &settings.tls {
+            builder = tls::secure(builder, tls, &objection)?;
+        }
+        let session = Box::pin(builder.build()).await;
+        let session = session.map_err(|error| faults::session(&error, &settings, objection.raised()))?;
         Ok(Self(Arc::new(Inner {
             in_flight: Semaphore::new(settings.max_in_flight.min(Semaphore::MAX_PERMITS)),
             session,

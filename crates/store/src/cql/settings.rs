@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
+pub(super) const NO_TLS: &str = "tls needs a program that was built with the feature `tls`";
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -22,6 +24,8 @@ pub struct Settings {
     /// Better given through the environment or `password_file` than in the settings file.
     pub password: Option<Secret>,
     pub password_file: Option<PathBuf>,
+    /// TLS to the nodes, in a program that was built with the feature `tls`. The section alone switches it on.
+    pub tls: Option<Tls>,
     pub connect_timeout_ms: u64,
     pub request_timeout_ms: u64,
     /// How long a conditional write with an unknown outcome is looked after before it is reported as an outage.
@@ -45,6 +49,20 @@ pub enum Replication {
     Simple(u8),
     /// So many copies in each named datacenter.
     Datacenters(BTreeMap<String, u8>),
+}
+
+/// Whom to trust, and what to show to nodes that ask who we are.
+///
+/// A node's certificate must name the IP address that the node is reached at: the driver knows no names of nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// A PEM file of certificate authorities. No others are trusted.
+    pub ca_file: PathBuf,
+    /// A PEM file of our certificate, and of those between it and its authority. Default none.
+    pub certificate_file: Option<PathBuf>,
+    /// A PEM file of its private key, which is not encrypted. Default none.
+    pub key_file: Option<PathBuf>,
 }
 
 /// A value that must not be printed.
@@ -84,6 +102,7 @@ impl Default for Settings {
             username: None,
             password: None,
             password_file: None,
+            tls: None,
             connect_timeout_ms: 5_000,
             request_timeout_ms: 10_000,
             settle_timeout_ms: 30_000,
@@ -116,6 +135,16 @@ impl Settings {
         }
         if self.username.is_some() && self.password.is_none() && self.password_file.is_none() {
             return fault("username is set, but neither password nor password_file".to_owned());
+        }
+        if let Some(tls) = &self.tls {
+            if !cfg!(feature = "tls") {
+                return fault(NO_TLS.to_owned());
+            }
+            if tls.certificate_file.is_some() != tls.key_file.is_some() {
+                return fault(
+                    "of tls.certificate_file and tls.key_file one is set without the other".to_owned(),
+                );
+            }
         }
         if let Some(Replication::Datacenters(centers)) = &self.replication {
             if centers.is_empty() || centers.values().any(|copies| *copies == 0) {
@@ -213,6 +242,20 @@ mod tests {
             s.replication = Some(Replication::Datacenters(BTreeMap::from([("south".to_owned(), 3)])));
         };
         assert!(refusal(elsewhere).contains("local_dc is `north`"));
+    }
+
+    #[test]
+    fn tls_is_for_programs_that_were_built_with_it() {
+        let tls = Tls { ca_file: "ca.pem".into(), certificate_file: None, key_file: None };
+        let with = |tls: Tls| Settings { tls: Some(tls), ..Settings::default() }.validate();
+        if cfg!(feature = "tls") {
+            with(tls.clone()).unwrap();
+            let half = with(Tls { key_file: Some("us.key".into()), ..tls }).unwrap_err().to_string();
+            assert!(half.contains("tls.certificate_file and tls.key_file"), "{half}");
+        } else {
+            let refused = with(tls).unwrap_err().to_string();
+            assert!(refused.contains("the feature `tls`"), "{refused}");
+        }
     }
 
     #[test]

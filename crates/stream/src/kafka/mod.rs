@@ -11,6 +11,7 @@ mod observe;
 mod producer;
 mod settings;
 mod tail;
+mod tls;
 mod topics;
 
 use rdkafka::error::KafkaError;

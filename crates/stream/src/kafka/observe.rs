@@ -18,6 +18,9 @@ use rdkafka::{
 
 use crate::log::Readiness;
 
+/// What librdkafka calls lines about links that broke, or did not come to be.
+pub(super) const BROKEN_LINK: &str = "FAIL";
+
 /// How long one refused append keeps the log from being ready. It must end by itself: who is not ready gets no
 /// requests, and so no append that could succeed.
 const REFUSAL_COUNTS_FOR: Duration = Duration::from_secs(10);
@@ -89,7 +92,7 @@ pub(super) fn log(client: &str, level: RDKafkaLogLevel, facility: &str, line: &s
             tracing::error!(target: "librdkafka", client, facility, "{line}");
         }
         RDKafkaLogLevel::Warning => tracing::warn!(target: "librdkafka", client, facility, "{line}"),
-        _ if facility == "FAIL" => tracing::warn!(target: "librdkafka", client, facility, "{line}"),
+        _ if facility == BROKEN_LINK => tracing::warn!(target: "librdkafka", client, facility, "{line}"),
         RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
             tracing::info!(target: "librdkafka", client, facility, "{line}");
         }

@@ -4,9 +4,10 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use rdkafka::ClientConfig;
+use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
 use serde::{Deserialize, Serialize};
 
+use super::tls;
 use crate::topics::Topic;
 
 /// The section `stream.kafka` of the service's settings.
@@ -23,7 +24,8 @@ use crate::topics::Topic;
 /// "sasl.password" = "/run/secrets/kafka-password"
 /// ```
 ///
-/// They need a build with the feature `tls`. Certificates and host names are always verified.
+/// They need a build with the feature `tls`, but for SASL/PLAIN without TLS. Certificates and host names are always
+/// verified, by the system's authorities where `ssl.ca.location` names no others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -244,6 +246,8 @@ const OURS: &[(&str, &str)] = &[
     ("log.queue", "log lines go to the log of the process"),
 ];
 
+const FILES: &str = "librdkafka_files";
+
 /// Only the classic protocol has them; with `consumer` the brokers decide.
 const CLASSIC_ONLY: &[&str] =
     &["heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"];
@@ -324,14 +328,18 @@ impl Settings {
             ));
         }
         for (section, keys) in [
-            ("librdkafka", self.librdkafka.0.keys().collect::<Vec<_>>()),
-            ("librdkafka_files", self.librdkafka_files.keys().collect()),
-            ("producer.librdkafka", producer.librdkafka.0.keys().collect()),
-            ("consumer.librdkafka", consumer.librdkafka.0.keys().collect()),
+            ("librdkafka", &self.librdkafka),
+            ("producer.librdkafka", &producer.librdkafka),
+            ("consumer.librdkafka", &consumer.librdkafka),
         ] {
-            for key in keys {
+            for (key, value) in &keys.0 {
                 self.may_pass(section, key)?;
+                tls::may_pass(section, key, Some(value))?;
             }
+        }
+        for key in self.librdkafka_files.keys() {
+            self.may_pass(FILES, key)?;
+            tls::may_pass(FILES, key, None)?;
         }
         if let Some(key) = self.librdkafka.0.keys().find(|key| self.librdkafka_files.contains_key(*key)) {
             return Err(format!("stream.kafka: {key} is in librdkafka and in librdkafka_files"));
@@ -350,15 +358,6 @@ impl Settings {
                  where the brokers decide it"
             ));
         }
-        let all = [&self.librdkafka, &self.producer.librdkafka, &self.consumer.librdkafka];
-        let none = |keys: &&Keys| {
-            keys.0.get("ssl.endpoint.identification.algorithm").is_some_and(|value| value == "none")
-        };
-        if key == "ssl.endpoint.identification.algorithm" && all.iter().any(none) {
-            return Err(format!(
-                "stream.kafka.{section}: {key} = none cannot be set: host names are always verified"
-            ));
-        }
         Ok(())
     }
 
@@ -371,8 +370,12 @@ impl Settings {
         for (key, path) in &self.librdkafka_files {
             let value = std::fs::read_to_string(path)
                 .map_err(|why| format!("stream.kafka.librdkafka_files: {key}: {}: {why}", path.display()))?;
-            config.set(key, value.trim_end_matches(['\r', '\n']));
+            let value = value.trim_end_matches(['\r', '\n']);
+            tls::may_pass(FILES, key, Some(value))?;
+            config.set(key, value);
         }
+        tls::find_authorities(&mut config);
+        tls::check_files(&config)?;
         config
             .set("bootstrap.servers", self.brokers.join(","))
             .set("client.id", &self.client_id)
@@ -397,6 +400,8 @@ impl Settings {
     pub(super) fn admin(&self) -> Result<ClientConfig, String> {
         let mut config = self.client()?;
         config.set("statistics.interval.ms", "0");
+        // A broker that hangs up, such as one that speaks TLS to one of us that does not, is told no louder.
+        config.set_log_level(RDKafkaLogLevel::Info);
         Ok(config)
     }
 
@@ -527,8 +532,13 @@ mod tests {
                 assert!(error.contains(key), "{error}");
             }
         }
-        let settings = parsed(r#"{"librdkafka":{"ssl.endpoint.identification.algorithm":"none"}}"#);
-        assert!(settings.validate(1, 1).unwrap_err().contains("host names are always verified"));
+        for section in ["librdkafka", "producer", "consumer"] {
+            let keys = r#"{"ssl.endpoint.identification.algorithm":"None"}"#;
+            let keys =
+                if section == "librdkafka" { keys.to_owned() } else { format!(r#"{{"librdkafka":{keys}}}"#) };
+            let refused = parsed(&format!(r#"{{"{section}":{keys}}}"#)).validate(1, 1).unwrap_err();
+            assert!(refused.contains("host names are always verified"), "{refused}");
+        }
     }
 
     #[test]
@@ -558,5 +568,21 @@ mod tests {
         let shown = format!("{settings:?}{}", serde_json::to_string(&settings).unwrap());
         assert!(!shown.contains("quiet") && !shown.contains("hush"), "{shown}");
         assert!(shown.contains("client.rack"));
+    }
+
+    #[test]
+    fn what_a_file_says_is_held_to_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |key: &str, value: &str| {
+            let (mut settings, path) = (Settings::default(), folder.path().join("value"));
+            std::fs::write(&path, value).unwrap();
+            settings.librdkafka_files.insert(key.to_owned(), path);
+            settings.producer().unwrap_err()
+        };
+        let names = refused("ssl.endpoint.identification.algorithm", "none\n");
+        assert!(names.contains("host names are always verified"), "{names}");
+        if !cfg!(feature = "tls") {
+            assert!(refused("security.protocol", "sasl_ssl\n").contains("the feature `tls`"));
+        }
     }
 }

@@ -14,7 +14,7 @@ use rdkafka::{
 };
 use tokio::time::Instant;
 
-use super::{observe, settings::BATCH_OVERHEAD};
+use super::{observe, settings::BATCH_OVERHEAD, tls};
 use crate::{error::OpenError, settings::Settings, topics::Topic};
 
 const CLIENT: &str = "admin";
@@ -30,20 +30,27 @@ pub struct TopicsReport {
     pub warnings: Vec<String>,
 }
 
-/// What the brokers said about our credentials, if they refused them: questions asked meanwhile only time out.
+/// What was heard while questions were asked, which only time out meanwhile.
 #[derive(Default)]
-struct Context(Mutex<Option<String>>);
+struct Context {
+    /// What was said about our credentials or certificates, if they were refused.
+    refusal: Mutex<Option<String>>,
+    /// Why the last link broke, or did not come to be.
+    fault: Mutex<Option<String>>,
+}
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
         observe::log(CLIENT, level, facility, line);
+        if facility == observe::BROKEN_LINK {
+            *self.fault.lock() = Some(line.to_owned());
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::warn!(target: "librdkafka", client = CLIENT, code = observe::code(&error), "{reason}");
-        let is_authentication = error.rdkafka_error_code() == Some(RDKafkaErrorCode::Authentication);
-        if is_authentication && is_refusal(reason) {
-            self.0.lock().get_or_insert_with(|| reason.to_owned());
+        if is_refusal(error.rdkafka_error_code(), reason) {
+            self.refusal.lock().get_or_insert_with(|| reason.to_owned());
         }
     }
 }
@@ -67,9 +74,20 @@ pub(super) struct Admin<'a> {
     patience: Duration,
 }
 
-/// Whether the broker said it. A link that breaks while credentials are shown has the same code, and `Local` in it.
-fn is_refusal(reason: &str) -> bool {
-    !reason.contains("Local:")
+/// Whether the broker refuses our credentials, or one of us the other's certificate. A link that breaks while
+/// credentials are shown has the same code, and `Local` in it.
+fn is_refusal(code: Option<RDKafkaErrorCode>, reason: &str) -> bool {
+    let are_credentials = code == Some(RDKafkaErrorCode::Authentication) && !reason.contains("Local:");
+    are_credentials || tls::is_distrust(code, reason)
+}
+
+/// What it may mean that a broker hung up before it said a word. It may as well be one that starts or stops.
+fn suspicion(fault: &str) -> &'static str {
+    if fault.contains("Disconnected") && fault.contains("APIVERSION_QUERY") {
+        " (does the broker want TLS, or a certificate? see security.protocol)"
+    } else {
+        ""
+    }
 }
 
 /// Whether a broker that refuses with this may soon not.
@@ -209,7 +227,7 @@ impl<'a> Admin<'a> {
                 }))
             });
             let asked = asked.await;
-            if let Some(detail) = self.asker.context().0.lock().clone() {
+            if let Some(detail) = self.asker.context().refusal.lock().clone() {
                 return Err(OpenError::Refused { detail });
             }
             let why = match asked {
@@ -235,7 +253,10 @@ impl<'a> Admin<'a> {
                 Err(stopped) => stopped.to_string(),
             };
             if Instant::now() >= deadline {
-                return Err(OpenError::Unavailable { detail: why });
+                let fault = self.asker.context().fault.lock().clone();
+                let detail =
+                    fault.map_or(why.clone(), |fault| format!("{why}: {fault}{}", suspicion(&fault)));
+                return Err(OpenError::Unavailable { detail });
             }
             tokio::time::sleep(PAUSE).await;
         }

@@ -12,4 +12,6 @@ mod outage;
 mod refused;
 mod schema_ids;
 mod tail;
+#[cfg(feature = "tls")]
+mod tls;
 mod topics;

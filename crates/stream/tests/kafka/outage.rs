@@ -1,58 +1,21 @@
 //! A broker of our own is killed and comes back, under appends and consumption.
 
-use std::{collections::BTreeSet, path::PathBuf, process::Stdio, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use tidegate_stream::{Drained, Partition, Record, Topic, kafka::GroupProtocol};
-use tidegate_test_support::{PATIENCE, eventually, free_port, servers};
-use tokio::{process::Command, time::timeout};
+use tidegate_test_support::{OwnServer, PATIENCE, eventually, servers};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::{Installation, close, complete, consume, settings, text};
-
-/// A Kafka that the test may kill. It ends with its folder.
-struct Own {
-    folder: tempfile::TempDir,
-    address: String,
-}
-
-impl Own {
-    async fn start() -> Self {
-        let port = free_port().unwrap();
-        let own = Self { folder: tempfile::tempdir().unwrap(), address: format!("127.0.0.1:{port}") };
-        own.run(&["start", "kafka", "--nodes", "1", "--port", &port.to_string()]).await;
-        own
-    }
-
-    async fn run(&self, command: &[&str]) {
-        let done = self.command(command).output();
-        let done = timeout(3 * PATIENCE, done).await.expect("the servers script ends").unwrap();
-        assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
-    }
-
-    fn command(&self, command: &[&str]) -> Command {
-        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/servers/servers");
-        let mut run = Command::new(script);
-        run.args(command).arg("--dir").arg(self.folder.path()).stdin(Stdio::null());
-        run
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        let stopped = self.command(&["kill", "kafka-1"]).as_std_mut().status();
-        if !stopped.is_ok_and(|status| status.success()) {
-            eprintln!("the test's own broker may still run");
-        }
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_killed_under_load_loses_no_acknowledged_record() {
     if servers::kafka("kafka: broker killed").is_none() {
         return;
     }
-    let own = Own::start().await;
-    let mut settings = settings(&own.address);
+    let own = OwnServer::start("kafka", &[]).await.unwrap();
+    let mut settings = settings(&own.told("TIDEGATE_TEST_KAFKA").await.unwrap());
     settings.kafka.consumer.group_protocol = GroupProtocol::Consumer;
     // A record that no broker takes is given up before the test is.
     settings.kafka.socket_timeout_ms = 3_000;
@@ -102,9 +65,9 @@ async fn a_broker_killed_under_load_loses_no_acknowledged_record() {
     };
     passes("the first records").await;
     for _ in 0..2 {
-        own.run(&["kill", "kafka-1"]).await;
+        own.kill().await.unwrap();
         eventually("not ready", PATIENCE, async || (!log.ready().is_ready()).then_some(())).await.unwrap();
-        own.run(&["start", "kafka-1"]).await;
+        own.start_again().await.unwrap();
         eventually("ready", PATIENCE, async || log.ready().is_ready().then_some(())).await.unwrap();
         passes("records after the restart").await;
     }

@@ -1,0 +1,159 @@
+//! TLS to the nodes, in the build that has it: who is trusted, and what is said where nobody is.
+
+use std::{fs, path::Path};
+
+use tidegate_store::{Error, Migration, Row as _, Store, Table, WriteTime, cql};
+use tidegate_test_support::{OwnServer, Proxy, eventually_ok, servers};
+
+use crate::{
+    facts::event,
+    fixture::{Fixture, MINUTE, connect, settings, table},
+    tables::{Counter, Event},
+    versioned::counter,
+};
+
+/// A store on the port without TLS, and settings for the same tables on the one with it.
+struct Beside {
+    fixture: Fixture,
+    plain: cql::Settings,
+    secured: cql::Settings,
+}
+
+fn tables() -> [&'static Table; 2] {
+    [table::<Counter>(), table::<Event>()]
+}
+
+async fn beside(case: &str) -> Option<Beside> {
+    let address = servers::cql_tls(case)?;
+    let certificates = servers::certificates(case)?;
+    let fixture = Fixture::cql(case, &tables()).await?;
+    let plain = fixture.settings().unwrap().clone();
+    let secured =
+        cql::Settings { contact_points: vec![address], tls: trusting(&certificates, "ca"), ..plain.clone() };
+    Some(Beside { fixture, plain, secured })
+}
+
+fn trusting(certificates: &Path, authority: &str) -> Option<cql::Tls> {
+    Some(cql::Tls {
+        ca_file: certificates.join(authority).with_extension("pem"),
+        certificate_file: None,
+        key_file: None,
+    })
+}
+
+async fn refused(settings: &cql::Settings) -> Error {
+    Store::open_cql(settings.clone()).await.map(drop).unwrap_err()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_over_tls_is_there_for_everybody() {
+    let Some(Beside { fixture, secured, .. }) = beside("tls").await else { return };
+    let store = connect(&secured, &tables()).await;
+    let rows = [event(1, "p", None), event(2, "q", Some("n"))];
+    store.put(WriteTime(1), &rows).await.unwrap();
+    assert!(store.insert_new(&counter("c", 3)).await.unwrap().is_new());
+    for store in [&store, &fixture.store] {
+        for row in &rows {
+            assert_eq!(store.get::<Event>(&row.to_key()).await.unwrap().as_ref(), Some(row));
+        }
+        assert!(store.get::<Counter>(&counter("c", 0).to_key()).await.unwrap().is_some());
+    }
+    store.close().await.unwrap();
+    fixture.end().await;
+}
+
+/// Who waits for a certificate to become good waits for an operator: that is no outage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_of_a_stranger_or_for_another_address_is_refused_by_name() {
+    let Some(Beside { fixture, secured, .. }) = beside("tls: strangers").await else { return };
+    let certificates = servers::certificates("tls: strangers").unwrap();
+    let strange = cql::Settings { tls: trusting(&certificates, "stranger"), ..secured.clone() };
+    let error = refused(&strange).await;
+    assert!(!error.is_outage() && error.to_string().contains("tidegate test"), "{error}");
+    assert!(error.to_string().contains("is refused: unable to get local issuer certificate"), "{error}");
+
+    // Elsewhere the loopback has one address.
+    if cfg!(target_os = "linux") {
+        let elsewhere = Proxy::at("127.0.0.2", secured.contact_points[0].clone()).await.unwrap();
+        let moved = cql::Settings { contact_points: vec![elsewhere.address().to_string()], ..secured };
+        let error = refused(&moved).await;
+        assert!(
+            !error.is_outage() && error.to_string().contains("is refused: IP address mismatch"),
+            "{error}"
+        );
+    }
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_sides_of_which_only_one_speaks_tls_part_with_a_reason() {
+    let Some(Beside { fixture, plain, secured }) = beside("tls: one side").await else { return };
+    let error = refused(&cql::Settings { tls: secured.tls.clone(), ..plain.clone() }).await;
+    assert!(!error.is_outage() && error.to_string().contains("speaks no TLS"), "{error}");
+    // That may be a node that starts, so it counts as away; the reason is guessed.
+    let error = refused(&cql::Settings { tls: None, ..secured }).await;
+    assert!(error.to_string().contains("speak TLS alone"), "{error}");
+    fixture.end().await;
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_used_are_named() {
+    let Some(certificates) = servers::certificates("tls: files") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("garbage.pem"), "no certificate").unwrap();
+    let good = |name: &str| certificates.join(name);
+    let bad = |name: &str| folder.path().join(name);
+    for (ca_file, ours, named) in [
+        (bad("missing.pem"), None, "tls.ca_file"),
+        (bad("garbage.pem"), None, "tls.ca_file"),
+        (good("ca.pem"), Some((bad("missing.pem"), good("client.key"))), "tls.certificate_file"),
+        (good("ca.pem"), Some((bad("garbage.pem"), good("client.key"))), "tls.certificate_file"),
+        (good("ca.pem"), Some((good("client.pem"), bad("missing.pem"))), "tls.key_file"),
+        (good("ca.pem"), Some((good("client.pem"), bad("garbage.pem"))), "tls.key_file"),
+        (good("ca.pem"), Some((good("client.pem"), good("server.key"))), "tls.key_file"),
+    ] {
+        let (certificate_file, key_file) = ours.unzip();
+        let at_fault = match named {
+            "tls.ca_file" => ca_file.clone(),
+            "tls.key_file" => key_file.clone().unwrap(),
+            _ => certificate_file.clone().unwrap(),
+        };
+        let tls = Some(cql::Tls { ca_file, certificate_file, key_file });
+        let error = refused(&cql::Settings { tls, ..settings("127.0.0.1:1") }).await;
+        assert!(matches!(error, Error::Settings(_)), "{error}");
+        assert!(error.to_string().contains(&format!("{named} {}: ", at_fault.display())), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_asks_who_we_are_is_killed_and_found_again() {
+    if servers::cql_tls("tls: node killed").is_none() {
+        return;
+    }
+    let own = OwnServer::start("cassandra", &[("CASSANDRA_CLIENT_AUTH", "true"), ("CASSANDRA_HEAP", "640m")]);
+    let own = own.await.unwrap();
+    let certificates = own.told("TIDEGATE_TEST_TLS").await.unwrap();
+    let certificates = Path::new(&certificates);
+    let address = own.told("TIDEGATE_TEST_CQL_TLS").await.unwrap();
+    let unknown = cql::Settings { tls: trusting(certificates, "ca"), ..settings(&address) };
+    let error = refused(&unknown).await;
+    assert!(error.to_string().contains("certificate of ours"), "{error}");
+
+    let known = cql::Tls {
+        certificate_file: Some(certificates.join("client.pem")),
+        key_file: Some(certificates.join("client.key")),
+        ..unknown.tls.clone().unwrap()
+    };
+    let store = connect(&cql::Settings { tls: Some(known), ..unknown }, &tables()).await;
+    store.migrate(Migration::Expand).await.unwrap();
+    let row = event(1, "p", None);
+    store.put(WriteTime(1), std::slice::from_ref(&row)).await.unwrap();
+    own.kill().await.unwrap();
+    let fault = store.get::<Event>(&row.to_key()).await.unwrap_err();
+    assert!(fault.is_outage(), "{fault}");
+    own.start_again().await.unwrap();
+    eventually_ok("the store to be back", MINUTE, async || Ok(store.ping().await?)).await.unwrap();
+    store.put(WriteTime(1), &[event(2, "q", None)]).await.unwrap();
+    assert!(store.get::<Event>(&event(2, "q", None).to_key()).await.unwrap().is_some());
+    store.close().await.unwrap();
+}
