@@ -60,6 +60,8 @@ launch() {
   command -v setsid >/dev/null 2>&1 && own_session=(setsid)
   nohup ${own_session[@]+"${own_session[@]}"} "$java" "$(mark "$home")" "$@" </dev/null >>"$home/log" 2>&1 9>&- &
   echo $! >"$home/pid"
+  # A busy machine takes a while to put Java in the place of this shell, which does not bear the mark.
+  until pid_of "$home" >/dev/null || ! kill -0 $! 2>/dev/null; do sleep 0.05; done
 }
 
 # wait_ready HOME PROBE...: until PROBE succeeds; at once an error when the process is gone.
