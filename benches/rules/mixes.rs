@@ -26,10 +26,12 @@ pub(crate) enum Mix {
     M6,
     /// M2 on one text of 64 KB.
     M7,
+    /// Rules that nothing can announce and no number refutes, each with a condition of its own.
+    M8,
 }
 
 impl Mix {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::M1,
         Self::M2,
         Self::M3(5),
@@ -39,6 +41,7 @@ impl Mix {
         Self::M5,
         Self::M6,
         Self::M7,
+        Self::M8,
     ];
 
     pub(crate) fn name(self) -> String {
@@ -118,6 +121,8 @@ pub(crate) struct Set {
     pub(crate) rules: Vec<Json>,
     /// The `data` of each item.
     pub(crate) items: Vec<Json>,
+    /// One more, which rules match that nothing announces.
+    pub(crate) open: Json,
     pub(crate) item_type: ItemType,
 }
 
@@ -140,7 +145,9 @@ impl Set {
         let mut words = Vec::new();
         let rules: Vec<Json> = (0..rules).map(|nth| rule(mix, &tongue, &mut dice, nth, &mut words)).collect();
         let items = (0..items).map(|nth| item(mix, &tongue, &mut dice, nth, &words)).collect();
-        Self { rules, items, item_type: item_type() }
+        let mut open = item(mix, &tongue, &mut dice, 0, &words);
+        (open["verified"], open["ageDays"], open["topic"]) = (json!(false), json!(0), json!("topic-1000"));
+        Self { rules, items, open, item_type: item_type() }
     }
 
     pub(crate) fn read(&self, item: &Json) -> Values {
@@ -153,6 +160,7 @@ fn rule(mix: Mix, tongue: &Tongue, dice: &mut Dice, nth: usize, words: &mut Vec<
     let when = match mix {
         Mix::M1 | Mix::M4 | Mix::M6 => keyword(tongue, dice, words),
         Mix::M5 => short(dice, words),
+        Mix::M8 => json!({"field": {"path": "topic", "ends_with": (1_000 + nth).to_string()}}),
         Mix::M3(share) if (nth as u64 * 61) % 100 < share => unannounced(dice),
         Mix::M2 | Mix::M3(_) | Mix::M7 => realistic(tongue, dice, nth, words),
     };

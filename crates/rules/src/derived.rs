@@ -128,42 +128,38 @@ fn mapped(original: &str, push: impl Fn(&mut String, char)) -> (String, Notes) {
 
 /// A text of ASCII only, folded, with letters in a row once.
 fn squeezed(original: &str) -> String {
+    const LOWER: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let mut text = folded_bytes(original.as_bytes());
-    // No ASCII byte, so the first one differs from it.
-    let (mut length, mut last) = (0, u8::MAX);
-    let mut from = 0;
-    while let Some(eight) = text.get(from..from + 8) {
-        let mut eight: [u8; 8] = eight.try_into().unwrap_or_default();
-        let (bytes, lowest) = (u64::from_le_bytes(eight), 0x0101_0101_0101_0101_u64);
-        let differ = bytes ^ (bytes << 8 | u64::from(last));
-        // The bytes that are zero, that is: as the one before them. Of several only the first is surely one.
-        let repeated = differ.wrapping_sub(lowest) & !differ & lowest << 7;
-        let mut kept = 8;
-        if repeated & repeated.wrapping_sub(1) == 0 {
-            // One or none is taken out the same way: whether there is one nobody can guess.
-            let behind = u64::MAX.checked_shl(repeated.trailing_zeros() / 8 * 8).unwrap_or_default();
-            eight = (bytes & !behind | bytes >> 8 & behind).to_le_bytes();
-            kept -= usize::from(repeated != 0);
-        } else {
-            kept = 0;
-            for byte in bytes.to_le_bytes() {
-                // A repetition is written too, and then written over: cheaper than to decide.
-                eight[kept & 7] = byte;
-                kept += usize::from(byte != last);
-                last = byte;
-            }
+    let eight = |text: &[u8], at: usize| text.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
+    // What has been kept, and where the piece begins that is kept next: most of a text is left where it is or moved as a
+    // whole, because hardly any letter is the same as the one before it.
+    let (mut length, mut from) = (0, 0);
+    let mut end_piece = |text: &mut [u8], to: usize| {
+        if length < from {
+            text.copy_within(from..to, length);
         }
-        text[length..length + 8].copy_from_slice(&eight);
-        length += kept;
-        last = bytes.to_le_bytes()[7];
-        from += 8;
+        length += to - from;
+        from = to + 1;
+        length
+    };
+    let mut at = 1;
+    while let (Some(before), Some(these)) = (eight(&text, at - 1), eight(&text, at)) {
+        let differ = before ^ these;
+        // The highest bit of each byte that is zero.
+        let mut same = !(((differ & LOWER) + LOWER) | differ | LOWER);
+        while same != 0 {
+            end_piece(&mut text, at + same.trailing_zeros() as usize / 8);
+            same &= same - 1;
+        }
+        at += 8;
     }
-    for at in from..text.len() {
-        let byte = text[at];
-        text[length] = byte;
-        length += usize::from(byte != last);
-        last = byte;
+    for at in at..text.len() {
+        if text[at] == text[at - 1] {
+            end_piece(&mut text, at);
+        }
     }
+    let to = text.len();
+    let length = end_piece(&mut text, to);
     text.truncate(length);
     String::from_utf8(text).unwrap_or_default()
 }
@@ -278,6 +274,20 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn plain_texts_are_collapsed_as_letter_by_letter() {
+        let mut seed = 1_u64;
+        for length in 0..400 {
+            let letter = |_| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Repetitions from rare to all.
+                char::from(b"abcdefghijklmnop1!"[(seed >> 33) as usize % (1 + length % 18)])
+            };
+            let original: String = (0..length / 3).map(letter).collect();
+            assert_eq!(squeezed(&original), collapsed(&original).0, "{original}");
         }
     }
 

@@ -2,18 +2,19 @@
 //!
 //! It leaves out words that are too short, or share their parts with too many others; another search finds those.
 
-use std::{collections::HashMap, ops::Range};
+use std::collections::HashMap;
 
 use super::{
     hashing::Quickly,
-    maps::{Coarse, Fine, bit, hash},
+    maps::{Coarse, Fine, Marks, bit, hash},
+    passes::passes,
     scanner::Next,
 };
 
 /// How words are found: by a part of so many bytes, looked for at every place or at every second one. A word that is
 /// looked for at every second place needs two parts, one byte apart: one of them begins at an even place. Both lie in
 /// its key, which is what is looked up where one of them was seen.
-const CLASSES: [Class; 8] = [
+pub(super) const CLASSES: [Class; 8] = [
     Class::new(7, 2),
     Class::new(6, 2),
     Class::new(5, 2),
@@ -29,9 +30,9 @@ const CLASSES: [Class; 8] = [
 const FEW_SHORT: usize = 128;
 
 #[derive(Clone, Copy, Debug)]
-struct Class {
-    width: usize,
-    stride: usize,
+pub(super) struct Class {
+    pub(super) width: usize,
+    pub(super) stride: usize,
 }
 
 impl Class {
@@ -71,26 +72,27 @@ pub(crate) struct Grams {
 
 /// One pass for the words of one or several classes: each place is held against a map of what their parts begin with.
 #[derive(Debug)]
-struct Probe {
-    mask: u64,
-    stride: usize,
+pub(super) struct Probe {
+    pub(super) mask: u64,
+    pub(super) stride: usize,
     /// Of each class.
-    keys: Vec<Keys>,
-    map: Coarse,
+    pub(super) keys: Vec<Keys>,
+    pub(super) marks: Marks,
+    pub(super) map: Coarse,
 }
 
 /// The keys of a class: of how many bytes they are, and which there are. Those of rare classes have a small map, so that
 /// asking for them everywhere costs little.
 #[derive(Debug)]
-struct Keys {
-    mask: u64,
-    fine: Fine,
+pub(super) struct Keys {
+    pub(super) mask: u64,
+    pub(super) fine: Fine,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// The word's first bytes, so that most others are told apart here.
-    first: u64,
+    /// The word's first bytes: others are told apart here, and of most words these are all.
+    first: u128,
     /// Where all of its bytes are.
     from: u32,
     word: u32,
@@ -101,18 +103,18 @@ struct Entry {
 
 /// A word, and what it is found by.
 #[derive(Clone, Copy, Debug)]
-struct Keyed {
-    key: u64,
+pub(super) struct Keyed {
+    pub(super) key: u64,
     /// In `CLASSES`.
-    class: usize,
+    pub(super) class: usize,
     entry: Entry,
 }
 
 impl Keyed {
     /// Of which one stands at an even place wherever the word does, or the only one.
-    fn parts(&self) -> impl Iterator<Item = u64> {
+    pub(super) fn parts(&self) -> impl Iterator<Item = (usize, u64)> {
         let Class { width, stride } = CLASSES[self.class];
-        (0..stride).map(move |offset| self.key >> (8 * offset) & mask(width))
+        (0..stride).map(move |offset| (offset, self.key >> (8 * offset) & mask(width)))
     }
 }
 
@@ -143,12 +145,12 @@ struct Places {
     count: usize,
 }
 
-fn mask(width: usize) -> u64 {
+pub(super) fn mask(width: usize) -> u64 {
     u64::MAX >> (64 - 8 * width)
 }
 
 /// The bytes at a place as one number.
-fn at(word: &[u8], offset: usize, width: usize) -> u64 {
+pub(super) fn at(word: &[u8], offset: usize, width: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes[..width].copy_from_slice(&word[offset..offset + width]);
     u64::from_le_bytes(bytes)
@@ -161,6 +163,16 @@ fn eight_at(text: &[u8], place: usize) -> u64 {
         Some(eight) => u64::from_le_bytes(eight.try_into().unwrap_or_default()),
         None => text.get(place..).map_or(0, |rest| at(rest, 0, rest.len())),
     }
+}
+
+/// Bytes of a word that its entry holds.
+const FIRST: usize = 16;
+
+fn first_of(word: &[u8]) -> u128 {
+    let mut bytes = [0; FIRST];
+    let length = word.len().min(FIRST);
+    bytes[..length].copy_from_slice(&word[..length]);
+    u128::from_le_bytes(bytes)
 }
 
 impl Grams {
@@ -186,14 +198,14 @@ impl Grams {
             let key = at(word, first, CLASSES[class].key());
             *sharing.entry(key).or_default() += 1;
             let offset = u16::try_from(first).unwrap_or(length);
-            let entry = Entry { first: eight_at(word, 0), from, word: nth, length, offset };
+            let entry = Entry { first: first_of(word), from, word: nth, length, offset };
             entries.push(Keyed { key, class, entry });
             bytes.extend_from_slice(word);
         }
         if entries.len() < LEAST {
             return (None, (0..).take(words.len()).collect());
         }
-        let probes = probes(words, &entries);
+        let probes = passes(words, &entries);
         // One or two entries a bucket: what says where a bucket begins is far memory too.
         let shift = 64 - entries.len().next_power_of_two().trailing_zeros().clamp(5, 24) + 1;
         let (starts, entries) = bucketed(&entries, shift);
@@ -203,7 +215,8 @@ impl Grams {
 
     pub(crate) fn memory(&self) -> usize {
         let fine = |probe: &Probe| probe.keys.iter().map(|keys| keys.fine.memory()).sum::<usize>();
-        let maps: usize = self.probes.iter().map(|probe| probe.map.memory() + fine(probe)).sum();
+        let of = |probe: &Probe| probe.map.memory() + probe.marks.memory() + fine(probe);
+        let maps: usize = self.probes.iter().map(of).sum();
         maps + size_of_val(&*self.starts) + size_of_val(&*self.entries) + self.words.len()
     }
 
@@ -287,8 +300,9 @@ impl Grams {
         if places.count > GATHERED - BLOCK { self.look(probe, places, text, found) } else { Next::Go }
     }
 
-    /// Looks at the keys beside places that were gathered: first at all of them in the fine map, then at what that has
-    /// let pass.
+    /// Looks at the keys beside places that were gathered: first at the marks of all of them, then at the fine maps of
+    /// those keys that may be there. What comes to nothing is written in any case, and then written over: cheaper than
+    /// to decide, because no look has to wait for another.
     #[inline(never)]
     fn look(
         &self,
@@ -297,30 +311,49 @@ impl Grams {
         text: &[u8],
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
-        // Where a key is, and its bucket.
-        let mut keys = [0_u64; GATHERED];
+        // A place, and which key is beside it.
+        let mut beside = [0_u64; GATHERED];
         let mut count = 0;
         for place in &places.places[..std::mem::take(&mut places.count).min(GATHERED)] {
-            let place = *place as usize;
-            let mut keep = |place: usize| {
-                let eight = eight_at(text, place);
-                for Keys { mask, fine } in &probe.keys {
-                    let hash = hash(eight & mask);
-                    // Written in any case, and then written over: cheaper than to decide, because nothing has to wait.
-                    keys[count % GATHERED] = (place as u64) << 32 | hash >> self.shift;
-                    count += usize::from(fine.holds(hash));
-                }
+            let mut left = probe.marks.at(hash(eight_at(text, *place as usize) & probe.mask));
+            let mut keep = |left: &mut u32| {
+                beside[count % GATHERED] = u64::from(*place) << 8 | u64::from(left.trailing_zeros());
+                count += usize::from(*left != 0);
+                *left &= left.wrapping_sub(1);
             };
-            keep(place);
-            if probe.stride == 2 && place > 0 {
-                keep(place - 1);
+            // Hardly ever are there more than two.
+            keep(&mut left);
+            keep(&mut left);
+            while left != 0 {
+                keep(&mut left);
             }
             if count > GATHERED - 2 * CLASSES.len() {
-                if self.look_up(&keys[..count.min(GATHERED)], text, found) == Next::Stop {
+                if self.look_closer(probe, &beside[..count.min(GATHERED)], text, found) == Next::Stop {
                     return Next::Stop;
                 }
                 count = 0;
             }
+        }
+        self.look_closer(probe, &beside[..count.min(GATHERED)], text, found)
+    }
+
+    fn look_closer(
+        &self,
+        probe: &Probe,
+        beside: &[u64],
+        text: &[u8],
+        found: &mut impl FnMut(u32, usize) -> Next,
+    ) -> Next {
+        // Where a key is, and its bucket.
+        let mut keys = [0_u64; GATHERED];
+        let mut count = 0;
+        for one in beside {
+            let (class, part) = Marks::class_and_part(*one & 0xff);
+            let Some(Keys { mask, fine }) = probe.keys.get(class) else { continue };
+            let start = usize::try_from(*one >> 8).unwrap_or_default().saturating_sub(part);
+            let hash = hash(eight_at(text, start) & mask);
+            keys[count % GATHERED] = (start as u64) << 32 | hash >> self.shift;
+            count += usize::from(fine.holds(hash));
         }
         self.look_up(&keys[..count.min(GATHERED)], text, found)
     }
@@ -342,11 +375,16 @@ impl Grams {
     #[inline]
     fn is_at(&self, entry: &Entry, text: &[u8], start: usize) -> bool {
         let length = usize::from(entry.length);
-        if eight_at(text, start) & mask(length.min(8)) != entry.first {
-            return false;
+        let first = length.min(FIRST);
+        let there = match text.get(start..).and_then(|text| text.first_chunk()) {
+            Some(there) => u128::from_le_bytes(*there) & u128::MAX >> (8 * (FIRST - first)),
+            None => text.get(start..start + first).map_or(!entry.first, first_of),
+        };
+        if there != entry.first || length <= FIRST {
+            return there == entry.first;
         }
-        let (from, rest) = (entry.from as usize, 8.min(length));
-        text.get(start + rest..start + length) == Some(&self.words[from + rest..from + length])
+        let from = entry.from as usize;
+        text.get(start + first..start + length) == Some(&self.words[from + first..from + length])
     }
 }
 
@@ -382,106 +420,6 @@ fn choose(
 /// How common a key may be in texts, by the bytes in it.
 fn common(key: u64, width: usize) -> u32 {
     key.to_le_bytes()[..width].iter().map(|byte| super::rarity::commonness(*byte)).sum()
-}
-
-/// What an answer of the coarse map costs beside a probe, and each class that it may be of. Less than it takes: pieces
-/// of words are guessed to be several times as common in texts as they turn out to be.
-const ANSWER: f64 = 1.0;
-const PART: f64 = 0.5;
-
-/// Each byte that may follow a part.
-const BYTES: usize = 256;
-
-/// Classes share a probe if that is cheaper: a probe for what the parts of several classes begin with is answered more
-/// often than probes for each whole part.
-fn probes(words: &[&[u8]], entries: &[Keyed]) -> Vec<Probe> {
-    let mut counts = [0_usize; CLASSES.len()];
-    for entry in entries {
-        counts[entry.class] += CLASSES[entry.class].stride;
-    }
-    let grouped = |stride: usize| {
-        // From the shortest parts to the longest.
-        let used = (0..CLASSES.len()).rev().filter(|class| CLASSES[*class].stride == stride);
-        let used: Vec<_> =
-            used.map(|class| (CLASSES[class].width, counts[class])).filter(|(_, count)| *count > 0).collect();
-        let alike: Vec<f64> = used.iter().map(|(width, _)| likeness(words, *width)).collect();
-        let all = |range: &Range<usize>| used[range.clone()].iter().map(|(_, count)| count).sum::<usize>();
-        // Few parts that are a byte too short stand in the map with each byte that may follow: that costs less than a
-        // pass of their own.
-        let padded = |range: &Range<usize>| {
-            let (width, count) = used[range.start];
-            range.len() > 1 && used[range.start + 1].0 == width + 1 && count * BYTES <= all(range)
-        };
-        let group = |range: Range<usize>| {
-            let (start, count) = if padded(&range) {
-                (range.start + 1, all(&range) + used[range.start].1 * (BYTES - 1))
-            } else {
-                (range.start, all(&range))
-            };
-            #[expect(clippy::cast_precision_loss, reason = "a guess")]
-            let (count, classes) = (count as f64, range.len() as f64);
-            1.0 + (1.0 - (-count * alike[start]).exp()) * (ANSWER + PART * classes)
-        };
-        // Each bit says whether a new probe begins before a class; there are at most six of one stride.
-        let splits = |split: usize| {
-            let mut starts: Vec<usize> =
-                (0..used.len()).filter(|nth| *nth == 0 || split >> nth & 1 == 1).collect();
-            starts.push(used.len());
-            starts.windows(2).map(|ends| ends[0]..ends[1]).collect::<Vec<_>>()
-        };
-        let cost = |split: &usize| splits(*split).into_iter().map(group).sum::<f64>();
-        let best = (0..1 << used.len()).min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default();
-        let probe = |range: Range<usize>| {
-            let width = used[range.start + usize::from(padded(&range))].0;
-            let mut beginnings = Vec::with_capacity(all(&range));
-            for keyed in entries {
-                let class = CLASSES[keyed.class];
-                if class.stride != stride
-                    || !used[range.clone()].iter().any(|(width, _)| *width == class.width)
-                {
-                    continue;
-                }
-                if class.width < width {
-                    let follow =
-                        |part: u64| (0..BYTES as u64).map(move |byte| byte << (8 * class.width) | part);
-                    beginnings.extend(keyed.parts().flat_map(follow));
-                } else {
-                    beginnings.extend(keyed.parts().map(|part| part & mask(width)));
-                }
-            }
-            let keys = |(width, _): &(usize, usize)| {
-                let of = |keyed: &&Keyed| {
-                    CLASSES[keyed.class].width == *width && CLASSES[keyed.class].stride == stride
-                };
-                let keys: Vec<u64> = entries.iter().filter(of).map(|keyed| keyed.key).collect();
-                Keys { mask: mask(width + stride - 1), fine: Fine::of(&keys) }
-            };
-            let keys = used[range].iter().map(keys).collect();
-            Probe { mask: mask(width), stride, keys, map: Coarse::of(&beginnings) }
-        };
-        splits(best).into_iter().map(probe).collect::<Vec<_>>()
-    };
-    [grouped(2), grouped(1)].into_iter().flatten().collect()
-}
-
-/// How likely two pieces of so many bytes are equal, guessed from the words: nothing else is known of the texts.
-fn likeness(words: &[&[u8]], width: usize) -> f64 {
-    const SAMPLE: usize = 4_096;
-    let long: Vec<&&[u8]> = words.iter().filter(|word| word.len() >= width).collect();
-    let step = long.len().div_ceil(SAMPLE).max(1);
-    let mut pieces: Vec<u64> = (0_u64..)
-        .zip(long.into_iter().step_by(step))
-        .map(|(nth, word)| {
-            let choices = u64::try_from(word.len() - width + 1).unwrap_or(1);
-            at(word, usize::try_from((hash(nth + 1) >> 32) % choices).unwrap_or_default(), width)
-        })
-        .collect();
-    pieces.sort_unstable();
-    let pairs = |count: usize| count * count.saturating_sub(1) / 2;
-    let equal: usize = pieces.chunk_by(|a, b| a == b).map(|equal| pairs(equal.len())).sum();
-    #[expect(clippy::cast_precision_loss, reason = "a guess")]
-    let share = equal as f64 / pairs(pieces.len()).max(1) as f64;
-    share
 }
 
 /// The entries sorted by bucket, and where each bucket starts.

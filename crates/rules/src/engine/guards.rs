@@ -1,11 +1,11 @@
-//! What a rule needs of an item's numbers, kept beside the list of rules that a witness announces: most rules that are
-//! announced end there, without a look at anything else of theirs.
+//! What a rule needs of an item's numbers, kept beside the lists of rules: most rules that are announced, and most that
+//! nothing announces, end there, without a look at anything else of theirs.
 //!
 //! It refutes, and proves nothing: a rule that stays is judged as if nobody had looked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use super::Run;
+use super::{Run, witness::spread};
 use crate::{
     compile::{Node, Rule},
     item::{Number, Value},
@@ -16,11 +16,15 @@ use crate::{
 /// of the cache.
 const MOST: usize = 2;
 
-/// The rules that each witness announces, with their guards.
+/// Rules that nothing announces and that share a guard are refuted together, if there are so many of them.
+const SHARED: usize = 4;
+
+/// The rules of an index with their guards: those that each witness announces, and those that nothing does.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
-    /// By witness, and within it in order.
+    /// By witness, and behind them by group; within each in order.
     rules: Box<[Guarded]>,
+    unannounced: Box<[Group]>,
     /// What guards look at, numbered by them.
     watched: Box<[Watched]>,
 }
@@ -30,6 +34,14 @@ pub(crate) struct Announced {
 struct Guarded {
     rule: u32,
     guards: [Guard; MOST],
+}
+
+/// Rules that nothing announces, and what they have in common.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    guard: Guard,
+    from: u32,
+    to: u32,
 }
 
 /// Unless one of the values lies between the two, ends included, the rule cannot match. The ends are rounded outwards.
@@ -44,11 +56,21 @@ struct Guard {
 /// The number of no watched value.
 const NOTHING: u32 = u32::MAX;
 
+impl Guarded {
+    /// With this guard before its own. The last one is dropped: guards only save work.
+    fn with(self, guard: Guard) -> Self {
+        let mut guards = self.guards;
+        guards.rotate_right(1);
+        guards[0] = guard;
+        Self { guards, ..self }
+    }
+}
+
 impl Guard {
     const NONE: Self = Self { low: f32::NEG_INFINITY, high: f32::INFINITY, watched: NOTHING };
 
     #[expect(clippy::cast_possible_truncation, reason = "rounded, and then moved outwards")]
-    fn between(low: f64, high: f64, watched: u32) -> Self {
+    fn between(Span { low, high, .. }: Span, watched: u32) -> Self {
         let (mut least, mut most) = (low as f32, high as f32);
         if f64::from(least) > low {
             least = least.next_down();
@@ -57,6 +79,11 @@ impl Guard {
             most = most.next_up();
         }
         Self { low: least, high: most, watched }
+    }
+
+    /// What tells it from others.
+    fn bits(&self) -> (u32, u32, u32) {
+        (self.watched, self.low.to_bits(), self.high.to_bits())
     }
 }
 
@@ -87,33 +114,57 @@ impl Reach {
     }
 }
 
+/// What a rule needs: a value between two ends.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    of: Watched,
+    low: f64,
+    high: f64,
+}
+
+impl Span {
+    /// How often it lets an item pass, guessed.
+    fn likelihood(&self) -> f32 {
+        if self.of.booleans { 0.5 } else { spread(self.low, self.high) }
+    }
+}
+
 impl Announced {
-    /// By witness: its predicate, and the rules that it announces.
-    pub(crate) fn new(lists: &[(u32, Vec<u32>)], all: &[impl AsRef<Rule>], predicates: &[Leaf]) -> Self {
-        let mut rules = Vec::with_capacity(lists.iter().map(|(_, list)| list.len()).sum());
-        let mut numbers: HashMap<Watched, u32> = HashMap::new();
-        let mut watched = Vec::new();
-        let place = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    /// `lists`, by witness: its predicate, and the rules that it announces. `always`: what nothing announces.
+    pub(crate) fn new(
+        lists: &[(u32, Vec<u32>)],
+        always: &[u32],
+        all: &[impl AsRef<Rule>],
+        predicates: &[Leaf],
+    ) -> Self {
+        let mut made = Making::default();
         for (witness, list) in lists {
             for number in list {
-                let mut guarded = Guarded { rule: *number, guards: [Guard::NONE; MOST] };
-                let rule = all[*number as usize].as_ref();
-                let mut needed = Vec::new();
-                needed_of(&rule.when, rule, &mut needed);
                 // What announces the rule has passed already.
-                needed.retain(|predicate| predicate != witness);
-                let found = needed.into_iter().filter_map(|predicate| guard(&predicates[predicate as usize]));
-                for (guard, (of, low, high)) in guarded.guards.iter_mut().zip(found) {
-                    let number = *numbers.entry(of).or_insert_with(|| {
-                        watched.push(of);
-                        place(watched.len() - 1)
-                    });
-                    *guard = Guard::between(low, high, number);
-                }
-                rules.push(guarded);
+                let needed = needed(all[*number as usize].as_ref(), Some(*witness), predicates);
+                let guards = made.guards(&needed);
+                made.rules.push(guarded(*number, &guards));
             }
         }
-        Self { rules: rules.into(), watched: watched.into() }
+        let mut groups: BTreeMap<_, Vec<Guarded>> = BTreeMap::new();
+        for number in always {
+            let guards = made.guards(&needed(all[*number as usize].as_ref(), None, predicates));
+            let (first, rest) =
+                guards.split_first().map_or((Guard::NONE, &[][..]), |(guard, rest)| (*guard, rest));
+            groups.entry(first.bits()).or_default().push(guarded(*number, rest));
+        }
+        // With a guard that few share there is nothing to save: they stand together behind the others.
+        let mut alone = Vec::new();
+        for ((watched, low, high), rules) in groups {
+            let guard = Guard { low: f32::from_bits(low), high: f32::from_bits(high), watched };
+            if rules.len() >= SHARED {
+                made.group(guard, rules);
+            } else {
+                alone.extend(rules.into_iter().map(|rule| rule.with(guard)));
+            }
+        }
+        made.group(Guard::NONE, alone);
+        Self { rules: made.rules.into(), unannounced: made.groups.into(), watched: made.watched.into() }
     }
 
     /// How many values are watched.
@@ -122,30 +173,82 @@ impl Announced {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        size_of_val(&*self.rules)
+        size_of_val(&*self.rules) + size_of_val(&*self.unannounced)
     }
 }
 
-/// The predicates each of which must pass, or the rule cannot.
-fn needed_of(node: &Node, rule: &Rule, needed: &mut Vec<u32>) {
+#[derive(Default)]
+struct Making {
+    rules: Vec<Guarded>,
+    groups: Vec<Group>,
+    watched: Vec<Watched>,
+    numbers: HashMap<Watched, u32>,
+}
+
+impl Making {
+    fn guards(&mut self, spans: &[Span]) -> Vec<Guard> {
+        let guard = |span: &Span| {
+            let number = *self.numbers.entry(span.of).or_insert_with(|| {
+                self.watched.push(span.of);
+                place(self.watched.len() - 1)
+            });
+            Guard::between(*span, number)
+        };
+        spans.iter().map(guard).collect()
+    }
+
+    fn group(&mut self, guard: Guard, rules: Vec<Guarded>) {
+        let from = place(self.rules.len());
+        self.rules.extend(rules);
+        let to = place(self.rules.len());
+        if from < to {
+            self.groups.push(Group { guard, from, to });
+        }
+    }
+}
+
+fn place(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn guarded(rule: u32, guards: &[Guard]) -> Guarded {
+    let nth = |nth| guards.get(nth).copied().unwrap_or(Guard::NONE);
+    Guarded { rule, guards: std::array::from_fn(nth) }
+}
+
+/// What the rule needs that can be guarded, the rarest first.
+fn needed(rule: &Rule, witness: Option<u32>, predicates: &[Leaf]) -> Vec<Span> {
+    let mut needed = Vec::new();
+    needed_of(&rule.when, true, rule, &mut needed);
+    needed.retain(|(predicate, _)| Some(*predicate) != witness);
+    let span = |(predicate, passes): (u32, bool)| span(&predicates[predicate as usize], passes);
+    let mut spans: Vec<Span> = needed.into_iter().filter_map(span).collect();
+    spans.sort_by(|a, b| a.likelihood().total_cmp(&b.likelihood()));
+    spans
+}
+
+/// The predicates each of which must pass, or fail, or the rule cannot pass.
+fn needed_of(node: &Node, positive: bool, rule: &Rule, needed: &mut Vec<(u32, bool)>) {
     match node {
-        Node::Leaf(nth) => needed.push(rule.leaves[*nth]),
-        Node::All(inner) => inner.iter().for_each(|node| needed_of(node, rule, needed)),
-        Node::Any(_) | Node::Not(_) => {}
+        Node::Leaf(nth) => needed.push((rule.leaves[*nth], positive)),
+        Node::Not(inner) => needed_of(inner, !positive, rule, needed),
+        Node::All(inner) if positive => inner.iter().for_each(|node| needed_of(node, true, rule, needed)),
+        Node::Any(inner) if !positive => inner.iter().for_each(|node| needed_of(node, false, rule, needed)),
+        Node::All(_) | Node::Any(_) => {}
     }
 }
 
-/// What a condition needs, if it is a value between two numbers.
-fn guard(leaf: &Leaf) -> Option<(Watched, f64, f64)> {
+/// What a condition needs to pass, or to fail, if it is a value between two numbers.
+fn span(leaf: &Leaf, passes: bool) -> Option<Span> {
     let Leaf::Field(field) = leaf else { return None };
     let of = |booleans| Watched { slot: field.slot(), booleans };
-    match field.sought()? {
+    match if passes { field.sought() } else { field.opposite() }? {
         Sought::Boolean(wanted) => {
             let number = f64::from(u8::from(wanted));
-            Some((of(true), number, number))
+            Some(Span { of: of(true), low: number, high: number })
         }
         Sought::Ranges(ranges) => match ranges[..] {
-            [(low, high)] => Some((of(false), low, high)),
+            [(low, high)] => Some(Span { of: of(false), low, high }),
             _ => None,
         },
         Sought::Texts(_) | Sought::Related(_) => None,
@@ -153,6 +256,17 @@ fn guard(leaf: &Leaf) -> Option<(Watched, f64, f64)> {
 }
 
 impl Run<'_, '_> {
+    /// Makes candidates of the rules that nothing announces and that meet their guards.
+    pub(super) fn nominate_unannounced(&mut self) {
+        for Group { guard, from, to } in &self.index.announced.unannounced {
+            if guard.watched == NOTHING || self.reach(guard.watched).meets(guard) {
+                self.nominate(*from, *to);
+            } else {
+                self.scratch.refuted += (to - from) as usize;
+            }
+        }
+    }
+
     /// Makes candidates of the rules between two places that meet their guards; whether there are any.
     pub(super) fn nominate(&mut self, from: u32, to: u32) -> bool {
         let index = self.index;
@@ -209,13 +323,15 @@ mod tests {
         ];
         for low in ends {
             for high in ends.into_iter().filter(|high| *high >= low) {
-                let guard = Guard::between(low, high, 0);
+                let of = Watched { slot: 0, booleans: false };
+                let guard = Guard::between(Span { of, low, high }, 0);
                 for value in [low, high] {
                     assert!(Reach { low: value, high: value }.meets(&guard), "{value} in {low}..{high}");
                 }
             }
         }
-        let guard = Guard::between(9_000.0, f64::INFINITY, 0);
+        let of = Watched { slot: 0, booleans: false };
+        let guard = Guard::between(Span { of, low: 9_000.0, high: f64::INFINITY }, 0);
         assert!(!Reach { low: 1.0, high: 8_999.0 }.meets(&guard) && !Reach::NOTHING.meets(&guard));
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Index {
     pub(crate) around: Around,
     /// The predicates of which one must pass before a rule can; others refer to them by their place.
     pub(crate) witnesses: Box<[Witness]>,
-    /// The rules that witnesses make candidates.
+    /// The rules that witnesses make candidates, and those that need none.
     pub(crate) announced: Announced,
     /// Text predicates that cannot pass unless the scan has found something, by number.
     scanned: Vec<u64>,
@@ -167,8 +167,8 @@ impl Index {
         }
         let mut index = Self {
             rules: rules.into(),
+            announced: Announced::new(&announced, &always, all, predicates),
             always: always.into(),
-            announced: Announced::new(&announced, all, predicates),
             scanned: vec![0; predicates.len().div_ceil(64)],
             ..Self::default()
         };

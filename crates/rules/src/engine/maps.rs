@@ -19,6 +19,17 @@ pub(super) struct Fine {
     shift: u32,
 }
 
+/// What stands behind the places that the coarse map knows: which classes of parts have such a beginning, and whether
+/// as the first part of a key or as the second. One look says which keys are worth another.
+#[derive(Debug)]
+pub(super) struct Marks {
+    /// Of each, the lower bits are the classes, the upper two the parts. A power of two.
+    marks: Box<[u8]>,
+}
+
+/// Classes that are told apart.
+const MARKED: usize = 6;
+
 #[inline]
 pub(super) fn hash(gram: u64) -> u64 {
     gram.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -70,6 +81,61 @@ fn filled<const N: usize>(beginnings: &[u64]) -> Box<[u64; N]> {
     }
     bits
 }
+
+impl Marks {
+    /// By beginning: its class and which part it is.
+    pub(super) fn of(beginnings: &[u64], of: &[(usize, usize)]) -> Self {
+        let one = of.iter().all(|(class, _)| *class == 0);
+        let room = if one { 1 } else { beginnings.len().next_power_of_two().clamp(1 << 9, 1 << 20) };
+        let mut marks = Self { marks: vec![0; room].into() };
+        for (beginning, (class, part)) in beginnings.iter().zip(of) {
+            let place = marks.place_of(hash(*beginning));
+            marks.marks[place] |= 1 << class | 1 << (MARKED + part);
+        }
+        marks
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&*self.marks)
+    }
+
+    /// Not the highest bits, by which the coarse map goes: what shares a place there should not share one here.
+    #[inline]
+    fn place_of(&self, hash: u64) -> usize {
+        usize::try_from(hash >> 42).unwrap_or_default() & (self.marks.len() - 1)
+    }
+
+    /// Classes and parts that a place may be of: a bit for each.
+    #[inline]
+    pub(super) fn at(&self, hash: u64) -> u32 {
+        let marks = u32::from(self.marks[self.place_of(hash)]);
+        // Each class twice, side by side, as far as it is either part.
+        SPREAD[marks as usize % SPREAD.len()] * (marks >> MARKED)
+    }
+
+    #[inline]
+    pub(super) fn class_and_part(bit: u64) -> (usize, usize) {
+        let bit = usize::try_from(bit).unwrap_or_default();
+        (bit / 2, bit % 2)
+    }
+}
+
+/// Bits with room for another behind each.
+static SPREAD: [u32; 1 << MARKED] = {
+    let mut spread = [0; 1 << MARKED];
+    let mut bits = 0;
+    while bits < spread.len() {
+        let mut nth = 0;
+        while nth < MARKED {
+            if bits >> nth & 1 == 1 {
+                spread[bits] |= 1 << (2 * nth);
+            }
+            nth += 1;
+        }
+        bits += 1;
+    }
+    spread
+};
 
 impl Fine {
     pub(super) fn of(grams: &[u64]) -> Self {

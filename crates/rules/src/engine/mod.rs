@@ -8,6 +8,7 @@ pub(crate) mod hashing;
 pub(crate) mod index;
 pub(crate) mod literals;
 mod maps;
+mod passes;
 pub(crate) mod patterns;
 pub(crate) mod places;
 pub(crate) mod quick;
@@ -59,7 +60,7 @@ impl<'r, 'a> Run<'r, 'a> {
             // What was not looked at announces nothing: every rule must be judged, as far as the steps reach.
             return self.index.rules.to_vec();
         }
-        self.scratch.candidates.extend_from_slice(&self.index.always);
+        self.nominate_unannounced();
         self.scratch.found.sort_unstable();
         self.scratch.found.dedup();
         let mut candidates = std::mem::take(&mut self.scratch.candidates);

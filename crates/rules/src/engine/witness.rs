@@ -111,7 +111,8 @@ fn some(count: usize) -> f32 {
     count as f32
 }
 
-fn spread(low: f64, high: f64) -> f32 {
+/// How often a number lies between two others, guessed by whether there are two.
+pub(super) fn spread(low: f64, high: f64) -> f32 {
     match (low.is_finite(), high.is_finite()) {
         (true, true) if low >= high => 0.02,
         (true, true) => 0.15,

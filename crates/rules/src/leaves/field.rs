@@ -189,6 +189,23 @@ impl FieldLeaf {
         bounded.then(|| Sought::Ranges(vec![(low, high)]))
     }
 
+    /// What a value must be for the comparison to fail; `None` if that is no single range, or a missing value will do.
+    pub(crate) fn opposite(&self) -> Option<Sought<'_>> {
+        let [Test { op, operands, .. }] = &*self.tests else { return None };
+        let [operand] = &**operands else { return None };
+        if !self.single || self.ignore_case || matches!(self.of, Some(Of::All | Of::None)) {
+            return None;
+        }
+        let range = |low, high| Some(Sought::Ranges(vec![(low, high)]));
+        match (op, operand) {
+            (Op::Eq | Op::In, Operand::Boolean(wanted)) => Some(Sought::Boolean(!wanted)),
+            (Op::Ne | Op::NotIn, Operand::Boolean(wanted)) => Some(Sought::Boolean(*wanted)),
+            (Op::Gt | Op::Gte, _) => range(f64::NEG_INFINITY, operand.coarse()?),
+            (Op::Lt | Op::Lte, _) => range(operand.coarse()?, f64::INFINITY),
+            _ => None,
+        }
+    }
+
     /// Whether one of the values sought is all that it takes to pass.
     pub(crate) fn is_looked_up(&self) -> bool {
         let exact = |operand: &Operand| {

@@ -240,6 +240,9 @@ impl World {
             matches!(shape.kind, Kind::Number | Kind::Datetime) && shape.container != Container::Map
         };
         let names: Vec<_> = fields.iter().filter(|(name, shape)| *name != MIXED && ordered(shape)).collect();
+        if dice.chance(40) {
+            return self.denied(dice, fields);
+        }
         let mut parts = vec![match dice.roll(3) {
             0 => json!({"field": {"path": "text", "exists": true, "contains": dice.one(&SYLLABLES)}}),
             1 if fields.contains_key("verified") => json!({"field": {"path": "verified", "eq": true}}),
@@ -258,5 +261,39 @@ impl World {
         }
         dice.chance(50).then(|| parts.reverse());
         if dice.chance(15) { json!({"any": parts}) } else { json!({"all": parts}) }
+    }
+
+    /// A rule that nothing announces, and that numbers and booleans can refute: what it names must not be.
+    fn denied(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
+        let denied = |dice: &mut Dice, (name, shape): (&String, &Shape)| {
+            let op = match shape.kind {
+                Kind::Boolean => dice.one(&["eq", "ne", "in", "not_in"]),
+                _ => dice.one(&["gt", "gte", "lt", "lte"]),
+            };
+            let operand = self.operand(dice, shape.kind);
+            let operand = if op.ends_with("in") { json!([operand]) } else { operand };
+            let mut leaf = json!({"path": name, op: operand});
+            if dice.chance(20) {
+                leaf["of"] = json!(dice.one(&["any", "all", "none"]));
+            }
+            json!({"field": leaf})
+        };
+        let compared = |shape: &Shape| {
+            matches!(shape.kind, Kind::Number | Kind::Datetime | Kind::Boolean)
+                && shape.container != Container::Map
+        };
+        let names: Vec<_> = fields.iter().filter(|(name, shape)| *name != MIXED && compared(shape)).collect();
+        if names.is_empty() {
+            return json!({"not": self.text(dice, fields)});
+        }
+        let parts = dice.some(4, |dice| {
+            let named = dice.one(&names);
+            denied(dice, named)
+        });
+        match dice.roll(3) {
+            0 => json!({"not": {"any": parts}}),
+            1 => json!({"not": {"all": parts}}),
+            _ => json!({"all": parts.into_iter().map(|part| json!({"not": part})).collect::<Vec<_>>()}),
+        }
     }
 }
