@@ -91,7 +91,7 @@ fn main() {
         all.len(),
         pixels as f64 / all.len() as f64 / 1e6,
         bytes / all.len() / 1000,
-        if cfg!(feature = "turbo") { "libjpeg-turbo (`turbo`)" } else { "zune-jpeg" },
+        if cfg!(feature = "turbo") { "libjpeg-turbo (`turbo`)" } else { "our own decoder" },
         fs::read_to_string("/proc/loadavg").unwrap().split(' ').next().unwrap()
     );
 

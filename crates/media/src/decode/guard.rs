@@ -16,7 +16,7 @@ pub(super) fn guarded<T>(format: Format, decode: impl FnOnce() -> Result<T, Refu
 }
 
 /// What the first decoder says, or if it can make nothing of the file, the other one. If neither can, the first one's
-/// reason stands.
+/// reason stands, unless the other one needs more than there is.
 pub(super) fn either<T>(
     format: Format,
     first: impl FnOnce() -> Result<T, Refusal>,
@@ -30,7 +30,7 @@ pub(super) fn either<T>(
     let outcome = if second.is_ok() { "decoded" } else { "refused" };
     metrics::counter!("tidegate_media_second_decoder_total", "format" => format.tag(), "outcome" => outcome)
         .increment(1);
-    second.map_err(|_| refused)
+    second.map_err(|other| if matches!(other, Refusal::TooLarge(_)) { other } else { refused })
 }
 
 #[cfg(test)]
@@ -59,5 +59,6 @@ mod tests {
         assert_eq!(either(Format::Jpeg, || Ok(1), not_run), Ok(1));
         let large = Refusal::TooLarge(reason::MEMORY);
         assert_eq!(either(Format::Jpeg, || Err(large), not_run), Err(large));
+        assert_eq!(either(Format::Jpeg, || BROKEN, || Err(large)), Err(large));
     }
 }

@@ -7,12 +7,8 @@ mod budget;
 mod guard;
 mod header;
 mod jpeg;
-mod jpeg_header;
-mod jpeg_scans;
 mod luma;
 mod still;
-#[cfg(feature = "turbo")]
-mod turbo;
 
 pub(crate) use self::budget::Budget;
 use self::header::Header;
@@ -71,7 +67,7 @@ pub(crate) fn decode(
         return Err(Refusal::TooLarge(reason::BYTES));
     }
     if format == Format::Jpeg {
-        let header = jpeg_header::read(bytes)?;
+        let header = jpeg::read(bytes)?;
         (about.width, about.height) = (header.width, header.height);
         bounds(header.width, header.height, limits)?;
         let (gray, _share) = jpeg::decode(bytes, &header, budget)?;

@@ -1,6 +1,6 @@
 //! JPEG: its luma as it is stored where that is what the picture shows, and converted colours where it is not.
 //!
-//! Two decoders can be asked. What the file's header says was read before.
+//! Three decoders can be asked, ours first. What the file's header says was read before.
 
 use std::io::Cursor;
 
@@ -8,21 +8,37 @@ use jpeg_decoder::{ColorTransform, PixelFormat};
 use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 
-#[cfg(feature = "turbo")]
-use super::turbo;
 use super::{
     Gray, Refusal,
     budget::{Budget, Share},
     guard::{either, guarded},
-    jpeg_header::{Colours, JpegHeader},
-    jpeg_scans, luma,
+    luma,
 };
 use crate::fingerprint::{Format, reason};
 
-pub(super) const BROKEN: Refusal = Refusal::Undecodable(reason::BROKEN);
+mod bits;
+mod decoder;
+mod frame;
+mod header;
+mod huffman;
+mod progressive;
+mod scan;
+mod scans;
+mod sequential;
+#[cfg(test)]
+mod tests;
+mod transform;
+#[cfg(feature = "turbo")]
+mod turbo;
+mod vectors;
+
+use self::header::Colours;
+pub(super) use self::header::{JpegHeader, read};
+
+const BROKEN: Refusal = Refusal::Undecodable(reason::BROKEN);
 
 /// Tables, rows in work, and what else does not grow with the picture.
-pub(super) const FIXED: u64 = 1 << 20;
+const FIXED: u64 = 1 << 20;
 
 /// The luma, and the memory that it is held in.
 pub(super) fn decode<'a>(
@@ -41,30 +57,45 @@ pub(super) fn decode<'a>(
     by_default(bytes, header, budget)
 }
 
-pub(super) fn by_default<'a>(
+fn by_default<'a>(
     bytes: &[u8],
     header: &JpegHeader,
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
-    // The first decoder takes Adobe's mark for one of four components, and gives wrong luma, without saying so, for
-    // progressive files that are sampled less often downwards alone. What is rare is not left to it.
-    if header.colours == Colours::AdobeRgb || !header.is_common {
-        return guarded(Format::Jpeg, || second(bytes, header, budget));
+    if decoder::takes(header) {
+        return either(
+            Format::Jpeg,
+            || decoder::decode(bytes, header, budget),
+            || by_others(bytes, header, budget),
+        );
     }
-    either(Format::Jpeg, || first(bytes, header, budget), || second(bytes, header, budget))
+    by_others(bytes, header, budget)
 }
 
-fn first<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(Gray, Share<'a>), Refusal> {
+fn by_others<'a>(
+    bytes: &[u8],
+    header: &JpegHeader,
+    budget: &'a Budget,
+) -> Result<(Gray, Share<'a>), Refusal> {
+    // zune-jpeg takes Adobe's mark for one of four components, and gives wrong luma, without saying so, for
+    // progressive files that are sampled less often downwards alone. What is rare is not left to it.
+    if header.colours == Colours::AdobeRgb || !header.is_common {
+        return guarded(Format::Jpeg, || by_jpeg_decoder(bytes, header, budget));
+    }
+    either(Format::Jpeg, || by_zune_jpeg(bytes, header, budget), || by_jpeg_decoder(bytes, header, budget))
+}
+
+fn by_zune_jpeg<'a>(
+    bytes: &[u8],
+    header: &JpegHeader,
+    budget: &'a Budget,
+) -> Result<(Gray, Share<'a>), Refusal> {
     let as_stored = matches!(header.colours, Colours::Gray | Colours::YCbCr);
     let (out, out_bytes) = if as_stored { (ColorSpace::Luma, 1) } else { (ColorSpace::RGB, 4) };
     let pixels = pixels(header);
     // Coefficients of two bytes, and of twice the rows if only those are sampled less often.
     let buffered = if header.is_buffered { 4 * header.samples } else { 0 };
-    let is_thinned = as_stored && header.is_buffered;
-    let thinned = if is_thinned { bytes.len() as u64 } else { 0 };
-    let share = budget.share(FIXED + buffered + thinned + (out_bytes + 1) * pixels)?;
-    let thinned = is_thinned.then(|| jpeg_scans::of_component(bytes, header.first_component)).flatten();
-    let bytes = thinned.as_deref().unwrap_or(bytes);
+    let share = budget.share(FIXED + buffered + (out_bytes + 1) * pixels)?;
     let options = DecoderOptions::default()
         .set_max_width(usize::MAX)
         .set_max_height(usize::MAX)
@@ -90,8 +121,12 @@ fn first<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(G
     Ok((gray(header, samples)?, share))
 }
 
-fn second<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(Gray, Share<'a>), Refusal> {
-    if header.is_buffered && jpeg_scans::are_too_many(bytes) {
+fn by_jpeg_decoder<'a>(
+    bytes: &[u8],
+    header: &JpegHeader,
+    budget: &'a Budget,
+) -> Result<(Gray, Share<'a>), Refusal> {
+    if header.is_buffered && scans::are_too_many(bytes) {
         return Err(BROKEN);
     }
     let planes = header.samples * if header.is_buffered { 3 } else { 1 };
@@ -117,10 +152,10 @@ fn second<'a>(bytes: &[u8], header: &JpegHeader, budget: &'a Budget) -> Result<(
     Ok((gray(header, samples)?, share))
 }
 
-pub(super) fn pixels(header: &JpegHeader) -> u64 {
+fn pixels(header: &JpegHeader) -> u64 {
     u64::from(header.width) * u64::from(header.height)
 }
 
-pub(super) fn gray(header: &JpegHeader, samples: Vec<u8>) -> Result<Gray, Refusal> {
+fn gray(header: &JpegHeader, samples: Vec<u8>) -> Result<Gray, Refusal> {
     Gray::new(header.width, header.height, samples).ok_or(BROKEN)
 }

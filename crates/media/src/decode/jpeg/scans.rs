@@ -4,7 +4,8 @@
 
 use memchr::memchr_iter;
 
-use super::jpeg_header::next_marker;
+#[cfg(any(feature = "turbo", test))]
+use super::header::next_marker;
 
 /// Scans that a picture may have. Each goes over the whole picture, and takes a few bytes in the file; encoders make
 /// about ten.
@@ -19,6 +20,7 @@ pub(super) fn are_too_many(bytes: &[u8]) -> bool {
 
 /// The file without the scans that do not have the component; nothing if all have it. No component depends on another
 /// one's scans, and those of colours are a third of a file with as much of them as of luma.
+#[cfg(any(feature = "turbo", test))]
 pub(super) fn of_component(bytes: &[u8], component: u8) -> Option<Vec<u8>> {
     let mut kept: Option<Vec<u8>> = None;
     let (mut done, mut at) = (0, 2);
@@ -52,7 +54,7 @@ pub(super) fn of_component(bytes: &[u8], component: u8) -> Option<Vec<u8>> {
 }
 
 /// Where the next marker is that is not part of the scan's data, or the file's end.
-fn end_of_scan(bytes: &[u8], from: usize) -> usize {
+pub(super) fn end_of_scan(bytes: &[u8], from: usize) -> usize {
     let data = bytes.get(from..).unwrap_or_default();
     let is_end = |at: &usize| !matches!(data.get(at + 1), Some(0 | 0xd0..=0xd7 | 0xff));
     memchr_iter(0xff, data).find(is_end).map_or(bytes.len(), |at| from + at)

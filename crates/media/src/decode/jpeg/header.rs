@@ -2,7 +2,7 @@
 //!
 //! Not responsible for pixels. The decoders read the same; what they read is held against this.
 
-use super::Refusal;
+use super::super::Refusal;
 use crate::fingerprint::reason;
 
 /// Which colours the components are.
@@ -19,9 +19,9 @@ pub(super) enum Colours {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct JpegHeader {
-    pub(super) width: u32,
-    pub(super) height: u32,
+pub(in super::super) struct JpegHeader {
+    pub(in super::super) width: u32,
+    pub(in super::super) height: u32,
     pub(super) colours: Colours,
     /// All scans are kept as coefficients until the last one: progressive, or one component after the other.
     pub(super) is_buffered: bool,
@@ -31,8 +31,34 @@ pub(super) struct JpegHeader {
     pub(super) is_common: bool,
     /// Huffman coded, eight bits a sample, with loss.
     pub(super) is_plain: bool,
-    /// What scans call the first component.
-    pub(super) first_component: u8,
+    pub(super) is_progressive: bool,
+    /// The first of them is luma, if any is.
+    pub(super) components: Vec<Component>,
+    /// Luma, or whatever is first, has as many samples as the picture, and scans can name each component.
+    pub(super) is_luma_largest: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Component {
+    pub(super) id: u8,
+    pub(super) across: u8,
+    pub(super) down: u8,
+    /// Which steps its coefficients are multiples of.
+    pub(super) table: u8,
+}
+
+impl JpegHeader {
+    /// Units of a scan that has several components, across and down.
+    pub(super) fn units(&self) -> (usize, usize) {
+        let [across, down] = most(&self.components).map(u32::from);
+        (self.width.div_ceil(8 * across) as usize, self.height.div_ceil(8 * down) as usize)
+    }
+}
+
+/// How often those that are sampled most are sampled, across and down.
+fn most(components: &[Component]) -> [u8; 2] {
+    let most = |of: fn(&Component) -> u8| components.iter().map(of).max().unwrap_or(1);
+    [most(|component| component.across), most(|component| component.down)]
 }
 
 struct Frame {
@@ -40,8 +66,7 @@ struct Frame {
     plain: bool,
     width: u32,
     height: u32,
-    /// Identifier and sampling factors.
-    components: Vec<(u8, u64, u64)>,
+    components: Vec<Component>,
 }
 
 const fn broken() -> Refusal {
@@ -53,7 +78,7 @@ const fn unsupported() -> Refusal {
 }
 
 /// Reads segments up to the first scan.
-pub(super) fn read(bytes: &[u8]) -> Result<JpegHeader, Refusal> {
+pub(in super::super) fn read(bytes: &[u8]) -> Result<JpegHeader, Refusal> {
     let (mut frame, mut adobe, mut jfif) = (None, None, false);
     let mut rest = bytes.get(2..).ok_or(broken())?;
     loop {
@@ -103,9 +128,11 @@ fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, Refusal> {
     }
     let components: Vec<_> = components
         .chunks_exact(3)
-        .map(|component| (component[0], u64::from(component[1] >> 4), u64::from(component[1] & 15)))
+        .map(|named| Component { id: named[0], across: named[1] >> 4, down: named[1] & 15, table: named[2] })
         .collect();
-    if components.iter().any(|(_, across, down)| !(1..=4).contains(across) || !(1..=4).contains(down)) {
+    let is_sampled =
+        |component: &Component| (1..=4).contains(&component.across) && (1..=4).contains(&component.down);
+    if !components.iter().all(is_sampled) {
         return Err(broken());
     }
     let (width, height) = (u16::from_be_bytes([*w0, *w1]).into(), u16::from_be_bytes([*h0, *h1]).into());
@@ -117,7 +144,7 @@ fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, Refusal> {
 }
 
 fn header(frame: &Frame, in_scan: usize, adobe: Option<u8>, jfif: bool) -> Result<JpegHeader, Refusal> {
-    let ids: Vec<_> = frame.components.iter().map(|(id, ..)| *id).collect();
+    let ids: Vec<_> = frame.components.iter().map(|component| component.id).collect();
     let colours = match (ids.len(), adobe) {
         (1, _) => Colours::Gray,
         (3, Some(0)) if !jfif => Colours::AdobeRgb,
@@ -126,19 +153,22 @@ fn header(frame: &Frame, in_scan: usize, adobe: Option<u8>, jfif: bool) -> Resul
         (4, _) => Colours::Cmyk,
         _ => return Err(unsupported()),
     };
-    let across = frame.components.iter().map(|(_, across, _)| *across).max().unwrap_or(1);
-    let down = frame.components.iter().map(|(_, _, down)| *down).max().unwrap_or(1);
+    let largest = most(&frame.components);
+    let [across, down] = largest.map(u64::from);
     let units = u64::from(frame.width).div_ceil(8 * across) * u64::from(frame.height).div_ceil(8 * down);
-    let blocks: u64 = frame.components.iter().map(|(_, across, down)| units * across * down).sum();
+    let blocks = frame.components.iter().map(|component| u64::from(component.across * component.down));
+    let blocks = units * blocks.sum::<u64>();
     let one_scan = in_scan == ids.len();
-    let is_common = match frame.components.as_slice() {
-        [_] => true,
-        [(_, 1, 2), rest @ ..] => !frame.progressive && one_scan && rest.iter().all(is_single),
-        [(_, 1, 1) | (_, 2, 1 | 2), rest @ ..] => {
-            (frame.progressive || one_scan) && rest.iter().all(is_single)
-        }
+    let sampled = |component: &Component| (component.across, component.down);
+    let first = frame.components.first().map(sampled);
+    let others_are_single = frame.components.iter().skip(1).map(sampled).all(|sampled| sampled == (1, 1));
+    let is_common = match first {
+        _ if ids.len() == 1 => true,
+        Some((1, 2)) => !frame.progressive && one_scan && others_are_single,
+        Some((1, 1) | (2, 1 | 2)) => (frame.progressive || one_scan) && others_are_single,
         _ => false,
     };
+    let are_distinct = (1..ids.len()).all(|at| !ids[..at].contains(&ids[at]));
     Ok(JpegHeader {
         width: frame.width,
         height: frame.height,
@@ -147,12 +177,10 @@ fn header(frame: &Frame, in_scan: usize, adobe: Option<u8>, jfif: bool) -> Resul
         samples: 64 * blocks,
         is_common,
         is_plain: frame.plain,
-        first_component: ids[0],
+        is_progressive: frame.progressive,
+        components: frame.components.clone(),
+        is_luma_largest: are_distinct && first == Some(largest.into()),
     })
-}
-
-const fn is_single((_, across, down): &(u8, u64, u64)) -> bool {
-    *across == 1 && *down == 1
 }
 
 #[cfg(test)]

@@ -1,0 +1,118 @@
+//! The bits of a scan: its data without what keeps them from looking like markers, and a window that moves over them.
+//!
+//! What codes they are is not known here. Past the end there are zeros, and `has_ended_early` tells.
+
+use memchr::memchr;
+
+/// Zeros after the data, so that its last bytes are loaded as all others are.
+const SPARE: usize = size_of::<u64>();
+
+/// A piece of a scan's data after the other: up to a marker.
+pub(super) struct Pieces<'a> {
+    file: &'a [u8],
+    at: usize,
+    data: Vec<u8>,
+}
+
+impl<'a> Pieces<'a> {
+    /// Holds no more than `most` bytes, which are allocated at once.
+    pub(super) fn new(file: &'a [u8]) -> Self {
+        Self { file, at: 0, data: Vec::with_capacity(Self::most(file)) }
+    }
+
+    /// How many bytes are allocated.
+    pub(super) const fn most(file: &[u8]) -> usize {
+        file.len() + SPARE
+    }
+
+    pub(super) fn begin(&mut self, at: usize) {
+        self.at = at;
+    }
+
+    /// The bits up to the next marker, which one it is, and where it ends. Nothing if the file ends before.
+    pub(super) fn next(&mut self) -> Option<(Bits<'_>, u8, usize)> {
+        self.data.clear();
+        let marker = loop {
+            let rest = self.file.get(self.at..)?;
+            let length = memchr(0xff, rest)?;
+            let after = rest.get(length + 1..)?;
+            let (fill, next) = after.iter().enumerate().find(|(_, byte)| **byte != 0xff)?;
+            self.at += length + fill + 2;
+            if *next != 0 {
+                self.data.extend(&rest[..length]);
+                break *next;
+            }
+            // Decoders differ in what they make of a byte that is filled up and then stuffed.
+            if fill > 0 {
+                return None;
+            }
+            self.data.extend(&rest[..=length]);
+        };
+        let length = self.data.len();
+        self.data.extend([0; SPARE]);
+        Some((Bits { data: &self.data, length, at: 0, window: 0, held: 0 }, marker, self.at))
+    }
+}
+
+/// The next bits are the highest ones of the window.
+#[derive(Clone)]
+pub(super) struct Bits<'a> {
+    data: &'a [u8],
+    length: usize,
+    at: usize,
+    window: u64,
+    held: u32,
+}
+
+impl Bits<'_> {
+    /// After it, 56 bits can be taken.
+    #[inline(always)]
+    pub(super) fn fill(&mut self) {
+        let next = self.data.get(self.at..).and_then(<[u8]>::first_chunk);
+        self.window |= next.map_or(0, |bytes| u64::from_be_bytes(*bytes)) >> self.held;
+        self.at += ((63 - self.held) >> 3) as usize;
+        self.held |= 56;
+    }
+
+    /// The next bits, 1 to 63 of them.
+    #[inline(always)]
+    pub(super) fn peek(&self, count: u32) -> u64 {
+        self.window >> (64 - count)
+    }
+
+    #[inline(always)]
+    pub(super) fn skip(&mut self, count: u32) {
+        self.window <<= count;
+        self.held -= count;
+    }
+
+    /// Up to 32 bits, which must be there.
+    #[inline(always)]
+    pub(super) fn take(&mut self, count: u32) -> u32 {
+        let bits = self.window >> 32 >> (32 - count);
+        self.skip(count);
+        #[allow(clippy::cast_possible_truncation, reason = "32 bits at most")]
+        return bits as u32;
+    }
+
+    /// A value of so many bits, of which half are negative: those whose first bit is not set.
+    #[inline(always)]
+    pub(super) fn value(&mut self, size: u32) -> i32 {
+        let bits = self.take(size).cast_signed();
+        let is_negative = (bits >> (size.max(1) - 1)) ^ 1;
+        bits + is_negative * ((-1 << size) + 1)
+    }
+
+    fn taken(&self) -> usize {
+        8 * self.at - self.held as usize
+    }
+
+    pub(super) fn has_ended_early(&self) -> bool {
+        self.taken() > 8 * self.length
+    }
+
+    /// Nothing is left but what fills the last byte.
+    pub(super) fn is_used_up(&self) -> bool {
+        !self.has_ended_early() && self.taken() + 8 > 8 * self.length
+    }
+}

@@ -1,0 +1,169 @@
+//! Huffman codes: what a segment says of them, and tables that look up a code together with the value that follows it.
+
+use super::bits::Bits;
+
+/// Bits that are looked up at once. Longer codes are rare.
+const AHEAD: u32 = 11;
+
+/// Codes that can be read each time after the bits were filled up.
+pub(super) const A_FILL: usize = 3;
+
+/// What stands in a segment: how many codes there are of each length, and the symbols in order.
+#[derive(Clone)]
+pub(super) struct Codes {
+    counts: [u8; 16],
+    symbols: [u8; 256],
+}
+
+impl Codes {
+    /// And what follows them in the segment.
+    pub(super) fn read(segment: &[u8]) -> Option<(Self, &[u8])> {
+        let (counts, rest) = segment.split_first_chunk::<16>()?;
+        let count = counts.iter().map(|count| usize::from(*count)).sum();
+        let (named, rest) = rest.split_at_checked(count)?;
+        let mut symbols = [0; 256];
+        symbols.get_mut(..count)?.copy_from_slice(named);
+        Some((Self { counts: *counts, symbols }, rest))
+    }
+
+    /// Whether all are sizes that a first coefficient's difference can have.
+    pub(super) fn are_sizes(&self) -> bool {
+        self.symbols.iter().all(|symbol| *symbol < 16)
+    }
+}
+
+/// What a code stands for, packed: how many bits to take, how many coefficients are passed, and the value, or its size
+/// if it does not lie within the bits that were looked up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry(u32);
+
+impl Entry {
+    const IS_OPEN: u32 = 0x80;
+    const UNKNOWN: Self = Self(Self::IS_OPEN);
+
+    fn new(code_length: u32, symbol: u8) -> Self {
+        let (run, size) = (u32::from(symbol >> 4), u32::from(symbol & 15));
+        match (run, size) {
+            (15, 0) => Self(code_length | 15 << 8),
+            (_, 0) => Self(code_length | (END | run) << 8),
+            _ => Self(code_length | Self::IS_OPEN | run << 8 | size << 16),
+        }
+    }
+
+    /// With the value, if all of it follows the code within the bits.
+    fn closed(self, bits: u32) -> Self {
+        let (length, size) = (self.length(), self.size());
+        if !self.is_open() || length + size > AHEAD {
+            return self;
+        }
+        let value = (bits >> (AHEAD - length - size)).cast_signed() & ((1 << size) - 1);
+        let value = if value >> (size - 1) == 0 { value + (-1 << size) + 1 } else { value };
+        Self((length + size) | self.0 & 0xff00 | value.cast_unsigned() << 16)
+    }
+
+    /// The value must be read after the code.
+    #[inline(always)]
+    fn is_open(self) -> bool {
+        self.0 & Self::IS_OPEN != 0
+    }
+
+    #[inline(always)]
+    fn length(self) -> u32 {
+        self.0 & 0x3f
+    }
+
+    /// Coefficients that are passed; `END` and how many bits tell the length of a run of blocks, if the block ends.
+    #[inline(always)]
+    pub(super) fn run(self) -> u32 {
+        self.0 >> 8 & 0x7f
+    }
+
+    #[inline(always)]
+    fn value(self) -> i32 {
+        self.0.cast_signed() >> 16
+    }
+
+    #[inline(always)]
+    fn size(self) -> u32 {
+        self.0 >> 16
+    }
+}
+
+pub(super) const END: u32 = 64;
+
+pub(super) struct Table {
+    entries: [Entry; 1 << AHEAD],
+    /// Of each length, from one: what is one above the last code, with zeros up to 16 bits, and the symbol's place less
+    /// the code.
+    longer: [(u32, u32); 16],
+    symbols: [u8; 256],
+}
+
+impl Table {
+    /// Nothing if there are more codes than bits can tell apart.
+    pub(super) fn new(codes: &Codes) -> Option<Box<Self>> {
+        let mut table = Box::new(Self {
+            entries: [Entry::UNKNOWN; 1 << AHEAD],
+            longer: [(0, 0); 16],
+            symbols: codes.symbols,
+        });
+        let (mut code, mut place) = (0u32, 0u32);
+        for (length, count) in (1..).zip(codes.counts) {
+            let first = (code, place);
+            code += u32::from(count);
+            place += u32::from(count);
+            // None is all ones.
+            if count > 0 && code >= 1 << length {
+                return None;
+            }
+            table.longer[length as usize - 1] = (code << (16 - length), first.1.wrapping_sub(first.0));
+            if length <= AHEAD {
+                for (code, place) in (first.0..code).zip(first.1..) {
+                    let entry = Entry::new(length, codes.symbols[place as usize & 255]);
+                    let same = AHEAD - length;
+                    for bits in code << same..(code + 1) << same {
+                        table.entries[bits as usize] = entry.closed(bits);
+                    }
+                }
+            }
+            code <<= 1;
+        }
+        Some(table)
+    }
+
+    /// The next code, and the value that follows it. Nothing if it is none. There must be 32 bits; if more than a few are
+    /// taken, they are filled up again, so that `A_FILL` codes can be read after each time that they were.
+    #[inline(always)]
+    pub(super) fn next(&self, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
+        #[allow(clippy::cast_possible_truncation, reason = "of few bits")]
+        let entry = self.entries[bits.peek(AHEAD) as usize];
+        if entry.is_open() {
+            return self.open(entry, bits);
+        }
+        bits.skip(entry.length());
+        Some((entry, entry.value()))
+    }
+
+    #[inline(always)]
+    fn open(&self, entry: Entry, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
+        let entry = if entry == Entry::UNKNOWN { self.long(bits.peek(16))? } else { entry };
+        bits.skip(entry.length());
+        let value = if entry.is_open() { bits.value(entry.size()) } else { entry.value() };
+        bits.fill();
+        Some((entry, value))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn long(&self, bits: u64) -> Option<Entry> {
+        #[allow(clippy::cast_possible_truncation, reason = "of 16 bits")]
+        let bits = bits as u32;
+        for (length, (above, place)) in (1..).zip(self.longer).skip(AHEAD as usize) {
+            if bits < above {
+                let place = (bits >> (16 - length)).wrapping_add(place);
+                return Some(Entry::new(length, self.symbols[place as usize & 255]));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,158 @@
+//! A scan: which components it has, which part of their coefficients, by which codes, and in which units.
+//!
+//! What its data says is read elsewhere.
+
+use super::{
+    frame::Frame,
+    header::{Component, JpegHeader},
+    huffman::{Codes, Table},
+};
+
+/// Codes that are defined, for first coefficients and for the others.
+#[derive(Default)]
+pub(super) struct Defined {
+    pub(super) first: [Option<Codes>; 4],
+    pub(super) others: [Option<Codes>; 4],
+}
+
+/// Coefficients by their place in a scan, and bits of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Band {
+    pub(super) first: u32,
+    pub(super) last: u32,
+    /// The bits above the lowest one of this scan are known, and this scan has but one.
+    pub(super) is_refined: bool,
+    pub(super) low: u32,
+}
+
+const WHOLE: Band = Band { first: 0, last: 63, is_refined: false, low: 0 };
+
+/// A component within a scan: how many of its blocks a unit has, and which codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) is_luma: bool,
+    pub(super) across: usize,
+    pub(super) down: usize,
+    first: usize,
+    others: usize,
+}
+
+/// What the segment at a scan's beginning says.
+pub(super) struct Head {
+    pub(super) parts: Vec<Part>,
+    pub(super) band: Band,
+}
+
+impl Head {
+    /// Nothing if it breaks a rule.
+    pub(super) fn read(segment: &[u8], header: &JpegHeader) -> Option<Self> {
+        let (count, rest) = segment.split_first()?;
+        let (named, rest) = rest.split_at_checked(2 * usize::from(*count))?;
+        let [first, last, bits] = rest.first_chunk().filter(|_| rest.len() == 3)?;
+        let component = |id: u8| header.components.iter().find(|component| component.id == id);
+        let is_alone = *count == 1;
+        let mut parts: Vec<Part> = Vec::with_capacity(4);
+        for (at, pair) in named.as_chunks::<2>().0.iter().enumerate() {
+            if named[..2 * at].chunks(2).any(|earlier| earlier[0] == pair[0]) {
+                return None;
+            }
+            parts.push(part(component(pair[0])?, *pair, is_alone, header));
+        }
+        let high = u32::from(bits >> 4);
+        let band = Band {
+            first: u32::from(*first),
+            last: u32::from(*last),
+            is_refined: high > 0,
+            low: u32::from(bits & 15),
+        };
+        let is_right = if header.is_progressive {
+            let is_band = if *first == 0 { *last == 0 } else { is_alone && first <= last && *last < 64 };
+            is_band && band.low <= 13 && (high == 0 || high == band.low + 1)
+        } else {
+            band == WHOLE
+        };
+        (is_right && !parts.is_empty()).then_some(Self { parts, band })
+    }
+
+    pub(super) fn has_luma(&self) -> bool {
+        self.parts.iter().any(|part| part.is_luma)
+    }
+}
+
+fn part(component: &Component, [id, tables]: [u8; 2], is_alone: bool, header: &JpegHeader) -> Part {
+    let (across, down) = if is_alone { (1, 1) } else { (component.across, component.down) };
+    Part {
+        is_luma: id == header.components[0].id,
+        across: across.into(),
+        down: down.into(),
+        first: usize::from(tables >> 4),
+        others: usize::from(tables & 15),
+    }
+}
+
+/// With the tables, and in units.
+pub(super) struct Scan<'a> {
+    pub(super) parts: &'a [Part],
+    pub(super) band: Band,
+    /// How many units there are in a row, and in all.
+    pub(super) across: usize,
+    pub(super) units: usize,
+    first: [Option<Box<Table>>; 4],
+    others: [Option<Box<Table>>; 4],
+}
+
+impl<'a> Scan<'a> {
+    /// A scan that has luma. Nothing if it needs codes that are not defined.
+    pub(super) fn new(head: &'a Head, header: &JpegHeader, frame: &Frame, defined: &Defined) -> Option<Self> {
+        let Head { parts, band } = head;
+        let (across, down) = match parts.as_slice() {
+            [_] => (frame.columns, frame.rows),
+            _ => header.units(),
+        };
+        let mut scan = Scan {
+            parts,
+            band: *band,
+            across,
+            units: across * down,
+            first: [const { None }; 4],
+            others: [const { None }; 4],
+        };
+        for part in parts {
+            if band.first == 0 && !band.is_refined {
+                let codes = defined.first.get(part.first)?.as_ref()?;
+                let table = scan.first.get_mut(part.first)?;
+                if !codes.are_sizes() {
+                    return None;
+                }
+                if table.is_none() {
+                    *table = Some(Table::new(codes)?);
+                }
+            }
+            if band.last > 0 {
+                let codes = defined.others.get(part.others)?.as_ref()?;
+                let table = scan.others.get_mut(part.others)?;
+                if table.is_none() {
+                    *table = Some(Table::new(codes)?);
+                }
+            }
+        }
+        Some(scan)
+    }
+
+    #[inline(always)]
+    pub(super) fn first(&self, part: &Part) -> Option<&Table> {
+        self.first.get(part.first)?.as_deref()
+    }
+
+    #[inline(always)]
+    pub(super) fn others(&self, part: &Part) -> Option<&Table> {
+        self.others.get(part.others)?.as_deref()
+    }
+
+    /// The row and the column of one of a unit's blocks.
+    #[inline(always)]
+    pub(super) fn block(&self, part: &Part, unit: usize, place: usize) -> (usize, usize) {
+        let row = unit / self.across * part.down + place / part.across;
+        (row, unit % self.across * part.across + place % part.across)
+    }
+}

@@ -1,0 +1,101 @@
+//! Scans of whole blocks: luma's are transformed as they are read, those of colours are passed over.
+
+use std::ops::Range;
+
+use super::{
+    bits::Bits,
+    frame::Plane,
+    huffman::{A_FILL, END, Table},
+    scan::Scan,
+    transform::{ORDER, samples},
+    vectors::Vectors,
+};
+
+/// Units between two restarts. Nothing if they are broken.
+#[inline(always)]
+pub(super) fn units(
+    vectors: Vectors,
+    mut bits: Bits<'_>,
+    units: Range<usize>,
+    scan: &Scan<'_>,
+    steps: &[i32; 64],
+    plane: &mut Plane,
+) -> Option<()> {
+    let mut level = 0;
+    let (mut row, mut column) = (units.start / scan.across, units.start % scan.across);
+    for _ in units {
+        for part in scan.parts {
+            let (first, others) = (scan.first(part)?, scan.others(part)?);
+            for down in 0..part.down {
+                for across in 0..part.across {
+                    if part.is_luma {
+                        let mut values = [0; 64];
+                        let last = block(&mut bits, first, others, &mut level, &mut values)?;
+                        let samples = samples(vectors, &values, steps, last);
+                        plane.place(row * part.down + down, column * part.across + across, &samples);
+                    } else {
+                        pass_over(&mut bits, first, others)?;
+                    }
+                }
+            }
+        }
+        column += 1;
+        if column == scan.across {
+            (row, column) = (row + 1, 0);
+            if bits.has_ended_early() {
+                return None;
+            }
+        }
+    }
+    bits.is_used_up().then_some(())
+}
+
+/// Reads a block, and says which of its coefficients is the last one that is not zero.
+#[inline(always)]
+fn block(
+    bits: &mut Bits<'_>,
+    first: &Table,
+    others: &Table,
+    level: &mut i32,
+    values: &mut [i16; 64],
+) -> Option<u32> {
+    bits.fill();
+    *level += first.next(bits)?.1;
+    values[0] = i16::try_from(*level).ok()?;
+    let (mut at, mut last) = (1, 0);
+    loop {
+        bits.fill();
+        for _ in 0..A_FILL {
+            let (entry, value) = others.next(bits)?;
+            at += entry.run();
+            if at > 63 {
+                return (entry.run() == END).then_some(last);
+            }
+            #[allow(clippy::cast_possible_truncation, reason = "of 15 bits and a sign")]
+            let value = value as i16;
+            values[usize::from(ORDER[at as usize & 63])] = value;
+            last = if value == 0 { last } else { at };
+            if at == 63 {
+                return Some(last);
+            }
+            at += 1;
+        }
+    }
+}
+
+#[inline(always)]
+fn pass_over(bits: &mut Bits<'_>, first: &Table, others: &Table) -> Option<()> {
+    bits.fill();
+    first.next(bits)?;
+    let mut at = 0;
+    loop {
+        bits.fill();
+        for _ in 0..A_FILL {
+            let (entry, _) = others.next(bits)?;
+            at += entry.run() + 1;
+            if at >= 63 {
+                return (at == 63 || entry.run() == END).then_some(());
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Our decoder against zune-jpeg, sample by sample: files of pictures, and of coefficients in scans that encoders of
+//! pictures do not make; and broken files, which it must refuse without a panic.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+#[path = "../../../../tests/pictures/mod.rs"]
+mod pictures;
+mod writer;
+
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use tidegate_test_support::garbled::garbled;
+use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
+use zune_jpeg::JpegDecoder;
+
+use self::{
+    pictures::Draw,
+    writer::{Component, Picture, Scan},
+};
+use super::{by_others, decoder, header};
+use crate::{decode::Budget, hashes::pdq};
+
+const ALL: u64 = 1 << 30;
+
+fn ours(bytes: &[u8]) -> Option<Vec<u8>> {
+    let header = header::read(bytes).ok().filter(decoder::takes)?;
+    Some(decoder::decode(bytes, &header, &Budget::new(ALL)).ok()?.0.samples)
+}
+
+fn zune(bytes: &[u8]) -> Option<Vec<u8>> {
+    by_zune(bytes, DecoderOptions::default())
+}
+
+fn by_zune(bytes: &[u8], options: DecoderOptions) -> Option<Vec<u8>> {
+    let options = options.jpeg_set_out_colorspace(ColorSpace::Luma);
+    JpegDecoder::new_with_options(ZCursor::new(bytes), options).decode().ok()
+}
+
+fn encoded(
+    picture: &pictures::Picture,
+    quality: u8,
+    colours: ColorType,
+    change: impl FnOnce(&mut Encoder<&mut Vec<u8>>),
+) -> Vec<u8> {
+    let step = if colours == ColorType::Luma { 3 } else { 1 };
+    let samples: Vec<u8> = picture.rgb.iter().copied().step_by(step).collect();
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, quality);
+    change(&mut encoder);
+    encoder.encode(&samples, picture.width as u16, picture.height as u16, colours).unwrap();
+    bytes
+}
+
+#[test]
+fn pictures_have_the_samples_that_zune_jpeg_gives() {
+    use SamplingFactor::{F_1_1, F_1_2, F_2_1, F_2_2};
+    let mut draw = Draw::new(3);
+    for case in 0..300 {
+        let family = case % pictures::FAMILIES;
+        let (width, height) = match draw.below(4) {
+            0 => (200 + draw.below(100), 150 + draw.below(100)),
+            _ => (1 + draw.below(70), 1 + draw.below(70)),
+        };
+        let mut picture = pictures::sized(family, case, width, height);
+        if draw.below(3) == 0 {
+            picture.rgb.fill_with(|| draw.bits() as u8);
+        }
+        let quality = 1 + draw.below(100) as u8;
+        let sampling = [F_1_1, F_2_1, F_1_2, F_2_2][draw.below(4) as usize];
+        let progressive = draw.below(2) == 0;
+        let colours = if draw.below(5) == 0 { ColorType::Luma } else { ColorType::Rgb };
+        let restart = [0, 0, 1, 3, 40][draw.below(5) as usize];
+        // The encoder does not count what restarts change.
+        let optimised = restart == 0 && draw.below(2) == 0;
+        let plain = encoded(&picture, quality, colours, |encoder| encoder.set_sampling_factor(sampling));
+        let expected = zune(&plain).unwrap();
+        let file = encoded(&picture, quality, colours, |encoder| {
+            encoder.set_sampling_factor(sampling);
+            encoder.set_progressive(progressive);
+            encoder.set_restart_interval(restart);
+            encoder.set_optimized_huffman_tables(optimised);
+        });
+        let name = format!("{case}: {width} x {height}, {quality}, {sampling:?}, {progressive}, {restart}");
+        assert!(ours(&plain).is_some_and(|ours| ours == expected), "{name}, plain");
+        assert!(ours(&file).is_some_and(|ours| ours == expected), "{name}");
+        // It is wrong with what is sampled less often downwards alone, and panics with scans that are rare.
+        if header::read(&file).unwrap().is_common {
+            assert!(zune(&file).is_some_and(|theirs| theirs == expected), "{name}, by zune-jpeg");
+        }
+    }
+}
+
+/// They were decoded by way of colours, which are cut off where luma is not.
+#[test]
+fn pictures_of_rare_samplings_keep_their_hashes() {
+    use SamplingFactor::{F_1_2, F_1_4, F_4_1, F_4_2};
+    let mut far = Vec::new();
+    for family in 0..pictures::FAMILIES {
+        let picture = pictures::sized(family, family, 413, 299);
+        for sampling in [F_4_1, F_1_4, F_4_2, F_1_2] {
+            for progressive in [false, true] {
+                let file = encoded(&picture, 90, ColorType::Rgb, |encoder| {
+                    encoder.set_sampling_factor(sampling);
+                    encoder.set_progressive(progressive);
+                });
+                let (header, budget) = (header::read(&file).unwrap(), Budget::new(ALL));
+                let before = by_others(&file, &header, &budget).unwrap().0.samples;
+                let now = ours(&file).unwrap();
+                let most = now.iter().zip(&before).map(|(now, before)| now.abs_diff(*before)).max();
+                let hash = |samples: &[u8]| pdq::hash(samples, 413, 299).unwrap().hash;
+                let bits = hash(&now).distance(&hash(&before));
+                if most > Some(32) || bits > 2 {
+                    far.push((family, sampling, progressive, most, bits));
+                }
+            }
+        }
+    }
+    assert_eq!(far, []);
+}
+
+/// As drawn coefficients as a file can have, most of them zero.
+fn drawn(draw: &mut Draw, samplings: &[(usize, usize)]) -> Picture {
+    let (width, height) = (1 + draw.below(70) as usize, 1 + draw.below(70) as usize);
+    let across = samplings.iter().map(|(across, _)| *across).max().unwrap();
+    let down = samplings.iter().map(|(_, down)| *down).max().unwrap();
+    let units = width.div_ceil(8 * across) * height.div_ceil(8 * down);
+    let density = [1, 3, 8, 30, 64][draw.below(5) as usize];
+    let mut block = || {
+        let mut block = [0; 64];
+        if draw.below(6) > 0 {
+            for (at, value) in block.iter_mut().enumerate() {
+                let is_set = draw.below(64) < density;
+                let size = draw.below(if at < 10 { 10 } else { 6 });
+                let value_of = (draw.below(2 << size) as i16) - (1 << size);
+                *value = if is_set { value_of } else { 0 };
+            }
+        }
+        block[0] = draw.below(2047) as i16 - 1023;
+        block
+    };
+    let components = samplings.iter().map(|(across, down)| Component {
+        across: *across,
+        down: *down,
+        blocks: (0..units * across * down).map(|_| block()).collect(),
+    });
+    let components = components.collect();
+    let most = [2, 20, 255, 999][draw.below(4) as usize];
+    Picture { width, height, components, steps: std::array::from_fn(|_| 1 + draw.below(most) as u16) }
+}
+
+/// The same luma in one scan, which zune-jpeg reads: the other components and the scans do not matter.
+fn expected(picture: &Picture, draw: &mut Draw) -> Vec<u8> {
+    let luma = &picture.components[0];
+    let stride = picture.width.div_ceil(8 * luma.across) * luma.across;
+    let (columns, rows) = (picture.width.div_ceil(8), picture.height.div_ceil(8));
+    let block = |at: usize| luma.blocks[at / columns * stride + at % columns];
+    let alone = Component { across: 1, down: 1, blocks: (0..columns * rows).map(block).collect() };
+    let Picture { width, height, steps, .. } = *picture;
+    let gray = Picture { width, height, components: vec![alone], steps };
+    zune(&gray.write(0xc1, &[scan(&[0], (0, 63), 0, 0)], 0, draw)).unwrap()
+}
+
+fn scan(components: &[usize], band: (usize, usize), high: u8, low: u8) -> Scan {
+    Scan { components: components.to_vec(), band, high, low }
+}
+
+/// First coefficients, bands of the others, and their lower bits afterwards.
+fn progression(draw: &mut Draw, components: usize) -> Vec<Scan> {
+    let all: Vec<usize> = (0..components).collect();
+    let low = draw.below(4) as u8;
+    let mut scans = match draw.below(2) {
+        0 => vec![scan(&all, (0, 0), 0, low)],
+        _ => all.iter().rev().map(|at| scan(&[*at], (0, 0), 0, low)).collect(),
+    };
+    scans.extend((0..low).rev().map(|low| scan(&all, (0, 0), low + 1, low)));
+    for component in all.iter().rev() {
+        let split = 1 + draw.below(62) as usize;
+        let bands = if draw.below(3) == 0 { vec![(1, 63)] } else { vec![(1, split), (split + 1, 63)] };
+        for band in bands {
+            let low = draw.below(5) as u8;
+            scans.push(scan(&[*component], band, 0, low));
+            scans.extend((0..low).rev().map(|low| scan(&[*component], band, low + 1, low)));
+        }
+    }
+    scans
+}
+
+const SAMPLINGS: [&[(usize, usize)]; 8] = [
+    &[(1, 1)],
+    &[(2, 2)],
+    &[(1, 1), (1, 1), (1, 1)],
+    &[(2, 2), (1, 1), (1, 1)],
+    &[(2, 1), (1, 1), (2, 1)],
+    &[(1, 2), (1, 1), (1, 1)],
+    &[(4, 1), (1, 1), (2, 1)],
+    &[(4, 2), (2, 1), (1, 2)],
+];
+
+#[test]
+fn coefficients_have_one_luma_however_they_are_scanned_and_sampled() {
+    let mut draw = Draw::new(9);
+    for case in 0..600 {
+        let samplings = SAMPLINGS[draw.below(8) as usize];
+        let picture = drawn(&mut draw, samplings);
+        let expected = expected(&picture, &mut draw);
+        let restart = [0, 0, 1, 2, 5, 200][draw.below(6) as usize];
+        let all: Vec<usize> = (0..samplings.len()).collect();
+        let (marker, scans) = match draw.below(4) {
+            0 => (0xc0, vec![scan(&all, (0, 63), 0, 0)]),
+            1 => (0xc1, all.iter().rev().map(|at| scan(&[*at], (0, 63), 0, 0)).collect()),
+            _ => (0xc2, progression(&mut draw, samplings.len())),
+        };
+        let file = picture.write(marker, &scans, restart, &mut draw);
+        let name = format!("{case}: {} x {}, {samplings:?}, {scans:?}", picture.width, picture.height);
+        assert!(ours(&file).is_some_and(|ours| ours == expected), "{name}");
+        let is_common = header::read(&file).unwrap().is_common;
+        if is_common && samplings.len() > 1 {
+            assert!(zune(&file).is_some_and(|theirs| theirs == expected), "{name}: the writer is wrong");
+        }
+    }
+}
+
+/// A file of every way through the decoder.
+fn one_of_each() -> Vec<Vec<u8>> {
+    let picture = pictures::sized(3, 9, 60, 40);
+    let mut draw = Draw::new(5);
+    let mut files = Vec::new();
+    for (progressive, restart) in [(false, 0), (true, 0), (false, 3)] {
+        files.push(encoded(&picture, 85, ColorType::Rgb, |encoder| {
+            encoder.set_progressive(progressive);
+            encoder.set_restart_interval(restart);
+        }));
+    }
+    for restart in [0, 2] {
+        let drawn = drawn(&mut draw, SAMPLINGS[3]);
+        let scans = progression(&mut draw, 3);
+        files.push(drawn.write(0xc2, &scans, restart, &mut draw));
+        let scans: Vec<_> = [0, 1, 2].iter().map(|at| scan(&[*at], (0, 63), 0, 0)).collect();
+        files.push(drawn.write(0xc1, &scans, restart, &mut draw));
+    }
+    files
+}
+
+#[test]
+fn a_file_that_ends_early_is_refused() {
+    for file in one_of_each() {
+        assert!(ours(&file).is_some());
+        for length in 0..file.len() - 2 {
+            // One that has all of luma, and the next scan's beginning, is read.
+            if let Some(ours) = ours(&file[..length]) {
+                let is_next = |at: &usize| file[*at..].starts_with(&[0xff, 0xc4]);
+                let scans = (0..length).filter(is_next).count();
+                assert!(scans > 1 && Some(ours) == self::ours(&file), "{length} of {}", file.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn broken_files_are_refused_or_have_the_luma_that_zune_jpeg_gives() {
+    let seeds = one_of_each();
+    let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
+    let pieces: &[&[u8]] =
+        &[b"\xff\xd9", b"\xff\xda", b"\xff\xd0", b"\xff\0", b"\xff\xff", b"\xff\xc2", b"\0", b"\x7f\xff"];
+    let cases = std::env::var("TIDEGATE_MEDIA_CASES").ok().and_then(|cases| cases.parse().ok());
+    let (mut read, mut unlike) = (0, Vec::new());
+    for number in 0..cases.unwrap_or(3_000) {
+        let file = garbled(number, &seeds, pieces);
+        let Some(ours) = ours(&file) else { continue };
+        read += 1;
+        let is_common = header::read(&file).unwrap().is_common;
+        // Otherwise it makes something of what it can read.
+        let strict = DecoderOptions::default().set_strict_mode(true);
+        if is_common && by_zune(&file, strict).is_some_and(|theirs| theirs != ours) {
+            unlike.push(number);
+        }
+    }
+    assert!(read > 100, "{read}");
+    assert_eq!(unlike, [0u64; 0]);
+}
