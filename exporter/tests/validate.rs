@@ -165,6 +165,12 @@ fn shared_cases() -> Vec<Case> {
         ),
         ("/responses/2/count", json!(1), &["BND-PRV-09 /items/2", "BND-SUM-03 /summary/responses"]),
         ("/responses/0/occurredAt", json!("2024-05-06T07:00:00Z"), &["BND-PRV-10 /responses/0/occurredAt"]),
+        ("/outcomes/1/observations", json!(2), &["BND-PRV-12 /outcomes/1/observations"]),
+        (
+            "/outcomes/1/counts",
+            json!({ "agree": 1, "equal": 0, "pass": 2, "wins": 1 }),
+            &["BND-PRV-12 /outcomes/1/counts/agree", "BND-PRV-12 /outcomes/1/counts/pass"],
+        ),
     ]
 }
 
@@ -373,9 +379,13 @@ fn the_number_that_must_stand_behind_what_is_shared_can_be_raised() {
     let text = shared().to_string();
     let at = |k: u64| found(&check_with(text.as_bytes(), &Options { k, ..options() }));
     assert_eq!(at(3), [""; 0]);
-    assert_eq!(at(5), ["BND-PRV-09 /items/0", "BND-PRV-09 /items/0"]);
+    let outcomes = ["agree", "disagree"].map(|answer| format!("BND-PRV-12 /outcomes/0/counts/{answer}"));
+    assert_eq!(
+        at(5),
+        [&["BND-PRV-09 /items/0".to_owned(), "BND-PRV-09 /items/0".to_owned()][..], &outcomes].concat()
+    );
     let eight = ["BND-PRV-08 /items/0", "BND-PRV-09 /items/0", "BND-PRV-09 /items/0", "BND-PRV-09 /items/2"];
-    assert_eq!(at(8), eight);
+    assert_eq!(at(8), [&eight.map(str::to_owned)[..], &outcomes].concat());
 }
 
 #[test]

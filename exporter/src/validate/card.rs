@@ -7,7 +7,7 @@ use std::io;
 use super::{
     content::{Counted, Item},
     faults::{Faults, Step},
-    places::{response, source},
+    places::{outcome, response, source},
     row::Row,
     rules::Rule,
     totals::Tally,
@@ -15,7 +15,7 @@ use super::{
     walk::Part,
 };
 use crate::{
-    form::{DATA_CARD, SOURCE, TEXT_REVIEWED_BY, aggregation},
+    form::{Answer, DATA_CARD, SOURCE, TEXT_REVIEWED_BY, aggregation},
     json::Position,
     privacy::text::identifies,
 };
@@ -108,6 +108,24 @@ impl Card {
         }
     }
 
+    /// Numbers of an outcome; whether they matter is known when the card is.
+    pub(crate) fn outcome(&self, row: &Row, counts: Option<&Row>, faults: &mut Faults) {
+        let is_small = |row: &Row, field: usize| {
+            row.number(field)
+                .is_some_and(|number| number.whole && (1..u128::from(self.k)).contains(&number.count()))
+        };
+        let here = [Step::Name(Part::Outcomes.name()), Step::Index(row.index)];
+        if is_small(row, outcome::OBSERVATIONS) {
+            let steps = [&here[..], &[Step::Name("observations")]].concat();
+            faults.add(Rule::SmallOutcome, row.place(outcome::OBSERVATIONS), &steps, None);
+        }
+        let Some(counts) = counts else { return };
+        for answer in Answer::ALL.into_iter().filter(|answer| is_small(counts, *answer as usize)) {
+            let steps = [&here[..], &[Step::Name("counts"), Step::Name(answer.as_str())]].concat();
+            faults.add(Rule::SmallOutcome, counts.place(answer as usize), &steps, None);
+        }
+    }
+
     pub(crate) fn judge(
         &self,
         counted: &Counted,
@@ -144,6 +162,7 @@ impl Card {
         }
         if !shared {
             faults.forget(Rule::FineTime);
+            faults.forget(Rule::SmallOutcome);
             return Ok(());
         }
         let small = |count: u64| count > 0 && count < self.k;

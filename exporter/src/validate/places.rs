@@ -35,6 +35,7 @@ pub(super) mod outcome {
     pub(in crate::validate) const PHASE: usize = 1;
     pub(in crate::validate) const TYPE: usize = 2;
     pub(in crate::validate) const ITEM: usize = 3;
+    pub(in crate::validate) const OBSERVATIONS: usize = 6;
     pub(in crate::validate) const COUNTS: usize = 7;
     pub(in crate::validate) const MEMBERS: usize = 8;
 }

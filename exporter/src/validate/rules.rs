@@ -129,6 +129,7 @@ rules! {
     SmallItem "BND-PRV-08" Error "suitableForPublicSharing is true, and fewer than k responses stand behind the item";
     SmallCell "BND-PRV-09" Error "suitableForPublicSharing is true, and fewer than k responses stand behind an answer to the item";
     FineTime "BND-PRV-10" Error "suitableForPublicSharing is true, and a response's time is finer than a day";
+    SmallOutcome "BND-PRV-12" Error "suitableForPublicSharing is true, and fewer than k responses stand behind a number of an outcome";
     PlainRef "BND-PRV-11" Warning "participantRef looks like a counted number, which can be guessed back";
 
     DelibOrigin "BND-DLB-01" Error "Delib knows participant, organizer and model as origins only";

@@ -78,6 +78,7 @@ pub(crate) fn bundle() -> Value {
 /// A bundle of counts that may be shared.
 pub(crate) fn shared() -> Value {
     let mut shared = bundle();
+    shared["outcomes"][1]["observations"] = json!(8);
     let row = |id: &str, subject: &str, object: Option<&str>, answer: &str, count: u64| {
         let phase = if object.is_some() { "phase-rank" } else { "phase-opinion" };
         let mut row = json!({ "id": id, "phaseId": phase, "subjectRef": subject, "participantRef": null,

@@ -190,6 +190,9 @@ impl Content {
 
     fn outcome(&mut self, row: &Row, counts: Option<&Row>, faults: &mut Faults) {
         self.counted.outcomes += 1;
+        if self.level >= Level::Privacy {
+            self.card.outcome(row, counts, faults);
+        }
         let part = Part::Outcomes;
         let phase = row.text(outcome::PHASE).map(|id| self.phase_names.get(id).copied());
         let item = row.text(outcome::ITEM).map(|id| self.item_names.get(id).copied());
