@@ -277,3 +277,51 @@ fn broken_files_are_refused_or_have_the_luma_that_zune_jpeg_gives() {
     assert!(read > 100, "{read}");
     assert_eq!(unlike, [0u64; 0]);
 }
+
+/// The place after the data of a file's last scan.
+fn end_of_data(file: &[u8]) -> usize {
+    file.windows(2).rposition(|pair| pair == [0xff, 0xd9]).unwrap()
+}
+
+#[test]
+fn data_that_is_short_left_over_or_out_of_order_is_refused() {
+    let mut draw = Draw::new(11);
+    for samplings in [SAMPLINGS[0], SAMPLINGS[3]] {
+        let picture = drawn(&mut draw, samplings);
+        let all: Vec<usize> = (0..samplings.len()).collect();
+        let whole = picture.write(0xc0, &[scan(&all, (0, 63), 0, 0)], 1, &mut draw);
+        assert!(ours(&whole).is_some());
+        let end = end_of_data(&whole);
+        let mut short = whole.clone();
+        short.splice(end - 1..end, []);
+        assert_eq!(ours(&short), None);
+        let mut long = whole.clone();
+        long.splice(end..end, [0, 0]);
+        assert_eq!(ours(&long), None);
+        let is_restart = |pair: &[u8]| pair[0] == 0xff && (0xd0..=0xd7).contains(&pair[1]);
+        let restart = whole.windows(2).rposition(is_restart).unwrap();
+        let mut other = whole;
+        other[restart + 1] ^= 1;
+        assert_eq!(ours(&other), None);
+    }
+}
+
+#[test]
+fn bits_that_are_not_the_next_ones_to_come_and_scans_without_end_are_refused() {
+    let mut draw = Draw::new(12);
+    let picture = drawn(&mut draw, SAMPLINGS[0]);
+    let first = scan(&[0], (0, 0), 0, 0);
+    let band = |high, low| scan(&[0], (1, 63), high, low);
+    let mut reads = |scans: &[Scan]| ours(&picture.write(0xc2, scans, 0, &mut draw)).is_some();
+    assert!(reads(&[first.clone(), band(0, 2), band(2, 1), band(1, 0)]));
+    assert!(!reads(&[first.clone(), band(0, 2), band(1, 0)]));
+    assert!(!reads(&[first.clone(), band(0, 1), band(1, 0), band(1, 0)]));
+    assert!(!reads(&[first.clone(), first.clone()]));
+    assert!(!reads(&[band(1, 0)]));
+    let each = |high, low| (1..=49).map(move |at| scan(&[0], (at, at), high, low));
+    let mut scans: Vec<_> = each(0, 1).chain(each(1, 0)).collect();
+    scans.extend([first, scan(&[0], (50, 50), 0, 0)]);
+    assert!(reads(&scans));
+    scans.push(scan(&[0], (51, 51), 0, 0));
+    assert!(!reads(&scans));
+}
