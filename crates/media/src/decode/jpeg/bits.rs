@@ -95,6 +95,18 @@ impl Bits<'_> {
         return bits as u32;
     }
 
+    /// Up to 63 bits, of which 32 must be there.
+    #[inline(always)]
+    pub(super) fn take_many(&mut self, count: u32) -> u64 {
+        if count <= 32 {
+            return self.take(count).into();
+        }
+        self.fill();
+        let upper = u64::from(self.take(count - 32));
+        self.fill();
+        upper << 32 | u64::from(self.take(32))
+    }
+
     /// A value of so many bits, of which half are negative: those whose first bit is not set.
     #[inline(always)]
     pub(super) fn value(&mut self, size: u32) -> i32 {

@@ -68,25 +68,22 @@ impl Coefficients {
     #[inline(always)]
     fn first<'b>(&mut self, mut bits: Bits<'b>, units: Range<usize>, scan: &Scan<'_>) -> Option<Bits<'b>> {
         let mut level = 0;
-        for unit in units {
-            for part in scan.parts {
-                let table = scan.first(part)?;
-                for place in 0..part.down * part.across {
-                    bits.fill();
-                    let (_, value) = table.next(&mut bits)?;
-                    if part.is_luma {
-                        level += value;
-                        let value = i16::try_from(level << scan.band.low).ok()?;
-                        if let Some(values) = self.block(scan.block(part, unit, place)) {
-                            values[0] = value;
-                        }
+        scan.blocks(
+            units,
+            #[inline(always)]
+            |part, row, column| {
+                bits.fill();
+                let (_, value) = scan.first(part)?.next(&mut bits)?;
+                if part.is_luma {
+                    level += value;
+                    let value = i16::try_from(level << scan.band.low).ok()?;
+                    if let Some(first) = self.first_of(row, column) {
+                        *first = value;
                     }
                 }
-            }
-            if bits.has_ended_early() {
-                return None;
-            }
-        }
+                (!bits.has_ended_early()).then_some(())
+            },
+        )?;
         Some(bits)
     }
 
@@ -97,34 +94,31 @@ impl Coefficients {
         units: Range<usize>,
         scan: &Scan<'_>,
     ) -> Option<Bits<'b>> {
-        for unit in units {
-            for part in scan.parts {
-                for place in 0..part.down * part.across {
-                    bits.fill();
-                    let bit = bits.take(1);
-                    if part.is_luma
-                        && let Some(values) = self.block(scan.block(part, unit, place))
-                    {
-                        #[allow(clippy::cast_possible_truncation, reason = "one bit, moved by 13 at most")]
-                        let bit = (bit << scan.band.low) as i16;
-                        values[0] |= bit;
-                    }
+        scan.blocks(
+            units,
+            #[inline(always)]
+            |part, row, column| {
+                bits.fill();
+                #[allow(clippy::cast_possible_truncation, reason = "one bit, moved by 13 at most")]
+                let bit = (bits.take(1) << scan.band.low) as i16;
+                if part.is_luma
+                    && let Some(first) = self.first_of(row, column)
+                {
+                    *first |= bit;
                 }
-            }
-            if bits.has_ended_early() {
-                return None;
-            }
-        }
+                (!bits.has_ended_early()).then_some(())
+            },
+        )?;
         Some(bits)
     }
 
     /// Blocks beyond the picture's edge are not kept.
     #[inline(always)]
-    fn block(&mut self, (row, column): (usize, usize)) -> Option<&mut [i16]> {
+    fn first_of(&mut self, row: usize, column: usize) -> Option<&mut i16> {
         if row >= self.rows || column >= self.columns {
             return None;
         }
-        self.values.get_mut(64 * (row * self.columns + column)..)
+        self.values.get_mut(64 * (row * self.columns + column))
     }
 
     #[inline(always)]
@@ -183,7 +177,8 @@ impl Coefficients {
         // How many blocks get nothing new, this one included.
         let mut ended = 0;
         for (values, set) in blocks.iter_mut().zip(sets) {
-            let (before, mut left) = (*set, in_band);
+            let before = *set & in_band;
+            let (mut left, mut more) = (in_band, 0);
             while ended == 0 && left != 0 {
                 bits.fill();
                 let (entry, value) = table.next(&mut bits)?;
@@ -203,7 +198,8 @@ impl Coefficients {
                     return None;
                 }
                 let at = zeros.trailing_zeros();
-                refine(&mut bits, values, left & before & !(!0 << at), band.low);
+                let passed = left & before & !(!0 << at);
+                more = more << passed.count_ones() | bits.take_many(passed.count_ones());
                 if value != 0 {
                     #[allow(
                         clippy::cast_possible_truncation,
@@ -216,9 +212,12 @@ impl Coefficients {
                 left &= !1 << at;
             }
             if ended > 0 {
-                refine(&mut bits, values, left & before, band.low);
+                let rest = (left & before).count_ones();
+                bits.fill();
+                more = more << rest | bits.take_many(rest);
                 ended -= 1;
             }
+            refine(values, before, more, band.low);
             if bits.has_ended_early() {
                 return None;
             }
@@ -237,18 +236,17 @@ impl Coefficients {
 
 /// One more bit for each of the coefficients, all of which are other than zero.
 #[inline(always)]
-fn refine(bits: &mut Bits<'_>, values: &mut [i16; 64], mut which: u64, low: u32) {
-    while which != 0 {
-        bits.fill();
-        let count = which.count_ones().min(32);
-        let mut more = bits.take(count) << (32 - count);
-        for _ in 0..count {
-            let value = &mut values[usize::from(ORDER[which.trailing_zeros() as usize & 63])];
-            let sign = (*value >> 15) | 1;
-            let bit = ((more >> 31) as i16) << low;
-            *value = value.wrapping_add(sign * bit);
-            more <<= 1;
-            which &= which - 1;
-        }
+fn refine(values: &mut [i16; 64], mut which: u64, more: u64, low: u32) {
+    if more == 0 {
+        return;
+    }
+    let mut more = more << (64 - which.count_ones());
+    while more != 0 {
+        let value = &mut values[usize::from(ORDER[which.trailing_zeros() as usize & 63])];
+        let sign = (*value >> 15) | 1;
+        let bit = i16::from(more >> 63 != 0) << low;
+        *value = value.wrapping_add(sign * bit);
+        more <<= 1;
+        which &= which - 1;
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! What its data says is read elsewhere.
 
+use std::ops::Range;
+
 use super::{
     frame::Frame,
     header::{Component, JpegHeader},
@@ -149,10 +151,27 @@ impl<'a> Scan<'a> {
         self.others.get(part.others)?.as_deref()
     }
 
-    /// The row and the column of one of a unit's blocks.
+    /// Goes through the units' blocks as they follow each other: the component that each is of, its row and its column.
     #[inline(always)]
-    pub(super) fn block(&self, part: &Part, unit: usize, place: usize) -> (usize, usize) {
-        let row = unit / self.across * part.down + place / part.across;
-        (row, unit % self.across * part.across + place % part.across)
+    pub(super) fn blocks(
+        &self,
+        units: Range<usize>,
+        mut each: impl FnMut(&Part, usize, usize) -> Option<()>,
+    ) -> Option<()> {
+        let (mut row, mut column) = (units.start / self.across, units.start % self.across);
+        for _ in units {
+            for part in self.parts {
+                for down in 0..part.down {
+                    for across in 0..part.across {
+                        each(part, row * part.down + down, column * part.across + across)?;
+                    }
+                }
+            }
+            column += 1;
+            if column == self.across {
+                (row, column) = (row + 1, 0);
+            }
+        }
+        Some(())
     }
 }

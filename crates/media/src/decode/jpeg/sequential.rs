@@ -22,31 +22,21 @@ pub(super) fn units(
     plane: &mut Plane,
 ) -> Option<()> {
     let mut level = 0;
-    let (mut row, mut column) = (units.start / scan.across, units.start % scan.across);
-    for _ in units {
-        for part in scan.parts {
+    scan.blocks(
+        units,
+        #[inline(always)]
+        |part, row, column| {
             let (first, others) = (scan.first(part)?, scan.others(part)?);
-            for down in 0..part.down {
-                for across in 0..part.across {
-                    if part.is_luma {
-                        let mut values = [0; 64];
-                        let last = block(&mut bits, first, others, &mut level, &mut values)?;
-                        let samples = samples(vectors, &values, steps, last);
-                        plane.place(row * part.down + down, column * part.across + across, &samples);
-                    } else {
-                        pass_over(&mut bits, first, others)?;
-                    }
-                }
+            if part.is_luma {
+                let mut values = [0; 64];
+                let last = block(&mut bits, first, others, &mut level, &mut values)?;
+                plane.place(row, column, &samples(vectors, &values, steps, last));
+            } else {
+                pass_over(&mut bits, first, others)?;
             }
-        }
-        column += 1;
-        if column == scan.across {
-            (row, column) = (row + 1, 0);
-            if bits.has_ended_early() {
-                return None;
-            }
-        }
-    }
+            (!bits.has_ended_early()).then_some(())
+        },
+    )?;
     bits.is_used_up().then_some(())
 }
 
