@@ -21,6 +21,9 @@ mod decoder;
 mod frame;
 mod header;
 mod huffman;
+#[cfg(test)]
+#[path = "../../../tests/pictures/mod.rs"]
+mod pictures;
 mod progressive;
 mod scan;
 mod scans;

@@ -52,10 +52,6 @@ pub(super) fn decode<'a>(
 const LIMIT: u32 = scans::MOST as u32;
 
 #[cfg(test)]
-#[path = "../../../tests/pictures/mod.rs"]
-mod pictures;
-
-#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
@@ -63,7 +59,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        decode::jpeg::{by_default, header as jpeg_header},
+        decode::jpeg::{by_default, header as jpeg_header, pictures},
         hashes::pdq,
     };
 

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
-#[path = "../../../../tests/pictures/mod.rs"]
-mod pictures;
 mod writer;
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
@@ -12,11 +10,11 @@ use tidegate_test_support::garbled::garbled;
 use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 
-use self::{
-    pictures::Draw,
-    writer::{Component, Picture, Scan},
+use self::writer::{Component, Picture, Scan};
+use super::{
+    by_others, decoder, header,
+    pictures::{self, Draw},
 };
-use super::{by_others, decoder, header};
 use crate::{decode::Budget, hashes::pdq};
 
 const ALL: u64 = 1 << 30;
