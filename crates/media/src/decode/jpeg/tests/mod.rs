@@ -284,7 +284,8 @@ fn end_of_data(file: &[u8]) -> usize {
 #[test]
 fn data_that_is_short_left_over_or_out_of_order_is_refused() {
     let mut draw = Draw::new(11);
-    for samplings in [SAMPLINGS[0], SAMPLINGS[3]] {
+    for case in 0..40 {
+        let samplings = SAMPLINGS[3 * (case % 2)];
         let picture = drawn(&mut draw, samplings);
         let all: Vec<usize> = (0..samplings.len()).collect();
         let whole = picture.write(0xc0, &[scan(&all, (0, 63), 0, 0)], 1, &mut draw);
@@ -302,6 +303,18 @@ fn data_that_is_short_left_over_or_out_of_order_is_refused() {
         other[restart + 1] ^= 1;
         assert_eq!(ours(&other), None);
     }
+}
+
+#[test]
+fn many_coefficients_in_a_row_get_their_next_bit() {
+    let mut draw = Draw::new(13);
+    let mut picture = drawn(&mut draw, SAMPLINGS[0]);
+    for value in picture.components[0].blocks.as_flattened_mut() {
+        *value = [2, 3, -2, -3][draw.below(4) as usize];
+    }
+    let expected = expected(&picture, &mut draw);
+    let scans = [scan(&[0], (0, 0), 0, 0), scan(&[0], (1, 63), 0, 1), scan(&[0], (1, 63), 1, 0)];
+    assert!(ours(&picture.write(0xc2, &scans, 0, &mut draw)).is_some_and(|ours| ours == expected));
 }
 
 #[test]
