@@ -134,9 +134,33 @@ impl Table {
     /// The next code, and the value that follows it. Nothing if it is none. There must be 32 bits; if more than a few are
     /// taken, they are filled up again, so that `A_FILL` codes can be read after each time that they were.
     #[inline(always)]
-    pub(super) fn next(&self, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
+    fn next(&self, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
+        let entry = self.look_up(bits);
+        self.taken(entry, bits)
+    }
+
+    /// The same after the bits are filled up, which the look-up does not wait for: there must be `AHEAD` before.
+    #[inline(always)]
+    pub(super) fn fill_and_next(&self, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
+        let entry = self.look_up(bits);
+        bits.fill();
+        self.taken(entry, bits)
+    }
+
+    /// The first of `A_FILL` codes fills up the bits.
+    #[inline(always)]
+    pub(super) fn one_of_a_fill(&self, code: usize, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
+        if code == 0 { self.fill_and_next(bits) } else { self.next(bits) }
+    }
+
+    #[inline(always)]
+    fn look_up(&self, bits: &Bits<'_>) -> Entry {
         #[allow(clippy::cast_possible_truncation, reason = "of few bits")]
-        let entry = self.entries[bits.peek(AHEAD) as usize];
+        return self.entries[bits.peek(AHEAD) as usize];
+    }
+
+    #[inline(always)]
+    fn taken(&self, entry: Entry, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
         if entry.is_open() {
             return self.open(entry, bits);
         }

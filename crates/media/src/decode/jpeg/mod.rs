@@ -24,6 +24,7 @@ mod huffman;
 #[cfg(test)]
 #[path = "../../../tests/pictures/mod.rs"]
 mod pictures;
+mod places;
 mod progressive;
 mod scan;
 mod scans;

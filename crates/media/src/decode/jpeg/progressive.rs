@@ -5,14 +5,17 @@ use std::ops::Range;
 use super::{
     bits::Bits,
     frame::{Frame, Plane},
-    huffman::{END, Table},
+    huffman::{A_FILL, END, Table},
+    places::list,
     scan::{Band, Scan},
     transform::{ORDER, samples},
     vectors::Vectors,
 };
 
 pub(super) struct Coefficients {
-    /// 64 of a block, by their place in it.
+    /// The first one of each block, apart, because scans of them have no others.
+    firsts: Vec<i16>,
+    /// 64 of a block, by their place in it; the first one is not there before all are transformed.
     values: Vec<i16>,
     /// Which of them are not zero, by their place in a scan.
     set: Vec<u64>,
@@ -26,6 +29,7 @@ impl Coefficients {
     pub(super) fn new(frame: &Frame) -> Self {
         let blocks = frame.columns * frame.rows;
         Self {
+            firsts: vec![0; blocks],
             values: vec![0; 64 * blocks],
             set: vec![0; blocks],
             columns: frame.columns,
@@ -36,7 +40,7 @@ impl Coefficients {
 
     /// How many bytes are allocated.
     pub(super) const fn bytes(blocks: u64) -> u64 {
-        blocks * (64 * 2 + 8)
+        blocks * (2 + 64 * 2 + 8)
     }
 
     /// Nothing if the bits of the band are not the next ones that are to come.
@@ -68,12 +72,12 @@ impl Coefficients {
     #[inline(always)]
     fn first<'b>(&mut self, mut bits: Bits<'b>, units: Range<usize>, scan: &Scan<'_>) -> Option<Bits<'b>> {
         let mut level = 0;
+        bits.fill();
         scan.blocks(
             units,
             #[inline(always)]
             |part, row, column| {
-                bits.fill();
-                let (_, value) = scan.first(part)?.next(&mut bits)?;
+                let (_, value) = scan.first(part)?.fill_and_next(&mut bits)?;
                 if part.is_luma {
                     level += value;
                     let value = i16::try_from(level << scan.band.low).ok()?;
@@ -118,7 +122,7 @@ impl Coefficients {
         if row >= self.rows || column >= self.columns {
             return None;
         }
-        self.values.get_mut(64 * (row * self.columns + column))
+        self.firsts.get_mut(row * self.columns + column)
     }
 
     #[inline(always)]
@@ -132,30 +136,37 @@ impl Coefficients {
         let blocks = self.values.as_chunks_mut::<64>().0.get_mut(units.clone())?;
         let sets = self.set.get_mut(units)?;
         let mut left = blocks.iter_mut().zip(sets);
+        bits.fill();
         while let Some((values, set)) = left.next() {
-            let mut at = band.first;
-            while at <= band.last {
-                bits.fill();
-                let (entry, value) = table.next(&mut bits)?;
-                if entry.run() >= END {
-                    let size = entry.run() - END;
-                    let empty = (1 << size) - 1 + bits.take(size) as usize;
-                    if empty > left.len() {
+            let (mut at, mut new) = (band.first, 0);
+            'block: loop {
+                for code in 0..A_FILL {
+                    let (entry, value) = table.one_of_a_fill(code, &mut bits)?;
+                    if entry.run() >= END {
+                        let size = entry.run() - END;
+                        let empty = (1 << size) - 1 + bits.take(size) as usize;
+                        if empty > left.len() {
+                            return None;
+                        }
+                        if empty > 0 {
+                            left.nth(empty - 1);
+                            bits.fill();
+                        }
+                        break 'block;
+                    }
+                    at += entry.run();
+                    if at > band.last {
                         return None;
                     }
-                    if empty > 0 {
-                        left.nth(empty - 1);
+                    values[usize::from(ORDER[at as usize & 63])] = i16::try_from(value << band.low).ok()?;
+                    new |= u64::from(value != 0) << at;
+                    at += 1;
+                    if at > band.last {
+                        break 'block;
                     }
-                    break;
                 }
-                at += entry.run();
-                if at > band.last {
-                    return None;
-                }
-                values[usize::from(ORDER[at as usize & 63])] = i16::try_from(value << band.low).ok()?;
-                *set |= u64::from(value != 0) << at;
-                at += 1;
             }
+            *set |= new;
             if bits.has_ended_early() {
                 return None;
             }
@@ -175,48 +186,57 @@ impl Coefficients {
         let sets = self.set.get_mut(units)?;
         let in_band = (!0 << band.first) & (!0 >> (63 - band.last));
         // How many blocks get nothing new, this one included.
-        let mut ended = 0;
-        for (values, set) in blocks.iter_mut().zip(sets) {
+        let mut ended = 0u32;
+        // Of this block's coefficients that are zero, and the next one's: made before they are waited for.
+        let mut lists = [[0; 64]; 2];
+        list(in_band & !*sets.first()?, &mut lists[0]);
+        bits.fill();
+        for (number, values) in blocks.iter_mut().enumerate() {
+            if ended <= 1 {
+                list(in_band & !sets.get(number + 1).unwrap_or(&0), &mut lists[(number + 1) % 2]);
+            }
+            let set = sets.get_mut(number)?;
             let before = *set & in_band;
-            let (mut left, mut more) = (in_band, 0);
-            while ended == 0 && left != 0 {
-                bits.fill();
-                let (entry, value) = table.next(&mut bits)?;
-                if entry.run() >= END {
-                    let size = entry.run() - END;
-                    ended = (1 << size) + bits.take(size);
-                    break;
+            // Bits that these get, and how many of them they are.
+            let (mut more, mut count) = (0, 0);
+            if ended == 0 {
+                let (zeros, places) = ((in_band & !before).count_ones(), &lists[number % 2]);
+                let mut zero = 0;
+                loop {
+                    let (entry, value) = table.fill_and_next(&mut bits)?;
+                    if entry.run() >= END {
+                        let size = entry.run() - END;
+                        ended = (1 << size) + bits.take(size);
+                        break;
+                    }
+                    zero += entry.run();
+                    if value.abs() > 1 || zero >= zeros {
+                        return None;
+                    }
+                    let at = u32::from(places[zero as usize & 63]);
+                    // Those that are passed are the ones before that are not zero.
+                    let passed = at - (band.first + zero) - count;
+                    more = more << passed | bits.take_many(passed);
+                    count += passed;
+                    if value != 0 {
+                        #[allow(
+                            clippy::cast_possible_truncation,
+                            reason = "one bit and its sign, moved by 13 at most"
+                        )]
+                        let value = (value << band.low) as i16;
+                        values[usize::from(ORDER[at as usize & 63])] = value;
+                        *set |= 1 << at;
+                    }
+                    if at == band.last {
+                        break;
+                    }
+                    zero += 1;
                 }
-                if value.abs() > 1 {
-                    return None;
-                }
-                let mut zeros = left & !before;
-                for _ in 0..entry.run() {
-                    zeros &= zeros.wrapping_sub(1);
-                }
-                if zeros == 0 {
-                    return None;
-                }
-                let at = zeros.trailing_zeros();
-                let passed = left & before & !(!0 << at);
-                more = more << passed.count_ones() | bits.take_many(passed.count_ones());
-                if value != 0 {
-                    #[allow(
-                        clippy::cast_possible_truncation,
-                        reason = "one bit and its sign, moved by 13 at most"
-                    )]
-                    let value = (value << band.low) as i16;
-                    values[usize::from(ORDER[at as usize & 63])] = value;
-                    *set |= 1 << at;
-                }
-                left &= !1 << at;
             }
-            if ended > 0 {
-                let rest = (left & before).count_ones();
-                bits.fill();
-                more = more << rest | bits.take_many(rest);
-                ended -= 1;
-            }
+            let rest = before.count_ones() - count;
+            bits.fill();
+            more = more << rest | bits.take_many(rest);
+            ended = ended.saturating_sub(1);
             refine(values, before, more, band.low);
             if bits.has_ended_early() {
                 return None;
@@ -226,10 +246,15 @@ impl Coefficients {
     }
 
     #[inline(always)]
-    pub(super) fn transform(&self, vectors: Vectors, steps: &[i32; 64], plane: &mut Plane) {
-        for (at, (values, set)) in self.values.as_chunks::<64>().0.iter().zip(&self.set).enumerate() {
-            let last = (set | 1).ilog2();
-            plane.place(at / self.columns, at % self.columns, &samples(vectors, values, steps, last));
+    pub(super) fn transform(mut self, vectors: Vectors, steps: &[i32; 64], plane: &mut Plane) {
+        let blocks = self.values.as_chunks_mut::<64>().0.chunks_mut(self.columns);
+        let kept = self.firsts.chunks(self.columns).zip(self.set.chunks(self.columns));
+        for (row, (blocks, (firsts, sets))) in blocks.zip(kept).enumerate() {
+            for (column, (values, (first, set))) in blocks.iter_mut().zip(firsts.iter().zip(sets)).enumerate()
+            {
+                values[0] = *first;
+                plane.place(row, column, &samples(vectors, values, steps, (set | 1).ilog2()));
+            }
         }
     }
 }
@@ -237,16 +262,19 @@ impl Coefficients {
 /// One more bit for each of the coefficients, all of which are other than zero.
 #[inline(always)]
 fn refine(values: &mut [i16; 64], mut which: u64, more: u64, low: u32) {
-    if more == 0 {
-        return;
-    }
-    let mut more = more << (64 - which.count_ones());
+    let mut more = more << 1 << (63 - which.count_ones());
     while more != 0 {
-        let value = &mut values[usize::from(ORDER[which.trailing_zeros() as usize & 63])];
-        let sign = (*value >> 15) | 1;
-        let bit = i16::from(more >> 63 != 0) << low;
-        *value = value.wrapping_add(sign * bit);
-        more <<= 1;
-        which &= which - 1;
+        // Beyond the last one, nothing is added to the first coefficient.
+        for _ in 0..AT_ONCE {
+            let value = &mut values[usize::from(ORDER[which.trailing_zeros() as usize & 63])];
+            let sign = (*value >> 15) | 1;
+            let bit = i16::from(more >> 63 != 0) << low;
+            *value = value.wrapping_add(sign * bit);
+            more <<= 1;
+            which &= which.wrapping_sub(1);
+        }
     }
 }
+
+/// So that the number of rounds is foreseen more often.
+const AT_ONCE: usize = 4;

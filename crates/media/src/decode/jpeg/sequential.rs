@@ -22,6 +22,7 @@ pub(super) fn units(
     plane: &mut Plane,
 ) -> Option<()> {
     let mut level = 0;
+    bits.fill();
     scan.blocks(
         units,
         #[inline(always)]
@@ -49,14 +50,12 @@ fn block(
     level: &mut i32,
     values: &mut [i16; 64],
 ) -> Option<u32> {
-    bits.fill();
-    *level += first.next(bits)?.1;
+    *level += first.fill_and_next(bits)?.1;
     values[0] = i16::try_from(*level).ok()?;
     let (mut at, mut last) = (1, 0);
     loop {
-        bits.fill();
-        for _ in 0..A_FILL {
-            let (entry, value) = others.next(bits)?;
+        for code in 0..A_FILL {
+            let (entry, value) = others.one_of_a_fill(code, bits)?;
             at += entry.run();
             if at > 63 {
                 return (entry.run() == END).then_some(last);
@@ -75,13 +74,11 @@ fn block(
 
 #[inline(always)]
 fn pass_over(bits: &mut Bits<'_>, first: &Table, others: &Table) -> Option<()> {
-    bits.fill();
-    first.next(bits)?;
+    first.fill_and_next(bits)?;
     let mut at = 0;
     loop {
-        bits.fill();
-        for _ in 0..A_FILL {
-            let (entry, _) = others.next(bits)?;
+        for code in 0..A_FILL {
+            let (entry, _) = others.one_of_a_fill(code, bits)?;
             at += entry.run() + 1;
             if at >= 63 {
                 return (at == 63 || entry.run() == END).then_some(());

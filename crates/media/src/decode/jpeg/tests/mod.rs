@@ -318,6 +318,34 @@ fn many_coefficients_in_a_row_get_their_next_bit() {
 }
 
 #[test]
+fn blocks_without_anything_new_get_their_next_bits_however_many_they_are() {
+    let mut draw = Draw::new(14);
+    for rare in [1, 3, 20, 300, 3_000] {
+        let mut block = || {
+            let mut block = [0; 64];
+            for _ in 0..draw.below(3) * draw.below(9) {
+                block[draw.below(64) as usize] = [2, 3, -2, -3][draw.below(4) as usize];
+            }
+            if draw.below(rare) == 0 {
+                block[draw.below(64) as usize] = [1, -1][draw.below(2) as usize];
+            }
+            block
+        };
+        let blocks = (0..40 * 40).map(|_| block()).collect();
+        let components = vec![Component { across: 1, down: 1, blocks }];
+        let picture = Picture { width: 320, height: 320, components, steps: [9; 64] };
+        let expected = expected(&picture, &mut draw);
+        let first = [scan(&[0], (0, 0), 0, 0), scan(&[0], (1, 63), 0, 1)];
+        for bands in [&[(1, 63)][..], &[(1, 5), (6, 63)]] {
+            let next = bands.iter().map(|band| scan(&[0], *band, 1, 0));
+            let scans: Vec<_> = first.iter().cloned().chain(next).collect();
+            let file = picture.write(0xc2, &scans, 0, &mut draw);
+            assert!(ours(&file).is_some_and(|ours| ours == expected), "{rare}, {bands:?}");
+        }
+    }
+}
+
+#[test]
 fn bits_that_are_not_the_next_ones_to_come_and_scans_without_end_are_refused() {
     let mut draw = Draw::new(12);
     let picture = drawn(&mut draw, SAMPLINGS[0]);
