@@ -1,7 +1,7 @@
 //! What hashing a JPEG costs, stage by stage and against peers, in CPU time of all threads.
 //!
-//! `cargo bench -p tidegate-media --bench hashing [--features turbo] -- [FILE...]`: given JPEGs, or ones of 1.6 MP that
-//! are drawn. With `TIDEGATE_TEST_PDQHASH` naming a Python that has `pdqhash` and `pillow`, the reference's C++ runs in
+//! `cargo bench -p tidegate-media --bench hashing -- [FILE...]`: given JPEGs, or ones of 1.6 MP that are
+//! drawn. With `TIDEGATE_TEST_PDQHASH` naming a Python that has `pdqhash` and `pillow`, the reference's C++ runs in
 //! turn with the others. Sides take turns in rounds after one that only warms up; the figure is the median of the rounds.
 
 #![allow(
@@ -87,11 +87,10 @@ fn main() {
     let pixels: u64 = all.iter().map(|jpeg| u64::from(jpeg.width) * u64::from(jpeg.height)).sum();
     let bytes: usize = all.iter().map(|jpeg| jpeg.bytes.len()).sum();
     println!(
-        "{} pictures, {:.2} MP and {} kB each; decoded by {}; load {}\n",
+        "{} pictures, {:.2} MP and {} kB each; load {}\n",
         all.len(),
         pixels as f64 / all.len() as f64 / 1e6,
         bytes / all.len() / 1000,
-        if cfg!(feature = "turbo") { "libjpeg-turbo (`turbo`)" } else { "our own decoder" },
         fs::read_to_string("/proc/loadavg").unwrap().split(' ').next().unwrap()
     );
 

@@ -110,7 +110,7 @@ pub(in super::super) fn read(bytes: &[u8]) -> Result<JpegHeader, Refusal> {
 }
 
 /// The next marker, past anything between segments, and what follows it.
-pub(super) fn next_marker(bytes: &[u8]) -> Option<(u8, &[u8])> {
+fn next_marker(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let mut at = 0;
     loop {
         at += bytes.get(at..)?.iter().position(|byte| *byte == 0xff)? + 1;

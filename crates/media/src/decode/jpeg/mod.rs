@@ -32,8 +32,6 @@ mod sequential;
 #[cfg(test)]
 mod tests;
 mod transform;
-#[cfg(feature = "turbo")]
-mod turbo;
 mod vectors;
 
 use self::header::Colours;
@@ -46,22 +44,6 @@ const FIXED: u64 = 1 << 20;
 
 /// The luma, and the memory that it is held in.
 pub(super) fn decode<'a>(
-    bytes: &[u8],
-    header: &JpegHeader,
-    budget: &'a Budget,
-) -> Result<(Gray, Share<'a>), Refusal> {
-    #[cfg(feature = "turbo")]
-    if turbo::takes(header) {
-        return either(
-            Format::Jpeg,
-            || turbo::decode(bytes, header, budget),
-            || by_default(bytes, header, budget),
-        );
-    }
-    by_default(bytes, header, budget)
-}
-
-fn by_default<'a>(
     bytes: &[u8],
     header: &JpegHeader,
     budget: &'a Budget,
