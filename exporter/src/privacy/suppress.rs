@@ -18,8 +18,8 @@ pub(crate) enum Shown {
 
 type Hidden = [bool; Answer::ALL.len()];
 
-/// Hides every count from 1 to k - 1, and the smallest other one where that could be undone by subtraction. What can be
-/// found out even so is not shown at all.
+/// Hides every count from 1 to k - 1, and the smallest other ones until what is hidden together is neither one count nor
+/// fewer than k people. What can be found out even so is not shown at all.
 pub(crate) fn suppress(counts: &Counts, k: u64) -> Shown {
     match first_choice(counts, k) {
         Some(hidden) if !hidden.contains(&true) || ambiguous(counts, hidden, k) => Shown::All { hidden },
@@ -33,27 +33,19 @@ fn first_choice(counts: &Counts, k: u64) -> Option<Hidden> {
     }
     let mut hidden = counts.map(|count| (1..k).contains(&count));
     let some = hidden.contains(&true);
-    // One hidden count is the total less the others. Counts that add up to how many they are, are all ones.
-    while some && gives_itself_away(counts, hidden) {
+    while some && gives_itself_away(counts, hidden, k) {
         let others = (0..counts.len()).filter(|at| !hidden[*at] && counts[*at] > 0);
         hidden[others.min_by_key(|at| counts[*at])?] = true;
     }
     Some(hidden)
 }
 
-/// Whether every hidden count could be another one, for a reader who knows the total and this procedure. It depends on
-/// what is shown alone, so that those who look alike are treated alike.
+/// Whether every hidden count, and every sum of some that is below k, could be another one, for a reader who knows the
+/// total and this procedure. It depends on what is shown alone, so that those who look alike are treated alike.
 fn ambiguous(counts: &Counts, hidden: Hidden, k: u64) -> bool {
     let cells: Vec<_> = (0..counts.len()).filter(|at| hidden[*at]).collect();
     let sum = cells.iter().map(|at| counts[*at]).sum();
-    let mut search = Search {
-        k,
-        hidden,
-        cells: &cells,
-        table: *counts,
-        seen: [None; Answer::ALL.len()],
-        open: cells.len(),
-    };
+    let mut search = Search { k, hidden, cells: &cells, table: *counts, seen: [None; SUMS], certain: true };
     // All are small but one at most: there is never more than one that only covers the others.
     (0..=cells.len()).any(|large| search.fill(0, large, sum))
 }
@@ -63,16 +55,22 @@ struct Search<'s> {
     hidden: Hidden,
     cells: &'s [usize],
     table: Counts,
-    seen: [Option<u64>; Answer::ALL.len()],
-    /// Cells with one possible value so far.
-    open: usize,
+    /// Of each choice of hidden cells, as bits: their sum, as long as it was always the same.
+    seen: [Option<u64>; SUMS],
+    /// Something that must not be is certain so far.
+    certain: bool,
 }
 
+const SUMS: usize = 1 << Answer::ALL.len();
+
 impl Search<'_> {
-    /// Tries what the cells from `at` on could be, `left` in all; true as soon as no cell is certain any more.
+    /// Tries what the cells from `at` on could be, `left` in all; true as soon as nothing is certain any more.
     fn fill(&mut self, at: usize, large: usize, left: u64) -> bool {
         if at == self.cells.len() {
-            return left == 0 && first_choice(&self.table, self.k) == Some(self.hidden) && self.note();
+            if left == 0 && first_choice(&self.table, self.k) == Some(self.hidden) {
+                self.note();
+            }
+            return !self.certain;
         }
         let cell = self.cells[at];
         let last = at + 1 == self.cells.len();
@@ -93,29 +91,31 @@ impl Search<'_> {
         })
     }
 
-    fn note(&mut self) -> bool {
-        for cell in self.cells {
-            match self.seen[*cell] {
-                None => self.seen[*cell] = Some(self.table[*cell]),
-                Some(CERTAIN_NO_MORE) => {}
-                Some(value) if value == self.table[*cell] => {}
-                Some(_) => {
-                    self.seen[*cell] = Some(CERTAIN_NO_MORE);
-                    self.open -= 1;
-                }
+    fn note(&mut self) {
+        self.certain = false;
+        for choice in 1..1_usize << self.cells.len() {
+            let chosen = self.cells.iter().enumerate().filter(|(bit, _)| choice >> bit & 1 == 1);
+            let sum = chosen.map(|(_, cell)| self.table[*cell]).sum();
+            let seen = &mut self.seen[choice];
+            match *seen {
+                None => *seen = Some(sum),
+                Some(before) if before != sum => *seen = Some(UNCERTAIN),
+                Some(_) => {}
             }
+            self.certain |= *seen != Some(UNCERTAIN) && (sum < self.k || choice.is_power_of_two());
         }
-        self.open == 0
     }
 }
 
-/// No count: hidden counts are at least 1.
-const CERTAIN_NO_MORE: u64 = 0;
+/// No sum: hidden counts are at least 1. Once noted it stays, for no sum equals it.
+const UNCERTAIN: u64 = 0;
 
-fn gives_itself_away(counts: &Counts, hidden: Hidden) -> bool {
+/// One hidden count is the total less the others, and so is the sum of all; counts that add up to how many they are, are
+/// all ones.
+fn gives_itself_away(counts: &Counts, hidden: Hidden, k: u64) -> bool {
     let cells = hidden.iter().filter(|hidden| **hidden).count() as u64;
     let sum: u64 = counts.iter().zip(hidden).filter(|(_, hidden)| *hidden).map(|(count, _)| count).sum();
-    cells == 1 || sum == cells
+    cells == 1 || sum == cells || sum < k
 }
 
 #[cfg(test)]
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn no_small_count_can_be_found_by_subtraction() {
+    fn no_small_count_or_sum_of_hidden_ones_can_be_found_by_subtraction() {
         for k in 3..=6 {
             for total in 0..=22 {
                 let mut alike: BTreeMap<Seen, Vec<Counts>> = BTreeMap::new();
@@ -160,14 +160,22 @@ mod tests {
                     }
                 }
                 for ((_, cells), tables) in alike {
-                    for (at, cell) in cells.iter().enumerate() {
-                        match cell {
-                            Some(shown) => assert!(*shown == 0 || *shown >= k, "{tables:?} k {k}"),
-                            None => {
-                                let possible: BTreeSet<_> = tables.iter().map(|table| table[at]).collect();
-                                assert!(possible.len() > 1, "{tables:?} k {k}");
-                            }
-                        }
+                    assert!(
+                        cells.iter().flatten().all(|shown| *shown == 0 || *shown >= k),
+                        "{tables:?} k {k}"
+                    );
+                    let hidden: Vec<_> = (0..cells.len()).filter(|at| cells[*at].is_none()).collect();
+                    for choice in 1..1_usize << hidden.len() {
+                        let sum = |table: &Counts| -> u64 {
+                            let chosen = hidden.iter().enumerate().filter(|(bit, _)| choice >> bit & 1 == 1);
+                            chosen.map(|(_, at)| table[*at]).sum()
+                        };
+                        let possible: BTreeSet<_> = tables.iter().map(sum).collect();
+                        let together = !choice.is_power_of_two() && possible.iter().all(|sum| *sum >= k);
+                        assert!(
+                            possible.len() > 1 || together,
+                            "{tables:?} k {k} cells {choice:b} of {hidden:?}"
+                        );
                     }
                 }
             }
@@ -187,6 +195,8 @@ mod tests {
                         prop_assert!(!hidden || *count > 0);
                     }
                     prop_assert!(hidden.iter().filter(|hidden| **hidden).count() != 1);
+                    let together: u64 = cells.iter().zip(hidden).filter(|(_, hidden)| *hidden).map(|it| it.0).sum();
+                    prop_assert!(together == 0 || together >= k);
                 }
             }
         }
@@ -196,5 +206,8 @@ mod tests {
     fn large_tables_are_shown_whole() {
         assert_eq!(suppress(&counts(&[9, 0, 5]), 5), Shown::All { hidden: Default::default() });
         assert_eq!(suppress(&counts(&[2, 2]), 5), Shown::Nothing);
+        // Without the third, three people would be known to have said one of two things.
+        let hidden = [true, true, true, false, false, false];
+        assert_eq!(suppress(&counts(&[1, 2, 20]), 5), Shown::All { hidden });
     }
 }
