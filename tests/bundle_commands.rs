@@ -201,5 +201,11 @@ async fn diff_and_digest_look_at_what_is_said() {
     assert_eq!(same, digest(&["digest", "pretty.json", "--jcs"]).await);
     assert_ne!(same, digest(&["digest", "bad.json", "--jcs"]).await);
     assert_eq!(run(&place, &["digest", "half.json", "--jcs"]).await.0, 1);
+    let twice = bundle().to_string().replacen("\"outcomes\":[]", "\"outcomes\":[{\"a\":1,\"a\":1}]", 1);
+    fs::write(place.folder.path().join("twice.json"), &twice).unwrap();
+    let (code, _, said) = run(&place, &["digest", "twice.json", "--jcs"]).await;
+    let byte = twice.find("\"a\":1}").unwrap();
+    assert_eq!(code, 1);
+    assert!(said.contains(&format!("line 1, byte {byte}: BND-LEX-09")) && said.contains("\"a\""), "{said}");
     assert_eq!(run(&place, &["digest", "nowhere.json"]).await.0, 2);
 }

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     json::{
-        Limits, Reader, Stop,
+        Limits, Position, Reader, Stop,
         canonical::{self, Bad, Numbers},
     },
     spill::{Room, Spill},
@@ -194,12 +194,12 @@ fn document<R: Read>(
             (_, b'{') => object(reader, 1, &mut |reader, inner| {
                 let mut held = Vec::new();
                 canonical::value(reader, Numbers::Exact, 2, &mut held)?;
-                put(members, &[name, inner], held)
+                put(members, &[name, inner], held, reader.position())
             }),
             _ => {
                 let mut held = Vec::new();
                 canonical::value(reader, Numbers::Exact, 1, &mut held)?;
-                put(members, &[name], held)
+                put(members, &[name], held, reader.position())
             }
         }
     })?;
@@ -209,13 +209,18 @@ fn document<R: Read>(
     Ok(())
 }
 
-fn put(members: &mut Members, names: &[&[u8]], value: Vec<u8>) -> Result<(), Wrong> {
+/// `end` is where the member ends.
+fn put(members: &mut Members, names: &[&[u8]], value: Vec<u8>, end: Position) -> Result<(), Wrong> {
     let mut pointer = String::new();
     for name in names {
         pointer.push('/');
         pointer.push_str(&String::from_utf8_lossy(name).replace('~', "~0").replace('/', "~1"));
     }
-    if members.insert(pointer, value).is_some() { Err(Bad::Twice.into()) } else { Ok(()) }
+    let twice = members.insert(pointer, value).is_some();
+    match names.last() {
+        Some(name) if twice => Err(Bad::Twice(name.to_vec(), end).into()),
+        _ => Ok(()),
+    }
 }
 
 /// What is done with a member whose name was read.
@@ -231,7 +236,7 @@ fn object<R: Read>(reader: &mut Reader<R>, depth: usize, each: &mut EachMember<'
         return Ok(());
     }
     loop {
-        let name = canonical::name(reader)?;
+        let (name, _) = canonical::name(reader)?;
         each(reader, &name)?;
         if !canonical::another(reader, b'}')? {
             return Ok(());
@@ -259,8 +264,8 @@ fn elements<R: Read>(reader: &mut Reader<R>, list: usize, side: u8, spill: &mut 
             Ok(())
         })?;
         fields.sort();
-        if fields.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-            return Err(Bad::Twice.into());
+        if let Some(pair) = fields.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(Bad::Twice(pair[0].0.clone(), reader.position()).into());
         }
         let id = fields.iter().find(|(name, _)| name == b"id").map(|(_, value)| &**value);
         let Some([b'"', id @ .., b'"']) = id else { return Err(Wrong::NoId(LISTS[list])) };

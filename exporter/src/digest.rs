@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     json::{
         Limits, Reader,
-        canonical::{self, Numbers},
+        canonical::{self, Member, Numbers},
     },
     spill::{Room, temporary},
     unfit::Unfit,
@@ -53,13 +53,13 @@ fn content<R: Read>(reader: &mut Reader<R>, room: &Room) -> Result<[u8; 32], can
     if reader.next()? == b'{' {
         let mut parts = temporary(&room.folder).map_err(stopped)?;
         let mut written = 0;
-        let mut members: Vec<(Vec<u8>, Range<u64>)> = Vec::new();
+        let mut members: Vec<Member<Range<u64>>> = Vec::new();
         reader.pass();
         if reader.next()? == b'}' {
             reader.pass();
         } else {
             loop {
-                let name = canonical::name(reader)?;
+                let (name, at) = canonical::name(reader)?;
                 let start = written;
                 let mut write = |bytes: &mut Vec<u8>| {
                     written += bytes.len() as u64;
@@ -87,7 +87,7 @@ fn content<R: Read>(reader: &mut Reader<R>, room: &Room) -> Result<[u8; 32], can
                     canonical::value(reader, Numbers::Doubles, 1, &mut held)?;
                 }
                 write(&mut held)?;
-                members.push((name, start..written));
+                members.push(Member { name, at, value: start..written });
                 if members.len() > reader.limits().members {
                     return Err(canonical::Bad::Large);
                 }
@@ -96,13 +96,10 @@ fn content<R: Read>(reader: &mut Reader<R>, room: &Room) -> Result<[u8; 32], can
                 }
             }
         }
-        members.sort_by(|(left, _), (right, _)| canonical::by_units(left, right));
-        if members.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-            return Err(canonical::Bad::Twice);
-        }
+        canonical::sort(&mut members)?;
         let mut parts = parts.into_inner().map_err(|error| stopped(error.into_error()))?;
         sha256.update(b"{");
-        for (at, (name, place)) in members.iter().enumerate() {
+        for (at, Member { name, value: place, .. }) in members.iter().enumerate() {
             held.clear();
             if at > 0 {
                 held.push(b',');
@@ -158,9 +155,26 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_stands_twice_is_told_with_its_place_wherever_it_is() {
+        for (text, name, place) in [
+            ("{\"a\":1,\n \"b\":2, \"a\":2,\n\"b\":1}", "a", (2, 16)),
+            ("{\"c\":{},\n\"a\":[{},\n{\"x\":{\"b\":1,\"\\u0062\":1},\"y\":1}]}", "b", (3, 30)),
+            ("[{\"a\":1,\n\"a\":1}]", "a", (2, 9)),
+        ] {
+            match digest(text) {
+                Err(Unfit::Twice { name: found, at_line, offset }) => {
+                    assert_eq!((found.as_str(), (at_line, offset)), (name, place), "{text}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        let said = digest("{\"a\":1,\n\"a\":2}").unwrap_err().to_string();
+        assert_eq!(said, "line 2, byte 8: BND-LEX-09 a member stands twice in its object: \"a\"");
+    }
+
+    #[test]
     fn what_has_no_canonical_form_is_refused_with_its_place() {
         for (text, rule, line) in [
-            ("{\"a\":1,\n\"a\":2}", "BND-LEX-09", 2),
             ("{\"a\":\n\n[1e400]}", "BND-LEX-12", 3),
             ("{\"a\":1} {}", "BND-LEX-01", 1),
             ("{\"a\":", "BND-LEX-02", 1),

@@ -14,6 +14,8 @@ use crate::{
 pub enum Unfit {
     #[error("line {at_line}, byte {offset}: {} {}", rule.id(), rule.says())]
     Content { rule: Rule, at_line: u64, offset: u64 },
+    #[error("line {at_line}, byte {offset}: {} {}: {name:?}", Rule::Twice.id(), Rule::Twice.says())]
+    Twice { name: String, at_line: u64, offset: u64 },
     #[error("line {at_line}, byte {offset}: an element of the list {list} has no id")]
     NoId { list: &'static str, at_line: u64, offset: u64 },
     #[error("line {at_line}, byte {offset}: a value is too large to be put in order")]
@@ -24,11 +26,14 @@ pub enum Unfit {
     Io(#[from] io::Error),
 }
 
+/// Characters of a name that are shown.
+const SHOWN: usize = 80;
+
 impl Unfit {
     /// A stable word for the kind of fault.
     pub fn tag(&self) -> &'static str {
         match self {
-            Self::Content { .. } => "content",
+            Self::Content { .. } | Self::Twice { .. } => "content",
             Self::NoId { .. } => "no_id",
             Self::Large { .. } => "large",
             Self::NoObject => "no_object",
@@ -40,6 +45,10 @@ impl Unfit {
         let (rule, at) = match bad {
             Bad::Stop(Stop::Io(error)) => return Self::Io(error),
             Bad::Stop(Stop::Enough) => return Self::Io(io::Error::other("the reading ended early")),
+            Bad::Twice(name, at) => {
+                let name = String::from_utf8_lossy(&name).chars().take(SHOWN).collect();
+                return Self::Twice { name, at_line: at.line, offset: at.offset };
+            }
             Bad::Large => return Self::Large { at_line: at.line, offset: at.offset },
             Bad::Stop(Stop::Fault(why, at)) => (
                 match why {
@@ -51,7 +60,6 @@ impl Unfit {
                 at,
             ),
             Bad::Flaw(flaw) => (flaw.into(), at),
-            Bad::Twice => (Rule::Twice, at),
             Bad::Huge => (Rule::Huge, at),
         };
         Self::Content { rule, at_line: at.line, offset: at.offset }

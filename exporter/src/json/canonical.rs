@@ -4,7 +4,7 @@
 
 use std::io::Read;
 
-use super::{Flaw, Reader, Stop, number};
+use super::{Flaw, Position, Reader, Stop, number};
 
 /// What becomes of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,8 @@ pub(crate) enum Numbers {
 pub(crate) enum Bad {
     Stop(Stop),
     Flaw(Flaw),
-    Twice,
+    /// The name, and where it stands for the second time.
+    Twice(Vec<u8>, Position),
     Huge,
     /// More than may be held at once.
     Large,
@@ -88,16 +89,38 @@ pub(crate) fn value<R: Read>(
     Ok(())
 }
 
-/// Appends a name as it stands before its colon; it is given as it is, too.
-pub(crate) fn name<R: Read>(reader: &mut Reader<R>) -> Result<Vec<u8>, Bad> {
+/// A member of an object: its name, where it stands, and its value.
+pub(crate) struct Member<V> {
+    pub(crate) name: Vec<u8>,
+    pub(crate) at: Position,
+    pub(crate) value: V,
+}
+
+/// Puts members in order, if no name stands twice.
+pub(crate) fn sort<V>(members: &mut [Member<V>]) -> Result<(), Bad> {
+    // Of equal names the order stays that of the document.
+    members.sort_by(|left, right| by_units(&left.name, &right.name));
+    let mut again = members.windows(2).filter(|pair| pair[0].name == pair[1].name).map(|pair| &pair[1]);
+    match again.next() {
+        Some(first) => {
+            let first = again.fold(first, |first, next| if next.at < first.at { next } else { first });
+            Err(Bad::Twice(first.name.clone(), first.at))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A name and where it stands; its colon is passed.
+pub(crate) fn name<R: Read>(reader: &mut Reader<R>) -> Result<(Vec<u8>, Position), Bad> {
     if reader.next()? != b'"' {
         return Err(reader.unexpected().into());
     }
+    let at = reader.position();
     let text = reader.string()?;
     sound(text.flaws)?;
     let name = text.bytes.to_vec();
     reader.expect(b':')?;
-    Ok(name)
+    Ok((name, at))
 }
 
 fn object<R: Read>(
@@ -108,31 +131,28 @@ fn object<R: Read>(
 ) -> Result<(), Bad> {
     enter(reader, depth)?;
     reader.pass();
-    let mut members: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut members: Vec<Member<Vec<u8>>> = Vec::new();
     let mut held = into.len();
     if reader.next()? == b'}' {
         reader.pass();
     } else {
         loop {
-            let name = name(reader)?;
+            let (name, at) = name(reader)?;
             let mut held_value = Vec::new();
             value(reader, numbers, depth + 1, &mut held_value)?;
-            held += name.len() + held_value.len() + size_of::<(Vec<u8>, Vec<u8>)>();
+            held += name.len() + held_value.len() + size_of::<Member<Vec<u8>>>();
             if held > MOST {
                 return Err(Bad::Large);
             }
-            members.push((name, held_value));
+            members.push(Member { name, at, value: held_value });
             if !another(reader, b'}')? {
                 break;
             }
         }
     }
-    members.sort_by(|(left, _), (right, _)| by_units(left, right));
-    if members.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-        return Err(Bad::Twice);
-    }
+    sort(&mut members)?;
     into.push(b'{');
-    for (at, (name, value)) in members.iter().enumerate() {
+    for (at, Member { name, value, .. }) in members.iter().enumerate() {
         if at > 0 {
             into.push(b',');
         }
@@ -287,7 +307,9 @@ mod tests {
 
     #[test]
     fn a_name_that_stands_twice_has_no_canonical_form() {
-        assert!(matches!(canonical(r#"{"a":1,"\u0061":2}"#, Numbers::Exact), Err(Bad::Twice)));
+        assert!(
+            matches!(canonical(r#"{"a":1,"\u0061":2}"#, Numbers::Exact), Err(Bad::Twice(name, _)) if name == b"a")
+        );
         assert!(matches!(canonical(r#"["\ud800"]"#, Numbers::Exact), Err(Bad::Flaw(Flaw::Surrogate))));
         assert!(matches!(canonical(&"[".repeat(99), Numbers::Exact), Err(Bad::Stop(_))));
     }
