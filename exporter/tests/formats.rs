@@ -45,10 +45,16 @@ fn survey(folder: &Folder, name: &str, called: &str, quoted: bool, newest: bool)
             "77,{id},{text},{wins},{losses},1,{score},{user},s,2010-10-01 10:00:00 UTC,NA,TRUE,1,1\n"
         );
     }
+    // The words of the page, and those of exports.
+    let both = match name {
+        "old" => "I like both ideas",
+        "middle" => "like both",
+        _ => "The same",
+    };
     let skips = format!(
         "Record Type,Record ID,Session ID,{called} ID,Left Choice ID,Left Choice Text,Right Choice ID,\
          Right Choice Text,Prompt ID,Reason,Created at{session}\n\
-         Skip,1,{session_column},77,2,l,3,r,9,I like both ideas,2010-10-29 13:40:00 UTC{valid}\n\
+         Skip,1,{session_column},77,2,l,3,r,9,{both},2010-10-29 13:40:00 UTC{valid}\n\
          Skip,2,{session_column},77,3,l,2,r,9,I don't know enough,2010-10-29 13:41:00 UTC{valid}\n\
          Bounce,3,{session_column},77,3,l,2,r,9,NA,2010-10-29 13:42:00 UTC{valid}\n"
     );

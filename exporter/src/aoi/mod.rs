@@ -26,7 +26,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let known = ["like_both", "i like both ideas", "i think both ideas are the same", "same"];
+        let known = ["like both", "i like both ideas", "i think both ideas are the same", "same", "the same"];
         Self { equal_reasons: known.map(str::to_owned).to_vec() }
     }
 }
@@ -231,6 +231,28 @@ impl Common {
     }
 }
 
+/// Some exports have the words of the page, others the names of its buttons.
 fn plain(reason: &str) -> String {
-    reason.trim().to_lowercase()
+    let words = reason.split(|sign: char| sign.is_whitespace() || sign == '_' || sign == '-');
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_the_same_as_words_of_the_page_or_name_of_a_button() {
+        let known: Vec<_> = Options::default().equal_reasons.iter().map(|reason| plain(reason)).collect();
+        for equal in
+            ["like both", "like_both", "Like-Both", " I like  both ideas ", "same", "the same", "The_Same"]
+        {
+            assert!(known.contains(&plain(equal)), "{equal}");
+        }
+        for other in
+            ["", "NA", "like neither", "I don't know enough about either idea", "not the same", "both"]
+        {
+            assert!(!known.contains(&plain(other)), "{other}");
+        }
+    }
 }
