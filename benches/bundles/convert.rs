@@ -21,7 +21,7 @@ use std::{
 };
 
 use tidegate_exporter::{
-    convert::{Job, Target, convert, lines},
+    convert::{Job, Sidecar, Target, convert, lines},
     meter::Meter,
     moment::Moment,
     privacy::Key,
@@ -49,7 +49,8 @@ fn main() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("convert");
     match env::var(SIDE).as_deref() {
         Ok("bare") => return bare(&folder),
-        Ok(threads) => return whole(&folder, threads.parse().unwrap()),
+        Ok("parquet") => return whole(&folder, 1, vec![Sidecar::Parquet]),
+        Ok(threads) => return whole(&folder, threads.parse().unwrap(), Vec::new()),
         Err(_) => {}
     }
     let arguments: Vec<u64> = env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
@@ -66,6 +67,7 @@ fn main() {
         for _ in 0..rounds {
             sides.entry("tidegate, bare").or_default().push(own("bare"));
             sides.entry("tidegate, 1 thread").or_default().push(own("1"));
+            sides.entry("tidegate, 1 thread, with Parquet").or_default().push(own("parquet"));
             sides.entry("tidegate, 2 threads").or_default().push(own("2"));
             for (name, script) in
                 [("DuckDB, latest votes, no digests", DUCKDB), ("Polars, latest votes, no digests", POLARS)]
@@ -149,8 +151,8 @@ fn job(folder: &Path) -> Job {
 }
 
 /// The full job: latest votes, keyed pseudonyms, references, tallies, digests of input and output, synced.
-fn whole(folder: &Path, threads: usize) {
-    let job = Job { threads, ..job(folder) };
+fn whole(folder: &Path, threads: usize, sidecars: Vec<Sidecar>) {
+    let job = Job { threads, sidecars: Some(sidecars), ..job(folder) };
     let began = Instant::now();
     convert(&job, &Arc::new(Meter::default())).unwrap();
     tell(began, &folder.join("out/bundle.json"));

@@ -8,6 +8,7 @@ pub(crate) mod parquet;
 pub(crate) mod polis_csv;
 mod polis_matrix;
 pub(crate) mod read;
+mod rows;
 pub(crate) mod sensemaking_csv;
 
 use std::{

@@ -4,28 +4,30 @@
 
 use std::{
     fs::File,
-    io::BufWriter,
+    io::{self, BufWriter},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use bytes::Bytes;
 use parquet::{
     basic::{Compression, ZstdLevel},
     data_type::{ByteArray, ByteArrayType, Int64Type},
     errors::ParquetError,
     file::{
         properties::{WriterProperties, WriterPropertiesPtr},
-        writer::SerializedFileWriter,
+        writer::{SerializedColumnWriter, SerializedFileWriter},
     },
     schema::{parser::parse_message_type, types::ColumnPath},
 };
 
 use super::{
     Growing, Whole,
-    read::{Item, Reader, Response, bundle},
+    rows::{Rows, rows},
 };
-use crate::{fault::Fault, moment::Moment};
+use crate::{fault::Fault, input::name_of, json::Number, moment::Moment, validate::Row};
 
+// Columns stand in the order of the form's fields.
 const ITEMS: &str = "message items {
     required binary id (UTF8); required binary phaseId (UTF8); required binary type (UTF8);
     required binary text (UTF8); required binary status (UTF8); required binary origin (UTF8);
@@ -41,72 +43,99 @@ const GROUP: usize = 65_536;
 
 /// A column that grows until its row group is written.
 enum Column {
-    Text(Vec<ByteArray>),
-    MaybeText(Vec<ByteArray>, Vec<i16>),
+    /// The values behind each other, where each ends, and, if some may be missing, whether each is there.
+    Text {
+        bytes: Vec<u8>,
+        ends: Vec<usize>,
+        levels: Option<Vec<i16>>,
+    },
     Whole(Vec<i64>),
     MaybeTime(Vec<i64>, Vec<i16>),
 }
 
 impl Column {
-    fn text(&mut self, text: String) {
-        if let Self::Text(values) = self {
-            values.push(text.into_bytes().into());
+    /// Of a column that may miss values.
+    fn maybe(self) -> Self {
+        match self {
+            Self::Text { bytes, ends, .. } => Self::Text { bytes, ends, levels: Some(Vec::new()) },
+            other => other,
         }
     }
 
-    fn maybe_text(&mut self, text: Option<String>) {
-        if let Self::MaybeText(values, levels) = self {
+    /// False, if it has to be there and is not, or is no text.
+    fn text_of(&mut self, row: &Row, field: usize) -> bool {
+        let Self::Text { bytes, ends, levels } = self else { return false };
+        let text = row.text(field);
+        if text.is_none() && row.has(field) && !row.is_null(field) {
+            return false;
+        }
+        if let Some(levels) = levels {
             levels.push(i16::from(text.is_some()));
-            values.extend(text.map(|text| ByteArray::from(text.into_bytes())));
+        } else if text.is_none() {
+            return false;
         }
+        if let Some(text) = text {
+            bytes.extend_from_slice(text);
+            ends.push(bytes.len());
+        }
+        true
     }
 
-    fn whole(&mut self, value: u64) {
-        if let Self::Whole(values) = self {
-            values.push(i64::try_from(value).unwrap_or(i64::MAX));
-        }
+    fn whole(&mut self, number: Option<Number>) -> bool {
+        let (Self::Whole(values), Some(number)) = (self, number) else { return false };
+        values.push(i64::try_from(number.count()).unwrap_or(i64::MAX));
+        number.whole
     }
 
-    fn time(&mut self, text: Option<&str>) {
+    fn time(&mut self, text: Option<&[u8]>) {
         if let Self::MaybeTime(values, levels) = self {
+            let text = text.and_then(|text| std::str::from_utf8(text).ok());
             let at = text.and_then(Moment::parse);
             levels.push(i16::from(at.is_some()));
             values.extend(at.map(|at| at.millis));
         }
     }
 
-    fn clear(&mut self) {
+    fn write(&mut self, mut into: SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         match self {
-            Self::Text(values) => values.clear(),
-            Self::Whole(values) => values.clear(),
-            Self::MaybeText(values, levels) => {
+            Self::Text { bytes, ends, levels } => {
+                // The values share these bytes; the next group needs about as many.
+                let all = Bytes::from(std::mem::replace(bytes, Vec::with_capacity(bytes.len())));
+                let mut start = 0;
+                let values: Vec<ByteArray> = ends
+                    .drain(..)
+                    .map(|end| ByteArray::from(all.slice(std::mem::replace(&mut start, end)..end)))
+                    .collect();
+                into.typed::<ByteArrayType>().write_batch(&values, levels.as_deref(), None)?;
+                levels.iter_mut().for_each(Vec::clear);
+            }
+            Self::Whole(values) => {
+                into.typed::<Int64Type>().write_batch(values, None, None)?;
                 values.clear();
-                levels.clear();
             }
             Self::MaybeTime(values, levels) => {
+                into.typed::<Int64Type>().write_batch(values, Some(levels), None)?;
                 values.clear();
                 levels.clear();
             }
         }
+        into.close()
     }
 }
 
 fn text() -> Column {
-    Column::Text(Vec::new())
+    Column::Text { bytes: Vec::new(), ends: Vec::new(), levels: None }
 }
 
 fn time() -> Column {
     Column::MaybeTime(Vec::new(), Vec::new())
 }
 
-fn maybe_text() -> Column {
-    Column::MaybeText(Vec::new(), Vec::new())
-}
-
 struct Table<'t> {
     writer: SerializedFileWriter<&'t mut BufWriter<File>>,
     columns: Vec<Column>,
     rows: usize,
+    name: String,
 }
 
 struct Tables<'t> {
@@ -126,13 +155,21 @@ pub(crate) fn write(from: &Path, named: impl Fn(&str) -> PathBuf) -> Result<Vec<
 
 fn fill(from: &Path, items: &mut Growing, responses: &mut Growing) -> Result<(), Fault> {
     let item_columns = vec![text(), text(), text(), text(), text(), text(), time()];
-    let response_columns =
-        vec![text(), text(), text(), maybe_text(), maybe_text(), text(), Column::Whole(Vec::new()), time()];
+    let response_columns = vec![
+        text(),
+        text(),
+        text(),
+        text().maybe(),
+        text().maybe(),
+        text(),
+        Column::Whole(Vec::new()),
+        time(),
+    ];
     let mut tables = Tables {
         items: Table::new(items, ITEMS, item_columns)?,
         responses: Table::new(responses, RESPONSES, response_columns)?,
     };
-    bundle(from, &mut tables)?;
+    rows(from, &mut tables)?;
     tables.items.finish()?;
     tables.responses.finish()
 }
@@ -149,18 +186,20 @@ fn properties() -> WriterPropertiesPtr {
     )
 }
 
-fn failed(error: ParquetError) -> Fault {
-    Fault::Io { doing: "writing Parquet".to_owned(), error: std::io::Error::other(error) }
+fn failed(name: &str, error: ParquetError) -> Fault {
+    Fault::Io { doing: format!("writing {name}"), error: io::Error::other(error) }
 }
 
 impl<'t> Table<'t> {
     fn new(file: &'t mut Growing, schema: &str, columns: Vec<Column>) -> Result<Self, Fault> {
-        let schema = parse_message_type(schema).map_err(failed)?;
-        let writer =
-            SerializedFileWriter::new(file.inner(), Arc::new(schema), properties()).map_err(failed)?;
-        Ok(Self { writer, columns, rows: 0 })
+        let name = name_of(&file.partial);
+        let writer = parse_message_type(schema)
+            .and_then(|schema| SerializedFileWriter::new(file.inner(), Arc::new(schema), properties()))
+            .map_err(|error| failed(&name, error))?;
+        Ok(Self { writer, columns, rows: 0, name })
     }
 
+    /// All of its cells are there.
     fn row(&mut self) -> Result<(), Fault> {
         self.rows += 1;
         if self.rows == GROUP { self.flush() } else { Ok(()) }
@@ -170,58 +209,41 @@ impl<'t> Table<'t> {
         if self.rows == 0 {
             return Ok(());
         }
-        let mut group = self.writer.next_row_group().map_err(failed)?;
-        for column in &mut self.columns {
-            let Some(mut into) = group.next_column().map_err(failed)? else { break };
-            let written = match column {
-                Column::Text(values) => into.typed::<ByteArrayType>().write_batch(values, None, None),
-                Column::MaybeText(values, levels) => {
-                    into.typed::<ByteArrayType>().write_batch(values, Some(levels), None)
+        let mut write = || {
+            let mut group = self.writer.next_row_group()?;
+            for column in &mut self.columns {
+                if let Some(into) = group.next_column()? {
+                    column.write(into)?;
                 }
-                Column::Whole(values) => into.typed::<Int64Type>().write_batch(values, None, None),
-                Column::MaybeTime(values, levels) => {
-                    into.typed::<Int64Type>().write_batch(values, Some(levels), None)
-                }
-            };
-            written.map_err(failed)?;
-            into.close().map_err(failed)?;
-            column.clear();
-        }
-        group.close().map_err(failed)?;
+            }
+            group.close().map(drop)
+        };
+        write().map_err(|error| failed(&self.name, error))?;
         self.rows = 0;
         Ok(())
     }
 
     fn finish(mut self) -> Result<(), Fault> {
         self.flush()?;
-        self.writer.close().map(drop).map_err(failed)
+        self.writer.close().map(drop).map_err(|error| failed(&self.name, error))
     }
 }
 
-impl Reader for Tables<'_> {
-    const ITEMS: bool = true;
-    const RESPONSES: bool = true;
-
-    fn item(&mut self, item: Item) -> Result<(), Fault> {
+impl Rows for Tables<'_> {
+    fn item(&mut self, row: &Row) -> Result<bool, Fault> {
         let table = &mut self.items;
-        let created = item.created_at;
-        let texts = [item.id, item.phase_id, item.kind, item.text, item.status, item.origin];
-        table.columns.iter_mut().zip(texts).for_each(|(column, text)| column.text(text));
-        table.columns[6].time(created.as_deref());
-        table.row()
+        let (texts, times) = table.columns.split_at_mut(6);
+        let whole = texts.iter_mut().enumerate().all(|(field, column)| column.text_of(row, field));
+        times[0].time(row.text(6));
+        if whole { table.row().map(|()| true) } else { Ok(false) }
     }
 
-    fn response(&mut self, response: Response) -> Result<(), Fault> {
+    fn response(&mut self, row: &Row) -> Result<bool, Fault> {
         let table = &mut self.responses;
-        let columns = &mut table.columns;
-        columns[0].text(response.id);
-        columns[1].text(response.phase_id);
-        columns[2].text(response.subject_ref);
-        columns[3].maybe_text(response.object_ref);
-        columns[4].maybe_text(response.participant_ref);
-        columns[5].text(response.response);
-        columns[6].whole(response.count);
-        columns[7].time(response.occurred_at.as_deref());
-        table.row()
+        let (texts, numbers) = table.columns.split_at_mut(6);
+        let mut whole = texts.iter_mut().enumerate().all(|(field, column)| column.text_of(row, field));
+        whole &= numbers[0].whole(row.number(6));
+        numbers[1].time(row.text(7));
+        if whole { table.row().map(|()| true) } else { Ok(false) }
     }
 }

@@ -15,11 +15,8 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::{Growing, Whole};
-use crate::{
-    fault::{Fault, Wrong},
-    input::name_of,
-};
+use super::{Growing, Whole, rows::no_bundle};
+use crate::{fault::Fault, input::name_of};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,10 +81,7 @@ pub(crate) fn bundle<R: Reader>(path: &Path, reader: &mut R) -> Result<Map<Strin
     match (fault, rest) {
         (Some(fault), _) => Err(fault),
         (None, Ok(rest)) => Ok(rest),
-        (None, Err(error)) => {
-            let (name, line) = (name_of(path), error.line() as u64);
-            Err(Fault::content(&name, line, Wrong::Format, "it is not a bundle: `bundle validate` says more"))
-        }
+        (None, Err(error)) => Err(no_bundle(&name_of(path), error.line() as u64)),
     }
 }
 

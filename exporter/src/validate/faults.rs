@@ -84,6 +84,12 @@ impl Faults {
         self.last[rule as usize] = if self.most == 0 { 0 } else { u64::MAX };
     }
 
+    /// The line of the first place where one of the rules does not hold.
+    pub(crate) fn first(&self, is_wanted: impl Fn(Rule) -> bool) -> Option<u64> {
+        let wanted = self.kept.iter().flatten().filter(|finding| is_wanted(finding.rule));
+        wanted.min().map(|finding| finding.line)
+    }
+
     pub(crate) fn into_parts(self) -> (Vec<(Rule, u64)>, Vec<Finding>) {
         let totals = Rule::ALL.iter().map(|rule| (*rule, self.totals[*rule as usize]));
         let mut findings: Vec<Finding> = self.kept.into_iter().flatten().collect();

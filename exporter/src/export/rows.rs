@@ -1,0 +1,71 @@
+//! Items and responses of a bundle as they are read, for whoever takes many of them: nothing is copied on the way.
+//!
+//! Order and writer of the bundle make no difference. It checks no more than it needs.
+
+use std::{fs::File, path::Path};
+
+use crate::{
+    fault::{Fault, Wrong},
+    form::Naming,
+    input::name_of,
+    json::{Limits, Reader, Stop},
+    validate::{Faults, Part, Row, Sink, Walk},
+};
+
+/// Whoever takes the rows; false if something in one is not as it should be.
+pub(super) trait Rows {
+    fn item(&mut self, row: &Row) -> Result<bool, Fault>;
+    fn response(&mut self, row: &Row) -> Result<bool, Fault>;
+}
+
+struct Passing<'p, R> {
+    to: &'p mut R,
+    name: String,
+    fault: Option<Fault>,
+}
+
+impl<R: Rows> Sink for Passing<'_, R> {
+    fn entry(
+        &mut self,
+        part: Part,
+        row: &Row,
+        _counts: Option<&Row>,
+        _faults: &mut Faults,
+    ) -> Result<(), Stop> {
+        let taken = match part {
+            Part::Items => self.to.item(row),
+            Part::Responses => self.to.response(row),
+            _ => return Ok(()),
+        };
+        self.fault = match taken {
+            Ok(true) => return Ok(()),
+            Ok(false) => Some(no_bundle(&self.name, row.at.line)),
+            Err(fault) => Some(fault),
+        };
+        Err(Stop::Enough)
+    }
+}
+
+pub(super) fn no_bundle(name: &str, line: u64) -> Fault {
+    Fault::content(name, line, Wrong::Format, "it is not a bundle: `bundle validate` says more")
+}
+
+/// Passes on all rows.
+pub(super) fn rows<R: Rows>(path: &Path, to: &mut R) -> Result<(), Fault> {
+    let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
+    let mut passing = Passing { to, name: name_of(path), fault: None };
+    let mut faults = Faults::new(1, false);
+    let reader = Reader::new(file, Limits::default());
+    let naming = Naming::Service;
+    let end = Walk::new(reader, naming.bundle(), naming.schema(), &mut faults, &mut passing).run();
+    match (end, passing.fault) {
+        (Err(Stop::Io(error)), _) => Err(Fault::io("reading", path, error)),
+        (_, Some(fault)) => Err(fault),
+        // Constants and bounds are not looked at.
+        (Ok(_), None) => match faults.first(|rule| rule.id().starts_with("BND-LEX")) {
+            Some(line) => Err(no_bundle(&passing.name, line)),
+            None => Ok(()),
+        },
+        (Err(_), None) => Err(no_bundle(&passing.name, 1)),
+    }
+}
