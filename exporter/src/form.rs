@@ -110,6 +110,29 @@ pub const ELIGIBLE_STATUSES: [&str; 2] = ["approved", "active"];
 pub const RESPONSE_COUNTS: &str = "response-counts";
 /// An outcome whose `counts` are what the source published; held against nothing.
 pub const SOURCE_RESPONSE_COUNTS: &str = "source-response-counts";
+/// Members of outcomes that count people or their answers, wherever they stand, or all members of which do.
+pub const COUNTS_OF_PEOPLE: [&str; 20] = [
+    "counts",
+    "count",
+    "agree",
+    "disagree",
+    "pass",
+    "prefer-subject",
+    "prefer-object",
+    "equal",
+    "agrees",
+    "disagrees",
+    "passes",
+    "participants",
+    "members",
+    "size",
+    "voters",
+    "votes",
+    "wins",
+    "losses",
+    "cantDecide",
+    "observations",
+];
 /// An outcome whose `members` are the participants that the source has put into its `group`.
 pub const GROUP_MEMBERS: &str = "group-members";
 
@@ -179,12 +202,24 @@ pub enum Value {
     Anything,
 }
 
+/// Who has written a text, and so what a row of digits in it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hand {
+    People,
+    /// Names of files, notes and words of a tool: digests, ids, counts and dates stand in them.
+    Tool,
+    /// A name for somebody, which is no text: an address of mail is all that is looked for.
+    Reference,
+}
+
 /// Lengths count Unicode code points.
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
     pub least: u64,
     pub most: u64,
     pub format: Option<Format>,
+    /// Whose words it holds, if it may hold any: somebody may be named in them.
+    pub hand: Option<Hand>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,15 +228,15 @@ pub enum Format {
     Uri,
 }
 
-const UNBOUNDED: Text = Text { least: 0, most: u64::MAX, format: None };
+const UNBOUNDED: Text = Text { least: 0, most: u64::MAX, format: None, hand: None };
 const DATE_TIME: Text = Text { format: Some(Format::DateTime), ..UNBOUNDED };
-const URI: Text = Text { format: Some(Format::Uri), most: 2000, ..UNBOUNDED };
+const URI: Text = Text { format: Some(Format::Uri), most: 2000, hand: Some(Hand::Tool), ..UNBOUNDED };
 
 /// Characters of a bundle's id.
 pub const LONGEST_ID: usize = 240;
 
-const fn text(least: u64, most: u64) -> Value {
-    Value::Text(Text { least, most, format: None })
+const fn text(least: u64, most: u64, hand: Option<Hand>) -> Value {
+    Value::Text(Text { least, most, format: None, hand })
 }
 
 const fn required(name: &'static str, value: Value) -> Field {
@@ -212,7 +247,10 @@ const fn optional(name: &'static str, value: Value) -> Field {
     Field { name, required: false, value }
 }
 
-const ANY_TEXT: Value = Value::Text(UNBOUNDED);
+/// Ids and references are no texts.
+const ID: Value = Value::Text(UNBOUNDED);
+const WORD: Value = Value::Text(Text { hand: Some(Hand::Tool), ..UNBOUNDED });
+const PROSE: Value = Value::Text(Text { hand: Some(Hand::People), ..UNBOUNDED });
 
 /// By answer; other members are the source's own.
 pub static COUNTS: Object = Object {
@@ -241,34 +279,29 @@ pub static ARTIFACT: Object = Object {
 
 pub static SOURCE: Object = Object {
     fields: &[
-        required("tool", text(1, 120)),
+        required("tool", text(1, 120, Some(Hand::Tool))),
         required("sourceSchema", Value::Text(URI)),
-        required("sourceId", text(0, 240)),
-        required("title", text(1, 120)),
-        required("description", text(0, 2000)),
+        required("sourceId", text(0, 240, Some(Hand::Tool))),
+        required("title", text(1, 120, Some(Hand::People))),
+        required("description", text(0, 2000, Some(Hand::People))),
         required("url", Value::Text(URI)),
     ],
     open: false,
 };
 
 pub static PHASE: Object = Object {
-    fields: &[
-        required("id", ANY_TEXT),
-        required("type", ANY_TEXT),
-        required("title", ANY_TEXT),
-        required("status", ANY_TEXT),
-    ],
+    fields: &[required("id", ID), required("type", WORD), required("title", PROSE), required("status", WORD)],
     open: false,
 };
 
 pub static ITEM: Object = Object {
     fields: &[
-        required("id", ANY_TEXT),
-        required("phaseId", ANY_TEXT),
-        required("type", ANY_TEXT),
-        required("text", ANY_TEXT),
-        required("status", ANY_TEXT),
-        required("origin", ANY_TEXT),
+        required("id", ID),
+        required("phaseId", ID),
+        required("type", WORD),
+        required("text", PROSE),
+        required("status", WORD),
+        required("origin", WORD),
         required("createdAt", Value::TextOrNull(DATE_TIME)),
     ],
     open: false,
@@ -276,10 +309,10 @@ pub static ITEM: Object = Object {
 
 pub static RESPONSE: Object = Object {
     fields: &[
-        required("id", ANY_TEXT),
-        required("phaseId", ANY_TEXT),
-        required("subjectRef", ANY_TEXT),
-        optional("objectRef", ANY_TEXT),
+        required("id", ID),
+        required("phaseId", ID),
+        required("subjectRef", ID),
+        optional("objectRef", ID),
         required("participantRef", Value::TextOrNull(UNBOUNDED)),
         required("response", Value::Answer),
         required("count", Value::Whole { least: 1 }),
@@ -290,15 +323,16 @@ pub static RESPONSE: Object = Object {
 
 pub static OUTCOME: Object = Object {
     fields: &[
-        required("id", ANY_TEXT),
-        required("phaseId", ANY_TEXT),
-        required("type", ANY_TEXT),
-        required("itemRef", ANY_TEXT),
+        required("id", ID),
+        required("phaseId", ID),
+        required("type", WORD),
+        required("itemRef", ID),
         optional("rank", Value::Whole { least: 1 }),
         optional("score", Value::Number { from_zero_to_one: false }),
         optional("observations", Value::Whole { least: 0 }),
         optional("counts", Value::Object(&COUNTS)),
         optional("members", Value::Anything),
+        optional("suppressed", Value::Anything),
     ],
     open: true,
 };
@@ -315,7 +349,7 @@ pub static SUMMARY: Object = Object {
 
 pub static PROVENANCE: Object = Object {
     fields: &[
-        required("adapter", text(1, 120)),
+        required("adapter", text(1, 120, Some(Hand::Tool))),
         required("transformedAt", Value::Text(DATE_TIME)),
         required("sourceArtifacts", list(&ARTIFACT, 0)),
         required("notes", Value::Texts),
@@ -339,8 +373,8 @@ const fn data_card(naming: Naming) -> [Field; 9] {
         required("containsDirectIdentifiers", Value::Flag),
         required("containsParticipantFreeText", Value::Flag),
         required("containsPseudonymousLinkage", Value::Flag),
-        required("aggregation", ANY_TEXT),
-        required("publicationStatus", ANY_TEXT),
+        required("aggregation", WORD),
+        required("publicationStatus", WORD),
         required(naming.stored_by(), Value::Flag),
         required("suitableForPublicSharing", Value::Flag),
         required("limitations", Value::Texts),
@@ -351,7 +385,7 @@ const fn bundle(kind: &'static str, data_card: &'static Object) -> [Field; 12] {
     [
         required("schema", Value::Schema),
         required("kind", Value::Constant(kind)),
-        required("bundleId", text(1, LONGEST_ID as u64)),
+        required("bundleId", text(1, LONGEST_ID as u64, Some(Hand::Tool))),
         required("exportedAt", Value::Text(DATE_TIME)),
         required("source", Value::Object(&SOURCE)),
         required("phases", list(&PHASE, 1)),

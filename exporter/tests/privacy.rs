@@ -8,12 +8,14 @@ use std::fs;
 
 use support::{Conversation, Folder, VOTERS_FROM, bundle, run};
 use tidegate_exporter::{
-    convert::Overrides,
-    form::K_DEFAULT,
+    convert::{Job, Overrides},
+    form::{K_DEFAULT, K_FLOOR},
     privacy::{Key, Participants, Profile, Texts},
+    spill::Room,
+    validate::{Options, validate},
 };
 
-fn public(folder: &Folder, conversation: &Conversation) -> tidegate_exporter::convert::Job {
+fn public(folder: &Folder, conversation: &Conversation) -> Job {
     let mut job = folder.job(&conversation.variant_a(folder, "a"));
     job.profile = Profile::Public;
     job
@@ -163,4 +165,67 @@ fn a_preview_writes_nothing() {
     job.dry_run = false;
     let done = run(&job).unwrap();
     assert_eq!((preview.items, preview.responses, preview.notes), (done.items, done.responses, done.notes));
+}
+
+/// Rules that a bundle breaks at its own k, and whether it says that it may be shared.
+fn judged(folder: &Folder, job: &Job) -> (Vec<&'static str>, bool) {
+    let (_, shared) = bundle(job);
+    let mut options = Options::new(Room { memory: 1 << 20, folder: std::env::temp_dir() });
+    options.k = job.k;
+    let text = fs::read(folder.path("bundle.json")).unwrap();
+    let found = validate(&mut text.as_slice(), &options).unwrap();
+    let broken = found.totals.iter().map(|(rule, _)| rule.id()).collect();
+    (broken, shared["dataCard"]["suitableForPublicSharing"] == true)
+}
+
+#[test]
+fn whatever_is_written_for_everybody_is_found_fit_for_it() {
+    for seed in 0..60_u64 {
+        let draw = |below: u64, salt: u64| (seed * 31 + salt * 17) % below;
+        let small = |salt| u32::try_from(draw(24, salt)).unwrap() + 1;
+        let (folder, mut conversation) =
+            (Folder::new(), Conversation::new(100 + seed, small(1), small(2) * 2));
+        // Items that few have answered, and answers that few have given.
+        conversation.votes.retain(|vote| vote.0 % 3 > 0 || vote.1 % 7 == 0);
+        conversation.votes.retain(|vote| vote.3 >= 0 || vote.1 % 5 == 0);
+        let mut job = public(&folder, &conversation);
+        fs::rename(folder.path("a"), folder.path("polis-2024-05-06")).unwrap();
+        folder.write("polis-2024-05-06/20240506-030 12345678.csv", "x\n1\n");
+        folder.write("polis-2024-05-06/12345678/x", "");
+        job.inputs = vec![folder.path("polis-2024-05-06")];
+        job.k = K_FLOOR + draw(6, 3);
+        job.texts = Some(Texts::Omit);
+        assert_eq!(judged(&folder, &job), (Vec::new(), true), "seed {seed}");
+        job.texts = None;
+        assert_eq!(judged(&folder, &job).0, [""; 0], "seed {seed}");
+        job.text_reviewed_by = Some("the editors".to_owned());
+        assert_eq!(judged(&folder, &job), (Vec::new(), true), "seed {seed}");
+    }
+}
+
+#[test]
+fn an_address_in_what_is_said_beside_the_texts_identifies_somebody_too() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(18, 8, 60));
+    let said = |change: &dyn Fn(&mut Job)| {
+        let mut job = public(&folder, &conversation);
+        job.texts = Some(Texts::Omit);
+        change(&mut job);
+        judged(&folder, &job)
+    };
+    let address = || "ada@town.example".to_owned();
+    let fit = (Vec::new(), true);
+    let unfit = (Vec::new(), false);
+    assert_eq!(said(&|_| {}), fit);
+    assert_eq!(said(&|job| job.limitations.push(address())), unfit);
+    assert_eq!(said(&|job| job.text_reviewed_by = Some(address())), unfit);
+    assert_eq!(said(&|job| job.overrides.id = Some(address())), unfit);
+    assert_eq!(said(&|job| job.overrides.url = Some(format!("mailto:{}", address()))), unfit);
+    assert_eq!(said(&|job| job.bundle_id = Some(address())), unfit);
+    // Of a private bundle the names of files are told.
+    folder.write("a/ada@town.example.csv", "x\n1\n");
+    assert_eq!(said(&|_| {}), fit);
+    let private = |job: &mut Job| job.profile = Profile::Private;
+    assert_eq!(said(&private), unfit);
+    let card = bundle(&folder.job(&folder.path("a"))).1["dataCard"].clone();
+    assert_eq!(card["containsDirectIdentifiers"], true);
 }

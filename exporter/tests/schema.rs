@@ -210,7 +210,7 @@ fn good(draw: &mut Draw, kind: &form::Value) -> Option<Value> {
         form::Value::Flag => json!(draw.next(2) == 0),
         form::Value::Texts => json!([draw.of(&TEXTS), draw.of(&TEXTS)]),
         form::Value::Anything => {
-            other_type(draw, &form::Value::Text(form::Text { least: 0, most: 9, format: None }))
+            other_type(draw, &form::Value::Text(form::Text { least: 0, most: 9, format: None, hand: None }))
         }
         _ => return None,
     })

@@ -32,7 +32,7 @@ pub use crate::input::Limits;
 use crate::{
     export,
     fault::{Fault, Wrong},
-    form::{K_FLOOR, LONGEST_ID},
+    form::{Hand, K_FLOOR, LONGEST_ID},
     input::{Input, Member, Role, role},
     meter::Meter,
     model::Artifact,
@@ -174,7 +174,7 @@ fn roles(input: &Input, job: &Job) -> Result<Vec<(Member, Role)>, Fault> {
 /// A name for everybody: without folders, and the part that it plays where the name would tell of somebody.
 fn shared_name(name: &str, role: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or(name);
-    if privacy::text::identifies(last) { role.to_owned() } else { last.to_owned() }
+    if privacy::text::identifies(last, Hand::Tool) { role.to_owned() } else { last.to_owned() }
 }
 
 /// Every file, read to its end; that of the rows is read later.
@@ -329,7 +329,7 @@ impl Work<'_> {
             responses: summary.responses > 0,
             suppressed: public,
             pairwise: self.head.pairwise,
-            ..self.prepared.content(&self.head)
+            ..self.prepared.content(&self.head, self.job)
         };
         let card = card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);
@@ -400,7 +400,7 @@ impl Work<'_> {
             named: any && self.job.participants.identifies(),
             events: self.job.events,
             pairwise: self.head.pairwise,
-            ..self.prepared.content(&self.head)
+            ..self.prepared.content(&self.head, self.job)
         };
         let card = card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);

@@ -2,12 +2,14 @@
 //!
 //! Which items are shown at all is `tables`'s.
 
+use serde_json::Value;
+
 use super::Job;
 use crate::{
-    form::TEXT_REVIEWED_BY,
+    form::{Hand, TEXT_REVIEWED_BY},
     model::Head,
     privacy::{
-        Texts,
+        Profile, Texts,
         card::Content,
         text::{identifies, redact},
     },
@@ -62,16 +64,55 @@ pub(super) fn notes(prepared: &Prepared, job: &Job) -> Vec<String> {
 }
 
 impl Prepared {
-    /// What the items that are shown bring into a bundle.
-    pub(super) fn content(&self, head: &Head) -> Content {
+    /// What the items that are shown bring into a bundle, and what is said of all of it.
+    pub(super) fn content(&self, head: &Head, job: &Job) -> Content {
         let shown = || head.items.iter().zip(&self.lines).filter(|(_, line)| line.kept);
+        let source = &head.source;
+        let by_people = [&source.title, &source.description].map(String::as_str);
+        let mut by_people = by_people.into_iter().chain(shown().map(|(_, line)| line.text.as_str()));
         Content {
             participant_text: shown().any(|(item, line)| !item.organizer && !line.text.is_empty()),
-            identifying_text: identifies(&head.source.title)
-                || identifies(&head.source.description)
-                || shown().any(|(_, line)| identifies(&line.text)),
+            identifying_text: by_people.any(|text| identifies(text, Hand::People))
+                || of_tools(head, job).any(|text| identifies(text, Hand::Tool))
+                || published(head, job).any(names_somebody),
             text_reviewed: self.reviewed,
             ..Content::default()
         }
     }
+}
+
+/// Everything that is neither a statement nor about one.
+fn of_tools<'h>(head: &'h Head, job: &'h Job) -> impl Iterator<Item = &'h str> {
+    let source = &head.source;
+    let source = [&source.tool, &source.schema, &source.id, &source.url];
+    let artifacts = head
+        .artifacts
+        .iter()
+        .flat_map(|artifact| [Some(artifact.role), Some(artifact.name.as_str()), artifact.within.as_deref()]);
+    let said = [&head.notes, &head.groups, &job.limitations].into_iter().flatten();
+    source
+        .into_iter()
+        .chain(&job.bundle_id)
+        .chain(said)
+        .map(String::as_str)
+        .chain([head.adapter.as_str()])
+        .chain(artifacts.flatten())
+        .chain(head.items.iter().map(|item| item.status.as_str()))
+}
+
+/// What the source says of items stands in private bundles only.
+fn published<'h>(head: &'h Head, job: &Job) -> impl Iterator<Item = (&'h String, &'h Value)> {
+    let shown = job.profile == Profile::Private;
+    let outcomes = head.items.iter().filter(move |_| shown).flat_map(|item| &item.outcomes);
+    outcomes.flat_map(|outcome| outcome.counts.iter().chain(&outcome.more))
+}
+
+fn names_somebody((name, value): (&String, &Value)) -> bool {
+    let within = match value {
+        Value::String(text) => identifies(text, Hand::Tool),
+        Value::Array(values) => values.iter().any(|value| names_somebody((name, value))),
+        Value::Object(members) => members.iter().any(names_somebody),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    };
+    within || identifies(name, Hand::Tool)
 }

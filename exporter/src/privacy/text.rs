@@ -1,10 +1,12 @@
-//! What in a free text names somebody: addresses, numbers, handles.
+//! What in a text names somebody: addresses, numbers, handles.
 //!
 //! It finds what has a form. Names of people have none, which is why a redacted text is still a free text.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
+
+use crate::form::Hand;
 
 /// What was found, in the order in which it is looked for.
 const KINDS: [(&str, &str, bool); 6] = [
@@ -72,9 +74,34 @@ pub(crate) fn redact(text: &str) -> (String, u64) {
     (text, count)
 }
 
+/// Dates, and numbers without a sign, a space or a nought before them: no telephone number is written like that in what
+/// tools write.
+const COUNTED: &str =
+    r"(?x)^(?: [1-9]\d* | (?:1[5-9]|2[01])\d\d [-./] (?:0\d|1[0-2]) [-./] [0-3]\d (?:\x20\d\d)? )$";
+/// Digests and random ids.
+const DIGEST: &str =
+    r"(?xi) \b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b | \b[0-9a-f]{32,}\b";
+
+static COUNT: LazyLock<Regex> = LazyLock::new(|| compiled(COUNTED));
+static DIGESTS: LazyLock<Regex> = LazyLock::new(|| compiled(DIGEST));
+
 /// Whether something in the text would identify a person directly.
-pub(crate) fn identifies(text: &str) -> bool {
-    let found = |pattern: &Regex| pattern.find_iter(text).any(|found| !SPAN.is_match(found.as_str()));
+pub(crate) fn identifies(text: &str, hand: Hand) -> bool {
+    // All that is looked for has one of these.
+    if !text.bytes().any(|byte| matches!(byte, b'@' | b':' | b'0'..=b'9') || !byte.is_ascii()) {
+        return false;
+    }
+    let digests;
+    let text = match hand {
+        Hand::People => text,
+        Hand::Tool => {
+            digests = DIGESTS.replace_all(text, "");
+            &digests
+        }
+        Hand::Reference => return text.contains('@'),
+    };
+    let harmless = |found: &str| SPAN.is_match(found) || hand == Hand::Tool && COUNT.is_match(found);
+    let found = |pattern: &Regex| pattern.find_iter(text).any(|found| !harmless(found.as_str()));
     KINDS.iter().zip(PATTERNS.iter()).any(|((.., person), pattern)| *person && found(pattern))
 }
 
@@ -88,7 +115,7 @@ mod tests {
         let (redacted, count) = redact(text);
         assert_eq!(redacted, "Ask [email] or [handle], call [phone], see [url] from [ip]");
         assert_eq!(count, 5);
-        assert!(identifies(text) && !identifies(&redacted));
+        assert!(identifies(text, Hand::People) && !identifies(&redacted, Hand::People));
     }
 
     #[test]
@@ -150,7 +177,7 @@ mod tests {
                     "{form}"
                 );
                 assert_eq!(redact(form), (token.to_owned(), 1), "{form}");
-                assert_eq!(identifies(form), token != "[url]", "{form}");
+                assert_eq!(identifies(form, Hand::People), token != "[url]", "{form}");
             }
         }
     }
@@ -164,7 +191,26 @@ mod tests {
             "std::vector, not Add::more; yes::, no: \u{fc}::1",
         ] {
             assert_eq!(redact(text), (text.to_owned(), 0));
-            assert!(!identifies(text));
+            assert!(!identifies(text, Hand::People));
         }
+    }
+    #[test]
+    fn counts_dates_and_digests_of_tools_are_no_numbers_of_people() {
+        for text in [
+            "10000000 answers were replaced",
+            "2 files were not used: polis-2024-05-06.csv, 20240506.csv",
+            "as of 2024-05-06 07:08:09 and 2024-05-06T07:08:09Z",
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            "session:3f2b8c1e-0000-4000-8000-000000000001",
+            "https://pol.is/report/r12345678",
+        ] {
+            assert!(!identifies(text, Hand::Tool), "{text}");
+        }
+        for text in
+            ["030 12345678", "+493012345678", "03012345678.csv", "ada@city.example", "see @ada_l", "10.1.2.3"]
+        {
+            assert!(identifies(text, Hand::Tool), "{text}");
+        }
+        assert!(identifies("ada@city", Hand::Reference) && !identifies("030 12345678", Hand::Reference));
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use super::{
     content::{Counted, Item},
     faults::{Faults, Step},
-    places::{outcome, response, source},
+    places::{outcome, response},
     row::Row,
     rules::Rule,
     totals::Tally,
@@ -15,10 +15,13 @@ use super::{
     walk::Part,
 };
 use crate::{
-    form::{Answer, DATA_CARD, SOURCE, TEXT_REVIEWED_BY, aggregation},
-    json::Position,
-    privacy::text::identifies,
+    form::{Answer, DATA_CARD, GROUP_MEMBERS, SUMMARY, TEXT_REVIEWED_BY, aggregation},
+    json::{Number, Position},
 };
+
+/// What is looked for in each row, and matters only in what is shared.
+pub(super) const SHARED_ROW_BY_ROW: [Rule; 4] =
+    [Rule::FineTime, Rule::SmallOutcome, Rule::LoneHidden, Rule::SmallHidden];
 
 const DATA: usize = 0;
 const IDENTIFIERS: usize = 1;
@@ -26,6 +29,8 @@ const TEXT: usize = 2;
 const LINKAGE: usize = 3;
 const AGGREGATION: usize = 4;
 const SHARING: usize = 7;
+/// Of the summary.
+const PARTICIPANTS: usize = 0;
 
 #[derive(Debug)]
 pub(crate) struct Card {
@@ -35,8 +40,8 @@ pub(crate) struct Card {
     reviewed: bool,
     texts: bool,
     linked: bool,
-    /// What would identify somebody in the head.
-    named: Vec<(usize, Position)>,
+    /// As the summary has it.
+    participants: Option<(u128, Position)>,
 }
 
 impl Card {
@@ -48,7 +53,7 @@ impl Card {
             reviewed: false,
             texts: false,
             linked: false,
-            named: Vec::new(),
+            participants: None,
         }
     }
 
@@ -64,13 +69,12 @@ impl Card {
         self.events
     }
 
-    /// What the bundle says of where it is from.
-    pub(crate) fn source(&mut self, row: &Row) {
-        for field in [source::TITLE, source::DESCRIPTION] {
-            if row.text(field).is_some_and(|text| identifies(&String::from_utf8_lossy(text))) {
-                self.named.push((field, row.place(field)));
-            }
-        }
+    pub(crate) fn summary(&mut self, row: &Row) {
+        self.participants = row.number(PARTICIPANTS).map(|number| (number.count(), row.place(PARTICIPANTS)));
+    }
+
+    pub(crate) fn is_small(&self, number: Number) -> bool {
+        number.whole && (1..u128::from(self.k)).contains(&number.count())
     }
 
     /// An entry of `provenance.notes`.
@@ -78,10 +82,9 @@ impl Card {
         self.reviewed |= note.strip_prefix(TEXT_REVIEWED_BY.as_bytes()).is_some_and(|who| !who.is_empty());
     }
 
-    /// A text that a participant wrote; true if it would identify somebody.
-    pub(crate) fn text(&mut self, text: &[u8]) -> bool {
+    /// A text that a participant wrote.
+    pub(crate) fn text(&mut self, text: &[u8]) {
         self.texts |= !text.is_empty();
-        identifies(&String::from_utf8_lossy(text))
     }
 
     /// What a single response gives away; whether that matters is known when the card is.
@@ -109,20 +112,36 @@ impl Card {
     }
 
     /// Numbers of an outcome; whether they matter is known when the card is.
-    pub(crate) fn outcome(&self, row: &Row, counts: Option<&Row>, faults: &mut Faults) {
-        let is_small = |row: &Row, field: usize| {
-            row.number(field)
-                .is_some_and(|number| number.whole && (1..u128::from(self.k)).contains(&number.count()))
-        };
+    pub(crate) fn outcome(&mut self, row: &Row, counts: Option<&Row>, faults: &mut Faults) {
+        let count = |field: usize| row.number(field).map_or(0, |number| number.count());
+        let is_group = row.text(outcome::TYPE) == Some(GROUP_MEMBERS.as_bytes());
+        self.linked |= is_group && count(outcome::MEMBERS) > 0;
         let here = [Step::Name(Part::Outcomes.name()), Step::Index(row.index)];
-        if is_small(row, outcome::OBSERVATIONS) {
-            let steps = [&here[..], &[Step::Name("observations")]].concat();
-            faults.add(Rule::SmallOutcome, row.place(outcome::OBSERVATIONS), &steps, None);
+        let mut add = |rule: Rule, at: Position, names: &[&'static str]| {
+            let names = names.iter().map(|name| Step::Name(name));
+            let steps: Vec<_> = here.into_iter().chain(names).collect();
+            faults.add(rule, at, &steps, None);
+        };
+        let observed = row.number(outcome::OBSERVATIONS);
+        if observed.is_some_and(|observed| self.is_small(observed)) {
+            add(Rule::SmallOutcome, row.place(outcome::OBSERVATIONS), &["observations"]);
+        }
+        if count(outcome::SUPPRESSED) == 1 {
+            add(Rule::LoneHidden, row.place(outcome::SUPPRESSED), &["suppressed"]);
         }
         let Some(counts) = counts else { return };
-        for answer in Answer::ALL.into_iter().filter(|answer| is_small(counts, *answer as usize)) {
-            let steps = [&here[..], &[Step::Name("counts"), Step::Name(answer.as_str())]].concat();
-            faults.add(Rule::SmallOutcome, counts.place(answer as usize), &steps, None);
+        let mut shown = 0_u128;
+        for answer in Answer::ALL {
+            let Some(number) = counts.number(answer as usize) else { continue };
+            shown = shown.saturating_add(number.count());
+            if self.is_small(number) {
+                add(Rule::SmallOutcome, counts.place(answer as usize), &["counts", answer.as_str()]);
+            }
+        }
+        // Of other counts than answers it is not known what they are a part of.
+        let left = observed.map_or(0, |observed| observed.count().saturating_sub(shown));
+        if shown > 0 && (1..u128::from(self.k)).contains(&left) {
+            add(Rule::SmallHidden, row.place(outcome::OBSERVATIONS), &["observations"]);
         }
     }
 
@@ -153,17 +172,18 @@ impl Card {
         hold(!shared || says(IDENTIFIERS) != Some(true), Rule::SharesIdentifiers, SHARING);
         let unread = (self.texts || says(TEXT) == Some(true)) && !self.reviewed;
         hold(!shared || !unread, Rule::SharesText, SHARING);
-        for (field, at) in &self.named {
-            let steps = [Step::Name(Part::Source.name()), Step::Name(SOURCE.fields[*field].name)];
-            faults.add(Rule::HidesIdentifiers, *at, &steps, None);
-        }
         if says(IDENTIFIERS) != Some(false) {
             faults.forget(Rule::HidesIdentifiers);
         }
         if !shared {
-            faults.forget(Rule::FineTime);
-            faults.forget(Rule::SmallOutcome);
+            SHARED_ROW_BY_ROW.into_iter().for_each(|rule| faults.forget(rule));
             return Ok(());
+        }
+        if let Some((participants, at)) = self.participants
+            && (1..u128::from(self.k)).contains(&participants)
+        {
+            let steps = [Step::Name(Part::Summary.name()), Step::Name(SUMMARY.fields[PARTICIPANTS].name)];
+            faults.add(Rule::SmallSummary, at, &steps, None);
         }
         let small = |count: u64| count > 0 && count < self.k;
         let mut few = |item: u32, rule: Rule| {

@@ -12,10 +12,6 @@ use crate::{form, json::Position};
 
 // Places of fields in their forms; entries of lists have an id, and first.
 pub(super) const ID: usize = 0;
-pub(super) mod source {
-    pub(in crate::validate) const TITLE: usize = 3;
-    pub(in crate::validate) const DESCRIPTION: usize = 4;
-}
 pub(super) mod item {
     pub(in crate::validate) const PHASE: usize = 1;
     pub(in crate::validate) const TEXT: usize = 3;
@@ -38,6 +34,7 @@ pub(super) mod outcome {
     pub(in crate::validate) const OBSERVATIONS: usize = 6;
     pub(in crate::validate) const COUNTS: usize = 7;
     pub(in crate::validate) const MEMBERS: usize = 8;
+    pub(in crate::validate) const SUPPRESSED: usize = 9;
 }
 
 #[cold]

@@ -130,6 +130,9 @@ rules! {
     SmallCell "BND-PRV-09" Error "suitableForPublicSharing is true, and fewer than k responses stand behind an answer to the item";
     FineTime "BND-PRV-10" Error "suitableForPublicSharing is true, and a response's time is finer than a day";
     SmallOutcome "BND-PRV-12" Error "suitableForPublicSharing is true, and fewer than k responses stand behind a number of an outcome";
+    SmallSummary "BND-PRV-13" Error "suitableForPublicSharing is true, and there are fewer than k participants";
+    LoneHidden "BND-PRV-14" Error "suitableForPublicSharing is true, and one answer alone is suppressed: the total less the others tells it";
+    SmallHidden "BND-PRV-15" Error "suitableForPublicSharing is true, and fewer than k observations are not among the counts";
     PlainRef "BND-PRV-11" Warning "participantRef looks like a counted number, which can be guessed back";
 
     DelibOrigin "BND-DLB-01" Error "Delib knows participant, organizer and model as origins only";

@@ -21,8 +21,9 @@ use super::{
     walk::{Part, Sink},
 };
 use crate::{
-    form::{Answer, ELIGIBLE_STATUSES, GROUP_MEMBERS, ORIGIN_PARTICIPANT, ORIGINS, RESPONSE_COUNTS},
-    json::{Position, Stop},
+    form::{Answer, ELIGIBLE_STATUSES, GROUP_MEMBERS, Hand, ORIGIN_PARTICIPANT, ORIGINS, RESPONSE_COUNTS},
+    json::{Number, Position, Stop},
+    privacy::text::identifies,
     spill::Room,
 };
 
@@ -174,10 +175,7 @@ impl Content {
             fault(faults, Rule::DelibOrigin, Part::Items, row, item::ORIGIN);
         }
         if self.level >= Level::Privacy && origin == Some(ORIGIN_PARTICIPANT.as_bytes()) {
-            let text = row.text(item::TEXT).unwrap_or_default();
-            if self.card.text(text) {
-                fault(faults, Rule::HidesIdentifiers, Part::Items, row, item::TEXT);
-            }
+            self.card.text(row.text(item::TEXT).unwrap_or_default());
         }
         Ok(())
     }
@@ -387,9 +385,11 @@ impl Sink for Content {
 
     fn part(&mut self, part: Part, row: &Row) {
         match part {
-            Part::Summary => self.summary.take(row),
+            Part::Summary => {
+                self.summary.take(row);
+                self.card.summary(row);
+            }
             Part::DataCard => self.card.take(row),
-            Part::Source if self.level >= Level::Privacy => self.card.source(row),
             _ => {}
         }
     }
@@ -399,6 +399,14 @@ impl Sink for Content {
             return Ok(());
         }
         Ok(self.groups.member(outcome, index, at, reference)?)
+    }
+
+    fn identifies(&self, text: &[u8], hand: Hand) -> bool {
+        self.level >= Level::Privacy && identifies(&String::from_utf8_lossy(text), hand)
+    }
+
+    fn is_small(&self, number: Number) -> bool {
+        self.level >= Level::Privacy && self.card.is_small(number)
     }
 
     fn text(&mut self, part: Part, _field: usize, text: &[u8]) {

@@ -7,18 +7,19 @@ mod sink;
 
 use std::io::Read;
 
+use self::others::Counting;
 pub(crate) use self::sink::{Part, Sink};
 use super::{
     faults::{Faults, Step},
     judge::{judge_number, judge_text, other_type},
     members::Members,
-    places::outcome::MEMBERS,
+    places::outcome::{MEMBERS, SUPPRESSED},
     row::Row,
     rules::Rule,
 };
 use crate::{
-    form::{Field, Object, Value},
-    json::{Flaw, Position, Reader, Stop, Text, Why},
+    form::{COUNTS, Field, Hand, Object, Value},
+    json::{Flaw, Number, Position, Reader, Stop, Text, Why},
 };
 
 pub(crate) struct Walk<'w, R, S> {
@@ -33,6 +34,13 @@ pub(crate) struct Walk<'w, R, S> {
     part: Part,
     depth: usize,
     members: Members,
+}
+
+/// What the name of a member says.
+enum Named {
+    Field(usize),
+    /// None of the form's: what it counts, and its name if it is one of those that count.
+    Other(Counting, Option<&'static str>),
 }
 
 impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
@@ -85,7 +93,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             self.sink.top(&self.rows[0]);
         } else {
             let at = self.reader.position();
-            self.any()?;
+            self.any(Counting::Nothing)?;
             self.faults.add(Rule::Type, at, &[], None);
         }
         if self.reader.peek()?.is_some() {
@@ -108,26 +116,22 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             loop {
                 let at = self.reader.position();
                 // Fields mostly come in the order of the form, and are written as plainly.
-                let field = match form.fields.get(guess) {
-                    Some(next) if self.reader.name(next.name) => Some(guess),
-                    _ => self.name(form, at, others)?,
+                let named = match form.fields.get(guess) {
+                    Some(next) if self.reader.name(next.name) => Named::Field(guess),
+                    _ => self.name(form, level, at, others)?,
                 };
-                if let Some(field) = field {
-                    guess = field + 1;
-                    if self.rows[level].has(field) {
-                        self.steps.push(Step::Name(form.fields[field].name));
-                        self.faults.add(Rule::Twice, at, &self.steps, None);
-                        self.steps.pop();
-                    }
-                }
-                match field {
-                    Some(field) => {
+                match named {
+                    Named::Field(field) => {
+                        guess = field + 1;
                         let field_form = &form.fields[field];
                         self.steps.push(Step::Name(field_form.name));
+                        if self.rows[level].has(field) {
+                            self.faults.add(Rule::Twice, at, &self.steps, None);
+                        }
                         self.value(&field_form.value, level, field)?;
                         self.steps.pop();
                     }
-                    None => self.any()?,
+                    Named::Other(counting, name) => self.other(counting, name)?,
                 }
                 if !self.another(b'}')? {
                     break;
@@ -148,7 +152,13 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
     }
 
     /// Which field the name that stands here is of, if it is of any.
-    fn name(&mut self, form: &'static Object, at: Position, others: usize) -> Result<Option<usize>, Stop> {
+    fn name(
+        &mut self,
+        form: &'static Object,
+        level: usize,
+        at: Position,
+        others: usize,
+    ) -> Result<Named, Stop> {
         if self.reader.next()? != b'"' {
             return Err(self.reader.unexpected());
         }
@@ -158,16 +168,28 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         if key.flaws != 0 {
             flaws(self.faults, &key, at, &self.steps);
         }
-        if field.is_none() {
+        let named = if let Some(field) = field {
+            Named::Field(field)
+        } else {
             if !form.open {
                 self.faults.add(Rule::Additional, at, &self.steps, Some(key.bytes));
             }
             if !self.members.add(others, key.bytes, at) {
                 self.faults.add(Rule::Members, at, &self.steps, None);
             }
-        }
+            if self.sink.identifies(key.bytes, Hand::Tool) {
+                self.faults.add(Rule::HidesIdentifiers, at, &self.steps, Some(key.bytes));
+            }
+            let around = match self.part {
+                _ if std::ptr::eq(form, &COUNTS) => Counting::All,
+                Part::Outcomes if level == 1 => Counting::ByName,
+                _ => Counting::Nothing,
+            };
+            let (counting, name) = around.member(key.bytes);
+            Named::Other(counting, name)
+        };
         self.reader.expect(b':')?;
-        Ok(field)
+        Ok(named)
     }
 
     fn value(&mut self, form: &'static Value, level: usize, field: usize) -> Result<(), Stop> {
@@ -183,6 +205,16 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 }
                 if let Some(rule) = judge_text(form, &text, self.schema) {
                     self.faults.add(rule, at, &self.steps, Some(text.bytes));
+                }
+                let hand = match form {
+                    Value::Text(bounds) | Value::TextOrNull(bounds) => bounds.hand,
+                    Value::Anything => Some(Hand::Tool),
+                    _ => None,
+                };
+                if let Some(hand) = hand
+                    && self.sink.identifies(text.bytes, hand)
+                {
+                    self.faults.add(Rule::HidesIdentifiers, at, &self.steps, Some(text.bytes));
                 }
             }
             b'{' => match form {
@@ -208,9 +240,14 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                     self.rows[level].put_other(field, at);
                     self.texts(field)?;
                 }
+                // Of these lists it is known how long they are.
                 Value::Anything if level == 1 && self.part == Part::Outcomes && field == MEMBERS => {
-                    self.rows[level].put_other(field, at);
-                    self.members()?;
+                    let count = self.members()?;
+                    self.rows[level].put_number(field, at, Number::small(count));
+                }
+                Value::Anything if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
+                    let count = self.elements(|walk, _| walk.any(Counting::Nothing))?;
+                    self.rows[level].put_number(field, at, Number::small(count));
                 }
                 _ => self.mismatch(form, level, field, at)?,
             },
@@ -255,7 +292,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         if !matches!(form, Value::Anything) {
             self.faults.add(other_type(form), at, &self.steps, None);
         }
-        self.any()
+        self.any(Counting::Nothing)
     }
 
     fn list(
@@ -284,7 +321,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 }
             } else {
                 let at = walk.reader.position();
-                walk.any()?;
+                walk.any(Counting::Nothing)?;
                 walk.faults.add(Rule::Type, at, &walk.steps, None);
             }
             walk.steps.pop();
@@ -320,19 +357,23 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
     }
 
     /// The participants that an outcome names; what else may stand there says nothing.
-    fn members(&mut self) -> Result<(), Stop> {
+    fn members(&mut self) -> Result<u64, Stop> {
         self.elements(|walk, index| {
             if walk.reader.next()? != b'"' {
-                return walk.any();
+                return walk.any(Counting::Nothing);
             }
             let at = walk.reader.position();
             let text = walk.reader.string()?;
             if text.flaws != 0 {
                 flaws(walk.faults, &text, at, &walk.steps);
             }
+            if walk.sink.identifies(text.bytes, Hand::Reference) {
+                walk.steps.push(Step::Index(index));
+                walk.faults.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
+                walk.steps.pop();
+            }
             walk.sink.member(walk.rows[1].index, index, at, text.bytes)
         })
-        .map(drop)
     }
 
     fn texts(&mut self, field: usize) -> Result<(), Stop> {
@@ -345,9 +386,12 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 if text.flaws != 0 {
                     flaws(walk.faults, &text, at, &walk.steps);
                 }
+                if walk.sink.identifies(text.bytes, Hand::Tool) {
+                    walk.faults.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
+                }
                 walk.sink.text(walk.part, field, text.bytes);
             } else {
-                walk.any()?;
+                walk.any(Counting::Nothing)?;
                 walk.faults.add(Rule::Type, at, &walk.steps, None);
             }
             walk.steps.pop();

@@ -3,7 +3,10 @@
 //! It reads nothing.
 
 use super::super::{faults::Faults, row::Row};
-use crate::json::{Position, Stop};
+use crate::{
+    form::Hand,
+    json::{Number, Position, Stop},
+};
 
 /// The containers of a bundle, by their place in its form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,16 @@ pub(crate) trait Sink {
 
     /// An entry of a list of texts.
     fn text(&mut self, _part: Part, _field: usize, _text: &[u8]) {}
+
+    /// Whether a text would identify somebody; it is a fault where it stands.
+    fn identifies(&self, _text: &[u8], _hand: Hand) -> bool {
+        false
+    }
+
+    /// Whether a number that counts people is too small to be shared.
+    fn is_small(&self, _number: Number) -> bool {
+        false
+    }
 
     /// The fields of the bundle itself.
     fn top(&mut self, _row: &Row) {}
