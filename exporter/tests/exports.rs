@@ -6,7 +6,7 @@ mod support;
 
 use std::{fs, path::Path, process::Command};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Conversation, Folder, bundle, content, run};
 use tidegate_exporter::{
     convert::{Sidecar, Target},
@@ -136,11 +136,33 @@ fn what_would_have_to_be_told_of_an_export_is_refused_of_a_bundle() {
 }
 
 #[test]
+fn a_package_names_the_license_that_was_told_and_no_other() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(46, 3, 30));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let mut licenses = |license: Option<&str>, package: bool| {
+        (job.license, job.package) = (license.map(str::to_owned), package);
+        let written = run(&job).map_err(|fault| fault.to_string())?;
+        assert_eq!(written.files.is_empty(), !package);
+        let package = fs::read(folder.path("datapackage.json")).unwrap();
+        Ok(serde_json::from_slice::<Value>(&package).unwrap()["licenses"].clone())
+    };
+    let url = "https://license.example/by?v=4";
+    assert_eq!(licenses(Some(url), true), Ok(json!([{ "path": url }])));
+    assert_eq!(licenses(Some("GPL-3.0+"), true), Ok(json!([{ "name": "GPL-3.0+" }])));
+    assert_eq!(licenses(None, true), Ok(Value::Null));
+    for (wrong, package) in [("CC BY 4.0", true), ("", true), ("a:b c", true), ("CC-BY-4.0", false)] {
+        let refused: Result<Value, String> = licenses(Some(wrong), package);
+        assert!(refused.is_err_and(|said| said.starts_with("--license")), "{wrong}");
+    }
+}
+
+#[test]
 fn lines_hold_the_elements_of_the_lists() {
     let (folder, conversation) = (Folder::new(), Conversation::new(43, 6, 30));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     job.sidecars = Some(vec![Sidecar::Ndjson, Sidecar::Parquet]);
     job.package = true;
+    job.license = Some("CC-BY-4.0".to_owned());
     let (report, bundle) = bundle(&job);
     for list in ["items", "responses", "outcomes"] {
         let text = fs::read_to_string(folder.path(&format!("bundle.{list}.ndjson"))).unwrap();
@@ -149,6 +171,7 @@ fn lines_hold_the_elements_of_the_lists() {
     }
     assert_eq!(report.files.len(), 7);
     let package: Value = serde_json::from_slice(&fs::read(folder.path("datapackage.json")).unwrap()).unwrap();
+    assert_eq!(package["licenses"], json!([{ "name": "CC-BY-4.0" }]));
     let resources = package["resources"].as_array().unwrap();
     assert_eq!(resources.len(), 6);
     let mut described = 0;

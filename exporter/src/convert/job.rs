@@ -113,6 +113,8 @@ pub struct Job {
     pub sidecars: Option<Vec<Sidecar>>,
     /// Describes the bundle and its sidecars as a package.
     pub package: bool,
+    /// Under which the package may be used: an id of SPDX's list, or an address.
+    pub license: Option<String>,
     /// Instead of a bundle; the target is a folder then.
     pub to: Option<Shape>,
     pub cells: Cells,
@@ -153,6 +155,7 @@ impl Job {
             dry_run: false,
             sidecars: None,
             package: false,
+            license: None,
             to: None,
             cells: Cells::default(),
             voter_ids: VoterIds::default(),

@@ -151,6 +151,14 @@ fn check(job: &Job) -> Result<(), Fault> {
     if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
         return refused("--schema-url is not a URI");
     }
+    if let Some(license) = &job.license {
+        if !job.package {
+            return refused("--license: only a package has a place for it (--package frictionless)");
+        }
+        if export::package::license(license).is_none() {
+            return refused("--license is neither an id of SPDX's list, such as CC-BY-4.0, nor a URL");
+        }
+    }
     if let Some(id) = &job.bundle_id
         && !(1..=LONGEST_ID).contains(&id.chars().count())
     {

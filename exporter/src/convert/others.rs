@@ -42,7 +42,8 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Rep
     place.publish(job)?;
     if job.package {
         files.insert(0, out.clone());
-        let described = package::write(out.parent().unwrap_or(Path::new("")), &files)?;
+        let described =
+            package::write(out.parent().unwrap_or(Path::new("")), &files, job.license.as_deref())?;
         files.remove(0);
         files.extend(described);
     }

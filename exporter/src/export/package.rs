@@ -12,12 +12,22 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{Growing, publish, read::bundle};
-use crate::{fault::Fault, input::name_of, write::json::hex_of};
+use crate::{fault::Fault, input::name_of, validate::formats::uri, write::json::hex_of};
 
 pub(crate) const FILES: [&str; 2] = ["datapackage.json", "manifest-sha256.txt"];
 
+/// As packages name it: by an id, or by where its text stands.
+pub(crate) fn license(told: &str) -> Option<Value> {
+    if told.contains(':') {
+        return uri(told.as_bytes()).then(|| json!({ "path": told }));
+    }
+    let begins = told.starts_with(|first: char| first.is_ascii_alphanumeric());
+    let is_id = told.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-+".contains(&byte));
+    (begins && is_id).then(|| json!({ "name": told }))
+}
+
 /// Describes the files, which lie in one folder; the bundle is the first of them.
-pub(crate) fn write(folder: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
+pub(crate) fn write(folder: &Path, files: &[PathBuf], under: Option<&str>) -> Result<Vec<PathBuf>, Fault> {
     let head = files.first().map(|file| bundle(file, &mut ())).transpose()?.unwrap_or_default();
     let mut resources = Vec::new();
     let mut manifest = String::new();
@@ -40,7 +50,7 @@ pub(crate) fn write(folder: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, Fa
         resources.push(resource);
     }
     let source = head.get("source").cloned().unwrap_or(Value::Null);
-    let package = json!({
+    let mut package = json!({
         "name": "data-bundle",
         "id": head.get("bundleId"),
         "created": head.get("exportedAt"),
@@ -49,6 +59,9 @@ pub(crate) fn write(folder: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, Fa
         "sources": [{ "title": source["title"], "path": source["url"] }],
         "resources": resources,
     });
+    if let Some(license) = under.and_then(license) {
+        package["licenses"] = json!([license]);
+    }
     let text = serde_json::to_vec_pretty(&package).expect("JSON values are JSON");
     let [described, listed] = FILES.map(|name| folder.join(name));
     let mut file = Growing::create(described)?;

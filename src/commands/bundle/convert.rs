@@ -69,6 +69,9 @@ pub(crate) struct Convert {
     /// Describes the bundle and its sidecars: `datapackage.json` and `manifest-sha256.txt`
     #[arg(long, value_name = "KIND")]
     package: Option<Package>,
+    /// Of a package: under which it may be used, as an id of SPDX's list or a URL
+    #[arg(long, value_name = "ID|URL", requires = "package")]
+    license: Option<String>,
     /// Every answer, not only the latest of each participant
     #[arg(long)]
     events: bool,
@@ -280,6 +283,7 @@ impl Convert {
             dry_run: running.dry_run,
             sidecars: sidecars(&self.sidecar),
             package: self.package.is_some(),
+            license: self.license,
             to: self.to.and_then(shape),
             cells: if self.exact_cells { Cells::Exact } else { Cells::Guarded },
             voter_ids: self.voter_ids.into(),
