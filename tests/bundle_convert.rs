@@ -119,6 +119,38 @@ async fn standard_output_that_ends_early_is_told_whether_the_bundle_was_spooled_
 }
 
 #[tokio::test]
+async fn a_file_that_may_not_grow_is_told_like_a_full_disk_and_leaves_what_was_there() {
+    let place = Place::new();
+    write(&place, 2_000);
+    let out = place.folder.path().join("bundle.json");
+    fs::write(&out, "before").unwrap();
+    // In blocks of 512 or 1,024 bytes, as the shell likes.
+    let command = format!("ulimit -S -f 64; exec {BINARY} {}", convert("bundle.json", &["--force"]).join(" "));
+    let output = Command::new("sh").args(["-c", &command]).current_dir(place.folder.path()).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("error: writing bundle.json.partial: File too large"), "{said}");
+    assert_eq!(fs::read(&out).unwrap(), b"before");
+    let (code, _, said) = run(&place, &convert("bundle.json", &["--force", "--resume"])).await;
+    assert_eq!(code, 0, "{said}");
+    let whole: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
+    assert_eq!(whole["summary"]["responses"], json!(2_000 * COMMENTS));
+}
+
+#[tokio::test]
+async fn an_input_is_not_written_over_and_both_names_are_told() {
+    let place = Place::new();
+    write(&place, 4);
+    let votes = place.folder.path().join("export/votes.csv");
+    std::os::unix::fs::symlink(&votes, place.folder.path().join("link.json")).unwrap();
+    let before = fs::read(&votes).unwrap();
+    let (code, _, said) = run(&place, &convert("link.json", &["--force"])).await;
+    assert_eq!(code, 2);
+    assert!(said.contains("link.json") && said.contains("votes.csv"), "{said}");
+    assert!(fs::read(&votes).unwrap() == before);
+}
+
+#[tokio::test]
 async fn told_to_end_it_finishes_the_segment_and_says_how_to_go_on() {
     let place = Place::new();
     let absolute = |name: &str| place.folder.path().join(name).display().to_string();
