@@ -6,6 +6,7 @@ mod adapter;
 mod bare;
 mod job;
 mod others;
+mod overlap;
 mod place;
 mod prepare;
 mod reading;
@@ -57,6 +58,7 @@ use crate::{
 /// Converts, and tells what was done. The meter may be watched, and told to stop.
 pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     check(job)?;
+    overlap::refuse(job)?;
     let place = Place::open(job)?;
     let (partial, parts) = (place.partial.clone(), place.parts.folder.clone());
     let input = Input::open(&job.inputs, &parts, &job.limits);
@@ -107,6 +109,7 @@ fn run(
     job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
     head.artifacts = artifacts(input, files, adapter.rows_file(), &head.rows, job)?;
     head.notes.extend(unused(files));
+    head.notes.extend(passed_over(&input.passed_over, job));
     let prepared = prepare::texts(&head, job);
     head.notes.extend(prepare::notes(&prepared, job));
     let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
@@ -148,9 +151,6 @@ fn check(job: &Job) -> Result<(), Fault> {
     {
         return refused("standard output has room for the bundle only, not for sidecars or a package");
     }
-    if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
-        return refused("--schema-url is not a URI");
-    }
     if let Some(license) = &job.license {
         if !job.package {
             return refused("--license: only a package has a place for it (--package frictionless)");
@@ -158,6 +158,9 @@ fn check(job: &Job) -> Result<(), Fault> {
         if export::package::license(license).is_none() {
             return refused("--license is neither an id of SPDX's list, such as CC-BY-4.0, nor a URL");
         }
+    }
+    if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
+        return refused("--schema-url is not a URI");
     }
     if let Some(id) = &job.bundle_id
         && !(1..=LONGEST_ID).contains(&id.chars().count())
@@ -225,6 +228,17 @@ fn unused(files: &[(Member, Role)]) -> Option<String> {
     let told = names.iter().take(TOLD).copied().collect::<Vec<_>>().join(", ");
     let count = names.len() as u64;
     (count > 0).then(|| format!("{} {} not used: {told}{more}.", counted(count, "file"), were(count)))
+}
+
+/// What lies in a folder that was given, and is no file itself.
+fn passed_over(names: &[String], job: &Job) -> Option<String> {
+    let told = names.iter().take(TOLD).map(|name| match job.profile {
+        Profile::Public => shared_name(name, "folder"),
+        Profile::Private => name.clone(),
+    });
+    let told = told.collect::<Vec<_>>().join(", ");
+    let more = if names.len() > TOLD { ", ..." } else { "" };
+    (!names.is_empty()).then(|| format!("Folders in what was given were not looked into: {told}{more}."))
 }
 
 /// A conversion whose input is open.

@@ -57,6 +57,11 @@ pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {
     if job.to.is_some() || job.target.is_stream() {
         return None;
     }
+    beside_it(job, out).into_iter().find(|path| path.exists())
+}
+
+/// What may come to lie beside the bundle.
+pub(super) fn beside_it(job: &Job, out: &Path) -> Vec<PathBuf> {
     // Whether one is written without being asked for is known at the end, when it is too late to refuse.
     let sidecars = job.sidecars.as_deref().unwrap_or(&[Sidecar::Parquet]);
     let names = sidecars.iter().flat_map(|sidecar| match sidecar {
@@ -64,7 +69,7 @@ pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {
         Sidecar::Ndjson => &ndjson::FILES[..],
     });
     let described = package::FILES.iter().filter(|_| job.package).map(|name| out.with_file_name(name));
-    names.map(|name| sidecar_path(out, name)).chain(described).find(|path| path.exists())
+    names.map(|name| sidecar_path(out, name)).chain(described).collect()
 }
 
 /// `bundle.json` has `bundle.items.parquet` beside it.

@@ -116,12 +116,12 @@ pub(crate) fn export(
     let named = |name: &str| folder.join(name);
     let with_card = |files: Result<Vec<Whole>, Fault>| {
         let mut files = files?;
-        files.push(read::card(bundle, named("card.json"))?);
+        files.push(read::card(bundle, named(CARD))?);
         Ok(files)
     };
     let written = match shape {
         Shape::PolisCsv => polis_csv::write(bundle, folder, cells, voters, memory),
-        Shape::SensemakingCsv => sensemaking_csv::write(bundle, named("comments.csv"), cells),
+        Shape::SensemakingCsv => sensemaking_csv::write(bundle, named(sensemaking_csv::FILE), cells),
         Shape::Ndjson => with_card(ndjson::write(bundle, named)),
         Shape::Parquet => with_card(parquet::write(bundle, named)),
     };
@@ -132,6 +132,19 @@ pub(crate) fn export(
     }
     published
 }
+
+/// The files that a shape has, or may have.
+pub(crate) fn names(shape: Shape) -> Vec<&'static str> {
+    let with_card = |files: &[&'static str]| [files, &[CARD]].concat();
+    match shape {
+        Shape::PolisCsv => polis_csv::FILES.to_vec(),
+        Shape::SensemakingCsv => vec![sensemaking_csv::FILE],
+        Shape::Ndjson => with_card(&ndjson::FILES),
+        Shape::Parquet => with_card(&parquet::FILES),
+    }
+}
+
+const CARD: &str = "card.json";
 
 /// One row of a table.
 pub(crate) fn csv_row(file: &mut Growing, cells: &[&str]) -> Result<(), Fault> {

@@ -22,6 +22,12 @@ use crate::{
     moment::Moment,
 };
 
+const VOTES: &str = "votes.csv";
+const COMMENTS: &str = "comments.csv";
+const PARTICIPANTS: &str = "participant-votes.csv";
+const SUMMARY: &str = "summary.csv";
+pub(crate) const FILES: [&str; 4] = [VOTES, COMMENTS, PARTICIPANTS, SUMMARY];
+
 /// Everything that is small.
 #[derive(Default)]
 struct Around {
@@ -85,7 +91,7 @@ pub(crate) fn write(
     let mut around = Around::default();
     let rest = bundle(from, &mut around)?;
     let keys = (0..).zip(&around.items).map(|(at, item)| (item.id.as_str(), (at, item.key()))).collect();
-    let mut file = Growing::create(folder.join("votes.csv"))?;
+    let mut file = Growing::create(folder.join(VOTES))?;
     csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"])?;
     let matrix = Matrix::new(folder, memory);
     let mut votes = Votes { file, keys, voters, numbers: HashMap::new(), matrix, name: name_of(from) };
@@ -93,10 +99,9 @@ pub(crate) fn write(
     let Votes { file, matrix, .. } = votes;
     let votes = file.finish()?;
     let columns: Vec<_> = around.items.iter().map(Item::key).collect();
-    let participants =
-        matrix.write(folder.join("participant-votes.csv"), &columns, voters, &around.groups)?;
-    let comments = comments(&around, folder.join("comments.csv"), cells)?;
-    let mut file = Growing::create(folder.join("summary.csv"))?;
+    let participants = matrix.write(folder.join(PARTICIPANTS), &columns, voters, &around.groups)?;
+    let comments = comments(&around, folder.join(COMMENTS), cells)?;
+    let mut file = Growing::create(folder.join(SUMMARY))?;
     for (name, member) in [("topic", "title"), ("url", "url"), ("conversation-description", "description")] {
         csv_row(&mut file, &[name, &cell(rest["source"][member].as_str().unwrap_or_default(), cells)])?;
     }

@@ -18,6 +18,8 @@ use crate::{
     input::name_of,
 };
 
+pub(crate) const FILE: &str = "comments.csv";
+
 #[derive(Default)]
 struct Counted {
     items: Vec<Item>,

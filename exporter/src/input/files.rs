@@ -4,7 +4,7 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -16,7 +16,11 @@ use super::{
     stream::{Stream, Whence},
     zipped,
 };
-use crate::{fault::Fault, meter::Meter, unpack::Packed};
+use crate::{
+    fault::Fault,
+    meter::Meter,
+    unpack::{Packed, unpack},
+};
 
 /// Everything that was given to be read.
 #[derive(Debug)]
@@ -24,7 +28,9 @@ pub(crate) struct Input {
     pub(crate) members: Vec<Member>,
     /// The archives that members come from; they are listed as artifacts, too.
     pub(crate) archives: Vec<Member>,
-    /// Kept until the end: standard input can be read only once.
+    /// What lies in a folder and is no file, by name.
+    pub(crate) passed_over: Vec<String>,
+    /// Kept until the end: standard input can be read only once, and an archive not while it is unpacked.
     _spooled: Vec<NamedTempFile>,
 }
 
@@ -39,25 +45,30 @@ pub(crate) struct Member {
 impl Input {
     /// `spool` is the folder for what has to be kept while it is read.
     pub(crate) fn open(paths: &[PathBuf], spool: &Path, limits: &Limits) -> Result<Self, Fault> {
-        let mut input = Self { members: Vec::new(), archives: Vec::new(), _spooled: Vec::new() };
+        let mut input =
+            Self { members: Vec::new(), archives: Vec::new(), passed_over: Vec::new(), _spooled: Vec::new() };
         for path in paths {
             if path.as_os_str() == "-" {
                 let kept = spooled(spool)?;
-                input.add("stdin".to_owned(), kept.path(), limits)?;
+                input.add("stdin".to_owned(), kept.path(), spool, limits)?;
                 input._spooled.push(kept);
             } else if fs::metadata(path).map_err(|error| Fault::io("opening", path, error))?.is_dir() {
-                input.add_folder(path, limits)?;
+                input.add_folder(path, spool, limits)?;
             } else {
-                input.add(name_of(path), path, limits)?;
+                input.add(name_of(path), path, spool, limits)?;
             }
         }
         if input.members.is_empty() {
-            return Err(Fault::Refused("there is no file in the input".to_owned()));
+            let folders = match input.passed_over.as_slice() {
+                [] => String::new(),
+                folders => format!("; folders in it have to be given by themselves: {}", folders.join(", ")),
+            };
+            return Err(Fault::Refused(format!("there is no file in the input{folders}")));
         }
         Ok(input)
     }
 
-    fn add_folder(&mut self, folder: &Path, limits: &Limits) -> Result<(), Fault> {
+    fn add_folder(&mut self, folder: &Path, spool: &Path, limits: &Limits) -> Result<(), Fault> {
         let unread = |error| Fault::io("reading the folder", folder, error);
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).map_err(unread)? {
@@ -68,23 +79,34 @@ impl Input {
             }
             if fs::metadata(&path).map_err(|error| Fault::io("opening", &path, error))?.is_file() {
                 files.push(path);
+            } else {
+                self.passed_over.push(name_of(&path));
             }
         }
+        self.passed_over.sort();
         // A folder lists its files in no order, and equal input has to give equal bytes.
         files.sort();
         limits.hold_files(&name_of(folder), files.len())?;
-        files.iter().try_for_each(|path| self.add(name_of(path), path, limits))
+        files.iter().try_for_each(|path| self.add(name_of(path), path, spool, limits))
     }
 
-    fn add(&mut self, name: String, path: &Path, limits: &Limits) -> Result<(), Fault> {
+    fn add(&mut self, name: String, path: &Path, spool: &Path, limits: &Limits) -> Result<(), Fault> {
         let path: Arc<Path> = Arc::from(path);
         let within: Arc<str> = name.as_str().into();
         let file = Member { name, whence: Whence::File { path: Arc::clone(&path) }, hashed: true };
-        if packed(&path)? != Packed::Zip {
-            self.members.push(file);
-            return Ok(());
-        }
-        let (archive, entries) = zipped::open(&path, &within, limits)?;
+        let packed = packed(&path)?;
+        let kept = match packed {
+            Packed::Zip => None,
+            // An archive is read from its end.
+            Packed::Gzip | Packed::Zstd if holds_archive(&path) => Some(unpacked(&file, spool, limits)?),
+            _ => {
+                self.members.push(file);
+                return Ok(());
+            }
+        };
+        let archive_path = kept.as_ref().map_or(&*path, NamedTempFile::path);
+        let (archive, entries) = zipped::open(archive_path, &within, file.stored_bytes(), limits)?;
+        self._spooled.extend(kept);
         self.members.extend(entries.into_iter().map(|entry| Member {
             name: entry.name.clone(),
             whence: Whence::Zip { within: Arc::clone(&within), archive: archive.clone(), entry },
@@ -144,6 +166,24 @@ fn packed(path: &Path) -> Result<Packed, Fault> {
     let looked = File::open(path).and_then(|mut file| Packed::of(&mut file));
     let (packed, _) = looked.map_err(|error| Fault::io("opening", path, error))?;
     Ok(packed)
+}
+
+/// What cannot be unpacked is told when it is read.
+fn holds_archive(path: &Path) -> bool {
+    let looked = File::open(path).and_then(unpack).and_then(|mut within| Packed::of(&mut within));
+    looked.is_ok_and(|(packed, _)| packed == Packed::Zip)
+}
+
+fn unpacked(file: &Member, spool: &Path, limits: &Limits) -> Result<NamedTempFile, Fault> {
+    let failed = |error| Fault::io("keeping an unpacked archive in", spool, error);
+    let mut kept = NamedTempFile::new_in(spool).map_err(failed)?;
+    let mut stream = file.without_digest().open(limits, None)?;
+    let mut used = Vec::new();
+    while let Some(block) = stream.block(used)? {
+        kept.as_file_mut().write_all(&block).map_err(failed)?;
+        used = block;
+    }
+    Ok(kept)
 }
 
 pub(crate) fn name_of(path: &Path) -> String {

@@ -35,8 +35,13 @@ pub(super) struct Entry {
 /// What may be unpacked from any file, however well it was packed.
 pub(super) const HARMLESS: u64 = 64 << 20;
 
-/// The files of an archive that hold data.
-pub(super) fn open(path: &Path, name: &str, limits: &Limits) -> Result<(Archive, Vec<Entry>), Fault> {
+/// The files of an archive that hold data. `given` bytes were given: it may have been packed once more.
+pub(super) fn open(
+    path: &Path,
+    name: &str,
+    given: u64,
+    limits: &Limits,
+) -> Result<(Archive, Vec<Entry>), Fault> {
     let broken = |error: &dyn std::fmt::Display| {
         Fault::content(name, None, Wrong::Archive, format!("not a whole zip archive: {error}"))
     };
@@ -64,7 +69,7 @@ pub(super) fn open(path: &Path, name: &str, limits: &Limits) -> Result<(Archive,
         entries.push(Entry { name, index, packed: entry.compressed_size() });
     }
     // All together: entries may share the bytes that they are unpacked from.
-    if unpacked > HARMLESS.max(size.saturating_mul(limits.expansion)) {
+    if unpacked > HARMLESS.max(given.saturating_mul(limits.expansion)) {
         return Err(limits.bomb(name));
     }
     Ok((archive, entries))

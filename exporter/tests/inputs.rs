@@ -1,0 +1,150 @@
+//! What is read of what is given, and that nothing of it is written over.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs::{self, File},
+    io::{Cursor, Write as _},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use support::{Conversation, Folder, bundle, content, run};
+use tidegate_exporter::{
+    convert::{Job, Sidecar, Target},
+    export::Shape,
+    privacy::Profile,
+};
+
+fn zipped(folder: &Path) -> Vec<u8> {
+    let mut zipped = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for path in files {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        zipped.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+        zipped.write_all(&fs::read(&path).unwrap()).unwrap();
+    }
+    zipped.finish().unwrap().into_inner()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+#[test]
+fn folders_in_a_folder_are_named_and_not_looked_into() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(51, 4, 30));
+    let path = conversation.variant_a(&folder, "a");
+    folder.write("a/older/votes.csv", "not looked at");
+    folder.write("a/me@home.example/votes.csv", "not looked at");
+    let mut job = folder.job(&path);
+    let said = |job: &Job| {
+        let notes = bundle(job).0.notes;
+        notes.into_iter().find(|note| note.contains("not looked into")).unwrap()
+    };
+    assert_eq!(said(&job), "Folders in what was given were not looked into: me@home.example, older.");
+    job.profile = Profile::Public;
+    assert_eq!(said(&job), "Folders in what was given were not looked into: folder, older.");
+    fs::create_dir_all(folder.path("b/inner")).unwrap();
+    let fault = run(&folder.job(&folder.path("b"))).unwrap_err();
+    assert!(fault.to_string().contains("inner"), "{fault}");
+}
+
+#[test]
+fn nothing_that_is_read_is_written_over_under_any_name() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(52, 4, 30));
+    let export = conversation.variant_a(&folder, "a");
+    let votes = folder.path("a/votes.csv");
+    symlink(&votes, folder.path("link.json")).unwrap();
+    fs::hard_link(&votes, folder.path("hard.json")).unwrap();
+    symlink(folder.path("link.json"), folder.path("b.responses.parquet")).unwrap();
+    let before = fs::read(&votes).unwrap();
+    let files = ["votes.csv", "comments.csv"].map(|name| folder.path(&format!("a/{name}"))).to_vec();
+    let refused = |change: &dyn Fn(&mut Job), written: &str, read: &str| {
+        let mut job = folder.job(&export);
+        change(&mut job);
+        let names = folder.names();
+        let fault = run(&job).unwrap_err();
+        assert_eq!(fault.tag(), "refused");
+        let said = format!("{written} would be written, and is the same file as {read}, which is to be read");
+        assert_eq!(fault.to_string(), said);
+        assert_eq!((folder.names(), fs::read(&votes).unwrap() == before), (names, true));
+    };
+    let to = |path: PathBuf| move |job: &mut Job| job.target = Target::File(path.clone());
+    refused(&to(folder.path("a/votes.csv")), "votes.csv", "votes.csv");
+    refused(&to(folder.path("link.json")), "link.json", "votes.csv");
+    refused(&to(folder.path("hard.json")), "hard.json", "votes.csv");
+    refused(
+        &|job| {
+            job.inputs.clone_from(&files);
+            job.target = Target::File(folder.path("hard.json"));
+        },
+        "hard.json",
+        "votes.csv",
+    );
+    refused(
+        &|job| {
+            job.target = Target::File(folder.path("b.json"));
+            job.sidecars = Some(vec![Sidecar::Parquet]);
+        },
+        "b.responses.parquet",
+        "votes.csv",
+    );
+    refused(
+        &|job| {
+            job.target = Target::File(folder.path("a"));
+            job.to = Some(Shape::PolisCsv);
+        },
+        "votes.csv",
+        "votes.csv",
+    );
+    let stream = Arc::new(File::options().append(true).open(folder.path("hard.json")).unwrap());
+    refused(&|job| job.target = Target::Stream(Arc::clone(&stream)), "standard output", "votes.csv");
+    // What only lies beside it is let alone.
+    let mut job = folder.job(&export);
+    job.target = Target::File(folder.path("a/bundle.json"));
+    run(&job).unwrap();
+}
+
+#[test]
+fn an_archive_that_is_packed_once_more_is_read_all_the_same() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(53, 4, 30));
+    let plain = zipped(&conversation.variant_a(&folder, "a"));
+    let wanted = bundle(&folder.job(&folder.write("a.zip", &plain))).1;
+    for (name, bytes) in [("a.zip.gz", gzip(&plain)), ("a.zip.zst", zstd::encode_all(&*plain, 1).unwrap())] {
+        let (_, found) = bundle(&folder.job(&folder.write(name, &bytes)));
+        assert_eq!(content(found.clone()), content(wanted.clone()));
+        let artifacts = found["provenance"]["sourceArtifacts"].as_array().unwrap();
+        assert_eq!((&artifacts[0]["role"], &artifacts[0]["name"]), (&"archive".into(), &name.into()));
+        assert_eq!(artifacts[0]["size"], bytes.len());
+        assert!(artifacts[1..].iter().all(|artifact| artifact["within"] == name));
+    }
+    let cut = gzip(&plain);
+    let fault = run(&folder.job(&folder.write("cut.zip.gz", &cut[..cut.len() / 2]))).unwrap_err();
+    assert_eq!((fault.tag(), fault.to_string().contains("cut.zip.gz")), ("compressed", true), "{fault}");
+}
+
+#[test]
+fn packing_an_archive_once_more_does_not_let_it_grow() {
+    let folder = Folder::new();
+    let mut zipped = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    // The archive itself is harmless, and it is not large for what it holds, but for what was given.
+    for (name, method) in
+        [("a.csv", zip::CompressionMethod::Stored), ("b.csv", zip::CompressionMethod::Deflated)]
+    {
+        let options = zip::write::SimpleFileOptions::default().compression_method(method);
+        zipped.start_file(name, options).unwrap();
+        zipped.write_all(&vec![b'1'; 40 << 20]).unwrap();
+    }
+    let plain = zipped.finish().unwrap().into_inner();
+    let packed = gzip(&plain);
+    assert!(plain.len() < 64 << 20 && packed.len() * 250 < 64 << 20, "{} {}", plain.len(), packed.len());
+    let path = folder.write("bomb.zip.gz", packed);
+    assert_eq!(run(&folder.job(&path)).unwrap_err().tag(), "bomb");
+}
