@@ -125,7 +125,8 @@ async fn a_file_that_may_not_grow_is_told_like_a_full_disk_and_leaves_what_was_t
     let out = place.folder.path().join("bundle.json");
     fs::write(&out, "before").unwrap();
     // In blocks of 512 or 1,024 bytes, as the shell likes.
-    let command = format!("ulimit -S -f 64; exec {BINARY} {}", convert("bundle.json", &["--force"]).join(" "));
+    let command =
+        format!("ulimit -S -f 64; exec {BINARY} {}", convert("bundle.json", &["--force"]).join(" "));
     let output = Command::new("sh").args(["-c", &command]).current_dir(place.folder.path()).output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
