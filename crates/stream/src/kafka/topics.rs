@@ -83,8 +83,13 @@ fn is_refusal(code: Option<RDKafkaErrorCode>, reason: &str) -> bool {
 
 /// What it may mean that a broker hung up before it said a word. It may as well be one that starts or stops.
 fn suspicion(fault: &str) -> &'static str {
-    if fault.contains("Disconnected") && fault.contains("APIVERSION_QUERY") {
+    if !fault.contains("Disconnected") {
+        ""
+    } else if fault.contains("APIVERSION_QUERY") {
         " (does the broker want TLS, or a certificate? see security.protocol)"
+    } else if fault.contains("SSL_HANDSHAKE") {
+        // librdkafka guesses so itself where it sees what the broker answered before the broker hangs up.
+        " (connecting to a PLAINTEXT broker listener? see security.protocol)"
     } else {
         ""
     }
@@ -357,6 +362,15 @@ mod tests {
         let mut warnings = Vec::new();
         let value = |asked: &str| (asked == key).then(|| found.to_owned());
         compare(topic, "t.x", &Settings::default(), value, &mut warnings).map(|()| warnings)
+    }
+
+    #[test]
+    fn a_broker_that_hangs_up_at_once_may_speak_tls_or_may_not() {
+        let hung_up = |state: &str| suspicion(&format!("Disconnected: by peer (after 1ms in state {state})"));
+        assert!(hung_up("APIVERSION_QUERY").contains("want TLS"));
+        assert!(hung_up("SSL_HANDSHAKE").contains("PLAINTEXT"));
+        assert_eq!(hung_up("UP"), "");
+        assert_eq!(suspicion("Connect to 127.0.0.1:1 failed: Connection refused"), "");
     }
 
     #[test]
