@@ -25,7 +25,8 @@ impl Api {
     ) -> Result<Arc<Compiled>, Problem> {
         match self.deps.live.org(org) {
             Some(config) if knows(&config) => Ok(config),
-            _ => self.deps.live.latest(org).await.map_err(|error| self.of_catalog(&error)),
+            // Rare, and many times as large as all else that a request carries.
+            _ => Box::pin(self.deps.live.latest(org)).await.map_err(|error| self.of_catalog(&error)),
         }
     }
 }

@@ -37,7 +37,7 @@ pub async fn read(request: Request, settings: &Settings, budget: &InFlight) -> R
     match read {
         Ok(Err(problem)) if problem.status == StatusCode::PAYLOAD_TOO_LARGE => {
             if !parts.headers.contains_key(header::EXPECT) {
-                discard(body, settings).await;
+                Box::pin(discard(body, settings)).await;
             }
             Err(problem)
         }

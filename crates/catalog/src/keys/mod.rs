@@ -195,7 +195,7 @@ impl Keys {
             return Err(Denied::Missing);
         }
         let token = Token::parse(key).map_err(|_| Denied::Malformed)?;
-        let known = self.0.known.get(&token.id, || self.look_up(token.id)).await;
+        let known = self.0.known.get(&token.id, || Box::pin(self.look_up(token.id))).await;
         let known = known.map_err(|error| {
             tracing::warn!(tag = error.tag(), "API keys cannot be checked");
             Denied::Unavailable
