@@ -1,6 +1,8 @@
 //! `tidegate rules diff`: what the rules of two folders mean differently, and on which items.
 //!
-//! How they are written is no difference. It reads no store: nobody has strikes.
+//! How they are written is no difference; what they use is (`used`). It reads no store: nobody has strikes.
+
+mod used;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,10 +17,11 @@ use serde_json::{Map, Value as Json};
 use tidegate_catalog::Compiled;
 use tidegate_rules::{Limits, form};
 use tidegate_schemas::{
-    documents::{Document, Rule, parse},
+    documents::{Rule, parse},
     ids::Millis,
 };
 
+use self::used::Side;
 use super::{Folder, evaluate, items};
 use crate::{
     commands::documents,
@@ -41,45 +44,41 @@ pub(crate) struct Diff {
 impl Diff {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let limits = settings::load(self.folder.settings.as_deref(), Vec::new())?.settings.catalog.rules;
-        let (Some(before), Some(after)) = (rules(&self.against)?, rules(&self.folder.folder)?) else {
+        let old = Folder { folder: self.against.clone(), settings: self.folder.settings.clone() };
+        // What does not compile means nothing.
+        let (Some(old), Some(new)) = (old.compile()?, self.folder.compile()?) else {
+            return Ok(ExitCode::FAILURE);
+        };
+        let (Some(before), Some(after)) = (side(&self.against)?, side(&self.folder.folder)?) else {
             return Ok(ExitCode::FAILURE);
         };
         let mut different = false;
-        let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let keys: BTreeSet<&String> = before.rules.keys().chain(after.rules.keys()).collect();
         for key in keys {
-            let line = match (before.get(key), after.get(key)) {
+            let line = match (before.rules.get(key), after.rules.get(key)) {
                 (None, _) => Some(format!("+ {key}")),
                 (_, None) => Some(format!("- {key}")),
-                (Some(before), Some(after)) => match changes(before, after, &limits) {
-                    changes if changes.is_empty() => None,
-                    changes => Some(format!("~ {key}: {}", changes.join(", "))),
-                },
+                (Some(one), Some(other)) => {
+                    let mut changes = changes(one, other, &limits);
+                    changes.extend(used::changes((&before, one), (&after, other), &limits));
+                    (!changes.is_empty()).then(|| format!("~ {key}: {}", changes.join(", ")))
+                }
             };
             different |= line.is_some();
             line.into_iter().for_each(say);
         }
         if let Some(file) = &self.items {
-            let old = Folder { folder: self.against.clone(), settings: self.folder.settings.clone() };
-            let (Some(before), Some(after)) = (old.compile()?, self.folder.compile()?) else {
-                return Ok(ExitCode::FAILURE);
-            };
-            different |= matches(&before, &after, file)?;
+            different |= matches(&old, &new, file)?;
         }
         Ok(if different { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
     }
 }
 
-/// The rules in a folder by key; faults are printed.
-fn rules(folder: &Path) -> anyhow::Result<Option<BTreeMap<String, Rule>>> {
+/// The documents in a folder; faults are printed.
+fn side(folder: &Path) -> anyhow::Result<Option<Side>> {
     let files: Vec<_> = documents::read(folder)?.into_iter().map(|file| (file.name, file.text)).collect();
     match parse(&files) {
-        Ok(documents) => {
-            let rules = documents.into_iter().filter_map(|(_, document)| match document {
-                Document::Rule(rule) => Some((rule.key.to_string(), rule)),
-                _ => None,
-            });
-            Ok(Some(rules.collect()))
-        }
+        Ok(documents) => Ok(Some(Side::new(documents.into_iter().map(|(_, document)| document)))),
         Err(faults) => {
             faults.iter().for_each(complain);
             Ok(None)
@@ -89,31 +88,33 @@ fn rules(folder: &Path) -> anyhow::Result<Option<BTreeMap<String, Rule>>> {
 
 /// What of a rule has another meaning.
 fn changes(before: &Rule, after: &Rule, limits: &Limits) -> Vec<String> {
-    let (old, new) = (fields(before), fields(after));
+    different(&fields(before), &fields(after), |key, old, new| match key {
+        "when" => old == new || same_condition(before, after, limits),
+        // In whatever order.
+        "on" | "item_types" | "policies" | "actions" => set(old) == set(new),
+        _ => old == new,
+    })
+}
+
+/// The members that differ, with both values where they are short.
+fn different(
+    old: &Map<String, Json>,
+    new: &Map<String, Json>,
+    same: impl Fn(&str, Option<&Json>, Option<&Json>) -> bool,
+) -> Vec<String> {
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let mut changes = Vec::new();
-    for key in keys {
-        let (old, new) = (old.get(key), new.get(key));
-        let differs = match key.as_str() {
-            "when" => old != new && !same_condition(before, after, limits),
-            // In whatever order.
-            "on" | "item_types" | "policies" | "actions" => set(old) != set(new),
-            _ => old != new,
-        };
-        if differs {
-            let shown = |value: Option<&Json>| match value {
-                Some(Json::String(text)) => text.clone(),
-                Some(other) => other.to_string(),
-                None => "nothing".to_owned(),
-            };
-            changes.push(match key.as_str() {
-                "when" => "condition".to_owned(),
-                "tests" => "tests".to_owned(),
-                key => format!("{key} {} → {}", shown(old), shown(new)),
-            });
-        }
-    }
-    changes
+    let differing = keys.into_iter().filter(|key| !same(key, old.get(*key), new.get(*key)));
+    let shown = |value: Option<&Json>| match value {
+        Some(Json::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => "nothing".to_owned(),
+    };
+    let told = differing.map(|key| match key.as_str() {
+        "when" | "where" => "condition".to_owned(),
+        "tests" | "entries" => key.clone(),
+        _ => format!("{key} {} → {}", shown(old.get(key)), shown(new.get(key))),
+    });
+    told.collect()
 }
 
 fn fields(rule: &Rule) -> Map<String, Json> {
@@ -132,7 +133,12 @@ fn set(list: Option<&Json>) -> BTreeSet<String> {
 }
 
 fn same_condition(before: &Rule, after: &Rule, limits: &Limits) -> bool {
-    let read = |rule: &Rule| form::parse(&serde_json::to_value(rule).ok()?, limits).ok();
+    let json = |rule: &Rule| serde_json::to_value(rule).unwrap_or_default();
+    same_form(&json(before), &json(after), limits)
+}
+
+fn same_form(before: &Json, after: &Json, limits: &Limits) -> bool {
+    let read = |rule: &Json| form::parse(rule, limits).ok();
     match (read(before), read(after)) {
         (Some(before), Some(after)) => form::same(&before.when, &after.when),
         _ => false,
@@ -179,6 +185,8 @@ fn matches(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Path) -> anyhow
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use tidegate_schemas::documents::Document;
+
     use super::*;
 
     fn rule(text: &str) -> Rule {

@@ -1,0 +1,251 @@
+//! What a rule uses beside itself, and how that changed: windows, banks, actions, and fields of the items it judges.
+//!
+//! It does not look at the rule's own members.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value as Json, json};
+use tidegate_rules::Limits;
+use tidegate_schemas::documents::{Document, DocumentKind, Rule};
+
+use super::{different, same_form, set};
+
+/// The documents of a folder.
+#[derive(Default)]
+pub(super) struct Side {
+    pub(super) rules: BTreeMap<String, Rule>,
+    others: BTreeMap<Name, Map<String, Json>>,
+}
+
+type Name = (DocumentKind, String);
+
+impl Side {
+    pub(super) fn new(documents: impl Iterator<Item = Document>) -> Self {
+        let mut side = Self::default();
+        for document in documents {
+            let name = (document.kind(), document.key().to_owned());
+            match (document, name) {
+                (Document::Rule(rule), (_, key)) => drop(side.rules.insert(key, rule)),
+                (other, name) => {
+                    if let Ok(Json::Object(members)) = serde_json::to_value(&other) {
+                        side.others.insert(name, members);
+                    }
+                }
+            }
+        }
+        side
+    }
+
+    fn of(&self, kind: DocumentKind) -> impl Iterator<Item = (&String, &Map<String, Json>)> {
+        self.others.iter().filter(move |((own, _), _)| *own == kind).map(|((_, key), members)| (key, members))
+    }
+}
+
+/// What a rule uses on one side.
+#[derive(Default)]
+struct Used {
+    names: BTreeSet<Name>,
+    /// All texts in conditions: fields are among them, and formulas that name them.
+    texts: Vec<String>,
+}
+
+impl Used {
+    fn by(side: &Side, rule: &Rule) -> Self {
+        let mut used = Self::default();
+        used.read(side, rule.when.clone());
+        for action in &rule.actions {
+            used.names.insert((DocumentKind::Action, action.id.to_string()));
+        }
+        used
+    }
+
+    fn read(&mut self, side: &Side, condition: Json) {
+        match condition {
+            Json::String(text) => self.texts.push(text),
+            Json::Array(parts) => parts.into_iter().for_each(|part| self.read(side, part)),
+            Json::Object(members) => {
+                for (member, value) in members {
+                    match (member.as_str(), &value) {
+                        ("window", Json::String(key)) => self.window(side, key),
+                        ("bank", Json::String(key)) => self.bank(side, key),
+                        _ => self.read(side, value),
+                    }
+                }
+            }
+            Json::Null | Json::Bool(_) | Json::Number(_) => {}
+        }
+    }
+
+    fn window(&mut self, side: &Side, key: &str) {
+        let name = (DocumentKind::Window, key.to_owned());
+        let members = side.others.get(&name);
+        if self.names.insert(name) {
+            for member in ["where", "by", "sum", "distinct"] {
+                self.read(side, members.and_then(|it| it.get(member)).cloned().unwrap_or_default());
+            }
+        }
+    }
+
+    /// The bank, and those that take matches of it back.
+    fn bank(&mut self, side: &Side, key: &str) {
+        self.names.insert((DocumentKind::Bank, key.to_owned()));
+        let suppresses = |members: &Map<String, Json>| {
+            members.get("suppresses").and_then(Json::as_array).is_some_and(|it| it.contains(&json!(key)))
+        };
+        let negative = side.of(DocumentKind::Bank).filter(|(_, members)| suppresses(members));
+        self.names.extend(negative.map(|(key, _)| (DocumentKind::Bank, key.clone())));
+    }
+
+    /// The fields of a type that the rule may look at, and the one that names the user.
+    fn fields(&self, item_type: &Map<String, Json>) -> Map<String, Json> {
+        let fields = item_type.get("fields").and_then(Json::as_array).into_iter().flatten();
+        let used = fields.filter_map(|field| {
+            let name = field.get("name")?.as_str()?;
+            let is_user = field.get("role").is_some_and(|role| role == "creator");
+            let mut field = field.as_object()?.clone();
+            // Whether it must be there is asked when an item comes in.
+            field.remove("required");
+            let is_named = self.texts.iter().any(|text| text.contains(name));
+            (is_user || is_named).then(|| (name.to_owned(), Json::Object(field)))
+        });
+        used.collect()
+    }
+}
+
+/// What of all that has another meaning.
+pub(super) fn changes(
+    (before, one): (&Side, &Rule),
+    (after, other): (&Side, &Rule),
+    limits: &Limits,
+) -> Vec<String> {
+    let (old, new) = (Used::by(before, one), Used::by(after, other));
+    let mut changes = Vec::new();
+    // What only one of them uses is a change of the rule itself.
+    for name in old.names.intersection(&new.names) {
+        let (Some(one), Some(other)) = (before.others.get(name), after.others.get(name)) else { continue };
+        let differing = different(one, other, |member, one, other| match member {
+            "name" | "file" => true,
+            "entries" | "item_types" | "suppresses" => set(one) == set(other),
+            "where" => one == other || same_where(one, other, limits),
+            _ => one == other,
+        });
+        if !differing.is_empty() {
+            changes.push(format!("{} {}: {}", name.0.name(), name.1, differing.join(", ")));
+        }
+    }
+    let judged = |side: &Side, rule: &Rule, used: &Used| -> BTreeMap<String, Map<String, Json>> {
+        let all = rule.item_types.is_empty();
+        let types = side.of(DocumentKind::ItemType);
+        let judged = types.filter(|(key, _)| all || rule.item_types.iter().any(|own| own.as_str() == *key));
+        judged.map(|(key, members)| (key.clone(), used.fields(members))).collect()
+    };
+    let (old, new) = (judged(before, one, &old), judged(after, other, &new));
+    let types: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    changes.extend(types.into_iter().filter_map(|key| match (old.get(key), new.get(key)) {
+        (Some(old), Some(new)) => {
+            let fields = old.keys().chain(new.keys()).filter(|field| old.get(*field) != new.get(*field));
+            let fields: BTreeSet<&str> = fields.map(String::as_str).collect();
+            let fields = fields.into_iter().collect::<Vec<_>>().join(", ");
+            (!fields.is_empty()).then(|| format!("item_type {key}: {fields}"))
+        }
+        // Where the rule names its types, that is its own change.
+        (old, _) if one.item_types.is_empty() && other.item_types.is_empty() => {
+            Some(format!("item_type {key}: judged {}", if old.is_some() { "no more" } else { "too" }))
+        }
+        _ => None,
+    }));
+    changes
+}
+
+fn same_where(before: Option<&Json>, after: Option<&Json>, limits: &Limits) -> bool {
+    let rule = |condition: &Json| json!({"rule": "where", "when": condition});
+    matches!((before, after), (Some(before), Some(after)) if same_form(&rule(before), &rule(after), limits))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tidegate_schemas::documents::parse;
+
+    use super::*;
+
+    const DOCUMENTS: &str = "\
+item_type: post
+kind: CONTENT
+fields:
+  - {name: text, type: STRING}
+  - {name: tags, type: STRING}
+  - {name: author, type: RELATED_ITEM, role: creator}
+---
+action: remove
+kind: callback
+---
+bank: words
+kind: text
+entries: [one, two]
+---
+window: often
+over: 24h
+where: {all: [{text: {in: [text], any_of: [a b]}}, {field: {path: text, exists: true}}]}
+---
+rule: r
+when: {all: [{count: {window: often, gte: 3}}, {text: {in: [text], bank: words}}]}
+actions: [remove]
+---
+rule: free
+item_types: [post]
+when: {field: {path: text, eq: x}}
+";
+
+    fn side(documents: &str) -> Side {
+        Side::new(parse(&[("d.yaml", documents)]).unwrap().into_iter().map(|(_, document)| document))
+    }
+
+    fn changed(rule: &str, from: &str, to: &str) -> Vec<String> {
+        let (before, after) = (side(DOCUMENTS), side(&DOCUMENTS.replace(from, to)));
+        let with = |side: &Side| side.rules[rule].clone();
+        changes((&before, &with(&before)), (&after, &with(&after)), &Limits::default())
+    }
+
+    #[test]
+    fn a_rule_changes_with_what_it_uses() {
+        for (from, to, told) in [
+            ("over: 24h", "over: 30d", "window often: over 1d → 30d"),
+            ("any_of: [a b]", "any_of: [a c]", "window often: condition"),
+            ("[one, two]", "[one, two, three]", "bank words: entries"),
+            ("kind: callback", "kind: enqueue_review", "action remove: kind callback → enqueue_review"),
+            ("text, type: STRING}", "text, type: STRING, container: ARRAY}", "post: text"),
+            (", role: creator", "", "item_type post: author"),
+            ("---\naction", "---\nitem_type: page\nkind: CONTENT\n---\naction", "item_type page: judged too"),
+        ] {
+            let changes = changed("r", from, to);
+            assert_eq!(changes.len(), 1, "{to}: {changes:?}");
+            assert!(changes[0].contains(told), "{to}: {changes:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_rule_does_not_use_and_how_things_are_written_change_nothing() {
+        for (from, to) in [
+            ("[one, two]", "[two, one]"),
+            (
+                "where: {all: [{text: {in: [text], any_of: [a b]}}, ",
+                "where: {all: [{all: [{text: {in: [text], any_of: [a b]}}]}, ",
+            ),
+            ("name: tags, type: STRING", "name: tags, type: STRING, required: true"),
+            ("name: tags, type: STRING", "name: labels, type: NUMBER"),
+            ("over: 24h", "over: 24h\nname: For people"),
+        ] {
+            let changes = changed("r", from, to);
+            assert!(changes.is_empty(), "{to}: {changes:?}");
+        }
+        for (from, to) in
+            [("over: 24h", "over: 30d"), ("[one, two]", "[one]"), ("kind: callback", "kind: enqueue_review")]
+        {
+            assert!(changed("free", from, to).is_empty(), "{to}");
+        }
+        assert!(
+            changed("free", "---\naction", "---\nitem_type: page\nkind: CONTENT\n---\naction").is_empty()
+        );
+    }
+}
