@@ -19,6 +19,8 @@ use crate::{
 
 /// Answers to one item at a time.
 const SINGLE: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
+/// Answers to two at a time.
+const COMPARED: [Answer; 4] = [Answer::Pass, Answer::PreferSubject, Answer::PreferObject, Answer::Equal];
 
 /// Of a bundle with participants: what their answers add up to, what the source has published, and who is in its groups.
 pub(super) fn individual<'h>(head: &'h Head, tally: &Tally, members: &[Vec<String>]) -> Outcomes<'h> {
@@ -62,7 +64,8 @@ pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
     let mut kept = Vec::new();
     let mut cells_hidden = 0;
     for table in tables {
-        if let Shown::All { hidden } = suppress(&table.counts, k) {
+        let answers = if table.object == NO_OBJECT { SINGLE.len() } else { COMPARED.len() };
+        if let Shown::All { hidden } = suppress(&table.counts, k, answers as u64) {
             cells_hidden += hidden.iter().filter(|hidden| **hidden).count() as u64;
             kept.push((*table, hidden));
         }
@@ -84,7 +87,7 @@ impl Tables {
         let Some(k) = self.k else { return Vec::new() };
         let of_pairs = self.tables.iter().any(|(table, _)| table.object != NO_OBJECT);
         let mut notes = vec![
-            too_few(self.items_dropped, "item", k),
+            too_few(self.items_dropped, "item", k, of_pairs),
             format!(
                 "{} counts from 1 to {} and counts that would give them away are hidden{}.",
                 self.cells_hidden,
@@ -95,7 +98,7 @@ impl Tables {
             "Times are rounded to days. Coverage is that of the counts that are shown.".to_owned(),
         ];
         if of_pairs {
-            notes.push(too_few(self.tables_dropped, "pair", k));
+            notes.push(too_few(self.tables_dropped, "pair", k, of_pairs));
         }
         notes
     }
@@ -163,10 +166,8 @@ impl Tables {
     }
 }
 
-fn too_few(dropped: u64, what: &str, k: u64) -> String {
-    format!(
-        "{} {} left out: fewer than {k} answers, or small counts that the others would give away.",
-        counted(dropped, what),
-        were(dropped)
-    )
+fn too_few(dropped: u64, what: &str, k: u64, of_pairs: bool) -> String {
+    let answers = if of_pairs { COMPARED.len() } else { SINGLE.len() };
+    let least = k.max(answers as u64 + 1);
+    format!("{} {} left out: fewer than {least} answers.", counted(dropped, what), were(dropped))
 }

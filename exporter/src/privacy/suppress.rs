@@ -10,7 +10,7 @@ pub(crate) type Counts = [u64; Answer::ALL.len()];
 /// What of a table may be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// Fewer than k people stand behind it, or hiding its cells would hide nothing.
+    /// Too few people stand behind it, whatever they answered.
     Nothing,
     /// The flags say which cells are hidden.
     All { hidden: Hidden },
@@ -19,11 +19,20 @@ pub(crate) enum Shown {
 type Hidden = [bool; Answer::ALL.len()];
 
 /// Hides every count from 1 to k - 1, and the smallest other ones until what is hidden together is neither one count nor
-/// fewer than k people. What can be found out even so is not shown at all.
-pub(crate) fn suppress(counts: &Counts, k: u64) -> Shown {
+/// fewer than k people. Where these could be found out even so, all counts are hidden. A table is left out for its total
+/// alone, so that being left out tells nothing else.
+///
+/// With more people than there are `answers` to choose from, hiding all counts always hides them: the table of ones but
+/// for a single count is hidden whole, too, whichever answer that count is of. With as many it may be nothing but ones.
+pub(crate) fn suppress(counts: &Counts, k: u64, answers: u64) -> Shown {
+    let total = counts.iter().sum::<u64>();
+    if total <= answers {
+        return Shown::Nothing;
+    }
     match first_choice(counts, k) {
+        None => Shown::Nothing,
         Some(hidden) if !hidden.contains(&true) || ambiguous(counts, hidden, k) => Shown::All { hidden },
-        _ => Shown::Nothing,
+        Some(_) => Shown::All { hidden: counts.map(|count| count > 0) },
     }
 }
 
@@ -135,58 +144,69 @@ mod tests {
     /// All a reader can see, with the total that they are taken to know.
     type Seen = (u64, Vec<Option<u64>>);
 
-    fn seen(table: &Counts, k: u64) -> Option<Seen> {
-        let Shown::All { hidden } = suppress(table, k) else { return None };
+    fn seen(table: &Counts, k: u64, answers: u64) -> Option<Seen> {
+        let Shown::All { hidden } = suppress(table, k, answers) else { return None };
         let cells = table.iter().zip(hidden).map(|(count, hidden)| (!hidden).then_some(*count)).collect();
         Some((table.iter().sum(), cells))
     }
 
-    /// Every table of four cells with this total.
-    fn tables(total: u64) -> impl Iterator<Item = Counts> {
+    /// Every table of three or four cells with this total.
+    fn tables(total: u64, answers: u64) -> impl Iterator<Item = Counts> {
+        let fourth = move |rest| if answers == 3 { 0..=0 } else { 0..=rest };
         (0..=total).flat_map(move |a| {
             (0..=total - a)
-                .flat_map(move |b| (0..=total - a - b).map(move |c| counts(&[a, b, c, total - a - b - c])))
+                .flat_map(move |b| fourth(total - a - b).map(move |d| counts(&[a, b, total - a - b - d, d])))
         })
     }
 
     #[test]
     fn no_small_count_or_sum_of_hidden_ones_can_be_found_by_subtraction() {
-        for k in 3..=6 {
-            for total in 0..=22 {
+        for (answers, most) in [(3, 48), (4, 22)] {
+            for (k, total) in (3..=6).flat_map(|k| (0..=most).map(move |total| (k, total))) {
                 let mut alike: BTreeMap<Seen, Vec<Counts>> = BTreeMap::new();
-                for table in tables(total) {
-                    if let Some(seen) = seen(&table, k) {
-                        alike.entry(seen).or_default().push(table);
+                let mut left_out = Vec::new();
+                for table in tables(total, answers) {
+                    match seen(&table, k, answers) {
+                        Some(seen) => alike.entry(seen).or_default().push(table),
+                        None => left_out.push(table),
                     }
                 }
-                for ((_, cells), tables) in alike {
-                    assert!(
-                        cells.iter().flatten().all(|shown| *shown == 0 || *shown >= k),
-                        "{tables:?} k {k}"
-                    );
-                    let hidden: Vec<_> = (0..cells.len()).filter(|at| cells[*at].is_none()).collect();
-                    for choice in 1..1_usize << hidden.len() {
-                        let sum = |table: &Counts| -> u64 {
-                            let chosen = hidden.iter().enumerate().filter(|(bit, _)| choice >> bit & 1 == 1);
-                            chosen.map(|(_, at)| table[*at]).sum()
-                        };
-                        let possible: BTreeSet<_> = tables.iter().map(sum).collect();
-                        let together = !choice.is_power_of_two() && possible.iter().all(|sum| *sum >= k);
-                        assert!(
-                            possible.len() > 1 || together,
-                            "{tables:?} k {k} cells {choice:b} of {hidden:?}"
-                        );
-                    }
-                }
+                assert!(left_out.is_empty() || alike.is_empty(), "k {k} total {total}: {left_out:?}");
+                assert!(left_out.is_empty() || total <= answers.max(k - 1), "k {k} total {total}");
+                alike.into_iter().for_each(|((_, cells), tables)| hidden_ones_stay_so(&cells, &tables, k));
             }
         }
+    }
+
+    fn hidden_ones_stay_so(cells: &[Option<u64>], tables: &[Counts], k: u64) {
+        assert!(cells.iter().flatten().all(|shown| *shown == 0 || *shown >= k), "{tables:?} k {k}");
+        let hidden: Vec<_> = (0..cells.len()).filter(|at| cells[*at].is_none()).collect();
+        for choice in 1..1_usize << hidden.len() {
+            let sum = |table: &Counts| -> u64 {
+                let chosen = hidden.iter().enumerate().filter(|(bit, _)| choice >> bit & 1 == 1);
+                chosen.map(|(_, at)| table[*at]).sum()
+            };
+            let possible: BTreeSet<_> = tables.iter().map(sum).collect();
+            let together = !choice.is_power_of_two() && possible.iter().all(|sum| *sum >= k);
+            assert!(possible.len() > 1 || together, "{tables:?} k {k} cells {choice:b} of {hidden:?}");
+        }
+    }
+
+    #[test]
+    fn what_would_be_the_only_one_to_be_left_out_is_hidden_whole() {
+        for table in [[5, 4, 4], [5, 5, 4], [6, 6, 4], [11, 11, 4]] {
+            let hidden = [true, true, true, false, false, false];
+            assert_eq!(suppress(&counts(&table), 5, 3), Shown::All { hidden }, "{table:?}");
+        }
+        // Three people and three answers: each may have given another one, and then hiding would hide nothing.
+        assert_eq!(suppress(&counts(&[3]), 3, 3), Shown::Nothing);
     }
 
     proptest! {
         #[test]
         fn nothing_below_k_is_ever_shown(cells in prop::collection::vec(0_u64..40, 6), k in 3_u64..12) {
             let table = counts(&cells);
-            match suppress(&table, k) {
+            match suppress(&table, k, 6) {
                 Shown::Nothing => {}
                 Shown::All { hidden } => {
                     prop_assert!(cells.iter().sum::<u64>() >= k);
@@ -204,10 +224,10 @@ mod tests {
 
     #[test]
     fn large_tables_are_shown_whole() {
-        assert_eq!(suppress(&counts(&[9, 0, 5]), 5), Shown::All { hidden: Default::default() });
-        assert_eq!(suppress(&counts(&[2, 2]), 5), Shown::Nothing);
+        assert_eq!(suppress(&counts(&[9, 0, 5]), 5, 3), Shown::All { hidden: Default::default() });
+        assert_eq!(suppress(&counts(&[2, 2]), 5, 3), Shown::Nothing);
         // Without the third, three people would be known to have said one of two things.
         let hidden = [true, true, true, false, false, false];
-        assert_eq!(suppress(&counts(&[1, 2, 20]), 5), Shown::All { hidden });
+        assert_eq!(suppress(&counts(&[1, 2, 20]), 5, 3), Shown::All { hidden });
     }
 }
