@@ -61,13 +61,13 @@ impl PocketPolis {
         let (who, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
         let (vote, updated) = (table.need(&["vote"])?, table.find(&["updated_at"]));
         while let Some(row) = table.next()? {
-            let item = self.keys.find(row.bytes(statement)?);
+            let item = self.keys.find(row.text(statement)?.as_bytes());
             let item = item
                 .ok_or_else(|| row.wrong(Wrong::UnknownItem, "statement_id is not among the statements"))?;
-            let answer = match row.bytes(vote)? {
-                b"1" => Answer::Agree,
-                b"-1" => Answer::Disagree,
-                b"0" => Answer::Pass,
+            let answer = match row.text(vote)? {
+                "1" => Answer::Agree,
+                "-1" => Answer::Disagree,
+                "0" => Answer::Pass,
                 _ => return Err(row.wrong(Wrong::Value, "vote is none of 1, 0 and -1")),
             };
             let at = match row.maybe(updated)? {
@@ -77,7 +77,7 @@ impl PocketPolis {
                         .ok_or_else(|| row.wrong(Wrong::Value, "updated_at is not a time with its zone"))?,
                 ),
             };
-            let id = row.bytes(who)?;
+            let id = row.text(who)?.as_bytes();
             if id.is_empty() {
                 return Err(row.wrong(Wrong::Value, "participant is empty"));
             }

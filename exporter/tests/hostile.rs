@@ -121,6 +121,43 @@ fn wrong_files_are_named() {
 }
 
 #[test]
+fn ids_that_are_not_utf_8_are_refused_and_not_taken_for_one_another() {
+    let conversation = Conversation::new(22, 5, 20);
+    let folder = Folder::new();
+    let input = conversation.variant_a(&folder, "a");
+    let spoiled = |text: &str, row: usize, column: usize| {
+        let mut lines: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
+        let mut cells: Vec<_> = lines[row].split(|byte| *byte == b',').map(<[u8]>::to_vec).collect();
+        cells[column].insert(0, 0xff);
+        lines[row] = cells.join(&b','.to_owned());
+        lines.join(&b'\n'.to_owned())
+    };
+    let votes = conversation.votes_csv(1000);
+    for column in [0, 2, 3, 4] {
+        folder.write("a/votes.csv", spoiled(&votes, 8, column));
+        refused(&folder, &input, "encoding", "votes.csv, row 9: it is not UTF-8");
+    }
+    folder.write("a/votes.csv", &votes);
+    for column in [0, 1, 2] {
+        folder.write("a/participants-votes.csv", spoiled(&conversation.matrix_csv(), 3, column));
+        refused(&folder, &input, "encoding", "participants-votes.csv, row 4: it is not UTF-8");
+    }
+    fs::remove_file(folder.path("a/votes.csv")).unwrap();
+    for column in [0, 7] {
+        folder.write("a/participants-votes.csv", spoiled(&conversation.matrix_csv(), 3, column));
+        refused(&folder, &input, "encoding", "participants-votes.csv, row 4: it is not UTF-8");
+    }
+    let statements =
+        "statement_id,text,status,is_seed,created_at,agrees,disagrees,passes\ns1,one,active,true,,1,0,0\n";
+    folder.write("p/statements.csv", statements);
+    let votes = "participant,statement_id,vote,updated_at\np1,s1,1,\n";
+    for column in [0, 1, 2] {
+        folder.write("p/votes.csv", spoiled(votes, 1, column));
+        refused(&folder, &folder.path("p"), "encoding", "votes.csv, row 2: it is not UTF-8");
+    }
+}
+
+#[test]
 fn broken_and_exploding_archives_are_refused() {
     let folder = Folder::new();
     let mut zipped = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));

@@ -64,6 +64,8 @@ impl Read for Bounded {
     }
 }
 
+pub(crate) const NOT_UTF8: &str = "it is not UTF-8; convert the file first";
+
 const READ_AHEAD: usize = 64 << 10;
 
 impl Table {
@@ -177,8 +179,7 @@ impl Row<'_> {
     }
 
     pub(crate) fn text(&self, column: usize) -> Result<&str, Fault> {
-        std::str::from_utf8(self.bytes(column)?)
-            .map_err(|_| self.wrong(Wrong::Encoding, "it is not UTF-8; convert the file first"))
+        std::str::from_utf8(self.bytes(column)?).map_err(|_| self.wrong(Wrong::Encoding, NOT_UTF8))
     }
 
     /// An optional column, empty where it is missing.

@@ -12,7 +12,7 @@ use crate::{
     form::SOURCE_RESPONSE_COUNTS,
     input::{
         Limits, Member,
-        table::{Table, no_column},
+        table::{NOT_UTF8, Table, no_column},
     },
     model::{Item, Published},
     moment::Moment,
@@ -275,9 +275,8 @@ fn whole_text(member: &Member, limits: &Limits) -> Result<String, Fault> {
         let detail = "it is too large without quotes (--max-record allows more)";
         return Err(Fault::content(&member.name, None, Wrong::LongRecord, detail));
     }
-    let text = String::from_utf8(bytes).map_err(|_| {
-        Fault::content(&member.name, None, Wrong::Encoding, "it is not UTF-8; convert the file first")
-    })?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Fault::content(&member.name, None, Wrong::Encoding, NOT_UTF8))?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 

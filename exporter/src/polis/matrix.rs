@@ -35,7 +35,7 @@ pub(super) fn participants(
     let mut members = Vec::new();
     let (mut names, mut external) = (Vec::<String>::new(), 0_u64);
     while let Some(row) = table.next()? {
-        let (who, name, xid) = (row.bytes(id)?, row.maybe(group)?.trim(), row.maybe(xid)?.trim());
+        let (who, name, xid) = (row.text(id)?.as_bytes(), row.maybe(group)?.trim(), row.maybe(xid)?.trim());
         if !xid.is_empty() {
             external += 1;
             people.set_external(who, xid);
@@ -98,7 +98,7 @@ pub(super) fn rows(
     }
     let mut rows = 0;
     while let Some(row) = table.next()? {
-        let id = row.bytes(id)?;
+        let id = row.text(id)?.as_bytes();
         for (at, item) in &items {
             let answer = match row.maybe(Some(*at))?.trim() {
                 "" => continue,

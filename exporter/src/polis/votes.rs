@@ -14,7 +14,11 @@ use super::{
 use crate::{
     fault::{Fault, Wrong},
     form::Answer,
-    input::{Limits, Member, lines::Lines, table::no_column},
+    input::{
+        Limits, Member,
+        lines::Lines,
+        table::{NOT_UTF8, no_column},
+    },
     meter::Meter,
     model::{Keys, number},
     moment::Moment,
@@ -247,6 +251,10 @@ impl Reading<'_> {
 
     #[inline]
     fn row(&mut self, timestamp: &[u8], comment: &[u8], voter: &[u8], vote: &[u8]) -> Result<Row, Said> {
+        // Else two ids could become one where they are written.
+        if [timestamp, comment, voter, vote].iter().any(|field| std::str::from_utf8(field).is_err()) {
+            return Err((Wrong::Encoding, NOT_UTF8));
+        }
         let answer = answer(vote).ok_or((Wrong::Value, "vote is none of 1, 0 and -1"))?;
         if comment != self.comment || self.comment.is_empty() {
             let missing = (Wrong::UnknownItem, "comment-id is not among the comments");
