@@ -106,8 +106,28 @@ fn nothing_that_is_read_is_written_over_under_any_name() {
     );
     let stream = Arc::new(File::options().append(true).open(folder.path("hard.json")).unwrap());
     refused(&|job| job.target = Target::Stream(Arc::clone(&stream)), "standard output", "votes.csv");
+    fs::hard_link(folder.write("key", [7; 32]), folder.path("c.items.parquet")).unwrap();
+    let key = |job: &mut Job| job.key_file = Some(folder.path("key"));
+    refused(
+        &|job| {
+            key(job);
+            job.target = Target::File(folder.path("key"));
+        },
+        "key",
+        "key",
+    );
+    refused(
+        &|job| {
+            key(job);
+            job.target = Target::File(folder.path("c.json"));
+        },
+        "c.items.parquet",
+        "key",
+    );
+    assert_eq!(fs::read(folder.path("key")).unwrap(), [7; 32]);
     // What only lies beside it is let alone.
     let mut job = folder.job(&export);
+    key(&mut job);
     job.target = Target::File(folder.path("a/bundle.json"));
     run(&job).unwrap();
 }

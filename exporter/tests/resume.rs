@@ -267,6 +267,53 @@ fn a_partial_file_of_somebody_else_stays_as_it_is() {
 }
 
 #[test]
+fn links_where_it_keeps_its_parts_are_not_followed() {
+    use std::os::unix::fs::symlink;
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    let precious = folder.write("precious", "mine");
+    let parts = folder.path("out.json.parts");
+    let refused = |job: &Job| {
+        let fault = convert(job, &Arc::new(Meter::default())).unwrap_err();
+        assert!(fault.to_string().contains("out.json.parts"), "{fault}");
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
+    };
+    for name in ["lock", "segments", "began", "named", "key", "else"] {
+        for (resume, force) in [(false, false), (true, false), (false, true)] {
+            drop(fs::remove_dir_all(&parts));
+            fs::create_dir(&parts).unwrap();
+            symlink(&precious, parts.join(name)).unwrap();
+            (job.resume, job.force) = (resume, force);
+            refused(&job);
+        }
+    }
+    fs::remove_dir_all(&parts).unwrap();
+    fs::create_dir(folder.path("elsewhere")).unwrap();
+    symlink(folder.path("elsewhere"), &parts).unwrap();
+    refused(&job);
+    assert_eq!(fs::read_dir(folder.path("elsewhere")).unwrap().count(), 0);
+    fs::remove_file(&parts).unwrap();
+    // Another name of a file is no link that could be seen: it is not written to all the same.
+    (job.resume, job.force) = (false, true);
+    interrupted(&mut job);
+    for name in ["lock", "segments", "began", "named"] {
+        drop(fs::remove_file(parts.join(name)));
+        fs::hard_link(&precious, parts.join(name)).unwrap();
+    }
+    convert(&job, &Arc::new(Meter::default())).unwrap();
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
+    // And what is gone on with is no link either.
+    drop(fs::remove_file(folder.path("out.json")));
+    (job.resume, job.force) = (false, true);
+    interrupted(&mut job);
+    fs::rename(folder.path("out.json.partial"), folder.path("moved")).unwrap();
+    symlink(folder.path("moved"), folder.path("out.json.partial")).unwrap();
+    let before = fs::read(folder.path("moved")).unwrap();
+    assert_eq!(convert(&job, &Arc::new(Meter::default())).unwrap_err().tag(), "io");
+    assert!(fs::read(folder.path("moved")).unwrap() == before);
+}
+
+#[test]
 fn rows_that_name_participants_otherwise_are_not_gone_on_with() {
     let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
     let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));

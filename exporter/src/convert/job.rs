@@ -91,6 +91,8 @@ pub struct Job {
     pub participants: Participants,
     /// A kept key links bundles; a fresh one is thrown away.
     pub key: Option<Key>,
+    /// Where that one is kept: nothing is written there.
+    pub key_file: Option<PathBuf>,
     /// Every answer, not only the latest.
     pub events: bool,
     pub naming: Naming,
@@ -140,6 +142,7 @@ impl Job {
             limitations: Vec::new(),
             participants: Participants::default(),
             key: None,
+            key_file: None,
             events: false,
             naming: Naming::default(),
             schema_url: None,

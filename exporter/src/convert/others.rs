@@ -13,6 +13,7 @@ use crate::{
     export::{self, export, ndjson, package, parquet},
     fault::Fault,
     input::{Member, Role, absent, name_of, one_of},
+    write::parts::fresh,
 };
 
 /// Common readers take no larger document.
@@ -104,7 +105,7 @@ pub(super) fn from_bundle(job: &Job, place: Place, files: &[(Member, Role)]) -> 
         None => {
             let path = place.parts.folder.join("bundle.json");
             let failed = |error| Fault::io("unpacking to", &path, error);
-            let mut into = fs::File::create(&path).map_err(failed)?;
+            let mut into = fresh(&path).map_err(failed)?;
             let mut from = member.open(&job.limits, None)?;
             copy(&mut from, &mut into).map_err(|error| Fault::from_io(&member.name, error))?;
             path

@@ -57,7 +57,7 @@ fn written(job: &Job, out: &Path) -> Vec<PathBuf> {
 /// Every file that may be read, by name. What cannot be looked at is told when it is opened.
 fn inputs(job: &Job) -> Vec<(String, Identity)> {
     let mut found = Vec::new();
-    for path in &job.inputs {
+    for path in job.inputs.iter().chain(&job.key_file) {
         if path.as_os_str() == "-" {
             let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
             if let Ok(file) = stdin.and_then(|stdin| stdin.metadata())

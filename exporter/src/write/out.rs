@@ -10,7 +10,10 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{parts::remove, settle::Settling};
+use super::{
+    parts::{own, remove},
+    settle::Settling,
+};
 use crate::fault::{Fault, Wrong};
 
 /// A place to come back to.
@@ -96,7 +99,7 @@ impl Out {
         lengths: &[(u64, [u8; 32])],
     ) -> Result<Option<(Self, Mark, usize)>, Fault> {
         let failed = |error| Fault::io("going on with", path, error);
-        let mut file = match File::options().read(true).write(true).open(path) {
+        let mut file = match own(File::options().read(true).write(true), path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),

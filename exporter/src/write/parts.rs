@@ -1,19 +1,22 @@
 //! What an interrupted conversion leaves beside its output, so that it can go on: `<out>.parts`.
 //!
 //! It holds the fresh key, readable by its owner only, and a line for each finished segment; the bytes are in
-//! `<out>.partial`. The bytes get their name, and the rest vanishes once everything beside them has its own.
+//! `<out>.partial`. The bytes get their name, and the rest vanishes once everything beside them has its own. Whoever may
+//! write to the folder could plant links there: none is followed, and what is written is always a new file.
 
 use std::{
     ffi::OsString,
-    fs::{self, File},
-    io::{self, BufRead as _, BufReader, Write as _},
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::{fault::Fault, moment::Moment, privacy::people::Key};
+use crate::{fault::Fault, input::name_of, moment::Moment, privacy::people::Key};
 
 /// A place from which a conversion can go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,18 +62,18 @@ pub(crate) fn beside(out: &Path, ending: &str) -> PathBuf {
 impl Parts {
     /// Whether an interrupted conversion has left something to go on with.
     pub(crate) fn left(out: &Path) -> bool {
-        beside(out, ".parts").join(LOCK).exists()
+        beside(out, ".parts").join(LOCK).symlink_metadata().is_ok()
     }
 
     /// Whether it was about to give the bundle its name, or has.
     pub(crate) fn named(out: &Path) -> bool {
-        beside(out, ".parts").join(NAMED).exists()
+        beside(out, ".parts").join(NAMED).symlink_metadata().is_ok()
     }
 
     /// The bundle is about to get its name.
     pub(crate) fn name(&self) -> Result<(), Fault> {
         let path = self.folder.join(NAMED);
-        File::create(&path).map(drop).map_err(|error| Fault::io("writing", &path, error))
+        fresh(&path).map(drop).map_err(|error| Fault::io("writing", &path, error))
     }
 
     /// `resume`: go on with what is there; `again`: forget it.
@@ -79,7 +82,9 @@ impl Parts {
         let failed = |error| Fault::io("using", &folder, error);
         let left = Self::left(out);
         fs::create_dir_all(&folder).map_err(failed)?;
-        let lock = File::create(folder.join(LOCK)).map_err(failed)?;
+        refuse_links(&folder)?;
+        let mut options = File::options();
+        let lock = own(options.write(true).create(true), &folder.join(LOCK)).map_err(failed)?;
         if lock.try_lock().is_err() {
             return Err(Fault::Refused("another process is writing the same output".to_owned()));
         }
@@ -99,7 +104,7 @@ impl Parts {
     pub(crate) fn key(&self) -> Result<Key, Fault> {
         let path = self.folder.join(KEY);
         let failed = |error| Fault::io("keeping the key in", &path, error);
-        match fs::read(&path) {
+        match read(&path) {
             Ok(bytes) if bytes.len() == KEY_BYTES => return Ok(Key(bytes)),
             // A process that died while it wrote the key has written nothing with it.
             Ok(_) => remove(&path)?,
@@ -117,9 +122,9 @@ impl Parts {
     pub(crate) fn moment(&self, told: Option<Moment>) -> Result<Moment, Fault> {
         let path = self.folder.join(BEGAN);
         let failed = |error| Fault::io("using", &path, error);
-        match fs::read_to_string(&path) {
+        match read(&path) {
             Ok(text) => {
-                if let Some(began) = Moment::parse(&text) {
+                if let Some(began) = std::str::from_utf8(&text).ok().and_then(Moment::parse) {
                     if told.is_some_and(|told| told != began) {
                         return Err(Fault::Refused(format!(
                             "what is to be gone on with was begun as of {began}, and another moment is told now: \
@@ -133,7 +138,7 @@ impl Parts {
             Err(error) => return Err(failed(error)),
         }
         let now = told.unwrap_or_else(now);
-        fs::write(&path, now.to_string()).map_err(failed)?;
+        fresh(&path).and_then(|mut file| file.write_all(now.to_string().as_bytes())).map_err(failed)?;
         Ok(now)
     }
 
@@ -141,7 +146,7 @@ impl Parts {
     pub(crate) fn segments(&self) -> Result<Option<(Run, Vec<Segment>)>, Fault> {
         let path = self.folder.join(SEGMENTS);
         let failed = |error| Fault::io("reading", &path, error);
-        let file = match File::open(&path) {
+        let file = match own(File::options().read(true), &path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
@@ -161,7 +166,7 @@ impl Parts {
     /// Begins the list of segments with those that are kept.
     pub(crate) fn journal(&self, run: &Run, kept: &[Segment]) -> Result<Journal, Fault> {
         let path = self.folder.join(SEGMENTS);
-        let file = File::create(&path).map_err(|error| Fault::io("writing", &path, error))?;
+        let file = fresh(&path).map_err(|error| Fault::io("writing", &path, error))?;
         let mut journal = Journal { path, file };
         journal.line(run)?;
         kept.iter().try_for_each(|segment| journal.line(segment))?;
@@ -187,7 +192,7 @@ impl Journal {
 
     /// Forgets all segments: the rows will come again, sorted.
     pub(crate) fn again(&mut self, run: &Run) -> Result<(), Fault> {
-        self.file = File::create(&self.path).map_err(|error| Fault::io("writing", &self.path, error))?;
+        self.file = fresh(&self.path).map_err(|error| Fault::io("writing", &self.path, error))?;
         self.line(run)
     }
 
@@ -210,13 +215,40 @@ pub(super) fn remove(path: &Path) -> Result<(), Fault> {
     }
 }
 
-#[cfg(unix)]
+/// A file of ours, never one that a link names.
+pub(super) fn own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    own(File::options().read(true), path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// In place of what is there: that may have another name, too.
+pub(crate) fn fresh(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).open(path)
+}
+
 fn private(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
     File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
-#[cfg(not(unix))]
-fn private(path: &Path) -> io::Result<File> {
-    File::options().write(true).create_new(true).open(path)
+/// Nobody but somebody else puts a link there.
+fn refuse_links(folder: &Path) -> Result<(), Fault> {
+    let failed = |error| Fault::io("using", folder, error);
+    let mut linked = folder.symlink_metadata().map_err(failed)?.is_symlink();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        linked |= entry.and_then(|entry| entry.file_type()).map_err(failed)?.is_symlink();
+    }
+    if linked {
+        let name = name_of(folder);
+        return Err(Fault::Refused(format!("{name} is or holds a link, and is no conversion's: remove it")));
+    }
+    Ok(())
 }

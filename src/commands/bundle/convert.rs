@@ -222,10 +222,10 @@ impl Convert {
             None => epoch()?,
         };
         let (privacy, source, running) = (self.privacy, self.source, self.running);
-        let key = match privacy.linkage_key_file {
+        let key = match &privacy.linkage_key_file {
             None => None,
             Some(path) => {
-                let read = fs::read(&path).and_then(|bytes| Ok((bytes, fs::metadata(&path)?)));
+                let read = fs::read(path).and_then(|bytes| Ok((bytes, fs::metadata(path)?)));
                 let (bytes, file) = read.with_context(|| format!("reading {}", path.display()))?;
                 if let Some(mode) = Key::open_to_others(&file) {
                     complain(format!(
@@ -257,6 +257,7 @@ impl Convert {
             limitations: privacy.limitation,
             participants: privacy.participants.into(),
             key,
+            key_file: privacy.linkage_key_file,
             events: self.events,
             naming: self.constants.naming(),
             schema_url: self.constants.schema_url,
