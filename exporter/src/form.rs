@@ -110,29 +110,6 @@ pub const ELIGIBLE_STATUSES: [&str; 2] = ["approved", "active"];
 pub const RESPONSE_COUNTS: &str = "response-counts";
 /// An outcome whose `counts` are what the source published; held against nothing.
 pub const SOURCE_RESPONSE_COUNTS: &str = "source-response-counts";
-/// Members of outcomes that count people or their answers, wherever they stand, or all members of which do.
-pub const COUNTS_OF_PEOPLE: [&str; 20] = [
-    "counts",
-    "count",
-    "agree",
-    "disagree",
-    "pass",
-    "prefer-subject",
-    "prefer-object",
-    "equal",
-    "agrees",
-    "disagrees",
-    "passes",
-    "participants",
-    "members",
-    "size",
-    "voters",
-    "votes",
-    "wins",
-    "losses",
-    "cantDecide",
-    "observations",
-];
 /// An outcome whose `members` are the participants that the source has put into its `group`.
 pub const GROUP_MEMBERS: &str = "group-members";
 

@@ -169,6 +169,9 @@ fn private_cases() -> Vec<Case> {
     ]
 }
 
+const LINKED: &[&str] =
+    &["BND-PRV-02 /dataCard/containsPseudonymousLinkage", "BND-PRV-05 /dataCard/suitableForPublicSharing"];
+
 fn shared_cases() -> Vec<Case> {
     vec![
         (
@@ -212,10 +215,56 @@ fn shared_cases() -> Vec<Case> {
         (
             "/outcomes/1/groups",
             json!([{ "id": 1, "agree": 2, "size": 1 }, { "id": 2, "agree": 9, "disagree": 0, "rank": 1 }]),
-            &["BND-PRV-12 /outcomes/1/agree", "BND-PRV-12 /outcomes/1/size"],
+            &["BND-PRV-12 /outcomes/1/groups/0/agree", "BND-PRV-12 /outcomes/1/groups/0/size"],
         ),
         ("/outcomes/1/votes", json!({ "no": 2, "yes": 3 }), &["BND-PRV-12 /outcomes/1/votes"]),
-        ("/outcomes/1/theirs", json!({ "ids": [1, 2], "clusters": 2, "wins": [1, 2] }), &[]),
+        ("/outcomes/1/tally", json!({ "agree": 2 }), &["BND-PRV-12 /outcomes/1/tally/agree"]),
+        // A name that is none of a tool's may be somebody's: the place is told as far as it goes.
+        ("/outcomes/1/theirs", json!({ "agree": 2 }), &["BND-PRV-12 /outcomes/1"]),
+        (
+            "/outcomes/1/groups",
+            json!([{ "ids": [1, 2], "clusters": 2, "wins": [7, 2], "losses": [{ "id": 1, "n": 2 }] }]),
+            &["BND-PRV-12 /outcomes/1/groups/0/wins/1", "BND-PRV-12 /outcomes/1/groups/0/losses/0/n"],
+        ),
+        (
+            "/outcomes/1/groups",
+            json!({ "n-votes": 2, "n_agree": 2, "group-a-agree-count": 2, "participantCount": 2, "totalVotes": 2,
+                "TOTALVOTES": 1, "nvotes": 2, "Respondents": 2, "Cant Decide": 2 }),
+            &[
+                "BND-PRV-12 /outcomes/1/groups/n-votes",
+                "BND-PRV-12 /outcomes/1/groups/n_agree",
+                "BND-PRV-12 /outcomes/1/groups/group-a-agree-count",
+                "BND-PRV-12 /outcomes/1/groups/participantCount",
+                "BND-PRV-12 /outcomes/1/groups/totalVotes",
+                "BND-PRV-12 /outcomes/1/groups/TOTALVOTES",
+                "BND-PRV-12 /outcomes/1/groups/nvotes",
+                "BND-PRV-12 /outcomes/1/groups/Respondents",
+                "BND-PRV-12 /outcomes/1/groups/Cant Decide",
+            ],
+        ),
+        ("/outcomes/1/ada-votes", json!(2), &["BND-PRV-12 /outcomes/1"]),
+        (
+            "/outcomes/1/groups",
+            json!({ "agree-rank": 1, "voterId": 2, "vote_score": 1, "size": 0.5, "agree": 0, "passion": 1, "x": 1 }),
+            &[],
+        ),
+        (
+            "/outcomes/1/counts",
+            json!({ "agree": "2", "disagree": " 1.0 ", "pass": "7", "equal": "two", "theirs": "2" }),
+            &[
+                "BND-PRV-12 /outcomes/1/counts",
+                "BND-PRV-12 /outcomes/1/counts/agree",
+                "BND-PRV-12 /outcomes/1/counts/disagree",
+            ],
+        ),
+        ("/outcomes/1/suppressed", json!(["agree", "agree"]), &["BND-PRV-14 /outcomes/1/suppressed"]),
+        ("/items/1/createdAt", json!("2024-05-06T07:00:00Z"), &["BND-PRV-10 /items/1/createdAt"]),
+        ("/outcomes/1/theirs", json!([{ "by": "participant:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a" }]), LINKED),
+        ("/outcomes/1/theirs", json!({ "participant:ada": 0.5 }), LINKED),
+        ("/outcomes/1/members", json!(["participant:7"]), LINKED),
+        ("/outcomes/1/id", json!("rank:participant:7"), LINKED),
+        ("/provenance/sourceArtifacts/0/by", json!("see participant:7"), LINKED),
+        ("/provenance/sourceArtifacts/0/by", json!("participant: nobody"), &[]),
         ("/summary/participants", json!(2), &["BND-PRV-13 /summary/participants"]),
         (
             "/outcomes/1/counts",

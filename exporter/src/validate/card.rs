@@ -7,7 +7,7 @@ use std::io;
 use super::{
     content::{Counted, Item},
     faults::{Faults, Step},
-    places::{outcome, response},
+    places::{fault, item, outcome, response},
     row::Row,
     rules::Rule,
     totals::Tally,
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     form::{Answer, DATA_CARD, GROUP_MEMBERS, SUMMARY, TEXT_REVIEWED_BY, aggregation},
     json::{Number, Position},
+    privacy::people::PREFIX,
 };
 
 /// What is looked for in each row, and matters only in what is shared.
@@ -85,6 +86,18 @@ impl Card {
     /// A text that a participant wrote.
     pub(crate) fn text(&mut self, text: &[u8]) {
         self.texts |= !text.is_empty();
+    }
+
+    /// What stands where participants are not asked for may refer to one all the same.
+    pub(crate) fn said(&mut self, text: &[u8]) {
+        self.linked |= !self.linked && refers(text);
+    }
+
+    /// A time that may matter.
+    pub(crate) fn item(&mut self, row: &Row, faults: &mut Faults) {
+        if row.text(item::CREATED).is_some_and(|time| !is_day(time)) {
+            fault(faults, Rule::FineTime, Part::Items, row, item::CREATED);
+        }
     }
 
     /// What a single response gives away; whether that matters is known when the card is.
@@ -205,6 +218,13 @@ impl Card {
             }
         })
     }
+}
+
+/// Whether it has a reference to a participant in it.
+fn refers(text: &[u8]) -> bool {
+    let prefix = PREFIX.as_bytes();
+    memchr::memmem::find_iter(text, prefix)
+        .any(|at| text.get(at + prefix.len()).is_some_and(u8::is_ascii_alphanumeric))
 }
 
 /// Midnight in UTC.

@@ -4,7 +4,10 @@
 
 use std::collections::BinaryHeap;
 
-use super::rules::{Rule, Severity};
+use super::{
+    rules::{Rule, Severity},
+    walk::Told,
+};
 use crate::json::Position;
 
 /// A rule that does not hold at a place.
@@ -15,7 +18,7 @@ pub struct Finding {
     /// From 1.
     pub line: u64,
     pub rule: Rule,
-    /// JSON Pointer. Members that are not of the form are not named, for their names may be data: it is their object's.
+    /// JSON Pointer. Names that are neither of the form nor of known words may be data: it ends with their object.
     pub pointer: String,
     /// What stands there, if it was asked for: its beginning.
     pub value: Option<String>,
@@ -26,6 +29,10 @@ pub struct Finding {
 pub(crate) enum Step {
     Name(&'static str),
     Index(u64),
+    /// A name that the form does not know.
+    Told(Told),
+    /// A name that may be somebody's: the place is told as far as here.
+    Untold,
 }
 
 #[derive(Debug)]
@@ -113,11 +120,13 @@ impl Faults {
 
 fn pointer(steps: &[Step]) -> String {
     let mut pointer = String::new();
-    for step in steps {
+    for step in steps.iter().take_while(|step| !matches!(step, Step::Untold)) {
         pointer.push('/');
         match step {
             Step::Name(name) => pointer.push_str(name),
             Step::Index(index) => pointer.push_str(&index.to_string()),
+            Step::Told(name) => pointer.push_str(name.as_str()),
+            Step::Untold => {}
         }
     }
     pointer

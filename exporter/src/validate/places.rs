@@ -17,6 +17,7 @@ pub(super) mod item {
     pub(in crate::validate) const TEXT: usize = 3;
     pub(in crate::validate) const STATUS: usize = 4;
     pub(in crate::validate) const ORIGIN: usize = 5;
+    pub(in crate::validate) const CREATED: usize = 6;
 }
 pub(super) mod response {
     pub(in crate::validate) const PHASE: usize = 1;

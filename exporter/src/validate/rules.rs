@@ -120,15 +120,15 @@ rules! {
     Member "BND-SUM-06" Error "a member of a group has answered nothing in the phase of the group";
 
     HidesData "BND-PRV-01" Error "containsParticipantData is false, and there are responses or texts of participants";
-    HidesLinkage "BND-PRV-02" Error "containsPseudonymousLinkage is false, and responses name participants";
+    HidesLinkage "BND-PRV-02" Error "containsPseudonymousLinkage is false, and responses, outcomes or other members name participants";
     HidesText "BND-PRV-03" Error "containsParticipantFreeText is false, and a participant's item has a text";
     HidesIdentifiers "BND-PRV-04" Error "containsDirectIdentifiers is false, and this looks like an address or a number of a person";
-    SharesLinkage "BND-PRV-05" Error "suitableForPublicSharing is true, and responses name participants or the card says so";
+    SharesLinkage "BND-PRV-05" Error "suitableForPublicSharing is true, and participants are named or the card says so";
     SharesIdentifiers "BND-PRV-06" Error "suitableForPublicSharing and containsDirectIdentifiers are both true";
     SharesText "BND-PRV-07" Error "suitableForPublicSharing is true, and there is free text of participants that nobody has reviewed";
     SmallItem "BND-PRV-08" Error "suitableForPublicSharing is true, and fewer than k responses stand behind the item";
     SmallCell "BND-PRV-09" Error "suitableForPublicSharing is true, and fewer than k responses stand behind an answer to the item";
-    FineTime "BND-PRV-10" Error "suitableForPublicSharing is true, and a response's time is finer than a day";
+    FineTime "BND-PRV-10" Error "suitableForPublicSharing is true, and the time of a response or item is finer than a day";
     SmallOutcome "BND-PRV-12" Error "suitableForPublicSharing is true, and fewer than k responses stand behind a number of an outcome";
     SmallSummary "BND-PRV-13" Error "suitableForPublicSharing is true, and there are fewer than k participants";
     LoneHidden "BND-PRV-14" Error "suitableForPublicSharing is true, and one answer alone is suppressed: the total less the others tells it";

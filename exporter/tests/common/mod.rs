@@ -96,6 +96,9 @@ pub(crate) fn shared() -> Value {
     shared["outcomes"][0]["counts"] = json!({ "agree": 4, "disagree": 3, "pass": 0 });
     shared["summary"] = json!({ "participants": 14, "items": 5, "responses": 14, "coverage": 0.9 });
     shared["items"][0]["text"] = json!("");
+    for item in shared["items"].as_array_mut().unwrap() {
+        item["createdAt"] = json!("2024-05-06T00:00:00Z");
+    }
     shared["dataCard"]["containsParticipantFreeText"] = json!(false);
     shared["dataCard"]["containsPseudonymousLinkage"] = json!(false);
     shared["dataCard"]["suitableForPublicSharing"] = json!(true);

@@ -174,6 +174,9 @@ impl Content {
         {
             fault(faults, Rule::DelibOrigin, Part::Items, row, item::ORIGIN);
         }
+        if self.level >= Level::Privacy {
+            self.card.item(row, faults);
+        }
         if self.level >= Level::Privacy && origin == Some(ORIGIN_PARTICIPANT.as_bytes()) {
             self.card.text(row.text(item::TEXT).unwrap_or_default());
         }
@@ -399,6 +402,10 @@ impl Sink for Content {
             return Ok(());
         }
         Ok(self.groups.member(outcome, index, at, reference)?)
+    }
+
+    fn said(&mut self, text: &[u8]) {
+        self.card.said(text);
     }
 
     fn identifies(&self, text: &[u8], hand: Hand) -> bool {

@@ -2,13 +2,17 @@
 //!
 //! What the values mean together is the [`Sink`]'s to judge. Members may come in any order.
 
+mod names;
 mod others;
 mod sink;
 
 use std::io::Read;
 
-use self::others::Counting;
-pub(crate) use self::sink::{Part, Sink};
+use self::others::{Counting, written};
+pub(crate) use self::{
+    names::Told,
+    sink::{Part, Sink},
+};
 use super::{
     faults::{Faults, Step},
     judge::{judge_number, judge_text, other_type},
@@ -39,8 +43,8 @@ pub(crate) struct Walk<'w, R, S> {
 /// What the name of a member says.
 enum Named {
     Field(usize),
-    /// None of the form's: what it counts, and its name if it is one of those that count.
-    Other(Counting, Option<&'static str>),
+    /// None of the form's: what it counts, and its name as far as it is nobody's.
+    Other(Counting, Step),
 }
 
 impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
@@ -180,6 +184,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             if self.sink.identifies(key.bytes, Hand::Tool) {
                 self.faults.add(Rule::HidesIdentifiers, at, &self.steps, Some(key.bytes));
             }
+            self.sink.said(key.bytes);
             let around = match self.part {
                 _ if std::ptr::eq(form, &COUNTS) => Counting::All,
                 Part::Outcomes if level == 1 => Counting::ByName,
@@ -205,6 +210,15 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 }
                 if let Some(rule) = judge_text(form, &text, self.schema) {
                     self.faults.add(rule, at, &self.steps, Some(text.bytes));
+                }
+                if self.part == Part::Outcomes || matches!(form, Value::Anything) {
+                    self.sink.said(text.bytes);
+                }
+                if self.part == Part::Outcomes
+                    && level == 2
+                    && written(text.bytes).is_some_and(|number| self.sink.is_small(number))
+                {
+                    self.faults.add(Rule::SmallOutcome, at, &self.steps, Some(text.bytes));
                 }
                 let hand = match form {
                     Value::Text(bounds) | Value::TextOrNull(bounds) => bounds.hand,
@@ -246,7 +260,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                     self.rows[level].put_number(field, at, Number::small(count));
                 }
                 Value::Anything if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
-                    let count = self.elements(|walk, _| walk.any(Counting::Nothing))?;
+                    let count = self.distinct()?;
                     self.rows[level].put_number(field, at, Number::small(count));
                 }
                 _ => self.mismatch(form, level, field, at)?,
@@ -372,8 +386,36 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 walk.faults.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
                 walk.steps.pop();
             }
+            walk.sink.said(text.bytes);
             walk.sink.member(walk.rows[1].index, index, at, text.bytes)
         })
+    }
+
+    /// How many of the elements differ; of many it does not matter.
+    fn distinct(&mut self) -> Result<u64, Stop> {
+        let (mut seen, mut others) = (Vec::<Box<[u8]>>::new(), 0);
+        self.elements(|walk, index| {
+            if walk.reader.next()? != b'"' {
+                others += 1;
+                return walk.any(Counting::Nothing);
+            }
+            let at = walk.reader.position();
+            let text = walk.reader.string()?;
+            if text.flaws != 0 {
+                flaws(walk.faults, &text, at, &walk.steps);
+            }
+            if walk.sink.identifies(text.bytes, Hand::Tool) {
+                walk.steps.push(Step::Index(index));
+                walk.faults.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
+                walk.steps.pop();
+            }
+            walk.sink.said(text.bytes);
+            if seen.len() < ENOUGH && !seen.iter().any(|before| **before == *text.bytes) {
+                seen.push(text.bytes.into());
+            }
+            Ok(())
+        })?;
+        Ok(seen.len() as u64 + others)
     }
 
     fn texts(&mut self, field: usize) -> Result<(), Stop> {
@@ -425,6 +467,9 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         Ok(())
     }
 }
+
+/// More answers than there are.
+const ENOUGH: usize = 16;
 
 #[cold]
 fn flaws(faults: &mut Faults, text: &Text<'_>, at: Position, steps: &[Step]) {

@@ -7,10 +7,11 @@ use std::io::Read;
 use super::{
     super::{faults::Step, rules::Rule},
     Sink, Walk, flaws,
+    names::{Told, counts_people},
 };
 use crate::{
-    form::{COUNTS_OF_PEOPLE, Hand},
-    json::Stop,
+    form::Hand,
+    json::{Number, Stop},
 };
 
 /// Which numbers count people.
@@ -23,28 +24,33 @@ pub(super) enum Counting {
 }
 
 impl Counting {
-    /// Of a member of an object that counts like this; its name is told if it is not a source's own.
-    pub(super) fn member(self, name: &[u8]) -> (Self, Option<&'static str>) {
-        if self == Self::Nothing {
-            return (self, None);
-        }
-        let known = COUNTS_OF_PEOPLE.into_iter().find(|known| known.as_bytes() == name);
-        (if known.is_some() { Self::All } else { self }, known)
+    /// Of a member of an object that counts like this, and its name as far as it is nobody's.
+    pub(super) fn member(self, name: &[u8]) -> (Self, Step) {
+        let step = Told::of(name).map_or(Step::Untold, Step::Told);
+        (if self == Self::ByName && counts_people(name) { Self::All } else { self }, step)
     }
 
-    /// Numbers in a list may be anything.
-    fn element(self) -> Self {
-        if self == Self::All { Self::ByName } else { self }
+    /// An object in a list may have ids, too.
+    fn element(self, begins_with: u8) -> Self {
+        if self == Self::All && begins_with == b'{' { Self::ByName } else { self }
     }
+}
+
+/// A count that is written as a text.
+pub(super) fn written(text: &[u8]) -> Option<Number> {
+    let text = std::str::from_utf8(text).ok()?.trim();
+    let digits = text
+        .split_once('.')
+        .map_or(text, |(whole, zeros)| if zeros.bytes().all(|byte| byte == b'0') { whole } else { "" });
+    digits.parse().ok().map(Number::small)
 }
 
 impl<R: Read, S: Sink> Walk<'_, R, S> {
     /// A member that the form says nothing about.
-    pub(super) fn other(&mut self, counting: Counting, name: Option<&'static str>) -> Result<(), Stop> {
-        let depth = self.steps.len();
-        self.steps.extend(name.map(Step::Name));
+    pub(super) fn other(&mut self, counting: Counting, name: Step) -> Result<(), Stop> {
+        self.steps.push(name);
         self.any(counting)?;
-        self.steps.truncate(depth);
+        self.steps.pop();
         Ok(())
     }
 
@@ -60,6 +66,10 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 }
                 if self.sink.identifies(text.bytes, Hand::Tool) {
                     self.faults.add(Rule::HidesIdentifiers, at, &self.steps, Some(text.bytes));
+                }
+                self.sink.said(text.bytes);
+                if counting == Counting::All && written(text.bytes).is_some_and(|it| self.sink.is_small(it)) {
+                    self.faults.add(Rule::SmallOutcome, at, &self.steps, Some(text.bytes));
                 }
             }
             b'-' | b'0'..=b'9' => match self.reader.number()? {
@@ -79,7 +89,16 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 self.faults.add(Rule::Deep, self.reader.position(), &self.steps, None);
                 self.reader.pass_nested()?;
             }
-            b'[' => _ = self.elements(|walk, _| walk.any(counting.element()))?,
+            b'[' => {
+                let each = |walk: &mut Self, index| {
+                    let begins_with = walk.reader.next()?;
+                    walk.steps.push(Step::Index(index));
+                    walk.any(counting.element(begins_with))?;
+                    walk.steps.pop();
+                    Ok(())
+                };
+                self.elements(each)?;
+            }
             b'{' => self.any_object(counting)?,
             _ => return Err(self.reader.unexpected()),
         }
@@ -108,6 +127,7 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 if self.sink.identifies(key.bytes, Hand::Tool) {
                     self.faults.add(Rule::HidesIdentifiers, at, &self.steps, Some(key.bytes));
                 }
+                self.sink.said(key.bytes);
                 let (inner, name) = counting.member(key.bytes);
                 self.reader.expect(b':')?;
                 self.other(inner, name)?;

@@ -65,6 +65,9 @@ pub(crate) trait Sink {
     /// An entry of a list of texts.
     fn text(&mut self, _part: Part, _field: usize, _text: &[u8]) {}
 
+    /// A text or name where participants may be referred to without being asked for.
+    fn said(&mut self, _text: &[u8]) {}
+
     /// Whether a text would identify somebody; it is a fault where it stands.
     fn identifies(&self, _text: &[u8], _hand: Hand) -> bool {
         false
