@@ -6,7 +6,8 @@ mod support;
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env,
+    fs::{self, File},
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Arc, atomic::Ordering},
@@ -118,10 +119,17 @@ fn told_to_stop_it_keeps_what_it_has_and_a_changed_input_is_noticed() {
     job.resume = true;
     // A vote that has been written already is another one now.
     let votes = conversation.votes_csv(1000);
+    let path = folder.path("a/votes.csv");
+    let written = fs::metadata(&path).unwrap().modified().unwrap();
+    let as_before = || File::options().write(true).open(&path).unwrap().set_modified(written).unwrap();
     folder.write("a/votes.csv", votes.replacen(",1\n", ",0\n", 1));
     let changed = convert(&job, &Arc::new(Meter::default())).unwrap_err();
-    assert!(changed.to_string().contains("--force"), "{changed}");
+    assert!(changed.to_string().contains("another input (votes.csv): "), "{changed}");
+    as_before();
+    let changed = convert(&job, &Arc::new(Meter::default())).unwrap_err();
+    assert!(changed.to_string().contains("--force") && changed.tag() != "refused", "{changed}");
     folder.write("a/votes.csv", votes);
+    as_before();
     let meter = Arc::new(Meter::default());
     let report = convert(&job, &meter).unwrap();
     assert!(report.resumed_rows > 0);
@@ -264,6 +272,49 @@ fn a_partial_file_of_somebody_else_stays_as_it_is() {
     assert_eq!(fs::read_to_string(folder.path("precious")).unwrap(), "mine");
     assert!(!folder.path("out.json").is_symlink());
     assert_eq!(folder.names(), ["a", "out.json", "precious"]);
+}
+
+#[test]
+fn what_differs_from_what_it_was_begun_with_is_told_by_name() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut begun = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    begun.key = Key::kept(vec![5; 32]);
+    interrupted(&mut begun);
+    type Change = fn(&mut Job);
+    let changes: [(Change, &str); 8] = [
+        (|job| job.limitations.push("None".to_owned()), "other options (--limitation)"),
+        (|job| job.text_reviewed_by = Some("Ada".to_owned()), "other options (--text-reviewed-by)"),
+        (|job| job.withheld = true, "other options (--not-for-sharing)"),
+        (|job| job.key = Key::kept(vec![6; 32]), "other options (--linkage-key-file)"),
+        (|job| job.package = true, "other options (--package)"),
+        (|job| job.overrides.title = Some("T".to_owned()), "other options (--title)"),
+        (|job| (job.k, job.events) = (7, true), "other options (--events, --k)"),
+        (
+            |job| job.inputs[0] = job.inputs[0].join("votes.csv"),
+            "another input (comments.csv, participants-votes.csv, summary.csv)",
+        ),
+    ];
+    for (change, says) in changes {
+        let mut other = begun.clone();
+        change(&mut other);
+        let refused = convert(&other, &Arc::new(Meter::default())).unwrap_err();
+        assert!(refused.tag() == "refused" && refused.to_string().contains(says), "{says}: {refused}");
+        assert!(!refused.to_string().contains("Ada"));
+    }
+    // A vote at the end, that has not been written yet.
+    let votes = conversation.votes_csv(1000);
+    let path = folder.path("a/votes.csv");
+    folder.write("a/votes.csv", format!("{votes}1600000000000,x,1,7700000,1\n"));
+    let refused = convert(&begun, &Arc::new(Meter::default())).unwrap_err();
+    assert!(refused.to_string().contains("another input (votes.csv)"), "{refused}");
+    assert!(path.exists());
+    // How it runs is no part of it.
+    (begun.threads, begun.segment, begun.force) = (1, 500, true);
+    let mut again = begun.clone();
+    again.resume = false;
+    interrupted(&mut again);
+    (again.threads, again.limits.record) = (2, 1 << 20);
+    assert!(convert(&again, &Arc::new(Meter::default())).unwrap().resumed_rows > 0);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod place;
 mod prepare;
 mod reading;
 mod report;
+mod same;
 mod tables;
 
 use std::sync::{Arc, atomic::Ordering};
@@ -61,6 +62,10 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     check(job)?;
     overlap::refuse(job)?;
     let place = Place::open(job)?;
+    let now = same::identity(job);
+    if let Some(before) = place.parts.begun_with(&now)? {
+        same::hold(&before, &now)?;
+    }
     let (partial, parts) = (place.partial.clone(), place.parts.folder.clone());
     let input = Input::open(&job.inputs, &parts, &job.limits);
     let input = input.and_then(|input| Ok((roles(&input, job)?, input)));

@@ -5,6 +5,7 @@
 //! write to the folder could plant links there: none is followed, and what is written is always a new file.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs::{self, File, OpenOptions},
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
@@ -50,6 +51,7 @@ const SEGMENTS: &str = "segments";
 const BEGAN: &str = "began";
 const NAMED: &str = "named";
 const LOCK: &str = "lock";
+const JOB: &str = "job";
 const KEY_BYTES: usize = 32;
 
 /// The name of the output with an ending.
@@ -89,7 +91,7 @@ impl Parts {
             return Err(Fault::Refused("another process is writing the same output".to_owned()));
         }
         if left && again {
-            for name in [KEY, SEGMENTS, BEGAN, NAMED] {
+            for name in [KEY, SEGMENTS, BEGAN, NAMED, JOB] {
                 remove(&folder.join(name))?;
             }
         } else if left && !resume {
@@ -98,6 +100,28 @@ impl Parts {
             return Err(Fault::Refused(detail.to_owned()));
         }
         Ok(Self { folder, _lock: lock })
+    }
+
+    /// What an earlier process has begun with; if none has, it is `now`.
+    pub(crate) fn begun_with(
+        &self,
+        now: &BTreeMap<String, String>,
+    ) -> Result<Option<BTreeMap<String, String>>, Fault> {
+        let path = self.folder.join(JOB);
+        let failed = |error| Fault::io("using", &path, error);
+        match read(&path) {
+            Ok(bytes) => {
+                if let Ok(before) = serde_json::from_slice(&bytes) {
+                    return Ok(Some(before));
+                }
+                remove(&path)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let bytes = serde_json::to_vec(now).expect("texts are JSON");
+        private(&path).and_then(|mut file| file.write_all(&bytes)).map_err(failed)?;
+        Ok(None)
     }
 
     /// The key of this run, made when it is first asked for.
