@@ -149,8 +149,18 @@ fn a_package_names_the_license_that_was_told_and_no_other() {
     let url = "https://license.example/by?v=4";
     assert_eq!(licenses(Some(url), true), Ok(json!([{ "path": url }])));
     assert_eq!(licenses(Some("GPL-3.0+"), true), Ok(json!([{ "name": "GPL-3.0+" }])));
+    for known in ["MIT", "ODbL-1.0", "LicenseRef-Ours"] {
+        assert_eq!(licenses(Some(known), true), Ok(json!([{ "name": known }])));
+    }
     assert_eq!(licenses(None, true), Ok(Value::Null));
-    for (wrong, package) in [("CC BY 4.0", true), ("", true), ("a:b c", true), ("CC-BY-4.0", false)] {
+    for (wrong, package) in [
+        ("CC BY 4.0", true),
+        ("", true),
+        ("foo", true),
+        ("LicenseRef-", true),
+        ("a:b c", true),
+        ("CC-BY-4.0", false),
+    ] {
         let refused: Result<Value, String> = licenses(Some(wrong), package);
         assert!(refused.is_err_and(|said| said.starts_with("--license")), "{wrong}");
     }

@@ -162,7 +162,10 @@ fn check(job: &Job) -> Result<(), Fault> {
             return refused("--license: only a package has a place for it (--package frictionless)");
         }
         if export::package::license(license).is_none() {
-            return refused("--license is neither an id of SPDX's list, such as CC-BY-4.0, nor a URL");
+            return refused(
+                "--license is neither an id of SPDX's list, such as CC-BY-4.0, CC0-1.0 or ODbL-1.0, nor LicenseRef- and a name, \
+             nor a URL",
+            );
         }
     }
     if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {

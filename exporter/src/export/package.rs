@@ -16,6 +16,8 @@ use crate::{fault::Fault, input::name_of, validate::formats::uri, write::json::h
 
 pub(crate) const FILES: [&str; 2] = ["datapackage.json", "manifest-sha256.txt"];
 
+const UNNUMBERED: [&str; 8] = ["MIT", "MIT-0", "0BSD", "ISC", "Unlicense", "WTFPL", "Zlib", "X11"];
+
 /// As packages name it: by an id, or by where its text stands.
 pub(crate) fn license(told: &str) -> Option<Value> {
     if told.contains(':') {
@@ -23,7 +25,13 @@ pub(crate) fn license(told: &str) -> Option<Value> {
     }
     let begins = told.starts_with(|first: char| first.is_ascii_alphanumeric());
     let is_id = told.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-+".contains(&byte));
-    (begins && is_id).then(|| json!({ "name": told }))
+    // Of the list's ids nearly all have a version, and a word is no licence.
+    let known = UNNUMBERED.contains(&told)
+        || told.strip_prefix("LicenseRef-").map_or_else(
+            || told.contains('-') && told.bytes().any(|byte| byte.is_ascii_digit()),
+            |own| !own.is_empty(),
+        );
+    (begins && is_id && known).then(|| json!({ "name": told }))
 }
 
 /// Describes the files, which lie in one folder; the bundle is the first of them.

@@ -12,7 +12,7 @@ use crate::form::Hand;
 const KINDS: [(&str, &str, bool); 6] = [
     // A name and its host, in any alphabet; before addresses of pages, which may hold one. Where words are not parted by
     // spaces, what stands around it goes with it.
-    ("[email]", r"[\p{L}\p{M}\p{N}._%+-]+@[\p{L}\p{M}\p{N}-]+(?:\.[\p{L}\p{M}\p{N}-]+)+", true),
+    ("[email]", MAIL, true),
     ("[url]", r#"(?i)\b(?:https?://|www\.)[^\s<>"']*[^\s<>"'.,;:!?)]"#, false),
     ("[url]", BARE, false),
     ("[ip]", IP, true),
@@ -20,6 +20,10 @@ const KINDS: [(&str, &str, bool); 6] = [
     // Eight digits or more, as people write them, with any dash; years and amounts are shorter. Seven in the American way.
     ("[phone]", r"\+?\(?\d(?:[\s().\p{Pd}\u{2212}/]{0,2}\d){7,}|\b\d{3}[\p{Pd}\u{2212}]\d{4}\b", true),
 ];
+
+/// The name may be quoted.
+const MAIL: &str = r#"(?x) (?: [\p{L}\p{M}\p{N}._%+-]+ | "[^"\s]*(?:\x20[^"\s]+)*" ) [@\u{ff20}]
+    (?: [\p{L}\p{M}\p{N}-]+ (?: \. [\p{L}\p{M}\p{N}-]+ )+ | localhost\b )"#;
 
 /// A host by its name alone, and what stands behind it. Endings that are words, too, count only if a path follows: people
 /// forget the space after a sentence.
@@ -37,8 +41,9 @@ const IP: &str = r"(?xi)
     | \b (?: [0-9a-f]{1,4} : ){3,7} [0-9a-f]{1,4} \b (?: % \w+ )?
     | \b (?: \d{1,3} \. ){3} \d{1,3} \b";
 
-/// From one year to another: as many digits as a telephone number, but none.
-const YEARS: &str = r"^(?:1[5-9]|2[01])\d\d ?\p{Pd} ?(?:1[5-9]|2[01])\d\d$";
+/// From one year to another, or a day: as many digits as a telephone number, but none.
+const YEARS: &str = r"(?x)^(?:1[5-9]|2[01])\d\d
+    (?: \x20? \p{Pd} \x20? (?:1[5-9]|2[01])\d\d | [-/] (?:0\d|1[0-2]) [-/] [0-3]\d )$";
 
 static PATTERNS: LazyLock<Vec<Regex>> = LazyLock::new(|| KINDS.iter().map(|kind| compiled(kind.1)).collect());
 static SPAN: LazyLock<Regex> = LazyLock::new(|| compiled(YEARS));
@@ -127,6 +132,9 @@ mod tests {
                     "j\u{f6}rg.m\u{fc}ller@b\u{fc}cher.example",
                     "\u{438}\u{432}\u{430}\u{43d}@\u{43f}\u{43e}\u{447}\u{442}\u{430}.\u{440}\u{444}",
                     "jo\u{308}rg@home.example",
+                    "bob@localhost",
+                    "bob\u{ff20}city.example",
+                    "\"bob b\"@city.example",
                 ][..],
             ),
             (
@@ -186,6 +194,7 @@ mod tests {
     fn plain_statements_stay_as_they_are() {
         for text in [
             "In 2014, $15/hour would raise 100 000 wages by 3.5% - \u{201c}really\u{201d} @ work, 24/7",
+            "On 2024-05-06, 2024-05-06 and 2024/12/31",
             "From 2014\u{2013}2018 and 1990 - 2005, at 12:30:45 or 9:00:",
             "We need jobs.It is so, e.g. 3.5.x and/or more... U.S. schools.Is it? No 100-200 and 9-5, v1.2/3",
             "std::vector, not Add::more; yes::, no: \u{fc}::1",
