@@ -199,6 +199,34 @@ async fn told_to_end_it_finishes_the_segment_and_says_how_to_go_on() {
 }
 
 #[tokio::test]
+async fn the_conversion_of_the_guide_runs_where_there_is_nothing_but_the_export() {
+    let place = Place::new();
+    let mut zipped = zip::ZipWriter::new(fs::File::create(place.folder.path().join("export.zip")).unwrap());
+    for (name, text) in export(40) {
+        zipped.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+        zipped.write_all(text.as_bytes()).unwrap();
+    }
+    zipped.finish().unwrap();
+    let section = GUIDE.split("## From a Polis export").nth(1).unwrap();
+    let commands: Vec<_> = section.split("```\n").nth(1).unwrap().lines().collect();
+    assert!(commands.len() >= 5);
+    for command in commands {
+        let (status, said) = if let Some(args) = command.strip_prefix("tidegate ") {
+            let (code, _, said) = run(&place, &args.split_whitespace().collect::<Vec<_>>()).await;
+            (code, said)
+        } else {
+            // As wide as a mask may be: the command has its own.
+            let line = format!("umask 000; {command}");
+            let output =
+                Command::new("sh").args(["-c", &line]).current_dir(place.folder.path()).output().unwrap();
+            (output.status.code().unwrap(), text(&output.stderr))
+        };
+        assert_eq!(status, 0, "{command}: {said}");
+        assert!(!said.contains("warning"), "{command}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn the_commands_of_the_guide_do_what_it_says() {
     let place = Place::new();
     write(&place, 40);

@@ -120,10 +120,13 @@ struct Source {
     /// The source's id; pseudonyms differ from source to source
     #[arg(long, value_name = "ID")]
     source_id: Option<String>,
+    /// In place of the title that the export gives
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
+    /// In place of the description that the export gives
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
+    /// Where the source can be found, in place of what the export gives
     #[arg(long, value_name = "URL")]
     source_url: Option<String>,
     /// Cuts a title or description that is too long
