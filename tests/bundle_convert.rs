@@ -162,7 +162,7 @@ async fn told_to_end_it_finishes_the_segment_and_says_how_to_go_on() {
         let mut process = Program::new(BINARY, place.folder.path().join("output"))
             .args(["bundle", "convert", &absolute("export"), "-o", &absolute("bundle.json")])
             .args(["--linkage-key-file", &absolute("key"), "--as-of", "2026-01-02T03:04:05Z"])
-            .args(["--segment-rows", "1000", "--threads", "1", "--force"])
+            .args(["--segment-rows", "1000", "--threads", "1", "--sidecar", "none", "--force"])
             .start()
             .unwrap();
         let journal = PathBuf::from(absolute("bundle.json.parts/segments"));
