@@ -68,7 +68,7 @@ impl Warning {
         Self { kind, rule: rule.to_owned(), pointer: format!("{pointer}{}", self.pointer), ..self.clone() }
     }
 
-    /// One of `short_word`, `regex_case`, `regex_empty`, `unsatisfiable`, `unannounced`, `no_action`, `no_policy`,
+    /// One of `short_word`, `regex_case`, `regex_empty`, `regex_costly`, `unsatisfiable`, `unannounced`, `no_action`, `no_policy`,
     /// `same_condition`, `subsumed`, `pattern_everywhere`, `unused_window`, `unusable_entry`.
     pub fn tag(&self) -> &'static str {
         self.tag

@@ -31,8 +31,8 @@ pub struct Limits {
     /// Regular expressions of all rules of a plan.
     pub regexes_in_all: usize,
     /// Steps that all rules may take on one item. A step is one condition, one place of a word in a text, 16 bytes
-    /// of text searched for many words or 64 for one, or 4 bytes searched with a small regular expression (a large
-    /// one costs up to 32 times that).
+    /// of text searched for many words or 64 for one, or 4 bytes searched with a small regular expression. One with
+    /// more than a few places, its counted repeats written out, costs a step for every four of them.
     pub steps_per_item: u64,
     /// Steps that one rule may take on one item; so a costly rule does not use up the steps of the others.
     pub steps_per_rule: u64,

@@ -10,7 +10,7 @@ use tidegate_schemas::ids::TypeId;
 
 use crate::{
     compile::{Node, Rule},
-    engine::witness::Costs,
+    engine::witness::{Costs, on_usual_text},
     faults::Warning,
     form::Status,
     leaves::{Leaf, Sought},
@@ -45,10 +45,9 @@ pub(crate) fn look<'r>(
         }
         let runs = rule.leaves.iter().find(|predicate| everywhere.contains(predicate));
         if let Some(Leaf::Text(text)) = runs.map(|predicate| &predicates[*predicate as usize]) {
-            // As for the usual item of 300 bytes.
-            let steps = 75 * text.needles.len();
+            let steps = on_usual_text(text);
             let detail = "the pattern holds no literal of three bytes, so it runs on every text";
-            warn("/when", "pattern_everywhere", format!("{detail}, at about {steps} steps"));
+            warn("/when", "pattern_everywhere", format!("{detail}, at about {steps:.0} steps"));
         }
         if rule.head.status == Status::Live {
             if rule.head.actions.is_empty() {

@@ -462,6 +462,36 @@ fn patterns_that_other_engines_choke_on_are_linear_or_run_out_of_steps() {
 }
 
 #[test]
+fn a_pattern_of_thousands_of_places_is_charged_before_it_runs_whatever_ran_before() {
+    let mut seed = 7_u64;
+    let letter = |_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b"abcdefghi "[usize::try_from(seed >> 33).unwrap_or_default() % 10])
+    };
+    let long: String = (0..65_000).map(letter).collect();
+    let heavy = |range: std::ops::Range<usize>| range.map(|n| format!("i[a-z ]{{0,{n}}}[0-9]q"));
+    let ordinary = [
+        r"\b\d{3}[- .]?\d{3}[- .]?\d{4}\b",
+        "[a-f ]{3,20}[0-9]{2}",
+        "(?i)lottery|viagra|(?:free|crypto) (?:money|giveaway)",
+    ];
+    let of = |pattern: String| json!({"text": {"in": ["text"], "regex": pattern}});
+    let rules: Vec<Json> =
+        heavy(1_900..1_940).chain(ordinary.map(str::to_owned)).chain(heavy(60..70)).map(of).collect();
+    let short = "i am 5q".to_owned();
+    let (there, _) = outcomes(&rules, &[long.clone(), short.clone()]);
+    let (back, warnings) = outcomes(&rules, &[short, long]);
+    assert_eq!((&there[0], &there[1]), (&back[1], &back[0]));
+    let errored: Vec<_> =
+        there[0].errored.iter().map(|it| (it.rule.to_string(), it.reason.as_str())).collect();
+    let expected: Vec<_> = (0..40).map(|nth| (format!("r{nth}"), "deadline")).collect();
+    assert_eq!(errored, expected);
+    // On a text of the usual length it runs as ever.
+    assert_eq!((matched(&there[1]), there[1].errored.len()), (50, 0));
+    assert_eq!(warnings.iter().filter(|tag| **tag == "regex_costly").count(), 40);
+}
+
+#[test]
 fn rules_that_take_too_much_memory_are_refused() {
     let mut vocabulary = Vocabulary::new();
     vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);

@@ -68,8 +68,8 @@ pub(crate) struct PatternScan {
     pub(crate) view: View,
     pub(crate) slots: Box<[usize]>,
     pub(crate) patterns: Patterns,
-    /// Steps for each four bytes of text: what the patterns take one by one, because they may have to run so.
-    pub(crate) steps: u64,
+    /// By pattern: steps for each four bytes of text, as if it ran alone, because it may have to.
+    pub(crate) work: Box<[u64]>,
     /// By pattern.
     leads: Vec<Vec<Lead>>,
 }
@@ -263,6 +263,7 @@ struct Unannounced {
     slots: BTreeSet<usize>,
     places: HashMap<Box<str>, usize>,
     regexes: Vec<Regex>,
+    work: Vec<u64>,
     leads: Vec<Vec<Lead>>,
 }
 
@@ -304,11 +305,11 @@ fn announce(sought: &mut Sought, coarsest: View, witness: Witness, text: &TextLe
                     add(view, &word, Proof::Needle);
                 }
             }
-            Needle::Pattern { regex, literals: None, .. } => {
+            Needle::Pattern { regex, literals: None, work, .. } => {
                 let proof = if text.needed > 1 { Proof::Judge } else { Proof::Place };
                 let patterns = sought.patterns.entry(text.view).or_default();
                 patterns.slots.extend(&text.slots);
-                patterns.add(regex, Lead { witness, needle: nth, length, proof });
+                patterns.add(regex, *work, Lead { witness, needle: nth, length, proof });
             }
         }
     }
@@ -330,10 +331,11 @@ fn sample<'w>(words: impl Iterator<Item = &'w Box<[u8]>>) -> String {
 }
 
 impl Unannounced {
-    fn add(&mut self, regex: &Regex, lead: Lead) {
+    fn add(&mut self, regex: &Regex, work: u64, lead: Lead) {
         let next = self.regexes.len();
         let place = *self.places.entry(regex.as_str().into()).or_insert_with(|| {
             self.regexes.push(regex.clone());
+            self.work.push(work);
             self.leads.push(Vec::new());
             next
         });
@@ -345,7 +347,7 @@ impl Unannounced {
             view,
             slots: self.slots.into_iter().collect(),
             patterns: Patterns::new(&self.regexes, sample),
-            steps: u64::try_from(self.regexes.len()).unwrap_or(u64::MAX),
+            work: self.work.into(),
             leads: self.leads,
         }
     }

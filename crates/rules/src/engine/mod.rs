@@ -17,6 +17,7 @@ pub(crate) mod rarity;
 pub(crate) mod scanner;
 pub(crate) mod scratch;
 pub(crate) mod values;
+pub(crate) mod width;
 pub(crate) mod witness;
 
 use self::{
@@ -138,13 +139,19 @@ impl<'r, 'a> Run<'r, 'a> {
                 for (nth, seen) in scene.views.texts(*slot, scan.view).enumerate() {
                     // What the patterns take one by one: how many of them run together is no matter of an outcome.
                     let each = 1 + u64::try_from(seen.text.len()).unwrap_or(u64::MAX) / 4;
-                    if each > scene.limits.steps_per_rule {
-                        scan.all_leads().for_each(|lead| self.give_up(lead.witness));
-                        continue;
+                    let most = scene.limits.steps_per_rule / each;
+                    let affordable = |pattern: u32| scan.work[pattern as usize] <= most;
+                    let mut together = 0_u64;
+                    for (pattern, work) in (0..).zip(&*scan.work) {
+                        if affordable(pattern) {
+                            together = together.saturating_add(*work);
+                        } else {
+                            scan.leads(pattern).iter().for_each(|lead| self.give_up(lead.witness));
+                        }
                     }
-                    self.steps.take_shared(each.saturating_mul(scan.steps))?;
+                    self.steps.take_shared(each.saturating_mul(together))?;
                     let at = At { slot: *slot, only, nth, seen, start: 0 };
-                    let next = scan.patterns.scan(seen.text, &mut |pattern| {
+                    let next = scan.patterns.scan(seen.text, &affordable, &mut |pattern| {
                         for lead in scan.leads(pattern) {
                             if self.steps.take_shared(1).is_err() {
                                 return Next::Stop;

@@ -98,14 +98,19 @@ impl Patterns {
         }
     }
 
-    /// Calls `found` with each pattern that matches somewhere in the text, perhaps more than once.
-    pub(crate) fn scan(&self, text: &str, found: &mut impl FnMut(u32) -> Next) -> Next {
+    /// Calls `found` with each of the `wanted` patterns that matches somewhere in the text, perhaps more than once.
+    pub(crate) fn scan(
+        &self,
+        text: &str,
+        wanted: &impl Fn(u32) -> bool,
+        found: &mut impl FnMut(u32) -> Next,
+    ) -> Next {
         for set in &self.sets {
-            if set.scan(text, found) == Next::Stop {
+            if set.scan(text, wanted, found) == Next::Stop {
                 return Next::Stop;
             }
         }
-        one_by_one(&self.alone, text, found)
+        one_by_one(&self.alone, text, wanted, found)
     }
 
     /// What one thread keeps, at most.
@@ -160,13 +165,14 @@ impl Set {
         })
     }
 
-    fn scan(&self, text: &str, found: &mut impl FnMut(u32) -> Next) -> Next {
+    fn scan(&self, text: &str, wanted: &impl Fn(u32) -> bool, found: &mut impl FnMut(u32) -> Next) -> Next {
         let mut kept = self.kept.get();
         if kept.run(&self.automaton, text).is_err() {
-            return one_by_one(&self.patterns, text, found);
+            return one_by_one(&self.patterns, text, wanted, found);
         }
         for pattern in kept.found.iter() {
-            if found(self.patterns[pattern.as_usize()].0) == Next::Stop {
+            let pattern = self.patterns[pattern.as_usize()].0;
+            if wanted(pattern) && found(pattern) == Next::Stop {
                 return Next::Stop;
             }
         }
@@ -190,9 +196,14 @@ impl Kept {
     }
 }
 
-fn one_by_one(patterns: &[(u32, Regex)], text: &str, found: &mut impl FnMut(u32) -> Next) -> Next {
+fn one_by_one(
+    patterns: &[(u32, Regex)],
+    text: &str,
+    wanted: &impl Fn(u32) -> bool,
+    found: &mut impl FnMut(u32) -> Next,
+) -> Next {
     for (number, regex) in patterns {
-        if regex.is_match(text) && found(*number) == Next::Stop {
+        if wanted(*number) && regex.is_match(text) && found(*number) == Next::Stop {
             return Next::Stop;
         }
     }
@@ -218,7 +229,7 @@ mod tests {
 
     fn matching(patterns: &Patterns, text: &str) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
-        patterns.scan(text, &mut |number| {
+        patterns.scan(text, &|_| true, &mut |number| {
             found.insert(number);
             Next::Go
         });

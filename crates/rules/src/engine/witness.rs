@@ -11,6 +11,9 @@ use crate::{
     leaves::{Leaf, Needle, Sought, TextLeaf},
 };
 
+/// Bytes of the usual text.
+const USUAL: u64 = 300;
+
 /// By predicate: how often it announces a rule, and what it takes to judge it.
 #[derive(Debug)]
 pub(crate) struct Costs {
@@ -106,6 +109,16 @@ fn announcing(leaf: &Leaf) -> Option<f32> {
     }
 }
 
+/// What the patterns of a condition take on the usual text.
+#[allow(clippy::cast_precision_loss, reason = "a guess")]
+pub(crate) fn on_usual_text(text: &TextLeaf) -> f32 {
+    let patterns = text.needles.iter().map(|needle| match needle {
+        Needle::Pattern { work, .. } => (1 + USUAL / 4).saturating_mul(*work) as f32,
+        Needle::Word { .. } => 0.0,
+    });
+    patterns.sum()
+}
+
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
 fn some(count: usize) -> f32 {
     count as f32
@@ -128,8 +141,8 @@ fn judging(leaf: &Leaf) -> f32 {
         Leaf::Formula(formula) => 4.0 + some(formula.size()),
         Leaf::Field(field) => 2.0 + some(field.size()),
         Leaf::Text(text) => {
-            let cost = |needle: &Needle| if matches!(needle, Needle::Word { .. }) { 4.0 } else { 40.0 };
-            10.0 + text.needles.iter().map(cost).sum::<f32>().min(400.0)
+            let words = text.needles.iter().filter(|needle| matches!(needle, Needle::Word { .. })).count();
+            10.0 + some(words.min(100)) * 4.0 + on_usual_text(text)
         }
     }
 }

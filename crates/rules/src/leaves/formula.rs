@@ -282,7 +282,7 @@ impl Compiler<'_, '_> {
                 let of = self.boxed(of, TEXT, "`matches`")?;
                 self.context.count_regex()?;
                 match compiled(pattern, self.context.limits.regex_bytes) {
-                    Ok(Needle::Pattern { regex, weight, .. }) => (Code::Matches(of, regex, weight), BOOLEAN),
+                    Ok(Needle::Pattern { regex, work, .. }) => (Code::Matches(of, regex, work), BOOLEAN),
                     Ok(Needle::Word { .. }) => return None,
                     Err(why) => {
                         self.context.fault("regex", format!("the pattern {}", why.trim_start_matches("it ")));
@@ -429,9 +429,9 @@ impl Code {
                     _ => None,
                 }
             }
-            Self::Matches(of, regex, weight) => match of.work(scene, each, steps)? {
+            Self::Matches(of, regex, work) => match of.work(scene, each, steps)? {
                 Some(Worth::Text(text)) => {
-                    steps.take((long(text.len()) / 4).saturating_mul(*weight))?;
+                    steps.take((1 + long(text.len()) / 4).saturating_mul(*work))?;
                     Some(Worth::Boolean(regex.is_match(text)))
                 }
                 _ => None,

@@ -18,6 +18,7 @@ use crate::{
     engine::{
         literals,
         scanner::{Next, Scanner},
+        width,
     },
     evaluate::Mask,
     explain::{Explained, Hit, TextExplained, excerpt},
@@ -51,7 +52,10 @@ pub(crate) enum Needle {
     /// `literals`: as they stand in lower case; each match holds one of them.
     Pattern {
         regex: Regex,
+        /// By its size when compiled.
         weight: u64,
+        /// Steps for every four bytes of text.
+        work: u64,
         literals: Option<Vec<String>>,
     },
 }
@@ -67,7 +71,7 @@ struct Bulk {
 /// Words that are searched one by one at most.
 const FEW_WORDS: usize = 16;
 
-/// Bytes of program up to which a pattern costs this many steps for every four bytes of text.
+/// Bytes of program up to which a pattern costs at least this many steps for every four bytes of text.
 const WEIGHTS: [(usize, u64); 3] = [(16 << 10, 1), (64 << 10, 8), (usize::MAX, 32)];
 
 impl TextLeaf {
@@ -337,6 +341,16 @@ fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Ne
             {
                 context.warn("regex_empty", "the pattern also matches an empty text".to_owned());
             }
+            if let Needle::Pattern { work, .. } = &needle {
+                let bytes = (context.limits.steps_per_rule / work).saturating_mul(4);
+                if bytes < wide(context.limits.text_bytes) {
+                    let detail = format!(
+                        "counted repeats make the pattern so large that a text of more than {bytes} bytes takes all \
+                         steps of a rule: it ends as `errored: deadline`"
+                    );
+                    context.warn("regex_costly", detail);
+                }
+            }
             if view == View::Lower && pattern.chars().any(char::is_uppercase) && !pattern.contains('\\') {
                 let detail = "the view `lower` has no upper-case letters for the pattern to find";
                 context.warn("regex_case", detail.to_owned());
@@ -365,9 +379,12 @@ pub(super) fn compiled(pattern: &str, limit: usize) -> Result<Needle, String> {
         (result, weight) = (build(limit.min(*size)), *heavier);
     }
     match result {
-        Ok(regex) => {
-            Ok(Needle::Pattern { literals: literals::required(pattern, View::Lower), regex, weight })
-        }
+        Ok(regex) => Ok(Needle::Pattern {
+            literals: literals::required(pattern, View::Lower),
+            work: width::work(pattern).max(weight),
+            regex,
+            weight,
+        }),
         Err(regex::Error::CompiledTooBig(_)) => Err(format!("it is larger than {limit} bytes when compiled")),
         Err(fault) => {
             // The library's message draws the pattern with a caret under it; its last line says what is wrong.
@@ -389,8 +406,8 @@ impl Needle {
     fn find(&self, seen: &Seen<'_, '_>, steps: &mut Steps) -> Result<Option<(usize, usize)>, Spent> {
         let text = seen.text;
         match self {
-            Self::Pattern { regex, weight, .. } => {
-                steps.take((wide(text.len()) / 4).saturating_mul(*weight))?;
+            Self::Pattern { regex, work, .. } => {
+                steps.take((1 + wide(text.len()) / 4).saturating_mul(*work))?;
                 Ok(regex.find(text).map(|found| (found.start(), found.end())))
             }
             Self::Word { seen: word, .. } => {
