@@ -15,7 +15,7 @@ use tidegate_schemas::{
 use crate::{
     bank::{Bank, BankEntry},
     counting::Counting,
-    faults::{FAULTS_LISTED, Fault, Warning, did_you_mean, shown},
+    faults::{FAULTS_LISTED, Fault, LISTED_IN_ALL, Warning, did_you_mean, shown},
     form::{self, Condition, On, Status, Test},
     leaves::Leaf,
     limits::Limits,
@@ -73,7 +73,7 @@ pub(crate) fn compile(
     let mut keys = HashSet::new();
     let mut rules = Vec::with_capacity(sources.len());
     for source in sources {
-        if context.faults.len() >= FAULTS_LISTED {
+        if context.faults.len() >= LISTED_IN_ALL {
             break;
         }
         match form::parse(source.document, limits) {
@@ -90,10 +90,16 @@ pub(crate) fn compile(
         }
     }
     if !context.faults.is_empty() {
-        context.faults.truncate(FAULTS_LISTED);
+        if context.faults.len() >= LISTED_IN_ALL {
+            context.faults.truncate(LISTED_IN_ALL);
+            let detail =
+                format!("there may be more than these {LISTED_IN_ALL} faults: the rest was not looked at");
+            context.faults.push(Fault::new("rule", "", "", "limit", detail));
+        }
         return Err(context.faults);
     }
     context.name_unused_windows();
+    context.name_further_warnings();
     let Context { predicates, paths, windows, warnings, .. } = context;
     Ok(Compiled { rules, predicates, paths, windows, warnings })
 }
@@ -121,7 +127,11 @@ pub(crate) struct Context<'a> {
     /// By identity: the predicate, and the warnings that each of its uses deserves.
     known: HashMap<String, (u32, Vec<Warning>)>,
     faults: Vec<Fault>,
+    /// How many there were before this document.
+    faults_before: usize,
     warnings: Vec<Warning>,
+    /// By kind: how many there are, also of those that are not kept.
+    warned: HashMap<&'static str, usize>,
 }
 
 impl<'a> Context<'a> {
@@ -144,7 +154,9 @@ impl<'a> Context<'a> {
             predicates: Vec::new(),
             known: HashMap::new(),
             faults: Vec::new(),
+            faults_before: 0,
             warnings: Vec::new(),
+            warned: HashMap::new(),
         }
     }
 
@@ -154,6 +166,7 @@ impl<'a> Context<'a> {
 
     /// From now on faults and paths are those of this document.
     pub(crate) fn turn_to(&mut self, kind: &'static str, key: &str, item_types: &[TypeId]) {
+        self.faults_before = self.faults.len();
         self.kind = kind;
         key.clone_into(&mut self.rule);
         self.pointer.clear();
@@ -174,19 +187,35 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn take_faults(&mut self, faults: Vec<Fault>) {
-        let room = FAULTS_LISTED.saturating_sub(self.faults.len());
+        let room = LISTED_IN_ALL.saturating_sub(self.faults.len());
         self.faults.extend(faults.into_iter().take(room));
     }
 
     pub(crate) fn fault(&mut self, tag: &'static str, detail: String) {
-        if self.faults.len() < FAULTS_LISTED {
+        if self.faults.len() < LISTED_IN_ALL.min(self.faults_before + FAULTS_LISTED) {
             self.faults.push(Fault::new(self.kind, &self.rule, &self.pointer, tag, detail));
         }
     }
 
     pub(crate) fn warn(&mut self, tag: &'static str, detail: String) {
-        if self.warnings.len() < FAULTS_LISTED {
-            self.warnings.push(Warning::new(self.kind, &self.rule, &self.pointer, tag, detail));
+        self.keep(Warning::new(self.kind, &self.rule, &self.pointer, tag, detail));
+    }
+
+    fn keep(&mut self, warning: Warning) {
+        let of_kind = self.warned.entry(warning.tag()).or_default();
+        *of_kind += 1;
+        if *of_kind <= LISTED_IN_ALL {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// Says how many warnings are not kept.
+    fn name_further_warnings(&mut self) {
+        for (tag, count) in std::mem::take(&mut self.warned) {
+            if count > LISTED_IN_ALL {
+                let detail = format!("and {} more warnings of this kind, `{tag}`", count - LISTED_IN_ALL);
+                self.warnings.push(Warning::new("rule", "", "", tag, detail));
+            }
         }
     }
 
@@ -230,9 +259,8 @@ impl<'a> Context<'a> {
         if let Some((predicate, warnings)) = self.known.get(&identity) {
             let warnings: Vec<_> =
                 warnings.iter().map(|it| it.moved(self.kind, &self.rule, &self.pointer)).collect();
-            let room = FAULTS_LISTED.saturating_sub(self.warnings.len());
             let predicate = *predicate;
-            self.warnings.extend(warnings.into_iter().take(room));
+            warnings.into_iter().for_each(|warning| self.keep(warning));
             return Some(predicate);
         }
         let (before, depth) = (self.warnings.len(), self.pointer.len());

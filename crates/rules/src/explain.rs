@@ -72,6 +72,9 @@ pub struct TextExplained {
     /// The first place of each word or pattern that was found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hits: Vec<Hit>,
+    /// More words or patterns were found than are shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
 }
 
 /// A place in a field.

@@ -77,6 +77,8 @@ impl Warning {
 
 /// Faults listed for one document; a hostile one would otherwise be answered with more than it sent.
 pub(crate) const FAULTS_LISTED: usize = 100;
+/// Of all documents together; and warnings of one kind that are kept with a plan.
+pub(crate) const LISTED_IN_ALL: usize = 10_000;
 
 /// A name as it may be shown: whole if short, its beginning otherwise.
 pub(crate) fn shown(name: &str) -> String {

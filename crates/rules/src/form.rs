@@ -283,6 +283,7 @@ pub struct Window {
 /// An example beside the rule that says whether it must match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
+    pub name: Option<String>,
     /// The item type of the example; the rule's only one if left out.
     pub item_type: Option<TypeId>,
     /// The `data` of an item.

@@ -25,6 +25,9 @@ pub struct TestReport {
     pub rule: RuleId,
     /// Its place among the rule's examples.
     pub test: usize,
+    /// What its author calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub result: TestResult,
 }
 
@@ -83,7 +86,12 @@ pub fn run_tests(
                         }
                     }
                 };
-            reports.push(TestReport { rule: rule.head.rule.clone(), test: nth, result });
+            reports.push(TestReport {
+                rule: rule.head.rule.clone(),
+                test: nth,
+                name: test.name.clone(),
+                result,
+            });
         }
     }
     reports

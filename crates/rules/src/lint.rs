@@ -24,7 +24,6 @@ pub(crate) fn look<'r>(
     unannounced: &[u32],
     everywhere: &[u32],
     costs: &Costs,
-    most: usize,
 ) -> Vec<Warning> {
     let rules: Vec<&Rule> = rules.collect();
     let everywhere: HashSet<u32> = everywhere.iter().copied().collect();
@@ -32,9 +31,7 @@ pub(crate) fn look<'r>(
     let mut known: HashMap<String, &str> = HashMap::new();
     for (number, rule) in (0_u32..).zip(&rules) {
         let mut warn = |pointer: &str, tag: &'static str, detail: String| {
-            if warnings.len() < most {
-                warnings.push(Warning::new("rule", rule.head.rule.as_str(), pointer, tag, detail));
-            }
+            warnings.push(Warning::new("rule", rule.head.rule.as_str(), pointer, tag, detail));
         };
         if impossible(&rule.when, true, rule, predicates) {
             warn("/when", "unsatisfiable", "the condition can never hold".to_owned());
@@ -73,8 +70,7 @@ pub(crate) fn look<'r>(
     for (nth, other) in found.pairs {
         let other = rules[other];
         let never = impossible(&rules[nth].when, true, rules[nth], predicates);
-        if !never && warnings.len() < most && known.get(&scope(rules[nth])) != Some(&other.head.rule.as_str())
-        {
+        if !never && known.get(&scope(rules[nth])) != Some(&other.head.rule.as_str()) {
             let other = &other.head.rule;
             warnings.push(warn(
                 nth,
@@ -82,7 +78,7 @@ pub(crate) fn look<'r>(
             ));
         }
     }
-    if !found.complete && warnings.len() < most {
+    if !found.complete {
         let detail =
             "too many rules are alike to compare all of them: some that add nothing may not be named";
         warnings.extend((!rules.is_empty()).then(|| warn(0, detail.to_owned())));

@@ -21,7 +21,7 @@ use crate::{
     evaluate::{self, Mask},
     explain::{self, CutExplained, Explained, Verdict},
     facts::{Facts, Need},
-    faults::{FAULTS_LISTED, Fault, Warning},
+    faults::{Fault, Warning},
     form::{On, Status, Test},
     item::Item,
     leaves::{Leaf, Scene},
@@ -252,9 +252,8 @@ impl Plan {
             self.indexes.iter().flat_map(|index| &*index.always).copied().collect();
         unannounced.sort_unstable();
         let mut warnings = self.noted.clone();
-        let room = FAULTS_LISTED.saturating_sub(warnings.len());
         let (rules, costs) = (self.rules.iter().map(|rule| &**rule), Costs::of(&self.predicates));
-        warnings.extend(lint::look(rules, &self.predicates, &unannounced, &everywhere, &costs, room));
+        warnings.extend(lint::look(rules, &self.predicates, &unannounced, &everywhere, &costs));
         warnings
     }
 
@@ -298,8 +297,7 @@ impl Plan {
 
     /// Decides what the item alone decides, and says what else must be known.
     pub fn scan(&self, item: &Item<'_>) -> Scan {
-        let part = self.parts.by_type.get(item.type_id).unwrap_or(&self.parts.other);
-        self.run(item, &self.indexes[part.index], &part.texts, |run| {
+        self.run(item, self.index_of(item), &self.part(item).texts, |run| {
             let candidates = run.candidates();
             let mut added = Added::default();
             for place in self.counted.get(item.type_id).into_iter().flatten() {
@@ -318,6 +316,14 @@ impl Plan {
         let number = self.rules.iter().position(|known| Arc::ptr_eq(known, rule));
         let number = number.and_then(|number| u32::try_from(number).ok());
         self.run(item, &Index::default(), &[], |run| self.judge(run, number.iter()))
+    }
+
+    fn part(&self, item: &Item<'_>) -> &Part {
+        self.parts.by_type.get(item.type_id).unwrap_or(&self.parts.other)
+    }
+
+    fn index_of(&self, item: &Item<'_>) -> &Index {
+        &self.indexes[self.part(item).index]
     }
 
     fn concerns(&self, rule: u32, item: &Item<'_>) -> bool {

@@ -492,6 +492,81 @@ fn a_pattern_of_thousands_of_places_is_charged_before_it_runs_whatever_ran_befor
 }
 
 #[test]
+fn each_fault_and_each_kind_of_warning_is_told_however_many_there_are_of_others() {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary
+        .add(TypeId::new("post"), [("text", Shape::one(Kind::Text)), ("likes", Shape::one(Kind::Number))]);
+    let plan = |documents: &[Json]| {
+        let sources: Vec<_> =
+            documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
+        Plan::compile(&sources, &vocabulary, &Limits::default())
+    };
+    let rule =
+        |nth: usize, when: Json| json!({"rule": format!("r{nth}"), "item_types": ["post"], "when": when});
+    let unknown: Vec<Json> =
+        (0..250).map(|nth| rule(nth, json!({"text": {"in": ["txet"], "any_of": ["x"]}}))).collect();
+    assert_eq!(plan(&unknown).unwrap_err().len(), 250);
+    let many: Vec<Json> = (0..10_100).map(|nth| rule(nth, json!({"nothing": nth}))).collect();
+    let faults = plan(&many).unwrap_err();
+    assert!(faults.len() == 10_001 && faults[10_000].detail.contains("may be more"), "{}", faults.len());
+
+    let mut documents: Vec<Json> = (0..110)
+        .map(|nth| rule(nth, json!({"text": {"in": ["text"], "any_of": ["zq", format!("word{nth}")]}})))
+        .collect();
+    documents.push(rule(
+        110,
+        json!({"all": [{"field": {"path": "likes", "eq": 1}}, {"field": {"path": "likes", "eq": 2}}]}),
+    ));
+    let warnings = plan(&documents).unwrap().warnings();
+    let of = |tag: &str| {
+        warnings.iter().filter(|it| it.tag() == tag).map(|it| it.rule.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!((of("short_word").len(), of("unsatisfiable")), (110, vec!["r110"]));
+}
+
+#[test]
+fn a_condition_that_found_more_than_it_shows_says_so() {
+    let words: Vec<String> = (0..20).map(|nth| format!("word{nth:02}")).collect();
+    let rules: Vec<Json> =
+        [16, 17].map(|count| json!({"text": {"in": ["text"], "any_of": words[..count]}})).to_vec();
+    let (outcomes, _) = outcomes(&rules, &[words.join(" ")]);
+    let shown: Vec<_> = outcomes[0].matched.iter().map(|it| json!(it.tree)).collect();
+    assert_eq!(
+        shown.iter().map(|tree| tree["text"]["hits"].as_array().unwrap().len()).collect::<Vec<_>>(),
+        [16, 16]
+    );
+    assert_eq!(
+        shown.iter().map(|tree| tree["text"]["more"].as_bool()).collect::<Vec<_>>(),
+        [None, Some(true)]
+    );
+}
+
+#[test]
+fn a_rule_alone_comes_to_what_it_comes_to_among_others_where_its_own_search_takes_too_long() {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let pattern = "nowhere[a-z ]{0,1900}[0-9]q";
+    let document = json!({"rule": "r", "when": {"text": {"in": ["text"], "regex": pattern}}});
+    let sources = [RuleSource { document: &document, version: "1" }];
+    let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
+    let type_id = TypeId::new("post");
+    for (text, errored, outcome) in [("abc ", 0, "failed"), ("nowhere ", 1, "errored")] {
+        let data = Data(text.repeat(8_000));
+        let item = Item {
+            type_id: &type_id,
+            values: &data,
+            user: None,
+            on: On::Item,
+            now: Millis(0),
+            submission: SubmissionId::random(),
+        };
+        let run = plan.finish(plan.scan(&item), &Facts::new());
+        let tree = json!(plan.explain(&item, &"r".into()).unwrap());
+        assert_eq!((run.errored.len(), tree["text"]["outcome"].as_str()), (errored, Some(outcome)), "{tree}");
+    }
+}
+
+#[test]
 fn rules_that_take_too_much_memory_are_refused() {
     let mut vocabulary = Vocabulary::new();
     vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);

@@ -306,7 +306,7 @@ impl Reader<'_> {
             value,
             &["name", "item_type", "item", "strikes", "counts", "scores", "media", "expect"],
         )?;
-        self.optional(object, "name", |r, v| r.text(v).map(|_| ()));
+        let name = self.optional(object, "name", |r, v| r.text(v).map(str::to_owned));
         let item_type = self.optional(object, "item_type", |r, v| r.text(v).map(TypeId::new));
         let item = self.required(object, "item", |r, v| match v {
             Json::Object(_) => Some(v.clone()),
@@ -319,6 +319,7 @@ impl Reader<'_> {
         let matches =
             self.required(object, "expect", |r, v| r.name(v, &[("match", true), ("no_match", false)]));
         Some(Test {
+            name,
             item_type,
             item: item?,
             strikes: strikes.unwrap_or_default(),

@@ -10,7 +10,7 @@ mod geo;
 mod media;
 mod score;
 mod strikes;
-mod text;
+pub(crate) mod text;
 
 use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
 

@@ -25,7 +25,7 @@ use crate::{
     faults::shown,
     form::{Search, Text, View},
     leaves::Scene,
-    limits::{Spent, Steps},
+    limits::{Limits, Spent, Steps},
     views::Seen,
 };
 
@@ -236,18 +236,19 @@ impl TextLeaf {
         scene: &Scene<'_>,
         steps: &mut Steps,
     ) -> Explained {
-        let mut hits = Vec::new();
+        let (mut hits, mut more) = (Vec::new(), false);
         let all = || {
             self.bulk.as_ref().map(|bulk| self.gathered(bulk, usize::MAX, scene, steps).unwrap_or_default())
         };
         let found = if known.is_empty() { Some(Vec::new()) } else { found.or_else(all) };
         let found = found.unwrap_or_else(|| (0..self.needles.len()).collect());
         for (nth, needle) in found.into_iter().map(|nth| (nth, &self.needles[nth])) {
-            if hits.len() >= scene.limits.hits {
-                break;
-            }
             let Ok(found) = self.find(needle, scene, steps) else { break };
             let Some((slot, seen, start, end)) = found else { continue };
+            if hits.len() >= scene.limits.hits {
+                more = true;
+                break;
+            }
             let (start, end) = seen.origin(start, end);
             hits.push(Hit {
                 field: scene.views.path(slot).to_owned(),
@@ -260,7 +261,7 @@ impl TextLeaf {
             });
         }
         let fields = self.slots.iter().map(|slot| scene.views.path(*slot).to_owned()).collect();
-        Explained::Text(TextExplained { outcome: known.verdict(), fields, view: self.view, hits })
+        Explained::Text(TextExplained { outcome: known.verdict(), fields, view: self.view, hits, more })
     }
 }
 
@@ -362,6 +363,11 @@ fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Ne
             None
         }
     }
+}
+
+/// Why a pattern cannot be used, if it cannot.
+pub fn pattern_fault(pattern: &str, limits: &Limits) -> Option<String> {
+    compiled(pattern, limits.regex_bytes).err()
 }
 
 /// A pattern, or why it is none.

@@ -8,11 +8,13 @@ use tidegate_schemas::ids::RuleId;
 
 use super::{Open, Plan, Scan, Waiting};
 use crate::{
+    compile::Rule,
     engine::index::Index,
     evaluate::Mask,
     explain::{self, Explained},
     facts::{Facts, Need},
     item::Item,
+    limits::Spent,
 };
 
 /// What the item says of a rule's conditions, and what is still to be looked up.
@@ -34,12 +36,28 @@ impl Plan {
     pub fn inquire(&self, item: &Item<'_>, rule: &RuleId) -> Option<Inquiry> {
         let place = *self.places.get(rule)?;
         let rule = &self.rules[place as usize];
-        let mut open = None;
-        self.run(item, &Index::default(), &[], |run| {
+        // Where the rule's own search takes too many steps, the joint one may have refuted it, as in an evaluation.
+        let (alone, spent) = self.look(item, rule, None);
+        let open = if spent { self.look(item, rule, Some(self.index_of(item))).0 } else { alone };
+        open.map(|open| Inquiry { open, concerns: self.concerns(place, item) })
+    }
+
+    /// Judges each condition; and whether one takes more steps than there are.
+    fn look(&self, item: &Item<'_>, rule: &Arc<Rule>, joint: Option<&Index>) -> (Option<Open>, bool) {
+        let (mut open, mut spent) = (None, false);
+        let none = Index::default();
+        self.run(item, joint.unwrap_or(&none), &[], |run| {
+            if joint.is_some() {
+                let candidates = run.candidates();
+                run.scratch.candidates = candidates;
+            }
             run.steps.next_rule();
             let (mut leaves, mut explained, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
             for (leaf, predicate) in rule.leaves.iter().enumerate() {
-                let known = run.mask(*predicate).unwrap_or(Mask::ERRORED);
+                let known = run.mask(*predicate).unwrap_or_else(|Spent| {
+                    spent = true;
+                    Mask::ERRORED
+                });
                 let predicate = &self.predicates[*predicate as usize];
                 if known.is_pending() {
                     waiting.push(Waiting { leaf, needs: predicate.needs(run.scene) });
@@ -50,7 +68,7 @@ impl Plan {
             open = Some(Open { rule: Arc::clone(rule), leaves, explained, waiting });
             Scan::default()
         });
-        open.map(|open| Inquiry { open, concerns: self.concerns(place, item) })
+        (open, spent)
     }
 
     /// What each condition comes to, whether or not the rule matches or concerns the item. Those that wait for facts are

@@ -116,8 +116,10 @@ impl Interpreter<'_> {
     }
 
     pub(super) fn text_explained(&self, text: &Text, alone: Verdict) -> Explained {
-        let hits = self.found(text).into_iter().flatten().take(self.limits.hits).collect();
+        let mut hits: Vec<_> = self.found(text).into_iter().flatten().collect();
+        let more = hits.len() > self.limits.hits;
+        hits.truncate(self.limits.hits);
         let (fields, view) = (text.fields.clone(), text.view);
-        Explained::Text(TextExplained { outcome: alone, fields, view, hits })
+        Explained::Text(TextExplained { outcome: alone, fields, view, hits, more })
     }
 }
