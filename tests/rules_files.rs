@@ -142,3 +142,95 @@ async fn a_bank_is_applied_with_the_entries_of_its_file() {
     assert!(text(&other.stdout).contains("~ bank: words"), "{}", text(&other.stdout));
     drop(demo);
 }
+
+#[tokio::test]
+async fn everything_is_counted_and_all_of_it_can_be_listed() {
+    let place = Place::new();
+    let rules = |field: &str, word: &str| -> String {
+        let rule = |nth| {
+            format!("---\nrule: r{nth:03}\nwhen: {{text: {{in: [{field}], any_of: ['{word}', w{nth}]}}}}\n")
+        };
+        (0..250).map(rule).collect()
+    };
+    let folder = folder(&place, "documents", &[("types.yaml", TYPE), ("r.YAML", &rules("txet", "word"))]);
+    let faulty = place.run(&["rules", "lint", "documents"]).await;
+    let told = text(&faulty.stderr);
+    assert_eq!((faulty.status.code(), told.lines().count()), (Some(1), 102));
+    assert!(told.ends_with("and 150 more: `--all` lists them\n250 faults\n"), "{told}");
+    let all = place.run(&["rules", "lint", "documents", "--all"]).await;
+    assert_eq!(text(&all.stderr).lines().count(), 251);
+
+    let never = "---\nrule: never\nitem_types: [post]\nwhen: {all: [{text: {in: [text], any_of: [word]}}, {not: {text: {in: [text], any_of: [word]}}}]}\n";
+    fs::write(folder.join("r.YAML"), rules("text", "zq") + never).unwrap();
+    let well = place.run(&["rules", "lint", "documents"]).await;
+    let told = text(&well.stderr);
+    assert!(well.status.success() && text(&well.stdout).starts_with("2 files are well, with "), "{told}");
+    assert!(
+        told.contains("never hold") && told.contains("And 150 more warnings of the kind `short_word`"),
+        "{told}"
+    );
+    let all = place.run(&["rules", "lint", "documents", "--all"]).await;
+    assert!(text(&all.stderr).matches("is found inside of many words").count() == 250);
+
+    let many: String = (0..20_001)
+        .map(|nth| format!("---\nrule: r{nth}\nwhen: {{not: {{text: {{in: [text], any_of: [word]}}}}}}\n"))
+        .collect();
+    fs::write(folder.join("r.YAML"), many).unwrap();
+    let refused = text(&place.run(&["rules", "lint", "documents"]).await.stderr);
+    assert!(refused.starts_with("all documents: 20001 rules are more than 20000"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_pattern_in_a_bank_that_is_none_is_a_fault_at_its_entry() {
+    let place = Place::new();
+    let bank = "bank: bad\nkind: regex\nentries: ['good[0-9]', '(bad']\n";
+    folder(&place, "documents", &[("types.yaml", TYPE), ("bank.yaml", bank)]);
+    fs::write(place.folder.path().join("items.ndjson"), "").unwrap();
+    for command in
+        [&["lint", "documents"][..], &["rules", "run", "--config", "documents", "--items", "items.ndjson"]]
+    {
+        let refused = place.run(command).await;
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{told}");
+        assert!(told.contains("entries[1]: The pattern is not valid: unclosed group"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_item_names_itself_and_what_is_left_out_is_counted() {
+    let place = Place::new();
+    let rule = |nth| {
+        format!("---\nrule: r{nth}\nstatus: background\nwhen: {{text: {{in: [text], any_of: [moonbag]}}}}\n")
+    };
+    let rules: String = (0..4_100).map(rule).collect();
+    folder(&place, "documents", &[("types.yaml", TYPE), ("rules.yaml", &rules)]);
+    let mut items = json!({"id": "1", "typeId": "post", "data": {"text": 5}}).to_string().into_bytes();
+    items.extend(b"\n{\"id\": \"\xff\"}\n");
+    items
+        .extend(json!({"id": "3", "typeId": "post", "data": {"text": "a moonbag"}}).to_string().into_bytes());
+    fs::write(place.folder.path().join("items.ndjson"), items).unwrap();
+    let ran = place.run(&["rules", "run", "--config", "documents", "--items", "items.ndjson"]).await;
+    let lines: Vec<Value> =
+        text(&ran.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines[0]["refused"].as_str().unwrap().contains("/text"), "{}", lines[0]);
+    assert_eq!(lines[1]["line"], 2);
+    assert!(lines[1]["refused"].as_str().unwrap().contains("UTF-8"), "{}", lines[1]);
+    assert_eq!(lines[2]["matched"].as_array().unwrap().len(), 4_096);
+    assert_eq!((lines[2]["matchedMore"].as_u64(), lines[2]["erroredMore"].as_u64()), (Some(4), None));
+}
+
+#[tokio::test]
+async fn an_unknown_rule_is_refused_and_the_name_of_an_example_is_told() {
+    let place = Place::new();
+    let rule = "rule: named\nitem_types: [post]\nwhen: {text: {in: [text], any_of: [scam]}}\ntests:\n  - {name: plain words, item: {text: all well}, expect: match}\n";
+    folder(&place, "documents", &[("types.yaml", TYPE), ("rule.yaml", rule)]);
+    let unknown = place.run(&["rules", "test", "--config", "documents", "--rule", "nemed"]).await;
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(
+        text(&unknown.stderr).contains("no rule `nemed`") && text(&unknown.stderr).contains("mean `named`?")
+    );
+    let failed = place.run(&["rules", "test", "--config", "documents", "--junit", "report.xml"]).await;
+    assert!(text(&failed.stderr).contains("example 1, plain words"), "{}", text(&failed.stderr));
+    let report = fs::read_to_string(place.folder.path().join("report.xml")).unwrap();
+    assert!(report.contains("name=\"example 1, plain words\""), "{report}");
+}

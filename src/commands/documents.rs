@@ -65,6 +65,12 @@ pub(super) fn read_documents(folder: &Path) -> anyhow::Result<Vec<File>> {
     Ok(files)
 }
 
+/// By its ending, in either case.
+fn is_document(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    ["yaml", "yml", "json"].iter().any(|known| ending.eq_ignore_ascii_case(known))
+}
+
 fn walk(root: &Path, folder: &Path, files: &mut Vec<File>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -74,8 +80,7 @@ fn walk(root: &Path, folder: &Path, files: &mut Vec<File>) -> io::Result<()> {
         }
         if entry.file_type()?.is_dir() {
             walk(root, &path, files)?;
-        } else if matches!(path.extension().and_then(|ending| ending.to_str()), Some("yaml" | "yml" | "json"))
-        {
+        } else if is_document(&path) {
             let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
             let text = fs::read_to_string(&path)
                 .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;

@@ -15,24 +15,38 @@ use crate::output::{complain, counted, say};
 pub(crate) struct Lint {
     /// The folder of documents
     folder: PathBuf,
+    /// List everything, and not only the first hundred faults and warnings of a kind
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     file: SettingsFile,
 }
+
+/// Faults, and warnings of one kind, that are listed unless all are asked for.
+const LISTED: usize = 100;
 
 impl Lint {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let settings = self.file.load(Vec::new())?.settings.catalog;
         let files: Vec<_> =
             documents::read(&self.folder)?.into_iter().map(|file| (file.name, file.text)).collect();
-        match change::lint(&files, &settings, Millis::now()) {
+        let each = if self.all { usize::MAX } else { LISTED };
+        match change::lint(&files, &settings, Millis::now(), each) {
             Ok(warnings) => {
-                warnings.iter().for_each(|warning| complain(format!("warning: {warning}")));
+                warnings.listed.iter().for_each(|warning| complain(format!("warning: {warning}")));
                 let are = if files.len() == 1 { "is" } else { "are" };
-                say(format!("{} {are} well", counted(files.len(), "file")));
+                let with = match warnings.total {
+                    0 => String::new(),
+                    total => format!(", with {}", counted(total, "warning")),
+                };
+                say(format!("{} {are} well{with}", counted(files.len(), "file")));
                 Ok(ExitCode::SUCCESS)
             }
             Err(faults) => {
-                faults.iter().for_each(complain);
+                faults.iter().take(each).for_each(complain);
+                if faults.len() > each {
+                    complain(format!("and {} more: `--all` lists them", faults.len() - each));
+                }
                 complain(counted(faults.len(), "fault"));
                 Ok(ExitCode::FAILURE)
             }

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use tidegate_media::banks::{Keeper, entry_id};
 use tidegate_rules::{self as rules, Limits, Plan, RuleSource, Vocabulary};
 use tidegate_schemas::{
+    banks::BankKind,
     documents::{self, DocumentFault, Origin},
     ids::{BankId, ConfigVersion, Kind as IdKind, OrgId, PolicyId, TypeId, derive},
     item_types::{self, Container, Scalar},
@@ -80,14 +81,57 @@ pub(crate) fn compile(
 }
 
 /// What is allowed in the rules of the configuration that this content was compiled to, but hardly meant.
-pub(crate) fn warnings(content: &Content, compiled: &Compiled) -> Vec<DocumentFault> {
+pub(crate) fn warnings(content: &Content, compiled: &Compiled) -> Vec<(&'static str, DocumentFault)> {
     let told = compiled.plan.warnings();
-    told.iter().map(|it| place(content, it.kind, &it.rule, &it.pointer, &it.detail)).collect()
+    told.iter().map(|it| (it.tag(), place(content, it.kind, &it.rule, &it.pointer, &it.detail))).collect()
+}
+
+/// As many warnings of each kind, and how many more there are.
+pub(crate) fn listed(warnings: Vec<(&'static str, DocumentFault)>, each: usize) -> Vec<DocumentFault> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut listed = Vec::new();
+    for (kind, warning) in warnings {
+        let count = counts.entry(kind).or_default();
+        *count += 1;
+        if *count <= each {
+            listed.push(warning);
+        }
+    }
+    for (kind, count) in counts.into_iter().filter(|(_, count)| *count > each) {
+        listed.push(general(format!("And {} more warnings of the kind `{kind}`.", count - each)));
+    }
+    listed
+}
+
+/// What is said of all documents together.
+fn general(message: String) -> DocumentFault {
+    DocumentFault { origin: Origin::default(), line: None, path: String::new(), message }
+}
+
+/// Patterns in the documents of banks that are none. They are left out where the documents run already.
+pub(crate) fn pattern_faults(content: &Content, limits: &Limits) -> Vec<DocumentFault> {
+    let banks = content.set.banks.values().filter(|(_, bank)| bank.kind == BankKind::Regex);
+    let faults = banks.flat_map(|(origin, bank)| {
+        (0..).zip(&bank.entries).filter_map(move |(nth, entry): (usize, _)| {
+            let why = rules::pattern_fault(entry.trim(), limits)?;
+            let why = why.strip_prefix("it ").unwrap_or(&why);
+            Some(DocumentFault {
+                origin: origin.clone(),
+                line: None,
+                path: format!("entries[{nth}]"),
+                message: format!("The pattern {why}."),
+            })
+        })
+    });
+    faults.collect()
 }
 
 /// Where it stands in the documents.
 fn place(content: &Content, kind: &str, key: &str, pointer: &str, detail: &str) -> DocumentFault {
     let set = &content.set;
+    if key.is_empty() {
+        return general(detail.to_owned());
+    }
     let origin = match kind {
         "bank" => set.banks.get(key).map(|(origin, _)| origin.clone()),
         "window" => set.windows.get(key).map(|(origin, _)| origin.clone()),

@@ -37,6 +37,10 @@ impl DocumentFault {
 
 impl fmt::Display for DocumentFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A fault of all of them together stands in none.
+        if self.origin.file.is_empty() {
+            return write!(f, "all documents: {}", self.message);
+        }
         f.write_str(&self.origin.file)?;
         match self.line.unwrap_or(self.origin.line) {
             0 => {}

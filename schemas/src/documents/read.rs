@@ -25,7 +25,11 @@ pub fn parse(
     let named = files.iter().map(|(name, text)| (name.as_ref(), text.as_ref()));
     let (likely, others): (Vec<_>, Vec<_>) = named.partition(|(name, _)| attached::is_document(name));
     let read = |name: &str, text: &str, documents: &mut Vec<_>, faults: &mut Vec<_>| {
-        let trees = if name.ends_with(".json") { json_trees(name, text) } else { yaml_trees(name, text) };
+        let trees = if name.to_ascii_lowercase().ends_with(".json") {
+            json_trees(name, text)
+        } else {
+            yaml_trees(name, text)
+        };
         match trees {
             Err(found) => faults.extend(found),
             Ok(trees) => {

@@ -3,7 +3,7 @@
 //! The running service judges, a few seconds' worth of items a request; here the findings are added up and told.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, IsTerminal as _, Write as _},
     path::PathBuf,
     process::ExitCode,
@@ -16,10 +16,12 @@ use serde_json::json;
 use tidegate_moderation::backtest::{Findings, Head, Opinion, RuleFindings};
 use tidegate_rules::Within;
 use tidegate_schemas::{
+    documents::{DocumentKind, parse},
     ids::{Millis, RuleId},
     item_types::datetime,
 };
 
+use super::no_such_rule;
 use crate::{
     client::{Client, Connection},
     commands::documents::{self, Change, File},
@@ -119,6 +121,9 @@ impl Backtest {
         let (since, until) = self.span.resolve(Millis::now())?;
         let client = self.connection.open()?;
         let asked = Asked { files: &files, prune: self.prune, since, until, sample: self.sample };
+        if let Some(refused) = unknown(&self.rule, &files, &client).await? {
+            return Ok(refused);
+        }
         let run = asked.run(&client).await?;
         run.warnings.iter().for_each(|warning| complain(format!("warning: {warning}")));
         let told: Vec<_> = run.told(&self.rule, self.all).collect();
@@ -133,6 +138,35 @@ impl Backtest {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Refuses a rule that is neither in the folder nor live.
+async fn unknown(only: &[RuleId], files: &[File], client: &Client) -> anyhow::Result<Option<ExitCode>> {
+    let mut rules = rules_of(files);
+    let is_known = |rules: &BTreeSet<String>| only.iter().all(|rule| rules.contains(rule.as_str()));
+    if !is_known(&rules) {
+        let live: Live = client.get("/config", &[]).await?;
+        rules.extend(rules_of(&live.files));
+    }
+    let unknown = only.iter().find(|rule| !rules.contains(rule.as_str()));
+    Ok(unknown.map(|rule| no_such_rule(rule.as_str(), rules.iter().map(String::as_str))))
+}
+
+/// What cannot be read is told by the service.
+fn rules_of(files: &[File]) -> BTreeSet<String> {
+    let mut rules = BTreeSet::new();
+    for file in files {
+        let documents = parse(&[(file.name.clone(), file.text.clone())]).unwrap_or_default();
+        let named = documents.iter().filter(|(_, document)| document.kind() == DocumentKind::Rule);
+        rules.extend(named.map(|(_, document)| document.key().to_owned()));
+    }
+    rules
+}
+
+/// The documents that run.
+#[derive(Deserialize)]
+struct Live {
+    files: Vec<File>,
 }
 
 struct Asked<'a> {

@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 use tidegate_moderation::evaluate;
 use tidegate_schemas::ids::{ItemKey, Millis, RuleId};
 
-use super::{Folder, items};
+use super::{Folder, items, no_such_rule};
 use crate::{
     client::Server,
     commands::documents,
@@ -73,6 +73,9 @@ impl Explain {
 
 fn of_file(file: &Path, folder: &Folder, rule: &RuleId) -> anyhow::Result<ExitCode> {
     let Some(config) = folder.compile()? else { return Ok(ExitCode::FAILURE) };
+    if config.plan().rule(rule).is_none() {
+        return Ok(no_such_rule(rule.as_str(), config.plan().rules().map(|head| head.rule.as_str())));
+    }
     let now = Millis::now();
     let mut refused = false;
     for line in items::lines(file)? {

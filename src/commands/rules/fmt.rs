@@ -83,7 +83,7 @@ fn form(file: &File) -> Result<Form, Vec<String>> {
     let said = |faults: Vec<_>| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
     let named = |text: &str| [(file.name.clone(), text.to_owned())];
     let documents = parse(&named(&file.text)).map_err(said)?;
-    let is_json = file.name.ends_with(".json");
+    let is_json = file.name.to_ascii_lowercase().ends_with(".json");
     let format = if is_json { Format::Json } else { Format::Yaml };
     let mut each = documents.iter().map(|(_, document)| render(document, format));
     let text = match (is_json, documents.len()) {

@@ -16,8 +16,9 @@ use tidegate_catalog::Compiled;
 use tidegate_moderation::evaluate::{self, Prepared};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, SubmissionId},
-    records::{ItemEntry, Source},
-    wire::{self, Fault},
+    item_types::Mode,
+    records::{ItemEntry, Source, Variant},
+    wire::{self, Fault, Pointer},
 };
 
 /// A line of a file: an item, or why it is none.
@@ -29,18 +30,29 @@ pub(super) struct Line {
 }
 
 /// Lines of a file, or of standard input for `-`. Blank lines are passed over.
-pub(super) fn lines(path: &Path) -> anyhow::Result<impl Iterator<Item = io::Result<(usize, String)>>> {
+pub(super) fn lines(path: &Path) -> anyhow::Result<impl Iterator<Item = io::Result<(usize, Vec<u8>)>>> {
     let input: Box<dyn BufRead> = if path == Path::new("-") {
         Box::new(BufReader::new(io::stdin()))
     } else {
         let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
         Box::new(BufReader::new(file))
     };
-    let lines = input.lines().enumerate().map(|(nth, line)| Ok((nth + 1, line?)));
-    Ok(lines.filter(|line| line.as_ref().map_or(true, |(_, text)| !text.trim().is_empty())))
+    // A line that is no text is a fault of that line, and must not end the run.
+    let lines = input.split(b'\n').enumerate().map(|(nth, line)| Ok((nth + 1, line?)));
+    Ok(lines.filter(|line| line.as_ref().map_or(true, |(_, text)| !text.trim_ascii().is_empty())))
 }
 
-pub(super) fn read(config: &Arc<Compiled>, line: &str, now: Millis) -> Line {
+pub(super) fn read(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Line {
+    let line = match std::str::from_utf8(line) {
+        Ok(line) => line,
+        Err(error) => {
+            let fault = format!(
+                "no UTF-8: byte {} is the first that belongs to no character",
+                error.valid_up_to() + 1
+            );
+            return Line { key: None, expect: None, item: Err(fault) };
+        }
+    };
     let expect = serde_json::from_str::<Json>(line).ok().and_then(|line| {
         let rules = line.get("expect")?.as_array()?;
         Some(rules.iter().filter_map(Json::as_str).map(str::to_owned).collect())
@@ -48,11 +60,21 @@ pub(super) fn read(config: &Arc<Compiled>, line: &str, now: Millis) -> Line {
     let (key, item) = match entry(line) {
         Ok(entry) => {
             let item = evaluate::prepare(Arc::clone(config), Source::Api, &entry, now);
-            (Some(entry.key()), item.map_err(|error| error.to_string()))
+            (
+                Some(entry.key()),
+                item.map_err(|error| unfit(config, &entry).unwrap_or_else(|| error.to_string())),
+            )
         }
         Err(fault) => (None, Err(fault)),
     };
     Line { key, expect, item }
+}
+
+/// What is wrong with an item's data, each fault with its field.
+fn unfit(config: &Compiled, entry: &ItemEntry) -> Option<String> {
+    let mode = if entry.variant == Variant::Partial { Mode::Partial } else { Mode::Strict };
+    let faults = config.item_type(&entry.type_id)?.check(&entry.data, mode, &Pointer::Root).err()?;
+    Some(faults.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join(" "))
 }
 
 fn entry(line: &str) -> Result<ItemEntry, String> {

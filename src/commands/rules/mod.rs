@@ -19,10 +19,11 @@ use clap::{Args, Subcommand};
 use tidegate_catalog::{Compiled, change};
 use tidegate_moderation::evaluate::{self, Begun, Prepared};
 use tidegate_rules::{Facts, Outcome};
+use tidegate_schemas::nearest;
 
 use super::{alone, documents, lint::Lint};
 use crate::{
-    output::{complain, counted},
+    output::{REFUSED, complain, counted},
     settings,
 };
 
@@ -65,6 +66,13 @@ impl Rules {
             Self::Retroact(command) => alone(command.run()),
         }
     }
+}
+
+/// Says which rule was meant, perhaps.
+fn no_such_rule<'a>(rule: &str, rules: impl IntoIterator<Item = &'a str>) -> ExitCode {
+    let near = nearest(rule, rules).map_or_else(String::new, |it| format!("; did you mean `{it}`?"));
+    complain(format!("error: there is no rule `{rule}` that is evaluated{near}"));
+    ExitCode::from(REFUSED)
 }
 
 /// Where the rules are.

@@ -17,7 +17,7 @@ use tidegate_catalog::{Compiled, change};
 use tidegate_rules::TestResult;
 use tidegate_schemas::ids::Millis;
 
-use super::{Folder, evaluate, items};
+use super::{Folder, evaluate, items, no_such_rule};
 use crate::output::{complain, say};
 
 #[derive(Debug, Args)]
@@ -45,6 +45,11 @@ struct Case {
 impl Test {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let Some(config) = self.folder.compile()? else { return Ok(ExitCode::FAILURE) };
+        if let Some(rule) = &self.rule
+            && config.plan().rule(&rule.as_str().into()).is_none()
+        {
+            return Ok(no_such_rule(rule, config.plan().rules().map(|head| head.rule.as_str())));
+        }
         let now = Millis::now();
         let mut cases = self.examples(&config, now);
         for file in &self.fixtures {
@@ -73,7 +78,10 @@ impl Test {
         let reports = change::examples(config, now).into_iter().filter(|it| self.concerns(it.rule.as_str()));
         let case = reports.map(|report| Case {
             suite: report.rule.to_string(),
-            name: format!("example {}", report.test + 1),
+            name: match &report.name {
+                Some(name) => format!("example {}, {name}", report.test + 1),
+                None => format!("example {}", report.test + 1),
+            },
             fault: match report.result {
                 TestResult::Right => None,
                 TestResult::Missed => Some("the rule should match, and does not".to_owned()),

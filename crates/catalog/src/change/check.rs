@@ -2,6 +2,8 @@
 //!
 //! It changes nothing. A stored configuration is only compiled: what was valid once goes on running.
 
+use std::collections::HashSet;
+
 use tidegate_egress::{callback::check_headers, target::Target};
 use tidegate_schemas::{
     documents::{ActionKind, DocumentFault, Endpoint, Event, Origin, Rule, Set, Status, parse},
@@ -11,23 +13,31 @@ use tidegate_schemas::{
 use super::{File, inline};
 use crate::{
     Compiled, Settings,
-    compile::{BankEntries, compile, warnings},
+    compile::{BankEntries, compile, listed, pattern_faults, warnings},
     content::Content,
     endpoint,
 };
 
-/// Checks files by themselves, as for an organisation that has nothing else. Answers with the warnings.
+/// What is allowed in files and hardly meant: at most so many of each kind, and how many they are in all.
+#[derive(Debug)]
+pub struct Warnings {
+    pub listed: Vec<DocumentFault>,
+    pub total: usize,
+}
+
+/// Checks files by themselves, as for an organisation that has nothing else; `each`: warnings of one kind to be listed.
 pub fn lint(
     files: &[File],
     settings: &Settings,
     now: Millis,
-) -> Result<Vec<DocumentFault>, Vec<DocumentFault>> {
+    each: usize,
+) -> Result<Warnings, Vec<DocumentFault>> {
     let given = parse(files)?;
     let created = super::created_policies(&given);
     let content = Content::default().succeeded_by(Set::collect(given)?, &created);
     let (_, warnings) =
         whole(&OrgId::new("lint"), ConfigVersion(0), &content, settings, &BankEntries::new(), now)?;
-    Ok(warnings)
+    Ok(Warnings { total: warnings.len(), listed: listed(warnings, each) })
 }
 
 /// Files compiled by themselves, with the warnings: what they would do, without a service that does it.
@@ -39,13 +49,23 @@ pub fn offline(
     let created = super::created_policies(&given);
     let content = Content::default().succeeded_by(Set::collect(given)?, &created);
     content.set.validate()?;
+    let faults = pattern_faults(&content, &settings.rules);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
     let prefix = &settings.header_variable_prefix;
     let entries = BankEntries::new();
     let compiled =
         compile(&OrgId::new("offline"), ConfigVersion(0), &content, &entries, &settings.rules, prefix)?;
-    let warnings = warnings(&content, &compiled);
+    let warnings = listed(warnings(&content, &compiled), LISTED);
     Ok((compiled, warnings))
 }
+
+/// Warnings, each with its kind.
+pub(super) type Kinds = Vec<(&'static str, DocumentFault)>;
+
+/// Warnings of one kind that an answer lists.
+pub(super) const LISTED: usize = 100;
 
 /// All faults of a content, or what it compiles to and its warnings.
 pub(super) fn whole(
@@ -55,8 +75,9 @@ pub(super) fn whole(
     settings: &Settings,
     entries: &BankEntries,
     now: Millis,
-) -> Result<(Compiled, Vec<DocumentFault>), Vec<DocumentFault>> {
+) -> Result<(Compiled, Kinds), Vec<DocumentFault>> {
     let mut faults = content.set.validate().err().unwrap_or_default();
+    faults.extend(pattern_faults(content, &settings.rules));
     for (origin, document) in content.set.endpoints.values() {
         check_endpoint(origin, document, settings, &mut faults);
     }
@@ -65,8 +86,9 @@ pub(super) fn whole(
         match compile(org, version, content, entries, &settings.rules, &settings.header_variable_prefix) {
             Err(found) => {
                 // Names are checked by the set and again by the rules, in other words: the first told at a place stays.
-                let is_told = |new: &DocumentFault| faults.iter().any(|told| place(told) == place(new));
-                let new: Vec<_> = found.into_iter().filter(|fault| !is_told(fault)).collect();
+                let told: HashSet<_> = faults.iter().map(place).collect();
+                let new: Vec<_> =
+                    found.iter().filter(|fault| !told.contains(&place(fault))).cloned().collect();
                 faults.extend(new);
                 None
             }
@@ -76,8 +98,8 @@ pub(super) fn whole(
                 Some(compiled)
             }
         };
-    told.extend(unheard(&content.set));
-    told.extend(expired(&content.set, now));
+    told.extend(unheard(&content.set).into_iter().map(|it| ("unheard", it)));
+    told.extend(expired(&content.set, now).into_iter().map(|it| ("expired", it)));
     if let (Some(compiled), true) = (compiled, faults.is_empty()) {
         return Ok((compiled, told));
     }

@@ -18,13 +18,14 @@ use tidegate_schemas::{
 use tidegate_store::{Clock, Replaced, Store, system_clock, tables::catalog::configs::ConfigHead};
 
 pub use self::{
-    check::{lint, offline},
+    check::{Warnings, lint, offline},
     difference::{Difference, How},
     inline::examples,
     wait::Waited,
 };
 use crate::{
     Compiled, Error, Settings, banks,
+    compile::listed,
     content::{self, Content},
     secrets::{SecretError, Secrets},
     snapshots,
@@ -234,6 +235,7 @@ impl Changes {
             let (entries, _) = banks::entries(&held, now);
             let (compiled, warnings) =
                 check::whole(&org, version, &next, &settings, &entries, now).map_err(ApplyError::Invalid)?;
+            let warnings = listed(warnings, check::LISTED);
             headers::seal(&secrets, &org, &current.set, &mut next.set)?;
             let differences = difference::between(&current, &next);
             Ok::<_, ApplyError>((next, compiled, differences, warnings))
