@@ -153,3 +153,31 @@ fn the_table_itself_has_no_cycle() {
         placed.insert(name);
     }
 }
+
+/// What the harness captures nobody sees, and `.ci/run` looks for skips in a list.
+#[test]
+#[allow(clippy::unwrap_used)]
+fn a_test_that_does_not_run_reports_it_where_it_is_seen() {
+    const CAPTURED: &str = concat!("println!(\"", "skipped");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut seen = 0;
+    let mut hidden = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                if name != "target" && !name.to_string_lossy().starts_with('.') {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                seen += 1;
+                if std::fs::read_to_string(&path).unwrap().contains(CAPTURED) {
+                    hidden.push(path.strip_prefix(root).unwrap().to_owned());
+                }
+            }
+        }
+    }
+    assert!(seen > 100, "{seen} files in {root:?}");
+    assert!(hidden.is_empty(), "call tidegate_test_support::servers::skipped: {hidden:?}");
+}

@@ -209,7 +209,7 @@ fn lines_hold_the_elements_of_the_lists() {
         .status();
     match check {
         Ok(status) => assert!(status.success()),
-        Err(_) => eprintln!("skipped: there is no sha256sum to check the manifest with"),
+        Err(_) => servers::skipped("the manifest of a package", "there is no sha256sum to check it with"),
     }
 }
 

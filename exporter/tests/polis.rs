@@ -15,6 +15,7 @@ use tidegate_exporter::{
     fault::Fault,
     polis::{Variant, VoteSign},
 };
+use tidegate_test_support::servers;
 
 const REAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/polis");
 
@@ -28,7 +29,7 @@ fn tag(result: Result<impl Sized, Fault>) -> &'static str {
 #[test]
 fn real_exports_have_the_totals_that_were_counted_independently() {
     let Ok(expected) = fs::read(Path::new(REAL).join("EXPECTED.json")) else {
-        eprintln!("skipped: the data sets of ../shared/data/polis are not beside the checkout");
+        servers::skipped("totals of real exports", "../shared/data/polis is not beside the checkout");
         return;
     };
     let expected: Value = serde_json::from_slice(&expected).unwrap();

@@ -15,6 +15,7 @@ use tidegate_exporter::{
     privacy::{Profile, Texts},
     validate::Options,
 };
+use tidegate_test_support::servers;
 
 fn agree(what: &str, folder: &Folder, job: &Job) {
     run(job).unwrap_or_else(|fault| panic!("{what}: {fault}"));
@@ -60,7 +61,7 @@ fn what_is_converted_is_valid() {
 fn real_exports_become_valid_bundles() {
     let real = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/polis"));
     if !real.exists() {
-        eprintln!("skipped: the data sets of ../shared/data/polis are not beside the checkout");
+        servers::skipped("bundles of real exports", "../shared/data/polis is not beside the checkout");
         return;
     }
     let folder = Folder::new();

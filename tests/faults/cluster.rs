@@ -267,13 +267,17 @@ async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()>
     // Places are reached under load alone, so it lasts as long as the kills do.
     let pace = Pace { clients: 4, requests: u64::MAX, pause: Duration::from_millis(150) };
     let mut clients = Clients::start(&house, &pictures, seed, pace);
-    let mut kills = Kills::default();
+    let (mut kills, mut before) = (Kills::default(), BTreeMap::new());
     // More lives, if the load did not reach enough places in those.
     for turn in 0..2 * wanted {
         if turn >= wanted && kills.suffice(wanted).is_ok() {
             break;
         }
-        crew.kill(TURNS[turn % TURNS.len()], &mut kills).await?;
+        let role = TURNS[turn % TURNS.len()];
+        crew.kill(role, &mut kills).await?;
+        // A role lives on while others are killed: since its own last kill.
+        let taken = clients.taken();
+        kills.under_load += usize::from(taken > before.insert(role, taken).unwrap_or(0));
         clients.check()?;
         let server = if turn == wanted / 3 {
             "kafka"
@@ -302,9 +306,11 @@ async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()>
     seen.callbacks = receiver.callbacks();
 
     let verdict = oracle::judge(&sent, &seen);
-    println!("cluster: {}; {} looks at pictures", oracle::counts(&sent, &seen), pictures.asked());
+    let counts = oracle::counts(&sent, &seen);
+    println!("cluster: {counts}; {} looks at pictures", pictures.asked());
     println!("cluster: {verdict}");
     kills.suffice(wanted)?;
+    counts.suffice(wanted)?;
     assert!(verdict.is_clean(), "{verdict}\nrepeat it with TIDEGATE_FAULTS_SEED={seed}");
     Ok(())
 }

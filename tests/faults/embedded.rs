@@ -60,10 +60,12 @@ async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
     let mut clients = Clients::start(&house, &pictures, seed, pace);
     let mut kills = Kills::default();
     for (life, end) in killer::plan(seed, wanted, &killer::PLACES, LONGEST_LIFE).into_iter().enumerate() {
+        let before = clients.taken();
         let mut process = house.up(end.failpoints())?;
         killer::finish(&mut process, end, PATIENCE, &mut kills)
             .await
             .with_context(|| format!("life {life}, {end:?}"))?;
+        kills.under_load += usize::from(clients.taken() > before);
         clients.check()?;
     }
     println!("embedded: {kills}");
@@ -83,9 +85,14 @@ async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
     seen.callbacks = receiver.callbacks();
 
     let verdict = oracle::judge(&sent, &seen);
-    println!("embedded: {}; {} looks at pictures", oracle::counts(&sent, &seen), pictures.asked());
+    let counts = oracle::counts(&sent, &seen);
+    println!("embedded: {counts}; {} looks at pictures", pictures.asked());
     println!("embedded: {verdict}");
     kills.suffice(wanted)?;
+    if wanted >= 4 * killer::PLACES.len() {
+        kills.reached(&killer::PLACES)?;
+    }
+    counts.suffice(wanted)?;
     assert!(verdict.is_clean(), "{verdict}\nrepeat it with TIDEGATE_FAULTS_SEED={seed}");
     Ok(())
 }

@@ -98,6 +98,8 @@ pub(crate) fn plan(seed: u64, kills: usize, places: &[Place], longest: Duration)
 pub(crate) struct Kills {
     pub(crate) at: BTreeMap<&'static str, usize>,
     pub(crate) random: usize,
+    /// Lives in which something was acknowledged.
+    pub(crate) under_load: usize,
 }
 
 impl Kills {
@@ -110,18 +112,34 @@ impl Kills {
     }
 
     /// # Errors
-    /// Fewer kills than wanted, or less than a third of them at places.
+    /// Fewer kills than wanted, less than a third of them at places, or less than half of them under load.
     pub(crate) fn suffice(&self, wanted: usize) -> Result<()> {
-        if self.all() < wanted || self.at_places() * 3 < self.all() {
-            bail!("{wanted} kills were wanted, a third of them at places: {self}");
+        if self.all() < wanted || self.at_places() * 3 < self.all() || self.under_load * 2 < self.all() {
+            bail!("{wanted} kills were wanted, a third of them at places, half of them under load: {self}");
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// A place at which no life ended.
+    pub(crate) fn reached(&self, places: &[Place]) -> Result<()> {
+        match places.iter().find(|(place, _)| !self.at.contains_key(place)) {
+            Some((place, _)) => bail!("no kill at {place}: {self}"),
+            None => Ok(()),
+        }
     }
 }
 
 impl fmt::Display for Kills {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} kills: {} at random moments, {} at places", self.all(), self.random, self.at_places())?;
+        write!(
+            f,
+            "{} kills: {} at random moments, {} under load, {} at places",
+            self.all(),
+            self.random,
+            self.under_load,
+            self.at_places()
+        )?;
         for (place, times) in &self.at {
             write!(f, ", {times} {place}")?;
         }
@@ -201,9 +219,16 @@ mod tests {
 
     #[test]
     fn too_few_kills_at_places_do_not_suffice() {
-        let kills = |places, random| Kills { at: BTreeMap::from([("after_plan", places)]), random };
-        assert!(kills(20, 40).suffice(60).is_ok());
-        assert!(kills(19, 41).suffice(60).is_err());
-        assert!(kills(29, 30).suffice(60).is_err());
+        let kills = |places, random, under_load| Kills {
+            at: BTreeMap::from([("after_plan", places)]),
+            random,
+            under_load,
+        };
+        assert!(kills(20, 40, 30).suffice(60).is_ok());
+        assert!(kills(19, 41, 60).suffice(60).is_err());
+        assert!(kills(29, 30, 59).suffice(60).is_err());
+        assert!(kills(20, 40, 29).suffice(60).is_err());
+        assert!(kills(20, 40, 60).reached(&[("after_plan", 1)]).is_ok());
+        assert!(kills(20, 40, 60).reached(&[("after_plan", 1), ("after_poll", 1)]).is_err());
     }
 }

@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     house::{House, LONG},
-    oracle::{Content, REVIEW_ACTION, Sent, SentAppeal, SentItem, SentReport, Told},
+    oracle::{self, Content, REVIEW_ACTION, SCAM_ACTION, Sent, SentAppeal, SentItem, SentReport, Told},
     pictures::Pictures,
     seeded::Seeded,
 };
@@ -81,6 +81,11 @@ impl Clients {
         Ok(sent)
     }
 
+    /// How many items, reports and appeals are taken so far.
+    pub(crate) fn taken(&self) -> usize {
+        oracle::taken(&self.load.sent.lock().unwrap())
+    }
+
     /// The first refusal or panic of a client, if there is one already.
     pub(crate) fn check(&mut self) -> Result<()> {
         while let Some(ended) = self.tasks.try_join_next() {
@@ -112,7 +117,7 @@ impl Load {
             match seeded.below(10) {
                 0..=6 => self.items(&id, &mut seeded).await?,
                 7..=8 => self.report(&id, &mut seeded).await?,
-                _ => self.appeal(&id).await?,
+                _ => self.appeal(&id, seeded.below(2) == 0).await?,
             }
             sleep(self.pause).await;
         }
@@ -137,11 +142,13 @@ impl Load {
             ]);
             let (id, user) = (format!("{id}-i{position}"), user(seeded));
             items.push(json!({ "id": id, "typeId": "post", "data": self.data(&id, content, &user) }));
-            let item = SentItem { user, content, told: Told::Nothing, submission: None, removal: None };
-            self.sent.lock().unwrap().items.insert(id.clone(), item);
+            self.sent.lock().unwrap().items.insert(id.clone(), SentItem::new(&user, content));
             ids.push(id);
         }
-        let key = is_keyed.then_some(id);
+        self.submit(&ids, &items, is_keyed.then_some(id)).await
+    }
+
+    async fn submit(&self, ids: &[String], items: &[Value], key: Option<&str>) -> Result<()> {
         let body = json!({ "items": items });
         let Some(answer) = self.send("/api/v1/items/async/", &body, key, StatusCode::ACCEPTED).await? else {
             return Ok(());
@@ -215,16 +222,26 @@ impl Load {
         Ok(())
     }
 
-    async fn appeal(&self, id: &str) -> Result<()> {
-        let appeal = SentAppeal { told: Told::Nothing, decision: None };
+    /// Against a removal that never was, or against the action on a scam, which was taken and has a strike.
+    async fn appeal(&self, id: &str, of_scam: bool) -> Result<()> {
+        let item = oracle::appealed(id);
+        let (content, user, action) = if of_scam {
+            (Content::Scam, format!("appellant-{id}"), SCAM_ACTION)
+        } else {
+            (Content::Plain, "appellant".to_owned(), REVIEW_ACTION)
+        };
+        let data = self.data(&item, content, &user);
+        if of_scam && !self.acted_on(&item, &data, &user).await? {
+            return Ok(());
+        }
+        let appeal = SentAppeal { told: Told::Nothing, of_scam, decision: None };
         self.sent.lock().unwrap().appeals.insert(id.to_owned(), appeal);
-        let item = format!("appealed-{id}");
         let body = json!({
             "appealId": id,
-            "appealedBy": { "typeId": "user", "id": "appellant" },
+            "appealedBy": { "typeId": "user", "id": user },
             "appealedAt": "2026-01-02T03:04:05Z",
-            "actionedItem": { "id": item, "typeId": "post", "data": self.data(&item, Content::Plain, "appellant") },
-            "actionsTaken": ["remove"],
+            "actionedItem": { "id": item, "typeId": "post", "data": data },
+            "actionsTaken": [action],
         });
         // The id is the key: an appeal can always be repeated.
         if self.send("/api/v1/report/appeal", &body, Some(id), StatusCode::NO_CONTENT).await?.is_some() {
@@ -232,6 +249,28 @@ impl Load {
                 Told::Taken;
         }
         Ok(())
+    }
+
+    /// Sends a scam and waits for what it leads to; whether that was seen before the load ended.
+    async fn acted_on(&self, id: &str, data: &Value, user: &str) -> Result<bool> {
+        let item = json!({ "id": id, "typeId": "post", "data": data });
+        self.sent.lock().unwrap().items.insert(id.to_owned(), SentItem::new(user, Content::Scam));
+        self.submit(&[id.to_owned()], &[item], Some(id)).await?;
+        while !self.stopped() {
+            let asked = self.house.platform(Method::GET, &format!("/api/v1/items/post/{id}")).send().await;
+            // Whatever fails here fails because the process is down.
+            if let Ok(answer) = asked
+                && let Ok(bytes) = answer.bytes().await
+                && let Ok(item) = serde_json::from_slice::<Value>(&bytes)
+                && item["actions"]
+                    .as_array()
+                    .is_some_and(|all| all.iter().any(|one| one["id"] == SCAM_ACTION))
+            {
+                return Ok(true);
+            }
+            sleep(self.pause).await;
+        }
+        Ok(false)
     }
 
     /// With a key, until it is taken; without one, once.
@@ -343,7 +382,8 @@ impl Load {
             return Ok(());
         }
         let (id, appeal) = (text(&job, "id")?, text(&job, "appealId")?);
-        let verdict = if appeal.len().is_multiple_of(2) { "accept" } else { "reject" };
+        let is_accepted = appeal.bytes().last().is_some_and(|last| last.is_multiple_of(2));
+        let verdict = if is_accepted { "accept" } else { "reject" };
         {
             let mut sent = self.sent.lock().unwrap();
             let appeal = sent.appeals.get_mut(appeal).context("a job for an appeal that nobody sent")?;

@@ -17,7 +17,7 @@ use tidegate_store::{
     At, Store,
     tables::items::{
         items::{EVALUATED, Item},
-        strikes::Strike,
+        strikes::{Strike, StrikeReversal},
     },
 };
 use tidegate_test_support::{Process, eventually_ok};
@@ -172,11 +172,14 @@ pub(crate) async fn by_rows(store: &Store, sent: &Sent, seen: &mut Seen) -> Resu
     let mut strikes = Vec::new();
     for user in users {
         let partition = (org.clone(), ItemKey::new("user", user.as_str()));
+        let reversals = store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
         for strike in store.scan::<Strike>(&partition, At::all()).all().await? {
+            let of_it = reversals.iter().filter(|reversal| reversal.reversed == strike.cause);
             strikes.push(SeenStrike {
                 user: user.clone(),
                 item: strike.item.id.to_string(),
                 points: strike.points,
+                reversed: of_it.map(|reversal| reversal.points).collect(),
             });
         }
     }

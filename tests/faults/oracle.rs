@@ -9,6 +9,8 @@ use std::{
     fmt,
 };
 
+use anyhow::{Result, bail};
+
 use crate::limits;
 
 /// What an item leads to.
@@ -48,6 +50,12 @@ pub(crate) struct SentItem {
     pub(crate) removal: Option<Told>,
 }
 
+impl SentItem {
+    pub(crate) fn new(user: &str, content: Content) -> Self {
+        Self { user: user.to_owned(), content, told: Told::Nothing, submission: None, removal: None }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct SentReport {
     pub(crate) item: String,
@@ -62,6 +70,8 @@ pub(crate) struct SentReport {
 #[derive(Clone, Debug)]
 pub(crate) struct SentAppeal {
     pub(crate) told: Told,
+    /// Whether it is against the strike of a scam that was acted on before.
+    pub(crate) of_scam: bool,
     /// What a moderator said, and whether the console took it.
     pub(crate) decision: Option<(String, Told)>,
 }
@@ -117,6 +127,8 @@ pub(crate) struct SeenStrike {
     pub(crate) user: String,
     pub(crate) item: String,
     pub(crate) points: i64,
+    /// The points that were taken back, once for each time.
+    pub(crate) reversed: Vec<i64>,
 }
 
 /// Everything that is there once all is drained.
@@ -141,6 +153,7 @@ pub(crate) const THRESHOLD: i64 = 3;
 pub(crate) const AUTOMATIC: &str = "action.automatic";
 pub(crate) const DECISION: &str = "decision.moderator";
 pub(crate) const APPEAL: &str = "appeal.decision";
+pub(crate) const ACCEPTED: &str = "ACCEPT";
 pub(crate) const CROSSED: &str = "user.threshold";
 pub(crate) const SCAM_ACTION: &str = "limit_reach";
 pub(crate) const THRESHOLD_ACTION: &str = "suspend";
@@ -207,6 +220,7 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen) -> Verdict {
     actions(sent, seen, &mut verdict);
     thresholds(seen, &mut verdict);
     appeals(sent, seen, &mut verdict);
+    reversals(sent, seen, &mut verdict);
     limits::judge(sent, seen, &mut verdict);
     removals(sent, seen, &mut verdict);
     bodies(seen, &mut verdict);
@@ -399,6 +413,32 @@ fn appeals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     }
 }
 
+/// The item that an appeal is against.
+pub(crate) fn appealed(appeal: &str) -> String {
+    format!("appealed-{appeal}")
+}
+
+/// A strike is taken back once for an appeal that was accepted, whole, and never else.
+fn reversals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
+    let accepted: BTreeMap<String, Told> = sent
+        .appeals
+        .iter()
+        .filter(|(_, appeal)| appeal.of_scam)
+        .filter_map(|(id, appeal)| match &appeal.decision {
+            Some((decision, told)) if decision == ACCEPTED => Some((appealed(id), *told)),
+            _ => None,
+        })
+        .collect();
+    for strike in seen.strikes.iter().flatten() {
+        let (least, most) = bounds(accepted.get(&strike.item).copied().into_iter());
+        let what = format_args!("reversals of the strike for item {}", strike.item);
+        verdict.count(what, strike.reversed.len(), least, most);
+        if strike.reversed.iter().any(|points| *points != strike.points) {
+            verdict.invented.push(format!("a reversal for item {} has other points", strike.item));
+        }
+    }
+}
+
 /// One event for each decision on a review job, with its action.
 fn removals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     let mut events: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -441,26 +481,50 @@ pub(crate) struct Counts {
     pub(crate) events: usize,
     pub(crate) jobs: usize,
     pub(crate) strikes: usize,
+    pub(crate) reversals: usize,
+}
+
+impl Counts {
+    /// # Errors
+    /// So few effects that their being right says little of so many kills.
+    pub(crate) fn suffice(&self, kills: usize) -> Result<()> {
+        const ACKNOWLEDGED_A_KILL: usize = 5;
+        const KILLS_AN_EFFECT: usize = 3;
+        let effects = [self.events, self.jobs, self.strikes];
+        if self.acknowledged < ACKNOWLEDGED_A_KILL * kills
+            || effects.iter().any(|count| count * KILLS_AN_EFFECT < kills)
+            || self.reversals == 0
+        {
+            bail!("too little happened for {kills} kills: {self}");
+        }
+        Ok(())
+    }
+}
+
+fn told(sent: &Sent) -> impl Iterator<Item = Told> {
+    let items = sent.items.values().map(|item| item.told);
+    let reports = sent.reports.iter().map(|report| report.told);
+    let appeals = sent.appeals.values().map(|appeal| appeal.told);
+    let decisions =
+        sent.appeals.values().filter_map(|appeal| appeal.decision.as_ref()).map(|(_, told)| *told);
+    let removals = sent.items.values().filter_map(|item| item.removal);
+    items.chain(reports).chain(appeals).chain(decisions).chain(removals)
+}
+
+pub(crate) fn taken(sent: &Sent) -> usize {
+    told(sent).filter(|told| *told == Told::Taken).count()
 }
 
 pub(crate) fn counts(sent: &Sent, seen: &Seen) -> Counts {
-    let told = || {
-        let items = sent.items.values().map(|item| item.told);
-        let reports = sent.reports.iter().map(|report| report.told);
-        let appeals = sent.appeals.values().map(|appeal| appeal.told);
-        let decisions =
-            sent.appeals.values().filter_map(|appeal| appeal.decision.as_ref()).map(|(_, told)| *told);
-        let removals = sent.items.values().filter_map(|item| item.removal);
-        items.chain(reports).chain(appeals).chain(decisions).chain(removals)
-    };
     let events: BTreeSet<_> = seen.callbacks.iter().map(|callback| &callback.event).collect();
     Counts {
-        acknowledged: told().filter(|told| *told == Told::Taken).count(),
-        unanswered: told().filter(|told| *told == Told::Nothing).count(),
+        acknowledged: taken(sent),
+        unanswered: told(sent).filter(|told| *told == Told::Nothing).count(),
         deliveries: seen.callbacks.len(),
         events: events.len(),
         jobs: seen.jobs.len(),
         strikes: seen.strikes.iter().flatten().count(),
+        reversals: seen.strikes.iter().flatten().map(|strike| strike.reversed.len()).sum(),
     }
 }
 
@@ -468,14 +532,16 @@ impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} acknowledged, {} without an answer; {} events in {} deliveries ({} repeated), {} jobs, {} strikes",
+            "{} acknowledged, {} without an answer; {} events in {} deliveries ({} repeated), {} jobs, {} strikes, \
+             {} of them taken back",
             self.acknowledged,
             self.unanswered,
             self.events,
             self.deliveries,
             self.deliveries - self.events,
             self.jobs,
-            self.strikes
+            self.strikes,
+            self.reversals
         )
     }
 }

@@ -29,7 +29,10 @@ fn sent() -> Sent {
             report("reported", "r2", false),
             report("worse", "r3", true),
         ],
-        appeals: BTreeMap::from([("a1".to_owned(), SentAppeal { told: Told::Taken, decision })]),
+        appeals: BTreeMap::from([(
+            "a1".to_owned(),
+            SentAppeal { told: Told::Taken, of_scam: false, decision },
+        )]),
     }
 }
 
@@ -70,7 +73,7 @@ fn removed(event: &str, item: &str) -> SeenCallback {
 }
 
 fn strike(item: &str) -> SeenStrike {
-    SeenStrike { user: "u1".to_owned(), item: item.to_owned(), points: 1 }
+    SeenStrike { user: "u1".to_owned(), item: item.to_owned(), points: 1, reversed: Vec::new() }
 }
 
 fn strikes(seen: &mut Seen) -> &mut Vec<SeenStrike> {
@@ -126,8 +129,69 @@ fn found(wrong: impl FnOnce(&mut Sent, &mut Seen)) -> (usize, usize, usize) {
 #[test]
 fn a_run_without_a_fault_is_clean_and_counted() {
     assert_eq!(judge(&sent(), &seen()), Verdict::default());
-    let wanted = Counts { acknowledged: 11, unanswered: 0, deliveries: 7, events: 7, jobs: 4, strikes: 3 };
+    let wanted = Counts {
+        acknowledged: 11,
+        unanswered: 0,
+        deliveries: 7,
+        events: 7,
+        jobs: 4,
+        strikes: 3,
+        reversals: 0,
+    };
     assert_eq!(counts(&sent(), &seen()), wanted);
+}
+
+#[test]
+fn a_run_in_which_little_happened_does_not_suffice() {
+    let enough = Counts {
+        acknowledged: 50,
+        unanswered: 9,
+        deliveries: 9,
+        events: 4,
+        jobs: 4,
+        strikes: 4,
+        reversals: 1,
+    };
+    assert!(enough.suffice(10).is_ok());
+    for too_little in [
+        Counts { acknowledged: 49, ..enough },
+        Counts { events: 3, ..enough },
+        Counts { jobs: 3, ..enough },
+        Counts { strikes: 3, ..enough },
+        Counts { reversals: 0, ..enough },
+    ] {
+        assert!(too_little.suffice(10).is_err(), "{too_little}");
+    }
+}
+
+#[test]
+fn a_strike_is_taken_back_once_for_an_accepted_appeal_and_never_else() {
+    fn against_scam(sent: &mut Sent, seen: &mut Seen, decision: &str, told: Told, reversed: &[i64]) {
+        let scams = item(Content::Scam);
+        sent.items.insert(appealed("a2"), SentItem { user: "u9".to_owned(), ..scams });
+        let said = Some((decision.to_owned(), told));
+        sent.appeals.insert("a2".to_owned(), SentAppeal { told: Told::Taken, of_scam: true, decision: said });
+        seen.items.insert(appealed("a2"), SeenItem { submissions: BTreeMap::from([("s".to_owned(), true)]) });
+        seen.callbacks.push(scam("e20", &appealed("a2")));
+        seen.callbacks
+            .push(SeenCallback { user: "u9".to_owned(), ..limited("e21", limits::ONCE, &appealed("a2")) });
+        seen.callbacks.push(SeenCallback { appeal: "a2".to_owned(), ..decided("e22", decision) });
+        seen.jobs.push(job("appeal", &appealed("a2"), Some("a2"), &[("appeal", "a2")]));
+        let struck = SeenStrike { user: "u9".to_owned(), ..strike(&appealed("a2")) };
+        strikes(seen).push(SeenStrike { reversed: reversed.to_vec(), ..struck });
+    }
+    let of = |decision, told, reversed: &[i64]| {
+        found(|sent, seen| against_scam(sent, seen, decision, told, reversed))
+    };
+    assert_eq!(of("ACCEPT", Told::Taken, &[1]), (0, 0, 0));
+    assert_eq!(of("ACCEPT", Told::Taken, &[]), (1, 0, 0));
+    assert_eq!(of("ACCEPT", Told::Taken, &[1, 1]), (0, 1, 0));
+    assert_eq!(of("ACCEPT", Told::Taken, &[2]), (0, 0, 1));
+    assert_eq!(of("ACCEPT", Told::Nothing, &[]), (0, 0, 0));
+    assert_eq!(of("ACCEPT", Told::Nothing, &[1]), (0, 0, 0));
+    assert_eq!(of("REJECT", Told::Taken, &[]), (0, 0, 0));
+    assert_eq!(of("REJECT", Told::Taken, &[1]), (0, 0, 1));
+    assert_eq!(found(|_, seen| strikes(seen)[0].reversed.push(1)), (0, 0, 1));
 }
 
 #[test]

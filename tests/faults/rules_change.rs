@@ -11,7 +11,8 @@ use tidegate_catalog::{
     MasterKey, Secrets, Security, Settings,
     change::{Change, Changes},
 };
-use tidegate_schemas::ids::OrgId;
+use tidegate_schemas::ids::{ItemKey, OrgId};
+use tidegate_store::{At, tables::items::strikes::Strike};
 use tidegate_test_support::eventually;
 
 use crate::{
@@ -19,22 +20,33 @@ use crate::{
     embedded::first_life,
     house::{House, LONG},
     observe,
-    oracle::{self, AUTOMATIC, SCAM_ACTION},
+    oracle::{self, AUTOMATIC, REVIEW_ACTION, SCAM_ACTION},
     receiver::Receiver,
 };
 
 /// Once a plan is stored, whatever else is done or not.
 const PLACES: [&str; 4] = ["after_plan", "after_apply_rows", "after_callback_append", "before_complete"];
 
-const OTHER_ACTION: &str = "remove";
+/// What the rules of one version lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Effects {
+    /// As the documents list them.
+    actions: &'static str,
+    event: &'static str,
+    strikes: usize,
+    jobs: usize,
+}
+
+const SCAM: Effects = Effects { actions: SCAM_ACTION, event: SCAM_ACTION, strikes: 1, jobs: 0 };
+const OTHER: Effects = Effects { actions: "remove, review", event: REVIEW_ACTION, strikes: 0, jobs: 1 };
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: tests/faults/run"]
 async fn a_replay_under_other_rules_carries_the_first_plan_out() -> Result<()> {
     let receiver = Receiver::start().await?;
     let house = first_life("", &receiver, "scams").await?;
-    let mut actions = [SCAM_ACTION, OTHER_ACTION];
-    let mut expected = Vec::new();
+    let mut effects = [SCAM, OTHER];
+    let (mut expected, mut jobs) = (Vec::new(), Vec::new());
     for place in PLACES {
         let item = format!("item-{place}");
         let mut process = house.up(Some(format!("{place}=kill@1")))?;
@@ -45,32 +57,39 @@ async fn a_replay_under_other_rules_carries_the_first_plan_out() -> Result<()> {
             bail!("{place} was not reached: {status}");
         }
         // While nothing runs, so that no replay comes before the change.
-        change_rules(&house, actions[1]).await?;
-        expected.push((item, actions[0]));
-        actions.reverse();
+        change_rules(&house, effects[1].actions).await?;
+        expected.push((item, effects[0]));
+        effects.reverse();
 
         let mut process = house.up(None)?;
         house.ready(&mut process).await?;
         // The other rules are in force: what is new meets them.
         let new = format!("new-{place}");
         submit(&house, &new).await?;
-        expected.push((new, actions[0]));
+        expected.push((new, effects[0]));
         observe::drained(&house, &mut process).await?;
+        jobs = house.list("/jobs?state=all").await?;
         house.stop(&mut process).await?;
     }
+    let store = observe::embedded_store(&house).await?;
     let mut wrong = Vec::new();
-    for (item, action) in &expected {
+    for (item, wanted) in &expected {
         let found: BTreeSet<_> = receiver
             .callbacks()
             .into_iter()
             .filter(|callback| callback.item == *item && callback.kind == AUTOMATIC)
             .map(|callback| (callback.event, callback.action))
             .collect();
-        let actions: Vec<_> = found.iter().map(|(_, action)| action.as_str()).collect();
-        if actions != [*action] {
-            wrong.push(format!("{item}: {actions:?} instead of {action}"));
+        let events: Vec<_> = found.iter().map(|(_, action)| action.as_str()).collect();
+        let author = (OrgId::new("default"), ItemKey::new("user", item.as_str()));
+        let strikes = store.scan::<Strike>(&author, At::all()).all().await?.len();
+        let jobs = jobs.iter().filter(|job| job["item"]["id"] == json!(item)).count();
+        if (events.as_slice(), strikes, jobs) != (&[wanted.event][..], wanted.strikes, wanted.jobs) {
+            wrong
+                .push(format!("{item}: {events:?}, {strikes} strikes and {jobs} jobs instead of {wanted:?}"));
         }
     }
+    store.close().await?;
     println!(
         "rules change: {} items, {} with effects that are not their first plan's",
         expected.len(),

@@ -107,12 +107,17 @@ fn named(variable: &str, suite: &str, addresses: impl Fn(&str) -> Vec<String>) -
 }
 
 fn skip(variable: &str, suite: &str) {
-    let list = env::var_os("TIDEGATE_TEST_SKIPS");
-    report(&skip_line(suite, variable), list.as_deref().map(std::path::Path::new));
+    skipped(suite, &format!("{variable} is not set"));
 }
 
-fn skip_line(suite: &str, variable: &str) -> String {
-    format!("skipped: {suite}: {variable} is not set\n")
+/// Reports that a suite did not run, and why.
+pub fn skipped(suite: &str, why: &str) {
+    let list = env::var_os("TIDEGATE_TEST_SKIPS");
+    report(&skip_line(suite, why), list.as_deref().map(std::path::Path::new));
+}
+
+fn skip_line(suite: &str, why: &str) -> String {
+    format!("skipped: {suite}: {why}\n")
 }
 
 // `eprintln` would be captured by the test harness, and a skip that nobody sees is a silent failure.
@@ -168,11 +173,11 @@ mod tests {
     #[test]
     fn a_skip_is_appended_to_the_list_by_name() {
         let list = tempfile::NamedTempFile::new().unwrap();
-        report(&skip_line("the store contract", "TIDEGATE_TEST_X"), Some(list.path()));
-        report(&skip_line("another", "TIDEGATE_TEST_Y"), Some(list.path()));
+        report(&skip_line("the store contract", "TIDEGATE_TEST_X is not set"), Some(list.path()));
+        report(&skip_line("another", "strace is not installed"), Some(list.path()));
         assert_eq!(
             std::fs::read_to_string(list.path()).unwrap(),
-            "skipped: the store contract: TIDEGATE_TEST_X is not set\nskipped: another: TIDEGATE_TEST_Y is not set\n"
+            "skipped: the store contract: TIDEGATE_TEST_X is not set\nskipped: another: strace is not installed\n"
         );
     }
 

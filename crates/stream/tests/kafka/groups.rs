@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use tidegate_stream::{Drained, Inbox, Log, Partition, Received, Settings, Topic, kafka::GroupProtocol};
-use tidegate_test_support::{PATIENCE, servers};
-use tokio::time::{sleep, timeout};
+use tidegate_test_support::{PATIENCE, eventually, servers};
+use tokio::time::sleep;
 
 use super::fixture::{
     Installation, append, close, complete, consume, next, numbers, owns, settings, take, tally, text,
@@ -75,16 +75,12 @@ async fn a_take_over_loses_nothing_and_waits_for_work_in_flight() {
 
         // The second member wants a partition; the first gives it up only when its work is done.
         let mut new = consume(&second, Topic::Strikes);
-        timeout(PATIENCE, async {
-            for record in &kept {
-                if record.ticket.is_lost() {
-                    return;
-                }
-            }
-            kept[0].ticket.lost().await;
+        eventually("the first member to be asked for a partition", PATIENCE, async || {
+            kept.iter().any(|record| record.ticket.is_lost()).then_some(())
         })
         .await
-        .ok();
+        .unwrap();
+        assert!(new.ownership().borrow().partitions.is_empty(), "its work is in flight");
         complete(kept);
         owns(&new, 1).await;
         owns(&old, 1).await;
