@@ -59,7 +59,7 @@ impl PocketPolis {
     ) -> Result<Read, Fault> {
         let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
         let (who, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
-        let (vote, updated) = (table.need(&["vote"])?, table.find(&["updated_at"]));
+        let (vote, updated) = (table.need(&["vote"])?, table.find(&["updated_at"])?);
         while let Some(row) = table.next()? {
             let item = self.keys.find(row.text(statement)?.as_bytes());
             let item = item
@@ -95,10 +95,13 @@ impl PocketPolis {
 fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, Fault> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let (id, text) = (table.need(&["statement_id"])?, table.need(&["text"])?);
-    let (status, seed) = (table.find(&["status"]), table.find(&["is_seed"]));
-    let created = table.find(&["created_at"]);
-    let tallies = [("agree", "agrees"), ("disagree", "disagrees"), ("pass", "passes")]
-        .map(|(name, column)| (name, table.find(&[column])));
+    let (status, seed) = (table.find(&["status"])?, table.find(&["is_seed"])?);
+    let created = table.find(&["created_at"])?;
+    let tallies = [
+        ("agree", table.find(&["agrees"])?),
+        ("disagree", table.find(&["disagrees"])?),
+        ("pass", table.find(&["passes"])?),
+    ];
     let mut items = Vec::new();
     while let Some(row) = table.next()? {
         let key = row.text(id)?;

@@ -11,7 +11,10 @@ use serde_json::{Map, Value};
 use crate::{
     fault::{Fault, Wrong},
     form::Answer,
-    input::{Limits, Member, Role, need, table::Table},
+    input::{
+        Limits, Member, Role, need,
+        table::{Table, twice},
+    },
     model::{Head, Item, Keys, Published, Source, by_key},
     privacy::people::People,
     rows::NO_OBJECT,
@@ -68,14 +71,17 @@ impl Sensemaking {
 fn read(member: &Member, limits: &Limits) -> Result<Vec<(Item, crate::privacy::suppress::Counts)>, Fault> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let (id, text) = (table.need(&["comment-id"])?, table.need(&["comment_text"])?);
-    let whole: Columns = [table.find(&["agrees"]), table.find(&["disagrees"]), table.find(&["passes"])];
-    let groups = groups(&table.columns);
+    let whole: Columns = [table.find(&["agrees"])?, table.find(&["disagrees"])?, table.find(&["passes"])?];
+    let groups = groups(&table)?;
     if whole.iter().flatten().next().is_some() && !groups.is_empty() {
         let detail = "it has counts in all and counts by group: which ones hold cannot be told";
         return Err(Fault::content(&table.name, 1, Wrong::Format, detail));
     }
-    let moderated = table.find(&["moderated"]);
-    let words = ["topics", "topic", "subtopic"].map(|name| (name, table.find(&[name])));
+    let moderated = table.find(&["moderated"])?;
+    let mut words = Vec::new();
+    for name in ["topics", "topic", "subtopic"] {
+        words.push((name, table.find(&[name])?));
+    }
     let mut found = Vec::new();
     while let Some(row) = table.next()? {
         let key = row.text(id)?.trim();
@@ -115,10 +121,10 @@ fn read(member: &Member, limits: &Limits) -> Result<Vec<(Item, crate::privacy::s
             outcomes.push(Published { more, ..Published::counts("group-response-counts", Map::new()) });
         }
         let mut topics = Map::new();
-        for (name, column) in words {
-            let said = row.maybe(column)?;
+        for (name, column) in &words {
+            let said = row.maybe(*column)?;
             if !said.is_empty() {
-                topics.insert(name.to_owned(), said.into());
+                topics.insert((*name).to_owned(), said.into());
             }
         }
         if !topics.is_empty() {
@@ -146,14 +152,17 @@ fn read(member: &Member, limits: &Limits) -> Result<Vec<(Item, crate::privacy::s
 }
 
 /// `<group>-agree-count` and so on, by name of the group.
-fn groups(columns: &[String]) -> BTreeMap<String, Columns> {
+fn groups(table: &Table) -> Result<BTreeMap<String, Columns>, Fault> {
     let mut groups: BTreeMap<String, Columns> = BTreeMap::new();
-    for (at, column) in columns.iter().enumerate() {
+    for (at, column) in table.columns.iter().enumerate() {
         for (place, ending) in ["-agree-count", "-disagree-count", "-pass-count"].into_iter().enumerate() {
             if let Some(name) = column.strip_suffix(ending) {
-                groups.entry(name.to_owned()).or_default()[place] = Some(at);
+                let group = groups.entry(name.to_owned()).or_default();
+                if let Some(first) = group[place].replace(at) {
+                    return Err(twice(&table.name, column, first, at));
+                }
             }
         }
     }
-    groups
+    Ok(groups)
 }

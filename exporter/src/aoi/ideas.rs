@@ -21,15 +21,15 @@ pub(super) struct Read {
 
 pub(super) fn read(member: &Member, limits: &Limits) -> Result<Read, Fault> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
-    let survey_column = table.find(&["Wikisurvey ID", "Question ID", "Ideamarketplace ID"]);
+    let survey_column = table.find(&["Wikisurvey ID", "Question ID", "Ideamarketplace ID"])?;
     let (id, text) = (table.need(&["Idea ID"])?, table.need(&["Idea Text", "Idea"])?);
     let counts = [
-        ("wins", table.find(&["Wins"])),
-        ("losses", table.find(&["Losses"])),
-        ("cantDecide", table.find(&["Times involved in Cant Decide"])),
+        ("wins", table.find(&["Wins"])?),
+        ("losses", table.find(&["Losses"])?),
+        ("cantDecide", table.find(&["Times involved in Cant Decide"])?),
     ];
-    let (score, submitted) = (table.find(&["Score"]), table.find(&["User Submitted"]));
-    let (created, active) = (table.find(&["Created at"]), table.find(&["Active"]));
+    let (score, submitted) = (table.find(&["Score"])?, table.find(&["User Submitted"])?);
+    let (created, active) = (table.find(&["Created at"])?, table.find(&["Active"])?);
     let mut survey = None;
     let (mut items, mut texts) = (Vec::new(), Vec::new());
     while let Some(row) = table.next()? {

@@ -101,7 +101,7 @@ impl Ideas {
         let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
         let common = Common::find(&table)?;
         let (winner, loser) = (table.need(&["Winner ID"])?, table.need(&["Loser ID"])?);
-        let valid = table.find(&["Valid"]);
+        let valid = table.find(&["Valid"])?;
         let mut invalid = 0_u64;
         while let Some(row) = table.next()? {
             meter.rows.fetch_add(1, Ordering::Relaxed);
@@ -147,8 +147,8 @@ impl Ideas {
     ) -> Result<Flow, Fault> {
         let mut table = Table::open(member.open(limits, None)?, limits, true)?;
         let common = Common::find(&table)?;
-        let (kind, reason) = (table.need(&["Record Type"])?, table.find(&["Reason"]));
-        let valid = table.find(&["Valid"]);
+        let (kind, reason) = (table.need(&["Record Type"])?, table.find(&["Reason"])?);
+        let valid = table.find(&["Valid"])?;
         let mut left_out = 0_u64;
         while let Some(row) = table.next()? {
             let skip = row.text(kind)?.trim().eq_ignore_ascii_case("skip");
@@ -203,7 +203,7 @@ impl Common {
             right: table.need(&["Right Choice ID"])?,
             // The identifier outlives a session; it came later.
             session: table.need(&["Session Identifier", "Session ID"])?,
-            created: table.find(&["Created at"]),
+            created: table.find(&["Created at"])?,
         })
     }
 

@@ -64,6 +64,9 @@ impl Read for Bounded {
     }
 }
 
+/// Cells that no column is for are not passed over: those before them may stand in wrong columns.
+pub(crate) const LONGER: &str = "the row has more cells than the header";
+
 pub(crate) const NOT_UTF8: &str = "it is not UTF-8; convert the file first";
 
 const READ_AHEAD: usize = 64 << 10;
@@ -123,6 +126,9 @@ impl Table {
             return Ok(None);
         }
         self.row = number;
+        if !self.columns.is_empty() && self.record.len() > self.columns.len() {
+            return Err(Fault::content(&self.name, number, Wrong::Columns, LONGER));
+        }
         if memchr::memchr(0, self.record.as_slice()).is_some() {
             return Err(Fault::content(&self.name, number, Wrong::Nul, "there is a NUL byte in it"));
         }
@@ -130,12 +136,13 @@ impl Table {
     }
 
     /// The first of the columns that is there.
-    pub(crate) fn find(&self, names: &[&str]) -> Option<usize> {
-        names.iter().find_map(|name| self.columns.iter().position(|column| column.eq_ignore_ascii_case(name)))
+    pub(crate) fn find(&self, names: &[&str]) -> Result<Option<usize>, Fault> {
+        let mut found = names.iter().filter_map(|name| column(&self.name, &self.columns, name).transpose());
+        found.next().transpose()
     }
 
     pub(crate) fn need(&self, names: &[&str]) -> Result<usize, Fault> {
-        self.find(names).ok_or_else(|| no_column(&self.name, &names.join(" or "), &self.columns))
+        self.find(names)?.ok_or_else(|| no_column(&self.name, &names.join(" or "), &self.columns))
     }
 
     /// Rows read, without the header.
@@ -151,6 +158,21 @@ impl Table {
 /// More of them nobody reads through.
 const SHOWN: usize = 20;
 const LONGEST_NAME: usize = 40;
+
+/// Where the one column of this name is; of two nobody can tell which one holds.
+pub(crate) fn column(file: &str, columns: &[String], name: &str) -> Result<Option<usize>, Fault> {
+    let mut named = columns.iter().enumerate().filter(|column| column.1.eq_ignore_ascii_case(name));
+    match (named.next(), named.next()) {
+        (Some((first, _)), Some((second, _))) => Err(twice(file, name, first, second)),
+        (first, _) => Ok(first.map(|(at, _)| at)),
+    }
+}
+
+/// Places count from nought, and are told from one.
+pub(crate) fn twice(file: &str, name: &str, first: usize, second: usize) -> Fault {
+    let detail = format!("the columns {} and {} are both called {name}", first + 1, second + 1);
+    Fault::content(file, 1, Wrong::Duplicate, detail)
+}
 
 /// Tells also which columns there are: whoever has given one another name finds it among them.
 pub(crate) fn no_column(file: &str, wanted: &str, columns: &[String]) -> Fault {

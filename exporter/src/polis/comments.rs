@@ -12,7 +12,7 @@ use crate::{
     form::SOURCE_RESPONSE_COUNTS,
     input::{
         Limits, Member,
-        table::{NOT_UTF8, Table, no_column},
+        table::{NOT_UTF8, Table, column, no_column},
     },
     model::{Item, Published},
     moment::Moment,
@@ -28,6 +28,8 @@ pub(super) struct Look {
     zoned: bool,
     seconds: bool,
     ragged: bool,
+    /// Most rows have a quoted column.
+    quoted: bool,
     crlf: bool,
     wrapped: bool,
 }
@@ -38,7 +40,7 @@ impl Look {
             Variant::E
         } else if self.wrapped && self.crlf {
             Variant::F
-        } else if self.seconds && self.ragged {
+        } else if self.seconds && self.ragged && !self.quoted {
             Variant::C
         } else if self.seconds {
             Variant::D
@@ -89,6 +91,11 @@ pub(super) fn look(member: &Member, limits: &Limits) -> Result<Look, Fault> {
             wrapped += usize::from(is_wrapped(text));
         }
     }
+    let lines = first.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
+    let (lines, quoted) = lines.fold((0, 0), |(lines, quoted), line| {
+        (lines + 1, quoted + usize::from(memchr::memmem::find(line, b",\"").is_some()))
+    });
+    look.quoted = quoted * 2 > lines;
     look.wrapped = bodies > 0 && wrapped == bodies;
     Ok(look)
 }
@@ -295,18 +302,18 @@ struct Places {
 
 impl Places {
     fn find(columns: &[String], file: &str) -> Result<Self, Fault> {
-        let place = |name: &str| columns.iter().position(|column| column.eq_ignore_ascii_case(name));
-        let need = |name: &str| place(name).ok_or_else(|| no_column(file, name, columns));
+        let place = |name: &str| column(file, columns, name);
+        let need = |name: &str| place(name)?.ok_or_else(|| no_column(file, name, columns));
         Ok(Self {
             id: need("comment-id")?,
             body: need("comment-body")?,
-            timestamp: place("timestamp"),
-            author: place("author-id"),
-            moderated: place("moderated"),
-            is_seed: place("is-seed"),
-            agrees: place("agrees"),
-            disagrees: place("disagrees"),
-            passes: place("passes").or_else(|| place("pass")),
+            timestamp: place("timestamp")?,
+            author: place("author-id")?,
+            moderated: place("moderated")?,
+            is_seed: place("is-seed")?,
+            agrees: place("agrees")?,
+            disagrees: place("disagrees")?,
+            passes: place("passes")?.map_or_else(|| place("pass"), |at| Ok(Some(at)))?,
         })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Whatever is otherwise is no fault but not for here: it says nothing, and the caller reads the line field by field.
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr_iter, memchr2};
 
 use crate::form::Answer;
 
@@ -18,11 +18,15 @@ pub(super) enum Column {
 
 /// The columns up to the last one that is wanted.
 #[derive(Debug)]
-pub(super) struct Columns(Vec<Column>);
+pub(super) struct Columns {
+    wanted: Vec<Column>,
+    /// How many stand behind them.
+    behind: usize,
+}
 
 impl Columns {
     /// Nothing if one column is to be two things.
-    pub(super) fn new(count: usize, named: impl Iterator<Item = (usize, Column)>) -> Option<Self> {
+    pub(super) fn new(count: usize, of: usize, named: impl Iterator<Item = (usize, Column)>) -> Option<Self> {
         let mut columns = vec![Column::Other; count];
         for (at, column) in named {
             match columns.get_mut(at) {
@@ -30,7 +34,7 @@ impl Columns {
                 _ => return None,
             }
         }
-        Some(Self(columns))
+        Some(Self { wanted: columns, behind: of.saturating_sub(count) })
     }
 }
 
@@ -48,7 +52,7 @@ impl Glance {
     pub(super) fn at(text: &[u8], columns: &Columns) -> Option<(Self, usize)> {
         let mut glance = Self { timestamp: None, comment: 0, voter: 0, answer: Answer::Pass };
         let mut at = 0;
-        let (last, others) = columns.0.split_last()?;
+        let (last, others) = columns.wanted.split_last()?;
         for column in others {
             at = glance.field(text, at, *column)?;
             if *text.get(at)? != b',' {
@@ -60,7 +64,13 @@ impl Glance {
         let end = match text.get(at..at + 2)? {
             [b'\n', _] => at + 1,
             b"\r\n" => at + 2,
-            [b',', _] => at + 1 + memchr(b'\n', &text[at..])?,
+            [b',', _] => {
+                let line = memchr(b'\n', &text[at..])?;
+                if memchr_iter(b',', &text[at..at + line]).count() > columns.behind {
+                    return None;
+                }
+                at + 1 + line
+            }
             _ => return None,
         };
         Some((glance, end))
@@ -154,7 +164,7 @@ mod tests {
 
     fn columns() -> Columns {
         let named = [(0, Column::Timestamp), (2, Column::Comment), (3, Column::Voter), (4, Column::Vote)];
-        Columns::new(5, named.into_iter()).unwrap()
+        Columns::new(5, 7, named.into_iter()).unwrap()
     }
 
     /// A row that more follows.
@@ -208,6 +218,7 @@ mod tests {
             "1600000000123,x,17a,3,1",
             "1600000000123,17,3,1",
             "1600000000.5,x,17,3,1",
+            "1600000000123,x,17,3,1,more,columns,than",
             ",x,17,3,1",
             "-5,x,17,3,1",
             "1234567890123456,x,17,3,1",

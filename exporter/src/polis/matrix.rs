@@ -2,12 +2,18 @@
 //!
 //! Its own counts are not used.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, atomic::Ordering},
+};
 
 use crate::{
     fault::{Fault, Wrong},
     form::Answer,
-    input::{Limits, Member, table::Table},
+    input::{
+        Limits, Member,
+        table::{Table, twice},
+    },
     meter::Meter,
     model::Keys,
     privacy::people::People,
@@ -31,11 +37,22 @@ pub(super) fn participants(
 ) -> Result<Participants, Fault> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let id = table.need(&["participant"])?;
-    let (group, xid) = (table.find(&["group-id"]), table.find(&["xid"]));
+    let (group, xid) = (table.find(&["group-id"])?, table.find(&["xid"])?);
     let mut members = Vec::new();
+    let mut seen = HashMap::<Box<[u8]>, u64>::new();
     let (mut names, mut external) = (Vec::<String>::new(), 0_u64);
     while let Some(row) = table.next()? {
         let (who, name, xid) = (row.text(id)?.as_bytes(), row.maybe(group)?.trim(), row.maybe(xid)?.trim());
+        if who.is_empty() {
+            return Err(row.wrong(Wrong::Value, "participant is empty"));
+        }
+        match seen.entry(who.into()) {
+            Entry::Occupied(first) => {
+                let detail = format!("the participant stands in row {} already", first.get());
+                return Err(row.wrong(Wrong::Duplicate, detail));
+            }
+            Entry::Vacant(place) => place.insert(row.number),
+        };
         if !xid.is_empty() {
             external += 1;
             people.set_external(who, xid);
@@ -86,7 +103,7 @@ pub(super) fn rows(
     // Comments are the columns behind the counts.
     let counts =
         ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];
-    let mut items = Vec::new();
+    let mut items = Vec::<(usize, u32)>::new();
     for (at, column) in table.columns.iter().enumerate() {
         if counts.contains(&column.to_lowercase().as_str()) {
             continue;
@@ -94,6 +111,9 @@ pub(super) fn rows(
         let item = keys.find(column.as_bytes()).ok_or_else(|| {
             Fault::content(&table.name, 1, Wrong::UnknownItem, format!("column {} is no comment", at + 1))
         })?;
+        if let Some((first, _)) = items.iter().find(|(_, other)| *other == item) {
+            return Err(twice(&table.name, column, *first, at));
+        }
         items.push((at, item));
     }
     let mut rows = 0;

@@ -17,7 +17,7 @@ use crate::{
     input::{
         Limits, Member,
         lines::Lines,
-        table::{NOT_UTF8, no_column},
+        table::{LONGER, NOT_UTF8, column, no_column},
     },
     meter::Meter,
     model::{Keys, number},
@@ -34,6 +34,8 @@ struct Places {
     voter: usize,
     vote: usize,
     last: usize,
+    /// All columns.
+    count: usize,
 }
 
 /// More columns than this, and the slow way is taken.
@@ -124,16 +126,21 @@ pub(super) fn rows(
 
 fn header(line: &[u8], name: &str) -> Result<Places, Fault> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    let columns: Vec<_> = line
-        .split(|byte| *byte == b',')
-        .map(|column| String::from_utf8_lossy(column).trim().trim_matches('"').to_lowercase())
-        .collect();
-    let place = |wanted: &str| columns.iter().position(|column| column == wanted);
-    let need = |wanted: &str| place(wanted).ok_or_else(|| no_column(name, wanted, &columns));
-    let (timestamp, comment) = (place("timestamp"), need("comment-id")?);
+    let mut record = csv::ByteRecord::new();
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .terminator(csv::Terminator::Any(b'\n'))
+        .from_reader(line);
+    // What cannot be read has no columns, either.
+    let _none = reader.read_byte_record(&mut record);
+    let columns: Vec<_> =
+        record.iter().map(|column| String::from_utf8_lossy(column).trim().to_lowercase()).collect();
+    let place = |wanted: &str| column(name, &columns, wanted);
+    let need = |wanted: &str| place(wanted)?.ok_or_else(|| no_column(name, wanted, &columns));
+    let (timestamp, comment) = (place("timestamp")?, need("comment-id")?);
     let (voter, vote) = (need("voter-id")?, need("vote")?);
     let last = comment.max(voter).max(vote).max(timestamp.unwrap_or_default());
-    Ok(Places { timestamp, comment, voter, vote, last })
+    Ok(Places { timestamp, comment, voter, vote, last, count: columns.len() })
 }
 
 impl Places {
@@ -141,7 +148,7 @@ impl Places {
         let named = [(self.timestamp, Column::Timestamp), (Some(self.comment), Column::Comment)];
         let named =
             named.into_iter().chain([(Some(self.voter), Column::Voter), (Some(self.vote), Column::Vote)]);
-        Columns::new(self.last + 1, named.filter_map(|(at, column)| Some((at?, column))))
+        Columns::new(self.last + 1, self.count, named.filter_map(|(at, column)| Some((at?, column))))
     }
 }
 
@@ -201,6 +208,7 @@ struct Reading<'r> {
 }
 
 const FEW: Said = (Wrong::MissingColumn, "the row has too few columns");
+const MANY: Said = (Wrong::Columns, LONGER);
 
 impl Reading<'_> {
     /// A row without its participant, if it is about the same comment as the one before.
@@ -222,16 +230,25 @@ impl Reading<'_> {
             return self.slow(line, places);
         }
         let mut fields: [&[u8]; COLUMNS] = [&[]; COLUMNS];
-        let mut rest = line;
+        let (mut rest, mut more) = (line, 1);
         for (at, field) in fields.iter_mut().enumerate().take(places.last + 1) {
             match memchr(b',', rest) {
                 Some(comma) => {
                     *field = &rest[..comma];
                     rest = &rest[comma + 1..];
                 }
-                None if at == places.last => *field = rest,
+                None if at == places.last => {
+                    *field = rest;
+                    more = 0;
+                }
                 None => return Err(FEW),
             }
+        }
+        if more > 0 {
+            more += memchr_iter(b',', rest).count();
+        }
+        if places.last + 1 + more > places.count {
+            return Err(MANY);
         }
         let timestamp = places.timestamp.map_or(&[][..], |at| fields[at]);
         self.row(timestamp, fields[places.comment], fields[places.voter], fields[places.vote])
@@ -243,6 +260,9 @@ impl Reading<'_> {
         let mut record = csv::ByteRecord::new();
         if !matches!(reader.read_byte_record(&mut record), Ok(true)) {
             return Err((Wrong::Value, "not readable as CSV"));
+        }
+        if record.len() > places.count {
+            return Err(MANY);
         }
         let field = |at: usize| record.get(at).ok_or(FEW);
         let timestamp = places.timestamp.map_or(Ok(&[][..]), field)?;
