@@ -153,6 +153,18 @@ fn a_package_names_the_license_that_was_told_and_no_other() {
         assert_eq!(licenses(Some(known), true), Ok(json!([{ "name": known }])));
     }
     assert_eq!(licenses(None, true), Ok(Value::Null));
+    for (wrong, said) in [
+        ("foo-1", "--license foo-1 is no id of SPDX's list (such as CC-BY-4.0)"),
+        ("cc-by-4.0", "--license cc-by-4.0 is no id of SPDX's list (CC-BY-4.0 is)"),
+        ("CC-BY-4.O", "--license CC-BY-4.O is no id of SPDX's list (CC-BY-4.0 is)"),
+        ("Apache2.0", "--license Apache2.0 is no id of SPDX's list (Apache-2.0 is)"),
+        ("GPL-9.0-only", "--license GPL-9.0-only is no id of SPDX's list (GPL-1.0-only is)"),
+        ("LicenseRef-a/b", "--license LicenseRef-a/b is no id of SPDX's list"),
+        ("ht tp://x", "--license ht tp://x is no URI"),
+    ] {
+        let refused: Result<Value, String> = licenses(Some(wrong), true);
+        assert!(refused.as_ref().is_err_and(|fault| fault.starts_with(said)), "{wrong}: {refused:?}");
+    }
     for (wrong, package) in [
         ("CC BY 4.0", true),
         ("", true),

@@ -161,12 +161,7 @@ fn check(job: &Job) -> Result<(), Fault> {
         if !job.package {
             return refused("--license: only a package has a place for it (--package frictionless)");
         }
-        if export::package::license(license).is_none() {
-            return refused(
-                "--license is neither an id of SPDX's list, such as CC-BY-4.0, CC0-1.0 or ODbL-1.0, nor LicenseRef- and a name, \
-             nor a URL",
-            );
-        }
+        export::license::named(license).map_err(Fault::Refused)?;
     }
     if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
         return refused("--schema-url is not a URI");

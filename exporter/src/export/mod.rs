@@ -2,6 +2,7 @@
 //!
 //! It reads the bundle as anybody would, element by element, and adds nothing.
 
+pub(crate) mod license;
 pub(crate) mod ndjson;
 pub(crate) mod package;
 pub(crate) mod parquet;

@@ -11,28 +11,10 @@ use std::{
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Growing, publish, read::bundle};
-use crate::{fault::Fault, input::name_of, validate::formats::uri, write::json::hex_of};
+use super::{Growing, license, publish, read::bundle};
+use crate::{fault::Fault, input::name_of, write::json::hex_of};
 
 pub(crate) const FILES: [&str; 2] = ["datapackage.json", "manifest-sha256.txt"];
-
-const UNNUMBERED: [&str; 8] = ["MIT", "MIT-0", "0BSD", "ISC", "Unlicense", "WTFPL", "Zlib", "X11"];
-
-/// As packages name it: by an id, or by where its text stands.
-pub(crate) fn license(told: &str) -> Option<Value> {
-    if told.contains(':') {
-        return uri(told.as_bytes()).then(|| json!({ "path": told }));
-    }
-    let begins = told.starts_with(|first: char| first.is_ascii_alphanumeric());
-    let is_id = told.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-+".contains(&byte));
-    // Of the list's ids nearly all have a version, and a word is no licence.
-    let known = UNNUMBERED.contains(&told)
-        || told.strip_prefix("LicenseRef-").map_or_else(
-            || told.contains('-') && told.bytes().any(|byte| byte.is_ascii_digit()),
-            |own| !own.is_empty(),
-        );
-    (begins && is_id && known).then(|| json!({ "name": told }))
-}
 
 /// Describes the files, which lie in one folder; the bundle is the first of them.
 pub(crate) fn write(folder: &Path, files: &[PathBuf], under: Option<&str>) -> Result<Vec<PathBuf>, Fault> {
@@ -64,10 +46,16 @@ pub(crate) fn write(folder: &Path, files: &[PathBuf], under: Option<&str>) -> Re
         "created": head.get("exportedAt"),
         "title": source["title"],
         "description": source["description"],
-        "sources": [{ "title": source["title"], "path": source["url"] }],
+        "sources": [{ "title": source["title"] }],
         "resources": resources,
     });
-    if let Some(license) = under.and_then(license) {
+    // An invented name of the source is no path.
+    if let Some(url) =
+        source["url"].as_str().filter(|url| url.starts_with("https://") || url.starts_with("http://"))
+    {
+        package["sources"][0]["path"] = url.into();
+    }
+    if let Some(license) = under.and_then(|under| license::named(under).ok()) {
         package["licenses"] = json!([license]);
     }
     let text = serde_json::to_vec_pretty(&package).expect("JSON values are JSON");

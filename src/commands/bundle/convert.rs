@@ -69,8 +69,8 @@ pub(crate) struct Convert {
     /// Describes the bundle and its sidecars: `datapackage.json` and `manifest-sha256.txt`
     #[arg(long, value_name = "KIND")]
     package: Option<Package>,
-    /// Of a package: under which it may be used, as an id of SPDX's list or a URL
-    #[arg(long, value_name = "ID|URL", requires = "package")]
+    /// Of a package: under which it may be used, as an id of SPDX's list, `LicenseRef-` and a name, or a URI
+    #[arg(long, value_name = "ID|URI", requires = "package")]
     license: Option<String>,
     /// Every answer, not only the latest of each participant
     #[arg(long)]
