@@ -9,13 +9,14 @@ use std::{
     io::{Cursor, Write as _},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 use support::{Conversation, Folder, bundle, content, run};
 use tidegate_exporter::{
-    convert::{Job, Sidecar, Target},
+    convert::{Job, Sidecar, Target, convert},
     export::Shape,
+    meter::Meter,
     privacy::Profile,
 };
 
@@ -167,4 +168,56 @@ fn packing_an_archive_once_more_does_not_let_it_grow() {
     assert!(plain.len() < 64 << 20 && packed.len() * 250 < 64 << 20, "{} {}", plain.len(), packed.len());
     let path = folder.write("bomb.zip.gz", packed);
     assert_eq!(run(&folder.job(&path)).unwrap_err().tag(), "bomb");
+}
+
+#[test]
+fn no_more_bytes_are_read_than_there_are_to_read_and_all_of_them_in_the_end() {
+    let (folder, mut conversation) = (Folder::new(), Conversation::new(56, 60, 1_500));
+    let in_order = conversation.votes_csv(1000);
+    conversation.variant_a(&folder, "a");
+    conversation.votes.sort_by_key(|vote| (vote.1, vote.0, vote.2));
+    let unsorted = conversation.votes_csv(1000);
+    let out = |job: &mut Job| {
+        let stream = File::create(folder.path("stream.json")).unwrap();
+        (job.target, job.bundle_id) = (Target::Stream(Arc::new(stream)), Some("trees".to_owned()));
+    };
+    for (times, votes, packed, stream) in [
+        (1, &in_order, false, false),
+        (2, &unsorted, false, false),
+        (1, &in_order, true, false),
+        (2, &unsorted, true, false),
+        (2, &in_order, false, true),
+        (2, &unsorted, false, true),
+    ] {
+        let votes = if packed { gzip(votes.as_bytes()) } else { votes.as_bytes().to_vec() };
+        folder.write("a/votes.csv", &votes);
+        let mut job = folder.job(&folder.path("a"));
+        if stream {
+            out(&mut job);
+        }
+        let meter = Arc::new(Meter::default());
+        let watched = Arc::clone(&meter);
+        let watching = std::thread::spawn(move || {
+            let (mut before, mut above) = (0, 0_u64);
+            while Arc::strong_count(&watched) > 1 {
+                // In this order: both only grow.
+                let read = watched.read.load(Ordering::Acquire);
+                above += u64::from(read < before || read > watched.total.load(Ordering::Relaxed));
+                before = read;
+            }
+            above
+        });
+        convert(&job, &meter).unwrap();
+        let (read, total) = (meter.read.load(Ordering::Relaxed), meter.total.load(Ordering::Relaxed));
+        drop(meter);
+        let length = votes.len() as u64;
+        let case = format!("{times} {packed} {stream}: {read} of {total}, {length} in the file");
+        assert_eq!(watching.join().unwrap(), 0, "{case}");
+        assert_eq!(read, total, "{case}");
+        // The first reading of what is not in order ends early.
+        assert!(
+            total > length * (times - 1) && total <= length * times && (times > 1 || total == length),
+            "{case}"
+        );
+    }
 }

@@ -217,6 +217,8 @@ impl Work<'_> {
         let streams = self.job.stream().is_some();
         if streams && !sorted {
             let mut ahead = self.tally();
+            // The rows are read twice.
+            self.meter.total.fetch_add(self.meter.total.load(Ordering::Relaxed), Ordering::Relaxed);
             sorted = !in_order(&self.adapter, self.job, self.meter, self.people, &self.place, &mut ahead)?;
         }
         let mut opened = self.open_out(&beginning, sorted)?;

@@ -7,6 +7,7 @@ use std::sync::{Arc, atomic::Ordering};
 use super::{Job, adapter::Adapter, place::Place};
 use crate::{
     fault::Fault,
+    input::Member,
     meter::Meter,
     privacy::people::People,
     rows::{
@@ -44,7 +45,7 @@ pub(super) fn rows(
             return Ok(Done { read, superseded, notes });
         }
         sink.again()?;
-        begin_again(people, meter);
+        begin_again(adapter, people, meter);
         notes.clear();
     }
     let mut sorted = Sorted::new(order);
@@ -74,7 +75,7 @@ pub(super) fn in_order(
     let mut grouped = Grouped::new(order(job, place));
     let each = |row| grouped.push(row, &mut sink);
     let read = adapter.rows(&job.limits, meter, people, &mut Vec::new(), each)?;
-    begin_again(people, meter);
+    begin_again(adapter, people, meter);
     Ok(read.flow == Flow::More)
 }
 
@@ -82,8 +83,8 @@ fn order<'p>(job: &Job, place: &'p Place) -> Order<'p> {
     Order { events: job.events, memory: job.limits.memory, folder: &place.parts.folder }
 }
 
-fn begin_again(people: &mut People, meter: &Meter) {
+fn begin_again(adapter: &Adapter, people: &mut People, meter: &Meter) {
     people.again();
     meter.rows.store(0, Ordering::Relaxed);
-    meter.read.store(0, Ordering::Relaxed);
+    meter.expect(adapter.rows_file().map_or(0, Member::stored_bytes));
 }

@@ -4,11 +4,10 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, BufReader, Chain, Read},
     path::Path,
     sync::{
         Arc,
-        atomic::Ordering,
         mpsc::{self, Receiver, Sender, SyncSender},
     },
     thread,
@@ -16,6 +15,7 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
+use zstd::stream::read::Decoder;
 
 use super::{
     Limits,
@@ -46,9 +46,10 @@ pub(crate) struct Ended {
     pub(crate) sha256: [u8; 32],
 }
 
+/// With the bytes so far, as they lie on disk.
 enum Piece {
-    Bytes(Vec<u8>),
-    End(Ended),
+    Bytes(Vec<u8>, u64),
+    End(Ended, u64),
     Failed(Fault),
 }
 
@@ -60,6 +61,9 @@ pub(crate) struct Stream {
     current: Vec<u8>,
     at: usize,
     ended: Option<Ended>,
+    meter: Option<Arc<Meter>>,
+    /// Bytes that the meter knows of.
+    metered: u64,
 }
 
 impl Stream {
@@ -78,13 +82,14 @@ impl Stream {
             }
             Whence::Zip { archive, entry, .. } => Opened::Zip(archive.clone(), entry.clone()),
         };
-        let (name_of_it, meter, limits) = (name.to_owned(), meter.cloned(), *limits);
-        let reading = Reading { name: name_of_it, limits, meter, hashed, send, used };
+        let (name_of_it, limits) = (name.to_owned(), *limits);
+        let reading = Reading { name: name_of_it, limits, hashed, send, used };
         thread::Builder::new()
             .name("read".to_owned())
             .spawn(move || reading.run(opened))
             .map_err(|error| Fault::Io { doing: "starting a thread".to_owned(), error })?;
-        Ok(Self { name: name.to_owned(), pieces, back, current: Vec::new(), at: 0, ended: None })
+        let (name, meter) = (name.to_owned(), meter.cloned());
+        Ok(Self { name, pieces, back, current: Vec::new(), at: 0, ended: None, meter, metered: 0 })
     }
 
     /// The next block, or nothing at the end. What it returned before is used again.
@@ -97,8 +102,12 @@ impl Stream {
             let _nobody = self.back.send(used);
         }
         match self.pieces.recv() {
-            Ok(Piece::Bytes(bytes)) => Ok(Some(bytes)),
-            Ok(Piece::End(ended)) => {
+            Ok(Piece::Bytes(bytes, stored)) => {
+                self.pass(stored);
+                Ok(Some(bytes))
+            }
+            Ok(Piece::End(ended, stored)) => {
+                self.pass(stored);
                 self.ended = Some(ended);
                 Ok(None)
             }
@@ -107,6 +116,14 @@ impl Stream {
                 doing: format!("reading {}", self.name),
                 error: io::Error::other("the reading thread ended early"),
             }),
+        }
+    }
+
+    /// Counts what was taken, not what was read ahead: nobody may want that.
+    fn pass(&mut self, stored: u64) {
+        if let Some(meter) = &self.meter {
+            meter.pass(stored.saturating_sub(self.metered));
+            self.metered = stored;
         }
     }
 
@@ -145,7 +162,6 @@ enum Opened {
 struct Reading {
     name: String,
     limits: Limits,
-    meter: Option<Arc<Meter>>,
     hashed: bool,
     send: SyncSender<Piece>,
     used: Receiver<Vec<u8>>,
@@ -154,7 +170,7 @@ struct Reading {
 impl Reading {
     fn run(self, from: Opened) {
         let end = match self.pass_on(from) {
-            Ok(Some(ended)) => Piece::End(ended),
+            Ok(Some((ended, stored))) => Piece::End(ended, stored),
             Ok(None) => return,
             Err(fault) => Piece::Failed(fault),
         };
@@ -163,7 +179,7 @@ impl Reading {
     }
 
     /// Nothing, if nobody wants the rest.
-    fn pass_on(&self, from: Opened) -> Result<Option<Ended>, Fault> {
+    fn pass_on(&self, from: Opened) -> Result<Option<(Ended, u64)>, Fault> {
         match from {
             Opened::File(file) => self.pass_on_file(file),
             Opened::Zip(mut archive, Entry { index, packed, .. }) => {
@@ -171,51 +187,65 @@ impl Reading {
                     let detail = format!("not readable in its zip archive: {error}");
                     Fault::content(&self.name, None, Wrong::Archive, detail)
                 })?;
-                let mut hashed = Hashed::new(file, None, self.hashed);
-                if !self.copy(&mut hashed, |_| Some(packed))? {
+                let size = u128::from(file.size().max(1));
+                let mut hashed = Hashed::new(file, self.hashed);
+                let stored = |hashed: &Hashed<_>| {
+                    let part = u128::from(packed) * u128::from(hashed.bytes) / size;
+                    u64::try_from(part).unwrap_or(packed).min(packed)
+                };
+                if !self.copy(&mut hashed, |_| Some(packed), stored)? {
                     return Ok(None);
                 }
                 // A file of an archive is known to people unpacked.
-                if let Some(meter) = &self.meter {
-                    meter.read.fetch_add(packed, Ordering::Relaxed);
-                }
-                Ok(Some(hashed.ended()))
+                Ok(Some((hashed.ended(), packed)))
             }
         }
     }
 
-    fn pass_on_file(&self, file: File) -> Result<Option<Ended>, Fault> {
-        let mut hashed = Hashed::new(file, self.meter.clone(), self.hashed);
+    fn pass_on_file(&self, file: File) -> Result<Option<(Ended, u64)>, Fault> {
+        let mut hashed = Hashed::new(file, self.hashed);
         let failed = |error| Fault::Io { doing: format!("reading {}", self.name), error };
         let (packed, magic) = Packed::of(&mut hashed).map_err(failed)?;
         let mut stored = io::Cursor::new(magic).chain(hashed);
         let whole = match packed {
             Packed::Gzip => {
                 let mut unpacked = MultiGzDecoder::new(stored);
-                let whole =
-                    self.copy(&mut unpacked, |unpacked| Some(unpacked.get_ref().get_ref().1.bytes))?;
+                let read =
+                    |unpacked: &MultiGzDecoder<Chain<_, Hashed<_>>>| unpacked.get_ref().get_ref().1.bytes;
+                let whole = self.copy(&mut unpacked, |unpacked| Some(read(unpacked)), read)?;
                 stored = unpacked.into_inner();
                 whole
             }
             Packed::Zstd => {
-                let mut unpacked = zstd::stream::read::Decoder::new(stored).map_err(failed)?;
-                let whole = self
-                    .copy(&mut unpacked, |unpacked| Some(unpacked.get_ref().get_ref().get_ref().1.bytes))?;
+                let mut unpacked = Decoder::new(stored).map_err(failed)?;
+                let read = |unpacked: &Decoder<'_, BufReader<Chain<_, Hashed<_>>>>| {
+                    unpacked.get_ref().get_ref().get_ref().1.bytes
+                };
+                let whole = self.copy(&mut unpacked, |unpacked| Some(read(unpacked)), read)?;
                 stored = unpacked.finish().into_inner();
                 whole
             }
-            Packed::No | Packed::Zip => self.copy(&mut stored, |_| None)?,
+            Packed::No | Packed::Zip => {
+                self.copy(&mut stored, |_| None, |stored| stored.get_ref().1.bytes)?
+            }
         };
         let mut hashed = stored.into_inner().1;
         if !whole {
             return Ok(None);
         }
         io::copy(&mut hashed, &mut io::sink()).map_err(failed)?;
-        Ok(Some(hashed.ended()))
+        let bytes = hashed.bytes;
+        Ok(Some((hashed.ended(), bytes)))
     }
 
-    /// False, if nobody wants the rest. `packed` tells how many bytes the ones so far were made of.
-    fn copy<R: Read>(&self, from: &mut R, packed: impl Fn(&R) -> Option<u64>) -> Result<bool, Fault> {
+    /// False, if nobody wants the rest. `packed` tells how many bytes the ones so far were made of, if they were made of
+    /// others, and `stored` how many of the file they are.
+    fn copy<R: Read>(
+        &self,
+        from: &mut R,
+        packed: impl Fn(&R) -> Option<u64>,
+        stored: impl Fn(&R) -> u64,
+    ) -> Result<bool, Fault> {
         let mut passed = 0_u64;
         loop {
             let mut block = self.used.try_recv().unwrap_or_default();
@@ -233,7 +263,7 @@ impl Reading {
             {
                 return Err(self.limits.bomb(&self.name));
             }
-            if self.send.send(Piece::Bytes(block)).is_err() {
+            if self.send.send(Piece::Bytes(block, stored(from))).is_err() {
                 return Ok(false);
             }
         }
@@ -256,12 +286,11 @@ struct Hashed<R> {
     inner: R,
     bytes: u64,
     sha256: Option<Sha256>,
-    meter: Option<Arc<Meter>>,
 }
 
 impl<R: Read> Hashed<R> {
-    fn new(inner: R, meter: Option<Arc<Meter>>, hashed: bool) -> Self {
-        Self { inner, bytes: 0, sha256: hashed.then(Sha256::new), meter }
+    fn new(inner: R, hashed: bool) -> Self {
+        Self { inner, bytes: 0, sha256: hashed.then(Sha256::new) }
     }
 
     fn ended(self) -> Ended {
@@ -277,9 +306,6 @@ impl<R: Read> Read for Hashed<R> {
             sha256.update(&into[..count]);
         }
         self.bytes += count as u64;
-        if let Some(meter) = &self.meter {
-            meter.read.fetch_add(count as u64, Ordering::Relaxed);
-        }
         Ok(count)
     }
 }
