@@ -6,6 +6,7 @@ use std::io;
 
 use crate::{
     json::{Flaw, Position, Stop, Why, canonical::Bad},
+    unpack::Damaged,
     validate::Rule,
 };
 
@@ -43,7 +44,12 @@ impl Unfit {
 
     pub(crate) fn new(bad: Bad, at: Position) -> Self {
         let (rule, at) = match bad {
-            Bad::Stop(Stop::Io(error)) => return Self::Io(error),
+            Bad::Stop(Stop::Io(error)) => match Damaged::of(&error) {
+                None => return Self::Io(error),
+                Some(Damaged::Cut) => (Rule::Truncated, at),
+                Some(Damaged::Spoiled) => (Rule::Packed, at),
+                Some(Damaged::Followed) => (Rule::Trailing, at),
+            },
             Bad::Stop(Stop::Enough) => return Self::Io(io::Error::other("the reading ended early")),
             Bad::Twice(name, at) => {
                 let name = String::from_utf8_lossy(&name).chars().take(SHOWN).collect();

@@ -4,9 +4,11 @@
 
 use std::{
     fs,
-    io::{self, Chain, Cursor, Read},
+    io::{self, BufReader, Chain, Cursor, Read},
     path::{Path, PathBuf},
 };
+
+use flate2::bufread::GzDecoder;
 
 use crate::validate::Source;
 
@@ -16,12 +18,102 @@ use crate::validate::Source;
 /// If it cannot be read.
 pub fn unpack<'r>(mut from: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
     let (packed, magic) = Packed::of(&mut from)?;
-    let whole: Chain<_, _> = Cursor::new(magic).chain(from);
     Ok(match packed {
-        Packed::Gzip => Box::new(flate2::read::MultiGzDecoder::new(whole)),
-        Packed::Zstd => Box::new(zstd::stream::read::Decoder::new(whole)?),
-        Packed::No | Packed::Zip => Box::new(whole),
+        Packed::Gzip | Packed::Zstd => Box::new(Unpacking::new(packed, magic, BufReader::new(from))?),
+        Packed::No | Packed::Zip => Box::new(Cursor::new(magic).chain(from)),
     })
+}
+
+/// What is wrong with a packed file, as readers are told it within an `io::Error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Damaged {
+    #[error("its packed data ends too early")]
+    Cut,
+    #[error("its packed data is damaged")]
+    Spoiled,
+    #[error("something else follows its packed data")]
+    Followed,
+}
+
+impl Damaged {
+    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
+    }
+
+    /// Unpackers tell by words what is wrong with the data; the system has numbers.
+    fn told(error: io::Error) -> io::Error {
+        match error.kind() {
+            _ if error.raw_os_error().is_some() => error,
+            io::ErrorKind::Interrupted => error,
+            io::ErrorKind::UnexpectedEof => io::Error::new(io::ErrorKind::UnexpectedEof, Self::Cut),
+            _ => io::Error::new(io::ErrorKind::InvalidData, Self::Spoiled),
+        }
+    }
+}
+
+/// Streams packed one way, one after the other, as `cat a.gz b.gz` makes them.
+struct Unpacking<R> {
+    packed: Packed,
+    at: Option<At<R>>,
+}
+
+/// With the bytes that were looked at to know what comes.
+type Ahead<R> = Chain<Cursor<Vec<u8>>, BufReader<R>>;
+
+enum At<R> {
+    Gzip(GzDecoder<Ahead<R>>),
+    Zstd(zstd::stream::read::Decoder<'static, Ahead<R>>),
+}
+
+impl<R: Read> Unpacking<R> {
+    fn new(packed: Packed, ahead: Vec<u8>, from: BufReader<R>) -> io::Result<Self> {
+        let from = Cursor::new(ahead).chain(from);
+        let at = match packed {
+            Packed::Gzip => At::Gzip(GzDecoder::new(from)),
+            _ => At::Zstd(zstd::stream::read::Decoder::with_buffer(from)?.single_frame()),
+        };
+        Ok(Self { packed, at: Some(at) })
+    }
+
+    /// Goes on to the next stream, if there is one.
+    fn next(&mut self) -> io::Result<bool> {
+        let mut from = match self.at.take() {
+            None => return Ok(false),
+            Some(At::Gzip(ended)) => ended.into_inner(),
+            Some(At::Zstd(ended)) => ended.finish(),
+        };
+        let (packed, ahead) = Packed::of(&mut from)?;
+        if ahead.is_empty() {
+            return Ok(false);
+        }
+        // Frames of zstd that hold no data.
+        let is_more = packed == self.packed
+            || self.packed == Packed::Zstd && matches!(ahead[..], [0x50..=0x5f, 0x2a, 0x4d, 0x18]);
+        if !is_more {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, Damaged::Followed));
+        }
+        *self = Self::new(self.packed, ahead, from.into_inner().1)?;
+        Ok(true)
+    }
+}
+
+impl<R: Read> Read for Unpacking<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            let read = match &mut self.at {
+                None => return Ok(0),
+                Some(At::Gzip(stream)) => stream.read(into),
+                Some(At::Zstd(stream)) => stream.read(into),
+            };
+            let read = read.map_err(Damaged::told)?;
+            if read > 0 || !self.next()? {
+                return Ok(read);
+            }
+        }
+    }
 }
 
 /// How a file is packed.

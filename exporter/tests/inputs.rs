@@ -15,9 +15,12 @@ use std::{
 use support::{Conversation, Folder, bundle, content, run};
 use tidegate_exporter::{
     convert::{Job, Sidecar, Target, convert},
+    digest,
     export::Shape,
     meter::Meter,
     privacy::Profile,
+    spill::Room,
+    validate::{self, Options, validate},
 };
 
 fn zipped(folder: &Path) -> Vec<u8> {
@@ -168,6 +171,91 @@ fn packing_an_archive_once_more_does_not_let_it_grow() {
     assert!(plain.len() < 64 << 20 && packed.len() * 250 < 64 << 20, "{} {}", plain.len(), packed.len());
     let path = folder.write("bomb.zip.gz", packed);
     assert_eq!(run(&folder.job(&path)).unwrap_err().tag(), "bomb");
+}
+
+/// A packed bundle, whole and with what may befall it; the rules that are found then, and whether all of it was read.
+type Befallen = (&'static str, Vec<u8>, &'static [&'static str], bool);
+
+fn befallen(whole: &[u8], packed: impl Fn(&[u8]) -> Vec<u8>) -> Vec<Befallen> {
+    let all = packed(whole);
+    let half = whole.len() / 2;
+    let with = |more: &[u8]| [&all[..], more].concat();
+    let spoiled = |at: usize| {
+        let mut bytes = all.clone();
+        bytes[at] ^= 0xff;
+        bytes
+    };
+    let end = all.len();
+    vec![
+        ("whole", all.clone(), &[], true),
+        ("in two parts", [packed(&whole[..half]), packed(&whole[half..])].concat(), &[], true),
+        ("and nothing", with(&packed(b"")), &[], true),
+        ("and spaces", with(&packed(b" \n")), &[], true),
+        ("twice", with(&all), &["BND-LEX-03"], true),
+        ("and a text", with(b"more"), &["BND-LEX-03"], true),
+        ("and a byte", with(b"m"), &["BND-LEX-03"], true),
+        ("and noughts", with(&[0; 512]), &["BND-LEX-03"], true),
+        ("followed in the middle", [&packed(&whole[..half])[..], b"more"].concat(), &["BND-LEX-14"], false),
+        ("and a cut part", with(&all[..7]), &["BND-LEX-02"], false),
+        ("cut in its sum", all[..end - 2].to_vec(), &["BND-LEX-02"], false),
+        ("cut in the middle", all[..end / 2].to_vec(), &["BND-LEX-02"], false),
+        ("with another sum", spoiled(end - 6), &["BND-LEX-14"], false),
+    ]
+}
+
+#[test]
+fn what_befalls_packed_bundles_is_named() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(55, 4, 30));
+    run(&folder.job(&conversation.variant_a(&folder, "a"))).unwrap();
+    let whole = fs::read(folder.path("bundle.json")).unwrap();
+    let zstd = |bytes: &[u8]| {
+        let mut packed = zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
+        packed.include_checksum(true).unwrap();
+        packed.write_all(bytes).unwrap();
+        packed.finish().unwrap()
+    };
+    let options = Options::new(Room { memory: 1 << 20, folder: std::env::temp_dir() });
+    let mut wrong = Vec::new();
+    for (kind, cases) in [("gzip", befallen(&whole, gzip)), ("zstd", befallen(&whole, zstd))] {
+        for (what, bytes, rules, complete) in cases {
+            // The last bytes of zstd's sum are the sum.
+            let bytes = match (kind, what) {
+                ("zstd", "with another sum") => [&bytes[..bytes.len() - 6], &[0; 6]].concat(),
+                _ => bytes,
+            };
+            let path = folder.write("packed", bytes);
+            let found = match validate(&mut tidegate_exporter::unpack::File::new(&path), &options) {
+                Ok(report) => {
+                    let rules: Vec<_> = report.totals.iter().map(|(rule, _)| rule.id()).collect();
+                    (format!("{rules:?}"), report.complete)
+                }
+                Err(error) => (error.to_string(), false),
+            };
+            if found != (format!("{rules:?}"), complete) {
+                wrong.push(format!("{kind} {what}: {found:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_packed_bundle_that_is_damaged_has_no_digest() {
+    let (folder, whole) = (Folder::new(), b"{\"a\":[1]}");
+    let packed = gzip(whole);
+    let digests = |bytes: &[u8]| {
+        let path = folder.write("packed", bytes);
+        let file = || tidegate_exporter::unpack::File::new(&path);
+        let room = Room { memory: 1 << 20, folder: std::env::temp_dir() };
+        let content = digest::of_content(&mut file(), validate::Limits::default(), &room);
+        (digest::of_bytes(&mut file()).is_ok(), content.map_err(|unfit| unfit.to_string()))
+    };
+    assert!(matches!(digests(&packed), (true, Ok(_))));
+    let cut = digests(&packed[..packed.len() - 3]);
+    assert_eq!(cut, (false, Err("line 1, byte 9: BND-LEX-02 the text ends too early".to_owned())));
+    let more = digests(&[&packed[..], b"more"].concat());
+    let said = "line 1, byte 9: BND-LEX-03 something follows the document; it was not read";
+    assert_eq!(more, (false, Err(said.to_owned())));
 }
 
 #[test]

@@ -353,7 +353,6 @@ impl<R: Read> Reader<R> {
         let count = loop {
             match self.from.read(&mut self.window[self.end..room]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break 0,
                 read => break read?,
             }
         };

@@ -84,6 +84,7 @@ rules! {
     Long "BND-LEX-11" Error "a string or number is longer than allowed";
     Huge "BND-LEX-12" Error "a number is beyond any double";
     Members "BND-LEX-13" Error "an object has more members than allowed; which of the others stand twice was not looked for";
+    Packed "BND-LEX-14" Error "the file is packed, and what was packed is damaged, or followed by something else before the text ends";
 
     Type "BND-SCH-01" Error "another type of value is wanted";
     Required "BND-SCH-02" Error "a required member is missing";

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     form::{COUNTS, Field, Hand, Object, Value},
     json::{Flaw, Number, Position, Reader, Stop, Text, Why},
+    unpack::Damaged,
 };
 
 pub(crate) struct Walk<'w, R, S> {
@@ -84,6 +85,14 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 self.faults.add(rule, at, &self.steps, None);
                 Ok((self.reader.position().offset, false))
             }
+            Err(Stop::Io(error)) => match Damaged::of(&error) {
+                None => Err(Stop::Io(error)),
+                Some(damaged) => {
+                    let rule = if damaged == Damaged::Cut { Rule::Truncated } else { Rule::Packed };
+                    self.faults.add(rule, self.reader.position(), &self.steps, None);
+                    Ok((self.reader.position().offset, false))
+                }
+            },
             Err(stop) => Err(stop),
         }
     }
@@ -100,7 +109,11 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             self.any(Counting::Nothing)?;
             self.faults.add(Rule::Type, at, &[], None);
         }
-        if self.reader.peek()?.is_some() {
+        let more = match self.reader.peek() {
+            Err(Stop::Io(error)) if Damaged::of(&error) == Some(Damaged::Followed) => true,
+            next => next?.is_some(),
+        };
+        if more {
             self.faults.add(Rule::Trailing, self.reader.position(), &[], None);
         }
         Ok(())
