@@ -385,3 +385,55 @@ fn rows_that_name_participants_otherwise_are_not_gone_on_with() {
             })
     );
 }
+
+/// With the size and time of before, as an editor or a copy of a table can leave it.
+fn changed_unseen(path: &std::path::Path, from: &str, to: &str) {
+    assert_eq!(from.len(), to.len());
+    let written = fs::metadata(path).unwrap().modified().unwrap();
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from));
+    fs::write(path, text.replace(from, to)).unwrap();
+    File::options().write(true).open(path).unwrap().set_modified(written).unwrap();
+}
+
+#[test]
+fn what_was_read_before_the_rows_and_has_changed_unseen_is_noticed() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    job.participants = Participants::ExternalIds;
+    interrupted(&mut job);
+    for (name, from, to) in
+        [("participants-votes.csv", "xid-of-7", "xid-by-7"), ("summary.csv", "views,9", "views,8")]
+    {
+        changed_unseen(&folder.path(&format!("a/{name}")), from, to);
+        let refused = convert(&job, &Arc::new(Meter::default())).unwrap_err();
+        let said = refused.to_string();
+        assert!(refused.tag() == "refused" && said.contains("another input"), "{name}: {said}");
+        changed_unseen(&folder.path(&format!("a/{name}")), to, from);
+    }
+    assert!(convert(&job, &Arc::new(Meter::default())).unwrap().resumed_rows > 0);
+}
+
+#[test]
+fn votes_that_were_not_written_yet_may_change_unseen_and_are_taken_as_they_are() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    job.key = Key::kept(vec![5; 32]);
+    interrupted(&mut job);
+    let votes = conversation.votes_csv(1000);
+    let last = votes.trim_end().rsplit('\n').next().unwrap();
+    let (start, value) = last.rsplit_once(',').unwrap();
+    let other = if value == "-1" {
+        "+1"
+    } else if value == "1" {
+        "0"
+    } else {
+        "1"
+    };
+    changed_unseen(&folder.path("a/votes.csv"), last, &format!("{start},{other}"));
+    assert!(convert(&job, &Arc::new(Meter::default())).unwrap().resumed_rows > 0);
+    let mut whole = job.clone();
+    (whole.target, whole.resume) = (Target::File(folder.path("whole.json")), false);
+    convert(&whole, &Arc::new(Meter::default())).unwrap();
+    assert!(fs::read(folder.path("out.json")).unwrap() == fs::read(folder.path("whole.json")).unwrap());
+}

@@ -400,6 +400,10 @@ impl Work<'_> {
         let mut hash = Sha256::new();
         hash.update(&beginning.bytes);
         hash.update([u8::from(self.job.events), self.job.participants as u8]);
+        // What was read already; a change of the rows is noticed row by row.
+        for ended in self.head.artifacts.iter().filter_map(|artifact| artifact.ended) {
+            hash.update(ended.sha256);
+        }
         let run = Run { beginning: hash.finalize().into(), sorted };
         let earlier = if self.job.resume { self.place.parts.segments()? } else { None };
         if let Some((before, segments)) = earlier {
