@@ -185,7 +185,7 @@ pub enum Hand {
     People,
     /// Names of files, notes and words of a tool: digests, ids, counts and dates stand in them.
     Tool,
-    /// A name for somebody, which is no text: an address of mail is all that is looked for.
+    /// A name for somebody or something, which is no text: addresses and numbers as nobody else writes them are looked for.
     Reference,
 }
 
@@ -224,8 +224,9 @@ const fn optional(name: &'static str, value: Value) -> Field {
     Field { name, required: false, value }
 }
 
-/// Ids and references are no texts.
-const ID: Value = Value::Text(UNBOUNDED);
+/// Ids are no texts; what they are referred to by is looked at where they stand.
+const ID: Value = Value::Text(Text { hand: Some(Hand::Reference), ..UNBOUNDED });
+const REF: Value = Value::Text(UNBOUNDED);
 const WORD: Value = Value::Text(Text { hand: Some(Hand::Tool), ..UNBOUNDED });
 const PROSE: Value = Value::Text(Text { hand: Some(Hand::People), ..UNBOUNDED });
 
@@ -274,7 +275,7 @@ pub static PHASE: Object = Object {
 pub static ITEM: Object = Object {
     fields: &[
         required("id", ID),
-        required("phaseId", ID),
+        required("phaseId", REF),
         required("type", WORD),
         required("text", PROSE),
         required("status", WORD),
@@ -287,9 +288,9 @@ pub static ITEM: Object = Object {
 pub static RESPONSE: Object = Object {
     fields: &[
         required("id", ID),
-        required("phaseId", ID),
-        required("subjectRef", ID),
-        optional("objectRef", ID),
+        required("phaseId", REF),
+        required("subjectRef", REF),
+        optional("objectRef", REF),
         required("participantRef", Value::TextOrNull(UNBOUNDED)),
         required("response", Value::Answer),
         required("count", Value::Whole { least: 1 }),
@@ -301,9 +302,9 @@ pub static RESPONSE: Object = Object {
 pub static OUTCOME: Object = Object {
     fields: &[
         required("id", ID),
-        required("phaseId", ID),
+        required("phaseId", REF),
         required("type", WORD),
-        required("itemRef", ID),
+        required("itemRef", REF),
         optional("rank", Value::Whole { least: 1 }),
         optional("score", Value::Number { from_zero_to_one: false }),
         optional("observations", Value::Whole { least: 0 }),

@@ -12,6 +12,25 @@ pub fn were(number: u64) -> &'static str {
     if number == 1 { "was" } else { "were" }
 }
 
+/// Numbers of people below this one are not told; nought is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Few(pub(crate) u64);
+
+impl Few {
+    /// How a sentence begins about a number that is not told.
+    pub(crate) fn told(self, number: u64) -> Option<String> {
+        (1..self.0).contains(&number).then(|| format!("Fewer than {}", self.0))
+    }
+
+    /// `2 votes` and `were`, or how many they are fewer than.
+    pub(crate) fn counted(self, number: u64, what: &str) -> (String, &'static str) {
+        match self.told(number) {
+            Some(told) => (format!("{told} {what}s"), "were"),
+            None => (counted(number, what), were(number)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -20,5 +39,12 @@ mod tests {
     fn one_is_no_plural_and_nothing_is() {
         let said = [0, 1, 2].map(|number| format!("{} {}", counted(number, "file"), were(number)));
         assert_eq!(said, ["0 files were", "1 file was", "2 files were"]);
+    }
+
+    #[test]
+    fn few_are_not_told_and_nobody_is() {
+        let said = [0, 1, 4, 5].map(|number| Few(5).counted(number, "voter").0);
+        assert_eq!(said, ["0 voters", "Fewer than 5 voters", "Fewer than 5 voters", "5 voters"]);
+        assert_eq!(Few::default().counted(1, "voter"), ("1 voter".to_owned(), "was"));
     }
 }

@@ -229,3 +229,124 @@ fn an_address_in_what_is_said_beside_the_texts_identifies_somebody_too() {
     let card = bundle(&folder.job(&folder.path("a"))).1["dataCard"].clone();
     assert_eq!(card["containsDirectIdentifiers"], true);
 }
+
+#[test]
+fn addresses_in_ids_are_for_nobody_else() {
+    let folder = Folder::new();
+    let statements = "statement_id,text,status,is_seed,created_at,agrees,disagrees,passes\n\
+                      s1,one,approved,true,,9,0,0\nada@town.example,two,approved,true,,9,0,0\n\
+                      hidden-1,three,approved,true,,9,0,0\n+49 30 12345678,four,approved,true,,9,0,0\n";
+    folder.write("p/statements.csv", statements);
+    let ids = ["s1", "ada@town.example", "hidden-1", "+49 30 12345678"];
+    let votes = |id: &str| (0..9).map(|who| format!("p{who},{id},1,\n")).collect::<String>();
+    let votes = ids.map(votes).concat();
+    folder.write("p/votes.csv", format!("participant,statement_id,vote,updated_at\n{votes}"));
+    let mut job = folder.job(&folder.path("p"));
+    let (_, private) = bundle(&job);
+    assert_eq!(private["dataCard"]["containsDirectIdentifiers"], true);
+    assert!(private.to_string().contains("statement:ada@town.example"));
+    (job.profile, job.texts) = (Profile::Public, Some(Texts::Omit));
+    let (report, public) = bundle(&job);
+    let text = public.to_string();
+    assert!(!text.contains("ada@") && !text.contains("12345678"), "{text}");
+    assert_eq!(public["dataCard"]["suitableForPublicSharing"], true);
+    let found: std::collections::BTreeSet<_> =
+        public["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect();
+    let wanted = ["statement:hidden-1", "statement:hidden-2", "statement:hidden-3", "statement:s1"];
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), wanted);
+    assert_eq!(public["responses"].as_array().unwrap().len(), 4);
+    let note = "2 ids of items that look like addresses were replaced by numbers.";
+    assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
+}
+
+#[test]
+fn a_public_bundle_tells_no_time_of_anybody_but_days() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(19, 8, 60));
+    for fine in [1, 1000] {
+        let mut job = public(&folder, &conversation);
+        folder.write("a/comments.csv", conversation.comments_csv(fine));
+        folder.write("a/votes.csv", conversation.votes_csv(fine));
+        job.package = true;
+        run(&job).unwrap();
+        for name in ["bundle.json", "datapackage.json"] {
+            let text = fs::read_to_string(folder.path(name)).unwrap();
+            let times =
+                memchr::memmem::find_iter(text.as_bytes(), b"T").filter_map(|at| text.get(at..at + 9));
+            let times = times.filter(|time| time.as_bytes()[3] == b':' && time.as_bytes()[6] == b':');
+            let told: Vec<_> = times.filter(|time| *time != "T00:00:00").collect();
+            // When it was made, which is the operator's.
+            let made = if name == "bundle.json" { 2 } else { 1 };
+            assert_eq!(told, vec!["T03:04:05"; made], "{name}");
+            assert!(!text.contains("16000"), "{name}: seconds since 1970");
+        }
+    }
+}
+
+#[test]
+fn notes_for_everybody_tell_no_small_number_of_people() {
+    let (folder, mut conversation) = (Folder::new(), Conversation::new(20, 8, 60));
+    // Three who say nothing, and three who have changed their minds.
+    conversation.votes.retain(|vote| vote.1 >= VOTERS_FROM + 3);
+    let latest: Vec<_> = conversation.latest().into_values().collect();
+    let again: Vec<_> = latest.iter().take(3).map(|vote| (vote.0, vote.1, vote.2 - 1, vote.3)).collect();
+    conversation.votes = latest;
+    conversation.votes.extend(again);
+    conversation.votes.sort_unstable();
+    conversation.comments[1].3 = "Write to me@home.example".to_owned();
+    let mut job = public(&folder, &conversation);
+    let matrix = conversation.matrix_csv();
+    let without = |line: &str, at: u32| line.replace(&format!("xid-of-{}", VOTERS_FROM + at), "");
+    let few: Vec<_> =
+        matrix.lines().map(|line| (0..56).fold(line.to_owned(), |line, at| without(&line, at))).collect();
+    folder.write("a/participants-votes.csv", few.join("\n"));
+    let notes = |job: &Job| bundle(job).0.notes;
+    let has = |notes: &[String], start: &str| {
+        assert!(notes.iter().any(|note| note.starts_with(start)), "{start}: {notes:?}");
+    };
+    let public = notes(&job);
+    has(&public, "Fewer than 5 participants without an answer were left out.");
+    has(&public, "Fewer than 5 answers were replaced by a later one");
+    has(&public, "Fewer than 5 addresses, numbers, links and handles in participants' texts were replaced");
+    has(&public, "Fewer than 5 participants had an id of the embedding site (xid)");
+    (job.profile, job.texts) = (Profile::Private, Some(Texts::Redact));
+    let private = notes(&job);
+    has(&private, "3 participants without an answer were left out.");
+    has(&private, "3 answers were replaced by a later one");
+    has(&private, "1 address, number, link or handle in participants' texts was replaced");
+    has(&private, "4 participants had an id of the embedding site (xid)");
+}
+
+#[test]
+fn notes_on_surveys_for_everybody_tell_no_small_number_either() {
+    let folder = Folder::new();
+    let vote = |at: usize, valid: &str| format!("{at},s{at},1,2,1,2,NA,{valid}\n");
+    let votes: String = (0..9).map(|at| vote(at, if at < 2 { "FALSE" } else { "TRUE" })).collect();
+    folder.write("i/ideas.csv", "Wikisurvey ID,Idea ID,Idea Text\n7,1,one\n7,2,two\n");
+    let header = "Vote ID,Session ID,Winner ID,Loser ID,Left Choice ID,Right Choice ID,Created at,Valid\n";
+    folder.write("i/votes.csv", format!("{header}{votes}"));
+    let header = "Record Type,Session ID,Left Choice ID,Right Choice ID,Reason\n";
+    folder.write("i/non_votes.csv", format!("{header}Skip,s1,1,2,NA\nBounce,s2,1,2,NA\n"));
+    let mut job = folder.job(&folder.path("i"));
+    for (profile, wanted) in [
+        (
+            Profile::Private,
+            [
+                "2 votes that the source marks as not valid were",
+                "1 record of pairs that were shown but not answered was",
+            ],
+        ),
+        (
+            Profile::Public,
+            [
+                "Fewer than 5 votes that the source marks as not valid were",
+                "Fewer than 5 records of pairs that were shown but not answered were",
+            ],
+        ),
+    ] {
+        job.profile = profile;
+        let notes = bundle(&job).0.notes;
+        for wanted in wanted {
+            assert!(notes.iter().any(|note| note.starts_with(wanted)), "{wanted}: {notes:?}");
+        }
+    }
+}

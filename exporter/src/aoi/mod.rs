@@ -15,7 +15,6 @@ use crate::{
     moment::Moment,
     privacy::people::People,
     rows::{Read, Row, order::Flow},
-    words::{counted, were},
 };
 
 /// Reasons for a skip that say that both are as good; the others say nothing about the ideas.
@@ -126,11 +125,8 @@ impl Ideas {
             }
         }
         if invalid > 0 {
-            notes.push(format!(
-                "{} that the source marks as not valid {} left out.",
-                counted(invalid, "vote"),
-                were(invalid)
-            ));
+            let (told, were) = people.few.counted(invalid, "vote");
+            notes.push(format!("{told} that the source marks as not valid {were} left out."));
         }
         let rows = table.rows();
         Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
@@ -165,11 +161,8 @@ impl Ideas {
             }
         }
         if left_out > 0 {
-            notes.push(format!(
-                "{} of pairs that were shown but not answered {} left out.",
-                counted(left_out, "record"),
-                were(left_out)
-            ));
+            let (told, were) = people.few.counted(left_out, "record");
+            notes.push(format!("{told} of pairs that were shown but not answered {were} left out."));
         }
         Ok(Flow::More)
     }

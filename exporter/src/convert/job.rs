@@ -15,6 +15,7 @@ use crate::{
     polis,
     privacy::{Participants, Profile, Texts, people::Key},
     validate::formats::uri,
+    words::Few,
 };
 
 /// The tools whose exports are understood.
@@ -200,6 +201,11 @@ impl Job {
             Target::Stream(stream) if self.bundle_id.is_some() => Some(stream),
             Target::Stream(_) | Target::File(_) => None,
         }
+    }
+
+    /// Which numbers of people are too small to be told.
+    pub(crate) fn few(&self) -> Few {
+        if self.profile == Profile::Public { Few(self.k) } else { Few::default() }
     }
 
     pub(crate) fn texts(&self) -> Texts {

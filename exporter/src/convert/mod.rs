@@ -46,7 +46,6 @@ use crate::{
     },
     tally::Tally,
     validate::formats::uri,
-    words::{counted, were},
     write::{
         document::{self, Beginning, Constants, Summary},
         json::hex_of,
@@ -106,13 +105,16 @@ fn run(
             key_fault = Some(fault);
             Key(Vec::new())
         });
-        People::new(&key, scope, job.participants)
+        People::new(&key, scope, job.participants).telling(job.few())
     };
     let (adapter, mut head, mut people) = Adapter::open(files, job, &mut people_of)?;
     if let Some(fault) = key_fault {
         return Err(fault);
     }
     job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
+    if job.profile == Profile::Public {
+        head.notes.extend(prepare::hide_ids(&mut head.items));
+    }
     head.artifacts = artifacts(input, files, adapter.rows_file(), &head.rows, job)?;
     head.notes.extend(unused(files));
     head.notes.extend(passed_over(&input.passed_over, job));
@@ -328,16 +330,14 @@ impl Work<'_> {
         }
         let replaced = read.superseded;
         if replaced > 0 {
-            self.head.notes.push(format!(
-                "{} {} replaced by a later one of the same participant and left out.",
-                counted(replaced, "answer"),
-                were(replaced)
-            ));
+            let (told, were) = self.people.few.counted(replaced, "answer");
+            let note = format!("{told} {were} replaced by a later one of the same participant and left out.");
+            self.head.notes.push(note);
         }
         let silent = self.people.silent();
         if silent > 0 {
-            let who = counted(silent, "participant");
-            self.head.notes.push(format!("{who} without an answer {} left out.", were(silent)));
+            let (told, were) = self.people.few.counted(silent, "participant");
+            self.head.notes.push(format!("{told} without an answer {were} left out."));
         }
         self.head.notes.extend(read.notes.iter().cloned());
     }

@@ -2,17 +2,20 @@
 //!
 //! Which items are shown at all is `tables`'s.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::Job;
 use crate::{
     form::{Hand, TEXT_REVIEWED_BY},
-    model::Head,
+    model::{Head, Item},
     privacy::{
         Profile, Texts,
         card::Content,
         text::{identifies, redact},
     },
+    words::Few,
     write::document::Line,
 };
 
@@ -43,18 +46,38 @@ pub(super) fn texts(head: &Head, job: &Job) -> Prepared {
     Prepared { lines, redacted, reviewed: job.text_reviewed_by.is_some() }
 }
 
+/// Ids that would identify somebody become numbers; what was done is said.
+pub(super) fn hide_ids(items: &mut [Item]) -> Option<String> {
+    let taken: HashSet<_> = items.iter().map(|item| item.key.clone()).collect();
+    let mut free = (1_u64..).map(|number| format!("hidden-{number}")).filter(|key| !taken.contains(key));
+    let mut hidden = 0_u64;
+    for item in items.iter_mut().filter(|item| identifies(&item.id, Hand::Reference)) {
+        let key = free.next()?;
+        item.id.truncate(item.id.len() - item.key.len());
+        item.id.push_str(&key);
+        item.key = key;
+        hidden += 1;
+    }
+    match hidden {
+        0 => None,
+        1 => Some("1 id of an item that looks like an address was replaced by a number.".to_owned()),
+        _ => Some(format!("{hidden} ids of items that look like addresses were replaced by numbers.")),
+    }
+}
+
 /// What is said of the treatment of texts.
 pub(super) fn notes(prepared: &Prepared, job: &Job) -> Vec<String> {
     let mut notes = Vec::new();
     match job.texts() {
         Texts::Keep => {}
-        Texts::Redact if prepared.redacted == 1 => notes.push(
+        Texts::Redact if prepared.redacted == 1 && job.few() == Few::default() => notes.push(
             "1 address, number, link or handle in participants' texts was replaced by a token.".to_owned(),
         ),
-        Texts::Redact => notes.push(format!(
-            "{} addresses, numbers, links and handles in participants' texts were replaced by tokens.",
-            prepared.redacted
-        )),
+        Texts::Redact => {
+            let what = "addresses, numbers, links and handles in participants' texts";
+            let told = job.few().told(prepared.redacted).unwrap_or_else(|| prepared.redacted.to_string());
+            notes.push(format!("{told} {what} were replaced by tokens."));
+        }
         Texts::Omit => notes.push("Participants' texts were left out.".to_owned()),
     }
     if let Some(by) = &job.text_reviewed_by {
@@ -73,6 +96,7 @@ impl Prepared {
         Content {
             participant_text: shown().any(|(item, line)| !item.organizer && !line.text.is_empty()),
             identifying_text: by_people.any(|text| identifies(text, Hand::People))
+                || shown().any(|(item, _)| identifies(&item.id, Hand::Reference))
                 || of_tools(head, job).any(|text| identifies(text, Hand::Tool))
                 || published(head, job).any(names_somebody),
             text_reviewed: self.reviewed,

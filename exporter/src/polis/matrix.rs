@@ -18,7 +18,6 @@ use crate::{
     model::Keys,
     privacy::people::People,
     rows::{NO_OBJECT, Read, Row, order::Flow},
-    words::counted,
 };
 
 #[derive(Debug)]
@@ -79,10 +78,10 @@ pub(super) fn participants(
     let groups = order.into_iter().map(|at| names[at].clone()).collect();
     let mut notes = Vec::new();
     if external > 0 {
+        let (told, _) = people.few.counted(external, "participant");
         notes.push(format!(
-            "{} had an id of the embedding site (xid), which identifies them directly: only \
-             `--participants external-ids` keeps it.",
-            counted(external, "participant")
+            "{told} had an id of the embedding site (xid), which identifies them directly: only \
+             `--participants external-ids` keeps it."
         ));
     }
     Ok(Participants { groups, rows: table.rows(), notes })

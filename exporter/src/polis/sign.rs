@@ -104,18 +104,21 @@ impl<'c> Check<'c> {
             straight += u64::from(published == *counted);
             turned += u64::from(published == (counted.1, counted.0));
         }
-        let found = if self.own >= LEAST && self.own_disagree * 2 > self.own {
-            format!(
+        // Notes are for everybody, and authors may be few.
+        let (found, said_so) = if self.own >= LEAST && self.own_disagree * 2 > self.own {
+            let found = format!(
                 "{} of {} votes of authors on their own comments would disagree",
                 self.own_disagree, self.own
-            )
+            );
+            (found, "most authors would disagree with their own comments")
         } else if turned >= LEAST && turned > straight {
-            "the votes fit the tallies of the comments only the other way round".to_owned()
+            let found = "the votes fit the tallies of the comments only the other way round";
+            (found.to_owned(), found)
         } else {
             return Ok(None);
         };
         let detail = match said {
-            Said::Told => return Ok(Some(format!("The sign is as --vote-sign says, although {found}."))),
+            Said::Told => return Ok(Some(format!("The sign is as --vote-sign says, although {said_so}."))),
             Said::Declared => "the export declares otherwise: --vote-sign agree=+1 insists",
             Said::Nothing => {
                 "the sign is likely to be the database's: --vote-sign agree=-1 turns it round, agree=+1 \

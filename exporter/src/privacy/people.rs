@@ -15,7 +15,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use super::Participants;
-use crate::{model::number, write::json};
+use crate::{model::number, words::Few, write::json};
 
 /// The secret that pseudonyms are made with. It is never printed.
 #[derive(Clone)]
@@ -67,6 +67,8 @@ pub(crate) struct People {
     /// Only where participants are not pseudonymous.
     names: Names,
     count: u64,
+    /// How notes tell numbers of them.
+    pub(crate) few: Few,
 }
 
 /// Numbers below this have a place whoever comes; 16 MiB at most.
@@ -90,7 +92,13 @@ impl People {
             external: HashMap::new(),
             names: Names::default(),
             count: 0,
+            few: Few::default(),
         }
+    }
+
+    /// The same, of whom small numbers are not told.
+    pub(crate) fn telling(self, few: Few) -> Self {
+        Self { few, ..self }
     }
 
     /// Participants with a row.

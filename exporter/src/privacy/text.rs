@@ -90,20 +90,33 @@ const DIGEST: &str =
 static COUNT: LazyLock<Regex> = LazyLock::new(|| compiled(COUNTED));
 static DIGESTS: LazyLock<Regex> = LazyLock::new(|| compiled(DIGEST));
 
+/// A number with the sign of its country's.
+static ABROAD: LazyLock<Regex> = LazyLock::new(|| compiled(r"\+\(?\d(?:[\s().\p{Pd}\u{2212}/]{0,2}\d){7,}"));
+
+/// Whether an id has an address of mail in it, or is a handle or a number to call. Digits and dots are an id's own.
+pub(crate) fn is_address(id: &[u8]) -> bool {
+    if memchr::memchr3(b'@', b'%', b'+', id).is_none() && memchr::memchr(0xef, id).is_none() {
+        return false;
+    }
+    let id = String::from_utf8_lossy(id);
+    id.contains(['@', '\u{ff20}']) || id.contains("%40") || ABROAD.is_match(&id)
+}
+
 /// Whether something in the text would identify a person directly.
 pub(crate) fn identifies(text: &str, hand: Hand) -> bool {
+    if hand == Hand::Reference {
+        return is_address(text.as_bytes());
+    }
     // All that is looked for has one of these.
     if !text.bytes().any(|byte| matches!(byte, b'@' | b':' | b'0'..=b'9') || !byte.is_ascii()) {
         return false;
     }
     let digests;
-    let text = match hand {
-        Hand::People => text,
-        Hand::Tool => {
-            digests = DIGESTS.replace_all(text, "");
-            &digests
-        }
-        Hand::Reference => return text.contains('@'),
+    let text = if hand == Hand::Tool {
+        digests = DIGESTS.replace_all(text, "");
+        &digests
+    } else {
+        text
     };
     let harmless = |found: &str| SPAN.is_match(found) || hand == Hand::Tool && COUNT.is_match(found);
     let found = |pattern: &Regex| pattern.find_iter(text).any(|found| !harmless(found.as_str()));

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     form::{Answer, DATA_CARD, GROUP_MEMBERS, SUMMARY, TEXT_REVIEWED_BY, aggregation},
     json::{Number, Position},
-    privacy::people::PREFIX,
+    privacy::{people::PREFIX, text::is_address},
 };
 
 /// What is looked for in each row, and matters only in what is shared.
@@ -109,7 +109,7 @@ impl Card {
         };
         if let Some(participant) = row.text(response::PARTICIPANT) {
             self.linked = true;
-            if !pseudonymous && memchr::memchr(b'@', participant).is_some() {
+            if !pseudonymous && is_address(participant) {
                 add(faults, Rule::HidesIdentifiers, response::PARTICIPANT, "participantRef");
             }
             if !pseudonymous && is_counted(participant) {
@@ -225,6 +225,28 @@ fn refers(text: &[u8]) -> bool {
     let prefix = PREFIX.as_bytes();
     memchr::memmem::find_iter(text, prefix)
         .any(|at| text.get(at + prefix.len()).is_some_and(u8::is_ascii_alphanumeric))
+}
+
+/// A text that is a time, in any of the ways in which tools write it, and finer than a day.
+pub(super) fn is_fine(text: &[u8]) -> bool {
+    let like = |text: &[u8], pattern: &[u8]| {
+        let fits =
+            |(byte, wanted): (&u8, &u8)| if *wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted };
+        text.len() >= pattern.len() && text.iter().zip(pattern).all(fits)
+    };
+    like(text, b"0000-00-00")
+        && text.get(10).is_some_and(|between| b"Tt ".contains(between))
+        && like(&text[11..], b"00:00")
+        && text[11..].iter().any(|byte| (b'1'..=b'9').contains(byte))
+}
+
+/// Seconds or milliseconds since 1970 that are no beginning of a day.
+pub(super) fn is_fine_count(count: u128) -> bool {
+    match count {
+        100_000_000..100_000_000_000 => !count.is_multiple_of(86_400),
+        100_000_000_000..100_000_000_000_000 => !count.is_multiple_of(86_400_000),
+        _ => false,
+    }
 }
 
 /// Midnight in UTC.

@@ -129,7 +129,7 @@ rules! {
     SharesText "BND-PRV-07" Error "suitableForPublicSharing is true, and there is free text of participants that nobody has reviewed";
     SmallItem "BND-PRV-08" Error "suitableForPublicSharing is true, and fewer than k responses stand behind the item";
     SmallCell "BND-PRV-09" Error "suitableForPublicSharing is true, and fewer than k responses stand behind an answer to the item";
-    FineTime "BND-PRV-10" Error "suitableForPublicSharing is true, and the time of a response or item is finer than a day";
+    FineTime "BND-PRV-10" Error "suitableForPublicSharing is true, and a time of a response, an item, an outcome or a file is finer than a day";
     SmallOutcome "BND-PRV-12" Error "suitableForPublicSharing is true, and fewer than k responses stand behind a number of an outcome";
     SmallSummary "BND-PRV-13" Error "suitableForPublicSharing is true, and there are fewer than k participants";
     LoneHidden "BND-PRV-14" Error "suitableForPublicSharing is true, and one answer alone is suppressed: the total less the others tells it";

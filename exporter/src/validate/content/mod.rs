@@ -8,7 +8,7 @@ use std::{collections::HashMap, io};
 
 use super::{
     again::Lost,
-    card::Card,
+    card::{Card, is_fine, is_fine_count},
     faults::{Faults, Step},
     groups::Groups,
     later::Later,
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     form::{Answer, ELIGIBLE_STATUSES, GROUP_MEMBERS, Hand, ORIGIN_PARTICIPANT, ORIGINS, RESPONSE_COUNTS},
     json::{Number, Position, Stop},
-    privacy::text::identifies,
+    privacy::text::{identifies, is_address},
     spill::Room,
 };
 
@@ -409,7 +409,19 @@ impl Sink for Content {
     }
 
     fn identifies(&self, text: &[u8], hand: Hand) -> bool {
-        self.level >= Level::Privacy && identifies(&String::from_utf8_lossy(text), hand)
+        self.level >= Level::Privacy
+            && match hand {
+                Hand::Reference => is_address(text),
+                _ => identifies(&String::from_utf8_lossy(text), hand),
+            }
+    }
+
+    fn is_fine(&self, time: &[u8]) -> bool {
+        self.level >= Level::Privacy && is_fine(time)
+    }
+
+    fn is_fine_count(&self, count: u128) -> bool {
+        self.level >= Level::Privacy && is_fine_count(count)
     }
 
     fn is_small(&self, number: Number) -> bool {

@@ -226,6 +226,9 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 }
                 if self.part == Part::Outcomes || matches!(form, Value::Anything) {
                     self.sink.said(text.bytes);
+                    if self.sink.is_fine(text.bytes) {
+                        self.faults.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
+                    }
                 }
                 if self.part == Part::Outcomes
                     && level == 2
@@ -444,6 +447,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 if walk.sink.identifies(text.bytes, Hand::Tool) {
                     walk.faults.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
                 }
+                walk.sink.said(text.bytes);
                 walk.sink.text(walk.part, field, text.bytes);
             } else {
                 walk.any(Counting::Nothing)?;

@@ -90,6 +90,21 @@ const OTHERWISE: [&str; 20] = [
     "version",
 ];
 
+/// Words of names of times.
+const TIMES: [&str; 11] = [
+    "at",
+    "time",
+    "timestamp",
+    "timestamps",
+    "date",
+    "datetime",
+    "epoch",
+    "when",
+    "created",
+    "updated",
+    "modified",
+];
+
 /// Neither, and nobody's.
 const PLAIN: [&str; 26] = [
     "group",
@@ -158,6 +173,11 @@ impl Told {
 pub(super) fn counts_people(name: &[u8]) -> bool {
     let words = words(name);
     words.iter().any(|word| counts(word)) && !words.iter().any(|word| OTHERWISE.contains(&word.as_str()))
+}
+
+/// Whether a number of this name tells when something was.
+pub(super) fn is_time(name: &[u8]) -> bool {
+    words(name).iter().any(|word| TIMES.contains(&word.as_str()))
 }
 
 /// Of letters alone or of digits alone, in small letters: `nVotes`, `n-votes` and `N_VOTES` have two.

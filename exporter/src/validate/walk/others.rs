@@ -7,7 +7,7 @@ use std::io::Read;
 use super::{
     super::{faults::Step, rules::Rule},
     Sink, Walk, flaws,
-    names::{Told, counts_people},
+    names::{Told, counts_people, is_time},
 };
 use crate::{
     form::Hand,
@@ -21,18 +21,39 @@ pub(super) enum Counting {
     /// Those of members whose names say so.
     ByName,
     All,
+    /// None of them; they are times.
+    Times,
+    /// By their names they may be either.
+    Either,
 }
 
 impl Counting {
     /// Of a member of an object that counts like this, and its name as far as it is nobody's.
     pub(super) fn member(self, name: &[u8]) -> (Self, Step) {
         let step = Told::of(name).map_or(Step::Untold, Step::Told);
-        (if self == Self::ByName && counts_people(name) { Self::All } else { self }, step)
+        let counting = match self {
+            Self::ByName => match (counts_people(name), is_time(name)) {
+                (true, true) => Self::Either,
+                (true, false) => Self::All,
+                (false, true) => Self::Times,
+                (false, false) => self,
+            },
+            _ => self,
+        };
+        (counting, step)
     }
 
     /// An object in a list may have ids, too.
     fn element(self, begins_with: u8) -> Self {
-        if self == Self::All && begins_with == b'{' { Self::ByName } else { self }
+        if self.counts() && begins_with == b'{' { Self::ByName } else { self }
+    }
+
+    fn counts(self) -> bool {
+        matches!(self, Self::All | Self::Either)
+    }
+
+    fn times(self) -> bool {
+        matches!(self, Self::Times | Self::Either)
     }
 }
 
@@ -43,6 +64,11 @@ pub(super) fn written(text: &[u8]) -> Option<Number> {
         .split_once('.')
         .map_or(text, |(whole, zeros)| if zeros.bytes().all(|byte| byte == b'0') { whole } else { "" });
     digits.parse().ok().map(Number::small)
+}
+
+/// Whether a number under the name of a time is one that must not be shared.
+fn is_fine(sink: &impl Sink, number: Number) -> bool {
+    number.whole && sink.is_fine_count(number.count())
 }
 
 impl<R: Read, S: Sink> Walk<'_, R, S> {
@@ -68,7 +94,12 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                     self.faults.add(Rule::HidesIdentifiers, at, &self.steps, Some(text.bytes));
                 }
                 self.sink.said(text.bytes);
-                if counting == Counting::All && written(text.bytes).is_some_and(|it| self.sink.is_small(it)) {
+                let fine = self.sink.is_fine(text.bytes)
+                    || counting.times() && written(text.bytes).is_some_and(|it| is_fine(self.sink, it));
+                if fine {
+                    self.faults.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
+                }
+                if counting.counts() && written(text.bytes).is_some_and(|it| self.sink.is_small(it)) {
                     self.faults.add(Rule::SmallOutcome, at, &self.steps, Some(text.bytes));
                 }
             }
@@ -77,8 +108,11 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 Some(number) if !number.double.is_finite() => {
                     self.faults.add(Rule::Huge, at, &self.steps, None);
                 }
-                Some(number) if counting == Counting::All && self.sink.is_small(number) => {
+                Some(number) if counting.counts() && self.sink.is_small(number) => {
                     self.faults.add(Rule::SmallOutcome, at, &self.steps, None);
+                }
+                Some(number) if counting.times() && is_fine(self.sink, number) => {
+                    self.faults.add(Rule::FineTime, at, &self.steps, None);
                 }
                 Some(_) => {}
             },

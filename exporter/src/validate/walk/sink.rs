@@ -73,6 +73,16 @@ pub(crate) trait Sink {
         false
     }
 
+    /// Whether a text is a time of day that must not be shared.
+    fn is_fine(&self, _time: &[u8]) -> bool {
+        false
+    }
+
+    /// Whether so many seconds or milliseconds since 1970 are one.
+    fn is_fine_count(&self, _count: u128) -> bool {
+        false
+    }
+
     /// Whether a number that counts people is too small to be shared.
     fn is_small(&self, _number: Number) -> bool {
         false

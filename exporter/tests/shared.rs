@@ -1,0 +1,185 @@
+//! Ways to give somebody away in a bundle that is called fit for sharing: each is found alone, whatever else is.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{check, found, shared};
+use serde_json::{Value, json};
+
+/// Where something is put, what, and what is found then.
+type Way = (String, Value, Vec<String>);
+
+fn one(place: &str, value: Value, wanted: &str) -> Way {
+    let wanted = if wanted.is_empty() { Vec::new() } else { vec![wanted.to_owned()] };
+    (place.to_owned(), value, wanted)
+}
+
+fn put(place: &str, value: &Value) -> Value {
+    let mut bundle = shared();
+    let (parent, last) = place.rsplit_once('/').unwrap();
+    match bundle.pointer_mut(parent).unwrap() {
+        Value::Array(entries) if last == "-" => entries.push(value.clone()),
+        Value::Array(entries) => entries[last.parse::<usize>().unwrap()] = value.clone(),
+        parent => parent[last] = value.clone(),
+    }
+    bundle
+}
+
+/// All that are not found, or with which something else is found.
+fn assert_found(ways: Vec<Way>) {
+    let (mut wrong, mut to_find) = (Vec::new(), 0);
+    for (place, value, mut wanted) in ways {
+        let mut found = found(&check(put(&place, &value).to_string().as_bytes()));
+        found.sort();
+        wanted.sort();
+        to_find += usize::from(!wanted.is_empty());
+        if found != wanted {
+            wrong.push(format!("{place} = {value}: {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong, {to_find} are to be found: {wrong:#?}", wrong.len());
+}
+
+#[test]
+fn each_time_of_day_is_found_alone() {
+    let mut ways = Vec::new();
+    for time in [
+        "2024-05-06T07:00:00Z",
+        "2024-05-06t00:00:01z",
+        "2024-05-06T00:00:00.001Z",
+        "2024-05-06T00:00:00+01:00",
+        "2024-05-06T23:59:59-00:00",
+    ] {
+        for place in ["/responses/0/occurredAt", "/items/1/createdAt"] {
+            ways.push(one(place, json!(time), &format!("BND-PRV-10 {place}")));
+        }
+        ways.push(one("/outcomes/1/n", json!(time), "BND-PRV-10 /outcomes/1/n"));
+        let listed = json!([{ "by": [time] }]);
+        ways.push(one("/outcomes/1/groups", listed, "BND-PRV-10 /outcomes/1/groups/0/by/0"));
+        ways.push(one("/outcomes/0/counts/of", json!(time), "BND-PRV-10 /outcomes/0/counts/of"));
+        ways.push(one(
+            "/provenance/sourceArtifacts/0/by",
+            json!(time),
+            "BND-PRV-10 /provenance/sourceArtifacts/0/by",
+        ));
+    }
+    for (time, wanted) in [
+        (json!("2024-05-06 07:08"), "BND-PRV-10 /outcomes/1/groups"),
+        (json!("2024-05-06 07:08:09 UTC"), "BND-PRV-10 /outcomes/1/groups"),
+        (json!(1_714_979_289), "BND-PRV-10 /outcomes/1/groups"),
+        (json!(1_714_979_289_123_u64), "BND-PRV-10 /outcomes/1/groups"),
+        (json!("1714979289"), "BND-PRV-10 /outcomes/1/groups"),
+        (json!("2024-05-06"), ""),
+        (json!("2024-05-06T00:00:00Z"), ""),
+        (json!("2024-05-06 00:00"), ""),
+        (json!("2024-05-06 and 07:08"), ""),
+        (json!(1_714_953_600), ""),
+        (json!(1_714_953_600_000_u64), ""),
+        (json!(17), ""),
+    ] {
+        for name in ["lastVoteAt", "modified", "timestamp"] {
+            ways.push(one("/outcomes/1/groups", json!({ name: time }), wanted));
+        }
+    }
+    ways.push(one("/outcomes/1/groups", json!({ "id": 1_714_979_289 }), ""));
+    // When it was made is nobody's but the operator's.
+    ways.push(one("/exportedAt", json!("2024-05-06T07:08:09.123Z"), ""));
+    ways.push(one("/provenance/transformedAt", json!("2024-05-06T07:08:09.123Z"), ""));
+    assert_found(ways);
+}
+
+#[test]
+fn each_reference_to_a_participant_is_found_alone() {
+    let linked = |place: &str, value: Value| {
+        let rules = [
+            "BND-PRV-02 /dataCard/containsPseudonymousLinkage",
+            "BND-PRV-05 /dataCard/suitableForPublicSharing",
+        ];
+        (place.to_owned(), value, rules.map(str::to_owned).to_vec())
+    };
+    let mut ways = Vec::new();
+    for reference in [
+        "participant:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",
+        "participant:7",
+        "participant:ada",
+        "see participant:7.",
+    ] {
+        ways.push(linked("/outcomes/1/id", json!(reference)));
+        ways.push(linked("/outcomes/1/type", json!(reference)));
+        ways.push(linked("/outcomes/1/members", json!([reference])));
+        ways.push(linked("/outcomes/1/suppressed", json!(["agree", reference])));
+        ways.push(linked("/outcomes/1/theirs", json!(reference)));
+        ways.push(linked("/outcomes/1/theirs", json!([{ "by": reference }])));
+        ways.push(linked("/outcomes/1/theirs", json!({ reference: 0.5 })));
+        ways.push(linked("/outcomes/0/counts/of", json!(reference)));
+        ways.push(linked(&format!("/outcomes/1/{reference}"), json!(0.5)));
+        ways.push(linked("/provenance/sourceArtifacts/0/name", json!(reference)));
+        ways.push(linked("/provenance/sourceArtifacts/0/by", json!([reference])));
+        ways.push(linked(&format!("/provenance/sourceArtifacts/0/{reference}"), json!(true)));
+        ways.push(linked("/provenance/notes/0", json!(reference)));
+        ways.push(linked("/dataCard/limitations/-", json!(reference)));
+    }
+    for nobody in ["participant: nobody", "participant:", "a participant", "of each participant"] {
+        ways.push(one("/outcomes/1/theirs", json!({ nobody: [nobody] }), ""));
+        ways.push(one("/provenance/notes/0", json!(nobody), ""));
+    }
+    assert_found(ways);
+}
+
+#[test]
+fn each_small_count_is_found_alone_under_any_name_and_as_a_text() {
+    let mut ways = Vec::new();
+    for few in [json!(2), json!(1), json!("2"), json!(" 1.0 ")] {
+        for name in [
+            "n",
+            "n-votes",
+            "n_agree",
+            "group-a-agree-count",
+            "participantCount",
+            "totalVotes",
+            "TOTALVOTES",
+            "nvotes",
+            "Respondents",
+            "Cant Decide",
+            "size",
+            "wins",
+            "losses",
+            "voters",
+            "people",
+            "numberOfAnswers",
+            "passes",
+            "skipped",
+        ] {
+            let place = format!("BND-PRV-12 /outcomes/1/groups/{name}");
+            ways.push(one("/outcomes/1/groups", json!({ name: few }), &place));
+            let place = format!("BND-PRV-12 /outcomes/1/groups/0/{name}");
+            ways.push(one("/outcomes/1/groups", json!([{ "id": 7, name: few }]), &place));
+            let place = format!("BND-PRV-12 /outcomes/1/groups/{name}/1");
+            ways.push(one("/outcomes/1/groups", json!({ name: [7, few] }), &place));
+            let place = format!("BND-PRV-12 /outcomes/1/{name}");
+            ways.push(one(&format!("/outcomes/1/{name}"), few.clone(), &place));
+            ways.push(one(&format!("/outcomes/1/{name}"), json!({ "yes": few }), &place));
+        }
+        ways.push(one("/outcomes/1/ada-votes", few.clone(), "BND-PRV-12 /outcomes/1"));
+        ways.push(one("/outcomes/1/theirs", json!({ "agree": few }), "BND-PRV-12 /outcomes/1"));
+        ways.push(one("/outcomes/1/counts", json!({ "theirs": few }), "BND-PRV-12 /outcomes/1/counts"));
+        for answer in ["agree", "equal", "prefer-subject"] {
+            let place = format!("BND-PRV-12 /outcomes/1/counts/{answer}");
+            ways.push(one("/outcomes/1/counts", json!({ answer: few }), &place));
+        }
+        for name in ["agree-rank", "voterId", "vote_score", "passion", "x", "win rate"] {
+            ways.push(one("/outcomes/1/groups", json!({ name: few }), ""));
+        }
+    }
+    ways.push(one("/outcomes/1/observations", json!(2), "BND-PRV-12 /outcomes/1/observations"));
+    ways.push(one("/summary/participants", json!(2), "BND-PRV-13 /summary/participants"));
+    ways.push(one("/outcomes/1/suppressed", json!(["agree"]), "BND-PRV-14 /outcomes/1/suppressed"));
+    ways.push(one("/outcomes/1/suppressed", json!(["agree", "agree"]), "BND-PRV-14 /outcomes/1/suppressed"));
+    let shown = json!({ "agree": 4, "disagree": 3 });
+    ways.push(one("/outcomes/1/counts", shown, "BND-PRV-15 /outcomes/1/observations"));
+    for plenty in [json!(3), json!(0), json!("7"), json!("two"), json!(0.5), json!(null), json!("")] {
+        ways.push(one("/outcomes/1/groups", json!({ "n-votes": plenty }), ""));
+    }
+    assert_found(ways);
+}
