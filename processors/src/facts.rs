@@ -1,5 +1,5 @@
-//! Looks up what undecided rules wait for, after the item itself was counted: who asks for the same standing at once
-//! has one answer.
+//! Counts items in their windows, and looks up what undecided rules wait for: who asks for the same standing at once has
+//! one answer.
 //!
 //! It remembers nothing beyond the look-ups that are under way.
 
@@ -14,11 +14,13 @@ use tidegate_moderation::{
     self as moderation,
     signals::Judged,
     strikes,
-    windows::{self, Question as WindowQuestion},
+    windows::{self, Moment, Question as WindowQuestion},
 };
 use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowKey, Within};
-use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId, WindowId};
+use tidegate_schemas::ids::{ItemKey, Millis, OrgId, WindowId};
 use tidegate_store::Store;
+
+use crate::turns::{Turn, Turns};
 
 /// A look-up that several items may wait for. The store's errors cannot be shared: whoever meets one asks again.
 type Flight = Shared<BoxFuture<'static, Option<i64>>>;
@@ -30,8 +32,7 @@ type Question = (OrgId, ItemKey, Millis);
 #[derive(Clone, Copy)]
 pub(crate) struct Asking<'a> {
     pub(crate) org: &'a OrgId,
-    pub(crate) submission: SubmissionId,
-    pub(crate) now: Millis,
+    pub(crate) moment: Moment,
     pub(crate) plan: &'a Plan,
     pub(crate) media: &'a Judged,
 }
@@ -41,27 +42,49 @@ pub(crate) struct Desk {
     store: Store,
     window_rows: usize,
     flights: Arc<Mutex<HashMap<Question, Flight>>>,
+    turns: Turns,
 }
 
 impl Desk {
     pub(crate) fn new(store: Store, window_rows: usize) -> Self {
-        Self { store, window_rows, flights: Arc::default() }
+        Self { store, window_rows, flights: Arc::default(), turns: Turns::default() }
     }
 
     pub(crate) const fn window_rows(&self) -> usize {
         self.window_rows
     }
 
-    /// Counts the item in its windows, then answers what its rules ask.
+    /// The item's turn to be counted. Taken in the log's order, those that ask about windows ask in that order.
+    pub(crate) fn turn(&self, org: &OrgId, item: Moment) -> Turn {
+        self.turns.take(org, item)
+    }
+
+    /// Counts the item in its windows.
+    pub(crate) async fn count(
+        &self,
+        org: &OrgId,
+        item: Moment,
+        scan: &Scan,
+    ) -> Result<(), moderation::Error> {
+        if !scan.entries().is_empty() {
+            windows::add(&self.store, org, item, scan.entries()).await?;
+            tidegate_stream::failpoint!("after_count");
+        }
+        Ok(())
+    }
+
+    /// Answers what the rules ask for an item that was counted.
     pub(crate) async fn fetch(&self, asking: Asking<'_>, scan: &Scan) -> Result<Facts, moderation::Error> {
-        windows::add(&self.store, asking.org, asking.submission, scan.entries()).await?;
-        tidegate_stream::failpoint!("after_count");
+        let now = asking.moment.append_ms();
+        if scan.needs().iter().any(|need| matches!(need, Need::Count { .. })) {
+            self.turns.before(asking.org, asking.moment).await;
+        }
         let mut facts = Facts::new();
         let (mut standings, mut counts) = (Vec::new(), Vec::new());
         for need in scan.needs() {
             match need {
                 Need::Strikes { user, within } => {
-                    let standing = self.standing(asking.org, user, *within, asking.now);
+                    let standing = self.standing(asking.org, user, *within, now);
                     standings.push(async move { standing.await.map(|points| (need, points)) });
                 }
                 Need::Count { window, key, at_least } => {
@@ -104,7 +127,7 @@ impl Desk {
             window,
             key,
             at_least,
-            now: asking.now,
+            moment: asking.moment,
             most_rows: self.window_rows,
         };
         windows::counted(&self.store, &question).await

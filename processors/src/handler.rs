@@ -13,7 +13,7 @@ use tidegate_schemas::{
 use tidegate_stream::{Position, Ticket};
 use uuid::Uuid;
 
-use crate::{error::Fault, lanes::Key, place::Place};
+use crate::{error::Fault, lanes::Key, place::Place, turns::Turn};
 
 /// A record that is worked on.
 #[derive(Debug)]
@@ -46,6 +46,12 @@ pub(crate) trait Handler: Send + Sync + 'static {
     fn alone(job: &Job<Self::Record>, part: usize) -> Vec<u8> {
         let _ = part;
         job.value.to_vec()
+    }
+
+    /// Called in the order in which parts start; held until the part has ended.
+    fn line_up(&self, job: &Job<Self::Record>, part: usize) -> Option<Turn> {
+        let _ = (job, part);
+        None
     }
 
     /// Done when everything that the part leads to is durable. `again`: this process has tried it before. It may leave

@@ -12,6 +12,7 @@ use tidegate_moderation::{
     items, retroact,
     signals::{self, Wanted},
     submissions::{self, Standing, Submission},
+    windows::Moment,
 };
 use tidegate_rules::{Outcome, Scan};
 use tidegate_schemas::{
@@ -31,6 +32,7 @@ use crate::{
     place::Place,
     pool::Pool,
     tally::Tally,
+    turns::Turn,
 };
 
 /// Why the effects of a replayed item are not taken.
@@ -57,7 +59,7 @@ enum Step {
 /// Where an item goes first.
 enum First {
     /// Media are to be looked at before anything is evaluated.
-    Looking(Box<(Prepared, Vec<Wanted>)>),
+    Looking(Box<(Prepared, Begun, Vec<Wanted>)>),
     On(Step),
 }
 
@@ -98,7 +100,9 @@ impl Items {
         part: usize,
         no_reviews: Option<&'static str>,
         place: &Place,
+        turn: Option<Turn>,
     ) -> Result<Option<Plan>, Fault> {
+        let (org, moment) = (&job.record.org, moment(&job, part));
         let config = self.config(&job, part).await?;
         let here = config.version();
         let begun = {
@@ -106,8 +110,19 @@ impl Items {
             self.pool.run(move || begin(&job, part, config, no_reviews)).await?
         };
         let step = match begun.map_err(|error| not_here_yet(error, &job.record, here))? {
-            First::On(step) => step,
+            First::On(step) => {
+                if let Step::Waiting(waiting) = &step {
+                    self.facts.count(org, moment, &waiting.1).await?;
+                }
+                drop(turn);
+                step
+            }
+            // Counted before anything is waited for, so that media that are slow change no order.
             First::Looking(looking) => {
+                if let Begun::Waiting(scan) = &looking.1 {
+                    self.facts.count(org, moment, scan).await?;
+                }
+                drop(turn);
                 match Box::pin(self.look(&job, part, *looking, no_reviews, place)).await? {
                     Some(step) => step,
                     None => return Ok(None),
@@ -119,14 +134,7 @@ impl Items {
             Step::Waiting(waiting) => {
                 let (prepared, scan) = *waiting;
                 let facts = {
-                    let submission = submission(&job, part);
-                    let asking = Asking {
-                        org: &submission.header.org,
-                        submission: submission.entry.submission_id,
-                        now: submission.at.append_ms,
-                        plan: prepared.config.plan(),
-                        media: &prepared.media,
-                    };
+                    let asking = Asking { org, moment, plan: prepared.config.plan(), media: &prepared.media };
                     Box::pin(self.facts.fetch(asking, &scan)).await?
                 };
                 let job = Arc::clone(&job);
@@ -148,7 +156,7 @@ impl Items {
         &self,
         job: &Arc<ItemJob>,
         part: usize,
-        (mut prepared, wanted): (Prepared, Vec<Wanted>),
+        (mut prepared, mut begun, wanted): (Prepared, Begun, Vec<Wanted>),
         no_reviews: Option<&'static str>,
         place: &Place,
     ) -> Result<Option<Step>, Fault> {
@@ -159,16 +167,22 @@ impl Items {
                 // It may have been waited for long: what is configured by now counts.
                 let config = self.config(job, part).await?;
                 let here = config.version();
+                let is_changed = here != prepared.config.version();
                 let again = Arc::clone(job);
                 let go_on = move || {
-                    if here != prepared.config.version() {
+                    if is_changed {
                         prepared = prepare(&again, part, config)?;
+                        begun = evaluate::begin(&prepared);
                     }
                     prepared.judge(&found);
-                    Ok(proceed(&again, part, prepared, no_reviews))
+                    Ok(proceed(&again, part, prepared, begun, no_reviews))
                 };
                 let step: Result<Step, moderation::Error> = self.pool.run(go_on).await?;
-                Ok(Some(step.map_err(|error| not_here_yet(error, &job.record, here))?))
+                let step = step.map_err(|error| not_here_yet(error, &job.record, here))?;
+                if is_changed && let Step::Waiting(waiting) = &step {
+                    self.facts.count(&job.record.org, moment(job, part), &waiting.1).await?;
+                }
+                Ok(Some(step))
             }
             Looked::Later(media) => {
                 let (submission, version) = (submission(job, part), prepared.config.version());
@@ -292,21 +306,33 @@ impl Handler for Items {
         job.record.with(vec![entry]).to_datum()
     }
 
+    /// Only what comes in is counted.
+    fn line_up(&self, job: &ItemJob, part: usize) -> Option<Turn> {
+        let org = &job.record.org;
+        let is_new = job.context_of.is_none() && job.record.source != Source::Retroact;
+        let counts =
+            || self.deps.live.org(org).is_some_and(|config| config.plan().windows().next().is_some());
+        (is_new && counts()).then(|| self.facts.turn(org, moment(job, part)))
+    }
+
     /// What few items come to is boxed, so that the task of every item stays small.
     async fn handle(&self, job: Arc<ItemJob>, part: usize, again: bool, place: &Place) -> Result<(), Fault> {
         if let Some(cause) = job.context_of {
             return Box::pin(self.look_aside(&job, part, cause, place)).await;
         }
+        let turn = self.line_up(&job, part);
         let submission = submission(&job, part);
         let may_stand =
             again || job.maybe_replayed || submission.entry.keyed || submission.entry.origin.is_some();
         if may_stand {
             match Box::pin(submissions::standing(&self.deps, &submission)).await? {
                 Standing::Planned(plan) => {
+                    drop(turn);
                     return Ok(Box::pin(submissions::finish(&self.deps, &submission, &plan)).await?);
                 }
                 Standing::Evaluated => return Ok(()),
                 Standing::HandedOver => {
+                    drop(turn);
                     let again = submissions::hand_over(&self.deps, &submission, job.is_resent);
                     return Ok(Box::pin(again).await?);
                 }
@@ -317,7 +343,7 @@ impl Handler for Items {
         if job.record.source == Source::Retroact {
             return Box::pin(self.repeat(&job, part, no_reviews)).await;
         }
-        let Some(mut plan) = self.plan(Arc::clone(&job), part, no_reviews, place).await? else {
+        let Some(mut plan) = self.plan(Arc::clone(&job), part, no_reviews, place, turn).await? else {
             return Ok(());
         };
         if job.is_resent && plan.has_effects() && Box::pin(self.is_superseded(&submission)).await? {
@@ -350,6 +376,11 @@ fn submission(job: &ItemJob, part: usize) -> Submission<'_> {
     Submission { is_late: job.at.partition.topic == Topic::ItemsSlow, ..submission }
 }
 
+fn moment(job: &ItemJob, part: usize) -> Moment {
+    let submission = submission(job, part);
+    Moment::new(submission.at, submission.entry.submission_id)
+}
+
 fn prepare(job: &ItemJob, part: usize, config: Arc<Compiled>) -> Result<Prepared, moderation::Error> {
     let submission = submission(job, part);
     evaluate::prepare(config, job.record.source, submission.entry, submission.at.append_ms)
@@ -362,16 +393,22 @@ fn begin(
     no_reviews: Option<&'static str>,
 ) -> Result<First, moderation::Error> {
     let prepared = prepare(job, part, config)?;
-    let wanted = prepared.wanted();
+    let (wanted, begun) = (prepared.wanted(), evaluate::begin(&prepared));
     if wanted.is_empty() {
-        Ok(First::On(proceed(job, part, prepared, no_reviews)))
+        Ok(First::On(proceed(job, part, prepared, begun, no_reviews)))
     } else {
-        Ok(First::Looking(Box::new((prepared, wanted))))
+        Ok(First::Looking(Box::new((prepared, begun, wanted))))
     }
 }
 
-fn proceed(job: &ItemJob, part: usize, prepared: Prepared, no_reviews: Option<&'static str>) -> Step {
-    match evaluate::begin(&prepared) {
+fn proceed(
+    job: &ItemJob,
+    part: usize,
+    prepared: Prepared,
+    begun: Begun,
+    no_reviews: Option<&'static str>,
+) -> Step {
+    match begun {
         Begun::Finished(outcome) => Step::Decided(decide(job, part, prepared, outcome, no_reviews)),
         Begun::Waiting(scan) => Step::Waiting(Box::new((prepared, scan))),
     }

@@ -31,6 +31,7 @@ mod settings;
 mod strikes;
 mod tally;
 mod trying;
+mod turns;
 mod worker;
 
 use std::sync::Arc;

@@ -38,7 +38,7 @@ const CONFIG_MISSING: &str = "config_missing";
 /// What all parts of one worker share.
 pub(crate) struct Trying<H> {
     pub(crate) role: Role,
-    handler: H,
+    pub(crate) handler: H,
     pub(crate) settings: Arc<Settings>,
     health: Health,
     pub(crate) slots: Arc<Semaphore>,

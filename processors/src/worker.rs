@@ -154,8 +154,10 @@ impl<H: Handler> Worker<H> {
         }
         let is_diverted = self.watch.is_diverted(&work.key.org, self.began.elapsed());
         let trying = Arc::clone(&self.trying);
+        let turn = trying.handler.line_up(&work.record, work.part);
         self.under_way.spawn(async move {
             let how = trying.work(&work, slot, is_diverted).await;
+            drop(turn);
             Done::Part { work, how }
         });
     }

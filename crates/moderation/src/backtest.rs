@@ -8,6 +8,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
+    ops::Range,
     sync::Arc,
 };
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_catalog::Compiled;
 use tidegate_rules::{Outcome, Status};
 use tidegate_schemas::{
-    ids::{ItemKey, OrgId, RuleId, WindowId},
+    ids::{ItemKey, Millis, OrgId, RuleId, WindowId},
     records::{JobClass, Verdict},
 };
 use tidegate_store::{
@@ -31,9 +32,10 @@ use crate::{
     Error,
     decisions::Decided,
     evaluate::Prepared,
-    history::hour_of,
+    history::{HOUR_MS, hour_of},
     jobs::DECIDED,
     past::{Archive, Judged, Walk, compute},
+    windows::Moment,
 };
 
 /// Items whose look-ups go on at once.
@@ -72,6 +74,9 @@ pub struct Head {
 #[serde(rename_all = "camelCase", default)]
 pub struct Findings {
     pub items: u64,
+    /// When the first and the last of them came in.
+    pub first: Option<Millis>,
+    pub last: Option<Millis>,
     /// They do not fit their type any more, in either configuration.
     pub unfit: u64,
     /// Of these, something was asked that is not known of the past: media, models, windows that were not counted.
@@ -182,6 +187,8 @@ impl RuleFindings {
 impl Findings {
     /// Adds what came of later items.
     pub fn join(&mut self, later: Self) {
+        self.first = self.first.into_iter().chain(later.first).min();
+        self.last = self.last.max(later.last);
         self.items += later.items;
         self.unfit += later.unfit;
         self.guessed += later.guessed;
@@ -196,6 +203,17 @@ impl Findings {
                 self.overlap(&rule, &other, count);
             }
         }
+    }
+
+    /// The part of what was asked for that the items cover, in whole hours and with the usual time between two of them at
+    /// either end: nobody knows what a day brings where there are items of an hour. `None`: there are no items.
+    pub fn covered(&self, asked: Range<Millis>) -> Option<Range<Millis>> {
+        let (first, last) = self.first.zip(self.last)?;
+        let between = i64::try_from(self.items.saturating_sub(1)).unwrap_or(i64::MAX).max(1);
+        let gap = (last.0 - first.0) / between;
+        let ends = Millis((hour_of(Millis(last.0 + gap)) + 1) * HOUR_MS).min(asked.end);
+        let begins = Millis((hour_of(Millis(first.0 - gap)) * HOUR_MS).min(ends.0 - HOUR_MS));
+        Some(begins.max(asked.start)..ends)
     }
 
     fn overlap(&mut self, rule: &RuleId, other: &RuleId, count: u64) {
@@ -258,7 +276,12 @@ impl Trial {
         items: Vec<Item>,
         window_rows: usize,
     ) -> Result<Findings, Error> {
-        let mut findings = Findings { items: items.len() as u64, ..Findings::default() };
+        let mut findings = Findings {
+            items: items.len() as u64,
+            first: items.iter().map(|row| row.append_ms).min(),
+            last: items.iter().map(|row| row.append_ms).max(),
+            ..Findings::default()
+        };
         let own = Arc::clone(self);
         let begun = compute(move || items.into_iter().map(|row| own.begin(row)).collect::<Vec<_>>()).await;
         let fitting: Vec<_> = begun.into_iter().collect::<Result<Vec<_>, Error>>()?;
@@ -268,9 +291,9 @@ impl Trial {
         let live_archive = Archive { uncounted: &nothing, ..archive };
         let known: Vec<_> = stream::iter(fitting.into_iter().flatten().map(Ok::<_, Error>))
             .map_ok(|(row, mut live, mut candidate)| async move {
-                let now = row.append_ms;
-                live.look_up(live_archive, now).await?;
-                candidate.look_up(archive, now).await?;
+                let moment = Moment::from(&row);
+                live.look_up(live_archive, moment).await?;
+                candidate.look_up(archive, moment).await?;
                 Ok((row, live, candidate))
             })
             .try_buffered(AT_ONCE)
@@ -367,6 +390,8 @@ async fn verdict(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<bo
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn found(hours: &[(i64, u64)]) -> Findings {
@@ -384,6 +409,44 @@ mod tests {
         let rule = &all.rules["r"];
         assert_eq!((rule.candidate, rule.busiest_hour), (15, 8));
         assert_eq!(rule.hours.len(), 1, "hours that are over leave only a number");
+    }
+
+    #[test]
+    fn items_cover_no_more_than_the_time_in_which_they_came_in() {
+        const DAY: i64 = 24 * HOUR_MS;
+        let asked = Millis(0)..Millis(7 * DAY);
+        let of = |items: u64, first: i64, last: i64| {
+            let found = Findings {
+                items,
+                first: Some(Millis(first)),
+                last: Some(Millis(last)),
+                ..Findings::default()
+            };
+            let covered = found.covered(asked.clone()).unwrap();
+            (covered.start.0, covered.end.0)
+        };
+        assert_eq!(
+            of(50, 5 * DAY + 600_000, 5 * DAY + 660_000),
+            (5 * DAY, 5 * DAY + HOUR_MS),
+            "an hour of seven days"
+        );
+        assert_eq!(of(10_000, 9, 7 * DAY - 9), (0, 7 * DAY));
+        assert_eq!(of(7, DAY / 2, 13 * DAY / 2), (0, 7 * DAY), "one a day covers its days");
+        assert_eq!(of(1, DAY, DAY), (DAY, DAY + HOUR_MS));
+        let seconds = Findings {
+            items: 9,
+            first: Some(Millis(DAY + 1)),
+            last: Some(Millis(DAY + 9)),
+            ..Findings::default()
+        };
+        let covered = seconds.covered(Millis(0)..Millis(DAY + 10)).unwrap();
+        assert_eq!(covered.end.0 - covered.start.0, HOUR_MS, "an hour is the least, also at its turn");
+        assert_eq!(Findings::default().covered(asked), None);
+        let mut all = Findings::default();
+        for at in [5, 3, 4] {
+            all.join(Findings { first: Some(Millis(at)), last: Some(Millis(at + 1)), ..Findings::default() });
+        }
+        assert_eq!((all.first, all.last), (Some(Millis(3)), Some(Millis(6))));
     }
 
     #[test]

@@ -15,7 +15,8 @@ use tidegate_store::{Store, tables::items::items::Item};
 use crate::{
     Error,
     evaluate::{self, Begun, Prepared},
-    signals, strikes, windows,
+    signals, strikes,
+    windows::{self, Moment},
 };
 
 /// Where it is looked up what the items alone do not say.
@@ -64,13 +65,14 @@ async fn recall(archive: Archive<'_>, prepared: &mut Prepared, shown: &str) -> R
     Ok(())
 }
 
-/// What conditions wait for, as it was before `now`.
+/// What conditions wait for, as it was when the item came in.
 async fn facts(
     archive: Archive<'_>,
     prepared: &Prepared,
     needs: &[Need],
-    now: Millis,
+    moment: Moment,
 ) -> Result<(Facts, bool), Error> {
+    let now = moment.append_ms();
     let (mut facts, mut is_guessed) = (Facts::new(), false);
     for need in needs {
         match need {
@@ -86,7 +88,7 @@ async fn facts(
                     window,
                     key,
                     at_least: *at_least,
-                    now,
+                    moment,
                     most_rows: archive.window_rows,
                 };
                 match windows::counted(archive.store, &question).await? {
@@ -130,7 +132,7 @@ pub async fn explain(
     recall(archive, &mut prepared, &row.media).await?;
     let Some(inquiry) = evaluate::inquire(&prepared, rule) else { return Ok(None) };
     let needs: Vec<Need> = inquiry.needs().cloned().collect();
-    let (facts, is_guessed) = facts(archive, &prepared, &needs, row.append_ms).await?;
+    let (facts, is_guessed) = facts(archive, &prepared, &needs, row.into()).await?;
     let is_no_concern = !inquiry.concerns;
     Ok(Some(Why { tree: config.plan().answer(inquiry, &facts), is_no_concern, is_guessed }))
 }
@@ -170,13 +172,13 @@ impl Walk {
         Self { prepared, begun, media, is_repeat, facts: Facts::new(), is_guessed: false }
     }
 
-    pub(crate) async fn look_up(&mut self, archive: Archive<'_>, now: Millis) -> Result<(), Error> {
+    pub(crate) async fn look_up(&mut self, archive: Archive<'_>, moment: Moment) -> Result<(), Error> {
         let asks = |need: &Need| matches!(need, Need::Media { .. });
         if self.is_repeat || matches!(&self.begun, Begun::Waiting(scan) if scan.needs().iter().any(asks)) {
             recall(archive, &mut self.prepared, &self.media).await?;
         }
         if let Begun::Waiting(scan) = &self.begun {
-            (self.facts, self.is_guessed) = facts(archive, &self.prepared, scan.needs(), now).await?;
+            (self.facts, self.is_guessed) = facts(archive, &self.prepared, scan.needs(), moment).await?;
         }
         Ok(())
     }

@@ -39,6 +39,7 @@ use crate::{
     items,
     past::{Archive, Judged, Walk, compute},
     submissions::Submission,
+    windows::Moment,
 };
 
 /// What somebody wants to be done.
@@ -240,7 +241,7 @@ impl Look<'_> {
         for (walk, row) in begun {
             match walk {
                 Ok(mut walk) => {
-                    walk.look_up(archive, row.append_ms).await?;
+                    walk.look_up(archive, Moment::from(&row)).await?;
                     walks.push((walk, row));
                 }
                 Err(Error::Content { .. }) => progress.unfit += 1,
@@ -418,7 +419,7 @@ pub async fn evaluate(
     let nothing = BTreeSet::new();
     let archive =
         Archive { store: &deps.store, org: &submission.header.org, uncounted: &nothing, window_rows };
-    walk.look_up(archive, now).await?;
+    walk.look_up(archive, Moment::new(repeat.at, repeat.original)).await?;
     let (prepared, Judged { mut outcome, .. }) = compute(move || walk.finish()).await;
     let still = repeat.rules.iter().filter(|(rule, version)| is_still(&config, rule, version));
     restrict(&mut outcome, &still.map(|(rule, version)| (rule.clone(), version.clone())).collect());

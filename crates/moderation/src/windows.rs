@@ -2,16 +2,22 @@
 //!
 //! It does not know which items add what (`tidegate-rules` does), nor which conditions ask.
 //!
-//! An item's row is found by its submission, so an item that is processed twice is counted once. It is written before
-//! anything is asked for the item, so of two items at once at least the later writer sees both.
+//! An item's row is found by its submission, so an item that is processed twice is counted once. Rows have an order,
+//! that of the log, and nobody is asked for what came after them.
 
 use bytes::{Bytes, BytesMut};
 use futures::future::try_join_all;
 use tidegate_rules::{Amount, Tally, Window, WindowEntry, WindowKey};
-use tidegate_schemas::ids::{Millis, OrgId, SubmissionId};
+use tidegate_schemas::{
+    ids::{Millis, OrgId, SubmissionId},
+    records::Coordinates,
+};
 use tidegate_store::{
     At, Batch, Store, WriteTime,
-    tables::items::windows::{Added, DaysEntry, Entry, HoursEntry, Kept, MonthsEntry, YearsEntry},
+    tables::items::{
+        items::Item,
+        windows::{Added, DaysEntry, Entry, HoursEntry, Kept, MonthsEntry, YearsEntry},
+    },
 };
 
 use crate::Error;
@@ -22,13 +28,45 @@ const AT_ONCE: usize = 8;
 /// Rows that are read at once, at the least and at the most.
 const PAGE: (usize, usize) = (16, 500);
 
-/// Writes what an item adds.
-pub async fn add(
-    store: &Store,
-    org: &OrgId,
+/// The place of a submission among all others, and the same however often and wherever it is processed: when the log
+/// took it, then where it stands in its partition. Of two partitions at the same millisecond neither came first; any order
+/// serves that everybody agrees on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    append_ms: Millis,
+    /// Rows from before this was kept have none, and come first.
+    place: Option<(i64, i64)>,
     submission: SubmissionId,
-    entries: &[WindowEntry],
-) -> Result<(), Error> {
+}
+
+impl Moment {
+    pub fn new(at: Coordinates, submission: SubmissionId) -> Self {
+        Self { append_ms: at.append_ms, place: Some((at.offset, i64::from(at.position))), submission }
+    }
+
+    pub fn append_ms(self) -> Millis {
+        self.append_ms
+    }
+}
+
+impl From<&Item> for Moment {
+    fn from(row: &Item) -> Self {
+        Self {
+            append_ms: row.append_ms,
+            place: Some((row.offset, row.position)),
+            submission: row.submission_id,
+        }
+    }
+}
+
+impl From<&Added> for Moment {
+    fn from(row: &Added) -> Self {
+        Self { append_ms: row.at, place: row.offset.zip(row.position), submission: row.submission_id }
+    }
+}
+
+/// Writes what an item adds.
+pub async fn add(store: &Store, org: &OrgId, item: Moment, entries: &[WindowEntry]) -> Result<(), Error> {
     let mut batch = Batch::new();
     for entry in entries {
         let row = Added {
@@ -36,10 +74,12 @@ pub async fn add(
             window: entry.window.clone(),
             key: entry.key.as_str().to_owned(),
             bucket: entry.bucket,
-            submission_id: submission,
+            submission_id: item.submission,
             at: entry.at,
             amount: entry.amount.0,
             members: packed(&entry.members),
+            offset: item.place.map(|(offset, _)| offset),
+            position: item.place.map(|(_, position)| position),
         };
         let at = WriteTime::of(entry.at, 0);
         match Kept::for_millis(entry.lives) {
@@ -63,7 +103,8 @@ pub struct Question<'a> {
     pub key: &'a WindowKey,
     /// Nobody asks for more.
     pub at_least: Amount,
-    pub now: Millis,
+    /// Of the item that asks: what came later does not count.
+    pub moment: Moment,
     /// Rows that may be read for the answer.
     pub most_rows: usize,
 }
@@ -79,15 +120,15 @@ pub async fn counted(store: &Store, question: &Question<'_>) -> Result<Option<Am
 }
 
 async fn count<R: Entry>(store: &Store, question: &Question<'_>) -> Result<Option<Amount>, Error> {
-    let mut tally = question.window.tally(question.now);
+    let mut tally = question.window.tally(question.moment.append_ms);
     let mut read = 0;
-    let buckets: Vec<i64> = question.window.buckets(question.now).rev().collect();
+    let buckets: Vec<i64> = question.window.buckets(question.moment.append_ms).rev().collect();
     for buckets in buckets.chunks(AT_ONCE) {
         let pieces = try_join_all(buckets.iter().map(|bucket| piece::<R>(store, question, *bucket))).await?;
         for piece in pieces {
             read += piece.len();
             for row in &piece {
-                put_in(&mut tally, row);
+                put_in(&mut tally, row, question.moment);
             }
             if tally.amount() >= question.at_least {
                 return Ok(Some(tally.amount()));
@@ -107,11 +148,11 @@ async fn piece<R: Entry>(store: &Store, question: &Question<'_>, bucket: i64) ->
     let wanted = usize::try_from(question.at_least.0 / Amount::ONE.0).unwrap_or(PAGE.1);
     let page = wanted.clamp(PAGE.0, PAGE.1);
     let mut pages = store.scan::<R>(&partition, At::all().page_size(page));
-    let mut tally = question.window.tally(question.now);
+    let mut tally = question.window.tally(question.moment.append_ms);
     let mut rows = Vec::new();
     while let Some(page) = pages.next_page().await? {
         for row in page.into_iter().map(Into::into) {
-            put_in(&mut tally, &row);
+            put_in(&mut tally, &row, question.moment);
             rows.push(row);
         }
         if tally.amount() >= question.at_least || rows.len() > question.most_rows {
@@ -121,8 +162,10 @@ async fn piece<R: Entry>(store: &Store, question: &Question<'_>, bucket: i64) ->
     Ok(rows)
 }
 
-fn put_in(tally: &mut Tally<'_>, row: &Added) {
-    tally.add(row.at, Amount(row.amount), &unpacked(&row.members));
+fn put_in(tally: &mut Tally<'_>, row: &Added, moment: Moment) {
+    if Moment::from(row) <= moment {
+        tally.add(row.at, Amount(row.amount), &unpacked(&row.members));
+    }
 }
 
 fn packed(members: &[i64]) -> Bytes {

@@ -15,7 +15,7 @@ table! {
     Fact HoursEntry in "window_hours" ttl Some(3 days), window 1 hours;
     partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
     cluster { submission_id: SubmissionId [Asc] }
-    values { at: Millis, amount: i64, members: Bytes }
+    values { at: Millis, amount: i64, members: Bytes, offset: Option<i64>, position: Option<i64> }
 }
 
 table! {
@@ -23,7 +23,7 @@ table! {
     Fact DaysEntry in "window_days" ttl Some(45 days), window 1 days;
     partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
     cluster { submission_id: SubmissionId [Asc] }
-    values { at: Millis, amount: i64, members: Bytes }
+    values { at: Millis, amount: i64, members: Bytes, offset: Option<i64>, position: Option<i64> }
 }
 
 table! {
@@ -31,7 +31,7 @@ table! {
     Fact MonthsEntry in "window_months" ttl Some(450 days), window 15 days;
     partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
     cluster { submission_id: SubmissionId [Asc] }
-    values { at: Millis, amount: i64, members: Bytes }
+    values { at: Millis, amount: i64, members: Bytes, offset: Option<i64>, position: Option<i64> }
 }
 
 table! {
@@ -39,7 +39,7 @@ table! {
     Fact YearsEntry in "window_years" ttl Some(4500 days), window 150 days;
     partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
     cluster { submission_id: SubmissionId [Asc] }
-    values { at: Millis, amount: i64, members: Bytes }
+    values { at: Millis, amount: i64, members: Bytes, offset: Option<i64>, position: Option<i64> }
 }
 
 /// A row of any of these tables.
@@ -55,6 +55,10 @@ pub struct Added {
     pub amount: i64,
     /// Eight bytes a member.
     pub members: Bytes,
+    /// Of the item's record in its partition; rows from before this was kept have none.
+    pub offset: Option<i64>,
+    /// Of the item in its record.
+    pub position: Option<i64>,
 }
 
 /// A table of these.
@@ -64,15 +68,15 @@ macro_rules! entries {
     ($($row:ident),*) => {$(
         impl From<Added> for $row {
             fn from(it: Added) -> Self {
-                let Added { org, window, key, bucket, submission_id, at, amount, members } = it;
-                Self { org, window, key, bucket, submission_id, at, amount, members }
+                let Added { org, window, key, bucket, submission_id, at, amount, members, offset, position } = it;
+                Self { org, window, key, bucket, submission_id, at, amount, members, offset, position }
             }
         }
 
         impl From<$row> for Added {
             fn from(it: $row) -> Self {
-                let $row { org, window, key, bucket, submission_id, at, amount, members } = it;
-                Self { org, window, key, bucket, submission_id, at, amount, members }
+                let $row { org, window, key, bucket, submission_id, at, amount, members, offset, position } = it;
+                Self { org, window, key, bucket, submission_id, at, amount, members, offset, position }
             }
         }
 
