@@ -505,3 +505,44 @@ fn a_rule_that_does_not_match_can_be_explained() {
     );
     assert_eq!(explained("other"), None);
 }
+
+#[test]
+fn a_date_is_compared_with_one_of_ten_years_ago_and_no_further() {
+    let compiled = |operand: Json| {
+        let document = rule(&json!({"field": {"path": "createdAt", "gt": operand}}));
+        let sources = [RuleSource { document: &document, version: "v1" }];
+        Plan::compile(&sources, &vocabulary(), &Limits::default()).map(|_| ())
+    };
+    for span in ["3660d", "87840h", "522w"] {
+        assert_eq!(compiled(json!({"ago": span})), Ok(()), "{span}");
+        assert_eq!(compiled(json!({"ahead": span})), Ok(()), "{span}");
+    }
+    for operand in
+        [json!({"ago": "3661d"}), json!({"ahead": "3661d"}), json!({"ago": "523w"}), json!({"ago": "0d"})]
+    {
+        let faults = compiled(operand.clone()).unwrap_err();
+        let place = (faults[0].tag(), faults[0].pointer.as_str());
+        assert_eq!(place, ("type", "/when/field/gt"), "{operand}");
+    }
+    let faults = compiled(json!("long ago")).unwrap_err();
+    assert!(faults[0].detail.contains("at most {ago: 3660d}"), "{}", faults[0].detail);
+    // As long ago as the item is old, to the millisecond: it came in at 1,000 seconds.
+    let ten_years = json!({"field": {"path": "createdAt", "gte": {"ago": "3660d"}}});
+    let before = |millis: i64| json!({"createdAt": Millis(1_000_000 - 3_660 * 86_400_000 - millis).iso()});
+    assert_eq!(verdict(&ten_years, &before(0)), Verdict::Passed);
+    assert_eq!(verdict(&ten_years, &before(1)), Verdict::Failed);
+}
+
+#[test]
+fn failures_beyond_the_bound_are_counted_and_those_that_lead_to_something_are_listed() {
+    let limits = Limits { steps_per_rule: 50, errored: 2, ..Limits::default() };
+    let slow = |nth: u32, on_error: &str| {
+        let when = json!({"text": {"in": ["text"], "regex": format!("[a-w]x+[a-w]{{{}}}", nth + 1)}});
+        json!({"rule": format!("slow-{nth}"), "when": when, "on_error": on_error})
+    };
+    let rules: Vec<_> =
+        (0..5).map(|nth| slow(nth, if nth == 4 { "review" } else { "not_matched" })).collect();
+    let outcome = outcome_of(&compile(&rules, &limits), json!({"text": "x".repeat(1_000)}));
+    let listed: Vec<_> = outcome.errored.iter().map(|failed| failed.rule.as_str()).collect();
+    assert_eq!((listed, outcome.errored_more), (vec!["slow-0", "slow-1", "slow-4"], 2));
+}

@@ -401,3 +401,48 @@ fn faults_of_places_domains_and_banks_name_their_place() {
         assert_eq!(faults(&when, &[]), [("rule", place.to_owned(), tag)], "{when}");
     }
 }
+
+/// `all` is errored if a part is and none has failed, but who cannot match any more asks for nothing.
+#[test]
+fn what_cannot_match_any_more_is_not_asked_and_so_cannot_fail_to_be_found_out() {
+    let word = json!({"text": {"in": ["text"], "words": ["hit"]}});
+    let media = json!({"media": {"in": ["links"], "bank": "faces"}});
+    let number = json!({"field": {"path": "amount", "lt": 5}});
+    let failing = |needs: &[Need]| {
+        let mut facts = Facts::new();
+        needs.iter().for_each(|need| facts.failed(need.clone(), "fetch_failed"));
+        facts
+    };
+    for parts in [[&word, &media, &number], [&word, &number, &media]] {
+        let plan = plan(&json!({"all": parts}), &[]);
+        let outcome = |data: &Json| {
+            let scanned = scan(&plan, data, On::Item);
+            let facts = failing(scanned.needs());
+            (scanned.needs().len(), plan.finish(scanned, &facts))
+        };
+        let (asked, there) = outcome(&json!({"text": "hit", "links": ["a"], "amount": 1}));
+        assert_eq!((asked, there.errored[0].reason.as_str()), (1, "media: fetch_failed"));
+        let (asked, absent) = outcome(&json!({"text": "hit", "links": ["a"]}));
+        assert_eq!((asked, absent), (0, Outcome::default()), "there is nothing to compare");
+
+        // Whoever asks for an explanation asks for everything, so there the table holds to the letter.
+        let (type_id, data) = (TypeId::new("post"), Data(json!({"text": "hit", "links": ["a"]})));
+        let item = Item {
+            type_id: &type_id,
+            values: &data,
+            user: None,
+            on: On::Item,
+            now: NOW,
+            submission: SubmissionId::from(uuid::Uuid::nil()),
+        };
+        let inquiry = plan.inquire(&item, &"r".into()).unwrap();
+        let needs: Vec<_> = inquiry.needs().cloned().collect();
+        let told = serde_json::to_value(plan.answer(inquiry, &failing(&needs))).unwrap();
+        assert_eq!((needs.len(), &told["all"]["outcome"]), (1, &json!("errored")), "{told}");
+        let of = |kind: &str| {
+            let parts = told["all"]["of"].as_array().unwrap();
+            parts.iter().find_map(|part| part.get(kind)).unwrap()["outcome"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(["text", "media", "field"].map(of), ["passed", "errored", "inapplicable"]);
+    }
+}

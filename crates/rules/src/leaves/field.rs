@@ -395,7 +395,7 @@ impl Operand {
         if compiled.is_none() {
             let kind = match kind {
                 Kind::Datetime => {
-                    "a datetime such as 2026-01-31T12:00:00.000Z or {ago: 7d}, at most {ago: 10000d}"
+                    "a datetime such as 2026-01-31T12:00:00.000Z or {ago: 7d}, at most {ago: 3660d}"
                 }
                 Kind::Related => "a related item, {typeId, id}",
                 other => other.name(),
