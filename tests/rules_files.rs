@@ -234,3 +234,43 @@ async fn an_unknown_rule_is_refused_and_the_name_of_an_example_is_told() {
     let report = fs::read_to_string(place.folder.path().join("report.xml")).unwrap();
     assert!(report.contains("name=\"example 1, plain words\""), "{report}");
 }
+
+#[tokio::test]
+async fn what_failed_beyond_the_bound_and_what_was_not_counted_is_said() {
+    let place = Place::new();
+    let types = "item_type: post\nname: Post\nkind: CONTENT\nfields:\n  - {name: text, type: STRING}\n  - {name: tags, type: STRING, container: ARRAY}\n";
+    let window = "window: by-tag\nitem_types: [post]\nby: tags\nover: 1h\n";
+    let rules: String = (0..5)
+        .map(|nth| {
+            format!(
+                "---\nrule: slow-{nth}\nwhen: {{text: {{in: [text], regex: '[a-w]x+[a-w]{{{}}}'}}}}\n",
+                nth + 1
+            )
+        })
+        .collect();
+    folder(&place, "documents", &[("types.yaml", types), ("window.yaml", window), ("rules.yaml", &rules)]);
+    let limits = "[catalog.rules]\nsteps_per_rule = 1000\nerrored = 2\nwindow_values = 3\n";
+    fs::write(place.folder.path().join("limits.toml"), limits).unwrap();
+    let item = |id: &str, text: &str, tags: usize| {
+        let tags: Vec<_> = (0..tags).map(|nth| format!("t{nth}")).collect();
+        json!({"id": id, "typeId": "post", "data": {"text": text, "tags": tags}}).to_string()
+    };
+    let items = [item("many", &"x".repeat(20_000), 4), item("few", "x", 3)].join("\n");
+    fs::write(place.folder.path().join("items.ndjson"), items).unwrap();
+    let args =
+        ["rules", "run", "--config", "documents", "--items", "items.ndjson", "--settings", "limits.toml"];
+    let ran = place.run(&args).await;
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let lines: Vec<Value> =
+        text(&ran.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let failed = json!([
+        {"rule": "slow-0", "reason": "deadline"},
+        {"rule": "slow-1", "reason": "deadline"},
+    ]);
+    assert_eq!((&lines[0]["errored"], &lines[0]["erroredMore"]), (&failed, &json!(3)), "{}", lines[0]);
+    assert_eq!(lines[0]["uncounted"], json!(["by-tag"]), "{}", lines[0]);
+    let few = lines[1].as_object().unwrap();
+    assert!(
+        few["errored"] == json!([]) && !few.contains_key("erroredMore") && !few.contains_key("uncounted")
+    );
+}

@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, IsTerminal as _, Write as _},
+    ops::Range,
     path::PathBuf,
     process::ExitCode,
 };
@@ -27,6 +28,8 @@ use crate::{
     commands::documents::{self, Change, File},
     output::{complain, say},
 };
+
+const DAY_MS: i64 = 86_400_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct Backtest {
@@ -110,7 +113,8 @@ struct Run {
     uncounted_windows: Vec<String>,
     heads: BTreeMap<RuleId, Head>,
     findings: Findings,
-    days: f64,
+    /// What the items cover of what was asked for.
+    covered: Range<Millis>,
     /// What a number stands for.
     scale: f64,
 }
@@ -133,7 +137,7 @@ impl Backtest {
             run.say(since, until, self.sample, &told);
         }
         if self.record {
-            let recorded = run.record(&client, since, until, self.sample).await?;
+            let recorded = run.record(&client, self.sample).await?;
             complain(format!("recorded how often {recorded} rules match"));
         }
         Ok(ExitCode::SUCCESS)
@@ -179,7 +183,6 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     async fn run(&self, client: &Client) -> anyhow::Result<Run> {
-        let days = (self.until.0 - self.since.0) as f64 / 86_400_000.0;
         let first = self.step(client, None).await?;
         let mut next = first.next.clone();
         let mut run = Run {
@@ -189,7 +192,7 @@ impl Asked<'_> {
             uncounted_windows: first.uncounted_windows,
             heads: first.rules,
             findings: first.findings,
-            days,
+            covered: self.since..self.until,
             scale: 100.0 / self.sample,
         };
         progress(&format!("{} items, through {}", run.findings.items, first.through));
@@ -208,6 +211,7 @@ impl Asked<'_> {
             next = answer.next;
         }
         progress("");
+        run.covered = run.findings.covered(self.since..self.until).unwrap_or(self.since..self.since);
         Ok(run)
     }
 
@@ -266,13 +270,14 @@ struct Overlap {
 
 impl Run {
     /// Also of rules that did not change: whoever runs them may want an alarm.
-    async fn record(
-        &self,
-        client: &Client,
-        since: Millis,
-        until: Millis,
-        sample: f64,
-    ) -> anyhow::Result<u64> {
+    async fn record(&self, client: &Client, sample: f64) -> anyhow::Result<u64> {
+        let Range { start: since, end: until } = self.covered;
+        if until.0 - since.0 < DAY_MS {
+            bail!(
+                "the items cover {:.1} hours, and a day is the least that is recorded: quiet hours would pass for all",
+                (until.0 - since.0) as f64 / 3_600_000.0
+            );
+        }
         let nothing = RuleFindings::default();
         let rules = self.heads.iter().filter_map(|(rule, head)| {
             let found = self.findings.rules.get(rule).unwrap_or(&nothing);
@@ -303,7 +308,8 @@ impl Run {
     }
 
     fn per_day(&self, count: u64) -> f64 {
-        count as f64 * self.scale / self.days
+        let days = (self.covered.end.0 - self.covered.start.0) as f64 / DAY_MS as f64;
+        if count == 0 { 0.0 } else { count as f64 * self.scale / days }
     }
 
     fn tell(&self, rule: &RuleId, head: &Head, found: &RuleFindings) -> Told {
@@ -347,6 +353,7 @@ impl Run {
             "version": self.version,
             "since": since.iso(),
             "until": until.iso(),
+            "covered": {"since": self.covered.start.iso(), "until": self.covered.end.iso()},
             "samplePercent": sample,
             "changes": self.changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "uncountedWindows": self.uncounted_windows,
@@ -372,6 +379,13 @@ impl Run {
             self.version,
             found.differing
         ));
+        if found.items > 0 && self.covered != (since..until) {
+            say(format!(
+                "  they cover only {} until {}, which numbers a day are made from",
+                self.covered.start.iso(),
+                self.covered.end.iso()
+            ));
+        }
         for (count, what) in [
             (found.unfit, "do not fit their item type any more"),
             (found.guessed, "ask for media, models or new windows, of which nothing is known of the past"),
