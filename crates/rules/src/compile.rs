@@ -2,6 +2,8 @@
 //!
 //! It does not read documents and evaluates nothing.
 
+mod examples;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -396,6 +398,7 @@ impl<'a> Context<'a> {
 
     fn rule(&mut self, rule: form::Rule, version: &str) -> Option<Rule> {
         self.known_types(&rule.item_types)?;
+        examples::check(&rule, self);
         let mut leaves = Vec::new();
         let when = self.at("when", |c| c.node(rule.when, &mut leaves));
         Some(Rule {

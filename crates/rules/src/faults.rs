@@ -28,7 +28,7 @@ impl Fault {
     }
 
     /// One of `shape`, `unknown_key`, `unknown_value`, `unknown_field`, `unknown_item_type`,
-    /// `unknown_window`, `unknown_bank`, `type`, `regex`, `expr`, `depth`, `nodes`, `limit`, `empty`, `duplicate`.
+    /// `unknown_window`, `unknown_bank`, `unknown_model`, `type`, `regex`, `expr`, `depth`, `nodes`, `limit`, `empty`, `duplicate`.
     pub fn tag(&self) -> &'static str {
         self.tag
     }
@@ -68,7 +68,7 @@ impl Warning {
         Self { kind, rule: rule.to_owned(), pointer: format!("{pointer}{}", self.pointer), ..self.clone() }
     }
 
-    /// One of `short_word`, `regex_case`, `regex_empty`, `regex_costly`, `unsatisfiable`, `unannounced`, `no_action`, `no_policy`,
+    /// One of `short_word`, `regex_case`, `regex_empty`, `regex_costly`, `unsatisfiable`, `always_true`, `unannounced`, `no_action`, `no_policy`,
     /// `same_condition`, `subsumed`, `pattern_everywhere`, `unused_window`, `unusable_entry`.
     pub fn tag(&self) -> &'static str {
         self.tag

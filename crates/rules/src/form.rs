@@ -7,6 +7,7 @@ mod meaning;
 mod read;
 
 pub use self::meaning::same;
+pub(crate) use self::read::FINER;
 pub use self::read::{parse, parse_window};
 
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,12 @@
 //!
 //! It judges each rule as it was compiled, and refuses none.
 
+mod claims;
+mod domain;
+mod patterns;
+mod possible;
 mod subsumed;
+mod tree;
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +18,12 @@ use crate::{
     engine::witness::{Costs, on_usual_text},
     faults::Warning,
     form::Status,
-    leaves::{Leaf, Sought},
+    leaves::Leaf,
+};
+
+use self::{
+    possible::possible,
+    tree::{Atoms, Tree},
 };
 
 /// Warnings for all rules; `unannounced` are those that nothing in an item announces, `everywhere` predicates with
@@ -29,13 +39,23 @@ pub(crate) fn look<'r>(
     let everywhere: HashSet<u32> = everywhere.iter().copied().collect();
     let mut warnings = Vec::new();
     let mut known: HashMap<String, &str> = HashMap::new();
+    let mut atoms = Atoms::default();
+    let mut trees = Vec::with_capacity(rules.len());
+    let mut same = HashSet::new();
     for (number, rule) in (0_u32..).zip(&rules) {
         let mut warn = |pointer: &str, tag: &'static str, detail: String| {
             warnings.push(Warning::new("rule", rule.head.rule.as_str(), pointer, tag, detail));
         };
-        if impossible(&rule.when, true, rule, predicates) {
+        let holds = tree(&rule.when, true, rule, predicates, &mut atoms);
+        let fails = tree(&rule.when, false, rule, predicates, &mut atoms);
+        let never = !possible(&holds, &atoms, predicates);
+        if never {
             warn("/when", "unsatisfiable", "the condition can never hold".to_owned());
-        } else if unannounced.binary_search(&number).is_ok() {
+        } else if !possible(&fails, &atoms, predicates) {
+            let detail = "the condition can never fail: it holds wherever there is something to compare";
+            warn("/when", "always_true", detail.to_owned());
+        }
+        if !never && unannounced.binary_search(&number).is_ok() {
             let steps: f32 = rule.leaves.iter().map(|predicate| costs.judging(*predicate)).sum();
             let detail = "nothing that an item must hold announces the rule, so it is judged for every item";
             warn("/when", "unannounced", format!("{detail}, at about {steps:.0} steps"));
@@ -54,28 +74,30 @@ pub(crate) fn look<'r>(
                 warn("/policies", "no_policy", "the rule is live and names no policy".to_owned());
             }
         }
-        let same = scope(rule);
-        match known.get(same.as_str()) {
-            Some(first) => warn("/when", "same_condition", format!("rule {first} has the same condition")),
-            None => {
-                known.insert(same, rule.head.rule.as_str());
+        if !never {
+            let scope = scope(rule, &holds);
+            match known.get(scope.as_str()) {
+                Some(first) => {
+                    warn("/when", "same_condition", format!("rule {first} has the same condition"));
+                    same.insert((number as usize, (*first).to_owned()));
+                }
+                None => {
+                    known.insert(scope, rule.head.rule.as_str());
+                }
             }
         }
+        trees.push((!never).then_some(holds));
     }
     // What is the same is said above.
-    let found = subsumed::look(&rules, predicates);
+    let found = subsumed::look(&rules, &trees);
     let warn = |nth: usize, detail: String| {
         Warning::new("rule", rules[nth].head.rule.as_str(), "/when", "subsumed", detail)
     };
     for (nth, other) in found.pairs {
-        let other = rules[other];
-        let never = impossible(&rules[nth].when, true, rules[nth], predicates);
-        if !never && known.get(&scope(rules[nth])) != Some(&other.head.rule.as_str()) {
-            let other = &other.head.rule;
-            warnings.push(warn(
-                nth,
-                format!("whatever it matches, rule {other} matches too, and leads to as much"),
-            ));
+        let other = rules[other].head.rule.as_str();
+        if !same.contains(&(nth, other.to_owned())) {
+            let detail = format!("whatever it matches, rule {other} matches too, and leads to as much");
+            warnings.push(warn(nth, detail));
         }
     }
     if !found.complete {
@@ -87,76 +109,25 @@ pub(crate) fn look<'r>(
 }
 
 /// What rules with the same condition have in common.
-fn scope(rule: &Rule) -> String {
+fn scope(rule: &Rule, tree: &Tree) -> String {
     let mut types: Vec<_> = rule.item_types.iter().map(TypeId::as_str).collect();
+    let mut on: Vec<_> = rule.on.iter().map(|on| format!("{on:?}")).collect();
     types.sort_unstable();
-    format!("{:?} {:?} {types:?} {:?}", rule.when, rule.leaves, rule.on)
+    on.sort_unstable();
+    format!("{tree:?} {types:?} {on:?}")
 }
 
-/// Whether a condition can be seen never to hold (or never to fail, if not `positive`).
-fn impossible(node: &Node, positive: bool, rule: &Rule, predicates: &[Leaf]) -> bool {
+/// The condition without its notation, or what it is to fail.
+fn tree(node: &Node, positive: bool, rule: &Rule, predicates: &[Leaf], atoms: &mut Atoms) -> Tree {
     let (inner, all) = match node {
-        Node::Leaf(nth) => return positive && empty(&predicates[rule.leaves[*nth] as usize]),
-        Node::Not(inner) => return impossible(inner, !positive, rule, predicates),
+        Node::Leaf(nth) => {
+            let predicate = rule.leaves[*nth] as usize;
+            return claims::tree(predicate, &predicates[predicate], positive, atoms);
+        }
+        Node::Not(inner) => return tree(inner, !positive, rule, predicates, atoms),
         Node::All(inner) => (inner, positive),
         Node::Any(inner) => (inner, !positive),
     };
-    let mut each = inner.iter().map(|node| impossible(node, positive, rule, predicates));
-    if !all {
-        return each.all(|impossible| impossible);
-    }
-    if each.any(|impossible| impossible) {
-        return true;
-    }
-    let mut literals = Vec::new();
-    inner.iter().for_each(|node| together(node, positive, rule, &mut literals));
-    literals.iter().any(|(predicate, passes)| literals.contains(&(*predicate, !passes)))
-        || contradictory(
-            literals.iter().filter(|(_, passes)| *passes).map(|(predicate, _)| *predicate),
-            predicates,
-        )
-}
-
-/// The leaves that must all pass, or fail, for the node to hold.
-fn together(node: &Node, positive: bool, rule: &Rule, literals: &mut Vec<(u32, bool)>) {
-    match node {
-        Node::Leaf(nth) => literals.push((rule.leaves[*nth], positive)),
-        Node::Not(inner) => together(inner, !positive, rule, literals),
-        Node::All(inner) if positive => inner.iter().for_each(|node| together(node, true, rule, literals)),
-        Node::Any(inner) if !positive => inner.iter().for_each(|node| together(node, false, rule, literals)),
-        Node::All(_) | Node::Any(_) => {}
-    }
-}
-
-/// Whether some of these cannot pass together, because a field holds one value and they ask for different ones.
-fn contradictory(passing: impl Iterator<Item = u32>, predicates: &[Leaf]) -> bool {
-    let mut by_slot: HashMap<usize, Vec<Sought<'_>>> = HashMap::new();
-    for predicate in passing {
-        if let Leaf::Field(field) = &predicates[predicate as usize]
-            && field.is_single()
-            && let Some(sought) = field.sought()
-        {
-            let known = by_slot.entry(field.slot()).or_default();
-            if known.iter().any(|other| other.excludes(&sought)) {
-                return true;
-            }
-            known.push(sought);
-        }
-    }
-    false
-}
-
-/// A range with its ends the wrong way round.
-fn empty(leaf: &Leaf) -> bool {
-    match leaf {
-        Leaf::Field(field) => match field.sought() {
-            Some(Sought::Ranges(ranges)) => ranges.iter().all(|(low, high)| low > high),
-            _ => false,
-        },
-        Leaf::Score(score) => score.empty(),
-        Leaf::Geo(geo) => geo.size() == 0,
-        Leaf::Domain(domain) => domain.size() == 0,
-        Leaf::Text(text) => text.needles.len() < text.needed,
-        Leaf::Formula(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) => false,
-    }
+    let parts: Vec<_> = inner.iter().map(|node| tree(node, positive, rule, predicates, atoms)).collect();
+    if all { Tree::all(parts) } else { Tree::any(parts) }
 }

@@ -161,3 +161,36 @@ fn what_is_wrong_is_said_with_its_place_or_its_types() {
         assert!(fault.detail.contains(detail), "{expr}: {fault}");
     }
 }
+
+#[test]
+fn the_least_whole_number_is_one_and_what_lies_beyond_is_none() {
+    for (expr, sound) in [
+        ("item.data.likes > -9223372036854775808", true),
+        ("item.data.likes + 1 > - 9223372036854775808", true),
+        ("item.data.likes > 9223372036854775808", false),
+        ("item.data.likes > -9223372036854775809", false),
+        ("item.data.likes > -92233720368547758080", false),
+        ("item.data.likes > - -9223372036854775807", true),
+        ("item.data.likes > - -9223372036854775808", false),
+    ] {
+        assert_eq!(compile(expr).is_ok(), sound, "{expr}");
+    }
+}
+
+#[test]
+fn a_part_of_a_millisecond_is_refused() {
+    for (fraction, sound) in [("", true), (".5", true), (".123000", true), (".1234", false), (",0001", false)]
+    {
+        let instant = format!("2026-01-31T12:00:00{fraction}Z");
+        let expr = compile(&format!("item.data.createdAt > timestamp('{instant}')"));
+        assert_eq!(expr.is_ok(), sound, "{instant}");
+        let rule = json!({"rule": "r", "when": {"field": {"path": "createdAt", "in": [instant]}}});
+        let mut vocabulary = Vocabulary::new();
+        vocabulary.add(TypeId::new("post"), [("createdAt", Shape::one(Kind::Datetime))]);
+        let sources = [RuleSource { document: &rule, version: "1" }];
+        let faults = Plan::compile(&sources, &vocabulary, &Limits::default()).err().unwrap_or_default();
+        let places: Vec<_> = faults.iter().map(|fault| (fault.pointer.as_str(), fault.tag())).collect();
+        let expected: &[_] = if sound { &[] } else { &[("/when/field/in/0", "type")] };
+        assert_eq!(places, expected, "{instant}");
+    }
+}

@@ -43,7 +43,8 @@ fn vocabulary(windows: &[Json]) -> Vocabulary {
     vocabulary
         .add(TypeId::new("note"), [("text", Shape::one(Kind::Text)), ("amount", Shape::one(Kind::Text))]);
     windows.iter().for_each(|window| vocabulary.window(window.clone()));
-    let banks: [(&str, BankKind, &[&str]); 7] = [
+    let banks: [(&str, BankKind, &[&str]); 8] = [
+        ("short", BankKind::Text, &["ab", "free", "жы"]),
         ("terms", BankKind::Text, &["free money", "\u{200b}"]),
         ("patterns", BankKind::Regex, &["(", "coin[sz]"]),
         ("places", BankKind::Geo, &["u33d", "48.8566,2.3522,1000"]),
@@ -446,4 +447,57 @@ fn what_cannot_match_any_more_is_not_asked_and_so_cannot_fail_to_be_found_out() 
         };
         assert_eq!(["text", "media", "field"].map(of), ["passed", "errored", "inapplicable"]);
     }
+}
+
+#[test]
+fn an_example_that_speaks_of_what_is_not_there_is_a_fault() {
+    let of = |facts: Json| {
+        let mut test = json!({"item": {"text": "x"}, "expect": "match"});
+        test.as_object_mut().unwrap().extend(facts.as_object().unwrap().clone());
+        let score =
+            json!({"any": [{"score": {"model": "toxic", "gte": 1}}, {"count": {"window": "w", "gte": 2}}]});
+        let mut rule = rule("r", &score);
+        rule["tests"] = json!([test]);
+        let faults = compile_all(&[rule], &[json!({"window": "w", "over": "1h"})]).err().unwrap_or_default();
+        faults.into_iter().map(|fault| (fault.pointer.clone(), fault.tag())).collect::<Vec<_>>()
+    };
+    let found = |bank: &str| json!({"media": [{"bank": bank, "entry": "e", "kind": "md5"}]});
+    for (facts, expected) in [
+        (json!({"counts": {"w": 3}, "scores": {"toxic": 0.5}}), None),
+        (found("b"), None),
+        (json!({"counts": {"x": 3}}), Some(("/tests/0/counts/x", "unknown_window"))),
+        (json!({"scores": {"toxik": 0.5}}), Some(("/tests/0/scores/toxik", "unknown_model"))),
+        (found("c"), Some(("/tests/0/media/0/bank", "unknown_bank"))),
+    ] {
+        let expected: Vec<_> = expected.map(|(at, tag)| (at.to_owned(), tag)).into_iter().collect();
+        assert_eq!(of(facts.clone()), expected, "{facts}");
+    }
+}
+
+#[test]
+fn short_words_are_named_in_banks_too_and_counted_in_letters() {
+    let short = |text: Json| {
+        let warnings = plan(&json!({"text": text}), &[]).warnings();
+        let short = warnings.into_iter().find(|warning| warning.tag() == "short_word");
+        short.map(|warning| (warning.pointer.clone(), warning.detail.clone()))
+    };
+    let any_of = |word: &str, view: &str| json!({"in": ["text"], "any_of": ["coins", word], "view": view});
+    for (word, view, is_short) in [
+        ("ab", "lower", true),
+        ("äö", "lower", true),
+        ("да", "lower", true),
+        ("abc", "lower", false),
+        ("a\u{301}\u{301}", "folded", true),
+        ("aaa", "collapsed", true),
+        ("ﬃ", "folded", false),
+    ] {
+        assert_eq!(short(any_of(word, view)).is_some(), is_short, "{word} {view}");
+    }
+    assert_eq!(short(json!({"in": ["text"], "words": ["ab"]})), None);
+    let (pointer, detail) = short(json!({"in": ["text"], "bank": "short"})).unwrap();
+    assert!(
+        pointer.ends_with("/text/bank") && detail.contains("`ab`") && detail.contains("1 more"),
+        "{detail}"
+    );
+    assert_eq!(short(json!({"in": ["text"], "bank": "short", "word": true})), None);
 }

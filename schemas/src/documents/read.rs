@@ -80,8 +80,36 @@ fn yaml_trees(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
     serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
         let line = error.location().and_then(|at| u32::try_from(at.line()).ok());
         let origin = Origin { file: name.to_owned(), line: line.unwrap_or(0), index: 0 };
-        vec![DocumentFault::new(&origin, "", error.without_snippet().to_string())]
+        let column = error.location().map_or(String::new(), |at| format!("column {}: ", at.column()));
+        vec![DocumentFault::new(&origin, "", column + &said(error.without_snippet()))]
     })
+}
+
+/// What is wrong with a YAML text, in our words.
+fn said(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error;
+    match error {
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key `{}` occurs twice", nearest::shown(key))
+        }
+        Error::DuplicateMappingKey { .. } => "a key occurs twice".to_owned(),
+        Error::UnknownAnchor { .. } => "there is no anchor of this name before it".to_owned(),
+        Error::AliasError { error, .. } => said(error),
+        Error::Budget { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. }
+        | Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            "it is nested too deep, or its aliases repeat too much".to_owned()
+        }
+        Error::NonFiniteFloat { .. } => "a number must be finite".to_owned(),
+        Error::InvalidUtf8Input => "it is no UTF-8".to_owned(),
+        _ => {
+            "this is no YAML, here or just before: look at brackets, quotes, colons and how far lines stand in"
+                .to_owned()
+        }
+    }
 }
 
 /// One document, or a list of them.

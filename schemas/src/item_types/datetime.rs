@@ -45,6 +45,12 @@ pub fn parse(text: &str) -> Option<Millis> {
     })
 }
 
+/// Whether a text that [`parse`] takes names an instant between two milliseconds.
+pub fn is_finer(text: &str) -> bool {
+    let fraction = text.find(['.', ',']).map_or("", |at| &text[at + 1..]);
+    fraction.bytes().take_while(u8::is_ascii_digit).skip(3).any(|digit| digit != b'0')
+}
+
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
@@ -158,6 +164,19 @@ mod tests {
             "+002024-05-06T07:08:00Z",
         ] {
             assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_lies_between_two_milliseconds_is_seen() {
+        for (text, finer) in [
+            ("2024-05-06T07:08:09.123Z", false),
+            ("2024-05-06T07:08:09.123000Z", false),
+            ("2024-05-06T07:08:09.1230001Z", true),
+            ("2024-05-06T07:08:09,0009+02:00", true),
+            ("2024-05-06T07:08:09Z", false),
+        ] {
+            assert_eq!((parse(text).is_some(), is_finer(text)), (true, finer), "{text}");
         }
     }
 

@@ -59,7 +59,10 @@ impl Diff {
                 (None, _) => Some(format!("+ {key}")),
                 (_, None) => Some(format!("- {key}")),
                 (Some(one), Some(other)) => {
-                    let mut changes = changes(one, other, &limits);
+                    let single = |path: &str| {
+                        before.is_single(&one.item_types, path) && after.is_single(&other.item_types, path)
+                    };
+                    let mut changes = changes(one, other, &limits, &single);
                     changes.extend(used::changes((&before, one), (&after, other), &limits));
                     (!changes.is_empty()).then(|| format!("~ {key}: {}", changes.join(", ")))
                 }
@@ -87,9 +90,9 @@ fn side(folder: &Path) -> anyhow::Result<Option<Side>> {
 }
 
 /// What of a rule has another meaning.
-fn changes(before: &Rule, after: &Rule, limits: &Limits) -> Vec<String> {
+fn changes(before: &Rule, after: &Rule, limits: &Limits, single: &dyn Fn(&str) -> bool) -> Vec<String> {
     different(&fields(before), &fields(after), |key, old, new| match key {
-        "when" => old == new || same_condition(before, after, limits),
+        "when" => old == new || same_condition(before, after, limits, single),
         // In whatever order.
         "on" | "item_types" | "policies" | "actions" => set(old) == set(new),
         _ => old == new,
@@ -122,6 +125,11 @@ fn fields(rule: &Rule) -> Map<String, Json> {
         Ok(Json::Object(mut fields)) => {
             // Left out means draft, and that is worth saying.
             fields.entry("status").or_insert_with(|| Json::from("draft"));
+            if let Some(Json::Object(rollout)) = fields.get_mut("rollout")
+                && rollout.get("salt").is_some_and(|salt| salt == rule.key.as_str())
+            {
+                rollout.remove("salt");
+            }
             fields
         }
         _ => Map::new(),
@@ -132,15 +140,15 @@ fn set(list: Option<&Json>) -> BTreeSet<String> {
     list.and_then(Json::as_array).into_iter().flatten().map(ToString::to_string).collect()
 }
 
-fn same_condition(before: &Rule, after: &Rule, limits: &Limits) -> bool {
+fn same_condition(before: &Rule, after: &Rule, limits: &Limits, single: &dyn Fn(&str) -> bool) -> bool {
     let json = |rule: &Rule| serde_json::to_value(rule).unwrap_or_default();
-    same_form(&json(before), &json(after), limits)
+    same_form(&json(before), &json(after), limits, single)
 }
 
-fn same_form(before: &Json, after: &Json, limits: &Limits) -> bool {
+fn same_form(before: &Json, after: &Json, limits: &Limits, single: &dyn Fn(&str) -> bool) -> bool {
     let read = |rule: &Json| form::parse(rule, limits).ok();
     match (read(before), read(after)) {
-        (Some(before), Some(after)) => form::same(&before.when, &after.when),
+        (Some(before), Some(after)) => form::same(&before.when, &after.when, single),
         _ => false,
     }
 }
@@ -200,10 +208,18 @@ mod tests {
         let same = rule(
             "rule: r\nstatus: draft\nitem_types: [b, a]\nwhen: {all: [{text: {in: [text], any_of: [z w, x y]}}]}\n",
         );
-        assert!(changes(&before, &same, &Limits::default()).is_empty());
+        assert!(changes(&before, &same, &Limits::default(), &|_| true).is_empty());
+        let before = rule("rule: r\nrollout: {percent: 20}\nwhen: {field: {path: n, gt: 1, lt: 9}}\n");
+        let same = rule(
+            "rule: r\nrollout: {percent: 20.0, salt: r}\nwhen: {expr: item.data.n < 9.0 && item.data.n > 1}\n",
+        );
+        assert_eq!(changes(&before, &same, &Limits::default(), &|_| true), [""; 0]);
+        let other = rule("rule: r\nrollout: {percent: 20, salt: s}\nwhen: {field: {path: n, gt: 1}}\n");
+        assert_eq!(changes(&before, &other, &Limits::default(), &|_| true).len(), 2);
+        let before = rule("rule: r\nitem_types: [a, b]\nwhen: {text: {in: [text], any_of: [x y, z w]}}\n");
         let other =
             rule("rule: r\nstatus: live\nitem_types: [a]\nwhen: {text: {in: [text], any_of: [x y]}}\n");
-        let changes = changes(&before, &other, &Limits::default());
+        let changes = changes(&before, &other, &Limits::default(), &|_| true);
         assert_eq!(changes, [r#"item_types ["a","b"] → ["a"]"#, "status draft → live", "condition"]);
     }
 }

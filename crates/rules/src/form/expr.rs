@@ -6,6 +6,7 @@
 //! `!` become `all`, `any` and `not`. What is left is a formula.
 
 use serde_json::Value as Json;
+use tidegate_schemas::item_types::datetime;
 
 use super::{Comparison, Condition, Of, Op};
 use crate::{item::Number, vocabulary::Container};
@@ -117,6 +118,13 @@ pub(super) struct Wrong {
 
 /// Parts of one expression.
 const MOST_NODES: usize = 500;
+
+/// The least whole number, without its sign.
+const LEAST: &str = "9223372036854775808";
+
+fn more_of_number(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_')
+}
 
 /// Brackets and signs in each other.
 const DEEPEST: usize = 24;
@@ -327,8 +335,16 @@ impl Reader<'_> {
             return Ok(Part { inner: vec![inner], ..part });
         }
         if self.take("-") {
+            // The least number has no positive counterpart.
+            if self.rest().strip_prefix(LEAST).is_some_and(|rest| !rest.starts_with(more_of_number)) {
+                self.at += LEAST.len();
+                return self.part(start, Ast::Number(Number::from(i64::MIN)));
+            }
             let inner = self.deeper(Self::signed)?.body;
             let body = match inner {
+                Ast::Number(Number::Whole(whole)) if whole == i64::MIN.into() => {
+                    return Err(self.wrong("the number is beyond 64 bits"));
+                }
                 Ast::Number(Number::Whole(whole)) => Ast::Number(Number::Whole(-whole)),
                 Ast::Number(Number::Fraction(fraction)) => Ast::Number(Number::Fraction(-fraction)),
                 inner => Ast::Negative(Box::new(inner)),
@@ -435,7 +451,8 @@ impl Reader<'_> {
                 self.space();
                 let text = self.text()?;
                 self.expect(")")?;
-                match tidegate_schemas::item_types::datetime::parse(&text) {
+                match datetime::parse(&text) {
+                    Some(_) if datetime::is_finer(&text) => Err(self.wrong(super::FINER)),
                     Some(_) => Ok(Ast::Instant(text)),
                     None => Err(self.wrong("expected an instant such as 2026-01-31T12:00:00.000Z")),
                 }
@@ -627,7 +644,7 @@ fn comparison(part: &Ast) -> Option<Condition> {
 }
 
 /// The order as it is read from the other side.
-fn turned(op: Op) -> Op {
+pub(crate) fn turned(op: Op) -> Op {
     match op {
         Op::Lt => Op::Gt,
         Op::Lte => Op::Gte,

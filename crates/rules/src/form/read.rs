@@ -44,6 +44,9 @@ const VIEWS: [(&str, View); 4] =
 const CONDITIONS: [&str; 12] =
     ["all", "any", "not", "text", "field", "strikes", "count", "media", "score", "geo", "domain", "expr"];
 
+/// Of instants.
+pub(crate) const FINER: &str = "instants are exact to the millisecond, and this one names a part of one";
+
 /// Reads a rule document; all faults are listed, up to a hundred.
 #[allow(
     clippy::redundant_closure_for_method_calls,
@@ -280,6 +283,9 @@ impl Reader<'_> {
 
     fn instant(&mut self, value: &Json) -> Option<Millis> {
         let text = self.text(value)?;
+        if datetime::is_finer(text) {
+            return self.fault("type", FINER);
+        }
         datetime::parse(text)
             .or_else(|| self.fault("shape", "expected an instant such as 2026-01-31T12:00:00.000Z"))
     }

@@ -26,6 +26,14 @@ pub(crate) struct CountLeaf {
 }
 
 impl CountLeaf {
+    pub(crate) fn window(&self) -> &WindowId {
+        &self.window
+    }
+
+    pub(crate) fn at_least(&self) -> Amount {
+        self.at_least
+    }
+
     pub(super) fn compile(count: Count, context: &mut Context<'_>) -> Option<Self> {
         let known = context.window(&count.window);
         let Some((path, kind, measure)) = known.map(|it| (it.path.clone(), it.kind, it.window.measure))

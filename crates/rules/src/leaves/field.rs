@@ -18,7 +18,7 @@ use crate::{
     explain::{Explained, FieldExplained, excerpt},
     facts::Within,
     faults::shown,
-    form::{Comparison, Of, Op, View},
+    form::{Comparison, FINER, Of, Op, View},
     item::{Number, Value},
     leaves::Scene,
     limits::{Spent, Steps},
@@ -38,15 +38,15 @@ pub(crate) struct FieldLeaf {
 }
 
 #[derive(Debug)]
-struct Test {
-    op: Op,
-    operands: Vec<Operand>,
+pub(crate) struct Test {
+    pub(crate) op: Op,
+    pub(crate) operands: Vec<Operand>,
     /// Of `exists`.
-    wanted: bool,
+    pub(crate) wanted: bool,
 }
 
 #[derive(Debug, PartialEq)]
-enum Operand {
+pub(crate) enum Operand {
     Text(String),
     Number(Number),
     Boolean(bool),
@@ -63,22 +63,6 @@ pub(crate) enum Sought<'l> {
     Boolean(bool),
     /// Ends inside, and coarse: a float may stand for its neighbours.
     Ranges(Vec<(f64, f64)>),
-}
-
-impl Sought<'_> {
-    /// Whether no value is among both.
-    pub(crate) fn excludes(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Texts(some), Self::Texts(others)) => !some.iter().any(|text| others.contains(text)),
-            (Self::Related(some), Self::Related(others)) => !some.iter().any(|key| others.contains(key)),
-            (Self::Boolean(one), Self::Boolean(other)) => one != other,
-            (Self::Ranges(some), Self::Ranges(others)) => {
-                let meets = |(low, high): &(f64, f64)| others.iter().any(|(l, h)| l <= high && low <= h);
-                !some.iter().any(meets)
-            }
-            _ => false,
-        }
-    }
 }
 
 /// Values of a list or listed operands that an explanation shows.
@@ -146,6 +130,23 @@ impl FieldLeaf {
 
     pub(crate) fn is_single(&self) -> bool {
         self.single
+    }
+
+    pub(crate) fn of(&self) -> Option<Of> {
+        self.of
+    }
+
+    pub(crate) fn ignores_case(&self) -> bool {
+        self.ignore_case
+    }
+
+    pub(crate) fn tests(&self) -> &[Test] {
+        &self.tests
+    }
+
+    /// Whether a text passes one of the tests.
+    pub(crate) fn meets(&self, test: usize, text: &str) -> bool {
+        self.tests[test].holds(&Value::Text(text), self.ignore_case, Millis(0)) == Some(true)
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -377,6 +378,10 @@ impl Test {
 
 impl Operand {
     fn compile(operand: &Json, kind: Kind, context: &mut Context<'_>) -> Option<Self> {
+        if kind == Kind::Datetime && operand.as_str().is_some_and(datetime::is_finer) {
+            context.fault("type", FINER.to_owned());
+            return None;
+        }
         let compiled = match (kind, operand) {
             (Kind::Text, Json::String(text)) => Some(Self::Text(text.clone())),
             (Kind::Number, Json::Number(number)) => Number::parse(&number.to_string()).map(Self::Number),

@@ -135,6 +135,11 @@ impl Places {
 }
 
 impl GeoLeaf {
+    /// The areas of which one is enough.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        self.areas.iter().map(|area| area.shape.written())
+    }
+
     pub(super) fn compile(geo: Geo, context: &mut Context<'_>) -> Option<Self> {
         let places = match &geo.source {
             GeoSource::Hashes(fields) => {

@@ -17,7 +17,7 @@ use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
 pub(crate) use self::{
     count::{CountLeaf, values_of},
     domain::DomainLeaf,
-    field::{FieldLeaf, Sought},
+    field::{FieldLeaf, Operand, Sought, Test as FieldTest},
     formula::FormulaLeaf,
     geo::{GeoLeaf, Places},
     media::MediaLeaf,

@@ -25,13 +25,16 @@ impl ScoreLeaf {
         Need::Score { model: self.0.model.clone(), submission: scene.submission }
     }
 
-    /// Whether no number meets all orders.
-    pub(crate) fn empty(&self) -> bool {
-        let ends = |ops: [Op; 2]| self.0.tests.iter().filter(move |(op, _)| ops.contains(op));
-        ends([Op::Gt, Op::Gte]).any(|(above, low)| {
-            ends([Op::Lt, Op::Lte])
-                .any(|(below, high)| high < low || (high == low && (*above, *below) != (Op::Gte, Op::Lte)))
-        })
+    pub(crate) fn model(&self) -> &str {
+        &self.0.model
+    }
+
+    pub(crate) fn label(&self) -> Option<&str> {
+        self.0.label.as_deref()
+    }
+
+    pub(crate) fn tests(&self) -> &[(Op, Number)] {
+        &self.0.tests
     }
 
     pub(super) fn settle(&self, needs: &[Need], facts: &Facts) -> Settled {

@@ -267,11 +267,6 @@ impl TextLeaf {
 
 fn words_of(words: Vec<String>, whole: bool, view: View, context: &mut Context<'_>) -> Option<Vec<Needle>> {
     context.count_words(words.len())?;
-    let short = words.iter().find(|word| !whole && word.chars().count() < 3 && word.is_ascii());
-    if let Some(word) = short {
-        let detail = format!("{} is found inside of many words; `words` finds it only alone", shown(word));
-        context.warn("short_word", detail);
-    }
     let mut needles = Vec::with_capacity(words.len());
     for written in words {
         let (seen, runs) = Derived::of_word(&written, view);
@@ -280,6 +275,11 @@ fn words_of(words: Vec<String>, whole: bool, view: View, context: &mut Context<'
             return None;
         }
         needles.push(Needle::Word { written, seen, runs, whole });
+    }
+    if let Some(word) = needles.iter().find(|needle| needle.is_short()) {
+        let word = shown(word.written());
+        let detail = format!("{word} is found inside of many words; `words` finds it only alone");
+        context.warn("short_word", detail);
     }
     Some(needles)
 }
@@ -314,6 +314,18 @@ fn entries_of(
         }
     }
     context.count_words(found.len())?;
+    let mut short = found.iter().map(|(needle, _)| needle).filter(|needle| needle.is_short());
+    if let Some(first) = short.next() {
+        let first = shown(first.written());
+        let more = match short.count() {
+            0 => String::new(),
+            more => format!(", as are {more} more entries"),
+        };
+        let detail = format!(
+            "the entry {first} is found inside of many words{more}; `word: true` finds it only alone"
+        );
+        context.at("bank", |c| c.warn("short_word", detail));
+    }
     Some(found)
 }
 
@@ -402,6 +414,11 @@ pub(super) fn compiled(pattern: &str, limit: usize) -> Result<Needle, String> {
 }
 
 impl Needle {
+    /// A word of one or two letters in its view, which is sought inside of others, too.
+    fn is_short(&self) -> bool {
+        matches!(self, Self::Word { seen, whole: false, .. } if seen.chars().count() < 3)
+    }
+
     fn written(&self) -> &str {
         match self {
             Self::Word { written, .. } => written,

@@ -1,15 +1,11 @@
 //! Finds rules that add nothing: whatever they match, another one matches too, and leads to as much.
 //!
-//! It compares conditions as they are written: what follows only from values, such as one range inside another, it does
-//! not see.
+//! It compares trees, so it sees values inside of each other, and not what follows from several parts together.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use crate::{
-    compile::{Node, Rule},
-    form::View,
-    leaves::{Leaf, Needle, TextLeaf},
-};
+use super::tree::{Mark, Tree};
+use crate::{compile::Rule, lint::claims::Operand};
 
 /// Comparisons of conditions that are made at most; so many rules may have a word in common that all pairs are too many.
 const WORK: usize = 2_000_000;
@@ -21,53 +17,37 @@ pub(super) struct Found {
     pub(super) complete: bool,
 }
 
-/// What must pass, with `not` pushed down to the conditions: `not` of all is any of `not`, and the other way round,
-/// because an outcome is failed just when what decides it has failed.
-enum Tree {
-    Atom(u32),
-    All(Vec<Tree>),
-    /// Atoms of which one is enough, and trees.
-    Any(HashSet<u32>, Vec<Tree>),
-}
-
-#[derive(PartialEq, Eq, Hash)]
-enum Atom<'l> {
-    Predicate(u32, bool),
-    /// One word of a condition for which one is enough.
-    Word(&'l [usize], View, &'l str, &'l str, bool),
-}
-
-pub(super) fn look(rules: &[&Rule], predicates: &[Leaf]) -> Found {
-    let mut atoms = HashMap::new();
-    let trees: Vec<Tree> =
-        rules.iter().map(|rule| tree(&rule.when, true, rule, predicates, &mut atoms)).collect();
-    // By atom: the rules that cannot match without it, or one of its like.
-    let mut keyed: HashMap<u32, Vec<usize>> = HashMap::new();
+/// `trees` are those of the rules; a rule without one can never match.
+pub(super) fn look(rules: &[&Rule], trees: &[Option<Tree>]) -> Found {
+    // By mark: the rules that cannot match without it, or one of its like.
+    let mut keyed: HashMap<Mark, Vec<usize>> = HashMap::new();
     for (nth, tree) in trees.iter().enumerate() {
         let mut key = Vec::new();
-        tree.key(&mut key);
-        for atom in key {
-            keyed.entry(atom).or_default().push(nth);
+        tree.iter().for_each(|tree| tree.key(&mut key));
+        for mark in key {
+            keyed.entry(mark).or_default().push(nth);
         }
     }
     let mut found = Found { pairs: Vec::new(), complete: true };
     let mut left = WORK;
-    for (nth, (rule, tree)) in rules.iter().zip(&trees).enumerate() {
+    for (nth, (rule, tree)) in rules.iter().zip(trees).enumerate() {
+        let Some(tree) = tree else { continue };
         let mut own = Vec::new();
-        tree.atoms(&mut own);
+        tree.marks(&mut own);
         let mut others: Vec<usize> =
-            own.iter().filter_map(|atom| keyed.get(atom)).flatten().copied().collect();
+            own.iter().filter_map(|mark| keyed.get(mark)).flatten().copied().collect();
         left = left.saturating_sub(own.len() + others.len());
         others.sort_unstable();
         others.dedup();
         // Of two that imply each other the later one adds nothing.
         let wider = others.into_iter().find(|other| {
             left = left.saturating_sub(1);
+            let Some(wide) = &trees[*other] else { return false };
             *other != nth
                 && left > 0
                 && covers(rules[*other], rule)
-                && implies(tree, &trees[*other], &mut left)
-                && (*other < nth || !implies(&trees[*other], tree, &mut left))
+                && implies(tree, wide, &mut left)
+                && (*other < nth || !implies(wide, tree, &mut left))
         });
         found.pairs.extend(wider.map(|other| (nth, other)));
         if left == 0 {
@@ -92,87 +72,6 @@ fn covers(wider: &Rule, rule: &Rule) -> bool {
         && rule.head.actions.iter().all(|action| wider.head.actions.contains(action))
 }
 
-fn tree<'l>(
-    node: &Node,
-    positive: bool,
-    rule: &Rule,
-    predicates: &'l [Leaf],
-    atoms: &mut HashMap<Atom<'l>, u32>,
-) -> Tree {
-    let mut number = |atom| {
-        let next = u32::try_from(atoms.len()).unwrap_or(u32::MAX);
-        *atoms.entry(atom).or_insert(next)
-    };
-    let (inner, all) = match node {
-        Node::Leaf(nth) => {
-            let predicate = rule.leaves[*nth];
-            return match &predicates[predicate as usize] {
-                Leaf::Text(text) if positive && text.needed == 1 => Tree::Any(
-                    text.needles.iter().map(|needle| number(atom(text, needle))).collect(),
-                    Vec::new(),
-                ),
-                _ => Tree::Atom(number(Atom::Predicate(predicate, positive))),
-            };
-        }
-        Node::Not(inner) => return tree(inner, !positive, rule, predicates, atoms),
-        Node::All(inner) => (inner, positive),
-        Node::Any(inner) => (inner, !positive),
-    };
-    let parts = inner.iter().map(|node| tree(node, positive, rule, predicates, atoms));
-    if all {
-        return Tree::All(parts.collect());
-    }
-    let (mut simple, mut rest) = (HashSet::new(), Vec::new());
-    for part in parts {
-        match part {
-            Tree::Atom(atom) => {
-                simple.insert(atom);
-            }
-            Tree::Any(atoms, trees) => {
-                simple.extend(atoms);
-                rest.extend(trees);
-            }
-            all @ Tree::All(_) => rest.push(all),
-        }
-    }
-    Tree::Any(simple, rest)
-}
-
-fn atom<'l>(text: &'l TextLeaf, needle: &'l Needle) -> Atom<'l> {
-    match needle {
-        // Its letters as written tell the runs that a collapsed word asks for.
-        Needle::Word { written, seen, whole, .. } => {
-            Atom::Word(&text.slots, text.view, seen, written, *whole)
-        }
-        Needle::Pattern { regex, .. } => Atom::Word(&text.slots, text.view, regex.as_str(), "", false),
-    }
-}
-
-impl Tree {
-    fn atoms(&self, atoms: &mut Vec<u32>) {
-        match self {
-            Self::Atom(atom) => atoms.push(*atom),
-            Self::All(parts) => parts.iter().for_each(|part| part.atoms(atoms)),
-            Self::Any(simple, rest) => {
-                atoms.extend(simple);
-                rest.iter().for_each(|part| part.atoms(atoms));
-            }
-        }
-    }
-
-    /// Atoms of which each condition that implies this one has one.
-    fn key(&self, key: &mut Vec<u32>) {
-        match self {
-            Self::All(parts) => {
-                if let Some(first) = parts.first() {
-                    first.key(key);
-                }
-            }
-            other => other.atoms(key),
-        }
-    }
-}
-
 fn implies(narrow: &Tree, wide: &Tree, left: &mut usize) -> bool {
     *left = left.saturating_sub(1);
     if *left == 0 {
@@ -186,15 +85,21 @@ fn implies(narrow: &Tree, wide: &Tree, left: &mut usize) -> bool {
                     *left = left.saturating_sub(simple.len());
                     simple.is_subset(wide)
                 }
-                Tree::Atom(atom) => simple.iter().all(|one| one == atom),
-                Tree::All(_) => false,
+                _ => simple.is_empty(),
             };
             direct && rest.iter().all(|part| implies(part, wide, left))
         }
         (Tree::All(parts), _) if parts.iter().any(|part| implies(part, wide, left)) => true,
-        (_, Tree::Any(_, rest)) if rest.iter().any(|part| implies(narrow, part, left)) => true,
-        (Tree::Atom(atom), Tree::Any(simple, _)) => simple.contains(atom),
-        (Tree::Atom(a), Tree::Atom(b)) => a == b,
-        (Tree::All(_), _) => false,
+        (_, Tree::Any(_, rest)) => rest.iter().any(|part| implies(narrow, part, left)),
+        (Tree::Without(more), Tree::Without(fewer)) => {
+            *left = left.saturating_sub(fewer.len());
+            fewer.is_subset(more)
+        }
+        (Tree::Claim(operand, domain), Tree::Claim(other, wider)) => {
+            // What has a value is there.
+            let there = operand.slot().is_some_and(|slot| *wide == Operand::present(slot, true));
+            there || operand == other && domain.is_within(wider)
+        }
+        _ => false,
     }
 }

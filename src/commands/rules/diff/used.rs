@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json, json};
 use tidegate_rules::Limits;
-use tidegate_schemas::documents::{Document, DocumentKind, Rule};
+use tidegate_schemas::{
+    documents::{Document, DocumentKind, Rule},
+    ids::TypeId,
+};
 
 use super::{different, same_form, set};
 
@@ -38,6 +41,21 @@ impl Side {
 
     fn of(&self, kind: DocumentKind) -> impl Iterator<Item = (&String, &Map<String, Json>)> {
         self.others.iter().filter(move |((own, _), _)| *own == kind).map(|((_, key), members)| (key, members))
+    }
+}
+
+impl Side {
+    /// Whether a field holds one value in each of these item types that have it; in all if none are named.
+    pub(super) fn is_single(&self, item_types: &[TypeId], path: &str) -> bool {
+        let asked = |key: &str| item_types.is_empty() || item_types.iter().any(|own| own.as_str() == key);
+        let fields =
+            self.of(DocumentKind::ItemType).filter(|(key, _)| asked(key)).filter_map(|(_, members)| {
+                let mut fields = members.get("fields")?.as_array()?.iter();
+                fields.find(|field| field.get("name").is_some_and(|name| name == path))
+            });
+        let mut containers =
+            fields.map(|field| field.get("container").is_some_and(|it| !it.is_null())).peekable();
+        containers.peek().is_some() && containers.all(|several| !several)
     }
 }
 
@@ -126,7 +144,10 @@ pub(super) fn changes(
         let differing = different(one, other, |member, one, other| match member {
             "name" | "file" => true,
             "entries" | "item_types" | "suppresses" => set(one) == set(other),
-            "where" => one == other || same_where(one, other, limits),
+            "where" => {
+                let single = |path: &str| before.is_single(&[], path) && after.is_single(&[], path);
+                one == other || same_where(one, other, limits, &single)
+            }
             _ => one == other,
         });
         if !differing.is_empty() {
@@ -157,9 +178,14 @@ pub(super) fn changes(
     changes
 }
 
-fn same_where(before: Option<&Json>, after: Option<&Json>, limits: &Limits) -> bool {
+fn same_where(
+    before: Option<&Json>,
+    after: Option<&Json>,
+    limits: &Limits,
+    single: &dyn Fn(&str) -> bool,
+) -> bool {
     let rule = |condition: &Json| json!({"rule": "where", "when": condition});
-    matches!((before, after), (Some(before), Some(after)) if same_form(&rule(before), &rule(after), limits))
+    before.zip(after).is_some_and(|(before, after)| same_form(&rule(before), &rule(after), limits, single))
 }
 
 #[cfg(test)]

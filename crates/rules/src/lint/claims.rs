@@ -1,0 +1,304 @@
+//! What one condition says: of values of operands, and of what can only hold or not.
+//!
+//! It does not combine conditions.
+
+use std::collections::BTreeSet;
+
+use super::{
+    domain::{Domain, Grain},
+    patterns,
+    tree::{Atoms, Tree},
+};
+use crate::{
+    form::{Of, Op, View},
+    item::Number,
+    leaves::{FieldLeaf, FieldTest, Leaf, Needle, Operand as Value, Places, TextLeaf},
+};
+
+/// What has one value, if it has one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Operand {
+    /// Whether a field is there.
+    Present(usize),
+    Number(usize),
+    Boolean(usize),
+    Instant(usize),
+    /// Milliseconds after the item came in.
+    Since(usize),
+    Text(usize),
+    /// In lower case.
+    Lower(usize),
+    Related(usize),
+    /// Characters of a text, or values of a list.
+    Size(usize),
+    Score(String, Option<String>),
+    /// Within so many milliseconds.
+    Strikes(Option<i64>),
+    /// In millionths.
+    Count(String),
+}
+
+impl Operand {
+    pub(super) fn slot(&self) -> Option<usize> {
+        match self {
+            Self::Number(slot)
+            | Self::Boolean(slot)
+            | Self::Instant(slot)
+            | Self::Since(slot)
+            | Self::Text(slot)
+            | Self::Lower(slot)
+            | Self::Related(slot)
+            | Self::Size(slot) => Some(*slot),
+            Self::Present(_) | Self::Score(..) | Self::Strikes(_) | Self::Count(_) => None,
+        }
+    }
+
+    fn grain(&self) -> Grain {
+        if matches!(self, Self::Number(_) | Self::Score(..)) { Grain::Dense } else { Grain::Whole }
+    }
+
+    /// All values that it can have.
+    fn all(&self) -> Domain {
+        let from = |least: i64| Domain::ordered(Op::Gte, least.into(), Grain::Whole);
+        match self {
+            Self::Present(_) | Self::Boolean(_) => {
+                from(0).and(&Domain::ordered(Op::Lte, 1.into(), Grain::Whole))
+            }
+            Self::Size(_) | Self::Strikes(_) | Self::Count(_) => from(0),
+            Self::Number(_) | Self::Instant(_) | Self::Since(_) | Self::Score(..) => Domain::line(),
+            Self::Text(_) | Self::Lower(_) | Self::Related(_) => Domain::Except(BTreeSet::new()),
+        }
+    }
+
+    fn claim(self, op: Op, number: Number, positive: bool) -> Tree {
+        let domain = Domain::ordered(op, number, self.grain());
+        self.among(domain, positive)
+    }
+
+    pub(super) fn among(self, domain: Domain, positive: bool) -> Tree {
+        let domain = if positive { domain } else { domain.not() };
+        let domain = domain.and(&self.all());
+        Tree::Claim(self, domain)
+    }
+
+    pub(super) fn present(slot: usize, there: bool) -> Tree {
+        Self::Present(slot).claim(Op::Eq, i64::from(there).into(), true)
+    }
+}
+
+/// The condition as it passes, or as it fails.
+pub(super) fn tree(predicate: usize, leaf: &Leaf, positive: bool, atoms: &mut Atoms) -> Tree {
+    match leaf {
+        Leaf::Field(field) if field.is_single() => single(predicate, field, positive, atoms),
+        Leaf::Field(field) => several(field, positive, atoms),
+        Leaf::Text(text) => texts(text, positive, atoms),
+        Leaf::Score(score) => {
+            let of = || Operand::Score(score.model().to_owned(), score.label().map(str::to_owned));
+            let tests = score.tests().iter().map(|(op, end)| of().claim(*op, *end, positive));
+            join(positive, tests)
+        }
+        Leaf::Strikes(strikes) => {
+            let within = strikes.0.within.map(crate::facts::Within::millis);
+            Operand::Strikes(within).claim(Op::Gte, strikes.0.at_least.into(), positive)
+        }
+        Leaf::Count(count) => {
+            Operand::Count(count.window().to_string()).claim(Op::Gte, count.at_least().0.into(), positive)
+        }
+        Leaf::Domain(domain) => {
+            let each = domain.slots.iter().flat_map(|slot| {
+                domain.names().map(move |name| (format!("host {slot} {name}"), Some(*slot)))
+            });
+            one_of(each.collect(), positive, format!("no host {:?}", sorted(&domain.slots)), atoms)
+        }
+        Leaf::Geo(geo) => {
+            let areas: Vec<String> = geo.names().collect();
+            let each = |of: String, slot| {
+                areas.iter().map(move |area| (format!("place {of} {area}"), slot)).collect::<Vec<_>>()
+            };
+            let all = match &geo.places {
+                Places::Hashes(slots) => {
+                    slots.iter().flat_map(|slot| each(slot.to_string(), Some(*slot))).collect()
+                }
+                Places::Pairs(lat, lng) => each(format!("{lat}/{lng}"), None),
+            };
+            one_of(all, positive, format!("no place {:?}", geo.places), atoms)
+        }
+        Leaf::Formula(formula) => match (formula.constant(), formula.sized()) {
+            (Some(comes_to), _) if comes_to == Some(positive) => Tree::always(),
+            (Some(_), _) => Tree::never(),
+            (None, Some((slot, op, number))) => Operand::Size(slot).claim(op, number, positive),
+            (None, None) => opaque(format!("formula {}", formula.key()), None, positive, atoms),
+        },
+        Leaf::Media(media) => opaque(format!("media {}", media.key()), media.only_slot(), positive, atoms),
+    }
+}
+
+fn join(all: bool, parts: impl IntoIterator<Item = Tree>) -> Tree {
+    if all { Tree::all(parts) } else { Tree::any(parts) }
+}
+
+fn opaque(key: String, slot: Option<usize>, positive: bool, atoms: &mut Atoms) -> Tree {
+    let atom = atoms.number(key, slot);
+    if positive { Tree::one(atom) } else { Tree::Without([atom].into()) }
+}
+
+/// One of several is enough; if there are none, which may change with a bank, it is never found.
+fn one_of(keys: Vec<(String, Option<usize>)>, positive: bool, none: String, atoms: &mut Atoms) -> Tree {
+    if keys.is_empty() && !positive {
+        return opaque(none, None, false, atoms);
+    }
+    let numbers = keys.into_iter().map(|(key, slot)| atoms.number(key, slot)).collect();
+    if positive { Tree::Any(numbers, Vec::new()) } else { Tree::Without(numbers) }
+}
+
+fn sorted<T: Ord + Clone>(list: &[T]) -> Vec<T> {
+    let mut list = list.to_vec();
+    list.sort_unstable();
+    list
+}
+
+/// A field with one value: each test says something of that value.
+fn single(predicate: usize, field: &FieldLeaf, positive: bool, atoms: &mut Atoms) -> Tree {
+    let positive = positive != (field.of() == Some(Of::None));
+    let tests = field.tests().iter().enumerate().map(|(nth, test)| {
+        let slot = field.slot();
+        if test.op == Op::Exists {
+            return Operand::present(slot, test.wanted == positive);
+        }
+        values(slot, test, field.ignores_case(), positive).unwrap_or_else(|| {
+            let key = format!("test {slot} {} {}", field.ignores_case(), written(test));
+            let tree = opaque(key.clone(), Some(slot), positive, atoms);
+            let atom = atoms.number(key, Some(slot));
+            atoms.tests.entry(atom).or_insert((predicate, nth));
+            // What has failed had something to compare.
+            Tree::all([tree, Operand::present(slot, true)])
+        })
+    });
+    join(positive, tests.collect::<Vec<_>>())
+}
+
+/// The values that pass a test; `None` if they cannot be listed.
+fn values(slot: usize, test: &FieldTest, lower: bool, positive: bool) -> Option<Tree> {
+    if matches!(test.op, Op::StartsWith | Op::EndsWith | Op::Contains) {
+        return None;
+    }
+    let negative = matches!(test.op, Op::Ne | Op::NotIn);
+    let op = if negative { Op::Eq } else { test.op };
+    let mut whole: Option<Tree> = None;
+    for value in &test.operands {
+        let tree = match value {
+            Value::Text(text) => {
+                let operand = if lower { Operand::Lower(slot) } else { Operand::Text(slot) };
+                operand.among(Domain::Listed([text.clone()].into()), true)
+            }
+            Value::Related(key) => {
+                let name = format!("{}/{}", key.type_id, key.id);
+                Operand::Related(slot).among(Domain::Listed([name].into()), true)
+            }
+            Value::Number(number) => Operand::Number(slot).claim(op, *number, true),
+            Value::Boolean(boolean) => Operand::Boolean(slot).claim(op, i64::from(*boolean).into(), true),
+            Value::Datetime(instant) => Operand::Instant(slot).claim(op, instant.0.into(), true),
+            Value::Relative(after) => Operand::Since(slot).claim(op, (*after).into(), true),
+        };
+        whole = Some(match whole {
+            None => tree,
+            Some(whole) => Tree::any([whole, tree]),
+        });
+    }
+    match whole? {
+        Tree::Claim(operand, domain) => Some(operand.among(domain, positive != negative)),
+        // Some values are absolute, and some relative.
+        _ => None,
+    }
+}
+
+/// A list or map: what holds of one value need not hold of another.
+fn several(field: &FieldLeaf, positive: bool, atoms: &mut Atoms) -> Tree {
+    let slot = field.slot();
+    let (exist, compare): (Vec<_>, Vec<_>) = field.tests().iter().partition(|test| test.op == Op::Exists);
+    let denies = |test: &&FieldTest| matches!(test.op, Op::Ne | Op::NotIn);
+    let of = match field.of() {
+        None if !compare.iter().any(denies) => Some(Of::Any),
+        None if compare.iter().all(denies) => Some(Of::All),
+        other => other,
+    };
+    let mut parts: Vec<Tree> =
+        exist.iter().map(|test| Operand::present(slot, test.wanted == positive)).collect();
+    let lower = field.ignores_case();
+    let listed = match compare[..] {
+        [test] if of == Some(Of::Any) && matches!(test.op, Op::Eq | Op::In) => Some(test),
+        _ => None,
+    };
+    if let Some(test) = listed {
+        let item = |value: &Value| (format!("item {slot} {lower} {}", value_key(value)), Some(slot));
+        parts.push(one_of(test.operands.iter().map(item).collect(), positive, String::new(), atoms));
+    } else if !compare.is_empty() {
+        let asked = compare.iter().filter(|test| of == Some(Of::Any) || !denies(test));
+        let one = asked.filter_map(|test| values(slot, test, lower, true));
+        let needs_one = matches!(of, None | Some(Of::Any));
+        if positive && needs_one && has_empty(&Tree::all(one)) {
+            return Tree::never();
+        }
+        let tests: BTreeSet<String> = compare.iter().map(|test| written(test)).collect();
+        parts.push(opaque(format!("list {slot} {of:?} {lower} {tests:?}"), Some(slot), positive, atoms));
+    }
+    join(positive, parts)
+}
+
+fn has_empty(tree: &Tree) -> bool {
+    match tree {
+        Tree::Claim(_, domain) => domain.is_empty(),
+        Tree::All(parts) => parts.iter().any(has_empty),
+        Tree::Any(..) | Tree::Without(_) => false,
+    }
+}
+
+fn value_key(value: &Value) -> String {
+    match value {
+        Value::Number(number) => format!("{:?}", Domain::ordered(Op::Eq, *number, Grain::Dense)),
+        other => format!("{other:?}"),
+    }
+}
+
+fn written(test: &FieldTest) -> String {
+    let op = match test.op {
+        Op::Eq => Op::In,
+        Op::Ne => Op::NotIn,
+        other => other,
+    };
+    let values: BTreeSet<String> = test.operands.iter().map(value_key).collect();
+    format!("{op:?} {values:?}")
+}
+
+/// Words and patterns, each in each of the fields.
+fn texts(text: &TextLeaf, positive: bool, atoms: &mut Atoms) -> Tree {
+    let found = |needle: &Needle| -> Option<Vec<(String, Option<usize>)>> {
+        let key = match needle {
+            Needle::Word { seen, runs, whole, .. } => {
+                let runs = if text.view == View::Collapsed { format!("{runs:?}") } else { String::new() };
+                format!("{whole} {runs} {seen}")
+            }
+            Needle::Pattern { regex, .. } if patterns::never(regex.as_str()) => return None,
+            Needle::Pattern { regex, .. } => format!("pattern {}", regex.as_str()),
+        };
+        let each = text.slots.iter().map(|slot| (format!("text {slot} {:?} {key}", text.view), Some(*slot)));
+        Some(each.collect())
+    };
+    let all: Vec<_> = text.needles.iter().map(found).collect();
+    let slots = sorted(&text.slots);
+    let none = || format!("no text {slots:?}");
+    if text.needed == 1 {
+        return one_of(all.into_iter().flatten().flatten().collect(), positive, none(), atoms);
+    }
+    let possible = all.iter().flatten().count();
+    if possible < text.needed {
+        return if positive { Tree::never() } else { opaque(none(), None, false, atoms) };
+    }
+    if text.needed == all.len() {
+        let each = all.into_iter().flatten().map(|keys| one_of(keys, positive, none(), atoms));
+        return join(positive, each.collect::<Vec<_>>());
+    }
+    let keys: BTreeSet<_> = all.into_iter().flatten().flatten().map(|(key, _)| key).collect();
+    let only = <[usize; 1]>::try_from(slots).ok().map(|[slot]| slot);
+    opaque(format!("{} of {keys:?}", text.needed), only, positive, atoms)
+}

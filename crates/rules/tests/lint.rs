@@ -1,0 +1,178 @@
+//! What lint says of conditions that can never hold or never fail, and of rules that say the same.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value as Json, json};
+use tidegate_rules::{Container, Kind, Limits, Plan, RuleSource, Shape, Vocabulary};
+use tidegate_schemas::ids::TypeId;
+
+fn vocabulary() -> Vocabulary {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(
+        TypeId::new("post"),
+        [
+            ("text", Shape::one(Kind::Text)),
+            ("title", Shape::one(Kind::Text)),
+            ("likes", Shape::one(Kind::Number)),
+            ("flag", Shape::one(Kind::Boolean)),
+            ("at", Shape::one(Kind::Datetime)),
+            ("tags", Shape { kind: Kind::Text, container: Container::List }),
+        ],
+    );
+    vocabulary
+}
+
+/// The kinds of warnings of each rule, apart from those that nothing announces.
+fn warnings(conditions: &[Json]) -> Vec<(usize, &'static str)> {
+    let rule =
+        |(nth, when): (usize, &Json)| json!({"rule": nth.to_string(), "item_types": ["post"], "when": when});
+    let rules: Vec<Json> = conditions.iter().enumerate().map(rule).collect();
+    let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
+    let warnings = Plan::compile(&sources, &vocabulary(), &Limits::default()).unwrap().warnings();
+    let told = warnings.iter().map(|it| (it.rule.parse().unwrap(), it.tag()));
+    told.filter(|(_, tag)| !["unannounced", "pattern_everywhere", "short_word", "regex_empty"].contains(tag))
+        .collect()
+}
+
+fn field(path: &str, op: &str, value: impl Into<Json>) -> Json {
+    json!({"field": {"path": path, op: value.into()}})
+}
+
+fn word(word: &str) -> Json {
+    json!({"text": {"in": ["text"], "words": [word]}})
+}
+
+#[test]
+fn parts_that_cannot_hold_together_are_seen() {
+    let both = |a: Json, b: Json| json!({"all": [word("scam"), {"all": [a]}, b]});
+    let instant = "2026-01-01T00:00:00.000Z";
+    for when in [
+        both(field("likes", "gt", 5), field("likes", "lt", 5)),
+        both(field("likes", "gte", 5), field("likes", "lt", 5.0)),
+        both(field("likes", "eq", 5), field("likes", "ne", 5.0)),
+        both(field("likes", "eq", 5), field("likes", "gt", 5)),
+        both(field("title", "eq", "a"), field("title", "ne", "a")),
+        both(field("title", "eq", "a"), field("title", "eq", "b")),
+        both(field("title", "in", json!(["a", "b"])), field("title", "in", json!(["c"]))),
+        both(field("title", "in", json!(["a", "b"])), field("title", "eq", "c")),
+        both(field("title", "in", json!(["a", "b"])), field("title", "not_in", json!(["b", "c", "a"]))),
+        both(field("title", "in", json!(["ab", "b"])), field("title", "starts_with", "c")),
+        both(field("title", "eq", "ab"), json!({"not": field("title", "contains", "b")})),
+        both(field("flag", "eq", true), field("flag", "ne", true)),
+        both(field("likes", "gt", 5), json!({"not": field("likes", "gt", 3)})),
+        both(word("x"), json!({"not": word("x")})),
+        both(word("x"), json!({"not": {"text": {"in": ["title", "text"], "words": ["y", "X"]}}})),
+        both(field("title", "exists", false), field("title", "ne", "a")),
+        both(field("text", "exists", false), word("x")),
+        both(field("tags", "exists", false), field("tags", "eq", "a")),
+        both(field("at", "lt", instant), field("at", "gte", instant)),
+        both(field("at", "gt", instant), field("at", "lt", "2026-01-01T00:00:00.001Z")),
+        both(field("at", "gt", json!({"ago": "1d"})), field("at", "lt", json!({"ago": "48h"}))),
+        both(json!({"score": {"model": "m", "gte": 0.9}}), json!({"score": {"model": "m", "lt": 0.5}})),
+        both(json!({"strikes": {"gte": 3}}), json!({"not": {"strikes": {"gte": 2}}})),
+        both(field("likes", "eq", 5), json!({"any": [field("likes", "eq", 6), field("likes", "gt", 7)]})),
+        json!({"text": {"in": ["text"], "regex": "a^b"}}),
+        json!({"text": {"in": ["text"], "regex": ["x[a&&b]", "a$b"]}}),
+        json!({"expr": "1 > 2"}),
+        json!({"expr": "item.data.likes > 1 && 'a' == 'b'"}),
+        json!({"expr": "item.data.likes > 1 && item.data.likes <= 1"}),
+        json!({"expr": "size(item.data.tags) < 0"}),
+        json!({"field": {"path": "tags", "eq": "a", "in": ["b"]}}),
+    ] {
+        assert_eq!(warnings(std::slice::from_ref(&when)), [(0, "unsatisfiable")], "{when}");
+    }
+}
+
+#[test]
+fn parts_that_can_hold_together_are_left_alone() {
+    let both = |a: Json, b: Json| json!({"all": [a, b]});
+    let instant = "2026-01-01T00:00:00.000Z";
+    for when in [
+        both(field("likes", "gt", 5), field("likes", "lt", 6)),
+        both(field("likes", "gte", 5), field("likes", "lte", 5)),
+        both(field("tags", "eq", "a"), field("tags", "eq", "b")),
+        both(field("title", "eq", "ab"), field("title", "starts_with", "a")),
+        both(field("at", "gt", instant), field("at", "lt", json!({"ago": "1d"}))),
+        both(word("x"), json!({"not": word("y")})),
+        both(json!({"text": {"in": ["text", "title"], "words": ["x"]}}), json!({"not": word("x")})),
+        both(field("title", "exists", false), word("x")),
+        both(json!({"score": {"model": "m", "gte": 0.9}}), json!({"score": {"model": "n", "lt": 0.5}})),
+        both(json!({"strikes": {"gte": 3}}), json!({"not": {"strikes": {"gte": 2, "within": "1d"}}})),
+        json!({"any": [field("likes", "gt", 5), field("likes", "lt", 5)]}),
+        json!({"text": {"in": ["text"], "regex": ["a^b", "ab"]}}),
+        json!({"expr": "item.data.likes > 1 && item.data.likes < 2"}),
+        json!({"expr": "size(item.data.title) < 1"}),
+    ] {
+        assert_eq!(warnings(std::slice::from_ref(&when)), [], "{when}");
+    }
+}
+
+#[test]
+fn a_condition_that_cannot_fail_is_seen() {
+    for when in [
+        json!({"any": [field("likes", "gt", 5), field("likes", "lte", 5)]}),
+        json!({"any": [field("title", "eq", "a"), field("title", "ne", "a")]}),
+        json!({"any": [word("x"), {"not": word("x")}]}),
+        json!({"not": {"all": [field("likes", "gt", 5), field("likes", "lt", 5)]}}),
+        json!({"any": [field("title", "exists", true), field("title", "exists", false)]}),
+        json!({"any": [field("flag", "eq", true), field("flag", "eq", false)]}),
+        json!({"expr": "2 > 1"}),
+        json!({"expr": "size(item.data.tags) >= 0"}),
+    ] {
+        assert_eq!(warnings(std::slice::from_ref(&when)), [(0, "always_true")], "{when}");
+    }
+}
+
+#[test]
+fn rules_that_differ_only_in_notation_say_the_same() {
+    let likes = field("likes", "eq", 1);
+    for (one, other) in [
+        (json!({"all": [word("a"), likes]}), json!({"all": [{"all": [likes]}, word("a")]})),
+        (field("title", "in", json!(["a", "b"])), field("title", "in", json!(["b", "a"]))),
+        (field("title", "in", json!(["a"])), field("title", "eq", "a")),
+        (field("tags", "in", json!(["a"])), json!({"field": {"path": "tags", "eq": "a", "of": "any"}})),
+        (likes.clone(), field("likes", "eq", 1.0)),
+        (word("a B"), word("A b")),
+        (json!({"expr": "item.data.likes > 5"}), field("likes", "gt", 5)),
+        (
+            json!({"expr": "item.data.likes > 5 && item.data.likes < 9"}),
+            json!({"field": {"path": "likes", "lt": 9, "gt": 5}}),
+        ),
+        (json!({"not": field("likes", "gt", 5)}), field("likes", "lte", 5)),
+        (json!({"any": [word("a"), word("b")]}), json!({"text": {"in": ["text"], "words": ["b", "a"]}})),
+        (field("at", "gt", json!({"ago": "24h"})), field("at", "gt", json!({"ago": "1d"}))),
+        (json!({"expr": "size(item.data.title)>3+1"}), json!({"expr": "size(item.data.title) > 3 + 1"})),
+    ] {
+        let found = warnings(&[one.clone(), other.clone()]);
+        assert_eq!(found, [(1, "same_condition")], "{one} {other}");
+    }
+}
+
+#[test]
+fn a_rule_that_another_one_covers_is_seen() {
+    let words = |fields: Json, words: Json| json!({"text": {"in": fields, "words": words}});
+    for (narrow, wide) in [
+        (json!({"all": [word("a"), field("likes", "gt", 5)]}), word("a")),
+        (field("likes", "gt", 5), field("likes", "gte", 5)),
+        (json!({"field": {"path": "likes", "gt": 5, "lt": 8}}), field("likes", "ne", 9)),
+        (field("title", "eq", "a"), field("title", "in", json!(["a", "b"]))),
+        (field("title", "not_in", json!(["a", "b"])), field("title", "ne", "a")),
+        (field("tags", "eq", "a"), field("tags", "in", json!(["a", "b"]))),
+        (words(json!(["text"]), json!(["a"])), words(json!(["title", "text"]), json!(["b", "a"]))),
+        (json!({"text": {"in": ["text"], "all_of": ["aaa", "bbb"], "word": true}}), word("AAA")),
+        (json!({"not": words(json!(["text"]), json!(["a", "b"]))}), json!({"not": word("a")})),
+        (field("likes", "gt", 5), field("likes", "exists", true)),
+        (json!({"strikes": {"gte": 3}}), json!({"strikes": {"gt": 1}})),
+    ] {
+        assert_eq!(warnings(&[narrow.clone(), wide.clone()]), [(0, "subsumed")], "{narrow} {wide}");
+        assert_eq!(warnings(&[wide, narrow.clone()]), [(1, "subsumed")], "{narrow}");
+    }
+    for (one, other) in [
+        (field("likes", "gt", 5), field("likes", "gt", 6)),
+        (field("title", "eq", "a"), field("text", "in", json!(["a", "b"]))),
+        (json!({"all": [word("a"), word("b")]}), json!({"all": [word("a"), word("c")]})),
+    ] {
+        let found = warnings(&[one.clone(), other.clone()]);
+        let expected: &[_] = if one == field("likes", "gt", 5) { &[(1, "subsumed")] } else { &[] };
+        assert_eq!(found, expected, "{one} {other}");
+    }
+}
