@@ -204,7 +204,8 @@ async fn a_line_that_is_no_item_names_itself_and_what_is_left_out_is_counted() {
     };
     let rules: String = (0..4_100).map(rule).collect();
     folder(&place, "documents", &[("types.yaml", TYPE), ("rules.yaml", &rules)]);
-    let mut items = json!({"id": "1", "typeId": "post", "data": {"text": 5}}).to_string().into_bytes();
+    let mut items = "\u{feff}".to_owned().into_bytes();
+    items.extend(json!({"id": "1", "typeId": "post", "data": {"text": 5}}).to_string().into_bytes());
     items.extend(b"\n{\"id\": \"\xff\"}\n");
     items
         .extend(json!({"id": "3", "typeId": "post", "data": {"text": "a moonbag"}}).to_string().into_bytes());
@@ -233,6 +234,15 @@ async fn an_unknown_rule_is_refused_and_the_name_of_an_example_is_told() {
     assert!(text(&failed.stderr).contains("example 1, plain words"), "{}", text(&failed.stderr));
     let report = fs::read_to_string(place.folder.path().join("report.xml")).unwrap();
     assert!(report.contains("name=\"example 1, plain words\""), "{report}");
+    let wrong = rule.replace("in: [text]", "in: [txet]");
+    folder(&place, "documents", &[("rule.yaml", &wrong)]);
+    let failed = place.run(&["rules", "test", "--config", "documents", "--junit", "report.xml"]).await;
+    let report = fs::read_to_string(place.folder.path().join("report.xml")).unwrap();
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(
+        report.contains("errors=\"1\"") && report.contains("<error message=") && report.contains("txet"),
+        "{report}"
+    );
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
-use tidegate_schemas::documents::{Format, parse, render};
+use tidegate_schemas::documents::{Document, Format, Origin, parse, render};
 
 use crate::{
     commands::documents::{self, File},
@@ -101,15 +101,26 @@ fn form(file: &File) -> Result<Form, Vec<String>> {
     }
     Ok(match text == file.text {
         true => Form::Canonical,
-        false if !is_json && comments(&file.text) > comments(&text) => Form::Commented,
+        false if !is_json && has_comment(&file.text, &documents) => Form::Commented,
         false => Form::Other(text),
     })
 }
 
-/// Where a comment could begin; in the canonical form only texts hold such places.
-fn comments(yaml: &str) -> usize {
-    let begins = |(at, _): &(usize, &str)| yaml[..*at].chars().next_back().is_none_or(char::is_whitespace);
-    yaml.match_indices('#').filter(begins).count()
+/// Places where a comment could begin that are looked at; a text with more of them is taken to have one.
+const MOST_PLACES: usize = 1_000;
+
+/// Whether something can be left out, from a `#` to the end of its line, and the documents are the same.
+fn has_comment(yaml: &str, documents: &[(Origin, Document)]) -> bool {
+    let begins = |at: &usize| yaml[..*at].chars().next_back().is_none_or(char::is_whitespace);
+    let places: Vec<usize> = yaml.match_indices('#').map(|(at, _)| at).filter(begins).collect();
+    places.len() > MOST_PLACES
+        || places.into_iter().any(|at| {
+            let end = yaml[at..].find('\n').map_or(yaml.len(), |line| at + line);
+            let without = format!("{}{}", &yaml[..at], &yaml[end..]);
+            parse(&[("file.yaml", without)]).is_ok_and(|left| {
+                left.iter().map(|(_, document)| document).eq(documents.iter().map(|(_, document)| document))
+            })
+        })
 }
 
 #[cfg(test)]
@@ -128,6 +139,9 @@ mod tests {
         assert_eq!(formed("rules.yaml", &text), Form::Canonical);
         assert_eq!(formed("rules.yaml", &format!("# why\n{loose}")), Form::Commented);
         assert_eq!(formed("rules.yaml", &format!("{loose}# why\n")), Form::Commented);
+        let block = "rule: r\nwhen:\n  text: {in: [text], any_of: [a]}\nname: |\n  one\n  # two\n";
+        assert!(matches!(formed("rules.yaml", block), Form::Other(text) if text.contains("# two")));
+        assert_eq!(formed("rules.yaml", &format!("{block}status: live # why\n")), Form::Commented);
     }
 
     #[test]

@@ -21,6 +21,9 @@ use tidegate_schemas::{
     wire::{self, Fault, Pointer},
 };
 
+/// Some programs begin a text with it, to say that it is UTF-8.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// A line of a file: an item, or why it is none.
 pub(super) struct Line {
     pub(super) key: Option<ItemKey>,
@@ -38,7 +41,13 @@ pub(super) fn lines(path: &Path) -> anyhow::Result<impl Iterator<Item = io::Resu
         Box::new(BufReader::new(file))
     };
     // A line that is no text is a fault of that line, and must not end the run.
-    let lines = input.split(b'\n').enumerate().map(|(nth, line)| Ok((nth + 1, line?)));
+    let lines = input.split(b'\n').enumerate().map(|(nth, line)| {
+        let mut line = line?;
+        if nth == 0 && line.starts_with(MARK) {
+            line.drain(..MARK.len());
+        }
+        Ok((nth + 1, line))
+    });
     Ok(lines.filter(|line| line.as_ref().map_or(true, |(_, text)| !text.trim_ascii().is_empty())))
 }
 

@@ -89,15 +89,20 @@ struct Folder {
 impl Folder {
     /// The documents as they would run; their faults are printed.
     fn compile(&self) -> anyhow::Result<Option<Arc<Compiled>>> {
+        Ok(self.compiled()?.ok())
+    }
+
+    /// The same, with the faults.
+    fn compiled(&self) -> anyhow::Result<Result<Arc<Compiled>, Vec<String>>> {
         let settings = settings::load(self.settings.as_deref(), Vec::new())?.settings.catalog;
         let files: Vec<_> =
             documents::read(&self.folder)?.into_iter().map(|file| (file.name, file.text)).collect();
         match change::offline(&files, &settings) {
-            Ok((compiled, _)) => Ok(Some(Arc::new(compiled))),
+            Ok((compiled, _)) => Ok(Ok(Arc::new(compiled))),
             Err(faults) => {
                 faults.iter().for_each(complain);
                 complain(counted(faults.len(), "fault"));
-                Ok(None)
+                Ok(Err(faults.iter().map(ToString::to_string).collect()))
             }
         }
     }

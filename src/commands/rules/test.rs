@@ -44,7 +44,13 @@ struct Case {
 
 impl Test {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let Some(config) = self.folder.compile()? else { return Ok(ExitCode::FAILURE) };
+        let config = match self.folder.compiled()? {
+            Ok(config) => config,
+            Err(faults) => {
+                self.report(&broken(&faults))?;
+                return Ok(ExitCode::FAILURE);
+            }
+        };
         if let Some(rule) = &self.rule
             && config.plan().rule(&rule.as_str().into()).is_none()
         {
@@ -63,11 +69,17 @@ impl Test {
             }
         }
         say(format!("{} tests, {failed} failed", cases.len()));
-        if let Some(file) = &self.junit {
-            fs::write(file, junit(&cases))
-                .with_context(|| format!("{} cannot be written", file.display()))?;
-        }
+        self.report(&junit(&cases))?;
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn report(&self, xml: &str) -> anyhow::Result<()> {
+        match &self.junit {
+            Some(file) => {
+                fs::write(file, xml).with_context(|| format!("{} cannot be written", file.display()))
+            }
+            None => Ok(()),
+        }
     }
 
     fn concerns(&self, rule: &str) -> bool {
@@ -149,6 +161,26 @@ fn junit(cases: &[Case]) -> String {
     xml
 }
 
+/// The report where documents are at fault, so that there is nothing to test.
+fn broken(faults: &[String]) -> String {
+    let count = faults.len();
+    let mut xml = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"rules\" tests=\"{count}\" failures=\"0\" \
+         errors=\"{count}\">\n"
+    );
+    for (nth, fault) in faults.iter().enumerate() {
+        let fault = escaped(fault);
+        writeln!(
+            xml,
+            "  <testcase classname=\"documents\" name=\"fault {}\"><error message=\"{fault}\"/></testcase>",
+            nth + 1
+        )
+        .expect("a string takes everything");
+    }
+    xml.push_str("</testsuite>\n");
+    xml
+}
+
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -183,5 +215,8 @@ mod tests {
         assert!(report.contains("tests=\"2\" failures=\"1\""));
         assert!(report.contains("<testcase classname=\"a&lt;b\" name=\"&quot;&amp;\u{fffd}&quot;\"/>"));
         assert!(report.contains("<failure message=\"x &gt; y z\"/>"));
+        let report = broken(&["a < b".to_owned()]);
+        assert!(report.contains("tests=\"1\" failures=\"0\" errors=\"1\""));
+        assert!(report.contains("name=\"fault 1\"><error message=\"a &lt; b\"/>"));
     }
 }
