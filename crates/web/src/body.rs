@@ -5,7 +5,7 @@
 use axum::{
     body::Body as Incoming,
     extract::Request,
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -26,6 +26,7 @@ const STEP: usize = 64 << 10;
 /// Reads a JSON body.
 pub async fn read(request: Request, settings: &Settings, budget: &InFlight) -> Result<Body, Problem> {
     let (parts, mut body) = request.into_parts();
+    check_coding(&parts.headers)?;
     check_type(&parts.headers)?;
     let most = settings.body_bytes;
     let announced = length(&parts.headers);
@@ -53,16 +54,35 @@ pub async fn read(request: Request, settings: &Settings, budget: &InFlight) -> R
 
 fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-    let essence = sent.split(';').next().unwrap_or("").trim();
-    if essence.eq_ignore_ascii_case("application/json") {
+    let mut parts = sent.split(';').map(str::trim);
+    if !parts.next().unwrap_or("").eq_ignore_ascii_case("application/json") {
+        let detail = "Send it with `Content-Type: application/json`.";
+        return Err(unsupported("The body must be JSON.", detail));
+    }
+    let charsets = parts.filter_map(|parameter| parameter.split_once('='));
+    let mut charsets = charsets.filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
+    if charsets.all(|(_, named)| is_utf8(named.trim().trim_matches('"'))) {
         return Ok(());
     }
-    Err(Problem::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        tag::INVALID_INPUT,
-        "The body must be JSON.",
-        "Send it with `Content-Type: application/json`.",
-    ))
+    Err(unsupported("The body must be UTF-8.", "Send it as UTF-8; `charset` may say so or be left out."))
+}
+
+fn is_utf8(charset: &str) -> bool {
+    ["utf-8", "utf8"].iter().any(|name| charset.eq_ignore_ascii_case(name))
+}
+
+fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_plain = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
+    if headers.get_all(header::CONTENT_ENCODING).iter().all(is_plain) {
+        return Ok(());
+    }
+    let detail = "Send it as it is, without `Content-Encoding`.";
+    let problem = unsupported("The body must not be compressed.", detail);
+    Err(problem.with(header::ACCEPT_ENCODING, HeaderValue::from_static("identity")))
+}
+
+fn unsupported(title: &'static str, detail: &'static str) -> Problem {
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, tag::INVALID_INPUT, title, detail)
 }
 
 fn length(headers: &HeaderMap) -> Option<usize> {

@@ -154,7 +154,50 @@ async fn other_content_types_are_415() {
         answer.assert_envelope();
     }
     assert_eq!(send(Some("application/json; charset=utf-8")).await.status, 202);
-    assert_eq!(send(Some("Application/JSON")).await.status, 202);
+    for kind in
+        ["Application/JSON", "application/json;charset=\"UTF-8\"", "application/json; odd=1; Charset=utf8"]
+    {
+        assert_eq!(send(Some(kind)).await.status, 202, "{kind}");
+    }
+    for kind in
+        ["application/json; charset=iso-8859-1", "application/json; charset=utf-8; CHARSET = \"utf-16\""]
+    {
+        let answer = send(Some(kind)).await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body["title"]),
+            (415, &json!("The body must be UTF-8.")),
+            "{kind}"
+        );
+        answer.assert_envelope();
+    }
+}
+
+#[tokio::test]
+async fn a_coded_body_is_415_before_a_byte_of_it_is_read() {
+    let service = service().await;
+    for (path, codings) in [
+        (ITEMS, &["gzip"][..]),
+        (ITEMS, &["identity, br"]),
+        (ITEMS, &["identity", "zstd"]),
+        (REPORT, &["deflate"]),
+        (APPEAL, &["x-none"]),
+    ] {
+        let mut request = service.request("POST", path);
+        for coding in codings {
+            request = request.header(header::CONTENT_ENCODING, *coding);
+        }
+        // It would never end.
+        let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        let answer = service.ask(request.body(body).unwrap()).await;
+        assert_eq!(answer.status, 415, "{codings:?}");
+        answer.assert_envelope();
+        assert_eq!(answer.body["title"], "The body must not be compressed.");
+        assert_eq!(answer.header("accept-encoding"), "identity");
+    }
+    service.assert_nothing_appended().await;
+    let plain = service.request("POST", ITEMS).header(header::CONTENT_ENCODING, "Identity");
+    let plain = plain.body(Body::from(json!({"items": [post("a")]}).to_string())).unwrap();
+    assert_eq!(service.ask(plain).await.status, 202);
 }
 
 #[tokio::test]
