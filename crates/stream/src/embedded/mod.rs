@@ -274,6 +274,10 @@ impl Log {
         if self.inner.closed.load(Ordering::Acquire) || self.inner.consumers.is_closing() {
             return Readiness::NotReady { why: "the log is shutting down".to_owned() };
         }
+        if self.inner.state.room.is_full() {
+            let why = "the disk, or the share of it that was granted, is full: requests are refused";
+            return Readiness::NotReady { why: why.to_owned() };
+        }
         self.inner.state.health.readiness()
     }
 

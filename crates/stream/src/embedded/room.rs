@@ -4,6 +4,9 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+/// What one request appends at most: its body is bounded, and so is a record.
+const LARGEST_APPEND: i64 = 10 << 20;
+
 /// Who wants to append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
@@ -75,6 +78,11 @@ impl Room {
         left.load(Ordering::Acquire) >= i64::try_from(bytes).unwrap_or(i64::MAX)
     }
 
+    /// Requests have less left than one append of theirs may take.
+    pub(super) fn is_full(&self) -> bool {
+        self.request.load(Ordering::Acquire) < LARGEST_APPEND
+    }
+
     /// Bytes were written. True: requests have nothing left, so measure again.
     pub(super) fn spend(&self, bytes: usize) -> bool {
         // Once in the journal and once in a table, until the journal is dropped.
@@ -119,5 +127,18 @@ mod tests {
         assert!(room.spend(50));
         assert!(!room.admits(Claim::Request, 1));
         assert!(room.admits(Claim::Reserved, 100));
+    }
+
+    #[test]
+    fn it_is_full_until_a_measurement_finds_room_for_any_append() {
+        let room = Room::default();
+        assert!(!room.is_full(), "nothing limits it");
+        let left = |request| Headroom { request, reserved: 1 << 40 };
+        for (request, is_full) in [(0, true), (LARGEST_APPEND - 1, true), (LARGEST_APPEND, false)] {
+            room.set(left(request));
+            assert_eq!(room.is_full(), is_full, "{request}");
+        }
+        room.spend(1);
+        assert!(room.is_full());
     }
 }

@@ -13,7 +13,7 @@ use crate::error::OpenError;
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// The largest size of the data folder, in bytes; 0 sets no limit. At nine tenths of it new requests
-    /// are refused; the rest is kept for what accepted requests still lead to. Default 0.
+    /// are refused and `/readyz` says so; the rest is kept for what accepted requests still lead to. Default 0.
     pub max_bytes: u64,
     /// How much of the disk stays free, in bytes. Below it new requests are refused, below a quarter of
     /// it every append. Default 512 MiB.

@@ -3,7 +3,7 @@
 
 use fjall::KeyspaceCreateOptions;
 use tidegate_stream::{
-    AppendError, ConsumeError, Drained, Log, OpenError, Order, Query, Record, Settings, Topic,
+    AppendError, ConsumeError, Drained, Log, OpenError, Order, Query, Readiness, Record, Settings, Topic,
 };
 use tidegate_test_support::{PATIENCE, eventually};
 use tokio::time::timeout;
@@ -116,12 +116,14 @@ async fn a_disk_that_is_too_full_refuses_requests_before_what_they_lead_to() {
     let error = log.append(&record).await.unwrap_err();
     assert!(matches!(error, AppendError::Full { .. }) && error.is_retriable(), "{error}");
     assert!(log.reserved().append(&record).await.is_err(), "a quarter of that is not free either");
+    assert!(says_full(&log));
     fixture.close(log).await;
 
     // The journal alone is 64 MiB: past nine tenths of the share, not past all of it.
     let mut settings = fixture.settings();
     settings.embedded.max_bytes = 128 << 20;
     let log = fixture.open_with(&settings).await.unwrap();
+    assert!(log.ready().is_ready());
     let noise = noise(1 << 20);
     let mut accepted = 0;
     let refused = loop {
@@ -133,7 +135,12 @@ async fn a_disk_that_is_too_full_refuses_requests_before_what_they_lead_to() {
     };
     assert_eq!(refused.tag(), "full");
     log.reserved().append(&record).await.unwrap();
+    assert!(says_full(&log), "{:?}", log.ready());
     fixture.close(log).await;
+}
+
+fn says_full(log: &Log) -> bool {
+    matches!(log.ready(), Readiness::NotReady { why } if why.contains("is full"))
 }
 
 /// Bytes that no compression makes smaller.
