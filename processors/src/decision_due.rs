@@ -2,7 +2,7 @@
 //!
 //! What a release is, `tidegate_moderation::decisions` knows; when to look, `due_scan`.
 
-use std::ops::RangeInclusive;
+use std::{ops::RangeInclusive, time::Duration};
 
 use tidegate_moderation::{
     self as moderation,
@@ -19,7 +19,11 @@ use crate::{
     error::Fault,
 };
 
-pub(crate) struct DueDecisions(pub(crate) moderation::Deps);
+pub(crate) struct DueDecisions {
+    pub(crate) deps: moderation::Deps,
+    /// How long a decision that was released may be under way into the log.
+    pub(crate) lease: Duration,
+}
 
 impl DueRow for DecisionDue {
     type Id = (Millis, OrgId, JobId);
@@ -48,19 +52,20 @@ impl DueTable for DueDecisions {
     ) -> Result<Vec<DecisionDue>, Fault> {
         let partition = (i64::from(shard), minute);
         let range = due.map_or_else(At::all, |due| At::range((), due));
-        let rows = self.0.store.scan::<DecisionDue>(&partition, range).all().await;
+        let rows = self.deps.store.scan::<DecisionDue>(&partition, range).all().await;
         Ok(rows.map_err(moderation::Error::from)?)
     }
 
     async fn start(&self, shard: u32) -> Result<Option<i64>, Fault> {
         let shard = i64::from(shard);
-        let cursor = self.0.store.get::<DecisionCursor>(&(shard,)).await.map_err(moderation::Error::from)?;
+        let cursor =
+            self.deps.store.get::<DecisionCursor>(&(shard,)).await.map_err(moderation::Error::from)?;
         if let Some(cursor) = cursor {
             return Ok(Some(cursor.minute));
         }
         // Nobody has scanned the shard yet; what was decided meanwhile may be old.
         let mut oldest = None;
-        let mut rows = self.0.store.scan_all::<DecisionDue>(&Split::whole());
+        let mut rows = self.deps.store.scan_all::<DecisionDue>(&Split::whole());
         while let Some(rows) = rows.next_page().await.map_err(moderation::Error::from)? {
             let own = rows.iter().filter(|row| row.shard == shard).map(|row| row.minute);
             oldest = own.chain(oldest).min();
@@ -70,12 +75,12 @@ impl DueTable for DueDecisions {
 
     async fn save(&self, shard: u32, minute: i64) -> Result<(), Fault> {
         let row = DecisionCursor { shard: i64::from(shard), minute };
-        let saved = self.0.store.put(WriteTime::after(None, Millis::now()), &[row]).await;
+        let saved = self.deps.store.put(WriteTime::after(None, Millis::now()), &[row]).await;
         Ok(saved.map_err(moderation::Error::from)?)
     }
 
     async fn act(&self, row: &DecisionDue, now: Millis) -> Result<Next, Fault> {
-        Ok(match decisions::release(&self.0, row, now).await? {
+        Ok(match decisions::release(&self.deps, row, self.lease, now).await? {
             Release::Settled => Next::Settled,
             Release::Again(at) => Next::Again(at),
         })

@@ -95,7 +95,7 @@ impl Roles {
         let scanner = Scanner {
             role: DUE,
             topic: Topic::Decisions,
-            table: DueDecisions(work),
+            table: DueDecisions { deps: work, lease: self.settings.decision_lease() },
             poll: Duration::from_millis(self.settings.decision_poll_ms),
             sweep: Duration::from_millis(self.settings.decision_sweep_ms),
             settings: Arc::clone(&self.settings),

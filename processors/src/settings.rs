@@ -34,6 +34,10 @@ pub struct Settings {
     pub decision_poll_ms: u64,
     /// How often the last ten minutes of due decisions are read again, in milliseconds. Default 5,000.
     pub decision_sweep_ms: u64,
+    /// A process may die between releasing a decision and appending it: after so long, in milliseconds, it is appended
+    /// again. It should be above what an append takes; a decision that is appended twice has its effects once. Default
+    /// 30,000.
+    pub decision_lease_ms: u64,
     /// How long work may go on after a stop before it is left, in milliseconds. It should be above
     /// `stream.consume.drain_timeout_ms`. Default 30,000.
     pub drain_ms: u64,
@@ -67,6 +71,7 @@ impl Default for Settings {
             defect_patience_ms: 60_000,
             decision_poll_ms: 250,
             decision_sweep_ms: 5_000,
+            decision_lease_ms: 30_000,
             drain_ms: 30_000,
             rule_metrics: 1_000,
             window_rows: 10_000,
@@ -94,6 +99,11 @@ impl SettingsError {
         "setting_unusable"
     }
 }
+
+/// A shorter one appends again what is only slow.
+const SHORTEST_LEASE_MS: u64 = 1_000;
+/// A decision waits so long after a crash.
+const LONGEST_LEASE_MS: u64 = 3_600_000;
 
 impl Settings {
     /// Refuses values that cannot work, naming both where two contradict each other.
@@ -124,6 +134,12 @@ impl Settings {
                     "processors.{lesser} = {less} must not be above processors.{greater} = {great}"
                 )));
             }
+        }
+        if !(SHORTEST_LEASE_MS..=LONGEST_LEASE_MS).contains(&self.decision_lease_ms) {
+            return Err(SettingsError(format!(
+                "processors.decision_lease_ms = {} must be between {SHORTEST_LEASE_MS} and {LONGEST_LEASE_MS}",
+                self.decision_lease_ms
+            )));
         }
         self.media.validate().map_err(SettingsError)?;
         if self.media.slow_bytes_per_org > self.budget_bytes as u64 {
@@ -161,6 +177,10 @@ impl Settings {
         Duration::from_millis(self.retry_max_ms.saturating_mul(4)).max(Duration::from_secs(60))
     }
 
+    pub(crate) const fn decision_lease(&self) -> Duration {
+        Duration::from_millis(self.decision_lease_ms)
+    }
+
     pub(crate) const fn drain(&self) -> Duration {
         Duration::from_millis(self.drain_ms)
     }
@@ -187,6 +207,11 @@ mod tests {
             (Settings { retry_min_ms: 9_000, ..Settings::default() }, "processors.retry_max_ms = 5000"),
             (Settings { budget_bytes: 1_000, ..Settings::default() }, "processors.budget_bytes = 1000"),
             (Settings { room_works: 10, ..Settings::default() }, "processors.room_works = 10"),
+            (Settings { decision_lease_ms: 0, ..Settings::default() }, "processors.decision_lease_ms = 0"),
+            (
+                Settings { decision_lease_ms: u64::MAX, ..Settings::default() },
+                "must be between 1000 and 3600000",
+            ),
             (
                 Settings {
                     poison: poison::Settings { percent: 0, ..Default::default() },

@@ -46,9 +46,6 @@ pub const APPENDED: &str = "appended";
 
 pub const MINUTE_MS: i64 = 60_000;
 
-/// A released decision without a mark is appended again after this time.
-const APPEND_LEASE: Duration = Duration::from_secs(30);
-
 /// What a moderator says. An action or a policy that is named twice counts once.
 #[derive(Clone, Debug)]
 pub struct Ruling {
@@ -219,8 +216,9 @@ pub enum Release {
 const DECISION_FOLLOWS: Duration = Duration::from_secs(3_600);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Appends a decision whose time to undo is over. Only the owner of the shard may call it.
-pub async fn release(deps: &Deps, due: &DecisionDue, now: Millis) -> Result<Release, Error> {
+/// Appends a decision whose time to undo is over; one that was released `lease` ago and has no mark, again. Only the
+/// owner of the shard may call it.
+pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Millis) -> Result<Release, Error> {
     let Some(job) = deps.store.get::<Job>(&(due.org.clone(), due.job_id)).await? else {
         return Ok(Release::Settled);
     };
@@ -241,13 +239,18 @@ pub async fn release(deps: &Deps, due: &DecisionDue, now: Millis) -> Result<Rele
         Some(RELEASED) if job.lease_until.is_some_and(|lease| now < lease) => {
             Ok(Release::Again(job.lease_until.unwrap_or(now)))
         }
-        Some(PENDING | RELEASED) => append(deps, job, &decided, now).await,
+        Some(PENDING | RELEASED) => append(deps, job, &decided, now.plus(lease), now).await,
         _ => Ok(Release::Settled),
     }
 }
 
-async fn append(deps: &Deps, job: Job, decided: &Decided, now: Millis) -> Result<Release, Error> {
-    let lease = now.plus(APPEND_LEASE);
+async fn append(
+    deps: &Deps,
+    job: Job,
+    decided: &Decided,
+    lease: Millis,
+    now: Millis,
+) -> Result<Release, Error> {
     let released = Job { decision_state: Some(RELEASED.to_owned()), lease_until: Some(lease), ..job.clone() };
     if !deps.store.replace(&released, job.version).await?.is_done() {
         // Undone, or another scanner was faster: look again.

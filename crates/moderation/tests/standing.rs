@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tidegate_catalog::Live;
 use tidegate_moderation::{
     Deps,
-    decisions::{self, Release},
+    decisions::{self, Decided, PENDING, Release},
     effects::{self, Kind, Plan},
     items,
     jobs::{DECIDED, OPEN},
@@ -182,14 +182,11 @@ async fn the_oldest_of_thousands_of_versions_is_found_and_so_is_the_original_bel
     assert!(matches!(standing.unwrap(), Standing::Evaluated));
 }
 
-#[tokio::test]
-async fn a_due_row_waits_for_its_decision_as_long_as_its_claim_may_bring_it() {
-    let Fixture { deps, _folder } = fixture().await;
-    let job_id: JobId = Uuid::from_u128(7).into();
-    let now = Millis::now();
-    let decision_id: DecisionId = derive(IdKind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
-    let due = DecisionDue { shard: 0, minute: 0, due_at: now, org: org(), job_id, decision_id };
-    let mut job = Job {
+/// Well above what a test takes.
+const LEASE: Duration = Duration::from_secs(600);
+
+fn claimed(job_id: JobId, now: Millis) -> Job {
+    Job {
         org: org(),
         job_id,
         class: "review".to_owned(),
@@ -206,22 +203,74 @@ async fn a_due_row_waits_for_its_decision_as_long_as_its_claim_may_bring_it() {
         decision: None,
         decision_state: None,
         version: 1,
+    }
+}
+
+#[tokio::test]
+async fn a_decision_that_was_released_and_not_appended_is_appended_once_its_lease_is_over() {
+    let Fixture { deps, _folder } = fixture().await;
+    let job_id: JobId = Uuid::from_u128(8).into();
+    let now = Millis::now();
+    let decision_id: DecisionId = derive(IdKind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
+    let due = DecisionDue { shard: 0, minute: 0, due_at: now, org: org(), job_id, decision_id };
+    let decided = Decided {
+        decision_id,
+        config_version: ConfigVersion(1),
+        verdict: "ignore".to_owned(),
+        actions: Vec::new(),
+        policies: Vec::new(),
+        reason: None,
+        decided_by: "ann".to_owned(),
+        decided_at: now,
+        release_at: now,
     };
+    let job = Job {
+        state: DECIDED.to_owned(),
+        decision: Some(serde_json::to_string(&decided).unwrap()),
+        decision_state: Some(PENDING.to_owned()),
+        ..claimed(job_id, now)
+    };
+    deps.store.insert_new(&job).await.unwrap();
+    // It stops between release and append, as a process that dies does.
+    deps.log.close(tokio::time::Instant::now() + LEASE).await;
+    assert!(decisions::release(&deps, &due, LEASE, now).await.is_err());
+    let meanwhile = decisions::release(&deps, &due, LEASE, now.plus(LEASE / 2)).await.unwrap();
+    assert_eq!(meanwhile, Release::Again(now.plus(LEASE)));
+    let after = decisions::release(&deps, &due, LEASE, now.plus(LEASE)).await;
+    assert!(after.is_err(), "it is appended: {after:?}");
+}
+
+#[tokio::test]
+async fn a_due_row_waits_for_its_decision_as_long_as_its_claim_may_bring_it() {
+    let Fixture { deps, _folder } = fixture().await;
+    let job_id: JobId = Uuid::from_u128(7).into();
+    let now = Millis::now();
+    let decision_id: DecisionId = derive(IdKind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
+    let due = DecisionDue { shard: 0, minute: 0, due_at: now, org: org(), job_id, decision_id };
+    let mut job = claimed(job_id, now);
     deps.store.insert_new(&job).await.unwrap();
     // The console's clock is ten minutes behind the scanner's.
     let ahead = now.plus(Duration::from_secs(600));
-    let again = decisions::release(&deps, &due, ahead).await.unwrap();
+    let again = decisions::release(&deps, &due, LEASE, ahead).await.unwrap();
     assert!(matches!(again, Release::Again(at) if at > ahead));
     job.epoch = 3;
     assert!(deps.store.replace(&job, 1).await.unwrap().is_done());
-    assert_eq!(decisions::release(&deps, &due, now).await.unwrap(), Release::Settled, "the claim is void");
+    assert_eq!(
+        decisions::release(&deps, &due, LEASE, now).await.unwrap(),
+        Release::Settled,
+        "the claim is void"
+    );
     job.state = DECIDED.to_owned();
     assert!(deps.store.replace(&job, 2).await.unwrap().is_done());
     let due = DecisionDue {
         decision_id: derive(IdKind::Decision, &[job_id.as_bytes(), &3_i64.to_be_bytes()]),
         ..due
     };
-    assert_eq!(decisions::release(&deps, &due, now).await.unwrap(), Release::Settled, "decided otherwise");
+    assert_eq!(
+        decisions::release(&deps, &due, LEASE, now).await.unwrap(),
+        Release::Settled,
+        "decided otherwise"
+    );
 }
 
 #[tokio::test]
