@@ -9,12 +9,14 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use tidegate_schemas::names::Lines;
+
 /// Something that was to be printed is not, and nobody has chosen that.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// A line on standard output. A reader that has gone away is no fault of ours.
+/// A line on standard output, without what steers a terminal: much of it was written by others. A reader that has gone away is no fault of ours.
 pub(crate) fn say(line: impl Display) {
-    if let Err(error) = writeln!(io::stdout().lock(), "{line}")
+    if let Err(error) = writeln!(io::stdout().lock(), "{}", Lines(format_args!("{line}")))
         && error.kind() != io::ErrorKind::BrokenPipe
         && !LOST.swap(true, Ordering::Relaxed)
     {
@@ -28,7 +30,7 @@ pub(crate) fn ended(code: ExitCode) -> ExitCode {
 }
 
 pub(crate) fn complain(line: impl Display) {
-    let _reader_gone = writeln!(io::stderr().lock(), "{line}");
+    let _reader_gone = writeln!(io::stderr().lock(), "{}", Lines(format_args!("{line}")));
 }
 
 /// `1 fault`, `2 faults`.

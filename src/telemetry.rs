@@ -2,13 +2,21 @@
 //!
 //! It serves neither: lines go to standard error, `operations` answers for the metrics.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::Serialize;
+use tidegate_schemas::names::OneLine;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    EnvFilter,
+    field::RecordFields,
+    fmt::{
+        FormatFields,
+        format::{DefaultFields, Writer},
+    },
+};
 
 use crate::settings::{LogFormat, Telemetry};
 
@@ -38,11 +46,23 @@ pub(crate) fn log(settings: &Telemetry) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&settings.filter)
         .with_context(|| format!("telemetry.filter = {:?}", settings.filter))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let set = match settings.format {
-        LogFormat::Text => lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
+        LogFormat::Text => lines.fmt_fields(OneLineFields).with_ansi(is_terminal).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
     set.map_err(|error| anyhow::anyhow!("log lines cannot be set up: {error}"))
+}
+
+/// Keeps an event on its line, whatever somebody made its values of. JSON escapes them by itself.
+struct OneLineFields;
+
+impl<'writer> FormatFields<'writer> for OneLineFields {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut text = String::new();
+        DefaultFields::new().format_fields(Writer::new(&mut text), fields)?;
+        write!(writer, "{}", OneLine(format_args!("{text}")))
+    }
 }
 
 pub(crate) fn metrics() -> anyhow::Result<PrometheusHandle> {
@@ -62,5 +82,55 @@ pub(crate) async fn upkeep(handle: PrometheusHandle, stop: CancellationToken) {
     const EVERY: Duration = Duration::from_secs(5);
     while stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_some() {
         handle.run_upkeep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn no_value_makes_a_line_of_its_own_or_steers_a_terminal() {
+        let written = Written::default();
+        let to = written.clone();
+        let lines = tracing_subscriber::fmt()
+            .with_writer(move || to.clone())
+            .fmt_fields(OneLineFields)
+            .with_ansi(false)
+            .finish();
+        let name = "x\n2026-01-01T00:00:00Z ERROR fake\u{1b}[31m";
+        tracing::subscriber::with_default(lines, || {
+            let span = tracing::info_span!("within", name);
+            let _entered = span.enter();
+            tracing::info!(by = %name, also = ?name, "made {name}");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(!text.trim_end().contains(char::is_control), "{text}");
+        let escaped = r"x\n2026-01-01T00:00:00Z ERROR fake";
+        assert!(
+            text.contains(&format!("made {escaped}")) && text.contains(&format!("by={escaped}")),
+            "{text}"
+        );
     }
 }

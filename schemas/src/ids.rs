@@ -202,6 +202,9 @@ impl Millis {
         Self(jiff::Timestamp::now().as_millisecond())
     }
 
+    /// The last instant that `iso` can write, a day before the year 10000.
+    pub const LAST: Self = Self(253_402_207_200_000);
+
     pub fn plus(self, duration: std::time::Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }

@@ -6,6 +6,7 @@ pub mod banks;
 pub mod documents;
 pub mod ids;
 pub mod item_types;
+pub mod names;
 mod nearest;
 pub mod records;
 pub mod wire;

@@ -7,7 +7,10 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate_schemas::ids::Millis;
+use tidegate_schemas::{
+    ids::Millis,
+    names::{self, OneLine},
+};
 
 use crate::{client::Connection, output::say};
 
@@ -16,7 +19,7 @@ pub(crate) enum Keys {
     /// Make a key, and print it once
     Create {
         /// What the key is for
-        #[arg(long, default_value = "key")]
+        #[arg(long, default_value = "key", value_parser = name)]
         name: String,
         /// What it may do: items:write, items:read, reports:write, appeals:write, policies:read, admin; those that a
         /// platform needs if left out
@@ -64,6 +67,10 @@ struct Key {
     last_used_at: Option<String>,
 }
 
+fn name(text: &str) -> Result<String, String> {
+    if names::is_name(text) { Ok(text.to_owned()) } else { Err(format!("a key's name {}", names::RULE)) }
+}
+
 const DAY_SECONDS: u64 = 86_400;
 
 impl Keys {
@@ -78,7 +85,7 @@ impl Keys {
             Self::List { connection } => {
                 let listed: Listed = connection.open()?.get("/keys", &[]).await?;
                 let now = Millis::now();
-                listed.items.iter().for_each(|key| show(key, now));
+                listed.items.iter().for_each(|key| say(line(key, now)));
             }
             Self::Revoke { id, connection } => {
                 let _nothing: Value =
@@ -90,11 +97,13 @@ impl Keys {
     }
 }
 
-fn show(key: &Key, now: Millis) {
+fn line(key: &Key, now: Millis) -> String {
     let end = end(key.revoked_at.as_deref(), key.expires_at.as_deref(), now);
     let used = key.last_used_at.as_deref().unwrap_or("never");
     let scopes = key.scopes.join(",");
-    say(format!("{}  {}  {scopes}  made {}  used {used}  {end}", key.id, key.name, key.created_at));
+    // A name may be older than the rule for names.
+    let Key { id, name, created_at, .. } = key;
+    OneLine(format_args!("{id}  {name}  {scopes}  made {created_at}  used {used}  {end}")).to_string()
 }
 
 fn end(revoked_at: Option<&str>, expires_at: Option<&str>, now: Millis) -> String {
@@ -115,6 +124,22 @@ fn is_over(at: &str, now: Millis) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_taken_as_the_service_takes_it_and_an_older_one_is_printed_on_its_line() {
+        assert!(name("app").is_ok() && name("").is_err() && name("a\nb").is_err());
+        let key = Key {
+            id: "1".to_owned(),
+            name: "x\n2  admin\u{1b}[31m".to_owned(),
+            scopes: vec!["admin".to_owned()],
+            created_at: "then".to_owned(),
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        let line = line(&key, Millis(0));
+        assert_eq!(line, r"1  x\n2  admin\u001b[31m  admin  made then  used never  active");
+    }
 
     #[test]
     fn a_key_says_how_it_ended_or_will() {

@@ -21,7 +21,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::Value;
 use tidegate_egress::{Secret, signature};
-use tidegate_schemas::ids::Millis;
+use tidegate_schemas::{ids::Millis, names::OneLine};
 use tidegate_stream::Drained;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -90,7 +90,7 @@ async fn receive(State(receiver): State<Shared>, headers: HeaderMap, body: Bytes
     let kept = tokio::task::spawn_blocking(move || received.keep(&body)).await;
     match kept {
         Ok(Ok(())) => {
-            say(callback.line());
+            say(OneLine(format_args!("{}", callback.line())));
             StatusCode::OK.into_response()
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

@@ -17,6 +17,7 @@ use tidegate_moderation::{
 };
 use tidegate_schemas::{
     ids::{ActionId, JobId, Millis, PolicyId, QueueId, SubmissionId},
+    names,
     records::Verdict,
 };
 use tidegate_web::{Path, Problem, Query};
@@ -180,12 +181,10 @@ async fn decide(
     }
 }
 
-const LONGEST_NAME: usize = 200;
-
 fn reviewer_of(api: &Api, caller: &Caller, named: Option<String>) -> Result<Reviewer, Problem> {
     let name = caller.reviewer(named);
-    if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
-        return Err(invalid("/reviewer", "A reviewer's name has 1 to 200 bytes and no control characters."));
+    if !names::is_name(&name) {
+        return Err(invalid("/reviewer", format!("A reviewer's name {}.", names::RULE)));
     }
     Ok(Reviewer { name, lease: api.settings.lease() })
 }

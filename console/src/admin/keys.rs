@@ -15,7 +15,10 @@ use tidegate_catalog::{
     Scope, Scopes,
     keys::{Created, KeyError, KeyInfo, NewKey},
 };
-use tidegate_schemas::ids::{ApiKeyId, Millis};
+use tidegate_schemas::{
+    ids::{ApiKeyId, Millis},
+    names,
+};
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
@@ -98,7 +101,7 @@ async fn list(
     caller: Caller,
     Query(_): Query<WholeList>,
 ) -> Result<Json<List<Key>>, Problem> {
-    let keys = api.deps.keys.list(&caller.org).await.map_err(told)?;
+    let keys = api.deps.keys.list(&caller.org).await.map_err(|error| told(error, ""))?;
     Ok(Json(List::whole(keys.into_iter().map(Key::from).collect())))
 }
 
@@ -121,7 +124,7 @@ async fn create(
         wanted.expires_in_seconds.map(|seconds| Millis::now().plus(Duration::from_secs(seconds)));
     let name = wanted.name.unwrap_or_else(|| "key".to_owned());
     let new = NewKey { org: caller.org.clone(), name, scopes, expires_at };
-    let created = api.deps.keys.create(new).await.map_err(told)?;
+    let created = api.deps.keys.create(new).await.map_err(|error| told(error, "/expiresInSeconds"))?;
     tracing::info!(target: "audit", org = %caller.org, by = %caller.name, key = %created.info.id, "made an API key");
     Ok(made(created))
 }
@@ -132,7 +135,7 @@ async fn revoke(
     Path(key): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let key: ApiKeyId = id(&key)?;
-    api.deps.keys.revoke(&caller.org, key).await.map_err(told)?;
+    api.deps.keys.revoke(&caller.org, key).await.map_err(|error| told(error, ""))?;
     tracing::info!(target: "audit", org = %caller.org, by = %caller.name, %key, "revoked an API key");
     Ok(StatusCode::NO_CONTENT)
 }
@@ -145,19 +148,23 @@ async fn rotate(
 ) -> Result<(StatusCode, Json<NewlyMade>), Problem> {
     let key: ApiKeyId = id(&key)?;
     let overlap = Duration::from_secs(rotation.overlap_seconds);
-    let created = api.deps.keys.rotate(&caller.org, key, overlap).await.map_err(told)?;
+    let rotated = api.deps.keys.rotate(&caller.org, key, overlap).await;
+    let created = rotated.map_err(|error| told(error, "/overlapSeconds"))?;
     tracing::info!(
         target: "audit", org = %caller.org, by = %caller.name, old = %key, key = %created.info.id, "rotated an API key"
     );
     Ok(made(created))
 }
 
-fn told(error: KeyError) -> Problem {
+/// `period` is the member that says when a key ends.
+fn told(error: KeyError, period: &str) -> Problem {
     match error {
         KeyError::NoSuchKey => Problem::not_found("There is no such key."),
         KeyError::NoSuchOrg(org) => Problem::not_found(format!("There is no organisation `{org}`.")),
         KeyError::Ended => Problem::conflict("The key was revoked or has expired."),
         KeyError::NoScopes => invalid("/scopes", "A key needs at least one scope."),
+        KeyError::BadName => invalid("/name", format!("A key's name {}.", names::RULE)),
+        KeyError::TooLate => invalid(period, "No key ends after the year 9999."),
         KeyError::Store(error) => faults::store(error),
         error @ KeyError::NoRandomness => faults::told(false, error.tag(), &error),
     }

@@ -4,6 +4,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tidegate_schemas::names::OneLine;
 
 use crate::{client::Client, output::say};
 
@@ -33,7 +34,8 @@ pub(in crate::commands) async fn look_up(
     let answer: Answer = client.post("/banks/match", &json!({"hashes": hashes, "banks": banks})).await?;
     for found in &answer.matches {
         let Match { bank, entry, kind, distance, labels } = found;
-        say(format!("{name}  {bank}  {entry}  {kind}  {distance} bits  {}", labels.join(",")).trim_end());
+        let line = format!("{name}  {bank}  {entry}  {kind}  {distance} bits  {}", labels.join(","));
+        say(OneLine(format_args!("{}", line.trim_end())));
     }
     if answer.truncated {
         say(format!("{name}  and more"));

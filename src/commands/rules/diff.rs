@@ -19,6 +19,7 @@ use tidegate_rules::{Limits, form};
 use tidegate_schemas::{
     documents::{Rule, parse},
     ids::Millis,
+    names::OneLine,
 };
 
 use self::used::Side;
@@ -184,7 +185,7 @@ fn matches(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Path) -> anyhow
     for ((rule, comes), items) in &changed {
         let first = items[..items.len().min(SHOWN)].join(", ");
         let (sign, more) = (if *comes { '+' } else { '-' }, if items.len() > SHOWN { ", ..." } else { "" });
-        say(format!("{sign} {} matches of {rule}: {first}{more}", items.len()));
+        say(OneLine(format_args!("{sign} {} matches of {rule}: {first}{more}", items.len())));
     }
     say(format!("{read} items compared; {refused} do not fit their type in both folders"));
     Ok(!changed.is_empty())

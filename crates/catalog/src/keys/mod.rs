@@ -12,7 +12,10 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tidegate_schemas::ids::{ApiKeyId, Millis, OrgId};
+use tidegate_schemas::{
+    ids::{ApiKeyId, Millis, OrgId},
+    names,
+};
 use tidegate_store::{
     At, Batch, Clock, Replaced, Store, WriteTime, system_clock,
     tables::catalog::{
@@ -99,6 +102,10 @@ pub enum KeyError {
     Ended,
     #[error("a key needs at least one scope")]
     NoScopes,
+    #[error("a key's name {}", names::RULE)]
+    BadName,
+    #[error("no key ends after the year 9999")]
+    TooLate,
     #[error("the system gives no random bytes")]
     NoRandomness,
 }
@@ -111,6 +118,8 @@ impl KeyError {
             Self::NoSuchKey => "key_no_such_key",
             Self::Ended => "key_ended",
             Self::NoScopes => "key_no_scopes",
+            Self::BadName => "key_bad_name",
+            Self::TooLate => "key_too_late",
             Self::NoRandomness => "no_randomness",
         }
     }
@@ -219,6 +228,13 @@ impl Keys {
 
     /// Makes a key.
     pub async fn create(&self, new: NewKey) -> Result<Created, KeyError> {
+        if !names::is_name(&new.name) {
+            return Err(KeyError::BadName);
+        }
+        self.create_named(new).await
+    }
+
+    async fn create_named(&self, new: NewKey) -> Result<Created, KeyError> {
         match self.create_with_id(ApiKeyId::random(), new).await? {
             Some(created) => Ok(created),
             // Drawn from 122 random bits.
@@ -235,6 +251,9 @@ impl Keys {
         let NewKey { org, name, scopes, expires_at } = new;
         if scopes.is_empty() {
             return Err(KeyError::NoScopes);
+        }
+        if expires_at.is_some_and(|end| end > Millis::LAST) {
+            return Err(KeyError::TooLate);
         }
         if self.0.store.get::<Org>(&Org::key(org.clone())).await?.is_none() {
             return Err(KeyError::NoSuchOrg(org));
@@ -302,10 +321,14 @@ impl Keys {
         if old.revoked_at.is_some() || old.expires_at.is_some_and(|end| end <= now) {
             return Err(KeyError::Ended);
         }
+        let end = now.plus(overlap);
+        if end > Millis::LAST {
+            return Err(KeyError::TooLate);
+        }
         let scopes = Scopes::of_stored(&old.scopes);
         let new = NewKey { org: org.clone(), name: old.name, scopes, expires_at: None };
-        let created = self.create(new).await?;
-        let end = now.plus(overlap);
+        // Its name may be older than the rule for names.
+        let created = self.create_named(new).await?;
         self.change(org, id, |row| row.expires_at = Some(row.expires_at.map_or(end, |old| old.min(end))))
             .await?;
         Ok(created)

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tidegate_catalog::{
     Denied, Keys, Scope, Scopes,
-    keys::{Created, NewKey},
+    keys::{Created, KeyError, NewKey},
     orgs,
 };
 use tidegate_schemas::ids::{Millis, OrgId};
@@ -65,6 +65,29 @@ async fn whatever_is_no_valid_key_is_denied_by_its_reason() {
     let forged = tidegate_catalog::keys::Token::new("live", id, [1; 32]).reveal();
     assert_eq!(denied(&forged).await, Denied::Unknown, "the right id with another secret");
     assert!(gate.keys.authenticate(&text).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_key_has_a_printable_name_and_ends_within_the_calendar() {
+    let gate = Gate::new().await;
+    let new = |name: &str, expires_at| NewKey {
+        org: gate.house.org.clone(),
+        name: name.to_owned(),
+        scopes: Scopes::platform(),
+        expires_at,
+    };
+    for name in ["", "x\n2026 ERROR fake\u{1b}[31m", &"x".repeat(201)] {
+        let refused = gate.keys.create(new(name, None)).await.unwrap_err();
+        assert!(matches!(refused, KeyError::BadName), "{name:?}: {refused}");
+    }
+    let late = gate.keys.create(new("app", Some(Millis(Millis::LAST.0 + 1)))).await.unwrap_err();
+    assert!(matches!(late, KeyError::TooLate), "{late}");
+    let last = gate.keys.create(new("app", Some(Millis::LAST))).await.unwrap();
+    assert_eq!(last.info.expires_at.map(Millis::iso).as_deref(), Some("9999-12-30T22:00:00.000Z"));
+    let forever = Duration::from_secs(u64::MAX);
+    let late = gate.keys.rotate(&gate.house.org, last.info.id, forever).await.unwrap_err();
+    assert!(matches!(late, KeyError::TooLate), "{late}");
+    assert_eq!(gate.keys.list(&gate.house.org).await.unwrap().len(), 1, "nothing else was made");
 }
 
 #[tokio::test]

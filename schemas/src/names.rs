@@ -1,0 +1,87 @@
+//! What people call themselves and their keys, and how such words are printed: on one line, without steering anything.
+//!
+//! The names that documents refer to are `documents`' and have a narrower form.
+
+use std::fmt::{self, Write as _};
+
+/// In bytes.
+pub const LONGEST: usize = 200;
+
+pub fn is_name(text: &str) -> bool {
+    (1..=LONGEST).contains(&text.len()) && !text.chars().any(char::is_control)
+}
+
+/// `is_name` in words, after the subject of a sentence.
+pub const RULE: &str = "has 1 to 200 bytes and no control characters";
+
+/// Prints with everything escaped that would end the line or steer a terminal.
+#[derive(Clone, Copy)]
+pub struct OneLine<'a>(pub fmt::Arguments<'a>);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Escaping { to: f, kept: "" }.write_fmt(self.0)
+    }
+}
+
+/// As [`OneLine`], for a text that has lines and tabs of its own.
+#[derive(Clone, Copy)]
+pub struct Lines<'a>(pub fmt::Arguments<'a>);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Escaping { to: f, kept: "\n\t" }.write_fmt(self.0)
+    }
+}
+
+struct Escaping<'a, 'b> {
+    to: &'a mut fmt::Formatter<'b>,
+    kept: &'static str,
+}
+
+impl fmt::Write for Escaping<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text;
+        while let Some(at) = rest.find(|c| steers(c) && !self.kept.contains(c)) {
+            self.to.write_str(&rest[..at])?;
+            let c = rest[at..].chars().next().unwrap_or_default();
+            match c {
+                '\n' => self.to.write_str("\\n")?,
+                // As JSON escapes it: what was JSON stays JSON.
+                c => write!(self.to, "\\u{:04x}", u32::from(c))?,
+            }
+            rest = &rest[at + c.len_utf8()..];
+        }
+        self.to.write_str(rest)
+    }
+}
+
+/// Control characters, line and paragraph separators, and what turns the direction of the text around it.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_short_and_has_no_control_characters() {
+        assert!(is_name("ann") && is_name("Ann Ö. 🦀") && is_name(&"a".repeat(LONGEST)));
+        for bad in ["", "a\nb", "a\u{1b}[31m", "\u{7f}", "\u{9b}", &"a".repeat(LONGEST + 1)] {
+            assert!(!is_name(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_would_end_a_line_or_steer_a_terminal_is_escaped_and_json_stays_json() {
+        let text = "ok\r\nERROR\u{1b}[31m\t\u{9b}é\u{202e}🦀\u{2028}";
+        let escaped = "ok\\u000d\\nERROR\\u001b[31m\\u0009\\u009bé\\u202e🦀\\u2028";
+        assert_eq!(OneLine(format_args!("{text}")).to_string(), escaped);
+        assert_eq!(Lines(format_args!("a\tb\n\u{1b}")).to_string(), "a\tb\n\\u001b");
+        let json = serde_json::json!({ "a": "\u{7f}\u{9b}\u{2028}" });
+        let printed = Lines(format_args!("{json}")).to_string();
+        assert!(printed.is_ascii());
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).ok(), Some(json));
+    }
+}
