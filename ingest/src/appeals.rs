@@ -17,6 +17,7 @@ use crate::{
     Api, Shared,
     admission::{Admitted, Received},
     config, context, items,
+    refused::Wholeness,
     reports::main_item,
 };
 
@@ -49,7 +50,10 @@ impl Api {
     async fn checked_appeal(&self, received: &Received) -> Result<(records::Appeal, [u8; 32]), Problem> {
         let (body, limits) = (received.bytes().clone(), self.settings.limits.clone());
         let size = body.len();
-        let parsed = self.work(size, move || wire::appeals::parse(&body, &limits)).await??;
+        let parsed = match self.work(size, move || wire::appeals::parse(&body, &limits)).await? {
+            Ok(parsed) => parsed,
+            Err(refused) => return Err(self.refused(received, refused, Wholeness::Whole).await),
+        };
         let config = self.config(&received.org, |config| all_known(config, &parsed.content)).await?;
         let header = Header {
             org: received.org.clone(),
@@ -87,7 +91,7 @@ fn check(config: &Compiled, parsed: &Appeal) -> Result<(), Vec<Fault>> {
     let appeal = &parsed.content;
     config::user_type(config, &appeal.appealed_by.type_id, &Pointer::Root.key("appealedBy"), &mut faults);
     main_item(config, parsed, &appeal.item, "actionedItem", &mut faults);
-    faults.or(Some(()))
+    faults.in_order(parsed.root()).or(Some(()))
 }
 
 fn record(config: &Compiled, parsed: &Appeal, header: Header, digest: &[u8; 32]) -> records::Appeal {

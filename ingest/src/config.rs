@@ -9,7 +9,7 @@ use tidegate_schemas::{
     ids::{ActionId, OrgId, PolicyId, TypeId},
     nearest,
     records::Mention,
-    wire::{Fault, Faults, Pointer, items::SubmittedItem, json::Node},
+    wire::{Fault, Faults, Pointer, json::Node},
 };
 use tidegate_web::Problem;
 
@@ -82,13 +82,13 @@ impl Unknown {
 /// The type of an item that must have one. `node` is the item as it stands in the request.
 pub(crate) fn item_type<'c>(
     config: &'c Compiled,
-    item: &SubmittedItem,
+    (type_id, version): (&TypeId, Option<&str>),
     node: Option<Node<'_>>,
     at: &Pointer<'_>,
     faults: &mut Faults,
 ) -> Option<&'c ItemType> {
-    match unknown(config, &item.type_id, item.type_version.as_deref()) {
-        None => config.item_type(&item.type_id),
+    match unknown(config, type_id, version) {
+        None => config.item_type(type_id),
         Some(unknown) => {
             faults.push(unknown.fault(node, at));
             None

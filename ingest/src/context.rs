@@ -37,6 +37,7 @@ pub(crate) fn checked<T>(
             variant: item.variant,
             data: item.data.clone(),
             fault: item.fault.clone().or_else(|| fault(config, request, item)),
+            as_sent: item.as_sent.clone(),
         })
         .collect()
 }

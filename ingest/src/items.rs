@@ -23,6 +23,7 @@ use crate::{
     Api, Shared,
     admission::{Admitted, IdempotencyKey, Received},
     config,
+    refused::Wholeness,
 };
 
 type Items = wire::Request<Vec<SubmittedItem>>;
@@ -42,7 +43,10 @@ impl Api {
     async fn checked_items(&self, received: &Received) -> Result<(Arc<Compiled>, Vec<ItemEntry>), Problem> {
         let (body, limits) = (received.bytes().clone(), self.settings.limits.clone());
         let size = body.len();
-        let parsed = self.work(size, move || wire::items::parse(&body, &limits)).await??;
+        let parsed = match self.work(size, move || wire::items::parse(&body, &limits)).await? {
+            Ok(parsed) => parsed,
+            Err(refused) => return Err(self.refused(received, refused, Wholeness::AsSent).await),
+        };
         let known = |config: &Compiled| {
             parsed
                 .content
@@ -127,10 +131,11 @@ fn check(config: &Compiled, parsed: &Items) -> Result<(), Vec<Fault>> {
             item_type.check_node(parsed.data(item), item.mode(), &at.key("data"), &mut faults);
         } else {
             let node = parsed.root().get("items").and_then(|items| items.elements().nth(index));
-            config::item_type(config, item, node, &at, &mut faults);
+            let named = (&item.type_id, item.type_version.as_deref());
+            config::item_type(config, named, node, &at, &mut faults);
         }
     }
-    faults.or(Some(()))
+    faults.in_order(parsed.root()).or(Some(()))
 }
 
 /// Random, or with an idempotency key the same for the same item at the same place.

@@ -12,6 +12,7 @@ mod item;
 mod items;
 mod metrics;
 mod policies;
+mod refused;
 mod reports;
 mod settings;
 

@@ -19,6 +19,7 @@ use crate::{
     Api, Shared,
     admission::{Admitted, Received},
     config, context, items,
+    refused::Wholeness,
 };
 
 type Report = wire::Request<ReportRequest>;
@@ -41,7 +42,10 @@ impl Api {
     async fn checked_report(&self, received: &Received) -> Result<records::Report, Problem> {
         let (body, limits) = (received.bytes().clone(), self.settings.limits.clone());
         let size = body.len();
-        let parsed = self.work(size, move || wire::reports::parse(&body, &limits)).await??;
+        let parsed = match self.work(size, move || wire::reports::parse(&body, &limits)).await? {
+            Ok(parsed) => parsed,
+            Err(refused) => return Err(self.refused(received, refused, Wholeness::Whole).await),
+        };
         let config = self.config(&received.org, |config| all_known(config, &parsed.content)).await?;
         let header = Header {
             org: received.org.clone(),
@@ -93,7 +97,7 @@ fn check(config: &Compiled, parsed: &Report) -> Result<(), Vec<Fault>> {
     let report = &parsed.content;
     config::user_type(config, &report.reporter.type_id, &Pointer::Root.key("reporter"), &mut faults);
     main_item(config, parsed, &report.item, "reportedItem", &mut faults);
-    faults.or(Some(()))
+    faults.in_order(parsed.root()).or(Some(()))
 }
 
 /// The item that a request is about: whole, whatever variant it names.
@@ -105,7 +109,8 @@ pub(crate) fn main_item<T>(
     faults: &mut Faults,
 ) {
     let at = &Pointer::Root.key(key);
-    if let Some(item_type) = config::item_type(config, item, parsed.root().get(key), at, faults) {
+    let named = (&item.type_id, item.type_version.as_deref());
+    if let Some(item_type) = config::item_type(config, named, parsed.root().get(key), at, faults) {
         item_type.check_node(parsed.data(item), Mode::Strict, &at.key("data"), faults);
     }
 }

@@ -147,7 +147,7 @@ fn the_nested_form_says_the_same_and_never_both() {
     for (flat, value) in [("typeId", "t"), ("typeVersion", "v"), ("typeSchemaVariant", "partial")] {
         let mut both = json!({"id": "i", "type": {"id": "t"}, "data": {}});
         both[flat] = value.into();
-        let found = items::parse(&body(&json!({"items": [both]})), &limits()).unwrap_err();
+        let found = items::parse(&body(&json!({"items": [both]})), &limits()).unwrap_err().into_vec();
         assert_eq!(places(&found), ["/items/0"]);
         assert!(found[0].detail.contains("never both"));
     }
@@ -155,12 +155,12 @@ fn the_nested_form_says_the_same_and_never_both() {
         {"id": "i", "type": "t", "data": {}},
         {"id": "i", "type": {"version": 5, "schemaVariant": "origninal"}, "data": {}},
     ]});
-    let found = items::parse(&body(&wrong), &limits()).unwrap_err();
+    let found = items::parse(&body(&wrong), &limits()).unwrap_err().into_vec();
     assert_eq!(
         places(&found),
-        ["/items/0/type", "/items/1/type/id", "/items/1/type/version", "/items/1/type/schemaVariant"]
+        ["/items/0/type", "/items/1/type/schemaVariant", "/items/1/type/version", "/items/1/type/id"]
     );
-    assert!(found[3].detail.ends_with("Did you mean `original`?"));
+    assert!(found[1].detail.ends_with("Did you mean `original`?"));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn all_problems_of_a_batch_are_placed() {
         {"id": long, "typeId": "t", "data": {}, "typeVersion": 3, "typeSchemaVariant": "whole"},
         {"id": "i", "typeId": "t", "data": null},
     ]});
-    let found = items::parse(&body(&wrong), &limits()).unwrap_err();
+    let found = items::parse(&body(&wrong), &limits()).unwrap_err().into_vec();
     let mut at = places(&found);
     at.sort_unstable();
     assert_eq!(
@@ -200,11 +200,11 @@ fn all_problems_of_a_batch_are_placed() {
         (json!({"items": null}), "/items"),
         (json!([]), ""),
     ] {
-        let found = items::parse(&body(&wrong), &limits()).unwrap_err();
+        let found = items::parse(&body(&wrong), &limits()).unwrap_err().into_vec();
         assert_eq!(places(&found), [at], "{wrong}");
     }
     let many: Vec<Value> = (0..60).map(|_| json!({})).collect();
-    let found = items::parse(&body(&json!({"items": many})), &limits()).unwrap_err();
+    let found = items::parse(&body(&json!({"items": many})), &limits()).unwrap_err().into_vec();
     assert_eq!(found.len(), 101);
     assert!(found[100].detail.contains("80 more"));
 }
@@ -214,15 +214,21 @@ fn limits_bound_items_data_and_ids() {
     let one = json!({"id": "i", "typeId": "t", "data": {"a": "xxxxxxxx"}});
     let batch = |count: usize| body(&json!({"items": vec![one.clone(); count]}));
     assert!(items::parse(&batch(1000), &limits()).is_ok());
-    let found = items::parse(&batch(1001), &limits()).unwrap_err();
+    let found = items::parse(&batch(1001), &limits()).unwrap_err().into_vec();
     assert_eq!((places(&found), found[0].status), (vec!["/items"], 400));
     let small = Limits { data_bytes: 15, id_bytes: 1, ..limits() };
-    let found = items::parse(&batch(1), &small).unwrap_err();
+    let found = items::parse(&batch(1), &small).unwrap_err().into_vec();
     assert_eq!((places(&found), found[0].status), (vec!["/items/0/data"], 413));
     assert!(items::parse(&batch(1), &Limits { data_bytes: 16, ..small.clone() }).is_ok());
+    let both = body(&json!({"items": [{"id": 1, "typeId": "t", "data": {"a": "xxxxxxxx"}}]}));
+    let found = items::parse(&both, &small).unwrap_err().into_vec();
+    assert_eq!(places(&found), ["/items/0/data", "/items/0/id"]);
     let mut wide = report();
     wide["reportedItemThread"] = vec![item(1); 201].into();
-    assert_eq!(places(&reports::parse(&body(&wide), &limits()).unwrap_err()), ["/reportedItemThread"]);
+    assert_eq!(
+        places(&reports::parse(&body(&wide), &limits()).unwrap_err().into_vec()),
+        ["/reportedItemThread"]
+    );
     assert_eq!(limits().validate(), Ok(()));
     assert!(Limits { items: 0, ..limits() }.validate().is_err());
     assert!(Limits { data_bytes: 9 << 20, ..limits() }.validate().is_err());
@@ -263,10 +269,10 @@ fn each_wrong_field_of_a_report_is_placed() {
     for (place, value, expected) in cases {
         let mut spoiled = report();
         *spoiled.pointer_mut(place).unwrap() = value;
-        let found = reports::parse(&body(&spoiled), &limits()).unwrap_err();
+        let found = reports::parse(&body(&spoiled), &limits()).unwrap_err().into_vec();
         assert_eq!(places(&found), expected, "{place}");
     }
-    let found = reports::parse(&body(&json!({})), &limits()).unwrap_err();
+    let found = reports::parse(&body(&json!({})), &limits()).unwrap_err().into_vec();
     assert_eq!(places(&found), ["/reporter", "/reportedAt", "/reportedItem"]);
 }
 
@@ -290,10 +296,10 @@ fn each_wrong_field_of_an_appeal_is_placed() {
     for (place, value, expected) in cases {
         let mut spoiled = appeal();
         *spoiled.pointer_mut(place).unwrap() = value;
-        let found = appeals::parse(&body(&spoiled), &limits()).unwrap_err();
+        let found = appeals::parse(&body(&spoiled), &limits()).unwrap_err().into_vec();
         assert_eq!(places(&found), expected, "{place}");
     }
-    let found = appeals::parse(&body(&json!({})), &limits()).unwrap_err();
+    let found = appeals::parse(&body(&json!({})), &limits()).unwrap_err().into_vec();
     assert_eq!(places(&found), ["/appealId", "/appealedBy", "/appealedAt", "/actionedItem", "/actionsTaken"]);
 }
 
@@ -311,16 +317,25 @@ fn a_thread_entry_that_lacks_something_is_kept_and_marked() {
     assert_eq!(thread[2].fault.as_deref(), Some("`id` must be a string, not a number."));
     assert_eq!(&thread[3].data[..], b"[1]");
     assert!(thread[3].fault.as_deref().unwrap().contains("`data` must be an object"));
+    let as_sent: Vec<_> = thread.iter().map(|item| item.as_sent.as_deref()).collect();
+    assert_eq!(as_sent, [None, None, Some(&b"{\"id\":5}"[..]), None]);
+
+    lax["reportedItemThread"] = json!([{"id": "x".repeat(600), "data": {}}]);
+    let small = Limits { data_bytes: 605, ..limits() };
+    let found = reports::parse(&body(&lax), &small).unwrap_err().into_vec();
+    assert_eq!((places(&found), found[0].status), (vec!["/reportedItemThread/0"], 413));
 
     lax["reportedItemThread"] = json!([{"data": {"a": "x".repeat(100)}}]);
     let small = Limits { data_bytes: 60, ..limits() };
-    let found = reports::parse(&body(&lax), &small).unwrap_err();
+    let found = reports::parse(&body(&lax), &small).unwrap_err().into_vec();
     assert_eq!((places(&found), found[0].status), (vec!["/reportedItemThread/0/data"], 413));
 }
 
 #[test]
 fn faults_of_the_text_come_before_faults_of_the_shape() {
-    let found = items::parse(&Bytes::from_static(b"{\"items\":[{\"id\":1,\"id\":2}"), &limits()).unwrap_err();
+    let found = items::parse(&Bytes::from_static(b"{\"items\":[{\"id\":1,\"id\":2}"), &limits())
+        .unwrap_err()
+        .into_vec();
     assert_eq!(found.len(), 2);
     assert_eq!((found[0].title, found[1].title), ("Duplicate key", "Malformed JSON"));
     assert!(items::parse(&Bytes::new(), &limits()).is_err());
@@ -329,7 +344,7 @@ fn faults_of_the_text_come_before_faults_of_the_shape() {
 #[test]
 fn no_fault_repeats_what_stands_in_data() {
     let wrong = r#"{"items":[{"id":"i","typeId":"t","data":"secret"},{"id":"i","typeId":"t","data":{"a":"secret","a":"secret","b":"\ud800secret"}}]}"#;
-    let found = items::parse(&Bytes::from_static(wrong.as_bytes()), &limits()).unwrap_err();
+    let found = items::parse(&Bytes::from_static(wrong.as_bytes()), &limits()).unwrap_err().into_vec();
     assert!(!format!("{found:?}").contains("secret"), "{found:?}");
 }
 

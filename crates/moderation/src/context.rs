@@ -24,6 +24,9 @@ pub struct StoredItem {
     /// Why it does not fit its type.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<String>,
+    /// The members that could not be read, as they came.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub as_sent: Option<Box<RawValue>>,
 }
 
 /// An id that the platform named, and whether the configuration had it.
@@ -42,6 +45,7 @@ pub(crate) fn items(items: &[ContextItem]) -> Result<String, Error> {
             type_schema_variant: item.variant.symbol().to_owned(),
             data: raw(&item.data)?,
             fault: item.fault.clone(),
+            as_sent: item.as_sent.as_deref().map(raw).transpose()?,
         })
     });
     text(&stored.collect::<Result<Vec<_>, Error>>()?)
@@ -71,4 +75,30 @@ fn stored(mention: &Mention) -> StoredMention {
 
 fn text(value: &(impl Serialize + ?Sized)) -> Result<String, Error> {
     serde_json::to_string(value).map_err(Error::corrupt("list"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tidegate_schemas::records::Variant;
+
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_read_of_an_item_is_shown_as_it_came() {
+        let item = ContextItem {
+            type_id: "post".into(),
+            id: "".into(),
+            type_version: None,
+            variant: Variant::Partial,
+            data: "{}".into(),
+            fault: Some("`id` must be a string, not a number.".to_owned()),
+            as_sent: Some("{\"id\": 77.0}".into()),
+        };
+        let stored = items(&[item.clone(), ContextItem { as_sent: None, ..item }]).unwrap();
+        assert_eq!(stored.matches(r#""asSent":{"id": 77.0}"#).count(), 1, "{stored}");
+        let read: Vec<StoredItem> = serde_json::from_str(&stored).unwrap();
+        assert!(read[0].as_sent.is_some() && read[1].as_sent.is_none());
+    }
 }

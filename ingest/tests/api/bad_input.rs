@@ -265,6 +265,120 @@ async fn a_report_is_refused_for_every_fault_of_its_parts_at_once() {
     service.assert_nothing_appended().await;
 }
 
+/// What is wrong with the shape of a request beside what is wrong with its data, in the order of the text.
+#[tokio::test]
+async fn faults_of_shape_and_of_data_are_listed_together_in_the_order_of_the_text() {
+    let service = service().await;
+    let items = r#"{"items":[
+        {"id":1,"typeId":"post","data":{"text":1,"likes":"z"}},
+        {"typeId":"psot","data":{}},
+        {"data":{"title":2},"id":"a","typeId":"post"},
+        3,
+        {"id":"b","typeId":"post","typeVersion":5,"data":{}},
+        {"id":"c","typeId":"versioned","typeVersion":"2025","typeSchemaVariant":5,"data":{}},
+        {"id":"d","type":{"id":"post","schemaVariant":"whole"},"data":{"likes":"z"}},
+        {"id":"e","type":{"id":"post","schemaVariant":"partial","version":5},"data":{"likes":"z"}},
+        {"id":"f","type":{"id":"post"},"typeId":"post","data":{"likes":"z"}}
+    ]}"#;
+    let report = r#"{
+        "reportedItemsInThread":[{"id":5,"typeId":"none"}],
+        "reporter":{"kind":"z","id":"u","typeId":"post"},"reportedAt":"x",
+        "reportedItem":{"id":"p","typeId":"post","typeSchemaVariant":"partial","data":{"likes":"q","title":1}}}"#;
+    let users = r#"{"reporter":{"typeId":"usr","kind":"user"},"reportedAt":"x",
+        "reportedItem":{"id":"p","typeId":"psot","data":{}}}"#;
+    let appeal = r#"{"actionsTaken":[1],"appealId":"","appealedBy":{"id":5,"typeId":"post"},
+        "appealedAt":"2026-01-02T03:04:05.006Z","additionalItems":[{"id":1,"typeId":"post","data":{"likes":"z"}}],
+        "actionedItem":{"typeId":"post","data":{"text":1,"likes":"q"}}}"#;
+    for (path, body, faults) in [
+        (
+            ITEMS,
+            items,
+            &[
+                "/items/0/id",
+                "/items/0/data/text",
+                "/items/0/data/likes",
+                "/items/1/typeId",
+                "/items/1/id",
+                "/items/2/data/title",
+                "/items/2/data/text",
+                "/items/3",
+                "/items/4/typeVersion",
+                "/items/4/data/text",
+                "/items/5/typeVersion",
+                "/items/5/typeSchemaVariant",
+                "/items/6/type/schemaVariant",
+                "/items/6/data/likes",
+                "/items/7/type/version",
+                "/items/7/data/likes",
+                "/items/8",
+            ][..],
+        ),
+        (
+            REPORT,
+            report,
+            &[
+                "/reportedItemsInThread/0/id",
+                "/reporter/kind",
+                "/reporter/typeId",
+                "/reportedAt",
+                "/reportedItem/data/likes",
+                "/reportedItem/data/title",
+                "/reportedItem/data/text",
+            ],
+        ),
+        (REPORT, users, &["/reporter/typeId", "/reporter/id", "/reportedAt", "/reportedItem/typeId"]),
+        (
+            APPEAL,
+            appeal,
+            &[
+                "/actionsTaken/0",
+                "/appealId",
+                "/appealedBy/id",
+                "/appealedBy/typeId",
+                "/actionedItem/data/text",
+                "/actionedItem/data/likes",
+                "/actionedItem/id",
+            ],
+        ),
+    ] {
+        let answer = service.post_text(path, body).await;
+        assert_eq!(answer.status, 400);
+        assert_eq!(answer.faults(), faults, "{body}");
+    }
+    service.assert_nothing_appended().await;
+}
+
+#[tokio::test]
+async fn the_first_hundred_faults_of_the_text_are_listed_whatever_they_are_about() {
+    let service = service().await;
+    let item = json!({"id": 1, "typeId": "post", "data": {"likes": "z"}});
+    let answer = service.submit(vec![item; 60].into()).await;
+    // Items are written with their keys sorted.
+    let of_item = |n| ["data/likes", "data/text", "id"].map(|key| format!("/items/{n}/{key}"));
+    assert_eq!(answer.faults(), (0..34).flat_map(of_item).take(100).collect::<Vec<_>>());
+    assert!(answer.body["detail"].as_str().unwrap().contains("80 more"), "{}", answer.body["detail"]);
+
+    let marked = vec![r#"{"id":"","typeId":5}"#; 120].join(",");
+    let body =
+        format!(r#"{{"reportedItemsInThread":[{marked}],"reporter":{{"kind":"z"}},"reportedAt":"x"}}"#);
+    let answer = service.post_text(REPORT, body).await;
+    let listed = answer.faults();
+    let first = (0..50).flat_map(|n| ["id", "typeId"].map(|key| format!("/reportedItemsInThread/{n}/{key}")));
+    assert_eq!(listed, first.collect::<Vec<_>>());
+    // `kind`, `id`, `typeId` of the reporter, `reportedAt` and `reportedItem`.
+    assert!(answer.body["detail"].as_str().unwrap().contains("145 more"), "{}", answer.body["detail"]);
+}
+
+#[tokio::test]
+async fn a_type_that_was_made_a_moment_ago_is_no_fault_of_a_request_that_has_others() {
+    let service = service().await;
+    service.apply("item_type: fresh\nkind: CONTENT\nfields: [{name: n, type: NUMBER}]\n").await;
+    let answer = service.submit(json!([{"id": 1, "typeId": "fresh", "data": {"n": "z"}}])).await;
+    let mut faults = answer.faults();
+    faults.sort_unstable();
+    assert_eq!(faults, ["/items/0/data/n", "/items/0/id"]);
+}
+
 #[tokio::test]
 async fn an_appeal_is_refused_for_its_faults_and_claims_nothing() {
     let service = service().await;

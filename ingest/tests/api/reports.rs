@@ -43,6 +43,36 @@ async fn context_that_does_not_fit_is_kept_and_marked() {
 }
 
 #[tokio::test]
+async fn members_of_context_that_cannot_be_read_are_kept_as_they_came() {
+    let service = service().await;
+    let thread = r#"[
+        {"id":77,"typeId":"post","data":{"text":"x"}},
+        {"id":"a","typeId":"post","typeVersion":5,"typeSchemaVariant":"weird","data":{"text":"x"}},
+        {"id":"b","type":{"id":"post", "version":[1.50]},"data":{"text":"x"}},
+        {"id":"c","typeId":"post","type":7,"data":"y"},
+        {"id":"d","typeId":"post","typeVersion":null,"odd":1}
+    ]"#;
+    let mut body = report();
+    body["reportedItemThread"] = json!([]);
+    let body =
+        body.to_string().replace(r#""reportedItemThread":[]"#, &format!(r#""reportedItemThread":{thread}"#));
+    let answer = service.post_text(REPORT, body).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let report = service.reports().await.remove(0);
+    let kept: Vec<_> = report.thread.iter().map(|item| item.as_sent.as_deref()).collect();
+    let expected = [
+        Some(&br#"{"id":77}"#[..]),
+        Some(br#"{"typeVersion":5,"typeSchemaVariant":"weird"}"#),
+        Some(br#"{"type":{"id":"post", "version":[1.50]}}"#),
+        Some(br#"{"type":7}"#),
+        None,
+    ];
+    assert_eq!(kept, expected);
+    assert_eq!(&report.thread[3].data[..], br#""y""#);
+    assert!(report.thread.iter().all(|item| item.fault.is_some()));
+}
+
+#[tokio::test]
 async fn names_that_nobody_configured_are_kept_and_marked() {
     let service = service().await;
     let policies = service.get("/api/v1/policies/").await.body;

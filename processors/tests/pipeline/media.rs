@@ -234,6 +234,7 @@ async fn a_job_is_open_before_any_picture_is_there_and_shows_those_that_come_lat
         variant: Variant::Partial,
         data: serde_json::json!({"images": [host.url("a.bmp")]}).to_string().into(),
         fault: None,
+        as_sent: None,
     }];
     world.append(Topic::Reports, &post("p1").log_key(&org()), &sent).await;
     let job = world

@@ -5,7 +5,7 @@ use crate::ids::{AppealId, ConfigVersion, ItemKey, Millis, OrgId};
 
 record! {
     /// A user's appeal against an action.
-    pub struct Appeal: "appeal" = 3 {
+    pub struct Appeal: "appeal" = 10 {
         /// The organisation, from the credential.
         pub org: OrgId,
         /// The configuration that the sender worked with; a reader loads at least this one first.

@@ -77,15 +77,21 @@ pub struct CheckedIn {
 /// Every schema that was ever released, by id.
 pub const SCHEMAS: &[CheckedIn] = &[
     current::<Items>(),
-    current::<Report>(),
-    current::<Appeal>(),
+    older::<Report>(2, include_str!("../../avro/report.v2.avsc")),
+    older::<Appeal>(3, include_str!("../../avro/appeal.v3.avsc")),
     current::<Decision>(),
     current::<Strike>(),
     current::<Callback>(),
     current::<Evaluation>(),
     current::<DeadLetter>(),
+    current::<Report>(),
+    current::<Appeal>(),
 ];
 
 const fn current<R: Record>() -> CheckedIn {
     CheckedIn { id: R::SCHEMA_ID, name: R::NAME, text: R::SCHEMA }
+}
+
+const fn older<R: Record>(id: u32, text: &'static str) -> CheckedIn {
+    CheckedIn { id, name: R::NAME, text }
 }

@@ -120,6 +120,8 @@ record! {
         pub data: Bytes,
         /// Why it does not fit its type. It is kept and marked.
         pub fault: Option<String>,
+        /// Members beside `data` that have not the form of an item's, as they came: a JSON object.
+        pub as_sent: Option<Bytes>,
     }
 }
 

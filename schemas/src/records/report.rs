@@ -5,7 +5,7 @@ use crate::ids::{ConfigVersion, ItemKey, Millis, OrgId, ReportId};
 
 record! {
     /// A user's report of an item.
-    pub struct Report: "report" = 2 {
+    pub struct Report: "report" = 9 {
         /// The organisation, from the credential.
         pub org: OrgId,
         /// The configuration that the sender worked with; a reader loads at least this one first.

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::{
-    Fault, Limits, Pointer, Request,
+    Limits, Pointer, Refused, Request,
     items::{ContextItem, SubmittedItem},
     json::{Kind, Node},
     read::Reader,
@@ -28,13 +28,13 @@ pub struct AppealRequest {
 }
 
 /// Reads an appeal.
-pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<AppealRequest>, Vec<Fault>> {
+pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<AppealRequest>, Refused> {
     Request::read(body, limits, |reader, root| {
         let at = &Pointer::Root;
         let most = limits.context_items;
         let appeal_id = reader.required_id(root, "appealId", at);
         let appealed_by = reader.required(root, "appealedBy", at);
-        let appealed_by = appealed_by.and_then(|node| reader.item_key(node, &at.key("appealedBy")));
+        let appealed_by = appealed_by.and_then(|node| reader.user(node, &at.key("appealedBy")));
         let appealed_at = reader.instant(root, "appealedAt", at);
         let item = reader.required(root, "actionedItem", at);
         let item = item.and_then(|node| reader.item(node, &at.key("actionedItem")));

@@ -6,6 +6,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::{json::Node, places::Places};
+
 /// The vocabulary of fault types, as clients match on it.
 pub mod tag {
     pub const INVALID_INPUT: &str = "/errors/invalid-user-input";
@@ -141,7 +143,7 @@ pub(crate) fn push_key(text: &mut String, key: &str) -> bool {
     true
 }
 
-/// The problems of one request: the first hundred whole, the rest counted.
+/// The problems of one request: the first hundred listed, the rest counted.
 #[derive(Debug, Default)]
 pub struct Faults {
     kept: Vec<Fault>,
@@ -152,12 +154,30 @@ impl Faults {
     /// How many problems an answer lists.
     pub const LISTED: usize = 100;
 
+    /// More than are listed: a report is not read in the order of its text, and the first of the text are listed.
+    const KEPT: usize = 1_000;
+
     pub fn push(&mut self, fault: Fault) {
-        if self.kept.len() < Self::LISTED {
+        if self.kept.len() < Self::KEPT {
             self.kept.push(fault);
         } else {
             self.dropped += 1;
         }
+    }
+
+    pub fn append(&mut self, other: Self) {
+        self.kept.extend(other.kept);
+        self.dropped += other.dropped;
+    }
+
+    /// In the order of the places that they point at, in the request with this root.
+    #[must_use]
+    pub fn in_order(mut self, root: Node<'_>) -> Self {
+        if self.kept.len() > 1 {
+            let mut places = Places::new(root);
+            self.kept.sort_by_cached_key(|fault| places.of(fault.pointer.as_deref().unwrap_or_default()));
+        }
+        self
     }
 
     pub fn is_empty(&self) -> bool {
@@ -171,6 +191,8 @@ impl Faults {
 
     /// The listed faults, and a last one that says how many more there are.
     pub fn into_vec(mut self) -> Vec<Fault> {
+        self.dropped += self.kept.len().saturating_sub(Self::LISTED);
+        self.kept.truncate(Self::LISTED);
         if self.dropped > 0 {
             let detail = format!("There are {} more problems that are not listed.", self.dropped);
             self.kept.push(Fault::invalid(&Pointer::Root, "More problems", detail));

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::{
-    Fault, Faults, Limits, Pointer, Request,
+    Fault, Faults, Limits, Part, Pointer, Refused, Request,
     json::{Kind, Node},
     read::Reader,
 };
@@ -58,6 +58,8 @@ pub struct ContextItem {
     pub data: Bytes,
     /// Why the entry has not the shape of an item.
     pub fault: Option<String>,
+    /// The members for which it has not, as they came: a JSON object. Of `data`, `data` itself holds them.
+    pub as_sent: Option<Bytes>,
     node: Option<u32>,
 }
 
@@ -74,7 +76,7 @@ impl<T> Request<T> {
 }
 
 /// Reads `{"items": [...]}`.
-pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<Vec<SubmittedItem>>, Vec<Fault>> {
+pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<Vec<SubmittedItem>>, Refused> {
     Request::read(body, limits, |reader, root| {
         let items = reader.required(root, "items", &Pointer::Root)?;
         Some(reader.list(Some(items), "items", limits.items, &Pointer::Root, Reader::item))
@@ -88,6 +90,10 @@ struct Draft<'n> {
     type_version: Option<String>,
     variant: Option<Variant>,
     data: Option<Node<'n>>,
+    /// Its type stands in both forms.
+    ambiguous: bool,
+    /// Members beside `data` that cannot be read.
+    unfit: Vec<(&'static str, Node<'n>)>,
 }
 
 impl Reader<'_> {
@@ -95,8 +101,12 @@ impl Reader<'_> {
     pub(super) fn item(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<SubmittedItem> {
         let before = self.faults.count();
         let draft = self.draft(node, at);
+        if self.parts.is_some() {
+            self.part(node, &draft, at);
+        }
+        let fits = draft.data.is_none_or(|data| self.bounded(data, at));
         let (id, type_id, data) = (draft.id?, draft.type_id?, draft.data?);
-        if !self.bounded(data, at) || self.faults.count() > before {
+        if !fits || self.faults.count() > before {
             return None;
         }
         Some(SubmittedItem {
@@ -120,7 +130,16 @@ impl Reader<'_> {
         let draft = self.draft(node, at);
         let own = std::mem::replace(&mut self.faults, outer);
         let data = node.get("data");
+        let as_sent = as_sent(&draft.unfit);
         if !data.is_none_or(|data| self.bounded(data, at)) {
+            return None;
+        }
+        if let Some(bytes) = as_sent.as_ref().map(Bytes::len).filter(|bytes| *bytes > self.limits.data_bytes)
+        {
+            let most = self.limits.data_bytes;
+            let detail =
+                format!("What does not fit beside `data` has {bytes} bytes; at most {most} are kept.");
+            self.faults.push(Fault::too_large(at, detail));
             return None;
         }
         Some(ContextItem {
@@ -130,8 +149,29 @@ impl Reader<'_> {
             variant: draft.variant.unwrap_or(Variant::Partial),
             data: data.map_or(Bytes::from_static(b"{}"), |data| self.body.slice(data.range())),
             fault: summary(own),
+            as_sent,
             node: data.map(|data| data.index()),
         })
+    }
+
+    /// Notes an item whose type can be read.
+    fn part(&mut self, node: Node<'_>, draft: &Draft<'_>, at: &Pointer<'_>) {
+        let Some(type_id) = draft.type_id.as_ref().filter(|_| !draft.ambiguous) else { return };
+        let variant = node.get("typeSchemaVariant").or_else(|| node.get("type")?.get("schemaVariant"));
+        let is_whole = match draft.variant {
+            Some(variant) => variant == Variant::Original,
+            None => variant.is_none_or(|said| said.is_null()),
+        };
+        let most = self.limits.data_bytes;
+        let part = Part::Item {
+            at: at.render().unwrap_or_default(),
+            type_id: TypeId::new(type_id),
+            type_version: draft.type_version.clone(),
+            mode: if is_whole { Mode::Strict } else { Mode::Partial },
+            node: node.index(),
+            data: draft.data.filter(|data| data.range().len() <= most).map(|data| data.index()),
+        };
+        self.parts.get_or_insert_default().push(part);
     }
 
     fn bounded(&mut self, data: Node<'_>, at: &Pointer<'_>) -> bool {
@@ -145,50 +185,81 @@ impl Reader<'_> {
     }
 
     fn draft<'n>(&mut self, node: Node<'n>, at: &Pointer<'_>) -> Draft<'n> {
-        let mut draft = Draft { id: None, type_id: None, type_version: None, variant: None, data: None };
+        let mut draft = Draft {
+            id: None,
+            type_id: None,
+            type_version: None,
+            variant: None,
+            data: None,
+            ambiguous: false,
+            unfit: Vec::new(),
+        };
         if node.kind() != Kind::Object {
             self.refuse(at, format!("An item must be an object, not {}.", node.kind().name()));
             return draft;
         }
         let (mut flat, mut nested, mut has_id) = (None, None, false);
         for (key, value) in node.entries() {
-            match &*key {
+            let before = self.faults.count();
+            let name = match &*key {
                 "id" => {
                     has_id = true;
                     draft.id = self.id(value, "id", at);
+                    "id"
                 }
                 "typeId" => {
                     flat = Some("typeId");
                     draft.type_id = self.id(value, "typeId", at);
+                    "typeId"
                 }
                 "typeVersion" => {
                     flat = flat.or(Some("typeVersion"));
                     draft.type_version = self.version(value, "typeVersion", at);
+                    "typeVersion"
                 }
                 "typeSchemaVariant" => {
                     flat = flat.or(Some("typeSchemaVariant"));
                     draft.variant = self.variant(value, "typeSchemaVariant", at);
+                    "typeSchemaVariant"
                 }
-                "type" => nested = Some(value),
-                "data" if value.kind() == Kind::Object => draft.data = Some(value),
+                "type" => {
+                    nested = Some(value);
+                    continue;
+                }
+                "data" if value.kind() == Kind::Object => {
+                    draft.data = Some(value);
+                    continue;
+                }
                 "data" => {
                     let found = value.kind().name();
                     self.refuse(&at.key("data"), format!("`data` must be an object, not {found}."));
+                    continue;
                 }
-                _ => {}
+                _ => continue,
+            };
+            if self.faults.count() > before {
+                draft.unfit.push((name, value));
             }
         }
         if !has_id {
             self.refuse(&at.key("id"), "`id` is missing.");
         }
         match (flat, nested) {
-            (Some(flat), Some(_)) => {
+            (Some(flat), Some(nested)) => {
+                draft.ambiguous = true;
+                draft.unfit.push(("type", nested));
                 let why = format!(
                     "An item names its type by `type` or by `typeId`, never both: this one has `type` and `{flat}`."
                 );
                 self.refuse(at, why);
             }
-            (None, Some(nested)) => self.nested(nested, at, &mut draft),
+            (None, Some(nested)) => {
+                let before = self.faults.count();
+                self.nested(nested, at, &mut draft);
+                if self.faults.count() > before {
+                    draft.unfit.push(("type", nested));
+                }
+            }
             (Some("typeId"), None) => {}
             (_, None) => self.refuse(&at.key("typeId"), "`typeId` is missing."),
         }
@@ -232,6 +303,17 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// The members as an object, each with the bytes that came.
+fn as_sent(members: &[(&'static str, Node<'_>)]) -> Option<Bytes> {
+    let mut text = Vec::new();
+    for (key, value) in members {
+        text.push(if text.is_empty() { b'{' } else { b',' });
+        text.extend_from_slice(format!("\"{key}\":").as_bytes());
+        text.extend_from_slice(value.raw());
+    }
+    (!text.is_empty()).then(|| [text, b"}".to_vec()].concat().into())
 }
 
 /// The first few of an item's faults in one line.

@@ -8,10 +8,13 @@ pub mod fault;
 pub mod items;
 pub mod json;
 mod limits;
+mod places;
 pub mod policies;
 mod read;
+mod refused;
 pub mod reports;
 
 pub use fault::{Fault, Faults, Pointer};
 pub use limits::Limits;
 pub use read::Request;
+pub use refused::{Misshapen, Part, Refused};

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::{
-    Fault, Faults, Limits, Pointer,
+    Fault, Faults, Limits, Misshapen, Part, Pointer, Refused,
     json::{self, Kind, Node, Tape},
 };
 use crate::{
@@ -40,18 +40,32 @@ impl<T> Request<T> {
     pub(super) fn read(
         body: &Bytes,
         limits: &Limits,
-        content: impl FnOnce(&mut Reader<'_>, Node<'_>) -> Option<T>,
-    ) -> Result<Self, Vec<Fault>> {
-        let tape = json::scan(body)?;
-        let mut reader = Reader { body, limits, faults: Faults::default() };
+        content: impl Fn(&mut Reader<'_>, Node<'_>) -> Option<T>,
+    ) -> Result<Self, Refused> {
+        let tape = json::scan(body).map_err(Refused::Text)?;
         let root = tape.root(body);
-        let content = if root.kind() == Kind::Object {
-            content(&mut reader, root)
-        } else {
-            reader.refuse(&Pointer::Root, format!("The body must be an object, not {}.", root.kind().name()));
-            None
+        let read = |parts| {
+            let mut reader = Reader { body, limits, faults: Faults::default(), parts };
+            let content = if root.kind() == Kind::Object {
+                content(&mut reader, root)
+            } else {
+                let found = root.kind().name();
+                reader.refuse(&Pointer::Root, format!("The body must be an object, not {found}."));
+                None
+            };
+            (content, reader)
         };
-        reader.faults.or(content).map(|content| Self { content, body: body.clone(), tape })
+        match read(None) {
+            (Some(content), reader) if reader.faults.is_empty() => {
+                Ok(Self { content, body: body.clone(), tape })
+            }
+            // Only now: most requests have the right shape.
+            _ => {
+                let (_, Reader { faults, parts, .. }) = read(Some(Vec::new()));
+                let parts = Request { content: parts.unwrap_or_default(), body: body.clone(), tape };
+                Err(Refused::Shape(Box::new(Misshapen { faults, parts })))
+            }
+        }
     }
 }
 
@@ -60,6 +74,8 @@ pub(super) struct Reader<'a> {
     pub(super) body: &'a Bytes,
     pub(super) limits: &'a Limits,
     pub(super) faults: Faults,
+    /// The parts whose types can be read, if they are asked for.
+    pub(super) parts: Option<Vec<Part>>,
 }
 
 impl Reader<'_> {
@@ -158,6 +174,21 @@ impl Reader<'_> {
         let id = self.required_id(node, "id", at);
         let type_id = self.required_id(node, "typeId", at);
         Some(ItemKey { id: ItemId::new(id?), type_id: TypeId::new(type_id?) })
+    }
+
+    /// `{id, typeId}` of somebody.
+    pub(super) fn user(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<ItemKey> {
+        if self.parts.is_some() {
+            let outer = std::mem::take(&mut self.faults);
+            let type_id = node.get("typeId").and_then(|value| self.id(value, "typeId", at)).map(TypeId::new);
+            self.faults = outer;
+            let parts = self.parts.iter_mut();
+            let at = at.render().unwrap_or_default();
+            parts
+                .zip(type_id)
+                .for_each(|(parts, type_id)| parts.push(Part::User { at: at.clone(), type_id }));
+        }
+        self.item_key(node, at)
     }
 
     /// The members of an array, each through `read`; an array that is left out is empty.

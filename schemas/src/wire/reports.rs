@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use super::{
-    Fault, Limits, Pointer, Request,
+    Limits, Pointer, Refused, Request,
     items::{ContextItem, SubmittedItem},
     json::{Kind, Node},
     read::Reader,
@@ -33,7 +33,7 @@ pub struct ReportRequest {
 }
 
 /// Reads a report.
-pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ReportRequest>, Vec<Fault>> {
+pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ReportRequest>, Refused> {
     Request::read(body, limits, |reader, root| {
         let at = &Pointer::Root;
         let most = limits.context_items;
@@ -74,7 +74,7 @@ impl Reader<'_> {
                 format!("Only a reporter of the kind `{REPORTER_KIND}` is known, not `{}`.", shown(&kind));
             self.refuse(&at.key("kind"), detail);
         }
-        self.item_key(node, at)
+        self.user(node, at)
     }
 
     fn reason(&mut self, node: Node<'_>) -> (Option<String>, Option<String>, bool) {

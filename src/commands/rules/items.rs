@@ -93,7 +93,7 @@ fn entry(line: &str) -> Result<ItemEntry, String> {
     }
     let body = format!("{{\"items\":[{line}]}}");
     let request = wire::items::parse(&body.into(), &wire::Limits::default())
-        .map_err(|faults| faults.iter().take(3).map(shown).collect::<Vec<_>>().join(" "))?;
+        .map_err(|refused| refused.into_vec().iter().take(3).map(shown).collect::<Vec<_>>().join(" "))?;
     let submitted = request.content.into_iter().next().ok_or("there is no item in the line")?;
     Ok(ItemEntry {
         submission_id: SubmissionId::random(),

@@ -50,6 +50,7 @@ fn context(n: u8) -> ContextItem {
         variant: Variant::Original,
         data: Bytes::from_static(b"{}"),
         fault: (n > 1).then(|| "text: missing".into()),
+        as_sent: (n == 2).then(|| Bytes::from_static(b"{\"typeVersion\":5}")),
     }
 }
 

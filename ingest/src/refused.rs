@@ -1,0 +1,74 @@
+//! A request of the wrong shape: what can be read of it is looked at, too, so that its sender hears everything at once.
+//!
+//! It takes nothing of such a request.
+
+use tidegate_catalog::Compiled;
+use tidegate_schemas::{
+    item_types::Mode,
+    wire::{Faults, Misshapen, Part, Pointer, Refused},
+};
+use tidegate_web::Problem;
+
+use crate::{Api, admission::Received, config};
+
+/// How complete the items of an endpoint must be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wholeness {
+    /// As each says.
+    AsSent,
+    /// Whole, whatever they say.
+    Whole,
+}
+
+impl Api {
+    pub(crate) async fn refused(&self, received: &Received, refused: Refused, whole: Wholeness) -> Problem {
+        let misshapen = match refused {
+            Refused::Text(faults) => return faults.into(),
+            Refused::Shape(misshapen) => misshapen,
+        };
+        let known = |config: &Compiled| misshapen.parts().iter().all(|part| is_known(config, part));
+        let Ok(config) = self.config(&received.org, known).await else {
+            // Its shape is wrong, whatever cannot be loaded now.
+            return misshapen.with(Faults::default()).into();
+        };
+        let all = move || {
+            let of_parts = check(&config, &misshapen, whole);
+            misshapen.with(of_parts)
+        };
+        match self.work(received.bytes().len(), all).await {
+            Ok(faults) => faults.into(),
+            Err(problem) => problem,
+        }
+    }
+}
+
+fn is_known(config: &Compiled, part: &Part) -> bool {
+    match part {
+        Part::Item { type_id, type_version, .. } => config::knows(config, type_id, type_version.as_deref()),
+        Part::User { type_id, .. } => config::knows(config, type_id, None),
+    }
+}
+
+fn check(config: &Compiled, misshapen: &Misshapen, whole: Wholeness) -> Faults {
+    let mut faults = Faults::default();
+    for part in misshapen.parts() {
+        match part {
+            Part::User { at, type_id } => {
+                config::user_type(config, type_id, &Pointer::Text(at), &mut faults);
+            }
+            Part::Item { at, type_id, type_version, mode, node, data } => {
+                let (at, named) = (Pointer::Text(at), (type_id, type_version.as_deref()));
+                let node = misshapen.node(*node);
+                let item_type = config::item_type(config, named, Some(node), &at, &mut faults);
+                let mode = match whole {
+                    Wholeness::AsSent => *mode,
+                    Wholeness::Whole => Mode::Strict,
+                };
+                if let (Some(item_type), Some(data)) = (item_type, data) {
+                    item_type.check_node(misshapen.node(*data), mode, &at.key("data"), &mut faults);
+                }
+            }
+        }
+    }
+    faults
+}

@@ -1,0 +1,67 @@
+//! A request that is not taken: what is wrong with its shape, and the parts of it that can be looked at all the same.
+//!
+//! It knows no item type: whoever does adds what is wrong with the parts.
+
+use super::{Fault, Faults, Request, json::Node};
+use crate::{ids::TypeId, item_types::Mode};
+
+/// Why a request has no content.
+#[derive(Debug)]
+pub enum Refused {
+    /// It is no strict JSON, so nothing is read of it.
+    Text(Vec<Fault>),
+    Shape(Box<Misshapen>),
+}
+
+impl Refused {
+    /// What is wrong with the text or the shape.
+    pub fn into_vec(self) -> Vec<Fault> {
+        match self {
+            Self::Text(faults) => faults,
+            Self::Shape(misshapen) => misshapen.with(Faults::default()),
+        }
+    }
+}
+
+/// JSON that has not the shape of its endpoint.
+#[derive(Debug)]
+pub struct Misshapen {
+    pub(super) faults: Faults,
+    pub(super) parts: Request<Vec<Part>>,
+}
+
+/// A part whose type can be read, whatever else is wrong with it. `at` is its pointer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    Item {
+        at: String,
+        type_id: TypeId,
+        type_version: Option<String>,
+        /// Partial if it does not say how complete it is in a way that can be read.
+        mode: Mode,
+        node: u32,
+        data: Option<u32>,
+    },
+    User {
+        at: String,
+        type_id: TypeId,
+    },
+}
+
+impl Misshapen {
+    pub fn parts(&self) -> &[Part] {
+        &self.parts.content
+    }
+
+    /// A value of the request, by the index that a part has of it.
+    pub fn node(&self, index: u32) -> Node<'_> {
+        self.parts.node(index)
+    }
+
+    /// All faults, with those of the parts.
+    pub fn with(self, of_parts: Faults) -> Vec<Fault> {
+        let mut faults = self.faults;
+        faults.append(of_parts);
+        faults.in_order(self.parts.root()).into_vec()
+    }
+}
