@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tidegate_schemas::{
     banks::BankKind,
     documents::{
-        Action, ActionKind, Bank, Document, DocumentKind, Endpoint, Event, Expectation, FieldDocument,
-        Format, ItemType, On, OnError, Parameter, ParameterType, Percent, Period, Policy, Quarantine, Queue,
-        Rollout, RolloutBy, Rule, RuleAction, RuleLimits, Set, Status, Test, Threshold, Window, parse,
-        render,
+        Action, ActionKind, Bank, Document, DocumentFault, DocumentKind, Endpoint, Event, Expectation,
+        FieldDocument, Format, ItemType, On, OnError, Origin, Parameter, ParameterType, Percent, Period,
+        Policy, Quarantine, Queue, Rollout, RolloutBy, Rule, RuleAction, RuleLimits, Set, Status, Test,
+        Threshold, Window, parse, parse_all, render,
     },
     ids::Millis,
     item_types::{Container, Kind, Role, Scalar},
@@ -188,6 +188,7 @@ expires_at: tomorrow
         "c.yaml:17: document 4: `rulle` is no kind of document. Did you mean `rule`?",
         "c.yaml:19: document 5: the first key names the kind: put `policy` before `name`",
         "c.yaml:23: document 6: strikes: a string stands where u32 is expected",
+        "c.yaml:28: document 7: strikes: A threshold needs at least one strike.",
         "c.yaml:29: document 7: within: a period is a whole number and one of `d`, `h`, `m`, `s`, such as `90d`",
         "c.yaml:32: document 8: policy: A key begins with a letter or digit and has at most 64 letters, digits, `_`, `.` and `-`.",
         "c.yaml:36: document 9: parameters[0].options: SELECT and MULTISELECT need options, and only they have them.",
@@ -199,6 +200,46 @@ expires_at: tomorrow
     let mut expected = expected.map(str::to_owned).to_vec();
     expected.sort();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn reading_goes_on_after_what_cannot_be_read() {
+    let torn = "queue: a\n---\n# no end\nbank: b\nentries: [\n---\nthreshold: t\nstrikes: many\nwithin: 30x\n\
+        ---\nitem_type: i\nname: I\nkind: THING\nfields: [{name: 7, type: STRNG}, {type: STRING}]\n";
+    let parsed = parse_all(&[("t.yaml", torn), ("q.yaml", "queue: q\n"), ("x.json", "{")]);
+    let found: Vec<_> = parsed.faults.iter().map(ToString::to_string).collect();
+    for (begins, names) in [
+        ("t.yaml:", "document 2"),
+        ("t.yaml:8: document 3: strikes", "u32"),
+        ("t.yaml:9: document 3: within", "`90d`"),
+        ("t.yaml:7: document 3", "`action` is missing"),
+        ("t.yaml:13: document 4: kind", "`THING`"),
+        ("t.yaml:14: document 4: fields[0].name", "a number"),
+        ("t.yaml:14: document 4: fields[0].type", "`STRNG`"),
+        ("t.yaml:14: document 4: fields[1]", "`name` is missing"),
+        ("x.json", ""),
+    ] {
+        assert!(found.iter().any(|it| it.starts_with(begins) && it.contains(names)), "{begins}: {found:#?}");
+    }
+    assert_eq!(found.len(), 9, "{found:#?}");
+    let read: Vec<_> = parsed.documents.iter().map(|(_, document)| document.key()).collect();
+    assert_eq!(read, ["a", "t", "i", "q"]);
+}
+
+#[test]
+fn nothing_is_called_missing_that_may_only_be_unreadable() {
+    let fault = |path: &str, message: &str| {
+        let origin = Origin { file: "t.yaml".to_owned(), line: 1, index: 0 };
+        DocumentFault { origin, line: None, path: path.to_owned(), message: message.to_owned() }
+    };
+    let torn =
+        parse_all(&[("t.yaml", "threshold: t\nstrikes: 1\nwithin: 1x\naction: a\n---\nbank: b\nkind: [\n")]);
+    assert!(torn.is_in_doubt(&fault("rules", "There is no bank `b`.")));
+    assert!(!torn.is_in_doubt(&fault("rules", "There is no bank `c`.")));
+    assert!(torn.is_in_doubt(&fault("within", "It is too long.")), "that is not what was written");
+    assert!(!torn.is_in_doubt(&fault("withinx", "There is no bank `c`.")));
+    assert!(parse_all(&[("x.json", "{")]).is_in_doubt(&fault("", "There is no bank `c`.")));
+    assert!(!parse_all(&[("q.yaml", "queue: q\n")]).is_in_doubt(&fault("", "There is no bank `c`.")));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! It does not read documents and evaluates nothing.
 
 mod examples;
+mod salvage;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -88,7 +89,15 @@ pub(crate) fn compile(
                 let archived = rule.status == Status::Archived;
                 rules.extend(context.rule(rule, source.version).filter(|_| !archived).map(Arc::new));
             }
-            Err(faults) => context.faults.extend(faults),
+            Err(faults) => {
+                // The rest of it is checked all the same; what it compiles to is not used.
+                let rest = salvage::readable(source.document, &faults);
+                context.faults.extend(faults);
+                if let Some(Ok(rule)) = rest.map(|rest| form::parse(&rest, limits)) {
+                    context.enter(&rule);
+                    context.rule(rule, source.version);
+                }
+            }
         }
     }
     if !context.faults.is_empty() {

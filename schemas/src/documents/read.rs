@@ -8,56 +8,182 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Document, DocumentFault, DocumentKind, Origin, attached,
-    tree::{Misfit, Shape, Step, Tree, shown},
+    mend::{self, Reading},
+    tree::{Shape, Step, Tree, shown},
 };
 use crate::{
     nearest,
     wire::{Pointer, json},
 };
 
+/// What files hold, as far as it can be read.
+#[derive(Debug, Default)]
+pub struct Parsed {
+    pub documents: Vec<(Origin, Document)>,
+    pub faults: Vec<DocumentFault>,
+    /// Where something was put in or left out, so that the rest of the document could be read.
+    mended: Vec<(Origin, String)>,
+    /// Keys of documents that are not among these.
+    unread: Vec<String>,
+    /// Kinds of which there may be documents that not even the key is known of.
+    torn: BTreeSet<&'static str>,
+    /// A field of an item type may be missing.
+    fields_missing: bool,
+}
+
+impl Parsed {
+    /// Whether something may only look wrong because not everything could be read.
+    pub fn is_in_doubt(&self, fault: &DocumentFault) -> bool {
+        let is_mended = self.mended.iter().any(|(origin, path)| {
+            let rest = fault.path.strip_prefix(path.as_str());
+            fault.origin == *origin
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        });
+        // As `set` and the rules say it.
+        let missing =
+            fault.message.strip_prefix("There is no ").or(fault.message.strip_prefix("there is no "));
+        let is_missing = missing.is_some_and(|what| {
+            self.unread.iter().any(|key| what.contains(&format!("`{key}`")))
+                || self.torn.iter().any(|kind| what.replace(' ', "_").starts_with(kind))
+        });
+        is_mended
+            || is_missing
+            || self.fields_missing && fault.message.starts_with("no item type of the rule has a field")
+    }
+
+    /// There is a document, and this is all that is known of its key.
+    fn unread(&mut self, key: Option<String>, kind: Option<DocumentKind>) {
+        self.fields_missing |= kind.is_none_or(|kind| kind == DocumentKind::ItemType);
+        match (key, kind) {
+            (Some(key), _) => self.unread.push(key),
+            (None, Some(kind)) => drop(self.torn.insert(kind.name())),
+            (None, None) => self.torn.extend(DocumentKind::ALL.map(DocumentKind::name)),
+        }
+    }
+}
+
 /// Reads every document of every file: name and text. A name ending in `.json` means JSON, any other YAML, unless a bank
 /// names the file: then it holds entries of the bank.
 pub fn parse(
     files: &[(impl AsRef<str>, impl AsRef<str>)],
 ) -> Result<Vec<(Origin, Document)>, Vec<DocumentFault>> {
-    let mut documents = Vec::new();
-    let mut faults = Vec::new();
+    let parsed = parse_all(files);
+    if parsed.faults.is_empty() { Ok(parsed.documents) } else { Err(parsed.faults) }
+}
+
+/// As [`parse`], also where something is wrong: the rest can be checked all the same.
+pub fn parse_all(files: &[(impl AsRef<str>, impl AsRef<str>)]) -> Parsed {
+    let mut parsed = Parsed::default();
     let named = files.iter().map(|(name, text)| (name.as_ref(), text.as_ref()));
     let (likely, others): (Vec<_>, Vec<_>) = named.partition(|(name, _)| attached::is_document(name));
-    let read = |name: &str, text: &str, documents: &mut Vec<_>, faults: &mut Vec<_>| {
-        let trees = if name.to_ascii_lowercase().ends_with(".json") {
-            json_trees(name, text)
-        } else {
-            yaml_trees(name, text)
-        };
-        match trees {
-            Err(found) => faults.extend(found),
-            Ok(trees) => {
-                for (index, tree) in trees.into_iter().enumerate() {
-                    let origin = Origin { file: name.to_owned(), line: tree.line.unwrap_or(0), index };
-                    match document(&origin, tree) {
-                        Ok(document) => documents.push((origin, document)),
-                        Err(found) => faults.extend(found),
-                    }
-                }
-            }
-        }
-    };
     for (name, text) in likely {
-        read(name, text, &mut documents, &mut faults);
+        parsed.file(name, text);
     }
-    let wanted: BTreeSet<String> =
-        documents.iter().filter_map(|(origin, document)| attached::wanted(origin, document)?.ok()).collect();
+    let wanted: BTreeSet<String> = parsed
+        .documents
+        .iter()
+        .filter_map(|(origin, document)| attached::wanted(origin, document)?.ok())
+        .collect();
     let mut attached = BTreeMap::new();
     for (name, text) in others {
         if wanted.contains(name) {
             attached.insert(name.to_owned(), text);
         } else {
-            read(name, text, &mut documents, &mut faults);
+            parsed.file(name, text);
         }
     }
-    attached::read_in(&mut documents, &attached, &mut faults);
-    if faults.is_empty() { Ok(documents) } else { Err(faults) }
+    attached::read_in(&mut parsed.documents, &attached, &mut parsed.faults);
+    parsed
+}
+
+impl Parsed {
+    fn file(&mut self, name: &str, text: &str) {
+        if name.to_ascii_lowercase().ends_with(".json") {
+            match json_trees(name, text) {
+                Ok(trees) => self.trees(name, trees, 0),
+                Err(faults) => {
+                    self.faults.extend(faults);
+                    self.unread(None, None);
+                }
+            }
+            return;
+        }
+        match yaml_trees(name, text) {
+            Ok(trees) => self.trees(name, trees, 0),
+            Err(_) => self.torn_yaml(name, text),
+        }
+    }
+
+    /// One by one: a document that is no YAML does not hide the others.
+    fn torn_yaml(&mut self, name: &str, text: &str) {
+        let (mut index, mut found) = (0, 0);
+        for (above, part) in yaml_parts(text) {
+            match yaml_trees(name, part) {
+                Ok(mut trees) => {
+                    trees.iter_mut().for_each(|tree| tree.shift(above));
+                    let next = index + trees.len();
+                    self.trees(name, trees, index);
+                    index = next;
+                }
+                Err(mut faults) => {
+                    for fault in &mut faults {
+                        fault.origin.line = fault.origin.line.saturating_add(above);
+                        fault.origin.index = index;
+                        // It counts from the beginning of the part.
+                        fault
+                            .message
+                            .truncate(fault.message.find(" at line ").unwrap_or(fault.message.len()));
+                    }
+                    self.faults.extend(faults);
+                    let (kind, key) = beginning(part);
+                    self.unread(key, kind);
+                    index += 1;
+                    found += 1;
+                    if found == MOST_TORN {
+                        self.unread(None, None);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn trees(&mut self, name: &str, trees: Vec<Tree>, first: usize) {
+        for (index, tree) in (first..).zip(trees) {
+            let origin = Origin { file: name.to_owned(), line: tree.line.unwrap_or(0), index };
+            document(&origin, tree, self);
+        }
+    }
+}
+
+/// Torn documents of one file that are told.
+const MOST_TORN: usize = 100;
+
+/// The documents of a YAML text, each with the number of lines above it.
+fn yaml_parts(text: &str) -> Vec<(u32, &str)> {
+    let mut parts = Vec::new();
+    let (mut start, mut first, mut at) = (0, 0, 0);
+    for (line, content) in (0..).zip(text.split_inclusive('\n')) {
+        let marks =
+            content.strip_prefix("---").is_some_and(|rest| rest.trim_start() != rest || rest.is_empty());
+        if marks && at > start {
+            parts.push((first, &text[start..at]));
+            (start, first) = (at, line);
+        }
+        at += content.len();
+    }
+    parts.push((first, &text[start..]));
+    parts
+}
+
+/// Kind and key of a document that is no YAML, as far as its first line is whole.
+fn beginning(part: &str) -> (Option<DocumentKind>, Option<String>) {
+    let mut lines = part.lines().map(|line| line.strip_prefix("---").unwrap_or(line).trim());
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    let Some((kind, key)) = first.and_then(|first| first.split_once(':')) else { return (None, None) };
+    let kind = DocumentKind::ALL.into_iter().find(|known| known.name() == kind.trim());
+    let key = key.trim().trim_matches(['"', '\'']);
+    (kind, (kind.is_some() && super::is_key(key)).then(|| key.to_owned()))
 }
 
 /// Also an empty text is a document, with a beginning and an end.
@@ -128,79 +254,98 @@ fn json_trees(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
     })
 }
 
-fn document(origin: &Origin, tree: Tree) -> Result<Document, Vec<DocumentFault>> {
-    let whole = |message: String| vec![DocumentFault::new(origin, "", message)];
-    let Shape::Map(entries) = &tree.shape else {
-        return Err(whole("a document is a mapping whose first key names its kind".to_owned()));
-    };
-    let Some((first, _)) = entries.first() else {
-        return Err(whole("the document is empty".to_owned()));
-    };
-    let names = || DocumentKind::ALL.iter().map(|kind| kind.name());
-    let Some(kind) = DocumentKind::ALL.into_iter().find(|kind| kind.name() == first) else {
-        // Perhaps the kind is there, only not in the first place.
-        let message = match entries.iter().find(|(key, _)| names().any(|name| name == key)) {
-            Some((kind, _)) => {
-                format!("the first key names the kind: put `{kind}` before `{}`", nearest::shown(first))
+fn document(origin: &Origin, tree: Tree, parsed: &mut Parsed) {
+    let kind = match kind(&tree) {
+        Ok(kind) => kind,
+        Err(message) => {
+            parsed.faults.push(DocumentFault::new(origin, "", message));
+            // Whatever it should be, one of these is its key.
+            parsed.fields_missing = true;
+            if let Shape::Map(entries) = tree.shape {
+                parsed.unread.extend(entries.into_iter().filter_map(|(_, value)| match value.shape {
+                    Shape::Text(key) if super::is_key(&key) => Some(key),
+                    _ => None,
+                }));
             }
-            None => format!(
-                "`{}` is no kind of document.{}",
-                nearest::shown(first),
-                match nearest::hint(first, names()) {
-                    near if near.is_empty() =>
-                        format!(" There are {}.", names().collect::<Vec<_>>().join(", ")),
-                    near => near,
-                }
-            ),
-        };
-        return Err(whole(message));
+            return;
+        }
     };
     match kind {
-        DocumentKind::ItemType => read(origin, tree, Document::ItemType),
-        DocumentKind::Policy => read(origin, tree, Document::Policy),
-        DocumentKind::Action => read(origin, tree, Document::Action),
-        DocumentKind::Rule => read(origin, tree, Document::Rule),
-        DocumentKind::Endpoint => read(origin, tree, Document::Endpoint),
-        DocumentKind::Threshold => read(origin, tree, Document::Threshold),
-        DocumentKind::Queue => read(origin, tree, Document::Queue),
-        DocumentKind::Window => read(origin, tree, Document::Window),
-        DocumentKind::Bank => read(origin, tree, Document::Bank),
+        DocumentKind::ItemType => read(origin, (kind, tree), Document::ItemType, parsed),
+        DocumentKind::Policy => read(origin, (kind, tree), Document::Policy, parsed),
+        DocumentKind::Action => read(origin, (kind, tree), Document::Action, parsed),
+        DocumentKind::Rule => read(origin, (kind, tree), Document::Rule, parsed),
+        DocumentKind::Endpoint => read(origin, (kind, tree), Document::Endpoint, parsed),
+        DocumentKind::Threshold => read(origin, (kind, tree), Document::Threshold, parsed),
+        DocumentKind::Queue => read(origin, (kind, tree), Document::Queue, parsed),
+        DocumentKind::Window => read(origin, (kind, tree), Document::Window, parsed),
+        DocumentKind::Bank => read(origin, (kind, tree), Document::Bank, parsed),
     }
 }
 
-/// Goes on past each unknown field, so that all of them are found in one run.
+fn kind(tree: &Tree) -> Result<DocumentKind, String> {
+    let Shape::Map(entries) = &tree.shape else {
+        return Err("a document is a mapping whose first key names its kind".to_owned());
+    };
+    let Some((first, _)) = entries.first() else {
+        return Err("the document is empty".to_owned());
+    };
+    let names = || DocumentKind::ALL.iter().map(|kind| kind.name());
+    if let Some(kind) = DocumentKind::ALL.into_iter().find(|kind| kind.name() == first) {
+        return Ok(kind);
+    }
+    // Perhaps the kind is there, only not in the first place.
+    Err(match entries.iter().find(|(key, _)| names().any(|name| name == key)) {
+        Some((kind, _)) => {
+            format!("the first key names the kind: put `{kind}` before `{}`", nearest::shown(first))
+        }
+        None => format!(
+            "`{}` is no kind of document.{}",
+            nearest::shown(first),
+            match nearest::hint(first, names()) {
+                near if near.is_empty() => format!(" There are {}.", names().collect::<Vec<_>>().join(", ")),
+                near => near,
+            }
+        ),
+    })
+}
+
 fn read<T: DeserializeOwned>(
     origin: &Origin,
-    mut tree: Tree,
+    (kind, mut tree): (DocumentKind, Tree),
     wrap: impl Fn(T) -> Document,
-) -> Result<Document, Vec<DocumentFault>> {
-    let mut faults = Vec::new();
-    let fault = |path: String, line: Option<u32>, message: String| DocumentFault {
-        origin: origin.clone(),
-        line,
-        path,
-        message,
+    parsed: &mut Parsed,
+) {
+    let written = match &tree.shape {
+        Shape::Map(entries) => entries.first().map(|(kind, key)| (kind.clone(), key.shape.clone())),
+        _ => None,
     };
-    loop {
-        match T::deserialize(&tree) {
-            Ok(document) => {
-                let document = wrap(document);
-                for (path, message) in document.check() {
-                    let line = tree.line_at(&steps(&path));
-                    faults.push(fault(path, line, message));
-                }
-                return if faults.is_empty() { Ok(document) } else { Err(faults) };
-            }
-            Err(misfit) => {
-                let path = misfit.path();
-                let Misfit { message, unknown_field, .. } = misfit;
-                faults.push(fault(shown(&path), tree.line_at(&path), message));
-                if !(unknown_field && tree.remove(&path)) {
-                    return Err(faults);
-                }
-            }
+    let before = tree.clone();
+    let Reading { document, misfits, mended } = mend::read(&mut tree);
+    for (path, message) in misfits {
+        let line = before.line_at(&path);
+        parsed.faults.push(DocumentFault { origin: origin.clone(), line, path: shown(&path), message });
+    }
+    let first = written.as_ref().map(|(kind, _)| vec![Step::Key(kind.clone())]);
+    let has_key = !mended.iter().any(|path| Some(path) == first.as_ref());
+    let Some(document) = document.map(wrap).filter(|_| has_key) else {
+        let key = match written {
+            Some((_, Shape::Text(key))) => Some(key),
+            _ => None,
+        };
+        parsed.unread(key, Some(kind));
+        return;
+    };
+    parsed.fields_missing |= document.kind() == DocumentKind::ItemType && !mended.is_empty();
+    parsed.mended.extend(mended.iter().map(|path| (origin.clone(), shown(path))));
+    for (path, message) in document.check() {
+        let line = tree.line_at(&steps(&path));
+        let fault = DocumentFault { origin: origin.clone(), line, path, message };
+        if !parsed.is_in_doubt(&fault) {
+            parsed.faults.push(fault);
         }
     }
+    parsed.documents.push((origin.clone(), document));
 }
 
 /// Reads a path that one of our own checks has written: `fields[2].type`.

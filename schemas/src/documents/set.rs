@@ -29,6 +29,12 @@ pub struct Set {
 impl Set {
     /// Puts documents under their keys; of two with one key and kind, the second is a fault.
     pub fn collect(documents: Vec<(Origin, Document)>) -> Result<Self, Vec<DocumentFault>> {
+        let (set, faults) = Self::gather(documents);
+        if faults.is_empty() { Ok(set) } else { Err(faults) }
+    }
+
+    /// As `collect`, also where there are faults: of two with one key, the first is in the set.
+    pub fn gather(documents: Vec<(Origin, Document)>) -> (Self, Vec<DocumentFault>) {
         let mut set = Self::default();
         let mut faults = Vec::new();
         for (origin, document) in documents {
@@ -39,7 +45,7 @@ impl Set {
                 faults.push(DocumentFault::new(&origin, kind, format!("`{key}` stands in {place} already.")));
             }
         }
-        if faults.is_empty() { Ok(set) } else { Err(faults) }
+        (set, faults)
     }
 
     /// Puts a document in unless its key is taken; then says by whom.

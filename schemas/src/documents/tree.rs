@@ -82,6 +82,45 @@ impl Tree {
         below.and_then(|tree| tree.line_at(rest)).or(self.line)
     }
 
+    /// Puts a value in at a path, in the place of one or as a new entry of a mapping; whether it could.
+    pub(super) fn put(&mut self, path: &[Step], shape: Shape) -> bool {
+        let line = self.line;
+        match (&mut self.shape, path) {
+            (_, []) => self.shape = shape,
+            (Shape::Map(entries), [Step::Key(key), rest @ ..]) => {
+                match entries.iter_mut().find(|(name, _)| name == key) {
+                    Some((_, tree)) => return tree.put(rest, shape),
+                    None if rest.is_empty() => entries.push((key.clone(), Self { line, shape })),
+                    None => return false,
+                }
+            }
+            (Shape::List(trees), [Step::Index(index), rest @ ..]) => {
+                return trees.get_mut(*index).is_some_and(|tree| tree.put(rest, shape));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Itself and everything in it.
+    pub(super) fn parts(&self) -> usize {
+        match &self.shape {
+            Shape::List(trees) => 1 + trees.iter().map(Self::parts).sum::<usize>(),
+            Shape::Map(entries) => 1 + entries.iter().map(|(_, tree)| tree.parts()).sum::<usize>(),
+            Shape::Null | Shape::Bool(_) | Shape::Number(_) | Shape::Text(_) => 1,
+        }
+    }
+
+    /// Moves all lines down.
+    pub(super) fn shift(&mut self, lines: u32) {
+        self.line = self.line.map(|line| line.saturating_add(lines));
+        match &mut self.shape {
+            Shape::List(trees) => trees.iter_mut().for_each(|tree| tree.shift(lines)),
+            Shape::Map(entries) => entries.iter_mut().for_each(|(_, tree)| tree.shift(lines)),
+            Shape::Null | Shape::Bool(_) | Shape::Number(_) | Shape::Text(_) => {}
+        }
+    }
+
     /// Takes the value at a path out, and says whether there was one.
     pub(super) fn remove(&mut self, path: &[Step]) -> bool {
         match (&mut self.shape, path) {
@@ -193,6 +232,10 @@ pub(super) struct Misfit {
     pub(super) message: String,
     /// The path leads to a key that should not be there; without it the rest can be read.
     pub(super) unknown_field: bool,
+    /// It is not there at all.
+    pub(super) missing: Option<&'static str>,
+    /// One that would fit, where only some do.
+    pub(super) fitting: Option<&'static str>,
 }
 
 impl Misfit {
@@ -216,7 +259,8 @@ impl std::error::Error for Misfit {}
 
 impl de::Error for Misfit {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self { steps: Vec::new(), message: message.to_string(), unknown_field: false }
+        let message = message.to_string();
+        Self { steps: Vec::new(), message, unknown_field: false, missing: None, fitting: None }
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
@@ -224,20 +268,23 @@ impl de::Error for Misfit {
             near if near.is_empty() => format!("unknown field; there are {}", listed(expected)),
             near => format!("unknown field.{near}"),
         };
-        Self { steps: vec![Step::Key(field.to_owned())], message, unknown_field: true }
+        let custom: Self = de::Error::custom(message);
+        Self { steps: vec![Step::Key(field.to_owned())], unknown_field: true, ..custom }
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
         let near = hint(variant, expected.iter().copied());
         let shown = crate::nearest::shown(variant);
-        Self::custom(match near.is_empty() {
+        let custom: Self = de::Error::custom(match near.is_empty() {
             true => format!("`{shown}` is not one of {}", listed(expected)),
             false => format!("`{shown}` is not one of {}.{near}", listed(expected)),
-        })
+        });
+        Self { fitting: expected.first().copied(), ..custom }
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::custom(format!("the field `{field}` is missing"))
+        let custom: Self = de::Error::custom(format!("the field `{field}` is missing"));
+        Self { missing: Some(field), ..custom }
     }
 
     fn invalid_type(unexpected: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {

@@ -6,11 +6,13 @@ use std::collections::HashSet;
 
 use tidegate_egress::{callback::check_headers, target::Target};
 use tidegate_schemas::{
-    documents::{ActionKind, DocumentFault, Endpoint, Event, Origin, Rule, Set, Status, parse},
+    documents::{
+        ActionKind, DocumentFault, Endpoint, Event, Origin, Parsed, Rule, Set, Status, parse, parse_all,
+    },
     ids::{ConfigVersion, Millis, OrgId},
 };
 
-use super::{File, inline};
+use super::{File, Next, inline};
 use crate::{
     Compiled, Settings,
     compile::{BankEntries, compile, listed, pattern_faults, warnings},
@@ -32,11 +34,10 @@ pub fn lint(
     now: Millis,
     each: usize,
 ) -> Result<Warnings, Vec<DocumentFault>> {
-    let given = parse(files)?;
-    let created = super::created_policies(&given);
-    let content = Content::default().succeeded_by(Set::collect(given)?, &created);
+    let parsed = parse_all(files);
+    let next = super::succession(&Content::default(), &parsed, true);
     let (_, warnings) =
-        whole(&OrgId::new("lint"), ConfigVersion(0), &content, settings, &BankEntries::new(), now)?;
+        whole(&OrgId::new("lint"), ConfigVersion(0), &next, &parsed, settings, &BankEntries::new(), now)?;
     Ok(Warnings { total: warnings.len(), listed: listed(warnings, each) })
 }
 
@@ -67,11 +68,12 @@ pub(super) type Kinds = Vec<(&'static str, DocumentFault)>;
 /// Warnings of one kind that an answer lists.
 pub(super) const LISTED: usize = 100;
 
-/// All faults of a content, or what it compiles to and its warnings.
+/// All faults of what was read and of the content that it makes, or what that compiles to and its warnings.
 pub(super) fn whole(
     org: &OrgId,
     version: ConfigVersion,
-    content: &Content,
+    Next { content, doubled }: &Next,
+    parsed: &Parsed,
     settings: &Settings,
     entries: &BankEntries,
     now: Millis,
@@ -94,16 +96,21 @@ pub(super) fn whole(
             }
             Ok(compiled) => {
                 told = warnings(content, &compiled);
-                faults.extend(inline::run(&compiled, content, now));
+                // Of types that were not read whole, examples say nothing.
+                if parsed.faults.is_empty() {
+                    faults.extend(inline::run(&compiled, content, now));
+                }
                 Some(compiled)
             }
         };
+    faults.retain(|fault| !parsed.is_in_doubt(fault));
+    faults.extend(parsed.faults.iter().chain(doubled).cloned());
     told.extend(unheard(&content.set).into_iter().map(|it| ("unheard", it)));
     told.extend(expired(&content.set, now).into_iter().map(|it| ("expired", it)));
     if let (Some(compiled), true) = (compiled, faults.is_empty()) {
         return Ok((compiled, told));
     }
-    faults.sort_by(|left, right| place(left).cmp(&place(right)));
+    faults.sort_by(|left, right| place(left).cmp(&place(right)).then(left.line.cmp(&right.line)));
     faults.dedup();
     Err(faults)
 }

@@ -12,7 +12,7 @@ mod wait;
 use std::{collections::BTreeSet, sync::Arc};
 
 use tidegate_schemas::{
-    documents::{Document, DocumentFault, Origin, Set, parse},
+    documents::{Document, DocumentFault, Origin, Parsed, Set, parse_all},
     ids::{ConfigVersion, EndpointId, Millis, OrgId},
 };
 use tidegate_store::{Clock, Replaced, Store, system_clock, tables::catalog::configs::ConfigHead};
@@ -231,10 +231,12 @@ impl Changes {
         let (version, secrets) = (ConfigVersion(head.config_version.0 + 1), self.secrets.clone());
         let held = banks::all(&self.store, &org, &current).await?;
         let check = move || {
-            let mut next = succession(&current, &files, prune).map_err(ApplyError::Invalid)?;
+            let parsed = parse_all(&files);
+            let next = succession(&current, &parsed, prune);
             let (entries, _) = banks::entries(&held, now);
-            let (compiled, warnings) =
-                check::whole(&org, version, &next, &settings, &entries, now).map_err(ApplyError::Invalid)?;
+            let (compiled, warnings) = check::whole(&org, version, &next, &parsed, &settings, &entries, now)
+                .map_err(ApplyError::Invalid)?;
+            let mut next = next.content;
             let warnings = listed(warnings, check::LISTED);
             headers::seal(&secrets, &org, &current.set, &mut next.set)?;
             let differences = difference::between(&current, &next);
@@ -247,19 +249,27 @@ impl Changes {
     }
 }
 
-/// The content after the change. Without `prune`, documents that are not in the files stay as they are.
-fn succession(current: &Content, files: &[File], prune: bool) -> Result<Content, Vec<DocumentFault>> {
-    let given = parse(files)?;
-    let created = created_policies(&given);
-    let mut set = Set::collect(given.clone())?;
+/// The content after a change, of what could be read.
+struct Next {
+    content: Content,
+    /// Documents whose keys were taken.
+    doubled: Vec<DocumentFault>,
+}
+
+/// Without `prune`, documents that are not in the files stay as they are.
+fn succession(current: &Content, parsed: &Parsed, prune: bool) -> Next {
+    let given = &parsed.documents;
+    let created = created_policies(given);
+    let (mut set, doubled) = Set::gather(given.clone());
     if !prune {
         let named: BTreeSet<_> =
             given.iter().map(|(_, document)| (document.kind(), document.key())).collect();
         let kept = current.set.documents().into_iter();
         let kept = kept.filter(|(_, document)| !named.contains(&(document.kind(), document.key())));
-        set = Set::collect(kept.chain(given.iter().cloned()).collect())?;
+        // Those that are doubled among the given are told already.
+        (set, _) = Set::gather(kept.chain(given.iter().cloned()).collect());
     }
-    Ok(current.succeeded_by(set, &created))
+    Next { content: current.succeeded_by(set, &created), doubled }
 }
 
 /// The keys of the policies in the order of the files.

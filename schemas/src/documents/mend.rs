@@ -1,0 +1,100 @@
+//! Reads on in a document after a value that does not fit: something that does is put in its place.
+//!
+//! What was put in is named, for nothing may be said of it.
+
+use serde::de::DeserializeOwned;
+
+use super::tree::{Misfit, Shape, Step, Tree};
+
+/// What a document was read as.
+pub(super) struct Reading<T> {
+    /// `None`: nothing that was tried makes it readable.
+    pub(super) document: Option<T>,
+    /// Path and message.
+    pub(super) misfits: Vec<(Vec<Step>, String)>,
+    /// Where something was put in or left out.
+    pub(super) mended: Vec<Vec<Step>>,
+}
+
+/// Faults of one document that are looked for.
+const MOST: usize = 100;
+
+/// Every fault reads the whole document some times more: of a large one with many faults, the first are told.
+const MOST_PARTS: usize = 2_000_000;
+
+pub(super) fn read<T: DeserializeOwned>(tree: &mut Tree) -> Reading<T> {
+    let mut reading = Reading { document: None, misfits: Vec::new(), mended: Vec::new() };
+    let most = (MOST_PARTS / tree.parts()).clamp(1, MOST);
+    let mut next = T::deserialize(&*tree);
+    for _ in 0..2 * most {
+        let misfit = match next {
+            Ok(document) => {
+                reading.document = Some(document);
+                break;
+            }
+            Err(misfit) => misfit,
+        };
+        let place = place(&misfit);
+        // What was left out may be missing now, and what was put in may not fit: neither is the document's fault.
+        if !reading.mended.iter().any(|mended| place.starts_with(mended)) {
+            if reading.misfits.len() == most {
+                break;
+            }
+            reading.misfits.push((misfit.path(), misfit.message.clone()));
+        }
+        if misfit.unknown_field {
+            // What is said of the whole does not depend on it.
+            if !tree.remove(&place) {
+                break;
+            }
+            next = T::deserialize(&*tree);
+            continue;
+        }
+        let Some((mended, then)) = mend(tree, &place, &misfit) else { break };
+        *tree = mended;
+        next = then;
+        if !reading.mended.contains(&place) {
+            reading.mended.push(place);
+        }
+    }
+    reading
+}
+
+/// The value that is wrong or missing.
+fn place(misfit: &Misfit) -> Vec<Step> {
+    let mut path = misfit.path();
+    path.extend(misfit.missing.map(|field| Step::Key(field.to_owned())));
+    path
+}
+
+/// The tree without the fault, and what it reads as now.
+fn mend<T: DeserializeOwned>(tree: &Tree, at: &[Step], misfit: &Misfit) -> Option<(Tree, Result<T, Misfit>)> {
+    let text = |text: &str| Some(Shape::Text(text.to_owned()));
+    let without = match at.last() {
+        Some(Step::Key(_)) if misfit.missing.is_none() => Some(None),
+        _ => None,
+    };
+    let fits = misfit.fitting.map(text);
+    let others = [
+        text("1d"),
+        Some(Shape::Number(1.into())),
+        Some(Shape::List(Vec::new())),
+        Some(Shape::Map(Vec::new())),
+    ];
+    let tried = without.into_iter().chain(fits).chain(others).chain([Some(Shape::Bool(false)), text("x")]);
+    // Last, for it gives those behind it another place.
+    let left_out = matches!(at.last(), Some(Step::Index(_))).then_some(None);
+    tried.chain(left_out).find_map(|shape| {
+        let mut mended = tree.clone();
+        let is_done = match shape {
+            Some(shape) => mended.put(at, shape),
+            None => mended.remove(at),
+        };
+        let then = T::deserialize(&mended);
+        let helps = match &then {
+            Ok(_) => true,
+            Err(next) => !place(next).starts_with(at),
+        };
+        (is_done && helps).then_some((mended, then))
+    })
+}
