@@ -40,6 +40,14 @@ pub(crate) async fn open(settings: &Settings, patience: &Patience) -> anyhow::Re
     let (log, store) = log_and_store(settings, patience).await?;
     let keys = Keys::new(store.clone(), &settings.catalog);
     let secrets = Secrets::new(store.clone(), master, &settings.catalog);
+    let lost = settings.security.lost_master_key.as_deref();
+    let claimed = patience.open("master key", async || {
+        secrets.claim(lost).await.map_err(|error| {
+            let is_outage = error.is_outage();
+            Fault::of(error, is_outage)
+        })
+    });
+    claimed.await?;
     let live = patience.open("configurations", async || {
         let opened = Live::open(store.clone(), settings.catalog.clone()).await;
         opened.map_err(|error| {

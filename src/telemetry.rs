@@ -42,9 +42,18 @@ pub(crate) const BUILD: Build = Build {
 const SECONDS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
+fn filter(settings: &Telemetry) -> Result<EnvFilter, String> {
+    EnvFilter::try_new(&settings.filter)
+        .map_err(|error| format!("telemetry.filter = {:?}: {error}", settings.filter))
+}
+
+/// Whether log lines can be chosen so.
+pub(crate) fn check(settings: &Telemetry) -> Result<(), String> {
+    filter(settings).map(drop)
+}
+
 pub(crate) fn log(settings: &Telemetry) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&settings.filter)
-        .with_context(|| format!("telemetry.filter = {:?}", settings.filter))?;
+    let filter = filter(settings).map_err(anyhow::Error::msg)?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let set = match settings.format {

@@ -84,6 +84,47 @@ async fn what_cannot_work_is_refused_by_name_and_by_who_set_it() {
     }
 }
 
+#[tokio::test]
+async fn what_a_start_would_refuse_is_refused_by_the_check_too_with_who_set_it() {
+    const CQL: &str = "[store]\nengine = \"cql\"\n[store.cql]\npassword = \"hunter2\"\n";
+    let file = |setting: &str| format!("{setting} is set by tidegate.toml");
+    for (text, env, setting) in [
+        ("[security]\nmaster_key = \"x\"\n", None, "security.master_key"),
+        ("[security]\nmaster_key = \"\"\n", None, "security.master_key"),
+        ("", Some(("TIDEGATE__SECURITY__MASTER_KEY", "x")), "security.master_key"),
+        ("[security]\nmaster_key_file = \"/nonexistent\"\n", None, "security.master_key_file"),
+        ("[egress]\nca_file = \"/nope\"\n", None, "egress.ca_file"),
+        ("[telemetry]\nfilter = \"not==a(filter\"\n", None, "telemetry.filter"),
+        ("[data]\nfolder = \"\"\n", None, "data.folder"),
+        ("[api.http]\nbody_bytes = 0\n", None, "api.http.body_bytes"),
+        ("[callbacks]\nin_flight = 0\n", None, "callbacks.in_flight"),
+        ("[ingest.limits]\ndata_bytes = 0\n", None, "ingest.limits.data_bytes"),
+        ("", Some(("TIDEGATE__INGEST__LIMITS__ID_BYTES", "0")), "ingest.limits.id_bytes"),
+        (CQL, None, "store.cql.password"),
+    ] {
+        let place = Place::new();
+        std::fs::write(place.folder.path().join("tidegate.toml"), text).unwrap();
+        let origin = env.map_or_else(|| file(setting), |(name, _)| format!("{setting} is set by {name}"));
+        let anywhere = ["--api-listen", "--console-listen", "--ops-listen"];
+        let up: Vec<_> = anywhere.into_iter().flat_map(|flag| [flag, "127.0.0.1:0"]).collect();
+        for args in [vec!["check-config"], [&["up"][..], &up].concat()] {
+            let output = place.run_with(&args, env.as_slice()).await;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{args:?} {text}: {said}");
+            assert!(said.contains(&origin) && !said.contains("hunter"), "{args:?} {text}: {said}");
+        }
+        let left: Vec<_> = std::fs::read_dir(place.folder.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "{text}: nothing was made: {left:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_shared_store_without_a_master_key_is_refused_by_the_check_too() {
+    let (code, _, said) = check("[stream]\nengine = \"kafka\"\n[store]\nengine = \"cql\"\n", &[]).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("security.master_key_file"), "{said}");
+}
+
 #[cfg(not(feature = "tls"))]
 #[tokio::test]
 async fn a_build_without_tls_refuses_settings_that_ask_for_it() {

@@ -1,6 +1,6 @@
 //! `tidegate check-config`: would the service start with these settings, and which are they?
 //!
-//! It opens nothing: an address that answers nobody is not found here.
+//! It reads the files that the settings name and opens nothing else: an address that answers nobody is not found here.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ pub(crate) struct CheckConfig {
 
 impl CheckConfig {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let loaded = self.file.load(Vec::new())?;
+        let loaded = self.file.load_to_start(Vec::new())?;
         say(show(&loaded)?.trim_end());
         Ok(ExitCode::SUCCESS)
     }

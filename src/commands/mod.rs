@@ -148,6 +148,11 @@ impl SettingsFile {
     fn load(&self, overrides: Vec<Override>) -> anyhow::Result<Loaded> {
         Ok(settings::load(self.config.as_deref(), overrides)?)
     }
+
+    /// As `load`, for who starts a service.
+    fn load_to_start(&self, overrides: Vec<Override>) -> anyhow::Result<Loaded> {
+        Ok(self.load(overrides)?.check_start()?)
+    }
 }
 
 /// Addresses and folders that the command line may set over everything else.

@@ -24,7 +24,7 @@ pub(crate) struct Role {
 
 impl Role {
     pub(crate) fn run(self, which: Which) -> anyhow::Result<ExitCode> {
-        let loaded = self.file.load(self.places.overrides())?;
+        let loaded = self.file.load_to_start(self.places.overrides())?;
         let embedded = loaded.settings.embedded_parts();
         if !embedded.is_empty() {
             let why = format!(

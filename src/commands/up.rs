@@ -36,7 +36,7 @@ impl Up {
         } else {
             None
         };
-        let loaded = self.file.load(overrides)?;
+        let loaded = self.file.load_to_start(overrides)?;
         runtime::run(loaded.settings.runtime, serve::run(loaded, &Which::ALL, demo))
     }
 }

@@ -167,9 +167,15 @@ fn masked<S: Serializer>(security: &Security, serializer: S) -> Result<S::Ok, S:
     struct Masked<'a> {
         master_key: Option<&'static str>,
         master_key_file: Option<&'a Path>,
+        lost_master_key: Option<&'a str>,
     }
     let master_key = security.master_key.is_some().then_some("***");
-    Masked { master_key, master_key_file: security.master_key_file.as_deref() }.serialize(serializer)
+    Masked {
+        master_key,
+        master_key_file: security.master_key_file.as_deref(),
+        lost_master_key: security.lost_master_key.as_deref(),
+    }
+    .serialize(serializer)
 }
 
 /// Why the service does not start with these settings.
@@ -183,6 +189,26 @@ pub(crate) enum SettingsError {
     Fault(lenient::Fault),
     #[error("{0}")]
     Contradiction(String),
+}
+
+/// What a section says against its values.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// Where the names in the text are settings, if they do not begin with it themselves.
+    section: &'static str,
+    text: String,
+}
+
+impl Refusal {
+    fn new(section: &'static str, text: &impl ToString) -> Self {
+        let text = text.to_string();
+        let text = if text.starts_with(section) { text } else { format!("{section}: {text}") };
+        Self { section, text }
+    }
+
+    fn of<E: ToString>(section: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::new(section, &error)
+    }
 }
 
 /// A value that the command line sets over everything else.
@@ -212,8 +238,24 @@ pub(crate) fn load(file: Option<&Path>, overrides: Vec<Override>) -> Result<Load
         layers.set(path, value, Origin::Flag(flag));
     }
     let settings: Settings = lenient::read(&layers).map_err(SettingsError::Fault)?;
-    settings.validate().map_err(|text| SettingsError::Contradiction(with_origins(&text, &layers)))?;
-    Ok(Loaded { settings, layers })
+    let loaded = Loaded { settings, layers };
+    loaded.settings.validate().map_err(|refusal| loaded.refused(&refusal))?;
+    Ok(loaded)
+}
+
+impl Loaded {
+    /// Whether a service can start with them: also the files that they name are looked at, which commands beside the
+    /// service need not have.
+    pub(crate) fn check_start(self) -> Result<Self, SettingsError> {
+        match self.settings.check_start() {
+            Ok(()) => Ok(self),
+            Err(refusal) => Err(self.refused(&refusal)),
+        }
+    }
+
+    fn refused(&self, refusal: &Refusal) -> SettingsError {
+        SettingsError::Contradiction(with_origins(refusal, &self.layers))
+    }
 }
 
 fn read_file(path: &Path) -> Result<Node, SettingsError> {
@@ -227,59 +269,79 @@ fn read_file(path: &Path) -> Result<Node, SettingsError> {
 }
 
 /// Says of every setting that a message names who set it.
-fn with_origins(text: &str, layers: &Node) -> String {
+fn with_origins(Refusal { section, text }: &Refusal, layers: &Node) -> String {
+    let is_path = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte));
+    let inner = text.split(": ").next().filter(|inner| is_path(inner));
     let mut origins = Vec::new();
     for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.')) {
-        let path: Vec<_> = word.trim_matches('.').split('.').collect();
-        if path.len() > 1
-            && let Some(origin) = layers.origin(&path)
-        {
-            let origin = format!("{} is set by {origin}", path.join("."));
-            if !origins.contains(&origin) {
-                origins.push(origin);
-            }
-        }
+        let word = word.trim_matches('.');
+        let candidates = [Some(""), Some(*section), inner].into_iter().flatten();
+        let found = candidates.into_iter().find_map(|above| {
+            let path = if above.is_empty() { word.to_owned() } else { format!("{above}.{word}") };
+            let parts: Vec<_> = path.split('.').collect();
+            let origin = layers.origin(&parts).filter(|_| !word.is_empty() && parts.len() > 1)?;
+            Some(format!("{path} is set by {origin}"))
+        });
+        origins.extend(found.filter(|origin| !origins.contains(origin)));
     }
-    if origins.is_empty() { text.to_owned() } else { format!("{text} ({})", origins.join("; ")) }
+    if origins.is_empty() { text.clone() } else { format!("{text} ({})", origins.join("; ")) }
 }
 
 impl Settings {
     /// Refuses values that cannot work alone or together, naming every one concerned.
-    pub(crate) fn validate(&self) -> Result<(), String> {
-        fn under(section: &'static str) -> impl FnOnce(String) -> String {
-            move |text| if text.starts_with(section) { text } else { format!("{section}: {text}") }
+    pub(crate) fn validate(&self) -> Result<(), Refusal> {
+        if self.data.folder.as_os_str().is_empty() {
+            return Err(Refusal::new("data.folder", &"must name a folder"));
         }
-        self.stream.validate().map_err(|error| error.to_string())?;
+        self.stream.validate().map_err(Refusal::of("stream"))?;
         match self.store.engine {
             StoreEngine::Embedded => {
-                self.store.embedded.validate().map_err(|e| under("store.embedded")(e.to_string()))?;
+                self.store.embedded.validate().map_err(Refusal::of("store.embedded"))?;
             }
-            StoreEngine::Cql => {
-                self.store.cql.validate().map_err(|e| under("store.cql")(e.to_string()))?;
-            }
+            StoreEngine::Cql => self.store.cql.validate().map_err(Refusal::of("store.cql"))?,
         }
-        self.catalog.validate().map_err(|error| error.to_string())?;
-        self.egress.validate().map_err(|error| error.to_string())?;
-        self.media.validate().map_err(|error| error.to_string())?;
-        self.signals.validate().map_err(|error| error.to_string())?;
-        self.ingest.validate().map_err(|error| error.to_string())?;
-        self.processors.validate().map_err(|error| error.to_string())?;
-        self.callbacks.validate().map_err(|error| error.to_string())?;
-        self.review.validate().map_err(|error| error.to_string())?;
+        self.catalog.validate().map_err(Refusal::of("catalog"))?;
+        self.egress.validate().map_err(Refusal::of("egress"))?;
+        self.media.validate().map_err(Refusal::of("media"))?;
+        self.signals.validate().map_err(Refusal::of("signals"))?;
+        self.ingest.validate().map_err(Refusal::of("ingest"))?;
+        self.processors.validate().map_err(Refusal::of("processors"))?;
+        self.callbacks.validate().map_err(Refusal::of("callbacks"))?;
+        self.review.validate().map_err(Refusal::of("review"))?;
         for (name, http) in [("api.http", &self.api.http), ("console.http", &self.console.http)] {
-            http.validate().map_err(|error| under(name)(error.to_string()))?;
+            http.validate().map_err(Refusal::of(name))?;
         }
-        self.check_listeners()?;
+        crate::telemetry::check(&self.telemetry).map_err(Refusal::of("telemetry"))?;
+        self.check_listeners().map_err(Refusal::of(""))?;
         if self.ops.drain_ms < self.stream.consume.drain_timeout_ms {
-            return Err(format!(
+            let text = format!(
                 "ops.drain_ms = {} is below stream.consume.drain_timeout_ms = {}: work in flight would be cut off",
                 self.ops.drain_ms, self.stream.consume.drain_timeout_ms
-            ));
+            );
+            return Err(Refusal::new("", &text));
         }
         if self.security.master_key.is_some() && self.security.master_key_file.is_some() {
-            return Err("security.master_key and security.master_key_file are both set".to_owned());
+            let text = "security.master_key and security.master_key_file are both set";
+            return Err(Refusal::new("security", &text));
         }
         Ok(())
+    }
+
+    /// Refuses a start for which something that is named is missing or cannot be used.
+    fn check_start(&self) -> Result<(), Refusal> {
+        let (named, embedded) = (self.security.named(), !self.embedded_parts().is_empty());
+        match (named, &self.security.master_key_file) {
+            (Err(error), Some(path)) => {
+                let text = format!("security.master_key_file = {}: {error}", path.display());
+                return Err(Refusal::new("security", &text));
+            }
+            (Err(error), None) => return Err(Refusal::new("security", &error)),
+            (Ok(None), _) if !embedded => {
+                return Err(Refusal::new("security", &tidegate_catalog::MasterKeyError::Missing));
+            }
+            (Ok(_), _) => {}
+        }
+        self.egress.check_files().map_err(Refusal::of("egress"))
     }
 
     fn check_listeners(&self) -> Result<(), String> {

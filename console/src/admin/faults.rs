@@ -42,6 +42,11 @@ pub(crate) fn catalog(error: tidegate_catalog::Error) -> Problem {
 }
 
 pub(crate) fn secret(error: tidegate_catalog::secrets::SecretError) -> Problem {
+    use tidegate_catalog::secrets::SecretError;
+    if matches!(error, SecretError::OtherMasterKey { .. } | SecretError::Tampered { .. }) {
+        tracing::warn!(tag = error.tag(), %error, "a secret cannot be opened");
+        return Problem::conflict(format!("The secret cannot be opened: {error}."));
+    }
     told(error.is_outage(), error.tag(), &error)
 }
 
@@ -52,4 +57,20 @@ pub(crate) fn told(is_outage: bool, tag: &'static str, error: &dyn std::fmt::Dis
     }
     tracing::error!(tag, %error, "a request failed");
     Problem::internal()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{http::StatusCode, response::IntoResponse as _};
+    use tidegate_catalog::secrets::SecretError;
+
+    #[test]
+    fn a_secret_under_another_master_key_is_a_conflict_and_not_a_defect() {
+        let error = SecretError::OtherMasterKey {
+            endpoint: "platform".into(),
+            sealed_under: "0a1b2c3d".to_owned(),
+            at_hand: "4e5f6a7b".to_owned(),
+        };
+        assert_eq!(super::secret(error).into_response().status(), StatusCode::CONFLICT);
+    }
 }

@@ -33,6 +33,6 @@ pub use self::{
     keys::{Caller, Denied, Keys, Scope, Scopes},
     live::{Follower, Live},
     private_file::write_private,
-    secrets::{MasterKey, Secrets, Security},
+    secrets::{MasterKey, MasterKeyError, Secrets, Security},
     settings::{Settings, SettingsError},
 };

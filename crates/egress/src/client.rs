@@ -238,7 +238,7 @@ impl Response {
     }
 }
 
-fn tls(settings: &Settings) -> Result<rustls::ClientConfig, ClientError> {
+pub(crate) fn tls(settings: &Settings) -> Result<rustls::ClientConfig, ClientError> {
     let mut roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(path) = &settings.ca_file {
         let fault = |why: String| ClientError::CaFile { path: path.clone(), why };

@@ -8,6 +8,7 @@ use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 
 use crate::addresses::Cidr;
+use crate::client::ClientError;
 use crate::media;
 
 /// The section `egress` of the service's settings.
@@ -127,6 +128,11 @@ impl Settings {
             });
         }
         self.media.validate()
+    }
+
+    /// Reads the files that are named, as a client would.
+    pub fn check_files(&self) -> Result<(), ClientError> {
+        crate::client::tls(self).map(drop)
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {

@@ -54,13 +54,23 @@ impl Default for Settings {
     }
 }
 
-/// Two settings that cannot both hold.
+/// A setting that cannot hold, alone or beside another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Contradiction(pub String);
 
 impl Settings {
     pub fn validate(&self) -> Result<(), Contradiction> {
+        for (name, value) in [("body_bytes", self.body_bytes), ("header_bytes", self.header_bytes)] {
+            if value == 0 {
+                return Err(Contradiction(format!("{name} = 0 lets no request through")));
+            }
+        }
+        for (name, value) in [("header_read_ms", self.header_read_ms), ("body_read_ms", self.body_read_ms)] {
+            if value == 0 {
+                return Err(Contradiction(format!("{name} = 0 leaves no time to send a request")));
+            }
+        }
         if self.in_flight_bytes < self.body_bytes {
             return Err(Contradiction(format!(
                 "in_flight_bytes = {} is below body_bytes = {}: the largest body could never be taken",

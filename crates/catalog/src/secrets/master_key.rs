@@ -23,6 +23,26 @@ pub struct Security {
     /// A file that holds it. Without either, embedded data gets a key of its own beside it; elsewhere the service
     /// refuses to start.
     pub master_key_file: Option<PathBuf>,
+    /// The fingerprint of a master key that nobody has any more. The service refuses to start with another key than the
+    /// one that its secrets are sealed under, unless that one is named here; its secrets stay shut.
+    pub lost_master_key: Option<String>,
+}
+
+impl Security {
+    /// The key that is named here, if any is.
+    pub fn named(&self) -> Result<Option<MasterKey>, MasterKeyError> {
+        match (&self.master_key, &self.master_key_file) {
+            (Some(_), Some(_)) => Err(MasterKeyError::Both),
+            (Some(text), None) => MasterKey::parse(text, "security.master_key").map(Some),
+            (None, Some(path)) => match MasterKey::read(path)? {
+                Some(key) => Ok(Some(key)),
+                None => {
+                    Err(MasterKeyError::File { path: path.clone(), error: io::ErrorKind::NotFound.into() })
+                }
+            },
+            (None, None) => Ok(None),
+        }
+    }
 }
 
 /// 32 bytes, and a name for them that tells nothing.
@@ -73,15 +93,10 @@ impl MasterKey {
 
     /// The key that the settings name. `embedded_data` is the folder that may get a key of its own.
     pub fn load(settings: &Security, embedded_data: Option<&Path>) -> Result<Self, MasterKeyError> {
-        match (&settings.master_key, &settings.master_key_file, embedded_data) {
-            (Some(_), Some(_), _) => Err(MasterKeyError::Both),
-            (Some(text), None, _) => Self::parse(text, "security.master_key"),
-            (None, Some(path), _) => Self::read(path)?.ok_or_else(|| MasterKeyError::File {
-                path: path.clone(),
-                error: io::ErrorKind::NotFound.into(),
-            }),
-            (None, None, Some(folder)) => Self::of_embedded(&Self::file_in(folder)),
-            (None, None, None) => Err(MasterKeyError::Missing),
+        match (settings.named()?, embedded_data) {
+            (Some(key), _) => Ok(key),
+            (None, Some(folder)) => Self::of_embedded(&Self::file_in(folder)),
+            (None, None) => Err(MasterKeyError::Missing),
         }
     }
 
@@ -155,6 +170,7 @@ impl fmt::Debug for Security {
         f.debug_struct("Security")
             .field("master_key", &self.master_key.as_ref().map(|_| "****"))
             .field("master_key_file", &self.master_key_file)
+            .field("lost_master_key", &self.lost_master_key)
             .finish()
     }
 }
@@ -198,7 +214,8 @@ mod tests {
     fn without_embedded_data_a_key_must_be_given_once() {
         let load = |key: Option<&str>, file: Option<&Path>| {
             let master_key_file = file.map(Path::to_owned);
-            MasterKey::load(&Security { master_key: key.map(str::to_owned), master_key_file }, None)
+            let master_key = key.map(str::to_owned);
+            MasterKey::load(&Security { master_key, master_key_file, lost_master_key: None }, None)
         };
         let text = BASE64.encode([7; 32]);
         assert_eq!(load(Some(&text), None).unwrap().id(), MasterKey::new([7; 32]).id());
@@ -211,7 +228,7 @@ mod tests {
     #[test]
     fn nothing_prints_the_key() {
         let text = BASE64.encode([7; 32]);
-        let settings = Security { master_key: Some(text.clone()), master_key_file: None };
+        let settings = Security { master_key: Some(text.clone()), ..Security::default() };
         assert!(!format!("{settings:?}").contains(&text));
         assert_eq!(format!("{:?}", MasterKey::new([7; 32])).len(), "MasterKey(00000000)".len());
     }

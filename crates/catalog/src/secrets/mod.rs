@@ -11,7 +11,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tidegate_egress::Secret;
 use tidegate_schemas::ids::{EndpointId, OrgId};
-use tidegate_store::{Clock, Inserted, Store, system_clock, tables::catalog::secrets::EndpointSecret};
+use tidegate_store::{
+    Clock, Inserted, Replaced, Split, Store, system_clock,
+    tables::catalog::secrets::{CURRENT, EndpointSecret, MasterKeyName},
+};
 
 pub(crate) use self::headers::is_sealed;
 pub use self::master_key::{MasterKey, MasterKeyError, Security};
@@ -26,6 +29,12 @@ pub enum SecretError {
         "the secret of endpoint {endpoint} is sealed under master key {sealed_under}, and the one at hand is {at_hand}"
     )]
     OtherMasterKey { endpoint: EndpointId, sealed_under: String, at_hand: String },
+    #[error(
+        "the secrets are sealed under the master key with the fingerprint {sealed_under}, and the one at hand is \
+         {at_hand}: give the former as security.master_key or security.master_key_file, or, if nobody has it any \
+         more, name it as security.lost_master_key"
+    )]
+    OtherKey { sealed_under: String, at_hand: String },
     #[error("the sealed secret of endpoint {endpoint} was changed or belongs to another place")]
     Tampered { endpoint: EndpointId },
     #[error("the system gives no random bytes")]
@@ -37,6 +46,7 @@ impl SecretError {
         match self {
             Self::Store(error) => error.tag(),
             Self::OtherMasterKey { .. } => "secret_other_master_key",
+            Self::OtherKey { .. } => "other_master_key",
             Self::Tampered { .. } => "secret_tampered",
             Self::NoRandomness => "no_randomness",
         }
@@ -77,6 +87,39 @@ impl Secrets {
         let kept = Duration::from_secs(settings.secret_cache_seconds);
         let opened = Cache::new(kept, MISSING_FOR.min(kept), settings.cache_entries, Arc::clone(&clock));
         Self(Arc::new(Inner { store, key, opened, clock }))
+    }
+
+    /// Holds the key at hand against the one that the store's secrets are sealed under. The first key that asks is
+    /// that one; `lost` names one that nobody has any more, and what is sealed under it stays shut.
+    pub async fn claim(&self, lost: Option<&str>) -> Result<(), SecretError> {
+        let (store, at_hand) = (&self.0.store, self.0.key.id());
+        let row = |version| MasterKeyName {
+            name: CURRENT.to_owned(),
+            master_key: at_hand.to_owned(),
+            named_at: (self.0.clock)(),
+            version,
+        };
+        let mut named = store.get::<MasterKeyName>(&MasterKeyName::key(CURRENT)).await?;
+        if named.is_none() {
+            // Data of a version that kept no name still has it beside each secret.
+            let secrets = store.scan_all::<EndpointSecret>(&Split::whole()).all().await?;
+            let sealed_under = secrets.into_iter().map(|row| row.master_key).find(|key| key != at_hand);
+            if let Some(sealed_under) = sealed_under.filter(|sealed_under| lost != Some(sealed_under)) {
+                return Err(SecretError::OtherKey { sealed_under, at_hand: at_hand.to_owned() });
+            }
+            named = match store.insert_new(&row(0)).await? {
+                Inserted::New => return Ok(()),
+                Inserted::Existing(named) => Some(named),
+            };
+        }
+        let Some(named) = named.filter(|named| named.master_key != at_hand) else { return Ok(()) };
+        if lost == Some(&named.master_key)
+            && matches!(store.replace(&row(named.version), named.version).await?, Replaced::Yes)
+        {
+            tracing::warn!(lost, at_hand, "another master key takes the place of one that is lost");
+            return Ok(());
+        }
+        Err(SecretError::OtherKey { sealed_under: named.master_key, at_hand: at_hand.to_owned() })
     }
 
     /// What to sign with. It may be as old as `secret_cache_seconds`.

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use tidegate_catalog::{MasterKey, Secrets};
+use tidegate_catalog::{MasterKey, Secrets, secrets::SecretError};
 use tidegate_schemas::ids::EndpointId;
 use tidegate_store::{Replaced, tables::catalog::secrets::EndpointSecret};
 
@@ -86,6 +86,34 @@ async fn another_master_key_is_named_and_never_replaces_a_secret() {
     assert_eq!(refused.tag(), "secret_other_master_key");
     assert!(!other.ensure(&house.org, &platform()).await.unwrap());
     assert!(house.secrets().for_endpoint(&house.org, &platform()).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn the_first_master_key_is_the_one_and_another_is_refused_until_it_is_said_to_be_lost() {
+    let house = House::new().await;
+    let (first, second) = (house.secrets(), MasterKey::new([1; 32]));
+    let name = second.id().to_owned();
+    let second = Secrets::new(house.store.clone(), second, &house.settings);
+    first.claim(None).await.unwrap();
+    first.claim(None).await.unwrap();
+    let refused = second.claim(None).await.unwrap_err();
+    let SecretError::OtherKey { sealed_under, at_hand } = &refused else { panic!("{refused}") };
+    assert_eq!((*at_hand == name, *sealed_under == name, refused.is_outage()), (true, false, false));
+    assert!(refused.to_string().contains(sealed_under.as_str()) && refused.to_string().contains(&name));
+    assert!(second.claim(Some(&name)).await.is_err(), "the wrong one is named");
+    second.claim(Some(sealed_under)).await.unwrap();
+    second.claim(None).await.unwrap();
+    assert_eq!(first.claim(None).await.unwrap_err().tag(), "other_master_key");
+}
+
+#[tokio::test]
+async fn data_that_names_no_master_key_tells_it_by_its_secrets() {
+    let house = House::new().await;
+    house.apply(POST).await;
+    let other = Secrets::new(house.store.clone(), MasterKey::new([1; 32]), &house.settings);
+    assert_eq!(other.claim(None).await.unwrap_err().tag(), "other_master_key");
+    house.secrets().claim(None).await.unwrap();
+    assert_eq!(other.claim(None).await.unwrap_err().tag(), "other_master_key");
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@ pub const ALL: &[&Table] = &[
     items::windows::DaysEntry::TABLE,
     items::windows::MonthsEntry::TABLE,
     items::windows::YearsEntry::TABLE,
+    items::replays::Replay::TABLE,
     items::retroactions::Retroaction::TABLE,
     items::retroactions::Repeated::TABLE,
     items::rules::RuleCount::TABLE,
@@ -66,6 +67,7 @@ pub const ALL: &[&Table] = &[
     catalog::keys::KeyUse::TABLE,
     catalog::members::Member::TABLE,
     catalog::secrets::EndpointSecret::TABLE,
+    catalog::secrets::MasterKeyName::TABLE,
 ];
 
 #[cfg(test)]

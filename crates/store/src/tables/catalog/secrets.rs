@@ -1,4 +1,4 @@
-//! The signing secrets of callback endpoints, sealed.
+//! The signing secrets of callback endpoints, sealed, and the name of the key that opens them.
 //!
 //! It holds no key that opens them.
 
@@ -13,3 +13,13 @@ table! {
     partition { org: OrgId, endpoint: EndpointId }
     values { sealed: Bytes, master_key: String, created_at: Millis }
 }
+
+table! {
+    /// One row: the master key under which this store's secrets are sealed, by its fingerprint.
+    Versioned MasterKeyName in "master_key_names" ttl None;
+    partition { name: String }
+    values { master_key: String, named_at: Millis }
+}
+
+/// The name of the only row of [`MasterKeyName`].
+pub const CURRENT: &str = "current";

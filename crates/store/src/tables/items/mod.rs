@@ -6,6 +6,7 @@ pub mod items;
 pub mod limits;
 pub mod media_prints;
 pub mod plans;
+pub mod replays;
 pub mod retroactions;
 pub mod rules;
 pub mod strikes;
