@@ -183,7 +183,10 @@ impl House<'_> {
                         secrets: secrets.clone(),
                         changes: changes.clone(),
                         banks: banks.clone(),
-                        dead_letters: Arc::new(dead_letters::OfLog(log.clone())),
+                        dead_letters: Arc::new(dead_letters::OfLog {
+                            log: log.clone(),
+                            store: store.clone(),
+                        }),
                         local_token: Arc::clone(&token),
                         window_rows: settings.processors.window_rows,
                     };

@@ -7,6 +7,7 @@ mod running;
 use reqwest::Method;
 use running::{Demo, Place, post, report};
 use serde_json::{Value, json};
+use tidegate_test_support::{PATIENCE, eventually_ok};
 
 #[tokio::test]
 async fn only_admin_keys_and_the_local_token_are_let_in() {
@@ -206,6 +207,32 @@ async fn lists_are_paged_without_gaps_or_repeats() {
         }
         assert_eq!(seen.len(), ids.len(), "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_callback_to_a_denied_address_names_the_setting_that_opens_it() {
+    let place = Place::new();
+    let demo = place.start_with(&[("TIDEGATE__CALLBACKS__BLOCKED_ATTEMPTS", "1")]).await.unwrap();
+    let text = "endpoint: inner\nurl: http://192.168.77.7/\n---\naction: tell\nkind: callback\nendpoint: inner\n---\n\
+        rule: inner\nstatus: live\nwhen: {text: {in: [text], words: [innerword]}}\nactions: [tell]\n";
+    let change = json!({ "files": [{ "name": "d.yaml", "text": text }] });
+    let (status, answer) = demo.command("/config", &change).await;
+    assert_eq!(status, 200, "{answer}");
+    demo.submit(&post("i1", "mallory", "an innerword")).await;
+    let delivery = eventually_ok("the delivery to end", PATIENCE, async || {
+        let listed = demo.admin("/deliveries?endpoint=inner&state=exhausted").await;
+        listed["items"].get(0).cloned().ok_or_else(|| anyhow::anyhow!("{listed}"))
+    })
+    .await
+    .unwrap();
+    assert_eq!(delivery["lastError"], "blocked_address");
+    let whole = demo.admin(&format!("/deliveries/{}", delivery["eventId"].as_str().unwrap())).await;
+    for detail in [&delivery["lastErrorDetail"], &whole["attemptList"][0]["errorDetail"]] {
+        assert!(detail.as_str().is_some_and(|text| text.contains("egress.allow_cidrs")), "{whole}");
+    }
+    let log = demo.process.output().unwrap();
+    let line = log.lines().find(|line| line.contains("a callback is not delivered")).unwrap();
+    assert!(line.contains("egress.allow_cidrs") && !line.contains("192.168"), "{line}");
 }
 
 #[tokio::test]

@@ -27,6 +27,8 @@ pub struct Page {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {
     pub replayed: u64,
+    /// Sent back before.
+    pub skipped: u64,
     pub refused: u64,
 }
 
@@ -41,6 +43,6 @@ pub enum Fault {
 pub trait DeadLetters: Send + Sync + 'static {
     /// The newest first.
     fn list(&self, which: Which, limit: usize, after: Option<String>) -> BoxFuture<'_, Result<Page, Fault>>;
-    /// Sends them back to where they came from.
-    fn replay(&self, which: Which) -> BoxFuture<'_, Result<Replayed, Fault>>;
+    /// Sends them back to where they came from; `again`: also those that were sent back before.
+    fn replay(&self, which: Which, by: String, again: bool) -> BoxFuture<'_, Result<Replayed, Fault>>;
 }

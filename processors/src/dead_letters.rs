@@ -1,6 +1,6 @@
 //! Lists what could not be processed, without its content, and sends it back to where it came from.
 //!
-//! It removes nothing: dead letters are kept.
+//! It removes nothing: dead letters are kept, and those that were sent back are marked.
 //!
 //! An item goes back with the coordinates of its first record, so it fills its own place among the versions of the
 //! item; if a newer version is stored by then, no effects are taken of it.
@@ -9,11 +9,12 @@ use bytes::Bytes;
 use serde::Serialize;
 use tidegate_moderation::submissions::RESENT;
 use tidegate_schemas::{
-    ids::{OrgId, SubmissionId},
+    ids::{Millis, OrgId, SubmissionId},
     records::DeadLetter,
 };
+use tidegate_store::{Store, WriteTime, tables::items::replays::Replay};
 use tidegate_stream::{
-    AppendError, Cursor, Headers, Log, NotACursor, Order, Query, Record, TailError, Tailed, Topic,
+    AppendError, Cursor, Headers, Log, NotACursor, Order as From, Query, Record, TailError, Tailed, Topic,
 };
 
 /// Letters that are read at once.
@@ -47,6 +48,9 @@ pub struct Summary {
     pub failed_at: String,
     /// The size of what failed.
     pub bytes: usize,
+    /// When it was sent back, the last time, and by whom.
+    pub replayed_at: Option<String>,
+    pub replayed_by: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -55,11 +59,21 @@ pub struct Page {
     pub next: Option<String>,
 }
 
+/// Who sends letters back, and whether also those that were sent back before. A letter that is named by its id always
+/// is.
+#[derive(Clone, Debug)]
+pub struct Order {
+    pub by: String,
+    pub again: bool,
+}
+
 /// What a replay did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Replayed {
     pub replayed: u64,
+    /// Letters that were left out, for they had been sent back before.
+    pub skipped: u64,
     /// Letters that cannot be sent back: their topic or their framing is not known here.
     pub refused: u64,
 }
@@ -72,34 +86,42 @@ pub enum Error {
     Append(#[from] AppendError),
     #[error(transparent)]
     Cursor(#[from] NotACursor),
+    #[error(transparent)]
+    Store(#[from] tidegate_store::Error),
 }
 
 impl Error {
-    pub const fn tag(&self) -> &'static str {
+    pub fn tag(&self) -> &'static str {
         match self {
             Self::Tail(error) => error.tag(),
             Self::Append(error) => error.tag(),
             Self::Cursor(_) => "cursor",
+            Self::Store(error) => error.tag(),
         }
     }
 }
 
 /// The newest letters first.
-pub async fn list(log: &Log, which: &Selection, limit: usize, after: Option<&str>) -> Result<Page, Error> {
+pub async fn list(
+    log: &Log,
+    store: &Store,
+    which: &Selection,
+    limit: usize,
+    after: Option<&str>,
+) -> Result<Page, Error> {
     let mut after: Option<Cursor> = after.map(str::parse).transpose()?;
     let mut items = Vec::new();
     loop {
         let query = Query {
             topic: Topic::DeadLetters,
-            order: Order::Newest,
+            order: From::Newest,
             limit: PAGE.min(limit.saturating_sub(items.len()).max(1)),
             after,
         };
         let page = log.tail(query).await?;
-        items.extend(page.records.iter().filter_map(|tailed| {
-            let letter = read(tailed)?;
-            which.holds(tailed, &letter).then(|| summary(tailed, letter))
-        }));
+        for (tailed, letter, replay) in meant(store, which, &page.records).await? {
+            items.push(summary(tailed, letter, replay));
+        }
         after = page.next;
         if after.is_none() || items.len() >= limit {
             return Ok(Page { items, next: after.map(|cursor| cursor.to_string()) });
@@ -108,17 +130,23 @@ pub async fn list(log: &Log, which: &Selection, limit: usize, after: Option<&str
 }
 
 /// Sends the letters back to their topics, the oldest first. Sending one back twice is harmless: its ids are the same.
-pub async fn replay(log: &Log, which: &Selection) -> Result<Replayed, Error> {
+pub async fn replay(log: &Log, store: &Store, which: &Selection, order: &Order) -> Result<Replayed, Error> {
+    let again = order.again || which.id.is_some();
     let mut replayed = Replayed::default();
     let mut after = None;
     loop {
-        let query = Query { topic: Topic::DeadLetters, order: Order::Oldest, limit: PAGE, after };
+        let query = Query { topic: Topic::DeadLetters, order: From::Oldest, limit: PAGE, after };
         let page = log.tail(query).await?;
-        for tailed in &page.records {
-            let Some(letter) = read(tailed).filter(|letter| which.holds(tailed, letter)) else { continue };
+        for (tailed, letter, replay) in meant(store, which, &page.records).await? {
+            if replay.is_some() && !again {
+                replayed.skipped += 1;
+                continue;
+            }
             match open(log, tailed, &letter) {
                 Some((topic, datum)) => {
                     send_back(log, topic, &letter, &datum).await?;
+                    // Afterwards: one that is sent back twice does no harm, one that is only marked is forgotten.
+                    mark(store, tailed, &letter, &order.by).await?;
                     replayed.replayed += 1;
                 }
                 None => replayed.refused += 1,
@@ -140,6 +168,31 @@ impl Selection {
     }
 }
 
+/// The letters that are meant, each with the last time that it was sent back.
+async fn meant<'t>(
+    store: &Store,
+    which: &Selection,
+    tailed: &'t [Tailed],
+) -> Result<Vec<(&'t Tailed, DeadLetter, Option<Replay>)>, Error> {
+    let letters = tailed.iter().filter_map(|tailed| Some((tailed, read(tailed)?)));
+    let letters: Vec<_> = letters.filter(|(tailed, letter)| which.holds(tailed, letter)).collect();
+    let keys: Vec<_> =
+        letters.iter().map(|(tailed, letter)| Replay::key(org_of(letter), id_of(tailed))).collect();
+    let replays = store.get_many::<Replay>(&keys).await?;
+    Ok(letters.into_iter().zip(replays).map(|((tailed, letter), replay)| (tailed, letter, replay)).collect())
+}
+
+async fn mark(store: &Store, tailed: &Tailed, letter: &DeadLetter, by: &str) -> Result<(), Error> {
+    let (now, org) = (Millis::now(), org_of(letter));
+    let row = Replay { org, letter: id_of(tailed), replayed_at: now, replayed_by: by.to_owned() };
+    Ok(store.put(WriteTime::after(None, now), &[row]).await?)
+}
+
+/// What is of no organisation is so under none.
+fn org_of(letter: &DeadLetter) -> OrgId {
+    letter.org.clone().unwrap_or_else(|| OrgId::new(""))
+}
+
 fn id_of(tailed: &Tailed) -> String {
     format!("{}-{}", tailed.at.partition.index, tailed.at.offset)
 }
@@ -151,7 +204,8 @@ fn read(tailed: &Tailed) -> Option<DeadLetter> {
         .ok()
 }
 
-fn summary(tailed: &Tailed, letter: DeadLetter) -> Summary {
+fn summary(tailed: &Tailed, letter: DeadLetter, replay: Option<Replay>) -> Summary {
+    let (replayed_at, replayed_by) = replay.map(|it| (it.replayed_at.iso(), it.replayed_by)).unzip();
     Summary {
         id: id_of(tailed),
         org: letter.org,
@@ -165,6 +219,8 @@ fn summary(tailed: &Tailed, letter: DeadLetter) -> Summary {
         detail: letter.detail,
         failed_at: letter.failed_at.iso(),
         bytes: letter.value.len(),
+        replayed_at,
+        replayed_by,
     }
 }
 

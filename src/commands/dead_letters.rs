@@ -26,9 +26,12 @@ pub(crate) enum DeadLetters {
     Replay {
         #[command(flatten)]
         selection: Selection,
-        /// All of them
+        /// All of them that were not sent back yet
         #[arg(long)]
         all: bool,
+        /// Also those that were sent back before; one that is named by --id always is
+        #[arg(long)]
+        again: bool,
         #[command(flatten)]
         connection: Connection,
     },
@@ -56,6 +59,7 @@ struct Page {
 #[derive(Deserialize)]
 struct Replayed {
     replayed: u64,
+    skipped: u64,
     refused: u64,
 }
 
@@ -86,11 +90,15 @@ impl DeadLetters {
                 }
                 Ok(ExitCode::SUCCESS)
             }
-            Self::Replay { selection: Selection { topic, reason, id }, all, connection } => {
-                let body = json!({ "topic": topic, "reason": reason, "id": id, "all": all });
-                let Replayed { replayed, refused } =
+            Self::Replay { selection: Selection { topic, reason, id }, all, again, connection } => {
+                let body = json!({ "topic": topic, "reason": reason, "id": id, "all": all, "again": again });
+                let Replayed { replayed, skipped, refused } =
                     connection.open()?.post("/dead-letters/replay", &body).await?;
-                say(format!("{replayed} sent back, {refused} cannot be"));
+                let before = match skipped {
+                    0 => String::new(),
+                    _ => format!(", {skipped} were sent back before: `--again` sends them, too"),
+                };
+                say(format!("{replayed} sent back, {refused} cannot be{before}"));
                 Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
         }

@@ -4,15 +4,20 @@
 
 use futures::{FutureExt as _, future::BoxFuture};
 use tidegate_console::dead_letters::{DeadLetters, Fault, Page, Replayed, Which};
-use tidegate_processors::dead_letters::{self, Error, Selection};
+use tidegate_processors::dead_letters::{self, Error, Order, Selection};
+use tidegate_store::Store;
 use tidegate_stream::{Log, TailError};
 
-pub(super) struct OfLog(pub(super) Log);
+pub(super) struct OfLog {
+    pub(super) log: Log,
+    pub(super) store: Store,
+}
 
 impl DeadLetters for OfLog {
     fn list(&self, which: Which, limit: usize, after: Option<String>) -> BoxFuture<'_, Result<Page, Fault>> {
         async move {
-            let page = dead_letters::list(&self.0, &selection(which), limit, after.as_deref()).await;
+            let page =
+                dead_letters::list(&self.log, &self.store, &selection(which), limit, after.as_deref()).await;
             let page = page.map_err(|error| fault(&error))?;
             let items = page.items.iter().map(serde_json::to_value).collect::<Result<_, _>>();
             let items = items.map_err(|error| Fault::Failed {
@@ -25,11 +30,12 @@ impl DeadLetters for OfLog {
         .boxed()
     }
 
-    fn replay(&self, which: Which) -> BoxFuture<'_, Result<Replayed, Fault>> {
+    fn replay(&self, which: Which, by: String, again: bool) -> BoxFuture<'_, Result<Replayed, Fault>> {
         async move {
-            let done =
-                dead_letters::replay(&self.0, &selection(which)).await.map_err(|error| fault(&error))?;
-            Ok(Replayed { replayed: done.replayed, refused: done.refused })
+            let order = Order { by, again };
+            let done = dead_letters::replay(&self.log, &self.store, &selection(which), &order).await;
+            let done = done.map_err(|error| fault(&error))?;
+            Ok(Replayed { replayed: done.replayed, skipped: done.skipped, refused: done.refused })
         }
         .boxed()
     }
@@ -45,6 +51,7 @@ fn fault(error: &Error) -> Fault {
         Error::Tail(TailError::Unavailable { .. }) => true,
         Error::Tail(TailError::Malformed { .. }) => false,
         Error::Append(error) => error.is_retriable(),
+        Error::Store(error) => error.is_outage(),
     };
     Fault::Failed { is_outage, tag: error.tag(), detail: error.to_string() }
 }

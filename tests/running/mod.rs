@@ -42,7 +42,12 @@ impl Place {
     }
 
     pub(crate) async fn start(&self) -> Result<Demo> {
-        let mut process = self.program().start()?;
+        self.start_with(&[]).await
+    }
+
+    pub(crate) async fn start_with(&self, env: &[(&str, &str)]) -> Result<Demo> {
+        let program = env.iter().fold(self.program(), |program, (name, value)| program.env(name, value));
+        let mut process = program.start()?;
         let ready = process.line("is ready: api", PATIENCE).await?;
         let ops = ready.rsplit("operations http://").next().context("the last address is the operations'")?;
         process.http_ok(ops.trim(), "/readyz", PATIENCE).await?;

@@ -18,7 +18,7 @@ use super::{
     faults,
     job_list::limit,
 };
-use crate::dead_letters::{Fault, Which};
+use crate::dead_letters::{Fault, Replayed, Which};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new().route("/dead-letters", get(list)).route("/dead-letters/replay", post(replay))
@@ -49,11 +49,16 @@ struct Selected {
     /// Without it, one of the others must be named: nobody sends everything back by a slip.
     #[serde(default)]
     all: bool,
+    /// Also those that were sent back before; one that is named by its `id` always is.
+    #[serde(default)]
+    again: bool,
 }
 
 #[derive(Serialize)]
 struct Answer {
     replayed: u64,
+    /// Letters that were sent back before.
+    skipped: u64,
     /// Letters that cannot be sent back: their topic or their framing is not known here.
     refused: u64,
 }
@@ -74,16 +79,22 @@ async fn replay(
     caller: Caller,
     Body(selected): Body<Selected>,
 ) -> Result<Json<Answer>, Problem> {
-    let Selected { topic, reason, id, all } = selected;
+    let Selected { topic, reason, id, all, again } = selected;
     if !all && topic.is_none() && reason.is_none() && id.is_none() {
         return Err(invalid("", "Name an `id`, a `topic` or a `reason`, or say `all`."));
     }
     let which = which(&caller, topic.as_deref(), reason, id)?;
-    let replayed = api.deps.dead_letters.replay(which).await.map_err(told)?;
+    let by = caller.name.to_string();
+    let named = which.id.clone();
+    let done = api.deps.dead_letters.replay(which, by, again).await.map_err(told)?;
+    let Replayed { replayed, skipped, refused } = done;
+    if let (Some(id), 0) = (named, replayed + refused) {
+        return Err(Problem::not_found(format!("There is no such dead letter: `{id}`.")));
+    }
     tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, replayed = replayed.replayed, "sent dead letters back"
+        target: "audit", org = %caller.org, by = %caller.name, replayed, "sent dead letters back"
     );
-    Ok(Json(Answer { replayed: replayed.replayed, refused: replayed.refused }))
+    Ok(Json(Answer { replayed, skipped, refused }))
 }
 
 fn which(

@@ -10,6 +10,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tidegate_egress::Failure;
 use tidegate_schemas::{
     ids::{EndpointId, EventId, ItemKey, Millis},
     records::Command,
@@ -81,6 +82,9 @@ struct Delivery {
     held_reason: Option<String>,
     last_status: Option<i64>,
     last_error: Option<String>,
+    /// What to do about it, where its name does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error_detail: Option<String>,
 }
 
 impl From<&rows::Delivery> for Delivery {
@@ -100,6 +104,7 @@ impl From<&rows::Delivery> for Delivery {
             held_reason: row.held_reason.clone(),
             last_status: row.last_status,
             last_error: row.last_error.clone(),
+            last_error_detail: row.last_error.as_deref().and_then(Failure::explain),
         }
     }
 }
@@ -115,6 +120,8 @@ struct Attempt {
     outcome: String,
     http_status: Option<i64>,
     error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_detail: Option<String>,
     remote_ip: Option<String>,
     /// How the endpoint's answer begins.
     response_head: String,
@@ -129,6 +136,7 @@ impl From<rows::Attempt> for Attempt {
             trigger: row.trigger,
             outcome: row.outcome,
             http_status: row.http_status,
+            error_detail: row.error.as_deref().and_then(Failure::explain),
             error: row.error,
             remote_ip: row.remote_ip,
             response_head: String::from_utf8_lossy(&row.response_head).into_owned(),

@@ -64,6 +64,11 @@ impl Failure {
         }
     }
 
+    /// What a class means where its name does not say what to do, for who reads only the class.
+    pub fn explain(tag: &str) -> Option<String> {
+        (tag == Blocked.tag()).then(|| Blocked.to_string())
+    }
+
     /// The class of what the HTTP library reports before the response's head has arrived.
     pub(crate) fn of_request(error: &reqwest::Error) -> Self {
         Self::from_chain(error).unwrap_or_else(|| match (error.is_connect(), error.is_timeout()) {

@@ -4,7 +4,7 @@
 
 use tidegate_catalog::{self as catalog, Compiled, Endpoint};
 use tidegate_egress::{
-    Secret,
+    Failure, Secret,
     callback::{self, CallbackRequest},
 };
 use tidegate_schemas::ids::Millis;
@@ -155,7 +155,7 @@ impl Courier {
         metrics::histogram!("tidegate_callback_attempt_seconds").record(attempt.duration.as_secs_f64());
         if let Some(failure) = &attempt.error {
             tracing::info!(org = %row.org, event = %row.event_id, %endpoint, number, outcome = tag,
-                failure = failure.tag(), "a callback attempt met a fault");
+                failure = failure.tag(), detail = %failure, "a callback attempt met a fault");
         }
         let trigger = match (progress.tries, progress.round) {
             (0, 0) => "first",
@@ -285,8 +285,9 @@ pub(crate) fn tell_change(row: &Delivery, was: State, is: State) {
     metrics::counter!("tidegate_callbacks_total", "state" => is.name()).increment(1);
     let endpoint = row.endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
     if matches!(is, State::Held | State::TooLarge | State::Exhausted) {
+        let detail = row.last_error.as_deref().and_then(Failure::explain);
         tracing::warn!(org = %row.org, event = %row.event_id, endpoint, state = is.name(),
-            reason = row.held_reason, error = row.last_error, "a callback is not delivered");
+            reason = row.held_reason, error = row.last_error, detail, "a callback is not delivered");
     } else {
         tracing::debug!(org = %row.org, event = %row.event_id, endpoint, state = is.name(), "a callback moved on");
     }

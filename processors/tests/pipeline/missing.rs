@@ -3,7 +3,7 @@
 use tidegate_catalog::orgs;
 use tidegate_processors::{
     MissingSettings, Settings,
-    dead_letters::{self, Selection},
+    dead_letters::{self, Order, Selection},
 };
 use tidegate_schemas::{
     ids::{CauseId, ConfigVersion, ItemKey, Millis, OrgId, SubmissionId},
@@ -90,6 +90,10 @@ async fn evaluated_of_other(world: &World, id: &str, submission: SubmissionId) {
         .await;
 }
 
+fn order(again: bool) -> Order {
+    Order { by: "somebody".to_owned(), again }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn content_of_an_org_whose_configuration_does_not_compile_waits_and_others_go_on() {
     let (mut world, version, good) = with_an_org_that_does_not_compile(Settings::default()).await;
@@ -134,7 +138,13 @@ async fn it_makes_room_when_it_stands_in_the_way_of_others_and_comes_back_from_t
     // As the task that follows changes sees it, before anybody can call it back.
     world.deps.live.latest(&other()).await.unwrap();
     let which = Selection { reason: Some("config_missing".to_owned()), ..Selection::default() };
-    assert_eq!(dead_letters::replay(&world.deps.log, &which).await.unwrap().replayed, 8);
+    assert_eq!(
+        dead_letters::replay(&world.deps.log, &world.deps.store, &which, &order(false))
+            .await
+            .unwrap()
+            .replayed,
+        8
+    );
     for (nth, submission) in waiting.into_iter().enumerate() {
         evaluated_of_other(&world, &format!("w{nth}"), submission).await;
     }

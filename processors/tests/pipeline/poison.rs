@@ -3,7 +3,7 @@
 use tidegate_catalog::orgs;
 use tidegate_processors::{
     PoisonSettings, RoleError, Settings,
-    dead_letters::{self, Selection},
+    dead_letters::{self, Order, Replayed, Selection},
 };
 use tidegate_schemas::{
     ids::{ItemKey, Millis, OrgId},
@@ -25,6 +25,10 @@ async fn letters(world: &World, count: usize) -> Vec<DeadLetter> {
             (letters.len() >= count).then(|| letters.iter().map(|tailed| tailed.decode().unwrap()).collect())
         })
         .await
+}
+
+fn order(again: bool) -> Order {
+    Order { by: "somebody".to_owned(), again }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,14 +96,37 @@ async fn dead_letters_are_listed_without_content_and_replayed_into_their_own_pla
     world.submit(vec![newer]).await;
     world.evaluated(&key, newest).await;
 
-    let page = dead_letters::list(&world.deps.log, &Selection::default(), 10, None).await.unwrap();
+    let page = dead_letters::list(&world.deps.log, &world.deps.store, &Selection::default(), 10, None)
+        .await
+        .unwrap();
     assert_eq!(page.items.len(), 1);
     assert!(!serde_json::to_string(&page).unwrap().contains("scamcoin"));
     let other = Selection { org: Some(OrgId::new("other")), ..Selection::default() };
-    assert!(dead_letters::list(&world.deps.log, &other, 10, None).await.unwrap().items.is_empty());
+    assert!(
+        dead_letters::list(&world.deps.log, &world.deps.store, &other, 10, None)
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
 
     let one = Selection { id: Some(page.items[0].id.clone()), ..Selection::default() };
-    assert_eq!(dead_letters::replay(&world.deps.log, &one).await.unwrap().replayed, 1);
+    let (log, store) = (&world.deps.log, &world.deps.store);
+    assert_eq!(dead_letters::replay(log, store, &one, &order(false)).await.unwrap().replayed, 1);
+    let marked =
+        dead_letters::list(log, store, &Selection::default(), 10, None).await.unwrap().items.remove(0);
+    assert!(page.items[0].replayed_at.is_none() && marked.replayed_at.is_some());
+    assert_eq!(marked.replayed_by.as_deref(), Some("somebody"));
+    let done = |replayed, skipped| Replayed { replayed, skipped, refused: 0 };
+    for (which, again, expected) in [
+        (&Selection::default(), false, done(0, 1)),
+        (&Selection::default(), true, done(1, 0)),
+        (&one, false, done(1, 0)),
+        (&Selection { id: Some("nope".to_owned()), ..Selection::default() }, false, done(0, 0)),
+    ] {
+        let replayed = dead_letters::replay(log, store, which, &order(again)).await.unwrap();
+        assert_eq!(replayed, expected, "{which:?}, {again}");
+    }
     let row = world.evaluated(&key, submission).await;
     assert_eq!(row.state, EVALUATED);
     assert!(row.matched.contains("videos") && row.actions.contains("superseded"), "{}", row.actions);
