@@ -46,6 +46,82 @@ async fn documents_go_round_and_a_moved_head_is_refused() {
 }
 
 #[tokio::test]
+async fn what_was_removed_elsewhere_is_not_brought_back_by_a_pulled_folder() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let text = "queue: tmpq\n---\nendpoint: tmpe\nurl: https://e.example/\n";
+    let change = json!({ "files": [{ "name": "q.yaml", "text": text }] });
+    assert_eq!(demo.command("/config", &change).await.0, 200);
+    let (ours, theirs) = (place.folder.path().join("ours"), place.folder.path().join("theirs"));
+    let (ours, theirs) = (ours.to_str().unwrap(), theirs.to_str().unwrap());
+    place.tell(&["pull", ours]).await;
+    place.tell(&["pull", theirs]).await;
+    fs::remove_file(format!("{theirs}/queues.yaml")).unwrap();
+    let endpoints = fs::read_to_string(format!("{theirs}/endpoints.yaml")).unwrap();
+    let kept: Vec<_> = endpoints.split("---\n").filter(|it| !it.contains("tmpe")).collect();
+    fs::write(format!("{theirs}/endpoints.yaml"), kept.join("---\n")).unwrap();
+    let applied = place.tell(&["apply", theirs, "--prune"]).await;
+    assert!(applied.contains("- queue: tmpq") && applied.contains("- endpoint: tmpe"), "{applied}");
+
+    let pulled = place.tell(&["pull", ours]).await;
+    assert!(pulled.contains("removed") && pulled.contains("queues.yaml"), "{pulled}");
+    assert!(!fs::exists(format!("{ours}/queues.yaml")).unwrap());
+    assert_eq!(place.tell(&["diff", ours]).await, "");
+    assert!(place.tell(&["apply", ours]).await.contains("unchanged"));
+}
+
+#[tokio::test]
+async fn a_pull_touches_no_file_that_was_edited_unless_forced() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let change = |text: &str| json!({ "files": [{ "name": "q.yaml", "text": text }] });
+    assert_eq!(demo.command("/config", &change("queue: tmpq\n")).await.0, 200);
+    let folder = place.folder.path().join("documents");
+    let (documents, data) = (folder.to_str().unwrap(), place.data());
+    let pull = ["pull", documents, "--data", data.to_str().unwrap()];
+    place.tell(&["pull", documents]).await;
+    let rules = fs::read_to_string(folder.join("rules.yaml")).unwrap();
+    fs::write(folder.join("rules.yaml"), format!("# mine\n{rules}")).unwrap();
+    fs::write(folder.join("queues.yaml"), "queue: mine\n").unwrap();
+    fs::write(folder.join("own.yaml"), "queue: own\n").unwrap();
+    // Without thresholds, so a pull would remove their file.
+    let mut files = vec![json!({ "name": "queues.yaml", "text": "queue: tmpq\nname: Other\n" })];
+    for kind in ["item_types", "policies", "actions", "rules", "endpoints", "banks", "windows"] {
+        if let Ok(text) = fs::read_to_string(folder.join(format!("{kind}.yaml"))) {
+            files.push(json!({ "name": format!("{kind}.yaml"), "text": text }));
+        }
+    }
+    let (status, answer) = demo.command("/config", &json!({ "files": files, "prune": true })).await;
+    assert_eq!(status, 200, "{answer}");
+    let thresholds = fs::read_to_string(folder.join("thresholds.yaml")).unwrap();
+    fs::write(folder.join("thresholds.yaml"), format!("# mine\n{thresholds}")).unwrap();
+
+    let before = fs::read(folder.join(".tidegate.json")).unwrap();
+    let refused = place.run(&pull).await;
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    for named in
+        ["rules.yaml was changed", "queues.yaml was changed", "thresholds.yaml was changed", "--force"]
+    {
+        assert!(said.contains(named), "{named}: {said}");
+    }
+    assert!(!said.contains("actions.yaml") && !said.contains("own.yaml was changed"), "{said}");
+    assert_eq!(fs::read_to_string(folder.join("queues.yaml")).unwrap(), "queue: mine\n");
+    assert_eq!(fs::read(folder.join(".tidegate.json")).unwrap(), before);
+
+    let forced = place.run(&[&pull[..], &["--force"]].concat()).await;
+    let said = text(&forced.stderr);
+    assert!(forced.status.success(), "{said}");
+    assert!(said.contains("own.yaml") && said.contains("queue: own"), "{said}");
+    assert_eq!(fs::read_to_string(folder.join("rules.yaml")).unwrap(), rules);
+    assert!(fs::read_to_string(folder.join("queues.yaml")).unwrap().contains("Other"));
+    assert_eq!(fs::read_to_string(folder.join("own.yaml")).unwrap(), "queue: own\n");
+    assert!(!folder.join("thresholds.yaml").exists());
+    let again = place.run(&pull).await;
+    assert!(again.status.success(), "{}", text(&again.stderr));
+}
+
+#[tokio::test]
 async fn lint_lists_every_fault_with_its_place_and_needs_no_server() {
     let place = Place::new();
     let folder = place.folder.path().join("documents");
@@ -55,10 +131,48 @@ async fn lint_lists_every_fault_with_its_place_and_needs_no_server() {
     let output = place.run(&["lint", "documents"]).await;
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains("b.yml:4"), "{said}");
-    fs::write(folder.join("b.yml"), "policy: p\nparent: q\n").unwrap();
-    let said = text(&place.run(&["lint", "documents"]).await.stderr);
-    assert!(said.contains("a.yaml") && said.contains("nothing") && said.contains("b.yml"), "{said}");
+    for named in ["b.yml:4", "a.yaml", "`nothing`", "parent: There is no policy `q`", "4 faults"] {
+        assert!(said.contains(named), "{named}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_document_that_cannot_be_read_hides_no_fault_of_the_others_nor_of_its_own() {
+    let place = Place::new();
+    let folder = place.folder.path().join("documents");
+    fs::create_dir(&folder).unwrap();
+    let endpoints = "endpoint: a\nurl: ftp://a.example/\n---\nendpoint: b\nurl: http://u:p@b.example/\n---\n\
+        endpoint: c\nurl: ftp://c.example/\nevents: [foo]\n";
+    let rule = "rule: r\nwhen:\n  all:\n  - {text: {in: [text], regex: ['(']}}\n  - {txet: {words: [x]}}\n  - {field: 7}\n\
+        actoins: []\nstatus: lively\n";
+    fs::write(folder.join("endpoints.yaml"), endpoints).unwrap();
+    fs::write(folder.join("rules.yaml"), rule).unwrap();
+    let types = "item_type: post\nname: Post\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n";
+    fs::write(folder.join("types.yaml"), types).unwrap();
+    fs::write(folder.join("thresholds.yaml"), "threshold: t\nstrikes: 0\nwithin: 30x\naction: none\n")
+        .unwrap();
+    fs::write(folder.join("torn.yaml"), "queue: [\n").unwrap();
+    let output = place.run(&["lint", "documents"]).await;
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    let has = |parts: &[&str]| said.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    for parts in [
+        &["endpoints.yaml", "document 1", "url"][..],
+        &["endpoints.yaml", "document 2", "url"],
+        &["endpoints.yaml", "document 3", "url"],
+        &["endpoints.yaml", "document 3", "events[0]", "foo"],
+        &["rules.yaml", "when.all[0].text.regex", "unclosed group"],
+        &["rules.yaml", "when.all[1]", "txet"],
+        &["rules.yaml", "when.all[2].field"],
+        &["rules.yaml", "actoins"],
+        &["rules.yaml", "status", "lively"],
+        &["thresholds.yaml", "strikes", "at least one"],
+        &["thresholds.yaml", "within", "30x"],
+        &["thresholds.yaml", "action", "`none`"],
+        &["torn.yaml"],
+    ] {
+        assert!(has(parts), "{parts:?}: {said}");
+    }
 }
 
 #[tokio::test]
@@ -121,6 +235,11 @@ async fn dead_letters_are_listed_and_sent_back_by_selection_only() {
     assert!(!unnamed.status.success());
     assert!(text(&unnamed.stderr).contains("all"));
     assert!(place.tell(&["dead-letters", "replay", "--all"]).await.contains("0 sent back"));
+    let nope = ["dead-letters", "replay", "--id", "nope", "--data", data.to_str().unwrap()];
+    let unknown = place.run(&nope).await;
+    let said = text(&unknown.stderr);
+    assert_eq!(unknown.status.code(), Some(1), "{said}");
+    assert!(said.contains("no such dead letter") && said.contains("nope"), "{said}");
 }
 
 #[tokio::test]
@@ -171,6 +290,27 @@ async fn data_that_lost_its_master_key_is_not_given_another_one() {
     let said = text(&refused.stderr);
     assert!(said.contains("master.key is missing") && said.contains("security.master_key"), "{said}");
     assert!(!key.exists());
+}
+
+#[tokio::test]
+async fn another_master_key_than_that_of_the_data_refuses_to_start() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    assert_eq!(demo.stop().await.code(), Some(0));
+    let data = place.data();
+    let mut args = vec!["up", "--data", data.to_str().unwrap()];
+    for flag in ["--api-listen", "--console-listen", "--ops-listen"] {
+        args.extend([flag, "127.0.0.1:0"]);
+    }
+    let key = "A".repeat(43) + "=";
+    let refused = place.run_with(&args, &[("TIDEGATE__SECURITY__MASTER_KEY", &key)]).await;
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    for named in ["fingerprint", "security.master_key", "security.lost_master_key"] {
+        assert!(said.contains(named), "{named}: {said}");
+    }
+    assert!(!said.contains(&key), "{said}");
+    assert_eq!(place.start().await.unwrap().stop().await.code(), Some(0));
 }
 
 #[tokio::test]

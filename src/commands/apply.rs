@@ -8,7 +8,10 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::documents::{self, Change, Pulled};
+use super::{
+    documents::{self, Change},
+    pulled::Pulled,
+};
 use crate::{
     client::{Client, Connection},
     output::{complain, say},
@@ -50,7 +53,7 @@ struct Waited {
 impl Apply {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let files = documents::read(&self.folder)?;
-        let pulled = Pulled::read(&self.folder)?;
+        let pulled = Pulled::read_whole(&self.folder)?;
         let expected = pulled.as_ref().filter(|_| !self.force).map(|pulled| pulled.version);
         let client = self.connection.open()?;
         let body = json!({ "files": files, "prune": self.prune, "expectedVersion": expected });
@@ -69,8 +72,8 @@ impl Apply {
             applied.version,
             if applied.changes.is_empty() { ", unchanged" } else { "" }
         ));
-        if pulled.is_some() {
-            Pulled { version: applied.version }.write(&self.folder)?;
+        if let Some(pulled) = pulled {
+            Pulled { version: applied.version, ..pulled }.write(&self.folder)?;
         }
         if self.wait { wait(&client, applied.version).await } else { Ok(ExitCode::SUCCESS) }
     }

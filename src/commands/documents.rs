@@ -1,11 +1,8 @@
-//! The documents in a folder: which files they are, and from which version they were pulled.
+//! The documents in a folder: which files they are.
 //!
-//! It reads no document; the catalog does.
+//! It reads no document (the catalog does), and does not know what was pulled (`pulled` does).
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
@@ -55,13 +52,19 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<File>> {
 
 /// Every YAML and JSON file in the folder and below, in the order of their names. Hidden ones are left out.
 pub(super) fn read_documents(folder: &Path) -> anyhow::Result<Vec<File>> {
-    let mut files = Vec::new();
-    walk(folder, folder, &mut files)
-        .with_context(|| format!("the documents in {} cannot be read", folder.display()))?;
+    let mut files = all(folder)?;
     if files.is_empty() {
         bail!("there is no .yaml, .yml or .json file in {}", folder.display());
     }
     files.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(files)
+}
+
+/// As `read_documents`, where there may be none.
+pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<File>> {
+    let mut files = Vec::new();
+    walk(folder, folder, &mut files)
+        .with_context(|| format!("the documents in {} cannot be read", folder.display()))?;
     Ok(files)
 }
 
@@ -88,33 +91,4 @@ fn walk(root: &Path, folder: &Path, files: &mut Vec<File>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// From which version a folder was pulled; `apply` refuses to go over another one.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Pulled {
-    pub(super) version: i64,
-}
-
-fn pulled_path(folder: &Path) -> PathBuf {
-    folder.join(".tidegate.json")
-}
-
-impl Pulled {
-    pub(super) fn read(folder: &Path) -> anyhow::Result<Option<Self>> {
-        let path = pulled_path(folder);
-        match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map(Some)
-                .with_context(|| format!("{} is damaged: remove it, or pull again", path.display())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-        }
-    }
-
-    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        let path = pulled_path(folder);
-        fs::write(&path, serde_json::to_vec(self)?)
-            .with_context(|| format!("cannot write {}", path.display()))
-    }
 }

@@ -15,6 +15,7 @@ mod lint;
 mod media;
 mod org;
 mod pull;
+mod pulled;
 mod role;
 mod rules;
 mod store;

@@ -1,21 +1,36 @@
 //! `tidegate pull DIR`: writes the configuration into a folder, one file a kind, in its canonical form.
 //!
-//! Comments and file layouts of whoever applied it are not kept by the service.
+//! Comments and file layouts of whoever applied it are not kept by the service. Files that it did not write are not its
+//! business: it neither changes nor removes them.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::{Component, Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use serde::Deserialize;
+use tidegate_schemas::documents::{Document, named_files, parse};
 
-use super::documents::{self, File, Pulled};
-use crate::{client::Connection, output::say};
+use super::{
+    documents::{self, File},
+    pulled::{Hashes, Pulled, hash, write_whole},
+};
+use crate::{
+    client::Connection,
+    output::{complain, say},
+};
 
+/// Files that an earlier pull wrote and that the configuration has no more are removed. A file that was changed since
+/// refuses the pull.
 #[derive(Debug, Args)]
 pub(crate) struct Pull {
     /// The folder to write to
     folder: PathBuf,
-    /// Write over files that are there
+    /// Write over, and remove, also files that were changed since they were pulled, and write over others in their place
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -31,23 +46,231 @@ struct Configuration {
 impl Pull {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let client = self.connection.open()?;
-        let pulled: Configuration = client.get("/config", &[]).await?;
+        let configuration: Configuration = client.get("/config", &[]).await?;
         fs::create_dir_all(&self.folder)
             .with_context(|| format!("the folder {} cannot be made", self.folder.display()))?;
-        let first = Pulled::read(&self.folder)?.is_none();
-        if first && !self.force && documents::read(&self.folder).is_ok() {
+        let before = Pulled::read(&self.folder)?;
+        if before.is_none() && !self.force && !documents::all(&self.folder)?.is_empty() {
             bail!(
                 "{} holds documents that were not pulled: name another folder, or --force",
                 self.folder.display()
             );
         }
-        for file in &pulled.files {
-            let path = self.folder.join(&file.name);
-            fs::write(&path, &file.text).with_context(|| format!("cannot write {}", path.display()))?;
+        let plan = Plan::new(&self.folder, before, configuration)?;
+        if !self.force && !plan.refusals.is_empty() {
+            plan.refusals.iter().for_each(complain);
+            bail!("nothing was written: `--force` writes over these files, or name another folder");
+        }
+        plan.carry_out(&self.folder)?;
+        plan.others(&self.folder)?.iter().for_each(complain);
+        say(format!("version {}", plan.configuration.version));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What a pull does to a folder.
+struct Plan {
+    before: Option<Pulled>,
+    configuration: Configuration,
+    /// What is there under the names of both.
+    there: Hashes,
+    /// Files of `configuration` that are not there as they should be.
+    write: Vec<usize>,
+    remove: Vec<String>,
+    /// Why not: each names a file.
+    refusals: Vec<String>,
+}
+
+impl Plan {
+    fn new(folder: &Path, before: Option<Pulled>, configuration: Configuration) -> anyhow::Result<Self> {
+        let recorded = before.iter().flat_map(Pulled::known).map(|(name, _)| name.clone());
+        let recorded = recorded.filter(|name| lies_in_it(name));
+        let mut plan = Self {
+            there: Hashes::new(),
+            write: Vec::new(),
+            remove: recorded.collect::<BTreeSet<_>>().into_iter().collect(),
+            refusals: Vec::new(),
+            before,
+            configuration,
+        };
+        for (place, file) in plan.configuration.files.iter().enumerate() {
+            if !lies_in_it(&file.name) {
+                bail!("the server names a file that no folder has: {:?}", file.name);
+            }
+            plan.remove.retain(|name| *name != file.name);
+            let there = content_hash(&folder.join(&file.name))?;
+            plan.there.extend(there.clone().map(|there| (file.name.clone(), there)));
+            if there != Some(hash(file.text.as_bytes())) {
+                plan.write.push(place);
+                plan.refusals.extend(refusal(plan.before.as_ref(), folder, &file.name, there));
+            }
+        }
+        for name in std::mem::take(&mut plan.remove) {
+            if let Some(there) = content_hash(&folder.join(&name))? {
+                plan.refusals.extend(refusal(plan.before.as_ref(), folder, &name, Some(there.clone())));
+                plan.there.insert(name.clone(), there);
+                plan.remove.push(name);
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Until the last step the folder says that it holds two versions: after a crash `apply` refuses it, and the next
+    /// pull knows both contents of each file as its own.
+    fn carry_out(&self, folder: &Path) -> anyhow::Result<()> {
+        let new = self.configuration.files.iter();
+        let new: Hashes = new.map(|file| (file.name.clone(), hash(file.text.as_bytes()))).collect();
+        let version = self.before.as_ref().map_or(self.configuration.version, |before| before.version);
+        Pulled { version, files: self.there.clone(), writing: Some(new.clone()) }.write(folder)?;
+        for file in self.write.iter().map(|place| &self.configuration.files[*place]) {
+            let path = folder.join(&file.name);
+            write_whole(&path, file.text.as_bytes())?;
             say(path.display());
         }
-        Pulled { version: pulled.version }.write(&self.folder)?;
-        say(format!("version {}", pulled.version));
-        Ok(ExitCode::SUCCESS)
+        for name in &self.remove {
+            let path = folder.join(name);
+            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            say(format!("removed {}", path.display()));
+        }
+        Pulled { version: self.configuration.version, files: new, writing: None }.write(folder)
+    }
+
+    /// What files that were not pulled would do to the next `apply`.
+    fn others(&self, folder: &Path) -> anyhow::Result<Vec<String>> {
+        let names = |document: &Document| (document.kind(), document.key().to_owned());
+        let mut known = BTreeMap::new();
+        for file in &self.configuration.files {
+            let documents = parse(&[(&file.name, &file.text)]).unwrap_or_default();
+            known.extend(documents.iter().map(|(_, document)| (names(document), file.name.as_str())));
+        }
+        let files = documents::all(folder)?;
+        let pairs: Vec<_> = files.iter().map(|file| (file.name.as_str(), file.text.as_str())).collect();
+        let entries = named_files(&pairs);
+        let is_ours = |name: &str| self.configuration.files.iter().any(|file| file.name == name);
+        let mut told = Vec::new();
+        for (name, text) in pairs {
+            if is_ours(name) || entries.iter().any(|entries| entries == name) {
+                continue;
+            }
+            let path = folder.join(name);
+            let mut tell = |what: String| told.push(format!("{} was not pulled, and {what}", path.display()));
+            let Ok(documents) = parse(&[(name, text)]) else {
+                tell("cannot be read as documents".to_owned());
+                continue;
+            };
+            for named in documents.iter().map(|(_, document)| names(document)) {
+                let document = format!("{}: {}", named.0.name(), named.1);
+                tell(match known.get(&named) {
+                    None => format!("holds `{document}`, which the service has not: `apply` adds it"),
+                    Some(file) => {
+                        format!("holds `{document}`, as {file} does: `apply` refuses both together")
+                    }
+                });
+            }
+        }
+        Ok(told)
+    }
+}
+
+/// Why a file must not be written or removed without being asked for it.
+fn refusal(before: Option<&Pulled>, folder: &Path, name: &str, there: Option<String>) -> Option<String> {
+    let known = before.into_iter().flat_map(Pulled::known);
+    let ours: Vec<_> = known.filter(|(known, _)| *known == name).map(|(_, hash)| hash).collect();
+    let was_there = before.is_some_and(|before| before.files.contains_key(name));
+    let why = match there {
+        Some(there) if ours.contains(&&there) => return None,
+        Some(_) if ours.is_empty() => "is there, and is not known to be pulled",
+        Some(_) => "was changed since it was pulled",
+        None if was_there => "was removed since it was pulled",
+        None => return None,
+    };
+    Some(format!("{} {why}", folder.join(name).display()))
+}
+
+/// Whether it is the name of a file of the folder, and no way out of it.
+fn lies_in_it(name: &str) -> bool {
+    matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)])
+}
+
+fn content_hash(path: &Path) -> anyhow::Result<Option<String>> {
+    match fs::read(path) {
+        Ok(content) => Ok(Some(hash(&content))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn plan(folder: &Path, version: i64, files: &[(&str, &str)]) -> Plan {
+        let file = |(name, text): &(&str, &str)| File { name: (*name).into(), text: (*text).into() };
+        let configuration = Configuration { version, files: files.iter().map(file).collect() };
+        Plan::new(folder, Pulled::read(folder).unwrap(), configuration).unwrap()
+    }
+
+    #[test]
+    fn a_pull_that_broke_off_is_refused_by_apply_and_ended_by_the_next_pull() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        plan(path, 1, &[("a.yaml", "queue: a\n"), ("b.yaml", "queue: b\n")]).carry_out(path).unwrap();
+        let second = [("a.yaml", "queue: other\n"), ("c.yaml", "queue: c\n")];
+        let broken = plan(path, 2, &second);
+        assert_eq!(broken.refusals, [""; 0]);
+        // Something in the way of the second file that it writes.
+        fs::create_dir_all(path.join("c.yaml/x")).unwrap();
+        broken.carry_out(path).unwrap_err();
+        assert_eq!(fs::read_to_string(path.join("a.yaml")).unwrap(), "queue: other\n");
+        let refused = Pulled::read_whole(path).unwrap_err().to_string();
+        assert!(refused.contains("broke off") && refused.contains("pull again"), "{refused}");
+
+        fs::remove_dir_all(path.join("c.yaml")).unwrap();
+        let again = plan(path, 3, &[("a.yaml", "queue: a\n"), ("c.yaml", "queue: c\n")]);
+        assert_eq!(again.refusals, [""; 0]);
+        again.carry_out(path).unwrap();
+        assert!(!path.join("b.yaml").exists());
+        let pulled = Pulled::read_whole(path).unwrap().unwrap();
+        assert_eq!((pulled.version, pulled.files.len()), (3, 2));
+    }
+
+    #[test]
+    fn what_was_edited_after_a_pull_that_broke_off_is_still_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        plan(path, 1, &[("a.yaml", "queue: a\n")]).carry_out(path).unwrap();
+        let broken = plan(path, 2, &[("a.yaml", "queue: b\n"), ("c.yaml", "queue: c\n")]);
+        fs::create_dir_all(path.join("c.yaml/x")).unwrap();
+        broken.carry_out(path).unwrap_err();
+        fs::remove_dir_all(path.join("c.yaml")).unwrap();
+        fs::write(path.join("a.yaml"), "queue: mine\n").unwrap();
+        let again = plan(path, 2, &[("a.yaml", "queue: b\n"), ("c.yaml", "queue: c\n")]);
+        assert!(again.refusals.len() == 1 && again.refusals[0].contains("a.yaml"), "{:?}", again.refusals);
+    }
+
+    #[test]
+    fn a_folder_of_a_version_that_kept_no_hashes_counts_as_edited_where_it_differs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        fs::write(path.join(".tidegate.json"), r#"{"version":4}"#).unwrap();
+        for name in ["same.yaml", "other.yaml", "gone.yaml"] {
+            fs::write(path.join(name), "queue: a\n").unwrap();
+        }
+        let plan = plan(path, 5, &[("same.yaml", "queue: a\n"), ("other.yaml", "queue: b\n")]);
+        assert!(plan.refusals.len() == 1 && plan.refusals[0].contains("other.yaml"), "{:?}", plan.refusals);
+        assert_eq!(plan.remove, [""; 0], "it may be somebody's own");
+        let told = plan.others(path).unwrap();
+        assert!(told.len() == 1 && told[0].contains("gone.yaml") && told[0].contains("queue: a"), "{told:?}");
+    }
+
+    #[test]
+    fn no_name_of_the_server_leads_out_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["../a.yaml", "/a.yaml", "b/a.yaml", "", ".."] {
+            let files = vec![File { name: name.into(), text: String::new() }];
+            assert!(Plan::new(folder.path(), None, Configuration { version: 1, files }).is_err(), "{name}");
+        }
     }
 }
