@@ -70,31 +70,34 @@ fn place(misfit: &Misfit) -> Vec<Step> {
 /// The tree without the fault, and what it reads as now.
 fn mend<T: DeserializeOwned>(tree: &Tree, at: &[Step], misfit: &Misfit) -> Option<(Tree, Result<T, Misfit>)> {
     let text = |text: &str| Some(Shape::Text(text.to_owned()));
-    let without = match at.last() {
-        Some(Step::Key(_)) if misfit.missing.is_none() => Some(None),
-        _ => None,
-    };
-    let fits = misfit.fitting.map(text);
-    let others = [
-        text("1d"),
-        Some(Shape::Number(1.into())),
-        Some(Shape::List(Vec::new())),
-        Some(Shape::Map(Vec::new())),
-    ];
-    let tried = without.into_iter().chain(fits).chain(others).chain([Some(Shape::Bool(false)), text("x")]);
-    // Last, for it gives those behind it another place.
-    let left_out = matches!(at.last(), Some(Step::Index(_))).then_some(None);
-    tried.chain(left_out).find_map(|shape| {
+    let mut tries: Vec<Option<Shape>> = misfit.fitting.map(text).into_iter().collect();
+    if misfit.missing.is_none() && matches!(at.last(), Some(Step::Key(_))) {
+        tries.push(None);
+    }
+    tries.extend([text("1d"), Some(Shape::Number(1.into())), Some(Shape::List(Vec::new()))]);
+    tries.extend([Some(Shape::Map(Vec::new())), Some(Shape::Bool(false))]);
+    if matches!(at.last(), Some(Step::Index(_))) {
+        // Late, for it gives those behind it another place.
+        tries.push(None);
+    }
+    let mut nth = 0;
+    while let Some(shape) = tries.get(nth).cloned() {
+        nth += 1;
         let mut mended = tree.clone();
         let is_done = match shape {
             Some(shape) => mended.put(at, shape),
             None => mended.remove(at),
         };
-        let then = T::deserialize(&mended);
-        let helps = match &then {
-            Ok(_) => true,
-            Err(next) => !place(next).starts_with(at),
-        };
-        (is_done && helps).then_some((mended, then))
-    })
+        match T::deserialize(&mended) {
+            Err(next) if !is_done || place(&next).starts_with(at) => {
+                // A text that was tried tells which ones would fit.
+                if let Some(fitting) = next.fitting.map(text).filter(|fitting| !tries.contains(fitting)) {
+                    tries.push(fitting);
+                }
+            }
+            then if is_done => return Some((mended, then)),
+            _ => {}
+        }
+    }
+    None
 }
