@@ -167,7 +167,7 @@ async fn a_document_that_cannot_be_read_hides_no_fault_of_the_others_nor_of_its_
         &["rules.yaml", "actoins"],
         &["rules.yaml", "status", "lively"],
         &["thresholds.yaml", "strikes", "at least one"],
-        &["thresholds.yaml", "within", "30x"],
+        &["thresholds.yaml", "within", "`90d`"],
         &["thresholds.yaml", "action", "`none`"],
         &["torn.yaml"],
     ] {
