@@ -247,7 +247,7 @@ fn broken_yaml_names_its_line_and_bombs_are_refused() {
     assert!(messages(&[("b.yaml", "queue: a\n---\nqueue: [")])[0].starts_with("b.yaml:3"));
     assert!(messages(&[("b.yaml", "queue: a\nqueue: b")])[0].contains("b.yaml:2"));
     for (text, told) in [
-        ("queue: [", "b.yaml:1: document 1: column 9: this is no YAML"),
+        ("queue: [", "b.yaml:1: document 1: column 8: this is no YAML"),
         ("queue: a\n name: b", "this is no YAML"),
         ("queue: \"a", "this is no YAML"),
         ("queue: a\nqueue: b", "b.yaml:2: document 1: column 1: the key `queue` occurs twice"),
