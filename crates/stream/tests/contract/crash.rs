@@ -4,7 +4,7 @@
 //! an acknowledgement is shown by the trace of system calls.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs::{File, OpenOptions},
     io::Write,
     path::Path,
@@ -67,13 +67,19 @@ async fn append_for_ever(log: Log, notes: File) {
     futures::future::join_all(writers).await;
 }
 
-/// Notes each record when its effects begin, then completes it.
+/// Notes each record when its effects begin, and completes it once that of a few more have, so that a kill finds some
+/// between the two.
 async fn consume_for_ever(log: Log, mut notes: File) {
+    const BETWEEN: usize = 3;
+    let mut begun = VecDeque::new();
     let mut inbox = consume(&log, SMALL);
     while let Some(batch) = inbox.next().await.unwrap() {
         for received in batch {
             notes.write_all(format!("{}\n", received.at.offset.0).as_bytes()).unwrap();
-            received.ticket.complete();
+            begun.push_back(received.ticket);
+            if begun.len() > BETWEEN {
+                begun.pop_front().unwrap().complete();
+            }
         }
     }
 }
