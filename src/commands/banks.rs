@@ -198,6 +198,7 @@ impl Banks {
                 Ok(ExitCode::SUCCESS)
             }
             Self::Add { bank, values, labels, source, expires_at, connection } => {
+                let labels = Some(labels).filter(|labels| !labels.is_empty());
                 let entry = |value: &String| json!({"value": value, "labels": labels, "source": source, "expiresAt": expires_at});
                 let body = json!({"entries": values.iter().map(entry).collect::<Vec<_>>()});
                 let taken: Taken = connection.open()?.post(&format!("/banks/{bank}/entries"), &body).await?;

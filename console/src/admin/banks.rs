@@ -118,20 +118,13 @@ enum Wanted {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct WantedEntry {
     value: String,
-    #[serde(default)]
-    labels: Vec<String>,
-    #[serde(default)]
+    labels: Option<Vec<String>>,
     source: Option<String>,
-    #[serde(default)]
     expires_at: Option<String>,
-    #[serde(default)]
     distance: Option<u32>,
-    #[serde(default)]
     reference: Option<String>,
-    #[serde(default)]
     note: Option<String>,
-    #[serde(default)]
-    disabled: bool,
+    disabled: Option<bool>,
 }
 
 #[derive(Deserialize)]

@@ -47,45 +47,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry that somebody hands in, or why it cannot be one.
-    pub(super) fn read(
-        (bank, kind): (&BankId, BankKind),
-        given: Given,
-        (author, now): (&str, Millis),
-        limits: &Limits,
-    ) -> Result<Self, String> {
-        let value = kind.canonical(&given.value)?;
-        let longest = if kind == BankKind::Regex { limits.regex_source_bytes } else { limits.word_bytes };
-        if value.len() > longest {
-            return Err(format!("it is longer than {longest} bytes"));
-        }
-        if kind == BankKind::Regex {
-            check_pattern(&value, limits)?;
-        }
-        let distance = check_hash(kind, &given)?;
-        let (most, bytes) = LABELS;
-        if given.labels.len() > most || given.labels.iter().any(|label| label.len() > bytes) {
-            return Err(format!("an entry has at most {most} labels of {bytes} bytes"));
-        }
-        if given.source.as_ref().is_some_and(|source| source.len() > LONGEST_SOURCE) {
-            return Err(format!("its source is longer than {LONGEST_SOURCE} bytes"));
-        }
-        Ok(Self {
-            id: entry_id(bank, kind, &value),
-            value,
-            enabled: !given.disabled,
-            labels: given.labels,
-            source: given.source,
-            distance,
-            reference: given.reference,
-            note: given.note,
-            quarantined_at: None,
-            added_at: now,
-            expires_at: given.expires_at,
-            author: author.to_owned(),
-        })
-    }
-
     pub(super) fn counts(&self, now: Millis) -> bool {
         self.enabled && self.expires_at.is_none_or(|end| end > now)
     }
@@ -100,19 +61,84 @@ impl Entry {
     }
 }
 
-/// An entry as somebody hands it in.
+/// An entry as somebody hands it in. What is `None` stays as it is of an entry that is there; a blank text takes out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     pub value: String,
-    pub labels: Vec<String>,
+    pub labels: Option<Vec<String>>,
     pub source: Option<String>,
     pub expires_at: Option<Millis>,
     /// Of hashes only, as the next two.
     pub distance: Option<u32>,
     pub reference: Option<String>,
     pub note: Option<String>,
-    /// It is in the bank, but does not count.
-    pub disabled: bool,
+    /// It is in the bank, but does not count. Only who says so switches an entry on or off.
+    pub disabled: Option<bool>,
+}
+
+/// What can be an entry, with its id.
+#[derive(Clone)]
+pub(super) struct Checked {
+    pub(super) id: Uuid,
+    given: Given,
+    distance: Option<u8>,
+}
+
+impl Given {
+    /// Or why it cannot be an entry.
+    pub(super) fn check(
+        mut self,
+        (bank, kind): (&BankId, BankKind),
+        limits: &Limits,
+    ) -> Result<Checked, String> {
+        self.value = kind.canonical(&self.value)?;
+        let longest = if kind == BankKind::Regex { limits.regex_source_bytes } else { limits.word_bytes };
+        if self.value.len() > longest {
+            return Err(format!("it is longer than {longest} bytes"));
+        }
+        if kind == BankKind::Regex {
+            check_pattern(&self.value, limits)?;
+        }
+        let distance = check_hash(kind, &self)?;
+        let (most, bytes) = LABELS;
+        let labels = self.labels.as_deref().unwrap_or_default();
+        if labels.len() > most || labels.iter().any(|label| label.len() > bytes) {
+            return Err(format!("an entry has at most {most} labels of {bytes} bytes"));
+        }
+        if labels.iter().any(|label| label.trim().is_empty()) {
+            return Err("one of its labels is blank".to_owned());
+        }
+        if self.source.as_ref().is_some_and(|source| source.len() > LONGEST_SOURCE) {
+            return Err(format!("its source is longer than {LONGEST_SOURCE} bytes"));
+        }
+        Ok(Checked { id: entry_id(bank, kind, &self.value), given: self, distance })
+    }
+}
+
+impl Checked {
+    /// The entry that becomes of it, and of what is there.
+    pub(super) fn over(self, old: Option<&Entry>, author: &str, now: Millis) -> Entry {
+        let Self { id, given, distance } = self;
+        let text = |new: Option<String>, old: Option<&String>| match new {
+            Some(new) => Some(new).filter(|new| !new.trim().is_empty()),
+            None => old.cloned(),
+        };
+        let enabled = given.disabled.map_or(old.is_none_or(|old| old.enabled), |disabled| !disabled);
+        Entry {
+            id,
+            value: given.value,
+            enabled,
+            labels: given.labels.or_else(|| Some(old?.labels.clone())).unwrap_or_default(),
+            source: text(given.source, old.and_then(|old| old.source.as_ref())),
+            distance: distance.or_else(|| old?.distance),
+            reference: text(given.reference, old.and_then(|old| old.reference.as_ref())),
+            note: text(given.note, old.and_then(|old| old.note.as_ref())),
+            quarantined_at: old.and_then(|old| old.quarantined_at).filter(|_| !enabled),
+            added_at: old.map_or(now, |old| old.added_at),
+            expires_at: given.expires_at.or_else(|| old?.expires_at),
+            author: author.to_owned(),
+        }
+    }
 }
 
 /// What only entries of hashes have beside them.

@@ -112,20 +112,25 @@ pub(crate) async fn heads(store: &Store) -> Result<Vec<BankHead>, Error> {
     Ok(store.scan_all::<BankHead>(&Split::whole()).all().await?)
 }
 
-/// Makes operations the next revision and settles it. `enabled` changes the bank as a whole.
+/// Makes operations the next revision and settles it. `enabled` changes the bank as a whole. `None`: the bank is not at the
+/// revision any more that the operations were made for, if that matters to them.
 pub(crate) async fn change(
     store: &Store,
     (org, bank): (&OrgId, &BankId),
     operations: &[Operation],
     enabled: Option<bool>,
+    made_for: Option<i64>,
     (author, now): (&str, Millis),
-) -> Result<i64, Error> {
+) -> Result<Option<i64>, Error> {
     let change_id = tidegate_schemas::ids::CauseId::random().0;
     loop {
         let head = head(store, org, bank).await?;
         if head.settled < head.revision {
             settle(store, &head).await?;
             continue;
+        }
+        if made_for.is_some_and(|revision| revision != head.revision) {
+            return Ok(None);
         }
         let next = BankHead {
             revision: head.revision + 1,
@@ -144,7 +149,7 @@ pub(crate) async fn change(
         };
         if won {
             settle(store, &BankHead { version: head.version + 1, ..next.clone() }).await?;
-            return Ok(next.revision);
+            return Ok(Some(next.revision));
         }
     }
 }

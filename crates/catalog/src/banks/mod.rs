@@ -142,7 +142,8 @@ impl Banks {
         Ok(pages::page(&self.store, (org, bank), kind, from, limit).await?)
     }
 
-    /// Adds entries, or changes what stands beside them. What cannot be an entry is left out and named.
+    /// Adds entries, or changes what stands beside them: what is given of them, nothing else. What cannot be an entry is
+    /// left out and named.
     pub async fn add(
         &self,
         org: &OrgId,
@@ -152,39 +153,47 @@ impl Banks {
     ) -> Result<Taken, BankError> {
         let (content, kind) = self.known(org, bank).await?;
         let now = (self.clock)();
-        let mut taken = Taken::default();
-        let mut wanted: BTreeMap<Uuid, Entry> = BTreeMap::new();
+        let (mut checked, mut rejected) = (Vec::new(), Vec::new());
         for (place, given) in given.into_iter().enumerate() {
-            match Entry::read((bank, kind), given, (author, now), &self.settings.rules) {
-                Ok(entry) => {
-                    if wanted.insert(entry.id, entry).is_some() {
+            match given.check((bank, kind), &self.settings.rules) {
+                Ok(entry) => checked.push(entry),
+                Err(reason) => rejected.push((place, reason)),
+            }
+        }
+        loop {
+            let mut taken = Taken { rejected: rejected.clone(), ..Taken::default() };
+            let head = self.settled(org, bank).await?;
+            let there = self.there((org, bank), kind, checked.iter().map(|entry| entry.id)).await?;
+            let mut wanted: BTreeMap<Uuid, Entry> = BTreeMap::new();
+            for entry in checked.iter().cloned() {
+                let id = entry.id;
+                let entry = entry.over(wanted.get(&id).or_else(|| there.get(&id)), author, now);
+                if wanted.insert(id, entry).is_some() {
+                    taken.unchanged += 1;
+                }
+            }
+            let mut operations = Vec::new();
+            for (id, entry) in wanted {
+                match there.get(&id) {
+                    Some(old) if old.is_same(&entry) => {
                         taken.unchanged += 1;
+                        continue;
                     }
+                    Some(_) => taken.changed += 1,
+                    None => taken.added += 1,
                 }
-                Err(reason) => taken.rejected.push((place, reason)),
+                operations.push(Operation::put(kind, entry));
+            }
+            if operations.is_empty() {
+                return Ok(Taken { revision: head.revision, ..taken });
+            }
+            // What was switched since it was read stays so.
+            let made_for = (taken.changed > 0).then_some(head.revision);
+            let change = (&operations[..], None, made_for);
+            if let Some(revision) = self.change((org, bank), &content, change, author, now).await? {
+                return Ok(Taken { revision, ..taken });
             }
         }
-        let head = self.settled(org, bank).await?;
-        let there = self.there((org, bank), kind, wanted.keys().copied()).await?;
-        let mut operations = Vec::new();
-        for (id, entry) in wanted {
-            match there.get(&id) {
-                Some(old) if old.is_same(&entry) => taken.unchanged += 1,
-                Some(old) => {
-                    taken.changed += 1;
-                    operations.push(Operation::put(kind, Entry { added_at: old.added_at, ..entry }));
-                }
-                None => {
-                    taken.added += 1;
-                    operations.push(Operation::put(kind, entry));
-                }
-            }
-        }
-        taken.revision = head.revision;
-        if !operations.is_empty() {
-            taken.revision = self.change((org, bank), content, operations, None, author, now).await?;
-        }
-        Ok(taken)
     }
 
     /// Takes entries out, by id; says how many were there.
@@ -201,7 +210,8 @@ impl Banks {
         let operations: Vec<_> = there.into_values().map(|entry| Operation::remove(kind, entry)).collect();
         let count = operations.len();
         if count > 0 {
-            self.change((org, bank), content, operations, None, author, (self.clock)()).await?;
+            let change = (&operations[..], None, None);
+            self.change((org, bank), &content, change, author, (self.clock)()).await?;
         }
         Ok(count)
     }
@@ -242,18 +252,22 @@ impl Banks {
         set: impl Fn(Entry) -> Entry,
     ) -> Result<usize, BankError> {
         let (content, kind) = self.known(org, bank).await?;
-        self.settled(org, bank).await?;
-        let there = self.there((org, bank), kind, ids.iter().copied()).await?;
-        let count = there.len();
-        let other = there.into_values().filter_map(|old| {
-            let new = set(old.clone());
-            (new != old).then(|| Operation::put(kind, new))
-        });
-        let operations: Vec<_> = other.collect();
-        if !operations.is_empty() {
-            self.change((org, bank), content, operations, None, author, (self.clock)()).await?;
+        loop {
+            let head = self.settled(org, bank).await?;
+            let there = self.there((org, bank), kind, ids.iter().copied()).await?;
+            let count = there.len();
+            let other = there.into_values().filter_map(|old| {
+                let new = set(old.clone());
+                (new != old).then(|| Operation::put(kind, new))
+            });
+            let operations: Vec<_> = other.collect();
+            let change = (&operations[..], None, Some(head.revision));
+            if operations.is_empty()
+                || self.change((org, bank), &content, change, author, (self.clock)()).await?.is_some()
+            {
+                return Ok(count);
+            }
         }
-        Ok(count)
     }
 
     /// Switches a bank as a whole: its entries stay as they are.
@@ -266,7 +280,8 @@ impl Banks {
     ) -> Result<(), BankError> {
         let (content, _) = self.known(org, bank).await?;
         if self.settled(org, bank).await?.enabled != enabled {
-            self.change((org, bank), content, Vec::new(), Some(enabled), author, (self.clock)()).await?;
+            let change = (&[][..], Some(enabled), None);
+            self.change((org, bank), &content, change, author, (self.clock)()).await?;
         }
         Ok(())
     }
@@ -317,28 +332,30 @@ impl Banks {
         Ok(rows.into_iter().flatten().map(|row| (row.entry, ledger::entry(row))).collect())
     }
 
+    /// `None`: it was made for another revision than the bank is at.
     async fn change(
         &self,
         (org, bank): (&OrgId, &BankId),
-        content: Content,
-        operations: Vec<Operation>,
-        enabled: Option<bool>,
+        content: &Content,
+        (operations, enabled, made_for): (&[Operation], Option<bool>, Option<i64>),
         author: &str,
         now: Millis,
-    ) -> Result<i64, BankError> {
+    ) -> Result<Option<i64>, BankError> {
         let adds = operations.iter().any(|it| matches!(it, Operation::Put(_))) || enabled == Some(true);
         // Rules do not hold hashes.
         let is_list = content.set.banks.get(bank).is_some_and(|(_, it)| it.kind.hash().is_none());
         if adds && is_list {
-            self.try_out((org, bank), content, &operations, enabled, now).await?;
+            self.try_out((org, bank), content.clone(), operations, enabled, now).await?;
         }
-        let revision = ledger::change(&self.store, (org, bank), &operations, enabled, (author, now)).await?;
+        let by = (author, now);
+        let made = ledger::change(&self.store, (org, bank), operations, enabled, made_for, by).await?;
+        let Some(revision) = made else { return Ok(None) };
         // The change is made: without the bump it is seen a little later.
         if let Err(error) = snapshots::bump(&self.store, now).await {
             tracing::warn!(tag = error.tag(), %org, %bank, revision, "processes see the change late");
         }
         tracing::info!(%org, %bank, revision, changes = operations.len(), "a bank changed");
-        Ok(revision)
+        Ok(Some(revision))
     }
 
     /// Refuses what would leave the organisation with rules that do not compile.

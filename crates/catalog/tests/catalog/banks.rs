@@ -76,7 +76,7 @@ async fn entries_are_added_once_and_what_cannot_be_one_is_named() {
     let taken = banks.add(&house.org, &words, given(&["scam", " ", "scam ", "coin"]), "me").await.unwrap();
     assert_eq!((taken.added, taken.changed, taken.unchanged), (2, 0, 1));
     assert_eq!(taken.rejected, [(1, "it is blank".to_owned())]);
-    let again = Given { labels: vec!["crypto".to_owned()], ..given(&["coin"]).remove(0) };
+    let again = Given { labels: Some(vec!["crypto".to_owned()]), ..given(&["coin"]).remove(0) };
     let taken = banks.add(&house.org, &words, vec![again, given(&["scam"]).remove(0)], "me").await.unwrap();
     assert_eq!((taken.added, taken.changed, taken.unchanged, taken.revision), (0, 1, 1, 2));
     assert_eq!(values(&house, &banks, "words").await, ["coin", "scam"]);

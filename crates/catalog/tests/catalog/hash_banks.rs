@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use tidegate_catalog::{
     Banks, Live,
-    banks::{BankError, Given, Place},
+    banks::{BankError, Entry, Given, Place},
 };
 use tidegate_media::banks::{Found, Hash, Hashes};
 use tidegate_schemas::{
@@ -226,11 +226,72 @@ async fn an_entry_that_suddenly_matches_much_is_put_aside() {
     eventually("the entry to be put aside", PATIENCE, aside).await.unwrap();
     let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().0.remove(0);
     assert!(!entry.enabled && entry.quarantined_at.is_some_and(|at| at > Millis(0)), "{entry:?}");
+    banks.add(&house.org, &bank, given([0]), "feed").await.unwrap();
+    let again = banks.entries(&house.org, &bank, None, 1).await.unwrap().0.remove(0);
+    assert_eq!(again, entry, "what is given again is still put aside");
     banks.switch(&house.org, &bank, &[entry.id], true, "me").await.unwrap();
     let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().0.remove(0);
     assert!(entry.enabled && entry.quarantined_at.is_none(), "whoever looked at it switches it on again");
     stop.cancel();
     follow.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_given_again_changes_what_is_said_of_it_and_nothing_else() {
+    let (house, banks) = house().await;
+    let (org, bank) = (&house.org, &BankId::new("pictures"));
+    let whole = Given {
+        labels: Some(vec!["meme".to_owned()]),
+        source: Some("tat".to_owned()),
+        expires_at: Some(Millis(4_000_000_000_000)),
+        distance: Some(3),
+        reference: Some("r1".to_owned()),
+        note: Some("seen".to_owned()),
+        disabled: Some(true),
+        ..given([1]).remove(0)
+    };
+    banks.add(org, bank, vec![whole], "me").await.unwrap();
+    let kept = async || banks.entries(org, bank, None, 1).await.unwrap().0.remove(0);
+    let first = kept().await;
+    let taken = banks.add(org, bank, given([1, 1]), "feed").await.unwrap();
+    assert_eq!((taken.changed, taken.unchanged, kept().await), (0, 2, first.clone()));
+    // Two in one request are taken one after the other.
+    let note = |text: &str| Given { note: Some(text.to_owned()), ..given([1]).remove(0) };
+    let taken = banks.add(org, bank, vec![note("other"), given([1]).remove(0)], "feed").await.unwrap();
+    assert_eq!((taken.changed, taken.unchanged), (1, 1));
+    let expected = Entry { note: Some("other".to_owned()), author: "feed".to_owned(), ..first };
+    assert_eq!(kept().await, expected);
+    let fewer = Given { labels: Some(Vec::new()), reference: Some(String::new()), ..note(" ") };
+    banks.add(org, bank, vec![fewer], "feed").await.unwrap();
+    let expected = Entry { note: None, reference: None, labels: Vec::new(), ..expected };
+    assert_eq!(kept().await, expected, "what is blank takes out");
+    let on = Given { disabled: Some(false), ..given([1]).remove(0) };
+    banks.add(org, bank, vec![on], "feed").await.unwrap();
+    assert_eq!(kept().await, Entry { enabled: true, ..expected }, "who says so switches it on");
+    let blank = Given { labels: Some(vec!["a".to_owned(), " ".to_owned()]), ..given([1]).remove(0) };
+    let taken = banks.add(org, bank, vec![blank], "feed").await.unwrap();
+    assert_eq!(taken.rejected, [(0, "one of its labels is blank".to_owned())]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_changes_entries_at_once_undoes_nothing() {
+    let (house, banks) = house().await;
+    let (org, bank) = (&house.org, &BankId::new("pictures"));
+    banks.add(org, bank, given([1]), "me").await.unwrap();
+    let id = banks.entries(org, bank, None, 1).await.unwrap().0[0].id;
+    for round in 0..50 {
+        banks.switch(org, bank, &[id], true, "me").await.unwrap();
+        let note = Some(format!("note {round}"));
+        let entry = Given { note: note.clone(), ..given([1]).remove(0) };
+        let feed = {
+            let (banks, org, bank) = (banks.clone(), org.clone(), bank.clone());
+            tokio::spawn(async move { banks.add(&org, &bank, vec![entry], "feed").await })
+        };
+        banks.switch(org, bank, &[id], false, "me").await.unwrap();
+        feed.await.unwrap().unwrap();
+        let entry = banks.entries(org, bank, None, 1).await.unwrap().0.remove(0);
+        assert_eq!((entry.enabled, entry.note), (false, note), "round {round}");
+    }
 }
 
 #[tokio::test]
