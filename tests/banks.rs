@@ -155,15 +155,8 @@ async fn hashes_are_imported_looked_up_and_exported_as_they_were() {
         place.run(&["banks", "match", &wanted, "--kind", "pdq", "--bank", "words", "--data", data]).await;
     assert!(text(&nowhere.stderr).contains("no bank of hashes"), "{}", text(&nowhere.stderr));
     // What an exchange takes back goes, by its name or by its value.
-    let md5 = |nth: u32| format!("{nth:032x}");
     let xml = place.folder.path().join("files.xml");
-    let image = |nth: u32| {
-        format!(
-            "<image><member id=\"1\"/><id>i{nth}</id><fingerprints><md5>{}</md5></fingerprints></image>",
-            md5(nth)
-        )
-    };
-    fs::write(&xml, format!("<q><images>{}{}</images></q>", image(1), image(2))).unwrap();
+    fs::write(&xml, format!("<q><images>{}{}</images></q>", image("i1", 1), image("i2", 2))).unwrap();
     let told = place.tell(&["banks", "import", "files", xml.to_str().unwrap()]).await;
     assert!(told.contains("2 entries: 2 added"), "{told}");
     fs::write(&xml, "<q><images><deletedImage><member id=\"1\"/><id>i1</id></deletedImage></images></q>")
@@ -173,6 +166,185 @@ async fn hashes_are_imported_looked_up_and_exported_as_they_were() {
     let left = place.tell(&["banks", "export", "files", "--format", "lines"]).await;
     assert_eq!(left.trim(), md5(2));
     drop(demo);
+}
+
+fn md5(nth: u32) -> String {
+    format!("{nth:032x}")
+}
+
+/// A running house with a bank of files, and what an import of a text says: standard output and error, and its code.
+async fn with_files(place: &Place) -> Demo {
+    let demo = with_banks(place).await;
+    let change = json!({"files": [{"name": "hashes.yaml", "text": "bank: files\nkind: md5\n"}]});
+    let (status, answer) = demo.command("/config", &change).await;
+    assert_eq!(status, 200, "{answer}");
+    demo
+}
+
+async fn import(
+    place: &Place,
+    name: &str,
+    text_of_file: &str,
+    format: &str,
+) -> (String, String, Option<i32>) {
+    fs::write(place.folder.path().join(name), text_of_file).unwrap();
+    let data = place.data();
+    let import = ["banks", "import", "files", name, "--format", format, "--data", data.to_str().unwrap()];
+    let output = place.run(&import).await;
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+async fn listed(place: &Place) -> Vec<Value> {
+    let shown = place.tell(&["banks", "show", "files"]).await;
+    shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+async fn values(place: &Place) -> Vec<String> {
+    let mut values: Vec<_> =
+        listed(place).await.iter().map(|entry| entry["value"].as_str().unwrap().to_owned()).collect();
+    values.sort_unstable();
+    values
+}
+
+#[tokio::test]
+async fn an_import_switches_nothing_on_and_takes_nothing_out_that_it_does_not_name() {
+    let place = Place::new();
+    let _demo = with_files(&place).await;
+    let table = format!("hash,labels,note,expires_at\n{},a|b,why,2999-01-01T00:00:00Z\n", md5(1));
+    let (said, ..) = import(&place, "files.csv", &table, "csv").await;
+    assert!(said.contains("1 added"), "{said}");
+    place.tell(&["banks", "disable", "files", &md5(1)]).await;
+    let before = listed(&place).await;
+    assert_eq!((&before[0]["enabled"], &before[0]["note"]), (&json!(false), &json!("why")));
+    for (name, text, format) in [
+        ("files.csv", table.clone(), "csv"),
+        ("files.txt", md5(1), "lines"),
+        ("files.ndjson", json!({"value": md5(1), "note": null}).to_string(), "ndjson"),
+    ] {
+        let (said, ..) = import(&place, name, &text, format).await;
+        assert!(said.contains("1 entries: 0 added, 0 changed, 1 there already"), "{said}");
+    }
+    let told = place.tell(&["banks", "add", "files", &md5(1)]).await;
+    assert!(told.contains("0 changed, 1 there already"), "{told}");
+    assert_eq!(listed(&place).await, before);
+    let told = place.tell(&["banks", "add", "files", &md5(1), "--labels", "c"]).await;
+    assert!(told.contains("1 changed"), "{told}");
+    let after = listed(&place).await;
+    assert_eq!((&after[0]["labels"], &after[0]["enabled"]), (&json!(["c"]), &json!(false)));
+    assert_eq!((&after[0]["note"], &after[0]["expiresAt"]), (&before[0]["note"], &before[0]["expiresAt"]));
+    let on = json!({"value": md5(1), "disabled": false}).to_string();
+    let (said, ..) = import(&place, "files.ndjson", &on, "ndjson").await;
+    assert!(said.contains("1 changed") && listed(&place).await[0]["enabled"] == true, "{said}");
+}
+
+fn image(id: &str, nth: u32) -> String {
+    let md5 = md5(nth);
+    format!("<image><member id=\"1\"/><id>{id}</id><fingerprints><md5>{md5}</md5></fingerprints></image>\n")
+}
+
+#[tokio::test]
+async fn what_is_taken_back_and_given_again_follows_the_order_of_the_file() {
+    let place = Place::new();
+    let _demo = with_files(&place).await;
+    let gone = |id: &str| format!("<deletedImage><member id=\"1\"/><id>{id}</id></deletedImage>\n");
+    let file = |records: &[String]| format!("<q>\n{}</q>\n", records.concat());
+    let records = [image("i1", 1), image("i2", 2), image("i3", 3)];
+    import(&place, "files.xml", &file(&records), "ncmec").await;
+    assert_eq!(values(&place).await, [md5(1), md5(2), md5(3)]);
+    // The first is given again, with another hash besides; the second is given again under another name; the third goes
+    // in the end.
+    let records = [
+        gone("i1"),
+        gone("i2"),
+        gone("i3"),
+        image("i1", 4),
+        image("i1", 1),
+        image("i4", 2),
+        image("i3", 3),
+        gone("i3"),
+        gone("i1"),
+        image("i1", 4),
+    ];
+    let (said, faults, code) = import(&place, "files.xml", &file(&records), "ncmec").await;
+    assert_eq!(values(&place).await, [md5(2), md5(4)], "{said}{faults}");
+    let expected = "10 entries: 1 added, 1 changed, 6 there already, 0 refused, 2 removed";
+    assert!(said.contains(expected) && code == Some(0), "{said}{faults}");
+}
+
+#[tokio::test]
+async fn what_stands_before_a_fault_of_a_file_is_imported_and_the_rest_told_of() {
+    let place = Place::new();
+    let _demo = with_files(&place).await;
+    let gone = "<deletedImage><member id=\"1\"/><id>i1</id></deletedImage>\n";
+    import(&place, "files.xml", &format!("<q>{}</q>", image("i1", 1)), "ncmec").await;
+    let stop = |nth: u32, status: &str| {
+        json!({"hashValue": md5(nth), "hashStatus": status, "signalType": "VideoMD5"}).to_string()
+    };
+    let exchange = |nth: u32, gone: bool| {
+        json!({"indicator": md5(nth), "type": "HASH_MD5", "should_delete": gone}).to_string()
+    };
+    let tat = |nth: u32, gone: bool| {
+        json!({"hash_digest": md5(nth), "algorithm": "MD5", "deleted": gone}).to_string()
+    };
+    for (format, text, fault, left) in [
+        ("ncmec", format!("<q>\n{}{gone}<odd/>{}<image><id>i", image("i2", 2), image("", 9)), "line 5", 2),
+        (
+            "stopncii",
+            format!("{{\"hashRecords\": [{},\n{},\n7,\n{{", stop(3, "Active"), stop(2, "Deleted")),
+            "line 4",
+            3,
+        ),
+        (
+            "threatexchange",
+            format!("{{\"data\": [{},\n{},\n7,\n}}", exchange(4, false), exchange(3, true)),
+            "line 4",
+            4,
+        ),
+        ("tat", format!("[{},\n{},\n7,\nodd", tat(5, false), tat(4, true)), "line 4", 5),
+    ] {
+        let (said, faults, code) = import(&place, "cut", &text, format).await;
+        let expected = "3 entries: 1 added, 0 changed, 0 there already, 1 refused, 1 removed";
+        assert!(said.contains(expected), "{format}: {said}{faults}");
+        assert_eq!((values(&place).await, code), (vec![md5(left)], Some(1)), "{format}: {faults}");
+        let last = faults.lines().last().unwrap();
+        assert!(last.contains(fault) && last.ends_with("the rest was not read"), "{format}: {faults}");
+        let refused = if format == "ncmec" {
+            "line 4, record 3: it has no `id`"
+        } else {
+            "line 3, record 3: it is no object"
+        };
+        assert!(faults.contains(refused), "{format}: {faults}");
+    }
+}
+
+#[tokio::test]
+async fn odd_texts_beside_an_entry_come_back_as_they_were() {
+    let place = Place::new();
+    let _demo = with_files(&place).await;
+    let odd = [" a|b ", "\\", "c\\|d", "\t e", "f\u{a0}"];
+    let entry = |nth: u32, text: &str| {
+        json!({"value": md5(nth), "labels": odd, "source": text, "note": text, "content_id": text})
+            .to_string()
+    };
+    let rows = [
+        entry(1, "  between  "),
+        entry(2, "\"a\",\r\n b\n"),
+        entry(3, ""),
+        json!({"value": md5(4), "labels": [""]}).to_string(),
+    ];
+    let (said, faults, _) = import(&place, "odd.ndjson", &rows.join("\n"), "ndjson").await;
+    assert!(said.contains("4 entries: 3 added, 0 changed, 0 there already, 1 refused"), "{said}{faults}");
+    assert!(faults.contains("line 4: one of its labels is blank"), "{faults}");
+    let whole = place.tell(&["banks", "export", "files", "--format", "ndjson"]).await;
+    for format in ["csv", "ndjson"] {
+        let copy = place.tell(&["banks", "export", "files", "--format", format]).await;
+        let (said, faults, _) = import(&place, "copy", &copy, format).await;
+        assert!(said.contains("3 entries: 0 added, 0 changed, 3 there already, 0 refused"), "{said}{faults}");
+        place.tell(&["banks", "remove", "files", &md5(1), &md5(2), &md5(3)]).await;
+        let (said, faults, _) = import(&place, "copy", &copy, format).await;
+        assert!(said.contains("3 entries: 3 added"), "{said}{faults}");
+        assert_eq!(place.tell(&["banks", "export", "files", "--format", "ndjson"]).await, whole);
+    }
 }
 
 #[tokio::test]

@@ -14,14 +14,14 @@ fn read(bytes: &[u8], format: Format) {
     for kind in KINDS {
         // A file that is none as a whole says so at once.
         let Ok(lines) = files::lines(Cursor::new(bytes.to_vec()), format, kind) else { continue };
-        let (mut last, mut count) = (0, 0);
+        let (mut last, mut count) = (None, 0);
         for line in lines {
             count += 1;
             assert!(count <= bytes.len() + 1, "more entries than bytes");
             // Nothing follows what cannot be read.
             let Ok(line) = line else { break };
-            assert!(line.number >= last, "entries come in their order");
-            last = line.number;
+            assert!(Some(line.place) >= last, "entries come in their order");
+            last = Some(line.place);
             match line.entry {
                 Ok(What::Add(entry)) => {
                     let value = entry.as_str().or_else(|| entry.get("value")?.as_str());

@@ -7,12 +7,11 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::bail;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{PAGE, kind_of, page};
+use super::{PAGE, files, kind_of, page};
 use crate::client::Client;
 
 /// How it is written.
@@ -86,16 +85,10 @@ fn write(out: &mut impl Write, entry: &Kept, shape: Shape) -> anyhow::Result<()>
             writeln!(out)?;
         }
         Shape::Csv => {
-            if entry.labels.iter().any(|label| label.contains('|')) {
-                bail!(
-                    "the entry {} has a label with `|`, which a table cannot hold: use ndjson",
-                    entry.value
-                );
-            }
             let optional = |text: &Option<String>| text.clone().unwrap_or_default();
             let row = row([
                 entry.value.clone(),
-                entry.labels.join("|"),
+                files::cell(&entry.labels),
                 optional(&entry.source),
                 optional(&entry.expires_at),
                 entry.distance.map(|distance| distance.to_string()).unwrap_or_default(),

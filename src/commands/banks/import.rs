@@ -1,9 +1,9 @@
 //! `tidegate banks import`: sends a file's entries, some at a time, and tells what became of each.
 //!
-//! It holds no more of the file than one request, and the names of what is withdrawn.
+//! It holds no more of the file than one request, and the names of what is withdrawn with what came under them since.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, BufRead, BufReader},
     ops::RangeInclusive,
@@ -20,7 +20,7 @@ use tidegate_schemas::banks::{BankKind, HashKind};
 
 use super::{
     Found, PAGE, Taken,
-    files::{self, Format, What},
+    files::{self, Format, Place, What},
     kind_of, page,
 };
 use crate::{
@@ -93,9 +93,11 @@ struct Progress {
     /// Entries that are done with, from the file's beginning.
     done: u64,
     sum: Sum,
-    /// What is withdrawn in the part that is done with: by source and reference.
-    withdrawn: BTreeSet<(String, String)>,
+    withdrawn: Withdrawn,
 }
+
+/// What is withdrawn in the part that is done with, by source and reference: which values were given again since.
+type Withdrawn = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 pub(super) async fn run(
     client: &Client,
@@ -134,12 +136,20 @@ pub(super) async fn run(
             file: digest,
             done: 0,
             sum: Sum::default(),
-            withdrawn: BTreeSet::new(),
+            withdrawn: Withdrawn::new(),
         },
     };
     let mut import = Import { client, bank, kind, progress, beside, waiting: Vec::new(), size: 0, read: 0 };
     for line in files::lines(input, format, kind).with_context(unreadable)? {
-        import.take(line.with_context(unreadable)?).await?;
+        match line {
+            Ok(line) => import.take(line).await?,
+            Err(fault) => {
+                // What stood before it is taken like the whole of another file.
+                import.finish().await?;
+                complain(format!("{:#}: the rest was not read", fault.context(unreadable())));
+                return Ok(ExitCode::FAILURE);
+            }
+        }
     }
     import.finish().await
 }
@@ -164,7 +174,7 @@ struct Import<'c> {
     kind: BankKind,
     progress: Progress,
     beside: Option<PathBuf>,
-    waiting: Vec<(u64, Change)>,
+    waiting: Vec<(Place, Change)>,
     /// In bytes, of what waits.
     size: usize,
     read: u64,
@@ -181,25 +191,27 @@ impl Import<'_> {
         if self.read <= self.progress.done {
             return Ok(());
         }
-        let files::Line { number, entry } = line;
+        let files::Line { place, entry } = line;
         match entry {
             Ok(What::Add(entry)) => {
-                self.doubt(number, &entry);
+                self.doubt(place, &entry);
+                self.is_given_again(&entry);
                 self.size += entry.to_string().len();
-                self.waiting.push((number, Change::Add(entry)));
+                self.waiting.push((place, Change::Add(entry)));
             }
             Ok(What::Remove(value)) => {
                 self.size += value.len();
-                self.waiting.push((number, Change::Remove(value)));
+                self.waiting.push((place, Change::Remove(value)));
             }
             Ok(What::Withdraw { source, reference }) => {
-                if !self.progress.withdrawn.insert((source, reference)) {
+                let of_source = self.progress.withdrawn.entry(source).or_default();
+                if of_source.insert(reference, BTreeSet::new()).is_some() {
                     self.progress.sum.unchanged += 1;
                 }
             }
             Ok(What::Other) => self.progress.sum.others += 1,
             Err(reason) => {
-                complain(format!("line {number}: {reason}"));
+                complain(format!("{place}: {reason}"));
                 self.progress.sum.rejected += 1;
             }
         }
@@ -213,26 +225,37 @@ impl Import<'_> {
     }
 
     /// PDQ sets half of its bits, so a hash that does not is hardly one. It is added all the same.
-    fn doubt(&self, number: u64, entry: &Value) {
+    fn doubt(&self, place: Place, entry: &Value) {
         let value = entry.as_str().or_else(|| entry["value"].as_str()).unwrap_or_default();
         let hash = Some(value).filter(|_| self.kind == BankKind::Pdq);
         let Some(hash) = hash.and_then(|hash| Hash::parse(HashKind::Pdq, hash.trim())) else { return };
         let set: u32 = hash.bytes().iter().map(|byte| byte.count_ones()).sum();
         if !USUALLY_SET.contains(&set) {
-            complain(format!("line {number}: {set} of its bits are set; of a picture's hash about 128 are"));
+            complain(format!("{place}: {set} of its bits are set; of a picture's hash about 128 are"));
+        }
+    }
+
+    /// What is withdrawn goes at the end, but not what came under its name after that.
+    fn is_given_again(&mut self, entry: &Value) {
+        let text = |key: &str| entry[key].as_str().unwrap_or_default();
+        let of_source = self.progress.withdrawn.get_mut(text("source"));
+        if let Some(values) = of_source.and_then(|it| it.get_mut(text("reference")))
+            && let Ok(value) = self.kind.canonical(text("value"))
+        {
+            values.insert(value);
         }
     }
 
     /// What waits, in its order: adding and removing the same entry are not swapped.
     async fn send(&mut self) -> anyhow::Result<()> {
         let mut run = Vec::new();
-        for (number, change) in std::mem::take(&mut self.waiting) {
+        for (place, change) in std::mem::take(&mut self.waiting) {
             let is_other =
-                |(_, last): &(u64, Change)| std::mem::discriminant(last) != std::mem::discriminant(&change);
+                |(_, last): &(Place, Change)| std::mem::discriminant(last) != std::mem::discriminant(&change);
             if run.last().is_some_and(is_other) {
                 self.send_run(std::mem::take(&mut run)).await?;
             }
-            run.push((number, change));
+            run.push((place, change));
         }
         self.send_run(run).await?;
         self.size = 0;
@@ -240,12 +263,12 @@ impl Import<'_> {
         self.keep()
     }
 
-    async fn send_run(&mut self, run: Vec<(u64, Change)>) -> anyhow::Result<()> {
-        let (mut numbers, mut entries, mut values) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, change) in run {
+    async fn send_run(&mut self, run: Vec<(Place, Change)>) -> anyhow::Result<()> {
+        let (mut places, mut entries, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, change) in run {
             match change {
                 Change::Add(entry) => {
-                    numbers.push(number);
+                    places.push(place);
                     entries.push(entry);
                 }
                 Change::Remove(value) => values.push(value),
@@ -255,7 +278,7 @@ impl Import<'_> {
             let path = format!("/banks/{}/entries", self.bank);
             let taken: Taken = self.client.post(&path, &json!({"entries": entries})).await?;
             for rejected in &taken.rejected {
-                complain(format!("line {}: {}", numbers[rejected.index], rejected.reason));
+                complain(format!("{}: {}", places[rejected.index], rejected.reason));
             }
             self.progress.sum.add(&Sum::of(&taken));
         }
@@ -287,15 +310,17 @@ impl Import<'_> {
         if self.progress.withdrawn.is_empty() {
             return Ok(());
         }
+        let withdrawn = &self.progress.withdrawn;
         let (mut ids, mut met, mut cursor) = (Vec::new(), BTreeSet::new(), None);
         loop {
             let page = page(self.client, self.bank, PAGE, cursor).await?;
             for entry in &page.items {
                 let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
-                let name = (text("source"), text("reference"));
-                if self.progress.withdrawn.contains(&name) {
+                let (source, reference) = (text("source"), text("reference"));
+                let again = withdrawn.get(&source).and_then(|of_source| of_source.get(&reference));
+                if again.is_some_and(|values| !values.contains(&text("value"))) {
                     ids.push(text("id"));
-                    met.insert(name);
+                    met.insert((source, reference));
                 }
             }
             cursor = page.next;
@@ -306,8 +331,9 @@ impl Import<'_> {
         for ids in ids.chunks(BATCH) {
             self.remove(&json!({"ids": ids})).await?;
         }
+        let names: usize = withdrawn.values().map(BTreeMap::len).sum();
         self.progress.sum.removed += met.len();
-        self.progress.sum.unchanged += self.progress.withdrawn.len() - met.len();
+        self.progress.sum.unchanged += names - met.len();
         Ok(())
     }
 

@@ -4,17 +4,24 @@
 
 use std::io::BufRead;
 
+use anyhow::bail;
 use quick_xml::{Reader, escape::resolve_xml_entity, events::Event, name::QName};
 use serde_json::{Map, Value, json};
 use tidegate_schemas::banks::BankKind;
 
-use super::{Format, Line, Lines, What, bounded::bounded, kind_named, pages::records};
+use super::{
+    Format, Line, Lines, Place, What,
+    bounded::{Bound, Bounded, bounded},
+    kind_named,
+    pages::records,
+};
 
 /// JSON: pages, lists, or single records, one after the other.
 pub(super) fn pages(file: impl BufRead + Send + 'static, format: Format, kind: BankKind) -> Lines {
     let records = (1..).zip(records(file));
     Box::new(records.map(move |(number, record)| {
-        let entry = match record? {
+        let (line, record) = record?;
+        let entry = match record {
             Value::Object(record) => match format {
                 Format::Stopncii => stop_ncii(&record, kind),
                 Format::Tat => tat(&record, kind),
@@ -22,7 +29,7 @@ pub(super) fn pages(file: impl BufRead + Send + 'static, format: Format, kind: B
             },
             _ => Err("it is no object".to_owned()),
         };
-        Ok(Line { number, entry })
+        Ok(Line { place: Place { line, record: Some(number) }, entry })
     }))
 }
 
@@ -48,6 +55,7 @@ fn entry(value: &str, source: &str, reference: Option<String>, labels: &[String]
         return What::Remove(value.to_owned());
     }
     let mut entry = json!({"value": value, "source": source});
+    let labels: Vec<_> = labels.iter().filter(|label| !label.trim().is_empty()).collect();
     if !labels.is_empty() {
         entry["labels"] = json!(labels);
     }
@@ -125,34 +133,53 @@ pub(super) fn ncmec(file: impl BufRead + 'static, kind: BankKind) -> Lines {
     let (file, bound) = bounded(file);
     let mut reader = Reader::from_reader(file);
     reader.config_mut().expand_empty_elements = true;
+    let mut xml = Xml { reader, bound, around: Vec::new() };
     let mut number = 0;
+    let mut place = Place { line: 1, record: None };
     let mut waiting: Vec<What> = Vec::new();
     let mut is_over = false;
     Box::new(std::iter::from_fn(move || {
         loop {
             if let Some(what) = waiting.pop() {
-                return Some(Ok(Line { number, entry: Ok(what) }));
+                return Some(Ok(Line { place, entry: Ok(what) }));
             }
             if is_over {
                 return None;
             }
-            bound.renew();
-            match next_record(&mut reader) {
-                Ok(Some((record, is_gone))) => {
+            xml.bound.renew();
+            match xml.next_record() {
+                Ok(Some(Open { record, is_gone, line, .. })) => {
                     number += 1;
+                    place = Place { line, record: Some(number) };
                     match record.entries(kind, is_gone) {
                         Ok(entries) => waiting = entries,
-                        Err(reason) => return Some(Ok(Line { number, entry: Err(reason) })),
+                        Err(reason) => return Some(Ok(Line { place, entry: Err(reason) })),
                     }
                 }
                 Ok(None) => is_over = true,
                 Err(error) => {
                     is_over = true;
-                    return Some(Err(error));
+                    return Some(Err(error.context(format!("line {}", xml.bound.line()))));
                 }
             }
         }
     }))
+}
+
+struct Xml<R> {
+    reader: Reader<Bounded<R>>,
+    bound: Bound,
+    /// The elements that records are in.
+    around: Vec<String>,
+}
+
+/// An image or a video that is being read.
+struct Open {
+    record: Record,
+    is_gone: bool,
+    name: String,
+    /// Where it begins.
+    line: u64,
 }
 
 /// Without the name space.
@@ -160,57 +187,66 @@ fn local(name: QName<'_>) -> String {
     name.0.rsplit(':').next().unwrap_or(name.0).to_owned()
 }
 
-/// The next image or video, and whether it is gone.
-fn next_record<R: BufRead>(reader: &mut Reader<R>) -> anyhow::Result<Option<(Record, bool)>> {
-    let (mut buffer, mut path, mut said): (Vec<u8>, Vec<String>, _) = (Vec::new(), Vec::new(), String::new());
-    let mut open: Option<(Record, bool, String)> = None;
-    loop {
-        buffer.clear();
-        match reader.read_event_into(&mut buffer)? {
-            Event::Start(start) => {
-                let name = local(start.name());
-                match &mut open {
-                    Some((record, ..)) => {
-                        if name == "member" {
-                            let id = start.attributes().flatten().find(|it| local(it.key) == "id");
-                            let id = id.map(|it| it.value.into_owned());
-                            record.member = id.unwrap_or_default();
+impl<R: BufRead> Xml<R> {
+    fn next_record(&mut self) -> anyhow::Result<Option<Open>> {
+        let (mut buffer, mut path, mut said): (Vec<u8>, Vec<String>, _) =
+            (Vec::new(), Vec::new(), String::new());
+        let mut open: Option<Open> = None;
+        loop {
+            buffer.clear();
+            let line = self.bound.line();
+            match self.reader.read_event_into(&mut buffer)? {
+                Event::Start(start) => {
+                    let name = local(start.name());
+                    match &mut open {
+                        Some(Open { record, .. }) => {
+                            if name == "member" {
+                                let id = start.attributes().flatten().find(|it| local(it.key) == "id");
+                                let id = id.map(|it| it.value.into_owned());
+                                record.member = id.unwrap_or_default();
+                            }
+                            path.push(name);
+                            said.clear();
                         }
-                        path.push(name);
-                        said.clear();
-                    }
-                    None => {
-                        let is_gone = name.starts_with("deleted");
-                        if matches!(name.as_str(), "image" | "video" | "deletedImage" | "deletedVideo") {
-                            open = Some((Record::default(), is_gone, name));
+                        None if matches!(
+                            name.as_str(),
+                            "image" | "video" | "deletedImage" | "deletedVideo"
+                        ) =>
+                        {
+                            let is_gone = name.starts_with("deleted");
+                            open = Some(Open { record: Record::default(), is_gone, name, line });
                         }
+                        None => self.around.push(name),
                     }
                 }
-            }
-            // A text may come in pieces.
-            Event::Text(text) => said.push_str(&text),
-            Event::CData(text) => said.push_str(&text),
-            Event::GeneralRef(name) => match name.resolve_char_ref()? {
-                Some(letter) => said.push(letter),
-                None => said.push_str(resolve_xml_entity(&name).unwrap_or_default()),
-            },
-            Event::End(end) => {
-                let name = local(end.name());
-                if let Some((record, ..)) = &mut open {
-                    record.take(&path, said.trim());
+                // A text may come in pieces.
+                Event::Text(text) => said.push_str(&text),
+                Event::CData(text) => said.push_str(&text),
+                Event::GeneralRef(name) => match name.resolve_char_ref()? {
+                    Some(letter) => said.push(letter),
+                    None => said.push_str(resolve_xml_entity(&name).unwrap_or_default()),
+                },
+                Event::End(end) => {
+                    let name = local(end.name());
+                    match &mut open {
+                        Some(Open { name: opened, .. }) if path.is_empty() && *opened == name => {
+                            return Ok(open);
+                        }
+                        Some(Open { record, .. }) => {
+                            record.take(&path, said.trim());
+                            path.pop();
+                        }
+                        None => drop(self.around.pop()),
+                    }
+                    said.clear();
                 }
-                said.clear();
-                if let Some((_, _, opened)) = &open
-                    && path.is_empty()
-                    && *opened == name
-                {
-                    return Ok(open.map(|(record, is_gone, _)| (record, is_gone)));
-                }
-                path.pop();
+                Event::Eof if open.is_some() => bail!("the file ends within an entry"),
+                Event::Eof => match self.around.last() {
+                    Some(name) => bail!("the file ends within `{name}`"),
+                    None => return Ok(None),
+                },
+                _ => {}
             }
-            Event::Eof if open.is_some() => anyhow::bail!("the file ends within an entry"),
-            Event::Eof => return Ok(None),
-            _ => {}
         }
     }
 }
@@ -310,7 +346,45 @@ mod tests {
         let gone = What::Withdraw { source: "ncmec:43".into(), reference: "i3".into() };
         assert_eq!(read[3], Ok(gone));
         assert_eq!(read.len(), 5);
-        let cut = lines("<images><image><id>a".as_bytes(), Format::Ncmec, BankKind::Md5).unwrap();
-        assert!(cut.last().unwrap().is_err());
+    }
+
+    fn told(text: &'static str, format: Format) -> Vec<String> {
+        let told = lines(text.as_bytes(), format, BankKind::Md5).unwrap();
+        let told =
+            told.map(|line| line.map_or_else(|fault| format!("{fault:#}"), |line| line.place.to_string()));
+        told.collect()
+    }
+
+    #[test]
+    fn a_record_is_told_by_the_line_that_it_begins_in() {
+        let xml = "<?xml version='1.0'?>\n<q>\n\n<image>\n<id>1</id></image>\n<deletedImage\n><id>2</id></deletedImage></q>\n";
+        assert_eq!(told(xml, Format::Ncmec), ["line 4, record 1", "line 6, record 2"]);
+        let pages = "{\"count\": 2, \"hashRecords\":\n\n[{\n}, 7,\n\n {}]}\n [\n{}]\n{\"id\": \n1}";
+        let lines = [3, 4, 6, 8, 9];
+        let expected: Vec<_> =
+            (1..).zip(lines).map(|(nth, line)| format!("line {line}, record {nth}")).collect();
+        for format in [Format::Stopncii, Format::Tat, Format::Threatexchange] {
+            assert_eq!(told(pages, format), expected);
+        }
+    }
+
+    #[test]
+    fn what_stands_before_a_fault_is_read_and_the_fault_has_its_line() {
+        let image = "<q><images>\n<image><id>1</id><fingerprints><md5>a</md5></fingerprints></image>\n";
+        for rest in ["", "<image><id>b", "</q>", "<image>\n&#0;</image></images></q>", "</images>"] {
+            let text: &'static str = format!("{image}{rest}").leak();
+            let told = told(text, Format::Ncmec);
+            assert_eq!((told.len(), &*told[0]), (2, "line 2, record 1"), "{text}: {told:?}");
+            let line = if rest.contains('\n') { "line 4: " } else { "line 3: " };
+            assert!(told[1].starts_with(line), "{text}: {told:?}");
+        }
+        for (rest, place) in
+            [("{\"id\"", "line 2 column 5"), ("}", "line 2 column 1"), ("", "line 2 column 0")]
+        {
+            let text: &'static str = format!("[{{\"id\": 1}},\n{rest}").leak();
+            let told = told(text, Format::Tat);
+            assert_eq!((told.len(), &*told[0]), (2, "line 1, record 1"), "{text}");
+            assert!(told[1].contains(place), "{told:?}");
+        }
     }
 }

@@ -5,8 +5,10 @@
 mod bounded;
 mod exchanges;
 mod pages;
+mod starts;
 
 use std::{
+    fmt,
     io::{BufRead, Read},
     path::Path,
 };
@@ -21,7 +23,7 @@ use tidegate_schemas::{
     item_types::datetime,
 };
 
-use self::bounded::bounded;
+use self::{bounded::bounded, starts::noted};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -71,9 +73,30 @@ pub(super) enum What {
 }
 
 pub(super) struct Line {
-    /// The line of the file, from 1, of an entry over several lines the first; of an exchange's file which entry it is.
-    pub(super) number: u64,
+    pub(super) place: Place,
     pub(super) entry: Result<What, String>,
+}
+
+/// Where an entry stands in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// From 1, of an entry over several lines the first.
+    pub(super) line: u64,
+    /// Of an exchange's file, all of which may be one line: which record it is.
+    record: Option<u64>,
+}
+
+impl Place {
+    const fn line(line: u64) -> Self {
+        Self { line, record: None }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", self.line)?;
+        self.record.map_or(Ok(()), |record| write!(f, ", record {record}"))
+    }
 }
 
 pub(super) type Lines = Box<dyn Iterator<Item = anyhow::Result<Line>>>;
@@ -81,7 +104,7 @@ pub(super) type Lines = Box<dyn Iterator<Item = anyhow::Result<Line>>>;
 /// Longer lines are no entries, and are not kept to be looked at.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// An error is one of the file as a whole.
+/// An error is one of the file as a whole: nothing follows it.
 pub(super) fn lines(
     file: impl BufRead + Send + 'static,
     format: Format,
@@ -114,15 +137,18 @@ fn plain(
                     return Some(Err(error.into()));
                 }
                 let entry = Err(format!("it is longer than {LONGEST_LINE} bytes"));
-                return Some(Ok(Line { number, entry }));
+                return Some(Ok(Line { place: Place::line(number), entry }));
             }
             let bytes =
                 if number == 1 { bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes) } else { &bytes };
             let text = std::str::from_utf8(bytes).map(|text| text.trim_end_matches(['\n', '\r']));
             match text {
                 Ok(text) if text.trim().is_empty() => {}
-                Ok(text) => return Some(Ok(Line { number, entry: read(text) })),
-                Err(_) => return Some(Ok(Line { number, entry: Err("it is no UTF-8".to_owned()) })),
+                Ok(text) => return Some(Ok(Line { place: Place::line(number), entry: read(text) })),
+                Err(_) => {
+                    let entry = Err("it is no UTF-8".to_owned());
+                    return Some(Ok(Line { place: Place::line(number), entry }));
+                }
             }
         }
     })
@@ -259,6 +285,7 @@ fn whole(mut entry: Map<String, Value>, bank: BankKind) -> Result<What, String> 
 
 fn table(file: impl BufRead + 'static, bank: BankKind) -> anyhow::Result<Lines> {
     let (file, bound) = bounded(file);
+    let (file, starts) = noted(file);
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(file);
     let header = reader.headers()?.clone();
     let mut columns = Vec::new();
@@ -276,24 +303,25 @@ fn table(file: impl BufRead + 'static, bank: BankKind) -> anyhow::Result<Lines> 
     if !columns.contains(&"value") {
         bail!("the header names no column `value`");
     }
+    let mut last = 1;
     let rows = reader.into_records().map(move |record| {
         bound.renew();
-        Ok(match record {
-            Ok(record) => {
-                let number = record.position().map_or(0, csv::Position::line);
-                let entry = if record.len() == columns.len() {
-                    row(&columns, &record, bank)
-                } else {
-                    Err(format!("it has {} columns instead of {}", record.len(), columns.len()))
-                };
-                Line { number, entry }
+        let position = match &record {
+            Ok(record) => record.position(),
+            Err(error) => error.position(),
+        };
+        if let Some(line) = position.and_then(|it| starts.line(it.byte())) {
+            last = line;
+        }
+        let entry = match record {
+            Ok(record) if record.len() == columns.len() => row(&columns, &record, bank),
+            Ok(record) => Err(format!("it has {} columns instead of {}", record.len(), columns.len())),
+            Err(error) if error.is_io_error() => {
+                return Err(anyhow::Error::from(error).context(format!("after line {last}")));
             }
-            Err(error) if error.is_io_error() => return Err(error.into()),
-            Err(error) => {
-                let number = error.position().map_or(0, csv::Position::line);
-                Line { number, entry: Err(error.to_string()) }
-            }
-        })
+            Err(error) => Err(error.to_string()),
+        };
+        Ok(Line { place: Place::line(last), entry })
     });
     Ok(Box::new(rows))
 }
@@ -305,7 +333,7 @@ fn row(columns: &[&str], record: &csv::StringRecord, bank: BankKind) -> Result<W
             continue;
         }
         let value = match *name {
-            "labels" => json!(cell.split('|').map(str::trim).filter(|it| !it.is_empty()).collect::<Vec<_>>()),
+            "labels" => json!(labels(cell)),
             "distance" => {
                 json!(cell.trim().parse::<u32>().map_err(|_| "its distance is no number".to_owned())?)
             }
@@ -317,6 +345,53 @@ fn row(columns: &[&str], record: &csv::StringRecord, bank: BankKind) -> Result<W
         entry.insert((*name).to_owned(), value);
     }
     whole(entry, bank)
+}
+
+/// Between bars; a bar, a blank at an end and a backslash may stand behind a backslash, as `export` writes them.
+fn labels(cell: &str) -> Vec<String> {
+    let mut labels = Vec::new();
+    // The length up to which blanks are kept.
+    let (mut label, mut kept) = (String::new(), 0);
+    let mut end = |label: &mut String, kept: &mut usize| {
+        label.truncate(label.trim_end().len().max(*kept));
+        *kept = 0;
+        labels.extend(Some(std::mem::take(label)).filter(|label| !label.is_empty()));
+    };
+    let mut letters = cell.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '|' => end(&mut label, &mut kept),
+            '\\' if letters.peek().is_some_and(|next| is_escaped(*next)) => {
+                label.extend(letters.next());
+                kept = label.len();
+            }
+            _ if label.is_empty() && letter.is_whitespace() => {}
+            _ => label.push(letter),
+        }
+    }
+    end(&mut label, &mut kept);
+    labels
+}
+
+fn is_escaped(letter: char) -> bool {
+    matches!(letter, '|' | '\\') || letter.is_whitespace()
+}
+
+/// Labels in one cell, which reads as them.
+pub(super) fn cell(labels: &[String]) -> String {
+    let one = |label: &String| {
+        let (start, end) = (label.len() - label.trim_start().len(), label.trim_end().len());
+        let mut text = String::with_capacity(label.len());
+        for (at, letter) in label.char_indices() {
+            let is_at_end = letter.is_whitespace() && (at < start || at >= end);
+            if matches!(letter, '|' | '\\') || is_at_end {
+                text.push('\\');
+            }
+            text.push(letter);
+        }
+        text
+    };
+    labels.iter().map(one).collect::<Vec<_>>().join("|")
 }
 
 #[cfg(test)]
@@ -331,7 +406,7 @@ mod tests {
 
     fn of(text: &'static str, format: Format, kind: BankKind) -> Vec<(u64, Result<What, String>)> {
         let lines = lines(text.as_bytes(), format, kind).unwrap();
-        lines.map(Result::unwrap).map(|line| (line.number, line.entry)).collect()
+        lines.map(Result::unwrap).map(|line| (line.place.line, line.entry)).collect()
     }
 
     fn add(value: Value) -> Result<What, String> {
@@ -385,10 +460,27 @@ mod tests {
         assert_eq!(rows[1], (3, add(json!({"value": "over\nlines"}))));
         assert_eq!((rows[2].0, rows[2].1.is_err()), (5, true));
         assert_eq!(rows[3], (6, add(json!({"value": "last"}))));
+        let of_windows = shown("value,note\r\n\r\none,\r\ntwo,x,y\r\n", Format::Csv);
+        assert_eq!((of_windows[0].0, of_windows[1].0), (3, 4));
         assert!(lines("word\nx\n".as_bytes(), Format::Csv, BankKind::Text).is_err(), "no column of values");
         let open: &'static str = format!("value\none\n\"{}", "x,\n".repeat(2 << 20)).leak();
         let read: Vec<_> = lines(open.as_bytes(), Format::Csv, BankKind::Text).unwrap().take(2).collect();
         assert!(read[0].is_ok() && read[1].is_err(), "a quote that never ends is not read to the end");
+    }
+
+    #[test]
+    fn labels_in_a_cell_are_read_as_they_were_written() {
+        for all in [
+            &["a", "b c"][..],
+            &["a|b", "|", "\\", "a\\"],
+            &[" a", "a ", " \t a\u{a0}", "\\ ", "\n|\\|\r"],
+            &["a\\b", "a\\|b", "\\\\ "],
+            &[],
+        ] {
+            let all: Vec<String> = all.iter().map(|label| (*label).to_owned()).collect();
+            assert_eq!(labels(&cell(&all)), all, "{}", cell(&all));
+        }
+        assert_eq!(labels(" a | b c ||\\d\\|"), ["a", "b c", "\\d|"], "written by hand");
     }
 
     #[test]

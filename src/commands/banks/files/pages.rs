@@ -9,6 +9,7 @@ use std::{
     thread,
 };
 
+use anyhow::anyhow;
 use serde::{
     Deserialize as _,
     de::{
@@ -26,19 +27,25 @@ const LISTS: [&str; 4] = ["hashRecords", "data", "results", "items"];
 /// Read ahead of whoever takes them.
 const AHEAD: usize = 64;
 
-/// Pages, lists or single records, one after the other. The parser calls, and an iterator is called: so it has a thread.
+/// Pages, lists or single records, one after the other, each with the line that it begins in. The parser calls, and an
+/// iterator is called: so it has a thread.
 pub(super) fn records(
     file: impl BufRead + Send + 'static,
-) -> impl Iterator<Item = anyhow::Result<Value>> + 'static {
+) -> impl Iterator<Item = anyhow::Result<(u64, Value)>> + 'static {
     let (sender, records) = sync_channel(AHEAD);
     thread::spawn(move || {
         let (file, bound) = bounded(file);
         let mut values = serde_json::Deserializer::from_reader(file);
         while values.end().is_err() {
-            let page = Page { sender: &sender, bound: &bound };
+            let page = Page { sender: &sender, bound: &bound, line: bound.line() };
             if let Err(error) = page.deserialize(&mut values) {
                 // Nobody listens any more, or this is the last that is said.
-                drop(sender.send(Err(anyhow::anyhow!("it is no JSON: {error}"))));
+                let fault = if error.is_io() {
+                    anyhow!("line {}: {error}", bound.line())
+                } else {
+                    anyhow!("it is no JSON: {error}")
+                };
+                drop(sender.send(Err(fault)));
                 break;
             }
         }
@@ -49,19 +56,21 @@ pub(super) fn records(
 /// A value at the top: a page, a list, or a record.
 #[derive(Clone, Copy)]
 struct Page<'s> {
-    sender: &'s SyncSender<anyhow::Result<Value>>,
+    sender: &'s SyncSender<anyhow::Result<(u64, Value)>>,
     bound: &'s Bound,
+    /// Where it begins.
+    line: u64,
 }
 
 impl Page<'_> {
-    fn tell<E: Error>(&self, record: Value) -> Result<(), E> {
+    fn tell<E: Error>(&self, line: u64, record: Value) -> Result<(), E> {
         self.bound.renew();
-        self.sender.send(Ok(record)).map_err(|_| E::custom("nobody reads on"))
+        self.sender.send(Ok((line, record))).map_err(|_| E::custom("nobody reads on"))
     }
 
     fn each<'de, A: SeqAccess<'de>>(&self, mut list: A) -> Result<(), A::Error> {
-        while let Some(record) = list.next_element()? {
-            self.tell(record)?;
+        while let Some((line, record)) = list.next_element_seed(Placed(self.bound))? {
+            self.tell(line, record)?;
         }
         Ok(())
     }
@@ -100,19 +109,31 @@ impl<'de> Visitor<'de> for Page<'_> {
                 record.insert(key, members.next_value()?);
             }
         }
-        if is_page { Ok(()) } else { self.tell(Value::Object(record)) }
+        if is_page { Ok(()) } else { self.tell(self.line, Value::Object(record)) }
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.tell(text.into())
+        self.tell(self.line, text.into())
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.tell(value.into())
+        self.tell(self.line, value.into())
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.tell(Value::Null)
+        self.tell(self.line, Value::Null)
+    }
+}
+
+/// A record of a list, with the line that it begins in.
+struct Placed<'s>(&'s Bound);
+
+impl<'de> DeserializeSeed<'de> for Placed<'_> {
+    type Value = (u64, Value);
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(u64, Value), D::Error> {
+        let line = self.0.line();
+        Ok((line, Value::deserialize(from)?))
     }
 }
 
