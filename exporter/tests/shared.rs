@@ -70,6 +70,16 @@ fn each_time_of_day_is_found_alone() {
         (json!(1_714_979_289), "BND-PRV-10 /outcomes/1/groups"),
         (json!(1_714_979_289_123_u64), "BND-PRV-10 /outcomes/1/groups"),
         (json!("1714979289"), "BND-PRV-10 /outcomes/1/groups"),
+        (json!("20240506T070809Z"), "BND-PRV-10 /outcomes/1/groups"),
+        (json!("20240506T0708+02"), "BND-PRV-10 /outcomes/1/groups"),
+        (json!("Mon, 06 May 2024 07:08:09 +0000"), "BND-PRV-10 /outcomes/1/groups"),
+        (json!("6 May 2024 07:08 GMT"), "BND-PRV-10 /outcomes/1/groups"),
+        (json!("Mon May  6 07:08:09 UTC 2024"), "BND-PRV-10 /outcomes/1/groups"),
+        (json!("20240506T000000Z"), ""),
+        (json!("20240506"), ""),
+        (json!("Mon, 06 May 2024 00:00:00 +0000"), ""),
+        (json!("6 May 2024"), ""),
+        (json!("bus 07:08 in 2024"), ""),
         (json!("2024-05-06"), ""),
         (json!("2024-05-06T00:00:00Z"), ""),
         (json!("2024-05-06 00:00"), ""),
@@ -83,6 +93,17 @@ fn each_time_of_day_is_found_alone() {
         }
     }
     ways.push(one("/outcomes/1/groups", json!({ "id": 1_714_979_289 }), ""));
+    let listed = "/provenance/sourceArtifacts/0";
+    for time in [json!(1_658_934_633_363_u64), json!("1658934633363"), json!(1_658_934_633)] {
+        let wanted = format!("BND-PRV-10 {listed}");
+        ways.push(one(&format!("{listed}/lastVoteAt"), time.clone(), &wanted));
+        ways.push(one(&format!("{listed}/timestamp"), time.clone(), &wanted));
+        ways.push(one(&format!("{listed}/x"), json!({ "created": time }), &format!("{wanted}/x")));
+        ways.push(one(&format!("{listed}/size"), time.clone(), ""));
+        ways.push(one(&format!("{listed}/id"), time, ""));
+    }
+    ways.push(one(&format!("{listed}/n"), json!("20240506T070809Z"), &format!("BND-PRV-10 {listed}/n")));
+    ways.push(one(&format!("{listed}/votes"), json!(1), ""));
     // When it was made is nobody's but the operator's.
     ways.push(one("/exportedAt", json!("2024-05-06T07:08:09.123Z"), ""));
     ways.push(one("/provenance/transformedAt", json!("2024-05-06T07:08:09.123Z"), ""));
@@ -178,6 +199,40 @@ fn each_small_count_is_found_alone_under_any_name_and_as_a_text() {
     ways.push(one("/outcomes/1/suppressed", json!(["agree", "agree"]), "BND-PRV-14 /outcomes/1/suppressed"));
     let shown = json!({ "agree": 4, "disagree": 3 });
     ways.push(one("/outcomes/1/counts", shown, "BND-PRV-15 /outcomes/1/observations"));
+    let counts = |total: &str, number: Value, hidden: Value| {
+        let mut outcome = shared()["outcomes"][0].clone();
+        outcome["type"] = json!("tool-counts");
+        outcome["counts"] = json!({ "disagree": 13 });
+        outcome["suppressed"] = hidden;
+        outcome[total] = number;
+        outcome
+    };
+    let hidden = json!(["agree", "pass"]);
+    for total in ["total", "votes", "n", "participants", "answers", "totalVotes", "number-of-voters"] {
+        for number in [json!(14), json!("14"), json!(15)] {
+            let outcome = counts(total, number, hidden.clone());
+            ways.push(one("/outcomes/0", outcome, "BND-PRV-15 /outcomes/0"));
+        }
+        for number in [json!(13), json!(16), json!(7), json!("many")] {
+            ways.push(one("/outcomes/0", counts(total, number, hidden.clone()), ""));
+        }
+    }
+    ways.push(one("/outcomes/0", counts("clusters", json!(14), hidden.clone()), ""));
+    let mut two = counts("n", json!(7), hidden);
+    two["total"] = json!(14);
+    ways.push(one("/outcomes/0", two, "BND-PRV-15 /outcomes/0"));
+    for no_list in [
+        json!("agree"),
+        json!({ "agree": true }),
+        json!(["agree", 1]),
+        json!([["agree", "pass"]]),
+        json!(2),
+        json!(true),
+        json!(null),
+    ] {
+        ways.push(one("/outcomes/1/suppressed", no_list, "BND-PRV-16 /outcomes/1/suppressed"));
+    }
+    ways.push(one("/outcomes/1/suppressed", json!([]), ""));
     for plenty in [json!(3), json!(0), json!("7"), json!("two"), json!(0.5), json!(null), json!("")] {
         ways.push(one("/outcomes/1/groups", json!({ "n-votes": plenty }), ""));
     }

@@ -271,6 +271,8 @@ fn shared_cases() -> Vec<Case> {
             ],
         ),
         ("/outcomes/1/suppressed", json!(["agree", "agree"]), &["BND-PRV-14 /outcomes/1/suppressed"]),
+        ("/outcomes/1/suppressed", json!("agree"), &["BND-PRV-16 /outcomes/1/suppressed"]),
+        ("/outcomes/1/total", json!(8), &[]),
         ("/items/1/createdAt", json!("2024-05-06T07:00:00Z"), &["BND-PRV-10 /items/1/createdAt"]),
         ("/outcomes/1/theirs", json!([{ "by": "participant:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a" }]), LINKED),
         ("/outcomes/1/theirs", json!({ "participant:ada": 0.5 }), LINKED),
@@ -474,6 +476,39 @@ fn counts_are_counts_however_they_are_written() {
     for one in ["1.0", "1e0", "10E-1", "1000000000000000000000000e-24"] {
         let text = text.replace("\"count\":1,", &format!("\"count\":{one},"));
         assert_eq!(found(&check(text.as_bytes())), [""; 0], "{one}");
+    }
+}
+
+#[test]
+fn counts_of_responses_are_numbers_of_responses() {
+    let counted = |counts: Value, first: bool| {
+        let mut bundle = bundle();
+        bundle["outcomes"][0]["counts"] = counts;
+        // What comes before the items that it refers to is set aside.
+        let text = if first { shuffled(&bundle, 2) } else { bundle.to_string() };
+        found(&check(text.as_bytes()))
+    };
+    let no_counts = [
+        json!("999"),
+        json!(null),
+        json!([1]),
+        json!({}),
+        json!(-7),
+        json!(true),
+        json!("-3"),
+        json!(0.5),
+        json!("1"),
+    ];
+    for wrong in no_counts {
+        for answer in ["agree", "equal"] {
+            let wanted = [format!("BND-SUM-05 /outcomes/0/counts/{answer}")];
+            for first in [false, true] {
+                assert_eq!(counted(json!({ answer: wrong }), first), wanted, "{wrong}");
+            }
+        }
+    }
+    for right in [json!(1), json!(1.0)] {
+        assert!(counted(json!({ "agree": right, "equal": 0 }), true).is_empty());
     }
 }
 

@@ -21,8 +21,8 @@ use crate::{
 };
 
 /// What is looked for in each row, and matters only in what is shared.
-pub(super) const SHARED_ROW_BY_ROW: [Rule; 4] =
-    [Rule::FineTime, Rule::SmallOutcome, Rule::LoneHidden, Rule::SmallHidden];
+pub(super) const SHARED_ROW_BY_ROW: [Rule; 5] =
+    [Rule::FineTime, Rule::SmallOutcome, Rule::LoneHidden, Rule::SmallHidden, Rule::UnclearHidden];
 
 const DATA: usize = 0;
 const IDENTIFIERS: usize = 1;
@@ -139,8 +139,13 @@ impl Card {
         if observed.is_some_and(|observed| self.is_small(observed)) {
             add(Rule::SmallOutcome, row.place(outcome::OBSERVATIONS), &["observations"]);
         }
-        if count(outcome::SUPPRESSED) == 1 {
-            add(Rule::LoneHidden, row.place(outcome::SUPPRESSED), &["suppressed"]);
+        if row.has(outcome::SUPPRESSED) {
+            // A list of names is held as how many it has; anything else is no number here.
+            let rule = match row.number(outcome::SUPPRESSED) {
+                None => Some(Rule::UnclearHidden),
+                Some(_) => (count(outcome::SUPPRESSED) == 1).then_some(Rule::LoneHidden),
+            };
+            rule.into_iter().for_each(|rule| add(rule, row.place(outcome::SUPPRESSED), &["suppressed"]));
         }
         let Some(counts) = counts else { return };
         let mut shown = 0_u128;
@@ -152,9 +157,15 @@ impl Card {
             }
         }
         // Of other counts than answers it is not known what they are a part of.
-        let left = observed.map_or(0, |observed| observed.count().saturating_sub(shown));
-        if shown > 0 && (1..u128::from(self.k)).contains(&left) {
+        let hides_few = |total: Option<Number>| {
+            let left = total.map_or(0, |total| total.count().saturating_sub(shown));
+            shown > 0 && (1..u128::from(self.k)).contains(&left)
+        };
+        if hides_few(observed) {
             add(Rule::SmallHidden, row.place(outcome::OBSERVATIONS), &["observations"]);
+        }
+        for total in Row::MORE.filter(|total| hides_few(row.number(*total))) {
+            add(Rule::SmallHidden, row.place(total), &[]);
         }
     }
 
@@ -229,15 +240,44 @@ fn refers(text: &[u8]) -> bool {
 
 /// A text that is a time, in any of the ways in which tools write it, and finer than a day.
 pub(super) fn is_fine(text: &[u8]) -> bool {
-    let like = |text: &[u8], pattern: &[u8]| {
-        let fits =
-            |(byte, wanted): (&u8, &u8)| if *wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted };
-        text.len() >= pattern.len() && text.iter().zip(pattern).all(fits)
+    let text = text.trim_ascii_start();
+    let time = if like(text, b"0000-00-00") && text.get(10).is_some_and(|between| b"Tt ".contains(between)) {
+        Some(&text[11..]).filter(|time| like(time, b"00:00"))
+    } else if like(text, b"00000000") && text.get(8).is_some_and(|between| b"Tt".contains(between)) {
+        Some(&text[9..]).filter(|time| like(time, b"0000"))
+    } else {
+        in_words(text)
     };
-    like(text, b"0000-00-00")
-        && text.get(10).is_some_and(|between| b"Tt ".contains(between))
-        && like(&text[11..], b"00:00")
-        && text[11..].iter().any(|byte| (b'1'..=b'9').contains(byte))
+    time.is_some_and(|time| time.iter().any(|byte| (b'1'..=b'9').contains(byte)))
+}
+
+/// Whether it begins like the pattern, whose noughts are digits.
+fn like(text: &[u8], pattern: &[u8]) -> bool {
+    let fits =
+        |(byte, wanted): (&u8, &u8)| if *wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted };
+    text.len() >= pattern.len() && text.iter().zip(pattern).all(fits)
+}
+
+/// The time of day of a date as mails (RFC 2822), browsers and `date` write it.
+fn in_words(text: &[u8]) -> Option<&[u8]> {
+    const MONTHS: [&[u8]; 12] =
+        [b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec"];
+    // Most texts are longer than a date, and what begins otherwise is none.
+    let words = || {
+        let words = text.split(|byte| b" ,\t".contains(byte)).filter(|word| !word.is_empty());
+        words.take(7)
+    };
+    let is_month = |word: &[u8]| {
+        word.len() >= 3
+            && MONTHS.iter().any(|month| month.eq_ignore_ascii_case(&word[..3]))
+            && word.iter().all(u8::is_ascii_alphabetic)
+    };
+    let is_number = |word: &[u8], most: usize| word.len() <= most && word.iter().all(u8::is_ascii_digit);
+    let days = words().filter(|word| is_number(word, 2) || is_number(word, 4)).count();
+    if days < 2 || !words().any(is_month) {
+        return None;
+    }
+    words().find(|word| like(word, b"00:00") || like(word, b"0:00"))
 }
 
 /// Seconds or milliseconds since 1970 that are no beginning of a day.

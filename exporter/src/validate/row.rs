@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 
 use crate::json::{Number, Position};
 
-/// The most fields that an object of the form has.
-const FIELDS: usize = 12;
+/// The most fields that an object of the form has, and what its totals take up.
+const FIELDS: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Held {
@@ -108,6 +108,17 @@ impl Row {
         self.numbers.push(number);
     }
 
+    /// A number that none of the object's fields holds, as long as there is room.
+    pub(crate) fn put_more(&mut self, at: Position, number: Number) {
+        let mut free = Self::MORE.filter(|field| !self.has(*field));
+        if let Some(field) = free.next() {
+            self.put_number(field, at, number);
+        }
+    }
+
+    /// The places of such numbers.
+    pub(crate) const MORE: std::ops::Range<usize> = 12..FIELDS;
+
     pub(crate) fn put_flag(&mut self, field: usize, at: Position, flag: bool) {
         self.put(field, at, Held::Flag(flag));
     }
@@ -126,7 +137,7 @@ impl Row {
         self.seen |= 1 << field;
     }
 
-    /// Writes it for [`Row::load`]: of a number, only what it counts; of flags nothing.
+    /// Writes it for [`Row::load`]: of a number, only what it counts, if it counts anything; of flags nothing.
     pub(crate) fn store(&self, into: &mut impl Write) -> io::Result<()> {
         into.write_all(&self.index.to_le_bytes())?;
         into.write_all(&self.seen.to_le_bytes())?;
@@ -139,6 +150,10 @@ impl Row {
                     into.write_all(b"t")?;
                     into.write_all(&((end - start) as u64).to_le_bytes())?;
                     into.write_all(&self.texts[start..end])?;
+                }
+                // What is no count stays none.
+                Held::Number(_) if !self.number(field).is_some_and(|it| it.whole && it.at_least(0)) => {
+                    into.write_all(b"x")?;
                 }
                 Held::Number(_) => {
                     into.write_all(b"n")?;

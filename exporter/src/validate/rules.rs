@@ -134,6 +134,7 @@ rules! {
     SmallSummary "BND-PRV-13" Error "suitableForPublicSharing is true, and there are fewer than k participants";
     LoneHidden "BND-PRV-14" Error "suitableForPublicSharing is true, and one answer alone is suppressed: the total less the others tells it";
     SmallHidden "BND-PRV-15" Error "suitableForPublicSharing is true, and fewer than k observations are not among the counts";
+    UnclearHidden "BND-PRV-16" Error "suitableForPublicSharing is true, and suppressed is no list of names: what is hidden is not known";
     PlainRef "BND-PRV-11" Warning "participantRef looks like a counted number, which can be guessed back";
 
     DelibOrigin "BND-DLB-01" Error "Delib knows participant, organizer and model as origins only";

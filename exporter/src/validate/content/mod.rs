@@ -210,24 +210,35 @@ impl Content {
         {
             self.groups.group(row.index, phase);
         }
-        let (Some(Some(phase)), Some(Some(item)), Some(counts)) = (phase, item, counts) else { return };
+        let Some(counts) = counts else { return };
         if self.level < Level::Summary || kind != Some(RESPONSE_COUNTS.as_bytes()) {
             return;
         }
-        let tally = self.tally_of.get(&(phase, item)).map(|tally| &self.tallies[*tally as usize]);
-        for answer in Answer::ALL {
+        let known = match (phase, item) {
+            (Some(Some(phase)), Some(Some(item))) => Some((phase, item)),
+            // Its responses cannot be found.
+            _ => None,
+        };
+        let tally = known.and_then(|known| self.tally_of.get(&known));
+        let tally = tally.map(|tally| &self.tallies[*tally as usize]);
+        for answer in Answer::ALL.into_iter().filter(|answer| counts.has(*answer as usize)) {
             let field = answer as usize;
-            let Some(number) = counts.number(field) else { continue };
             let counted = tally.map_or(0, |tally| tally.counts[field]);
-            if !number.whole || u64::try_from(number.count()).unwrap_or(u64::MAX) != counted {
+            let number = counts.number(field);
+            let fits = number.is_some_and(|number| {
+                let is_count = number.whole && number.at_least(0);
+                is_count && (known.is_none() || u64::try_from(number.count()).unwrap_or(u64::MAX) == counted)
+            });
+            if !fits {
                 let steps = [
                     Step::Name(part.name()),
                     Step::Index(row.index),
                     Step::Name("counts"),
                     Step::Name(answer.as_str()),
                 ];
-                let value = number.double.to_string();
-                faults.add(Rule::Counts, counts.place(field), &steps, Some(value.as_bytes()));
+                let value = number.map(|number| number.double.to_string());
+                let value = value.as_deref().map(str::as_bytes).or_else(|| counts.text(field));
+                faults.add(Rule::Counts, counts.place(field), &steps, value);
             }
         }
     }

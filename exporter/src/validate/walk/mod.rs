@@ -8,10 +8,13 @@ mod sink;
 
 use std::io::Read;
 
-use self::others::{Counting, written};
 pub(crate) use self::{
     names::Told,
     sink::{Part, Sink},
+};
+use self::{
+    names::is_total,
+    others::{Counting, written},
 };
 use super::{
     faults::{Faults, Step},
@@ -22,7 +25,7 @@ use super::{
     rules::Rule,
 };
 use crate::{
-    form::{COUNTS, Field, Hand, Object, Value},
+    form::{ARTIFACT, COUNTS, Field, Hand, Object, Value},
     json::{Flaw, Number, Position, Reader, Stop, Text, Why},
     unpack::Damaged,
 };
@@ -39,6 +42,8 @@ pub(crate) struct Walk<'w, R, S> {
     part: Part,
     depth: usize,
     members: Members,
+    /// The number that was read last, of those that the form says nothing about.
+    number: Option<(Position, Number)>,
 }
 
 /// What the name of a member says.
@@ -46,6 +51,8 @@ enum Named {
     Field(usize),
     /// None of the form's: what it counts, and its name as far as it is nobody's.
     Other(Counting, Step),
+    /// None of the form's, and how many answers there are in all.
+    Total(Counting, Step),
 }
 
 impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
@@ -68,6 +75,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             part: Part::Source,
             depth: 0,
             members,
+            number: None,
         }
     }
 
@@ -149,6 +157,16 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                         self.steps.pop();
                     }
                     Named::Other(counting, name) => self.other(counting, name)?,
+                    Named::Total(counting, name) => {
+                        let begins_with = self.reader.next()?;
+                        self.number = None;
+                        self.other(counting, name)?;
+                        if let Some((at, number)) = self.number.take()
+                            && !b"[{".contains(&begins_with)
+                        {
+                            self.rows[level].put_more(at, number);
+                        }
+                    }
                 }
                 if !self.another(b'}')? {
                     break;
@@ -200,11 +218,16 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             self.sink.said(key.bytes);
             let around = match self.part {
                 _ if std::ptr::eq(form, &COUNTS) => Counting::All,
+                _ if std::ptr::eq(form, &ARTIFACT) => Counting::TimesByName,
                 Part::Outcomes if level == 1 => Counting::ByName,
                 _ => Counting::Nothing,
             };
             let (counting, name) = around.member(key.bytes);
-            Named::Other(counting, name)
+            if around == Counting::ByName && is_total(key.bytes) {
+                Named::Total(counting, name)
+            } else {
+                Named::Other(counting, name)
+            }
         };
         self.reader.expect(b':')?;
         Ok(named)
@@ -276,8 +299,10 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                     self.rows[level].put_number(field, at, Number::small(count));
                 }
                 Value::Anything if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
-                    let count = self.distinct()?;
-                    self.rows[level].put_number(field, at, Number::small(count));
+                    self.rows[level].put_other(field, at);
+                    if let Some(count) = self.distinct()? {
+                        self.rows[level].put_number(field, at, Number::small(count));
+                    }
                 }
                 _ => self.mismatch(form, level, field, at)?,
             },
@@ -285,6 +310,10 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 let number = self.reader.number()?;
                 match number {
                     None => self.faults.add(Rule::Long, at, &self.steps, None),
+                    // Of that field a number is how many names its list has.
+                    Some(_) if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
+                        self.rows[level].put_other(field, at);
+                    }
                     Some(number) => {
                         self.rows[level].put_number(field, at, number);
                         if !number.double.is_finite() {
@@ -322,7 +351,8 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         if !matches!(form, Value::Anything) {
             self.faults.add(other_type(form), at, &self.steps, None);
         }
-        self.any(Counting::Nothing)
+        let counting = if self.part == Part::Provenance { Counting::TimesByName } else { Counting::Nothing };
+        self.any(counting)
     }
 
     fn list(
@@ -407,12 +437,12 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         })
     }
 
-    /// How many of the elements differ; of many it does not matter.
-    fn distinct(&mut self) -> Result<u64, Stop> {
-        let (mut seen, mut others) = (Vec::<Box<[u8]>>::new(), 0);
+    /// How many of the names differ, if there is nothing but names; of many it does not matter.
+    fn distinct(&mut self) -> Result<Option<u64>, Stop> {
+        let (mut seen, mut only_names) = (Vec::<Box<[u8]>>::new(), true);
         self.elements(|walk, index| {
             if walk.reader.next()? != b'"' {
-                others += 1;
+                only_names = false;
                 return walk.any(Counting::Nothing);
             }
             let at = walk.reader.position();
@@ -431,7 +461,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             }
             Ok(())
         })?;
-        Ok(seen.len() as u64 + others)
+        Ok(only_names.then_some(seen.len() as u64))
     }
 
     fn texts(&mut self, field: usize) -> Result<(), Stop> {

@@ -105,6 +105,36 @@ const TIMES: [&str; 11] = [
     "modified",
 ];
 
+/// Words of names of totals, which answers are a part of.
+const TOTALS: [&str; 26] = [
+    "n",
+    "count",
+    "total",
+    "totals",
+    "sum",
+    "size",
+    "vote",
+    "votes",
+    "voter",
+    "voters",
+    "ballots",
+    "response",
+    "responses",
+    "respondent",
+    "respondents",
+    "answer",
+    "answers",
+    "participant",
+    "participants",
+    "people",
+    "persons",
+    "users",
+    "observations",
+    "observed",
+    "totalvotes",
+    "nvotes",
+];
+
 /// Neither, and nobody's.
 const PLAIN: [&str; 26] = [
     "group",
@@ -178,6 +208,13 @@ pub(super) fn counts_people(name: &[u8]) -> bool {
 /// Whether a number of this name tells when something was.
 pub(super) fn is_time(name: &[u8]) -> bool {
     words(name).iter().any(|word| TIMES.contains(&word.as_str()))
+}
+
+/// Whether a number of this name is how many answers, or people who answered, there are in all.
+pub(super) fn is_total(name: &[u8]) -> bool {
+    let words = words(name);
+    let of = |word: &String| ["of", "num", "number", "all"].contains(&word.as_str());
+    words.iter().any(|word| !of(word)) && words.iter().all(|word| of(word) || TOTALS.contains(&word.as_str()))
 }
 
 /// Of letters alone or of digits alone, in small letters: `nVotes`, `n-votes` and `N_VOTES` have two.

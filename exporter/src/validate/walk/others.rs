@@ -20,6 +20,8 @@ pub(super) enum Counting {
     Nothing,
     /// Those of members whose names say so.
     ByName,
+    /// None; those whose names say so are times.
+    TimesByName,
     All,
     /// None of them; they are times.
     Times,
@@ -38,6 +40,7 @@ impl Counting {
                 (false, true) => Self::Times,
                 (false, false) => self,
             },
+            Self::TimesByName if is_time(name) => Self::Times,
             _ => self,
         };
         (counting, step)
@@ -94,6 +97,7 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                     self.faults.add(Rule::HidesIdentifiers, at, &self.steps, Some(text.bytes));
                 }
                 self.sink.said(text.bytes);
+                self.number = written(text.bytes).map(|number| (at, number));
                 let fine = self.sink.is_fine(text.bytes)
                     || counting.times() && written(text.bytes).is_some_and(|it| is_fine(self.sink, it));
                 if fine {
@@ -107,6 +111,13 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 None => self.faults.add(Rule::Long, at, &self.steps, None),
                 Some(number) if !number.double.is_finite() => {
                     self.faults.add(Rule::Huge, at, &self.steps, None);
+                }
+                // Where it is small, that is the fault.
+                Some(number) if counting.counts() && !self.sink.is_small(number) => {
+                    self.number = Some((at, number));
+                    if counting.times() && is_fine(self.sink, number) {
+                        self.faults.add(Rule::FineTime, at, &self.steps, None);
+                    }
                 }
                 Some(number) if counting.counts() && self.sink.is_small(number) => {
                     self.faults.add(Rule::SmallOutcome, at, &self.steps, None);
