@@ -190,12 +190,19 @@ fn document<R: Read>(
     object(reader, 0, &mut |reader, name| {
         let list = LISTS.iter().position(|list| list.as_bytes() == name);
         match (list, reader.next()?) {
-            (Some(list), b'[') => elements(reader, list, side, spill),
-            (_, b'{') => object(reader, 1, &mut |reader, inner| {
-                let mut held = Vec::new();
-                canonical::value(reader, Numbers::Exact, 2, &mut held)?;
-                put(members, &[name, inner], held, reader.position())
-            }),
+            // That there is one is something that is said, too, however much is in it.
+            (Some(list), b'[') => {
+                elements(reader, list, side, spill)?;
+                put(members, &[name], b"[".to_vec(), reader.position())
+            }
+            (_, b'{') => {
+                object(reader, 1, &mut |reader, inner| {
+                    let mut held = Vec::new();
+                    canonical::value(reader, Numbers::Exact, 2, &mut held)?;
+                    put(members, &[name, inner], held, reader.position())
+                })?;
+                put(members, &[name], b"{".to_vec(), reader.position())
+            }
             _ => {
                 let mut held = Vec::new();
                 canonical::value(reader, Numbers::Exact, 1, &mut held)?;
@@ -420,6 +427,31 @@ mod tests {
             difference.elements.iter().map(|it| (it.change, &*it.id, it.fields.join(","))).collect();
         let wanted = [(Change::Added, "d", ""), (Change::Removed, "c", ""), (Change::Changed, "a", "m,text")];
         assert_eq!(told, wanted.map(|(change, id, fields)| (change, id, fields.to_owned())));
+    }
+
+    #[test]
+    fn a_list_that_is_empty_is_another_thing_than_none_and_than_an_object() {
+        for list in LISTS {
+            let ways = ["{}".to_owned()]
+                .into_iter()
+                .chain(["[]", "{}", "null", "0"].map(|value| format!(r#"{{"{list}":{value}}}"#)));
+            let ways: Vec<_> = ways.collect();
+            for (at, first) in ways.iter().enumerate() {
+                for (other, second) in ways.iter().enumerate() {
+                    let difference = compared(first, second, 1 << 20);
+                    assert_eq!(difference.is_nothing(), at == other, "{first} {second}");
+                    if at != other {
+                        assert_eq!(difference.members[0].pointer, format!("/{list}"));
+                    }
+                }
+            }
+        }
+        assert!(!compared("{}", r#"{"summary":{}}"#, 0).is_nothing());
+        let more = r#"{"items":[{"id":"a"}]}"#;
+        assert_eq!(compared(r#"{"items":[]}"#, more, 0).members, []);
+        let room = Room { memory: 0, folder: std::env::temp_dir() };
+        let twice = r#"{"items":[],"items":[]}"#;
+        diff(&mut twice.as_bytes(), &mut more.as_bytes(), Limits::default(), &room, 3).unwrap_err();
     }
 
     #[test]
