@@ -2,8 +2,6 @@
 //!
 //! Nobody's answers are in them, so nobody can be told apart.
 
-#![allow(clippy::cast_possible_truncation, reason = "a list of items in memory is shorter than 2^32")]
-
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -16,9 +14,10 @@ use crate::{
         table::{Table, twice},
     },
     model::{Head, Item, Keys, Published, Source, by_key},
-    privacy::people::People,
+    privacy::{people::People, suppress::Counts},
     rows::NO_OBJECT,
-    tally::Pair,
+    tally::{Pair, Unknown},
+    words::{counted, were},
 };
 
 #[derive(Debug)]
@@ -41,13 +40,15 @@ impl Sensemaking {
     ) -> Result<(Self, Head, People), Fault> {
         let member = need(files, limits, Role::Tallies, "the file of comments")?;
         let id = source_id.map_or_else(|| member.stem(), str::to_owned);
-        let mut read = read(member, limits)?;
+        let Found { rows: mut read, notes: missing } = read(member, limits)?;
         read.sort_by(|left, right| by_key(&left.0, &right.0));
         let (items, counts): (Vec<_>, Vec<_>) = read.into_iter().unzip();
         Keys::of(&items, &member.name)?;
-        let tallies = counts.into_iter().enumerate();
-        let tallies =
-            tallies.map(|(at, counts)| Pair { subject: at as u32, object: NO_OBJECT, counts }).collect();
+        let tallies = (0..).zip(counts);
+        let tallies = tallies
+            .map(|(subject, (counts, unknown))| Pair { unknown, ..Pair::of(subject, NO_OBJECT, counts) })
+            .collect();
+        let known = "The source holds tallies only: how many people took part is not known.".to_owned();
         let people = people_of(&id);
         let source = Source {
             tool: "sensemaking".to_owned(),
@@ -57,7 +58,7 @@ impl Sensemaking {
         };
         let head = Head {
             rows: vec![(Role::Tallies, items.len() as u64)],
-            notes: vec!["The source holds tallies only: how many people took part is not known.".to_owned()],
+            notes: [known].into_iter().chain(missing).collect(),
             ..Head::of_statements("tidegate:sensemaking/v1", source, items)
         };
         Ok((Self { tallies }, head, people))
@@ -68,7 +69,13 @@ impl Sensemaking {
     }
 }
 
-fn read(member: &Member, limits: &Limits) -> Result<Vec<(Item, crate::privacy::suppress::Counts)>, Fault> {
+struct Found {
+    rows: Vec<(Item, (Counts, Unknown))>,
+    /// What the table does not say.
+    notes: Vec<String>,
+}
+
+fn read(member: &Member, limits: &Limits) -> Result<Found, Fault> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let (id, text) = (table.need(&["comment-id"])?, table.need(&["comment_text"])?);
     let whole: Columns = [table.find(&["agrees"])?, table.find(&["disagrees"])?, table.find(&["passes"])?];
@@ -82,35 +89,59 @@ fn read(member: &Member, limits: &Limits) -> Result<Vec<(Item, crate::privacy::s
     for name in ["topics", "topic", "subtopic"] {
         words.push((name, table.find(&[name])?));
     }
+    let asked =
+        |place: usize| groups.values().chain([&whole]).filter(|columns| columns[place].is_some()).count();
+    // Where only some groups have a column, the others' answers are not known.
+    let each = if groups.is_empty() { 1 } else { groups.len() };
+    let mut unknown = Unknown::default();
+    for (place, answer) in ANSWERS.into_iter().enumerate() {
+        unknown.absent[answer as usize] = asked(place) == 0;
+        unknown.hidden[answer as usize] = (1..each).contains(&asked(place));
+    }
+    let mut notes = Vec::new();
+    for (place, name) in ["agrees", "disagrees", "passes"].into_iter().enumerate() {
+        match asked(place) {
+            0 => notes
+                .push(format!("The table has no column of {name}: they are not known, which is not nought.")),
+            asked if asked < each => {
+                notes.push(format!("{asked} of {each} groups have a column of {name}: how many there are in all is not known."));
+            }
+            _ => {}
+        }
+    }
     let mut found = Vec::new();
+    let mut empty = 0_u64;
     while let Some(row) = table.next()? {
         let key = row.text(id)?.trim();
-        // Missing is not none: an empty cell adds nothing.
-        let count = |column: Option<usize>| match column {
-            Some(column) if !row.maybe(Some(column))?.trim().is_empty() => {
-                let count = row.number::<u64>(column, "a count")?;
-                if count > MOST {
-                    Err(row.wrong(Wrong::Value, "a count is larger than any can be"))
-                } else {
-                    Ok(count)
-                }
+        // Missing is not none.
+        let count = |column: usize| {
+            if row.maybe(Some(column))?.trim().is_empty() {
+                return Ok(None);
             }
-            _ => Ok(0),
+            let count = row.number::<u64>(column, "a count")?;
+            if count > MOST {
+                return Err(row.wrong(Wrong::Value, "a count is larger than any can be"));
+            }
+            Ok(Some(count))
         };
-        let mut counts = crate::privacy::suppress::Counts::default();
+        let mut counts = Counts::default();
+        let mut unknown = unknown;
         let mut outcomes = Vec::new();
         let mut by_group = Map::new();
         let all = groups.iter().map(|(name, columns)| (Some(name), columns)).chain([(None, &whole)]);
         for (name, columns) in all {
             let mut cells = Map::new();
             for (answer, column) in ANSWERS.into_iter().zip(columns) {
-                let value = count(*column)?;
+                let Some(column) = *column else { continue };
+                let Some(value) = count(column)? else {
+                    empty += 1;
+                    unknown.hidden[answer as usize] = true;
+                    continue;
+                };
                 let sum = counts[answer as usize].checked_add(value);
                 counts[answer as usize] =
                     sum.ok_or_else(|| row.wrong(Wrong::Value, "a count is too large"))?;
-                if column.is_some() {
-                    cells.insert(answer.as_str().to_owned(), value.into());
-                }
+                cells.insert(answer.as_str().to_owned(), value.into());
             }
             if let Some(name) = name {
                 by_group.insert(name.clone(), Value::Object(cells));
@@ -146,9 +177,15 @@ fn read(member: &Member, limits: &Limits) -> Result<Vec<(Item, crate::privacy::s
             author: None,
             outcomes,
         };
-        found.push((item, counts));
+        found.push((item, (counts, unknown)));
     }
-    Ok(found)
+    if empty > 0 {
+        let (cells, were) = (counted(empty, "empty cell"), were(empty));
+        notes.push(format!(
+            "{cells} among the counts {were} taken for hidden counts: they are unknown, not nought."
+        ));
+    }
+    Ok(Found { rows: found, notes })
 }
 
 /// `<group>-agree-count` and so on, by name of the group.

@@ -10,7 +10,7 @@ use crate::{
     coverage,
     form::Answer,
     model::Item,
-    privacy::suppress::Counts,
+    privacy::suppress::{Counts, Hidden},
     rows::{NO_OBJECT, Row},
 };
 
@@ -39,6 +39,23 @@ pub(crate) struct Pair {
     pub(crate) subject: u32,
     pub(crate) object: u32,
     pub(crate) counts: Counts,
+    /// Answers that the source has not counted, or whose count it hides: what is counted here is no total.
+    pub(crate) unknown: Unknown,
+}
+
+/// By answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unknown {
+    pub(crate) hidden: Hidden,
+    /// Nobody was asked, as far as is known.
+    pub(crate) absent: Hidden,
+}
+
+impl Pair {
+    /// Of answers that were counted one by one.
+    pub(crate) fn of(subject: u32, object: u32, counts: Counts) -> Self {
+        Self { subject, object, counts, unknown: Unknown::default() }
+    }
 }
 
 impl Tally {
@@ -94,9 +111,7 @@ impl Tally {
             Some(pairs) => pairs.tables.clone(),
             None => {
                 let tables = self.items.iter().enumerate();
-                tables
-                    .map(|(at, counts)| Pair { subject: at as u32, object: NO_OBJECT, counts: *counts })
-                    .collect()
+                tables.map(|(at, counts)| Pair::of(at as u32, NO_OBJECT, *counts)).collect()
             }
         }
     }
@@ -136,7 +151,7 @@ impl Pairs {
             _ => {
                 let mut counts = [0; Answer::ALL.len()];
                 counts[answer] = 1;
-                self.tables.push(Pair { subject: row.subject, object: row.object, counts });
+                self.tables.push(Pair::of(row.subject, row.object, counts));
                 self.unordered.insert((row.subject.min(row.object), row.subject.max(row.object)));
             }
         }

@@ -79,9 +79,9 @@ fn counts_become_a_table_and_formulas_are_guarded() {
     job.target = Target::File(folder.path("table"));
     run(&job).unwrap();
     let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
-    assert!(table.starts_with("comment-id,comment_text,agrees,disagrees,passes\n"));
+    assert!(table.starts_with("comment-id,comment_text,agrees,disagrees,passes,moderated\n"));
     assert!(table.contains(&format!(
-        "0,Statement 0 plain,{},{},{}\n",
+        "0,Statement 0 plain,{},{},{},",
         counts["agree"], counts["disagree"], counts["pass"]
     )));
     assert!(table.contains("'=HYPERLINK"));
@@ -106,7 +106,7 @@ fn what_a_bundle_hides_is_blank_in_a_table_and_not_zero() {
     for outcome in shared["outcomes"].as_array().unwrap() {
         let key = outcome["itemRef"].as_str().unwrap().strip_prefix("statement:").unwrap();
         let line = table.lines().find(|line| line.split(',').next() == Some(key)).unwrap();
-        let cells: Vec<_> = line.rsplitn(4, ',').take(3).collect();
+        let cells: Vec<_> = line.rsplitn(5, ',').skip(1).take(3).collect();
         for (answer, cell) in ["pass", "disagree", "agree"].into_iter().zip(cells) {
             let count = &outcome["counts"][answer];
             assert_eq!(cell, if count.is_null() { String::new() } else { count.to_string() }, "{line}");
@@ -260,4 +260,72 @@ fn databases_read_the_parquet_file() {
         })
         .collect();
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), expected.join(";"));
+}
+
+#[test]
+fn a_package_takes_empty_texts_for_texts() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(46, 3, 30));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    (job.profile, job.texts, job.package) = (Profile::Public, Some(Texts::Omit), true);
+    job.sidecars = Some(vec![Sidecar::Ndjson]);
+    bundle(&job);
+    let package: Value = serde_json::from_slice(&fs::read(folder.path("datapackage.json")).unwrap()).unwrap();
+    let mut empty = 0;
+    for resource in package["resources"].as_array().unwrap() {
+        let Some(fields) = resource["schema"]["fields"].as_array() else { continue };
+        // As Table Schema has it: nothing else is missing, unless the schema says so.
+        let missing = resource["schema"]["missingValues"].as_array().cloned();
+        let missing = missing.unwrap_or_else(|| vec![json!("")]);
+        let text = fs::read_to_string(folder.path(resource["path"].as_str().unwrap())).unwrap();
+        for line in text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            for field in fields.iter().filter(|field| field["constraints"]["required"] == true) {
+                let value = &line[field["name"].as_str().unwrap()];
+                empty += u32::from(value == "");
+                assert!(!value.is_null() && !missing.contains(value), "{field}: {value}");
+            }
+        }
+    }
+    assert!(empty > 0);
+}
+
+#[test]
+fn a_table_of_counts_keeps_what_was_decided_and_names_what_it_has_no_column_for() {
+    let folder = Folder::new();
+    let path = folder.write(
+        "t.csv",
+        "comment-id,comment_text,a-agree-count,b-agree-count,topics,moderated\n\
+         1,one,1,2,A:B,1\n2,two,3,4,,-1\n3,three,5,6,C,0\n",
+    );
+    let mut job = folder.job(&path);
+    (job.to, job.target) = (Some(Shape::SensemakingCsv), Target::File(folder.path("table")));
+    let direct = run(&job).unwrap();
+    let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
+    assert!(table.starts_with("comment-id,comment_text,agrees,disagrees,passes,moderated\n"), "{table}");
+    let moderated: Vec<_> = table.lines().skip(1).filter_map(|line| line.rsplit(',').next()).collect();
+    assert_eq!(moderated, ["1", "-1", "0"]);
+    let mut job = folder.job(&path);
+    bundle(&job);
+    job.key = None;
+    job.inputs = vec![folder.path("bundle.json")];
+    (job.to, job.target) = (Some(Shape::SensemakingCsv), Target::File(folder.path("other")));
+    for report in [direct, run(&job).unwrap()] {
+        let note = "The table has no place for 5 outcomes, which were left out: 3 of group-response-counts, 2 of topics.";
+        assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
+    }
+}
+
+#[test]
+fn parquet_files_say_that_they_hold_no_outcomes_and_how_many_there_were() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(44, 4, 30));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    job.sidecars = Some(vec![Sidecar::Parquet]);
+    let (beside, whole) = bundle(&job);
+    let outcomes = whole["outcomes"].as_array().unwrap().len();
+    let mut instead = folder.job(&folder.path("bundle.json"));
+    (instead.key, instead.to) = (None, Some(Shape::Parquet));
+    instead.target = Target::File(folder.path("out"));
+    let note = format!("Parquet files hold items and responses: {outcomes} outcomes are not in them.");
+    for report in [beside, run(&instead).unwrap()] {
+        assert!(report.notes.contains(&note), "{:?}", report.notes);
+    }
 }

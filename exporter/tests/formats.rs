@@ -10,7 +10,12 @@ use std::fs;
 
 use serde_json::json;
 use support::{Folder, bundle, content, run};
-use tidegate_exporter::{convert::Format, form::Naming};
+use tidegate_exporter::{
+    convert::{Format, Target},
+    export::Shape,
+    form::Naming,
+    privacy::Profile,
+};
 
 /// The same survey in three generations of headers: what the survey is called, whether texts are quoted.
 fn survey(folder: &Folder, name: &str, called: &str, quoted: bool, newest: bool) {
@@ -71,7 +76,7 @@ fn three_generations_of_surveys_give_the_same_bundle() {
     survey(&folder, "new", "Wikisurvey", false, true);
     let (report, old) = bundle(&folder.job(&folder.path("old")));
     assert_eq!(report.format, "aoi");
-    assert_eq!(report.superseded, 1);
+    assert_eq!(report.superseded, Some(1));
     let old = content(old);
     assert_eq!(content(bundle(&folder.job(&folder.path("middle"))).1), old);
     let (report, new) = bundle(&folder.job(&folder.path("new")));
@@ -186,4 +191,76 @@ fn archives_and_packed_files_are_read_like_folders() {
             .collect();
         assert!(artifacts.iter().any(|artifact| artifact["sha256"] == digest.as_str()), "{name}");
     }
+}
+
+#[test]
+fn a_count_that_is_not_there_is_unknown_and_never_nought() {
+    let folder = Folder::new();
+    let text = "comment-id,comment_text,agrees,disagrees,passes,moderated\n\
+                1,one,12,,3,1\n2,two,,,,-1\n3,three,0,9,0,0\n";
+    let path = folder.write("t.csv", text);
+    let (report, read) = bundle(&folder.job(&path));
+    let outcomes = &read["outcomes"];
+    assert_eq!(outcomes[0]["counts"], json!({ "agree": 12, "pass": 3 }));
+    assert_eq!(outcomes[0]["suppressed"], json!(["disagree"]));
+    assert_eq!(outcomes[1]["counts"], json!({}));
+    assert_eq!(outcomes[1]["suppressed"], json!(["agree", "disagree", "pass"]));
+    assert_eq!(outcomes[2]["counts"], json!({ "agree": 0, "disagree": 9, "pass": 0 }));
+    assert_eq!((&outcomes[2]["suppressed"], report.responses), (&json!(null), 24));
+    assert!(report.notes.iter().any(|note| note.starts_with("4 empty cells")), "{:?}", report.notes);
+    assert_eq!(again(&folder, &path), text);
+    let public = |text: &str| {
+        let mut job = folder.job(&folder.write("p.csv", text));
+        job.profile = Profile::Public;
+        bundle(&job).1
+    };
+    // Whoever knows the total would know what the one hidden count is: the others hide it.
+    let read =
+        public("comment-id,comment_text,agrees,disagrees,passes\n1,one,12,,30\n2,two,,0,0\n3,x,9,7,0\n");
+    assert_eq!(read["items"].as_array().unwrap().len(), 2);
+    assert_eq!(read["outcomes"][0]["counts"], json!({}));
+    assert_eq!(read["outcomes"][0]["suppressed"], json!(["agree", "disagree", "pass"]));
+    assert_eq!(read["outcomes"][1]["counts"], json!({ "agree": 9, "disagree": 7, "pass": 0 }));
+}
+
+#[test]
+fn a_column_that_is_not_there_counts_nobody() {
+    let folder = Folder::new();
+    for (text, counts) in [
+        ("comment-id,comment_text,agrees,disagrees\n1,one,1,2\n", json!({ "agree": 1, "disagree": 2 })),
+        ("comment-id,comment_text\n1,one\n", json!({})),
+    ] {
+        let path = folder.write("t.csv", text);
+        let (report, read) = bundle(&folder.job(&path));
+        assert_eq!(read["outcomes"][0]["counts"], counts);
+        assert_eq!(read["outcomes"][0].get("suppressed"), None);
+        assert!(report.notes.iter().any(|note| note.contains("passes")), "{:?}", report.notes);
+        let cells = if counts == json!({}) { "1,one,,,,1\n" } else { "1,one,1,2,,1\n" };
+        assert!(again(&folder, &path).ends_with(cells), "{}", again(&folder, &path));
+    }
+    // Of one group only it is known who has passed.
+    let path = folder.write(
+        "g.csv",
+        "comment-id,comment_text,a-agree-count,a-pass-count,b-agree-count\n1,one,3,4,5\n2,two,3,,5\n",
+    );
+    let (_, read) = bundle(&folder.job(&path));
+    let of = |kind: &str, at: usize| {
+        let outcomes = read["outcomes"].as_array().unwrap().iter().filter(|it| it["type"] == kind);
+        outcomes.clone().nth(at).unwrap().clone()
+    };
+    for at in [0, 1] {
+        let counted = of("response-counts", at);
+        assert_eq!((&counted["counts"], &counted["suppressed"]), (&json!({ "agree": 8 }), &json!(["pass"])));
+    }
+    assert_eq!(of("group-response-counts", 0)["groups"]["a"], json!({ "agree": 3, "pass": 4 }));
+    assert_eq!(of("group-response-counts", 1)["groups"]["a"], json!({ "agree": 3 }));
+    assert!(again(&folder, &path).contains("1,one,8,,,1\n"), "{}", again(&folder, &path));
+}
+
+/// The table that a table becomes by way of a bundle.
+fn again(folder: &Folder, path: &std::path::Path) -> String {
+    let mut job = folder.job(path);
+    (job.to, job.target) = (Some(Shape::SensemakingCsv), Target::File(folder.path("again")));
+    run(&job).unwrap();
+    fs::read_to_string(folder.path("again/comments.csv")).unwrap()
 }

@@ -4,11 +4,16 @@
 
 mod support;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    os::unix::{fs::symlink, net::UnixListener},
+    path::Path,
+    process::Command,
+};
 
 use support::{Conversation, Folder, run};
 use tidegate_exporter::{
-    convert::{Sidecar, Target},
+    convert::{Job, Sidecar, Target},
     export::Shape,
     privacy::Profile,
 };
@@ -332,4 +337,94 @@ fn a_shape_that_fails_leaves_what_was_there_and_nothing_else() {
     let names: Vec<_> = fs::read_dir(tables).unwrap().map(|found| found.unwrap().file_name()).collect();
     assert_eq!(names, ["items.ndjson"]);
     assert_eq!(fs::read_to_string(folder.path("tables/items.ndjson")).unwrap(), "mine");
+}
+
+#[test]
+fn what_is_no_file_is_not_replaced_whatever_is_told() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    let fifo = Command::new("mkfifo").arg(folder.path("fifo")).status().unwrap();
+    assert!(fifo.success());
+    let _socket = UnixListener::bind(folder.path("socket")).unwrap();
+    symlink(folder.path("fifo"), folder.path("to-fifo")).unwrap();
+    symlink(folder.path("nowhere"), folder.path("to-nothing")).unwrap();
+    fs::create_dir(folder.path("bundle.items.ndjson")).unwrap();
+    fs::create_dir_all(folder.path("tables")).unwrap();
+    symlink(folder.path("fifo"), folder.path("tables/comments.csv")).unwrap();
+    let names = folder.names();
+    let cases: [(&str, Option<Shape>, &str); 7] = [
+        ("fifo", None, "fifo is a pipe"),
+        ("socket", None, "socket is a socket"),
+        ("to-fifo", None, "to-fifo leads to a pipe"),
+        ("to-nothing", None, "to-nothing is a link that leads nowhere"),
+        ("bundle.json", None, "bundle.items.ndjson is a folder"),
+        ("fifo", Some(Shape::SensemakingCsv), "fifo is a pipe"),
+        ("tables", Some(Shape::SensemakingCsv), "comments.csv leads to a pipe"),
+    ];
+    for (out, to, says) in cases {
+        for (force, dry_run) in [(false, false), (true, false), (true, true)] {
+            let mut job = folder.job(&path);
+            (job.to, job.force, job.dry_run) = (to, force, dry_run);
+            job.sidecars = to.is_none().then(|| vec![Sidecar::Ndjson]);
+            job.target = Target::File(folder.path(out));
+            let fault = run(&job).unwrap_err();
+            assert_eq!(fault.tag(), "refused", "{fault}");
+            let said = fault.to_string();
+            assert_eq!(said, format!("{says}: only files are replaced"), "{out}");
+            assert_eq!(folder.names(), names);
+        }
+    }
+    // A link to a file is replaced, and the file stays.
+    folder.write("mine", "mine");
+    symlink(folder.path("mine"), folder.path("link.json")).unwrap();
+    let mut job = folder.job(&path);
+    job.target = Target::File(folder.path("link.json"));
+    run(&job).unwrap();
+    assert!(folder.path("link.json").symlink_metadata().unwrap().is_file());
+    assert_eq!(fs::read_to_string(folder.path("mine")).unwrap(), "mine");
+}
+
+#[test]
+fn a_preview_refuses_what_would_be_refused_and_names_what_would_be_written() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    folder.write("bundle.json", "mine");
+    folder.write("tables/comments.csv", "mine");
+    let mut own = folder.job(&path);
+    own.dry_run = true;
+    own.target = Target::File(path.clone());
+    let mut taken = folder.job(&path);
+    (taken.dry_run, taken.force) = (true, false);
+    let mut filled = taken.clone();
+    (filled.to, filled.target) = (Some(Shape::SensemakingCsv), Target::File(folder.path("tables")));
+    let mut votes = folder.job(&path);
+    (votes.to, votes.target) = (Some(Shape::PolisCsv), Target::File(folder.path("out")));
+    let names = folder.names();
+    for (job, says) in [
+        (own, "same file"),
+        (taken, "there already"),
+        (filled, "there already"),
+        (votes, "it holds counts, not votes: --to sensemaking-csv fits"),
+    ] {
+        for dry_run in [true, false] {
+            let job = Job { dry_run, ..job.clone() };
+            let fault = run(&job).unwrap_err();
+            assert!(fault.to_string().contains(says), "{fault}");
+            assert_eq!(folder.names(), names);
+        }
+    }
+    let mut job = folder.job(&path);
+    (job.dry_run, job.sidecars) = (true, Some(vec![Sidecar::Ndjson]));
+    let told = run(&job).unwrap().files;
+    assert_eq!(fs::read_to_string(folder.path("bundle.json")).unwrap(), "mine");
+    job.dry_run = false;
+    assert_eq!(told, run(&job).unwrap().files);
+    (job.key, job.sidecars, job.inputs) = (None, None, vec![folder.path("bundle.json")]);
+    (job.to, job.target, job.dry_run) = (Some(Shape::Ndjson), Target::File(folder.path("lines")), true);
+    let told = serde_json::to_value(run(&job).unwrap()).unwrap();
+    assert_eq!(told["dryRun"], true);
+    assert!(!folder.path("lines").exists());
+    job.dry_run = false;
+    let done = serde_json::to_value(run(&job).unwrap()).unwrap();
+    assert_eq!((&done["dryRun"], &done["files"]), (&false.into(), &told["files"]));
 }

@@ -44,7 +44,7 @@ fn real_exports_have_the_totals_that_were_counted_independently() {
         let coverage =
             summary["coverage"].as_f64().unwrap() - expected["coverage_approved"].as_f64().unwrap();
         assert!(coverage.abs() < 1e-9);
-        assert_eq!(report.superseded, expected["superseded"].as_u64().unwrap());
+        assert_eq!(report.superseded, expected["superseded"].as_u64());
         let count = |word: &str| {
             let responses = bundle["responses"].as_array().unwrap();
             responses.iter().filter(|response| response["response"] == word).count() as u64
@@ -82,7 +82,7 @@ fn a_bundle_holds_what_the_conversation_held() {
     let (report, bundle) = bundle(&folder.job(&conversation.variant_a(&folder, "a")));
     let latest = conversation.latest();
     assert_eq!(bundle["summary"]["responses"], latest.len());
-    assert_eq!(report.superseded as usize, conversation.votes.len() - latest.len());
+    assert_eq!(report.superseded, Some((conversation.votes.len() - latest.len()) as u64));
     assert_eq!(bundle["summary"]["participants"], 40);
     assert_eq!(bundle["source"]["sourceId"], "3invented");
     assert_eq!(bundle["source"]["title"], "What shall we do?");
@@ -187,7 +187,7 @@ fn texts_without_quotes_are_put_together_again_and_their_sign_is_asked_for() {
 }
 
 #[test]
-fn a_declaration_of_another_sign_is_refused() {
+fn a_declaration_of_another_sign_is_asked_about_and_whoever_converts_has_the_last_word() {
     let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
     conversation.variant_a(&folder, "a");
     let other = format!("{}vote-convention,agree=-1;disagree=+1;pass=0\n", Conversation::SUMMARY);
@@ -195,12 +195,26 @@ fn a_declaration_of_another_sign_is_refused() {
     let mut job = folder.job(&folder.path("a"));
     assert_eq!(tag(run(&job)), "sign");
     job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
-    assert_eq!(tag(run(&job)), "sign");
+    let (report, plain) = bundle(&job);
+    let note = "The export declares agree=-1; --vote-sign agree=+1 has the last word.";
+    assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
+    let count = |bundle: &Value, word: &str| {
+        bundle["responses"].as_array().unwrap().iter().filter(|it| it["response"] == word).count()
+    };
     job.polis.vote_sign = Some(VoteSign::AgreeIsMinus);
-    assert_eq!(tag(run(&job)), "ok");
+    let (report, turned) = bundle(&job);
+    assert!(!report.notes.iter().any(|said| said.contains("last word")), "{:?}", report.notes);
+    assert!(count(&plain, "agree") > count(&plain, "disagree"));
+    assert_eq!(count(&plain, "agree"), count(&turned, "disagree"));
+    let format = r#"{"format":"polis-export/1","votes":{"agree":1,"disagree":-1}}"#;
+    folder.write("a/format.json", format);
+    let note = "The export declares both agree=+1 and agree=-1; --vote-sign agree=-1 has the last word.";
+    let report = run(&job).unwrap();
+    assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
+    job.polis.vote_sign = None;
+    assert_eq!(tag(run(&job)), "sign");
     folder.write("a/summary.csv", Conversation::SUMMARY);
     folder.write("a/format.json", r#"{"format":"polis-export/1","votes":{"agree":-1,"disagree":1}}"#);
-    job.polis.vote_sign = None;
     assert_eq!(tag(run(&job)), "sign");
 }
 
@@ -441,7 +455,7 @@ fn a_last_line_without_an_end_counts_as_the_last_one() {
     let votes = fs::read_to_string(input.join("votes.csv")).unwrap();
     fs::write(input.join("votes.csv"), votes.trim_end()).unwrap();
     let (report, latest) = bundle(&folder.job(&input));
-    assert_eq!(report.superseded, 1);
+    assert_eq!(report.superseded, Some(1));
     assert_eq!(latest["outcomes"][0]["counts"], serde_json::json!({ "agree": 3, "disagree": 0, "pass": 0 }));
 }
 
@@ -453,11 +467,11 @@ fn of_votes_at_the_same_time_the_later_row_counts_and_events_keep_all() {
         vec![(0, 1, 9, -1), (0, 1, 9, 0), (0, 1, 9, 1), (0, 2, 9, 1), (0, 2, 4, -1), (0, 3, 1, 1)];
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let (report, latest) = bundle(&job);
-    assert_eq!(report.superseded, 3);
+    assert_eq!(report.superseded, Some(3));
     assert_eq!(latest["outcomes"][0]["counts"], serde_json::json!({ "agree": 3, "disagree": 0, "pass": 0 }));
     job.events = true;
     let (report, all) = bundle(&job);
-    assert_eq!((report.superseded, &all["summary"]["responses"]), (0, &6.into()));
+    assert_eq!((report.superseded, &all["summary"]["responses"]), (Some(0), &6.into()));
     assert_eq!(all["dataCard"]["aggregation"], "individual-response-events");
     let mut ids: Vec<_> =
         all["responses"].as_array().unwrap().iter().map(|response| &response["id"]).collect();

@@ -167,6 +167,26 @@ fn a_preview_writes_nothing() {
     assert_eq!((preview.items, preview.responses, preview.notes), (done.items, done.responses, done.notes));
 }
 
+#[test]
+fn what_was_replaced_is_told_as_a_number_or_not_at_all() {
+    let folder = Folder::new();
+    for (votes, few) in [(2, true), (9, false), (0, false)] {
+        let mut conversation = Conversation::new(17, 6, 40);
+        let latest = conversation.latest();
+        conversation.votes = latest.into_values().collect();
+        let again: Vec<_> = conversation.votes.iter().rev().take(votes).copied().collect();
+        conversation.votes.extend(again.iter().map(|vote| (vote.0, vote.1, vote.2 + 5, vote.3)));
+        let job = public(&folder, &conversation);
+        for dry_run in [true, false] {
+            let report = run(&Job { dry_run, ..job.clone() }).unwrap();
+            let told = serde_json::to_value(&report).unwrap()["superseded"].clone();
+            assert_eq!(told, if few { serde_json::Value::Null } else { votes.into() });
+            let note = report.notes.iter().find(|note| note.contains("replaced by a later"));
+            assert_eq!(note.is_some_and(|note| note.starts_with("Fewer than 5")), few, "{note:?}");
+        }
+    }
+}
+
 /// Rules that a bundle breaks at its own k, and whether it says that it may be shared.
 fn judged(folder: &Folder, job: &Job) -> (Vec<&'static str>, bool) {
     let (_, shared) = bundle(job);

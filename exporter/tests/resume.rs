@@ -205,11 +205,11 @@ fn what_could_not_be_written_beside_a_named_bundle_is_gone_on_with() {
     let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
     let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
     (job.package, job.force) = (true, true);
-    // Nothing can take its name.
-    fs::create_dir_all(folder.path("datapackage.json/full")).unwrap();
+    // Nothing can be written there.
+    fs::create_dir_all(folder.path("datapackage.json.partial")).unwrap();
     assert_eq!(convert(&job, &Arc::new(Meter::default())).unwrap_err().tag(), "io");
     let named = fs::read(folder.path("out.json")).unwrap();
-    fs::remove_dir_all(folder.path("datapackage.json")).unwrap();
+    fs::remove_dir_all(folder.path("datapackage.json.partial")).unwrap();
     (job.force, job.resume) = (false, true);
     convert(&job, &Arc::new(Meter::default())).unwrap();
     assert!(fs::read(folder.path("out.json")).unwrap() == named, "by the key that was kept");

@@ -23,7 +23,8 @@ const ROOM: usize = 4 << 10;
 #[doc(hidden)]
 pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
     let folder = std::env::temp_dir();
-    let input = Input::open(&job.inputs, &folder, &job.limits)?;
+    let meter = Arc::new(Meter::default());
+    let input = Input::open(&job.inputs, &folder, &job.limits, &meter)?;
     let mut files = roles(&input, job)?;
     files.iter_mut().for_each(|(member, _)| *member = member.without_digest());
     let key = job.key.clone().unwrap_or(Key(Vec::new()));
@@ -37,7 +38,6 @@ pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
         bytes.clear();
         written.map_err(|error| Fault::Io { doing: "writing lines".to_owned(), error })
     };
-    let meter = Arc::new(Meter::default());
     let read = adapter.rows(&job.limits, &meter, &mut people, &mut Vec::new(), |row| {
         shape.row(&mut bytes, row, 1, None, &mut before);
         bytes.push(b'\n');

@@ -66,7 +66,7 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
         same::hold(&before, &now)?;
     }
     let (partial, parts) = (place.partial.clone(), place.parts.folder.clone());
-    let input = Input::open(&job.inputs, &parts, &job.limits);
+    let input = Input::open(&job.inputs, &parts, &job.limits, meter);
     let input = input.and_then(|input| Ok((roles(&input, job)?, input)));
     let has_begun = input.is_ok();
     let mut result = input.and_then(|(files, input)| run(job, meter, place, &input, &files));
@@ -111,6 +111,7 @@ fn run(
     if let Some(fault) = key_fault {
         return Err(fault);
     }
+    others::hold_shape(job, &head, adapter.tallies().is_some())?;
     job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
     if job.profile == Profile::Public {
         head.notes.extend(prepare::hide_ids(&mut head.items));
@@ -123,8 +124,9 @@ fn run(
     let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
     meter.total.store(adapter.rows_file().map_or(0, Member::stored_bytes), Ordering::Relaxed);
     let mut work = Work { job, meter, place, adapter, head, people: &mut people, prepared, constants };
-    let report = if work.counts_only() { work.counted()? } else { work.individual()? };
+    let mut report = if work.counts_only() { work.counted()? } else { work.individual()? };
     if job.dry_run {
+        (report.dry_run, report.files) = (true, others::would_be(job));
         work.place.abandon()?;
         return Ok(report);
     }
@@ -294,6 +296,8 @@ impl Work<'_> {
         };
         let card = card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);
+        let replaced = read.as_ref().map(|read| read.superseded);
+        report.superseded = replaced.filter(|replaced| self.job.few().told(*replaced).is_none());
         if self.job.dry_run {
             return Ok(report);
         }
@@ -363,7 +367,7 @@ impl Work<'_> {
         };
         let card = card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);
-        report.superseded = read.superseded;
+        report.superseded = Some(read.superseded);
         let outcomes = tables::individual(&self.head, tally, &self.people.members(self.head.groups.len()));
         (document::end(any, &outcomes, summary, &self.head, &self.constants, &card), report)
     }
@@ -376,7 +380,7 @@ impl Work<'_> {
             items: summary.items,
             responses: summary.responses,
             coverage: summary.coverage,
-            superseded: 0,
+            superseded: None,
             suitable: card.suitable,
             publication: card.publication,
             notes: self.head.notes.clone(),
@@ -385,6 +389,7 @@ impl Work<'_> {
             bytes: 0,
             content_sha256: None,
             files: Vec::new(),
+            dry_run: false,
             resumed_rows: 0,
         }
     }

@@ -8,11 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Job, Report, Sidecar, place::Place};
+use super::{Job, Report, Sidecar, Target, place::Place};
 use crate::{
-    export::{self, export, ndjson, package, parquet},
-    fault::Fault,
+    export::{self, Shape, export, ndjson, package, parquet},
+    fault::{Fault, Wrong},
     input::{Member, Role, absent, name_of, one_of},
+    model::Head,
     write::parts::fresh,
 };
 
@@ -22,10 +23,12 @@ const LARGE: u64 = 16 << 20;
 /// Gives everything its name; the bundle itself comes after its sidecars, so that it is never without them.
 pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Report, Fault> {
     if let Some(shape) = job.to {
-        let files = export(&place.partial, &place.out, shape, job.cells, job.voter_ids, job.limits.memory)?;
+        let export::Exported { files, notes } =
+            export(&place.partial, &place.out, shape, job.cells, job.voter_ids, job.limits.memory)?;
         fs::remove_file(&place.partial).map_err(|error| Fault::io("removing", &place.partial, error))?;
         place.parts.remove()?;
         report.files = names(&files);
+        report.notes.extend(notes);
         return Ok(report);
     }
     let large = report.bytes > LARGE && !job.target.is_stream();
@@ -34,7 +37,11 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Rep
     for sidecar in job.sidecars.as_ref().unwrap_or(&automatic) {
         let named = |name: &str| sidecar_path(&place.out, name);
         whole.extend(match sidecar {
-            Sidecar::Parquet => parquet::write(&place.partial, named)?,
+            Sidecar::Parquet => {
+                let (files, notes) = parquet::write(&place.partial, named)?;
+                report.notes.extend(notes);
+                files
+            }
             Sidecar::Ndjson => ndjson::write(&place.partial, named)?,
         });
     }
@@ -53,18 +60,43 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Rep
     Ok(report)
 }
 
+/// What a preview would have written, as far as was asked for.
+pub(super) fn would_be(job: &Job) -> Vec<String> {
+    match (job.to, &job.target) {
+        (Some(shape), _) => export::names(shape).into_iter().map(str::to_owned).collect(),
+        (None, Target::File(out)) => names(&beside_it(job, out, &[])),
+        (None, Target::Stream(_)) => Vec::new(),
+    }
+}
+
+/// What an export cannot become, it cannot become whatever is in it.
+pub(super) fn hold_shape(job: &Job, head: &Head, counts_only: bool) -> Result<(), Fault> {
+    let wrong = |detail: &str| Err(Fault::content("the input", None, Wrong::Format, detail));
+    match job.to {
+        Some(Shape::PolisCsv | Shape::SensemakingCsv) if head.pairwise => {
+            wrong("it holds comparisons, which are no votes on statements")
+        }
+        Some(Shape::PolisCsv) if counts_only => {
+            wrong("it holds counts, not votes: --to sensemaking-csv fits")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What is there already of what may come to lie beside the bundle.
 pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {
     if job.to.is_some() || job.target.is_stream() {
         return None;
     }
-    beside_it(job, out).into_iter().find(|path| path.exists())
+    beside_it(job, out, MAYBE).into_iter().find(|path| path.exists())
 }
 
-/// What may come to lie beside the bundle.
-pub(super) fn beside_it(job: &Job, out: &Path) -> Vec<PathBuf> {
-    // Whether one is written without being asked for is known at the end, when it is too late to refuse.
-    let sidecars = job.sidecars.as_deref().unwrap_or(&[Sidecar::Parquet]);
+/// Whether one is written without being asked for is known at the end, when it is too late to refuse.
+pub(super) const MAYBE: &[Sidecar] = &[Sidecar::Parquet];
+
+/// What may come to lie beside the bundle; `unasked` if nothing is said of sidecars.
+pub(super) fn beside_it(job: &Job, out: &Path, unasked: &[Sidecar]) -> Vec<PathBuf> {
+    let sidecars = job.sidecars.as_deref().unwrap_or(unasked);
     let names = sidecars.iter().flat_map(|sidecar| match sidecar {
         Sidecar::Parquet => &parquet::FILES[..],
         Sidecar::Ndjson => &ndjson::FILES[..],
@@ -111,7 +143,9 @@ pub(super) fn from_bundle(job: &Job, place: Place, files: &[(Member, Role)]) -> 
             path
         }
     };
-    let written = export(&path, &place.out, shape, job.cells, job.voter_ids, job.limits.memory)?;
+    let export::Exported { files, notes } =
+        export(&path, &place.out, shape, job.cells, job.voter_ids, job.limits.memory)?;
     place.parts.remove()?;
-    Ok(Report { format: "bundle", files: names(&written), ..Report::default() })
+    let (files, dry_run) = (names(&files), job.dry_run);
+    Ok(Report { format: "bundle", files, notes, dry_run, ..Report::default() })
 }

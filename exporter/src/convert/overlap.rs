@@ -21,9 +21,6 @@ fn identity(found: &Metadata) -> Identity {
 
 /// Refuses to write over the input.
 pub(super) fn refuse(job: &Job) -> Result<(), Fault> {
-    if job.dry_run {
-        return Ok(());
-    }
     let read = inputs(job);
     let hit = |identity: Identity| read.iter().find(|(_, read)| *read == identity).map(|(name, _)| name);
     let (written, read) = match &job.target {
@@ -47,10 +44,11 @@ pub(super) fn refuse(job: &Job) -> Result<(), Fault> {
     )))
 }
 
-fn written(job: &Job, out: &Path) -> Vec<PathBuf> {
+/// Everything that is or may be given a name.
+pub(super) fn written(job: &Job, out: &Path) -> Vec<PathBuf> {
     match job.to {
         Some(shape) => export::names(shape).iter().map(|name| out.join(name)).collect(),
-        None => [out.to_owned()].into_iter().chain(others::beside_it(job, out)).collect(),
+        None => [out.to_owned()].into_iter().chain(others::beside_it(job, out, others::MAYBE)).collect(),
     }
 }
 

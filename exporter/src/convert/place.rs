@@ -5,11 +5,12 @@
 use std::{
     fs::File,
     io,
+    os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::{Job, Target, others};
+use super::{Job, Target, others, overlap};
 use crate::{
     fault::Fault,
     input::name_of,
@@ -41,7 +42,10 @@ impl Place {
         if job.to.is_none() && out.is_dir() {
             return Err(Fault::Refused(format!("{} is a folder", name_of(&out))));
         }
-        if !job.force && !job.dry_run {
+        if spool.is_none() {
+            only_files(job, &out)?;
+        }
+        if !job.force {
             // An interrupted conversion may have begun a folder, or given names to sidecars, and to the bundle.
             let goes_on = job.resume && Parts::left(&out);
             let own = goes_on && (job.to.is_some() || Parts::named(&out));
@@ -58,9 +62,14 @@ impl Place {
                 )));
             }
         }
-        // A preview leaves what an interrupted conversion has left.
+        // A preview leaves what an interrupted conversion has left, and goes on with nothing.
         let (out, spool) = match (job.dry_run, spool) {
-            (true, None) => apart()?,
+            (true, None) => {
+                if Parts::left(&out) && !job.resume && !job.force {
+                    return Err(crate::write::parts::left_over());
+                }
+                apart()?
+            }
             (_, spool) => (out, spool),
         };
         let parts = Parts::open(&out, job.resume, job.force && !job.resume)?;
@@ -97,6 +106,41 @@ impl Place {
     pub(super) fn abandon(self) -> Result<(), Fault> {
         self.parts.remove()
     }
+}
+
+/// What is no file, such as a device, is not replaced, for whoever named it wanted to write to it. A link to a file is
+/// replaced, not the file.
+fn only_files(job: &Job, out: &Path) -> Result<(), Fault> {
+    let is_folder = job.to.is_some() && out.is_dir();
+    let folder = job.to.map(|_| out.to_owned()).filter(|_| !is_folder);
+    for path in folder.into_iter().chain(overlap::written(job, out)) {
+        if let Some(kind) = no_file(&path) {
+            return Err(Fault::Refused(format!("{} {kind}: only files are replaced", name_of(&path))));
+        }
+    }
+    Ok(())
+}
+
+/// What is there, if it is neither a file nor a link to one.
+fn no_file(path: &Path) -> Option<String> {
+    let there = path.symlink_metadata().ok()?.file_type();
+    let (verb, there) = match path.metadata() {
+        Ok(found) if there.is_symlink() => ("leads to", found.file_type()),
+        Err(_) if there.is_symlink() => return Some("is a link that leads nowhere".to_owned()),
+        _ => ("is", there),
+    };
+    let kind = if there.is_file() {
+        return None;
+    } else if there.is_dir() {
+        "a folder"
+    } else if there.is_fifo() {
+        "a pipe"
+    } else if there.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    };
+    Some(format!("{verb} {kind}"))
 }
 
 /// A folder may be there, but not what will be written into it.

@@ -14,8 +14,8 @@ pub struct Report {
     pub items: u64,
     pub responses: u64,
     pub coverage: f64,
-    /// Answers that a later one has replaced.
-    pub superseded: u64,
+    /// Answers that a later one has replaced; nothing if that is not known, or they are too few to be told.
+    pub superseded: Option<u64>,
     /// Places in texts that were replaced by tokens.
     pub redacted: u64,
     pub suitable: bool,
@@ -25,8 +25,10 @@ pub struct Report {
     pub bytes: u64,
     /// Of everything behind the id.
     pub content_sha256: Option<String>,
-    /// Names of the files that were written beside or instead of the bundle.
+    /// Names of the files that were written beside or instead of the bundle, or would be.
     pub files: Vec<String>,
+    /// Nothing was written.
+    pub dry_run: bool,
     /// Rows that an interrupted conversion had written.
     pub resumed_rows: u64,
 }

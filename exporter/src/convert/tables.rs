@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::{
     form::{Answer, SOURCE_RESPONSE_COUNTS},
     model::Head,
-    privacy::suppress::{Shown, suppress},
+    privacy::suppress::{Shown, suppress_with},
     rows::NO_OBJECT,
     tally::{Pair, Tally},
     words::{counted, were},
@@ -65,7 +65,8 @@ pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
     let mut cells_hidden = 0;
     for table in tables {
         let answers = if table.object == NO_OBJECT { SINGLE.len() } else { COMPARED.len() };
-        if let Shown::All { hidden } = suppress(&table.counts, k, answers as u64) {
+        let shown = suppress_with(&table.counts, table.unknown.hidden, k, answers as u64);
+        if let Shown::All { hidden } = shown {
             cells_hidden += hidden.iter().filter(|hidden| **hidden).count() as u64;
             kept.push((*table, hidden));
         }
@@ -127,7 +128,12 @@ impl Tables {
         let mut outcomes = Outcomes::new(head.phase.id);
         for (table, hidden) in self.tables.iter().filter(|(table, _)| table.object == NO_OBJECT) {
             let item = &head.items[table.subject as usize];
-            outcomes.counted(&item.key, &item.id, &table.counts, &SINGLE, hidden);
+            let unknown = &table.unknown;
+            let answers = SINGLE.into_iter().filter(|answer| !unknown.absent[*answer as usize]);
+            let answers: Vec<_> = answers.collect();
+            let hidden: Vec<_> =
+                hidden.iter().zip(unknown.hidden).map(|(hidden, unknown)| *hidden || unknown).collect();
+            outcomes.counted(&item.key, &item.id, &table.counts, &answers, &hidden);
         }
         if published {
             for item in &head.items {

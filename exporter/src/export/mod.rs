@@ -103,6 +103,13 @@ pub(crate) fn publish(files: Vec<Whole>) -> Result<Vec<PathBuf>, Fault> {
     named.collect()
 }
 
+/// What was written.
+pub(crate) struct Exported {
+    pub(crate) files: Vec<PathBuf>,
+    /// What the shape has no place for.
+    pub(crate) notes: Vec<String>,
+}
+
 /// Turns the bundle into files of a folder; tells which. `memory` is for what has to be put in another order.
 pub(crate) fn export(
     bundle: &Path,
@@ -111,22 +118,22 @@ pub(crate) fn export(
     cells: Cells,
     voters: VoterIds,
     memory: usize,
-) -> Result<Vec<PathBuf>, Fault> {
+) -> Result<Exported, Fault> {
     let new = !folder.exists();
     fs::create_dir_all(folder).map_err(|error| Fault::io("making the folder", folder, error))?;
     let named = |name: &str| folder.join(name);
-    let with_card = |files: Result<Vec<Whole>, Fault>| {
-        let mut files = files?;
+    let whole = |files: Vec<Whole>| (files, Vec::new());
+    let with_card = |(mut files, notes): (Vec<Whole>, Vec<String>)| {
         files.push(read::card(bundle, named(CARD))?);
-        Ok(files)
+        Ok((files, notes))
     };
     let written = match shape {
-        Shape::PolisCsv => polis_csv::write(bundle, folder, cells, voters, memory),
+        Shape::PolisCsv => polis_csv::write(bundle, folder, cells, voters, memory).map(whole),
         Shape::SensemakingCsv => sensemaking_csv::write(bundle, named(sensemaking_csv::FILE), cells),
-        Shape::Ndjson => with_card(ndjson::write(bundle, named)),
-        Shape::Parquet => with_card(parquet::write(bundle, named)),
+        Shape::Ndjson => ndjson::write(bundle, named).map(whole).and_then(with_card),
+        Shape::Parquet => parquet::write(bundle, named).and_then(with_card),
     };
-    let published = written.and_then(publish);
+    let published = written.and_then(|(files, notes)| Ok(Exported { files: publish(files)?, notes }));
     if published.is_err() && new {
         // It stays if there is something in it after all.
         let _left = fs::remove_dir(folder);

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{Growing, license, publish, read::bundle};
@@ -22,7 +22,7 @@ pub(crate) fn write(folder: &Path, files: &[PathBuf], under: Option<&str>) -> Re
     let mut resources = Vec::new();
     let mut manifest = String::new();
     for path in files {
-        let (bytes, digest) = digest(path)?;
+        let (bytes, digest, first) = digest(path)?;
         let name = name_of(path);
         manifest.push_str(&format!("{digest}  {name}\n"));
         let format = name.rsplit('.').next().unwrap_or_default();
@@ -31,11 +31,14 @@ pub(crate) fn write(folder: &Path, files: &[PathBuf], under: Option<&str>) -> Re
             .chars()
             .map(|sign| if sign.is_ascii_alphanumeric() { sign } else { '-' })
             .collect();
-        let mut resource = json!({
-            "name": plain, "path": name, "format": format, "bytes": bytes, "hash": format!("sha256:{digest}"),
-        });
+        let mut resource =
+            json!({ "name": plain, "path": name, "format": format, "hash": format!("sha256:{digest}") });
+        // The validator of these packages does not know how long a Parquet file is, and calls any length wrong.
+        if format != "parquet" {
+            resource["bytes"] = bytes.into();
+        }
         if let Some(columns) = columns(&name) {
-            resource["schema"] = schema(columns);
+            resource["schema"] = schema(columns, |column| format != "ndjson" || first.contains(column));
         }
         resources.push(resource);
     }
@@ -68,6 +71,16 @@ pub(crate) fn write(folder: &Path, files: &[PathBuf], under: Option<&str>) -> Re
     let mut file = Growing::create(listed)?;
     file.write(manifest.as_bytes())?;
     publish(vec![described, file.finish()?])
+}
+
+/// Of the first line of a file of lines.
+struct Members(Map<String, Value>);
+
+impl Members {
+    /// Of an empty file, or a line that is longer than a block, nothing is known.
+    fn contains(&self, name: &str) -> bool {
+        self.0.is_empty() || self.0.contains_key(name)
+    }
 }
 
 /// Their names, types, and whether each row has them.
@@ -106,10 +119,11 @@ fn columns(name: &str) -> Option<&'static Columns> {
     }
 }
 
-/// As Table Schema has it.
-fn schema(columns: &Columns) -> Value {
+/// As Table Schema has it: a text may be empty, which is not missing.
+fn schema(columns: &Columns, is_there: impl Fn(&str) -> bool) -> Value {
     let fields: Vec<_> = columns
         .iter()
+        .filter(|(name, ..)| is_there(name))
         .map(|(name, kind, required)| {
             let mut field = json!({ "name": name, "type": kind });
             if *required {
@@ -118,17 +132,25 @@ fn schema(columns: &Columns) -> Value {
             field
         })
         .collect();
-    json!({ "fields": fields, "primaryKey": "id" })
+    json!({ "fields": fields, "primaryKey": "id", "missingValues": [] })
 }
 
-fn digest(path: &Path) -> Result<(u64, String), Fault> {
+/// How long it is, its digest, and of lines the members of the first; those that are left out are left out of all, for
+/// rows of a conversion are of one kind.
+fn digest(path: &Path) -> Result<(u64, String, Members), Fault> {
     let failed = |error| Fault::io("reading", path, error);
     let mut file = File::open(path).map_err(failed)?;
     let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 18]);
+    let mut first = Vec::new();
     loop {
         let read = file.read(&mut block).map_err(failed)?;
         if read == 0 {
-            return Ok((bytes, hex_of(&hash.finalize())));
+            let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let members: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
+            return Ok((bytes, hex_of(&hash.finalize()), Members(members)));
+        }
+        if bytes == 0 {
+            first.extend_from_slice(&block[..read]);
         }
         hash.update(&block[..read]);
         bytes += read as u64;

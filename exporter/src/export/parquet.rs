@@ -25,7 +25,7 @@ use super::{
     Growing, Whole,
     rows::{Rows, rows},
 };
-use crate::{fault::Fault, input::name_of, json::Number, moment::Moment, validate::Row};
+use crate::{fault::Fault, input::name_of, json::Number, moment::Moment, validate::Row, words};
 
 // Columns stand in the order of the form's fields.
 const ITEMS: &str = "message items {
@@ -141,19 +141,30 @@ struct Table<'t> {
 struct Tables<'t> {
     items: Table<'t>,
     responses: Table<'t>,
+    outcomes: u64,
 }
 
 pub(crate) const FILES: [&str; 2] = ["items.parquet", "responses.parquet"];
 
-/// `named` makes paths of the names of the files.
-pub(crate) fn write(from: &Path, named: impl Fn(&str) -> PathBuf) -> Result<Vec<Whole>, Fault> {
+/// `named` makes paths of the names of the files. Also gives what is not in them, in words.
+pub(crate) fn write(
+    from: &Path,
+    named: impl Fn(&str) -> PathBuf,
+) -> Result<(Vec<Whole>, Vec<String>), Fault> {
     let [items, responses] = FILES.map(|name| Growing::create(named(name)));
     let (mut items, mut responses) = (items?, responses?);
-    fill(from, &mut items, &mut responses)?;
-    Ok(vec![items.finish()?, responses.finish()?])
+    let outcomes = fill(from, &mut items, &mut responses)?;
+    let are = if outcomes == 1 { "is" } else { "are" };
+    let note = format!(
+        "Parquet files hold items and responses: {} {are} not in them.",
+        words::counted(outcomes, "outcome")
+    );
+    let notes = if outcomes == 0 { Vec::new() } else { vec![note] };
+    Ok((vec![items.finish()?, responses.finish()?], notes))
 }
 
-fn fill(from: &Path, items: &mut Growing, responses: &mut Growing) -> Result<(), Fault> {
+/// Tells how many outcomes there were.
+fn fill(from: &Path, items: &mut Growing, responses: &mut Growing) -> Result<u64, Fault> {
     let item_columns = vec![text(), text(), text(), text(), text(), text(), time()];
     let response_columns = vec![
         text(),
@@ -168,10 +179,12 @@ fn fill(from: &Path, items: &mut Growing, responses: &mut Growing) -> Result<(),
     let mut tables = Tables {
         items: Table::new(items, ITEMS, item_columns)?,
         responses: Table::new(responses, RESPONSES, response_columns)?,
+        outcomes: 0,
     };
     rows(from, &mut tables)?;
     tables.items.finish()?;
-    tables.responses.finish()
+    tables.responses.finish()?;
+    Ok(tables.outcomes)
 }
 
 fn properties() -> WriterPropertiesPtr {
@@ -230,6 +243,10 @@ impl<'t> Table<'t> {
 }
 
 impl Rows for Tables<'_> {
+    fn outcome(&mut self) {
+        self.outcomes += 1;
+    }
+
     fn item(&mut self, row: &Row) -> Result<bool, Fault> {
         let table = &mut self.items;
         let (texts, times) = table.columns.split_at_mut(6);

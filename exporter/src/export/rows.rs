@@ -16,6 +16,8 @@ use crate::{
 pub(super) trait Rows {
     fn item(&mut self, row: &Row) -> Result<bool, Fault>;
     fn response(&mut self, row: &Row) -> Result<bool, Fault>;
+    /// There is one; what it says is not passed on.
+    fn outcome(&mut self);
 }
 
 struct Passing<'p, R> {
@@ -35,6 +37,10 @@ impl<R: Rows> Sink for Passing<'_, R> {
         let taken = match part {
             Part::Items => self.to.item(row),
             Part::Responses => self.to.response(row),
+            Part::Outcomes => {
+                self.to.outcome();
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         self.fault = match taken {

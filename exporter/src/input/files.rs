@@ -4,9 +4,14 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Write as _},
+    io::{self, Read, Write as _},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        mpsc::{RecvTimeoutError, sync_channel},
+    },
+    thread,
+    time::Duration,
 };
 
 use tempfile::NamedTempFile;
@@ -42,20 +47,34 @@ pub(crate) struct Member {
     hashed: bool,
 }
 
+/// With what files are opened.
+struct Opening<'o> {
+    spool: &'o Path,
+    limits: &'o Limits,
+    /// Whoever waits for input may be told to stop.
+    meter: &'o Meter,
+}
+
 impl Input {
     /// `spool` is the folder for what has to be kept while it is read.
-    pub(crate) fn open(paths: &[PathBuf], spool: &Path, limits: &Limits) -> Result<Self, Fault> {
+    pub(crate) fn open(
+        paths: &[PathBuf],
+        spool: &Path,
+        limits: &Limits,
+        meter: &Meter,
+    ) -> Result<Self, Fault> {
+        let opening = &Opening { spool, limits, meter };
         let mut input =
             Self { members: Vec::new(), archives: Vec::new(), passed_over: Vec::new(), _spooled: Vec::new() };
         for path in paths {
             if path.as_os_str() == "-" {
-                let kept = spooled(spool)?;
-                input.add("stdin".to_owned(), kept.path(), spool, limits)?;
+                let kept = spooled(io::stdin(), opening)?;
+                input.add("stdin".to_owned(), kept.path(), opening)?;
                 input._spooled.push(kept);
             } else if fs::metadata(path).map_err(|error| Fault::io("opening", path, error))?.is_dir() {
-                input.add_folder(path, spool, limits)?;
+                input.add_folder(path, opening)?;
             } else {
-                input.add(name_of(path), path, spool, limits)?;
+                input.add(name_of(path), path, opening)?;
             }
         }
         if input.members.is_empty() {
@@ -68,7 +87,7 @@ impl Input {
         Ok(input)
     }
 
-    fn add_folder(&mut self, folder: &Path, spool: &Path, limits: &Limits) -> Result<(), Fault> {
+    fn add_folder(&mut self, folder: &Path, opening: &Opening<'_>) -> Result<(), Fault> {
         let unread = |error| Fault::io("reading the folder", folder, error);
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).map_err(unread)? {
@@ -86,11 +105,11 @@ impl Input {
         self.passed_over.sort();
         // A folder lists its files in no order, and equal input has to give equal bytes.
         files.sort();
-        limits.hold_files(&name_of(folder), files.len())?;
-        files.iter().try_for_each(|path| self.add(name_of(path), path, spool, limits))
+        opening.limits.hold_files(&name_of(folder), files.len())?;
+        files.iter().try_for_each(|path| self.add(name_of(path), path, opening))
     }
 
-    fn add(&mut self, name: String, path: &Path, spool: &Path, limits: &Limits) -> Result<(), Fault> {
+    fn add(&mut self, name: String, path: &Path, opening: &Opening<'_>) -> Result<(), Fault> {
         let path: Arc<Path> = Arc::from(path);
         let within: Arc<str> = name.as_str().into();
         let file = Member { name, whence: Whence::File { path: Arc::clone(&path) }, hashed: true };
@@ -98,14 +117,14 @@ impl Input {
         let kept = match packed {
             Packed::Zip => None,
             // An archive is read from its end.
-            Packed::Gzip | Packed::Zstd if holds_archive(&path) => Some(unpacked(&file, spool, limits)?),
+            Packed::Gzip | Packed::Zstd if holds_archive(&path) => Some(unpacked(&file, opening)?),
             _ => {
                 self.members.push(file);
                 return Ok(());
             }
         };
         let archive_path = kept.as_ref().map_or(&*path, NamedTempFile::path);
-        let (archive, entries) = zipped::open(archive_path, &within, file.stored_bytes(), limits)?;
+        let (archive, entries) = zipped::open(archive_path, &within, file.stored_bytes(), opening.limits)?;
         self._spooled.extend(kept);
         self.members.extend(entries.into_iter().map(|entry| Member {
             name: entry.name.clone(),
@@ -174,12 +193,13 @@ fn holds_archive(path: &Path) -> bool {
     looked.is_ok_and(|(packed, _)| packed == Packed::Zip)
 }
 
-fn unpacked(file: &Member, spool: &Path, limits: &Limits) -> Result<NamedTempFile, Fault> {
-    let failed = |error| Fault::io("keeping an unpacked archive in", spool, error);
-    let mut kept = NamedTempFile::new_in(spool).map_err(failed)?;
-    let mut stream = file.without_digest().open(limits, None)?;
+fn unpacked(file: &Member, opening: &Opening<'_>) -> Result<NamedTempFile, Fault> {
+    let failed = |error| Fault::io("keeping an unpacked archive in", opening.spool, error);
+    let mut kept = NamedTempFile::new_in(opening.spool).map_err(failed)?;
+    let mut stream = file.without_digest().open(opening.limits, None)?;
     let mut used = Vec::new();
     while let Some(block) = stream.block(used)? {
+        opening.go_on()?;
         kept.as_file_mut().write_all(&block).map_err(failed)?;
         used = block;
     }
@@ -190,17 +210,55 @@ pub(crate) fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-fn spooled(folder: &Path) -> Result<NamedTempFile, Fault> {
-    let failed = |error| Fault::io("keeping standard input in", folder, error);
-    let mut kept = NamedTempFile::new_in(folder).map_err(failed)?;
-    io::copy(&mut io::stdin().lock(), kept.as_file_mut()).map_err(failed)?;
-    Ok(kept)
+impl Opening<'_> {
+    fn go_on(&self) -> Result<(), Fault> {
+        if self.meter.stopped() { Err(Fault::Stopped { rows: 0, resumable: true }) } else { Ok(()) }
+    }
+}
+
+const BLOCK: usize = 256 << 10;
+/// How long somebody who wants to stop has to wait for it while nothing comes.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// It is read on a thread of its own, for a read that waits cannot be called off; the thread ends with its input, or with
+/// the process.
+fn spooled(mut from: impl Read + Send + 'static, opening: &Opening<'_>) -> Result<NamedTempFile, Fault> {
+    let failed = |error| Fault::io("keeping standard input in", opening.spool, error);
+    let mut kept = NamedTempFile::new_in(opening.spool).map_err(failed)?;
+    let (send, blocks) = sync_channel::<io::Result<Vec<u8>>>(2);
+    let read = move || loop {
+        let mut block = vec![0; BLOCK];
+        let read = match from.read(&mut block) {
+            Ok(0) => return,
+            Ok(count) => {
+                block.truncate(count);
+                Ok(block)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+        if read.is_err() | send.send(read).is_err() {
+            return;
+        }
+    };
+    thread::Builder::new().name("stdin".to_owned()).spawn(read).map_err(failed)?;
+    loop {
+        opening.go_on()?;
+        match blocks.recv_timeout(LOOK) {
+            Ok(block) => block.and_then(|block| kept.as_file_mut().write_all(&block)).map_err(failed)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(kept),
+        }
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::io::{Cursor, Read as _, Write as _};
+    use std::{
+        io::{Cursor, Read as _, Write as _},
+        sync::mpsc,
+    };
 
     use zip::{ZipWriter, write::SimpleFileOptions};
 
@@ -221,7 +279,8 @@ mod tests {
         let path = folder.path().join("many.zip");
         fs::write(&path, archive(300)).unwrap();
         let limits = Limits::default();
-        let input = Input::open(std::slice::from_ref(&path), folder.path(), &limits).unwrap();
+        let input =
+            Input::open(std::slice::from_ref(&path), folder.path(), &limits, &Meter::default()).unwrap();
         // Who read it again now would find none.
         let data = fs::read(&path).unwrap();
         let directory = memchr::memmem::find(&data, b"PK\x01\x02").unwrap();
@@ -235,13 +294,43 @@ mod tests {
     }
 
     #[test]
+    fn whoever_waits_for_standard_input_can_be_told_to_stop() {
+        for packed in [&b"half a table"[..], b"PK\x03\x04"] {
+            let folder = tempfile::tempdir().unwrap();
+            let (reader, mut writer) = io::pipe().unwrap();
+            writer.write_all(packed).unwrap();
+            let (meter, spool) = (Arc::new(Meter::default()), folder.path().to_owned());
+            let (end, ended) = mpsc::channel();
+            let waiting = Arc::clone(&meter);
+            thread::spawn(move || {
+                let limits = Limits::default();
+                let opening = Opening { spool: &spool, limits: &limits, meter: &waiting };
+                end.send(spooled(reader, &opening).map(drop)).unwrap();
+            });
+            meter.stop();
+            let fault = ended.recv_timeout(Duration::from_secs(60)).unwrap().unwrap_err();
+            assert_eq!(fault.tag(), "stopped");
+            // Until here it could have come.
+            drop(writer);
+            assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (limits, meter) = (Limits::default(), Meter::default());
+        let opening = Opening { spool: folder.path(), limits: &limits, meter: &meter };
+        let text = vec![7; 3 * BLOCK + 1];
+        let kept = spooled(Cursor::new(text.clone()), &opening).unwrap();
+        assert!(fs::read(kept.path()).unwrap() == text);
+    }
+
+    #[test]
     fn more_files_than_allowed_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("many.zip");
         fs::write(&path, archive(4)).unwrap();
         let open = |path: &Path, files| {
             let limits = Limits { files, ..Limits::default() };
-            Input::open(&[path.to_owned()], folder.path(), &limits).map(|input| input.members.len())
+            let meter = Meter::default();
+            Input::open(&[path.to_owned()], folder.path(), &limits, &meter).map(|input| input.members.len())
         };
         assert_eq!(open(&path, 4).unwrap(), 4);
         let fault = open(&path, 3).unwrap_err();
@@ -256,7 +345,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.zip");
         let limits = Limits::default();
-        let open = || Input::open(std::slice::from_ref(&path), folder.path(), &limits);
+        let open = || Input::open(std::slice::from_ref(&path), folder.path(), &limits, &Meter::default());
         // Each of them is harmless.
         let mut zipped = ZipWriter::new(Cursor::new(Vec::new()));
         for at in 0..3 {

@@ -108,8 +108,8 @@ impl Polis {
         let is_declared = summary.convention.is_some() || format.sign.is_some();
         let found = look.variant(is_declared, named_old, summary.has_views);
         let variant = options.variant.unwrap_or(found);
-        let declared = Declared::of(summary.convention, format.sign)?;
-        let (sign, said) = sign::settle(options.vote_sign, declared)?;
+        let declared = Declared::of(summary.convention, format.sign);
+        let (sign, said, overruled) = sign::settle(options.vote_sign, declared)?;
 
         let last_resort = votes.or(matrix).map_or_else(String::new, Member::stem);
         let id = source_id.map(str::to_owned).or_else(|| summary.id()).unwrap_or(last_resort);
@@ -118,6 +118,7 @@ impl Polis {
         let keys = Keys::sort(&mut read.items, &comments.name)?;
         let mut notes = read.notes;
         notes.extend(format.notes);
+        notes.extend(overruled);
         if variant != found {
             let (variant, found) = (variant.name(), found.name());
             notes.push(format!("--variant says {variant}; by itself the export would be taken for {found}."));

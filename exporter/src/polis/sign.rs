@@ -16,33 +16,54 @@ pub enum VoteSign {
     AgreeIsMinus,
 }
 
-/// What the export says of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Declared(Option<VoteSign>);
-
-impl Declared {
-    pub(super) fn of(summary: Option<VoteSign>, format: Option<VoteSign>) -> Result<Self, Fault> {
-        match (summary, format) {
-            (Some(one), Some(other)) if one != other => {
-                Err(refused("the export declares two signs for a vote of agreement"))
-            }
-            (one, other) => Ok(Self(one.or(other))),
+impl VoteSign {
+    fn written(self) -> &'static str {
+        match self {
+            Self::AgreeIsPlus => "agree=+1",
+            Self::AgreeIsMinus => "agree=-1",
         }
     }
 }
 
-/// The sign, and who has said so.
-pub(super) fn settle(told: Option<VoteSign>, declared: Declared) -> Result<(VoteSign, Said), Fault> {
-    match (told, declared.0) {
-        (Some(told), Some(declared)) if told != declared => {
-            Err(refused("the export declares another sign than --vote-sign"))
+/// What the export says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Declared {
+    Nothing,
+    One(VoteSign),
+    Both,
+}
+
+impl Declared {
+    pub(super) fn of(summary: Option<VoteSign>, format: Option<VoteSign>) -> Self {
+        match (summary, format) {
+            (Some(one), Some(other)) if one != other => Self::Both,
+            (one, other) => one.or(other).map_or(Self::Nothing, Self::One),
         }
-        (None, Some(VoteSign::AgreeIsMinus)) => {
+    }
+}
+
+/// The sign, who has said so, and what is to be noted of that.
+pub(super) fn settle(
+    told: Option<VoteSign>,
+    declared: Declared,
+) -> Result<(VoteSign, Said, Option<String>), Fault> {
+    let overruled = |declared: &str, told: VoteSign| {
+        let note =
+            format!("The export declares {declared}; --vote-sign {} has the last word.", told.written());
+        Ok((told, Said::Told, Some(note)))
+    };
+    match (told, declared) {
+        (Some(told), Declared::Both) => overruled("both agree=+1 and agree=-1", told),
+        (Some(told), Declared::One(declared)) if told != declared => overruled(declared.written(), told),
+        (Some(told), _) => Ok((told, Said::Told, None)),
+        (None, Declared::Both) => Err(refused(
+            "the export declares two signs for a vote of agreement: --vote-sign says which one holds",
+        )),
+        (None, Declared::One(VoteSign::AgreeIsMinus)) => {
             Err(refused("the export declares agree=-1: confirm it with --vote-sign agree=-1"))
         }
-        (Some(sign), _) => Ok((sign, Said::Told)),
-        (None, Some(sign)) => Ok((sign, Said::Declared)),
-        (None, None) => Ok((VoteSign::AgreeIsPlus, Said::Nothing)),
+        (None, Declared::One(sign)) => Ok((sign, Said::Declared, None)),
+        (None, Declared::Nothing) => Ok((VoteSign::AgreeIsPlus, Said::Nothing, None)),
     }
 }
 
@@ -119,7 +140,9 @@ impl<'c> Check<'c> {
         };
         let detail = match said {
             Said::Told => return Ok(Some(format!("The sign is as --vote-sign says, although {said_so}."))),
-            Said::Declared => "the export declares otherwise: --vote-sign agree=+1 insists",
+            Said::Declared => {
+                "the export declares otherwise: --vote-sign agree=-1 turns it round, agree=+1 insists"
+            }
             Said::Nothing => {
                 "the sign is likely to be the database's: --vote-sign agree=-1 turns it round, agree=+1 \
                               insists"

@@ -16,7 +16,7 @@ pub(crate) enum Shown {
     All { hidden: Hidden },
 }
 
-type Hidden = [bool; Answer::ALL.len()];
+pub(crate) type Hidden = [bool; Answer::ALL.len()];
 
 /// Hides every count from 1 to k - 1, and the smallest other ones until what is hidden together is neither one count nor
 /// fewer than k people. Where these could be found out even so, all counts are hidden. A table is left out for its total
@@ -34,6 +34,18 @@ pub(crate) fn suppress(counts: &Counts, k: u64, answers: u64) -> Shown {
         Some(hidden) if !hidden.contains(&true) || ambiguous(counts, hidden, k) => Shown::All { hidden },
         Some(_) => Shown::All { hidden: counts.map(|count| count > 0) },
     }
+}
+
+/// The same of a table with counts that its source hides. What the total leaves for them is not known here: everything is
+/// hidden with them, for which there has to be something.
+pub(crate) fn suppress_with(counts: &Counts, unknown: Hidden, k: u64, answers: u64) -> Shown {
+    let shown = suppress(counts, k, answers);
+    if !unknown.contains(&true) || shown == Shown::Nothing {
+        return shown;
+    }
+    let mut hidden = unknown;
+    hidden.iter_mut().zip(counts).for_each(|(hidden, count)| *hidden |= *count > 0);
+    if hidden.iter().filter(|hidden| **hidden).count() < 2 { Shown::Nothing } else { Shown::All { hidden } }
 }
 
 fn first_choice(counts: &Counts, k: u64) -> Option<Hidden> {

@@ -61,6 +61,11 @@ pub(crate) fn beside(out: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+pub(crate) fn left_over() -> Fault {
+    let detail = "an interrupted conversion has left its parts: --resume goes on, --force begins anew";
+    Fault::Refused(detail.to_owned())
+}
+
 impl Parts {
     /// Whether an interrupted conversion has left something to go on with.
     pub(crate) fn left(out: &Path) -> bool {
@@ -95,9 +100,7 @@ impl Parts {
                 remove(&folder.join(name))?;
             }
         } else if left && !resume {
-            let detail =
-                "an interrupted conversion has left its parts: --resume goes on, --force begins anew";
-            return Err(Fault::Refused(detail.to_owned()));
+            return Err(left_over());
         }
         Ok(Self { folder, _lock: lock })
     }

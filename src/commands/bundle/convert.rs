@@ -45,7 +45,7 @@ pub(crate) struct Convert {
     /// Of Polis: which shape of export it is; found out if nothing is said
     #[arg(long, value_name = "A-F", ignore_case = true)]
     variant: Option<Variant>,
-    /// Of Polis: what a vote of agreement is in the export
+    /// Of Polis: what a vote of agreement is in the export, whatever that declares
     #[arg(long, value_name = "agree=+1|agree=-1", value_parser = vote_sign)]
     vote_sign: Option<VoteSign>,
     /// Of Polis: the id of a participant whose statements are the organizer's
@@ -63,7 +63,7 @@ pub(crate) struct Convert {
     /// Of tables of votes: how participants are told apart
     #[arg(long, value_name = "IDS", default_value = "numbers")]
     voter_ids: VoterIds,
-    /// The same content beside the bundle; `parquet` by itself above 16 MiB, `none` never
+    /// The same content beside the bundle, in Parquet without outcomes; `parquet` by itself above 16 MiB, `none` never
     #[arg(long, value_name = "FORM", value_delimiter = ',')]
     sidecar: Vec<Beside>,
     /// Describes the bundle and its sidecars: `datapackage.json` and `manifest-sha256.txt`
@@ -143,13 +143,13 @@ struct Source {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How it runs")]
 struct Running {
-    /// Shows what would be in the bundle, and writes nothing
+    /// Shows what would be in the bundle, or why it would be refused, and writes nothing
     #[arg(long)]
     dry_run: bool,
     /// Goes on where an interrupted conversion has ended, with --force also if it was to replace something
     #[arg(long)]
     resume: bool,
-    /// Replaces what is there, and what an interrupted conversion has left unless it is to go on
+    /// Replaces files that are there, and what an interrupted conversion has left unless it is to go on
     #[arg(long)]
     force: bool,
     /// With 1, rows are put in order and written by one thread, else by two; the number of cores unless told
@@ -324,8 +324,10 @@ fn stop_when_told(meter: &Arc<Meter>) -> anyhow::Result<()> {
 }
 
 fn lines(report: &Report, dry_run: bool) -> Vec<String> {
+    let wrote = format!("{} {}", if dry_run { "would write" } else { "wrote" }, report.files.join(", "));
     if report.format == Format::Bundle.name() {
-        return vec![format!("wrote {}", report.files.join(", "))];
+        let notes = report.notes.iter().map(|note| format!("note: {note}"));
+        return notes.chain([wrote]).chain(dry_run.then(|| "nothing was written".to_owned())).collect();
     }
     let variant = report.variant.map_or_else(String::new, |variant| format!(", variant {variant}"));
     let mut lines = vec![
@@ -352,7 +354,7 @@ fn lines(report: &Report, dry_run: bool) -> Vec<String> {
         lines.push(format!("{id}, {}", counted(report.bytes, "byte")));
     }
     if !report.files.is_empty() {
-        lines.push(format!("wrote {}", report.files.join(", ")));
+        lines.push(wrote);
     }
     if dry_run {
         lines.push("nothing was written".to_owned());

@@ -26,6 +26,7 @@ pub(super) enum To {
     PolisCsv,
     SensemakingCsv,
     Ndjson,
+    /// Items and responses: outcomes are not in it
     Parquet,
 }
 
