@@ -91,6 +91,7 @@ async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
     kills.suffice(wanted)?;
     if wanted >= 4 * killer::PLACES.len() {
         kills.reached(&killer::PLACES)?;
+        assert!(counts.reversals > 0, "no strike was taken back: {counts}");
     }
     counts.suffice(wanted)?;
     assert!(verdict.is_clean(), "{verdict}\nrepeat it with TIDEGATE_FAULTS_SEED={seed}");

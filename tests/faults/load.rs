@@ -67,6 +67,7 @@ impl Clients {
         for number in 0..pace.clients {
             tasks.spawn(Arc::clone(&load).client(number));
         }
+        tasks.spawn(Arc::clone(&load).appellant());
         tasks.spawn(Arc::clone(&load).moderator());
         Self { load, tasks }
     }
@@ -117,8 +118,19 @@ impl Load {
             match seeded.below(10) {
                 0..=6 => self.items(&id, &mut seeded).await?,
                 7..=8 => self.report(&id, &mut seeded).await?,
-                _ => self.appeal(&id, seeded.below(2) == 0).await?,
+                _ => self.appeal(&id, false).await?,
             }
+            sleep(self.pause).await;
+        }
+        Ok(())
+    }
+
+    /// Appeals against what was done to scams, one after the other: who waits for that sends nothing meanwhile.
+    async fn appellant(self: Arc<Self>) -> Result<()> {
+        let mut count = 0;
+        while !self.stopped() && self.takes_one() {
+            count += 1;
+            self.appeal(&format!("a{count}"), true).await?;
             sleep(self.pause).await;
         }
         Ok(())

@@ -493,7 +493,6 @@ impl Counts {
         let effects = [self.events, self.jobs, self.strikes];
         if self.acknowledged < ACKNOWLEDGED_A_KILL * kills
             || effects.iter().any(|count| count * KILLS_AN_EFFECT < kills)
-            || self.reversals == 0
         {
             bail!("too little happened for {kills} kills: {self}");
         }
