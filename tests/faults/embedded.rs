@@ -5,10 +5,11 @@
 use std::{env, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
+use tidegate_test_support::eventually;
 
 use crate::{
     documents,
-    house::{House, UP},
+    house::{House, LONG, UP},
     killer::{self, Kills},
     load::{Clients, Pace},
     observe, oracle,
@@ -72,6 +73,12 @@ async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
 
     let mut process = house.up(None)?;
     house.ready(&mut process).await?;
+    println!("embedded: {} appeals against scams were accepted under kills", clients.overturned());
+    // At least one is, if only now.
+    eventually("an appeal against a scam to be accepted", LONG, async || {
+        (clients.overturned() > 0).then_some(())
+    })
+    .await?;
     let sent = clients.finish().await?;
     // A second time, so that what a replay repeats at a start is seen, too.
     observe::drained(&house, &mut process).await?;

@@ -27,6 +27,9 @@ use crate::{
     seeded::Seeded,
 };
 
+/// Jobs of a kind that the moderator decides in one round.
+const AT_ONCE: usize = 3;
+
 /// What clients share.
 pub(crate) struct Load {
     pub(crate) house: Arc<House>,
@@ -85,6 +88,14 @@ impl Clients {
     /// How many items, reports and appeals are taken so far.
     pub(crate) fn taken(&self) -> usize {
         oracle::taken(&self.load.sent.lock().unwrap())
+    }
+
+    /// How many appeals against what was done to scams are known to be accepted.
+    pub(crate) fn overturned(&self) -> usize {
+        let sent = self.load.sent.lock().unwrap();
+        let accepted = (oracle::ACCEPTED.to_owned(), Told::Taken);
+        let all = sent.appeals.values().filter(|appeal| appeal.of_scam);
+        all.filter(|appeal| appeal.decision.as_ref() == Some(&accepted)).count()
     }
 
     /// The first refusal or panic of a client, if there is one already.
@@ -342,7 +353,9 @@ impl Load {
         while !self.stopped() {
             // Whatever fails here fails because the process is down, or the job is decided or claimed: the next round
             // sees. What must be known is whether a decision may have been taken.
-            let _seen_next_round = self.decide_appeal().await;
+            for _ in 0..AT_ONCE {
+                let _seen_next_round = self.decide_appeal().await;
+            }
             let _seen_next_round = self.remove_threats().await;
             sleep(self.pause * 4).await;
         }
@@ -351,7 +364,6 @@ impl Load {
 
     /// Removes some of the threats that wait for a review. Jobs about reported items stay open: later reports join them.
     async fn remove_threats(&self) -> Result<()> {
-        const AT_ONCE: usize = 3;
         let (status, open) = self.house.admin(Method::GET, "/jobs?queue=default&limit=500", None).await?;
         if status != StatusCode::OK {
             return Ok(());
