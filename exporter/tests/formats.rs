@@ -100,6 +100,26 @@ fn three_generations_of_surveys_give_the_same_bundle() {
 }
 
 #[test]
+fn answers_of_nobody_are_left_out_and_counted() {
+    let folder = Folder::new();
+    survey(&folder, "middle", "Question", false, false);
+    let before = bundle(&folder.job(&folder.path("middle"))).0;
+    for file in ["votes.csv", "non_votes.csv"] {
+        let mut text = fs::read_to_string(folder.path("middle").join(file)).unwrap();
+        let whose = text.lines().nth(1).unwrap().replace("hash-of-s1", "NA") + "\n";
+        text += &(whose.clone() + &whose);
+        folder.write(&format!("middle/{file}"), text);
+    }
+    let (report, _) = bundle(&folder.job(&folder.path("middle")));
+    assert_eq!((report.participants, report.responses), (before.participants, before.responses));
+    for note in
+        ["2 votes of nobody, without a session, were left out.", "2 skips of nobody, without a session, were"]
+    {
+        assert!(report.notes.iter().any(|told| told.starts_with(note)), "{note}: {:?}", report.notes);
+    }
+}
+
+#[test]
 fn tallies_become_counts_without_participants() {
     let folder = Folder::new();
     let path = folder.write(

@@ -239,6 +239,23 @@ fn what_cannot_be_is_refused_before_anything_is_read() {
 }
 
 #[test]
+fn what_an_option_cannot_do_is_said() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(22, 5, 20));
+    let job = folder.job(&conversation.variant_a(&folder, "a"));
+    let told = |job: &Job| {
+        let fault = run(job).unwrap_err();
+        assert_eq!(fault.tag(), "refused");
+        fault.to_string()
+    };
+    let (mut private, mut foreign) = (job.clone(), job);
+    private.k = 12;
+    assert!(told(&private).starts_with("--k: a private bundle has each answer"), "{}", told(&private));
+    foreign.aoi.equal_reasons.pop();
+    assert_eq!(told(&foreign), "--equal-reason: of --from aoi only, and this is polis");
+    assert_eq!(folder.names(), ["a"]);
+}
+
+#[test]
 fn counts_that_nobody_can_add_up_are_refused() {
     let folder = Folder::new();
     let table =

@@ -288,7 +288,10 @@ fn what_differs_from_what_it_was_begun_with_is_told_by_name() {
         (|job| job.key = Key::kept(vec![6; 32]), "other options (--linkage-key-file)"),
         (|job| job.package = true, "other options (--package)"),
         (|job| job.overrides.title = Some("T".to_owned()), "other options (--title)"),
-        (|job| (job.k, job.events) = (7, true), "other options (--events, --k)"),
+        (
+            |job| (job.truncate_metadata, job.events) = (true, true),
+            "other options (--events, --truncate-metadata)",
+        ),
         (
             |job| job.inputs[0] = job.inputs[0].join("votes.csv"),
             "another input (comments.csv, participants-votes.csv, summary.csv)",

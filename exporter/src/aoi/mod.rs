@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Reasons for a skip that say that both are as good; the others say nothing about the ideas.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub equal_reasons: Vec<String>,
 }
@@ -101,7 +101,7 @@ impl Ideas {
         let common = Common::find(&table)?;
         let (winner, loser) = (table.need(&["Winner ID"])?, table.need(&["Loser ID"])?);
         let valid = table.find(&["Valid"])?;
-        let mut invalid = 0_u64;
+        let (mut invalid, mut nobodys) = (0_u64, 0_u64);
         while let Some(row) = table.next()? {
             meter.rows.fetch_add(1, Ordering::Relaxed);
             if row.maybe(valid)?.trim().eq_ignore_ascii_case("false") {
@@ -119,7 +119,10 @@ impl Ideas {
                     );
                 }
             };
-            let row = common.row(&row, people, left, right, answer)?;
+            let Some(row) = common.row(&row, people, left, right, answer)? else {
+                nobodys += 1;
+                continue;
+            };
             if each(row)? == Flow::Enough {
                 return Ok(Read { flow: Flow::Enough, rows: table.rows(), ended: None });
             }
@@ -128,6 +131,7 @@ impl Ideas {
             let (told, were) = people.few.counted(invalid, "vote");
             notes.push(format!("{told} that the source marks as not valid {were} left out."));
         }
+        notes.extend(left_out_of(people, nobodys, "vote"));
         let rows = table.rows();
         Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
     }
@@ -145,7 +149,7 @@ impl Ideas {
         let common = Common::find(&table)?;
         let (kind, reason) = (table.need(&["Record Type"])?, table.find(&["Reason"])?);
         let valid = table.find(&["Valid"])?;
-        let mut left_out = 0_u64;
+        let (mut left_out, mut nobodys) = (0_u64, 0_u64);
         while let Some(row) = table.next()? {
             let skip = row.text(kind)?.trim().eq_ignore_ascii_case("skip");
             if !skip || row.maybe(valid)?.trim().eq_ignore_ascii_case("false") {
@@ -155,7 +159,10 @@ impl Ideas {
             let (left, right) = self.pair(&row, &common)?;
             let reason = plain(row.maybe(reason)?);
             let answer = if self.equal_reasons.contains(&reason) { Answer::Equal } else { Answer::Pass };
-            let row = common.row(&row, people, left, right, answer)?;
+            let Some(row) = common.row(&row, people, left, right, answer)? else {
+                nobodys += 1;
+                continue;
+            };
             if each(row)? == Flow::Enough {
                 return Ok(Flow::Enough);
             }
@@ -164,6 +171,7 @@ impl Ideas {
             let (told, were) = people.few.counted(left_out, "record");
             notes.push(format!("{told} of pairs that were shown but not answered {were} left out."));
         }
+        notes.extend(left_out_of(people, nobodys, "skip"));
         Ok(Flow::More)
     }
 
@@ -200,6 +208,7 @@ impl Common {
         })
     }
 
+    /// Nothing if the source does not know whose answer it is: nobody could say what it repeats.
     fn row(
         &self,
         row: &crate::input::table::Row<'_>,
@@ -207,7 +216,7 @@ impl Common {
         left: u32,
         right: u32,
         answer: Answer,
-    ) -> Result<Row, Fault> {
+    ) -> Result<Option<Row>, Fault> {
         let at = match row.maybe(self.created)?.trim() {
             "" | "NA" => None,
             text => Some(
@@ -217,11 +226,16 @@ impl Common {
         };
         let session = row.text(self.session)?.trim();
         if session.is_empty() || session == "NA" {
-            return Err(row.wrong(Wrong::Value, "the session is missing"));
+            return Ok(None);
         }
         let (who, group) = people.see(session.as_bytes());
-        Ok(Row::new(who, left, right, answer, at, group))
+        Ok(Some(Row::new(who, left, right, answer, at, group)))
     }
+}
+
+fn left_out_of(people: &People, nobodys: u64, what: &str) -> Option<String> {
+    let (told, were) = people.few.counted(nobodys, what);
+    (nobodys > 0).then(|| format!("{told} of nobody, without a session, {were} left out."))
 }
 
 /// Some exports have the words of the page, others the names of its buttons.

@@ -29,12 +29,13 @@ pub(super) enum Adapter {
 
 impl Adapter {
     pub(super) fn open(
+        format: Format,
         files: &[(Member, Role)],
         job: &Job,
         people_of: &mut dyn FnMut(&str) -> People,
     ) -> Result<(Self, Head, People), Fault> {
         let id = job.overrides.id.as_deref();
-        match job.from.map_or_else(|| sniffed(files, &job.limits), Ok)? {
+        match format {
             Format::Polis => {
                 let (polis, head, people) = Polis::open(files, &job.limits, &job.polis, id, people_of)?;
                 Ok((Self::Polis(polis), head, people))

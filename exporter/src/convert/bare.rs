@@ -4,7 +4,11 @@
 
 use std::{io::Write, sync::Arc};
 
-use super::{Job, adapter::Adapter, roles};
+use super::{
+    Job,
+    adapter::{Adapter, sniffed},
+    roles,
+};
 use crate::{
     fault::Fault,
     input::Input,
@@ -29,7 +33,8 @@ pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
     files.iter_mut().for_each(|(member, _)| *member = member.without_digest());
     let key = job.key.clone().unwrap_or(Key(Vec::new()));
     let mut people_of = |scope: &str| People::new(&key, scope, job.participants);
-    let (adapter, head, mut people) = Adapter::open(&files, job, &mut people_of)?;
+    let format = job.from.map_or_else(|| sniffed(&files, &job.limits), Ok)?;
+    let (adapter, head, mut people) = Adapter::open(format, &files, job, &mut people_of)?;
     let items = head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));
     let shape = Shape::new(items, head.phase.id, false);
     let (mut bytes, mut before) = (Vec::with_capacity(BLOCK + ROOM), Before::default());

@@ -187,12 +187,20 @@ impl Job {
             ("--description", description.is_some()),
             ("--source-url", url.is_some()),
             ("--truncate-metadata", self.truncate_metadata),
-            ("--variant", self.polis.variant.is_some()),
-            ("--vote-sign", self.polis.vote_sign.is_some()),
-            ("--organizer", !self.polis.organizers.is_empty()),
-            ("--equal-reason", self.aoi.equal_reasons != aoi::Options::default().equal_reasons),
         ];
-        told.into_iter().filter_map(|(name, is_told)| is_told.then_some(name)).collect()
+        let told = told.into_iter().filter_map(|(name, is_told)| is_told.then_some(name));
+        told.chain(self.told_of_tools().map(|(_, name)| name)).collect()
+    }
+
+    /// The options, by name, that only the exports of one tool have a use for.
+    pub(crate) fn told_of_tools(&self) -> impl Iterator<Item = (Format, &'static str)> {
+        let told = [
+            (Format::Polis, "--variant", self.polis.variant.is_some()),
+            (Format::Polis, "--vote-sign", self.polis.vote_sign.is_some()),
+            (Format::Polis, "--organizer", !self.polis.organizers.is_empty()),
+            (Format::AllOurIdeas, "--equal-reason", self.aoi != aoi::Options::default()),
+        ];
+        told.into_iter().filter_map(|(tool, name, is_told)| is_told.then_some((tool, name)))
     }
 
     /// Where the bundle goes as it is made. Without an id it has to lie somewhere until there is one.

@@ -36,7 +36,7 @@ pub use crate::input::Limits;
 use crate::{
     export,
     fault::{Fault, Wrong},
-    form::{K_FLOOR, LONGEST_ID},
+    form::{K_DEFAULT, K_FLOOR, LONGEST_ID},
     input::{Input, Member, Role},
     meter::Meter,
     privacy::{
@@ -94,8 +94,13 @@ fn run(
     files: &[(Member, Role)],
 ) -> Result<Report, Fault> {
     let exported = place.parts.moment(job.exported)?;
-    if job.from.map_or_else(|| adapter::sniffed(files, &job.limits), Ok)? == Format::Bundle {
+    let format = job.from.map_or_else(|| adapter::sniffed(files, &job.limits), Ok)?;
+    if format == Format::Bundle {
         return others::from_bundle(job, place, files);
+    }
+    if let Some((tool, option)) = job.told_of_tools().find(|(tool, _)| *tool != format) {
+        let (tool, format) = (tool.name(), format.name());
+        return Err(Fault::Refused(format!("{option}: of --from {tool} only, and this is {format}")));
     }
     let mut key_fault = None;
     let mut people_of = |scope: &str| {
@@ -107,7 +112,7 @@ fn run(
         });
         People::new(&key, scope, job.participants).telling(job.few())
     };
-    let (adapter, mut head, mut people) = Adapter::open(files, job, &mut people_of)?;
+    let (adapter, mut head, mut people) = Adapter::open(format, files, job, &mut people_of)?;
     if let Some(fault) = key_fault {
         return Err(fault);
     }
@@ -138,6 +143,9 @@ fn check(job: &Job) -> Result<(), Fault> {
     let public = job.profile == Profile::Public;
     if public && job.k < K_FLOOR {
         return Err(Fault::Refused(format!("--k {}: {K_FLOOR} is the least", job.k)));
+    }
+    if !public && job.k != K_DEFAULT {
+        return refused("--k: a private bundle has each answer; --profile public has counts");
     }
     if public && job.events {
         return refused("--events: a public bundle holds counts of latest answers only");
