@@ -418,50 +418,53 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
 
     /// The participants that an outcome names; what else may stand there says nothing.
     fn members(&mut self) -> Result<u64, Stop> {
-        self.elements(|walk, index| {
-            if walk.reader.next()? != b'"' {
-                return walk.any(Counting::Nothing);
-            }
-            let at = walk.reader.position();
-            let text = walk.reader.string()?;
-            if text.flaws != 0 {
-                flaws(walk.faults, &text, at, &walk.steps);
-            }
-            if walk.sink.identifies(text.bytes, Hand::Reference) {
-                walk.steps.push(Step::Index(index));
-                walk.faults.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
-                walk.steps.pop();
-            }
-            walk.sink.said(text.bytes);
-            walk.sink.member(walk.rows[1].index, index, at, text.bytes)
+        let outcome = self.rows[1].index;
+        self.names(Hand::Reference, |sink, index, name| match name {
+            Some((at, name)) => sink.member(outcome, index, at, name),
+            None => Ok(()),
         })
     }
 
     /// How many of the names differ, if there is nothing but names; of many it does not matter.
     fn distinct(&mut self) -> Result<Option<u64>, Stop> {
         let (mut seen, mut only_names) = (Vec::<Box<[u8]>>::new(), true);
+        self.names(Hand::Tool, |_, _, name| {
+            match name {
+                Some((_, name)) if seen.len() < ENOUGH && !seen.iter().any(|before| **before == *name) => {
+                    seen.push(name.into());
+                }
+                Some(_) => {}
+                None => only_names = false,
+            }
+            Ok(())
+        })?;
+        Ok(only_names.then_some(seen.len() as u64))
+    }
+
+    /// The elements of an array of names, or of whatever stands in the place of one.
+    fn names(
+        &mut self,
+        hand: Hand,
+        mut each: impl FnMut(&mut S, u64, Option<(Position, &[u8])>) -> Result<(), Stop>,
+    ) -> Result<u64, Stop> {
         self.elements(|walk, index| {
             if walk.reader.next()? != b'"' {
-                only_names = false;
-                return walk.any(Counting::Nothing);
+                walk.any(Counting::Nothing)?;
+                return each(walk.sink, index, None);
             }
             let at = walk.reader.position();
             let text = walk.reader.string()?;
             if text.flaws != 0 {
                 flaws(walk.faults, &text, at, &walk.steps);
             }
-            if walk.sink.identifies(text.bytes, Hand::Tool) {
+            if walk.sink.identifies(text.bytes, hand) {
                 walk.steps.push(Step::Index(index));
                 walk.faults.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
                 walk.steps.pop();
             }
             walk.sink.said(text.bytes);
-            if seen.len() < ENOUGH && !seen.iter().any(|before| **before == *text.bytes) {
-                seen.push(text.bytes.into());
-            }
-            Ok(())
-        })?;
-        Ok(only_names.then_some(seen.len() as u64))
+            each(walk.sink, index, Some((at, text.bytes)))
+        })
     }
 
     fn texts(&mut self, field: usize) -> Result<(), Stop> {
