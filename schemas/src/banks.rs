@@ -189,7 +189,7 @@ fn photodna(value: &str) -> Result<String, &'static str> {
         false => STANDARD.decode(value).ok(),
     };
     let bytes = bytes.filter(|bytes| bytes.len() == PHOTODNA_BYTES).ok_or(FORM)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(crate::hex(&bytes))
 }
 
 const LONGEST_NETCLEAN: usize = 512;

@@ -4,6 +4,7 @@
 
 pub mod banks;
 pub mod documents;
+mod hex;
 pub mod ids;
 pub mod item_types;
 pub mod names;
@@ -11,4 +12,5 @@ mod nearest;
 pub mod records;
 pub mod wire;
 
+pub use hex::hex;
 pub use nearest::nearest;

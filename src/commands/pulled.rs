@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tidegate_schemas::hex;
 
 /// Names of files, each with the SHA-256 of its content.
 pub(super) type Hashes = BTreeMap<String, String>;
@@ -65,7 +66,7 @@ impl Pulled {
 }
 
 pub(super) fn hash(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(content))
 }
 
 /// A file has its old content or its new one, also after a crash.

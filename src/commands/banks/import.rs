@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tidegate_media::banks::Hash;
-use tidegate_schemas::banks::{BankKind, HashKind};
+use tidegate_schemas::{
+    banks::{BankKind, HashKind},
+    hex,
+};
 
 use super::{
     Found, PAGE, Taken,
@@ -160,7 +163,7 @@ fn digest(file: &Path) -> io::Result<String> {
     loop {
         let block = input.fill_buf()?;
         if block.is_empty() {
-            return Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+            return Ok(hex(&digest.finalize()));
         }
         let read = block.len();
         digest.update(block);

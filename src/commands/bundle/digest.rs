@@ -2,11 +2,12 @@
 //!
 //! Of its bytes as they were before they were packed, or of its content.
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
 use tidegate_exporter::{digest, unfit::Unfit};
+use tidegate_schemas::hex;
 
 use super::{Costs, Input};
 use crate::output::{complain, say};
@@ -41,12 +42,7 @@ impl Digest {
             let digest = digest::of_bytes(&mut file).with_context(|| format!("{name} cannot be read"))?;
             ("sha256", digest)
         };
-        let hex = digest.iter().fold(String::new(), |mut hex, byte| {
-            // Writing to a string does not fail.
-            _ = write!(hex, "{byte:02x}");
-            hex
-        });
-        say(format!("{kind}:{hex}  {name}"));
+        say(format!("{kind}:{}  {name}", hex(&digest)));
         Ok(ExitCode::SUCCESS)
     }
 }

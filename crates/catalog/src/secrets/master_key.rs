@@ -10,6 +10,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+use tidegate_schemas::hex;
 
 use crate::private_file::write_private;
 
@@ -87,7 +88,7 @@ const FILE: &str = "master.key";
 impl MasterKey {
     pub fn new(bytes: [u8; 32]) -> Self {
         let digest = Sha256::new().chain_update("tidegate master key id").chain_update(bytes).finalize();
-        let id = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let id = hex(&digest[..4]);
         Self { bytes, id }
     }
 

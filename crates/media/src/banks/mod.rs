@@ -6,13 +6,12 @@ mod find;
 mod keeper;
 mod shelf;
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tidegate_schemas::{
     banks::{BankKind, HashKind},
     documents::Percent,
+    hex,
     ids::{BankId, Kind as IdKind, Millis, derive},
 };
 use uuid::Uuid;
@@ -120,9 +119,7 @@ impl Hash {
     }
 
     pub fn hex(&self) -> String {
-        let mut text = String::with_capacity(2 * self.kind.bytes());
-        self.bytes().iter().for_each(|byte| write!(text, "{byte:02x}").expect("a string takes everything"));
-        text
+        hex(self.bytes())
     }
 
     /// Of the entry that the hash is in a bank.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::Deserialize as _;
 use tidegate_media::{Digests, Fingerprint, State};
-use tidegate_schemas::ids::Millis;
+use tidegate_schemas::{hex, ids::Millis};
 use tidegate_store::{Store, WriteTime, tables::items::media_prints::MediaPrint};
 
 use super::keep::Keep;
@@ -73,13 +73,4 @@ fn read(text: &str) -> Option<Fingerprint> {
 
 fn counted(place: &'static str) {
     metrics::counter!("tidegate_media_contents_total", "found" => place).increment(1);
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a text cannot fail.
-        write!(text, "{byte:02x}").ok();
-        text
-    })
 }

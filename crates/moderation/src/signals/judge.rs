@@ -9,9 +9,12 @@ use tidegate_media::{
     banks::{self, Found, HashBanks},
 };
 use tidegate_rules::{BankMatch, Media as Known, MediaState};
-use tidegate_schemas::wire::answers::{Media, MediaMatch};
+use tidegate_schemas::{
+    hex,
+    wire::answers::{Media, MediaMatch},
+};
 
-use super::{Look, Signal, contents::hex};
+use super::{Look, Signal};
 
 /// The media of an item, judged.
 #[derive(Clone, Debug, Default)]
