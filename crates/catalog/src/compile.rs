@@ -2,7 +2,7 @@
 //!
 //! It reads no store and judges no address; see `change::check` for what only new documents are held to.
 
-use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -11,6 +11,7 @@ use tidegate_rules::{self as rules, Limits, Plan, RuleSource, Vocabulary};
 use tidegate_schemas::{
     banks::BankKind,
     documents::{self, DocumentFault, Origin},
+    hex,
     ids::{BankId, ConfigVersion, Kind as IdKind, OrgId, PolicyId, TypeId, derive},
     item_types::{self, Container, Scalar},
 };
@@ -105,7 +106,7 @@ pub(crate) fn listed(warnings: Vec<(&'static str, DocumentFault)>, each: usize) 
 
 /// What is said of all documents together.
 fn general(message: String) -> DocumentFault {
-    DocumentFault { origin: Origin::default(), line: None, path: String::new(), message }
+    DocumentFault::new(&Origin::default(), "", message)
 }
 
 /// Patterns in the documents of banks that are none. They are left out where the documents run already.
@@ -115,12 +116,7 @@ pub(crate) fn pattern_faults(content: &Content, limits: &Limits) -> Vec<Document
         (0..).zip(&bank.entries).filter_map(move |(nth, entry): (usize, _)| {
             let why = rules::pattern_fault(entry.trim(), limits)?;
             let why = why.strip_prefix("it ").unwrap_or(&why);
-            Some(DocumentFault {
-                origin: origin.clone(),
-                line: None,
-                path: format!("entries[{nth}]"),
-                message: format!("The pattern {why}."),
-            })
+            Some(DocumentFault::new(origin, format!("entries[{nth}]"), format!("The pattern {why}.")))
         })
     });
     faults.collect()
@@ -137,12 +133,7 @@ fn place(content: &Content, kind: &str, key: &str, pointer: &str, detail: &str) 
         "window" => set.windows.get(key).map(|(origin, _)| origin.clone()),
         _ => set.rules.get(key).map(|(origin, _)| origin.clone()),
     };
-    DocumentFault {
-        origin: origin.unwrap_or_default(),
-        line: None,
-        path: path(pointer),
-        message: detail.to_owned(),
-    }
+    DocumentFault::new(&origin.unwrap_or_default(), path(pointer), detail)
 }
 
 /// The id that platforms see: the same for a key for ever.
@@ -235,7 +226,8 @@ fn plan(
     let sources: Vec<RuleSource<'_>> =
         documents.iter().map(|(document, version)| RuleSource { document, version }).collect();
     Plan::compile(&sources, &vocabulary, limits).map_err(|faults| {
-        faults.iter().map(|it| place(content, it.kind, &it.rule, &it.pointer, &it.detail)).collect()
+        let placed = |it: &rules::Fault| place(content, it.kind, &it.rule, &it.pointer, &it.detail);
+        faults.iter().map(|it| DocumentFault { missing: it.missing.clone(), ..placed(it) }).collect()
     })
 }
 
@@ -279,10 +271,7 @@ fn rule_form(org: &OrgId, rule: &documents::Rule) -> Value {
 /// What matches are booked under.
 fn content_hash(rule: &documents::Rule) -> String {
     let text = serde_json::to_vec(rule).expect("documents have string keys and finite numbers only");
-    Sha256::digest(text).iter().take(8).fold(String::with_capacity(16), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("a string takes everything");
-        hex
-    })
+    hex(&Sha256::digest(text)[..8])
 }
 
 fn shape(field: &item_types::Field) -> rules::Shape {

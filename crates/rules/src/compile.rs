@@ -12,6 +12,7 @@ use std::{
 
 use tidegate_schemas::{
     banks::BankKind,
+    documents::{DocumentKind, Missing},
     ids::{BankId, Millis, TypeId, WindowId},
 };
 
@@ -203,8 +204,23 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn fault(&mut self, tag: &'static str, detail: String) {
+        self.keep_fault(Fault::new(self.kind, &self.rule, &self.pointer, tag, detail));
+    }
+
+    pub(crate) fn missing(&mut self, what: Missing, detail: String) {
+        let tag = match what {
+            Missing::Document(DocumentKind::ItemType, _) => "unknown_item_type",
+            Missing::Document(DocumentKind::Window, _) => "unknown_window",
+            Missing::Document(..) => "unknown_bank",
+            Missing::Field => "unknown_field",
+        };
+        let fault = Fault::new(self.kind, &self.rule, &self.pointer, tag, detail);
+        self.keep_fault(fault.of(what));
+    }
+
+    fn keep_fault(&mut self, fault: Fault) {
         if self.faults.len() < LISTED_IN_ALL.min(self.faults_before + FAULTS_LISTED) {
-            self.faults.push(Fault::new(self.kind, &self.rule, &self.pointer, tag, detail));
+            self.faults.push(fault);
         }
     }
 
@@ -289,7 +305,8 @@ impl<'a> Context<'a> {
         self.at("bank", |c| {
             let Some(bank) = banks.iter().find(|bank| bank.key == *key) else {
                 let near = did_you_mean(key.as_str(), banks.iter().map(|bank| bank.key.as_str()));
-                c.fault("unknown_bank", format!("there is no bank {}{near}", shown(key.as_str())));
+                let detail = format!("there is no bank {}{near}", shown(key.as_str()));
+                c.missing(Missing::Document(DocumentKind::Bank, key.to_string()), detail);
                 return None;
             };
             if !kinds.contains(&bank.kind) {
@@ -366,10 +383,8 @@ impl<'a> Context<'a> {
         let resolved = vocabulary.resolve(&self.item_types, path);
         if resolved.is_empty() {
             let near = did_you_mean(path, vocabulary.fields(&self.item_types));
-            self.fault(
-                "unknown_field",
-                format!("no item type of the rule has a field {}{near}", shown(path)),
-            );
+            let detail = format!("no item type of the rule has a field {}{near}", shown(path));
+            self.missing(Missing::Field, detail);
             return None;
         }
         let mut routes: Vec<Route> = Vec::new();
@@ -398,7 +413,8 @@ impl<'a> Context<'a> {
                 if !vocabulary.knows(type_id) {
                     let near = did_you_mean(type_id.as_str(), vocabulary.types().map(TypeId::as_str));
                     let detail = format!("there is no item type {}{near}", shown(type_id.as_str()));
-                    c.at(nth, |c| c.fault("unknown_item_type", detail));
+                    let missing = Missing::Document(DocumentKind::ItemType, type_id.to_string());
+                    c.at(nth, |c| c.missing(missing, detail));
                 }
             }
         });

@@ -2,6 +2,8 @@
 //!
 //! It does not look for faults; it only says them.
 
+use tidegate_schemas::documents::Missing;
+
 /// Why a rule document is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {rule}, {pointer}: {detail}")]
@@ -14,6 +16,8 @@ pub struct Fault {
     pub pointer: String,
     tag: &'static str,
     pub detail: String,
+    /// If that is why.
+    pub missing: Option<Missing>,
 }
 
 impl Fault {
@@ -24,7 +28,11 @@ impl Fault {
         tag: &'static str,
         detail: String,
     ) -> Self {
-        Self { kind, rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail }
+        Self { kind, rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail, missing: None }
+    }
+
+    pub(crate) fn of(self, missing: Missing) -> Self {
+        Self { missing: Some(missing), ..self }
     }
 
     /// One of `shape`, `unknown_key`, `unknown_value`, `unknown_field`, `unknown_item_type`,

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use super::DocumentKind;
+
 /// The place of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
@@ -23,11 +25,22 @@ pub struct DocumentFault {
     /// Such as `fields[2].type`; empty for the whole document.
     pub path: String,
     pub message: String,
+    /// If that is the problem: whoever could not read everything may know better.
+    pub missing: Option<Missing>,
+}
+
+/// What is said not to be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    Document(DocumentKind, String),
+    /// Of an item type.
+    Field,
 }
 
 impl DocumentFault {
-    pub(super) fn new(origin: &Origin, path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { origin: origin.clone(), line: None, path: path.into(), message: message.into() }
+    pub fn new(origin: &Origin, path: impl Into<String>, message: impl Into<String>) -> Self {
+        let (path, message) = (path.into(), message.into());
+        Self { origin: origin.clone(), line: None, path, message, missing: None }
     }
 
     pub fn tag(&self) -> &'static str {

@@ -27,7 +27,7 @@ pub use action::{Action, ActionKind, Parameter, ParameterType};
 pub use attached::named_files;
 pub use bank::{Bank, Quarantine};
 pub use endpoint::{Endpoint, Event};
-pub use fault::{DocumentFault, Origin};
+pub use fault::{DocumentFault, Missing, Origin};
 pub use item_type::{FieldDocument, ItemType};
 pub use period::Period;
 pub use policy::Policy;

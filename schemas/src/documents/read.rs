@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::de::DeserializeOwned;
 
 use super::{
-    Document, DocumentFault, DocumentKind, Origin, attached,
+    Document, DocumentFault, DocumentKind, Missing, Origin, attached,
     mend::{self, Reading},
     tree::{Shape, Step, Tree, shown},
 };
@@ -26,7 +26,7 @@ pub struct Parsed {
     /// Keys of documents that are not among these.
     unread: Vec<String>,
     /// Kinds of which there may be documents that not even the key is known of.
-    torn: BTreeSet<&'static str>,
+    torn: BTreeSet<DocumentKind>,
     /// A field of an item type may be missing.
     fields_missing: bool,
 }
@@ -39,16 +39,12 @@ impl Parsed {
             fault.origin == *origin
                 && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         });
-        // As `set` and the rules say it.
-        let missing =
-            fault.message.strip_prefix("There is no ").or(fault.message.strip_prefix("there is no "));
-        let is_missing = missing.is_some_and(|what| {
-            self.unread.iter().any(|key| what.contains(&format!("`{key}`")))
-                || self.torn.iter().any(|kind| what.replace(' ', "_").starts_with(kind))
-        });
         is_mended
-            || is_missing
-            || self.fields_missing && fault.message.starts_with("no item type of the rule has a field")
+            || match &fault.missing {
+                Some(Missing::Document(kind, key)) => self.torn.contains(kind) || self.unread.contains(key),
+                Some(Missing::Field) => self.fields_missing,
+                None => false,
+            }
     }
 
     /// There is a document, and this is all that is known of its key.
@@ -56,8 +52,8 @@ impl Parsed {
         self.fields_missing |= kind.is_none_or(|kind| kind == DocumentKind::ItemType);
         match (key, kind) {
             (Some(key), _) => self.unread.push(key),
-            (None, Some(kind)) => drop(self.torn.insert(kind.name())),
-            (None, None) => self.torn.extend(DocumentKind::ALL.map(DocumentKind::name)),
+            (None, Some(kind)) => drop(self.torn.insert(kind)),
+            (None, None) => self.torn.extend(DocumentKind::ALL),
         }
     }
 }
@@ -324,7 +320,7 @@ fn read<T: DeserializeOwned>(
     let Reading { document, misfits, mended } = mend::read(&mut tree);
     for (path, message) in misfits {
         let line = before.line_at(&path);
-        parsed.faults.push(DocumentFault { origin: origin.clone(), line, path: shown(&path), message });
+        parsed.faults.push(DocumentFault { line, ..DocumentFault::new(origin, shown(&path), message) });
     }
     let first = written.as_ref().map(|(kind, _)| vec![Step::Key(kind.clone())]);
     let has_key = !mended.iter().any(|path| Some(path) == first.as_ref());
@@ -340,7 +336,7 @@ fn read<T: DeserializeOwned>(
     parsed.mended.extend(mended.iter().map(|path| (origin.clone(), shown(path))));
     for (path, message) in document.check() {
         let line = tree.line_at(&steps(&path));
-        let fault = DocumentFault { origin: origin.clone(), line, path, message };
+        let fault = DocumentFault { line, ..DocumentFault::new(origin, path, message) };
         if !parsed.is_in_doubt(&fault) {
             parsed.faults.push(fault);
         }

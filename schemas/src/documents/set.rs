@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Action, Bank, Document, DocumentFault, Endpoint, ItemType, Origin, Policy, Queue, Rule, Threshold, Window,
+    Action, Bank, Document, DocumentFault, DocumentKind as Kind, Endpoint, ItemType, Missing, Origin, Policy,
+    Queue, Rule, Threshold, Window,
 };
 use crate::{
     ids::{ActionId, BankId, EndpointId, QueueId, RuleId, TypeId, WindowId},
@@ -101,14 +102,14 @@ impl Set {
         self.check_policies(&mut faults);
         for (origin, action) in self.actions.values() {
             if let Some(endpoint) = &action.endpoint {
-                known(&self.endpoints, endpoint.as_str(), "endpoint", origin, "endpoint", &mut faults);
+                known(&self.endpoints, endpoint.as_str(), Kind::Endpoint, origin, "endpoint", &mut faults);
             }
             if let Some(queue) = &action.queue {
                 self.check_queue(origin, queue, &mut faults);
             }
         }
         for (origin, threshold) in self.thresholds.values() {
-            known(&self.actions, threshold.action.as_str(), "action", origin, "action", &mut faults);
+            known(&self.actions, threshold.action.as_str(), Kind::Action, origin, "action", &mut faults);
             if let Some((_, action)) = self.actions.get(&threshold.action) {
                 let given = BTreeMap::new();
                 let found = action.check_parameters(&given);
@@ -121,7 +122,7 @@ impl Set {
         for (origin, window) in self.windows.values() {
             for (index, item_type) in window.item_types.iter().enumerate() {
                 let path = format!("item_types[{index}]");
-                known(&self.item_types, item_type.as_str(), "item type", origin, &path, &mut faults);
+                known(&self.item_types, item_type.as_str(), Kind::ItemType, origin, &path, &mut faults);
             }
         }
         for (origin, bank) in self.banks.values() {
@@ -138,7 +139,7 @@ impl Set {
     fn check_bank(&self, origin: &Origin, bank: &Bank, faults: &mut Vec<DocumentFault>) {
         for (index, other) in bank.suppresses.iter().enumerate() {
             let path = format!("suppresses[{index}]");
-            if !known(&self.banks, other.as_str(), "bank", origin, &path, faults) {
+            if !known(&self.banks, other.as_str(), Kind::Bank, origin, &path, faults) {
                 continue;
             }
             let (_, named) = &self.banks[other];
@@ -157,21 +158,21 @@ impl Set {
                 let message = format!("Reviews do not go to `{queue}`: it holds jobs of another kind.");
                 faults.push(DocumentFault::new(origin, "queue", message));
             }
-            own => drop(known(&self.queues, own, "queue", origin, "queue", faults)),
+            own => drop(known(&self.queues, own, Kind::Queue, origin, "queue", faults)),
         }
     }
 
     fn check_rule(&self, origin: &Origin, rule: &Rule, faults: &mut Vec<DocumentFault>) {
         for (index, item_type) in rule.item_types.iter().enumerate() {
             let path = format!("item_types[{index}]");
-            known(&self.item_types, item_type.as_str(), "item type", origin, &path, faults);
+            known(&self.item_types, item_type.as_str(), Kind::ItemType, origin, &path, faults);
         }
         for (index, policy) in rule.policies.iter().enumerate() {
-            known(&self.policies, policy, "policy", origin, &format!("policies[{index}]"), faults);
+            known(&self.policies, policy, Kind::Policy, origin, &format!("policies[{index}]"), faults);
         }
         for (index, taken) in rule.actions.iter().enumerate() {
             let path = format!("actions[{index}]");
-            known(&self.actions, taken.id.as_str(), "action", origin, &path, faults);
+            known(&self.actions, taken.id.as_str(), Kind::Action, origin, &path, faults);
             if let Some((_, action)) = self.actions.get(&taken.id) {
                 let found = action.check_parameters(&taken.params);
                 let path = format!("{path}.params");
@@ -181,7 +182,7 @@ impl Set {
         for (index, test) in rule.tests.iter().enumerate() {
             if let Some(item_type) = &test.item_type {
                 let path = format!("tests[{index}].item_type");
-                known(&self.item_types, item_type.as_str(), "item type", origin, &path, faults);
+                known(&self.item_types, item_type.as_str(), Kind::ItemType, origin, &path, faults);
             }
         }
     }
@@ -191,7 +192,7 @@ impl Set {
         let mut reported = BTreeSet::new();
         for (key, (origin, policy)) in &self.policies {
             let Some(first) = policy.parent.as_deref() else { continue };
-            if !known(&self.policies, first, "policy", origin, "parent", faults) {
+            if !known(&self.policies, first, Kind::Policy, origin, "parent", faults) {
                 continue;
             }
             // A walk that comes back to its start is a cycle; one that gets caught elsewhere is not its fault.
@@ -214,7 +215,7 @@ impl Set {
 fn known<K: Ord + std::borrow::Borrow<str> + AsRef<str>, T>(
     map: &BTreeMap<K, T>,
     key: &str,
-    kind: &str,
+    kind: Kind,
     origin: &Origin,
     path: &str,
     faults: &mut Vec<DocumentFault>,
@@ -223,6 +224,8 @@ fn known<K: Ord + std::borrow::Borrow<str> + AsRef<str>, T>(
         return true;
     }
     let near = hint(key, map.keys().map(AsRef::as_ref));
-    faults.push(DocumentFault::new(origin, path, format!("There is no {kind} `{key}`.{near}")));
+    let message = format!("There is no {} `{key}`.{near}", kind.name().replace('_', " "));
+    let missing = Some(Missing::Document(kind, key.to_owned()));
+    faults.push(DocumentFault { missing, ..DocumentFault::new(origin, path, message) });
     false
 }

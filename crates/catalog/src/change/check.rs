@@ -119,10 +119,6 @@ fn place(fault: &DocumentFault) -> (&str, usize, &str) {
     (&fault.origin.file, fault.origin.index, &fault.path)
 }
 
-pub(super) fn fault(origin: &Origin, path: impl Into<String>, message: impl Into<String>) -> DocumentFault {
-    DocumentFault { origin: origin.clone(), line: None, path: path.into(), message: message.into() }
-}
-
 fn check_endpoint(
     origin: &Origin,
     document: &Endpoint,
@@ -130,21 +126,26 @@ fn check_endpoint(
     faults: &mut Vec<DocumentFault>,
 ) {
     if let Err(found) = Target::parse(&document.url) {
-        faults.push(fault(origin, "url", sentence(&found)));
+        faults.push(DocumentFault::new(origin, "url", sentence(&found)));
     }
     let endpoint = endpoint::Endpoint::new(document, &settings.header_variable_prefix);
     let mut alone = Vec::new();
     for header in &endpoint.headers {
         if let Err(found) = check_headers(std::slice::from_ref(header)) {
-            alone.push(fault(origin, "headers", sentence(&found)));
+            alone.push(DocumentFault::new(origin, "headers", sentence(&found)));
         }
     }
     // One by one finds all of them; together finds what only the whole can have, such as two spellings of a name.
     if let (true, Err(found)) = (alone.is_empty(), check_headers(&endpoint.headers)) {
-        alone.push(fault(origin, "headers", sentence(&found)));
+        alone.push(DocumentFault::new(origin, "headers", sentence(&found)));
     }
     faults.extend(alone);
-    faults.extend(endpoint.check_references().iter().map(|found| fault(origin, "headers", sentence(found))));
+    faults.extend(
+        endpoint
+            .check_references()
+            .iter()
+            .map(|found| DocumentFault::new(origin, "headers", sentence(found))),
+    );
 }
 
 /// Actions whose callbacks nobody would take: they are kept as held until somebody does.
@@ -155,7 +156,7 @@ fn unheard(set: &Set) -> Vec<DocumentFault> {
         .values()
         .filter(|(_, it)| it.kind == ActionKind::Callback && it.endpoint.is_none() && !heard);
     let message = "No endpoint takes `action.automatic`: callbacks of this action are held until one does.";
-    silent.map(|(origin, _)| fault(origin, "endpoint", message)).collect()
+    silent.map(|(origin, _)| DocumentFault::new(origin, "endpoint", message)).collect()
 }
 
 /// Rules that are evaluated no more.
@@ -163,7 +164,7 @@ fn expired(set: &Set, now: Millis) -> Vec<DocumentFault> {
     let over = |rule: &Rule| rule.status != Status::Archived && rule.expires_at.is_some_and(|end| end <= now);
     let message = "The rule has expired, so it is not evaluated: archive it, or set another `expires_at`.";
     let expired = set.rules.values().filter(|(_, rule)| over(rule));
-    expired.map(|(origin, _)| fault(origin, "expires_at", message)).collect()
+    expired.map(|(origin, _)| DocumentFault::new(origin, "expires_at", message)).collect()
 }
 
 /// As the other faults are written.

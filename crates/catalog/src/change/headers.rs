@@ -7,7 +7,7 @@ use tidegate_schemas::{
     ids::{EndpointId, OrgId},
 };
 
-use super::{ApplyError, check::fault};
+use super::ApplyError;
 use crate::secrets::{Secrets, is_sealed};
 
 /// A value that is the same as before keeps its sealed text, so that it is no difference. A sealed text that somebody
@@ -25,7 +25,7 @@ pub(super) fn seal(secrets: &Secrets, org: &OrgId, current: &Set, next: &mut Set
                 if let Err(error) = secrets.open_header(org, key, header, value) {
                     let message =
                         format!("The sealed value of `{header}` does not open here ({error}): write it out.");
-                    faults.push(fault(origin, "headers", message));
+                    faults.push(DocumentFault::new(origin, "headers", message));
                 }
                 continue;
             }

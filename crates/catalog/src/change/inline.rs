@@ -11,7 +11,6 @@ use tidegate_schemas::{
     wire::Pointer,
 };
 
-use super::check::fault;
 use crate::{Compiled, content::Content};
 
 /// How each example went.
@@ -32,7 +31,7 @@ pub(super) fn run(compiled: &Compiled, content: &Content, now: Millis) -> Vec<Do
             TestResult::Unreadable(reason) => format!("This example cannot be read: {reason}"),
         };
         let (origin, _) = content.set.rules.get(&report.rule)?;
-        Some(fault(origin, format!("tests[{}]", report.test), message))
+        Some(DocumentFault::new(origin, format!("tests[{}]", report.test), message))
     });
     wrong.collect()
 }

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use tidegate_schemas::documents::{DocumentKind, Missing};
+
 use super::Context;
 use crate::{
     faults::{did_you_mean, shown},
@@ -20,12 +22,13 @@ pub(super) fn check(rule: &Rule, context: &mut Context<'_>) {
                     let faulty = c.faulty_windows.contains(key.as_str());
                     if c.window(key).is_none() && !faulty {
                         let known: Vec<_> = c.windows.iter().map(|it| it.window.key.to_string()).collect();
-                        unknown(c, "counts", "unknown_window", "there is no window", key.as_str(), &known);
+                        let missing = Missing::Document(DocumentKind::Window, key.to_string());
+                        unknown(c, "counts", "there is no window", key.as_str(), &known, Some(missing));
                     }
                 }
                 for (model, _) in test.scores.iter().filter(|(model, _)| !models.contains(model.as_str())) {
                     let known: Vec<_> = models.iter().map(ToString::to_string).collect();
-                    unknown(c, "scores", "unknown_model", "the rule does not ask the model", model, &known);
+                    unknown(c, "scores", "the rule does not ask the model", model, &known, None);
                 }
                 for (place, (_, media)) in test.media.iter().enumerate() {
                     let banks = c.vocabulary.banks();
@@ -35,7 +38,8 @@ pub(super) fn check(rule: &Rule, context: &mut Context<'_>) {
                             let near = did_you_mean(found.bank.as_str(), known.iter().map(String::as_str));
                             let detail = format!("there is no bank {}{near}", shown(found.bank.as_str()));
                             let at = format!("media/{place}/bank");
-                            c.at(at, |c| c.fault("unknown_bank", detail));
+                            let missing = Missing::Document(DocumentKind::Bank, found.bank.to_string());
+                            c.at(at, |c| c.missing(missing, detail));
                         }
                     }
                 }
@@ -47,14 +51,18 @@ pub(super) fn check(rule: &Rule, context: &mut Context<'_>) {
 fn unknown(
     context: &mut Context<'_>,
     member: &str,
-    tag: &'static str,
     what: &str,
     key: &str,
     known: &[String],
+    missing: Option<Missing>,
 ) {
     let near = did_you_mean(key, known.iter().map(String::as_str));
     let at = format!("{member}/{}", key.replace('~', "~0").replace('/', "~1"));
-    context.at(at, |c| c.fault(tag, format!("{what} {}{near}", shown(key))));
+    let detail = format!("{what} {}{near}", shown(key));
+    context.at(at, |c| match missing {
+        Some(missing) => c.missing(missing, detail),
+        None => c.fault("unknown_model", detail),
+    });
 }
 
 /// The models that a condition asks.

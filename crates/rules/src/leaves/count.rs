@@ -2,7 +2,10 @@
 //!
 //! It does not count; the caller looks the window up.
 
-use tidegate_schemas::ids::WindowId;
+use tidegate_schemas::{
+    documents::{DocumentKind, Missing},
+    ids::WindowId,
+};
 
 use crate::{
     compile::Context,
@@ -46,7 +49,8 @@ impl CountLeaf {
                 context.windows.iter().map(|known| known.window.key.as_str()),
             );
             let detail = format!("there is no window {}{near}", shown(count.window.as_str()));
-            context.at("window", |c| c.fault("unknown_window", detail));
+            let missing = Missing::Document(DocumentKind::Window, count.window.to_string());
+            context.at("window", |c| c.missing(missing, detail));
             return None;
         };
         context.uses(&count.window);
