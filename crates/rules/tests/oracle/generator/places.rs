@@ -24,6 +24,12 @@ const HOSTS: [&str; 8] = [
     "10.0.0.1",
 ];
 
+/// What may stand between hosts.
+const SIGNS: [&str; 25] = [
+    "/", "\\", "?", "#", "://", ":", "@", ",", ";", "=", "&", "(", "👍🏽", "🇩🇪", "+", "%2F", "%", "80", "me",
+    "www.", ".", "-", "\u{200b}", "\u{202e}", " ",
+];
+
 pub(super) const DOMAINS: [&str; 6] =
     ["bad.example", "Bücher.example", "www.bad.example", "d.example", "c.d.example", "zzz.invalid"];
 
@@ -83,7 +89,7 @@ impl World {
 
 pub(super) fn link(dice: &mut Dice) -> String {
     let (a, b) = (dice.one(&HOSTS), dice.one(&HOSTS));
-    match dice.roll(9) {
+    match dice.roll(12) {
         0 => format!("https://{a}/x?y={b}"),
         1 => format!("HTTP://me:pw@{a}:80/{b}"),
         2 => format!("see {a}, or ({b})."),
@@ -92,6 +98,10 @@ pub(super) fn link(dice: &mut Dice) -> String {
         5 => format!("://{a} {b}://"),
         6 => format!("\u{200b}{a}  ({b}.\u{200b}"),
         7 => "https://nobody.invalid/".to_owned(),
+        8..=10 => {
+            let parts = 2 + dice.roll(8);
+            (0..parts).map(|_| if dice.chance(40) { dice.one(&HOSTS) } else { dice.one(&SIGNS) }).collect()
+        }
         _ => format!("https://{a}"),
     }
 }

@@ -5,6 +5,7 @@
 
 use Verdict::{Failed, Inapplicable, Passed};
 
+use regex::Regex;
 use serde_json::json;
 use tidegate_rules::form::{DomainTest, Geo, GeoSource};
 use tidegate_rules::{
@@ -206,35 +207,44 @@ impl Interpreter<'_> {
     }
 }
 
-/// The hosts in a text, with their places.
+/// The hosts in a text, with their places: of each run of letters, what stands before and behind it decides.
 fn hosts(text: &str) -> Vec<(usize, usize, String)> {
+    let letters = r"[\p{Alphabetic}\p{N}\p{M}._\-。．｡\u{ad}\u{200b}-\u{200d}\u{2060}\u{feff}]+";
+    let parts = Regex::new(&format!(r"(?P<run>{letters})|(?P<scheme>://)|%[0-9A-Fa-f]{{2}}|(?s:.)")).unwrap();
     let mut hosts = Vec::new();
-    let mut start = 0;
-    let apart = |c: char| c.is_whitespace() || "<>\"`|{}".contains(c);
-    for piece in text.split(apart) {
-        let pieces: Vec<&str> = piece.split("://").collect();
-        let mut at = start;
-        for (nth, part) in pieces.iter().enumerate() {
-            let bare = pieces.len() == 1;
-            if let Some((from, host, name)) =
-                host(part).filter(|(.., name)| (bare && name.contains('.')) || nth > 0)
-            {
-                hosts.push((at + from, at + from + host.len(), name));
-            }
-            at += part.len() + 3;
+    // What the last sign says of the next run, and what the last run says of the next sign.
+    let (mut path, mut scheme, mut colon) = (false, false, false);
+    let (mut host_before, mut port_before) = (false, false);
+    for part in parts.captures_iter(text) {
+        let whole = part.get(0).unwrap();
+        let (sign, rest) = (whole.as_str(), &text[whole.end()..]);
+        if part.name("run").is_some() {
+            let piece = rest.split(|c: char| c.is_whitespace() || "<>\"`|{}".contains(c)).next().unwrap();
+            let user: String = piece.chars().take(253).collect();
+            let user = user.split(['/', '\\', '?', '#']).next().unwrap().contains('@');
+            let found = host(sign).filter(|(.., name)| name.contains('.') || scheme && !user);
+            let found = found.filter(|_| !path && !piece.starts_with('@'));
+            host_before = found.is_some();
+            port_before = colon && sign.chars().all(|c| c.is_ascii_digit());
+            hosts.extend(found.map(|(from, host, name)| {
+                let from = whole.start() + from;
+                (from, from + host.len(), name)
+            }));
+            continue;
         }
-        start += piece.len() + text[start + piece.len()..].chars().next().map_or(0, char::len_utf8);
+        let slash = ["/", "\\", "?", "#"].contains(&sign);
+        scheme = sign == "://" || scheme && (sign == "@" || sign == ":" && !host_before);
+        colon = sign == ":" && host_before;
+        path = slash && (host_before || port_before || path)
+            || path && ["@", "~", "+", "!", "$", "*"].contains(&sign);
+        (host_before, port_before) = (false, false);
     }
     hosts
 }
 
-fn host(part: &str) -> Option<(usize, &str, String)> {
-    let strange = |c: char| !c.is_alphanumeric();
-    let rest = part.trim_start_matches(strange);
-    let rest = rest.split(['/', '?', '#', '\\']).next()?;
-    let rest = rest.rsplit('@').next()?;
-    let rest = rest.split([':', ',', ';', ')', ']', '&', '=']).next()?;
-    let host = rest.trim_matches(strange);
+fn host(run: &str) -> Option<(usize, &str, String)> {
+    let around = |c: char| ".-_。．｡\u{ad}\u{200b}\u{200c}\u{200d}\u{2060}\u{feff}".contains(c);
+    let host = run.trim_matches(around);
     if host.is_empty() || host.len() > 253 {
         return None;
     }
@@ -247,5 +257,5 @@ fn host(part: &str) -> Option<(usize, &str, String)> {
             _ => return None,
         }
     };
-    Some((host.as_ptr() as usize - part.as_ptr() as usize, host, name))
+    Some((host.as_ptr() as usize - run.as_ptr() as usize, host, name))
 }
