@@ -108,13 +108,14 @@ pub(crate) fn look<'r>(
     warnings
 }
 
-/// What rules with the same condition have in common.
+/// What rules with the same condition have in common: one that is tried beside another, or takes over from it, says
+/// nothing twice.
 fn scope(rule: &Rule, tree: &Tree) -> String {
     let mut types: Vec<_> = rule.item_types.iter().map(TypeId::as_str).collect();
     let mut on: Vec<_> = rule.on.iter().map(|on| format!("{on:?}")).collect();
     types.sort_unstable();
     on.sort_unstable();
-    format!("{tree:?} {types:?} {on:?}")
+    format!("{tree:?} {types:?} {on:?} {:?} {:?}", rule.head.status, rule.expires_at)
 }
 
 /// The condition without its notation, or what it is to fail.

@@ -23,9 +23,18 @@ fn vocabulary() -> Vocabulary {
 
 /// The kinds of warnings of each rule, apart from those that nothing announces.
 fn warnings(conditions: &[Json]) -> Vec<(usize, &'static str)> {
-    let rule =
-        |(nth, when): (usize, &Json)| json!({"rule": nth.to_string(), "item_types": ["post"], "when": when});
-    let rules: Vec<Json> = conditions.iter().enumerate().map(rule).collect();
+    let rules: Vec<Json> = conditions.iter().map(|when| json!({"when": when})).collect();
+    warnings_of(&rules)
+}
+
+fn warnings_of(rules: &[Json]) -> Vec<(usize, &'static str)> {
+    let named = |(nth, rule): (usize, &Json)| {
+        let mut rule = rule.clone();
+        rule["rule"] = json!(nth.to_string());
+        rule["item_types"] = json!(["post"]);
+        rule
+    };
+    let rules: Vec<Json> = rules.iter().enumerate().map(named).collect();
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
     let warnings = Plan::compile(&sources, &vocabulary(), &Limits::default()).unwrap().warnings();
     let told = warnings.iter().map(|it| (it.rule.parse().unwrap(), it.tag()));
@@ -145,6 +154,36 @@ fn rules_that_differ_only_in_notation_say_the_same() {
         let found = warnings(&[one.clone(), other.clone()]);
         assert_eq!(found, [(1, "same_condition")], "{one} {other}");
     }
+}
+
+#[test]
+fn a_rule_that_acts_where_another_one_may_not_is_covered_by_none() {
+    let (narrow, wide) = (field("likes", "gt", 5), field("likes", "gte", 5));
+    let with = |when: &Json, members: Json| {
+        let mut rule = members;
+        rule["when"] = when.clone();
+        rule
+    };
+    let covered: &[_] = &[(0, "subsumed")];
+    let salted = |percent: u8| json!({"rollout": {"percent": percent, "salt": "s"}});
+    for (own, other, expected) in [
+        (json!({}), json!({"limits": {"actions_per_day": 3}}), &[][..]),
+        (json!({"limits": {"actions_per_day": 3}}), json!({"limits": {"actions_per_day": 3}}), &[]),
+        (json!({"limits": {"per_user_cooldown": "1h"}}), json!({"limits": {"per_user_cooldown": "1h"}}), &[]),
+        (json!({"limits": {"actions_per_day": 3}}), json!({}), covered),
+        (json!({"rollout": {"percent": 20}}), json!({"rollout": {"percent": 20}}), &[]),
+        (salted(20), salted(20), covered),
+        (salted(20), salted(10), &[]),
+        (salted(20), json!({}), covered),
+        (json!({"review_sample": 5}), json!({"review_sample": 5}), &[]),
+        (json!({}), json!({"review_sample": 5}), covered),
+        (json!({"status": "background"}), json!({"status": "draft"}), &[]),
+    ] {
+        let rules = [with(&narrow, own.clone()), with(&wide, other.clone())];
+        assert_eq!(warnings_of(&rules), expected, "{own} {other}");
+    }
+    let over = with(&wide, json!({"expires_at": "2020-01-01T00:00:00Z"}));
+    assert!(warnings_of(&[over, with(&wide, json!({}))]).is_empty(), "one takes over from the other");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::tree::{Mark, Tree};
-use crate::{compile::Rule, lint::claims::Operand};
+use crate::{Allowance, compile::Rule, lint::claims::Operand};
 
 /// Comparisons of conditions that are made at most; so many rules may have a word in common that all pairs are too many.
 const WORK: usize = 2_000_000;
@@ -66,10 +66,25 @@ fn covers(wider: &Rule, rule: &Rule) -> bool {
         && wider.expires_at >= rule.expires_at.filter(|_| wider.expires_at.is_some())
         && (wider.expires_at.is_none() || rule.expires_at.is_some())
         && wider.head.status == rule.head.status
-        && wider.head.life == rule.head.life
+        && acts_alike(wider, rule)
         && rule.on.iter().all(|on| wider.on.contains(on))
         && rule.head.policies.iter().all(|policy| wider.head.policies.contains(policy))
         && rule.head.actions.iter().all(|action| wider.head.actions.contains(action))
+}
+
+/// Whether the wider one acts wherever the other would. Of two that may act on so many items each, one goes on when the
+/// other's are used up, and which part of its matches a rule acts on is drawn by its own key unless a salt is given.
+fn acts_alike(wider: &Rule, rule: &Rule) -> bool {
+    let (wide, own) = (&wider.head.life, &rule.head.life);
+    let drawn_alike = match (&wide.rollout, &own.rollout) {
+        (None, _) => true,
+        (Some(wide), Some(own)) => wide == own && wide.salt.is_some(),
+        (Some(_), None) => false,
+    };
+    drawn_alike
+        && wide.limits == Allowance::default()
+        && own.review_sample.is_none()
+        && wide.on_error == own.on_error
 }
 
 fn implies(narrow: &Tree, wide: &Tree, left: &mut usize) -> bool {
