@@ -63,44 +63,65 @@ impl Side {
 #[derive(Default)]
 struct Used {
     names: BTreeSet<Name>,
-    /// All texts in conditions: fields are among them, and formulas that name them.
-    texts: Vec<String>,
+    /// Paths of fields, and formulas that hold some.
+    paths: Vec<String>,
+    formulas: Vec<String>,
 }
 
 impl Used {
     fn by(side: &Side, rule: &Rule) -> Self {
         let mut used = Self::default();
-        used.read(side, rule.when.clone());
+        used.read(side, "when", &rule.when);
         for action in &rule.actions {
             used.names.insert((DocumentKind::Action, action.id.to_string()));
         }
         used
     }
 
-    fn read(&mut self, side: &Side, condition: Json) {
+    /// A condition, or what is in it, under its name.
+    fn read(&mut self, side: &Side, name: &str, condition: &Json) {
         match condition {
-            Json::String(text) => self.texts.push(text),
-            Json::Array(parts) => parts.into_iter().for_each(|part| self.read(side, part)),
+            Json::Array(parts) => parts.iter().for_each(|part| self.read(side, name, part)),
             Json::Object(members) => {
                 for (member, value) in members {
-                    match (member.as_str(), &value) {
+                    match (member.as_str(), value) {
                         ("window", Json::String(key)) => self.window(side, key),
                         ("bank", Json::String(key)) => self.bank(side, key),
-                        _ => self.read(side, value),
+                        ("expr", Json::String(formula)) => self.formulas.push(formula.clone()),
+                        ("path" | "lat" | "lng", Json::String(path)) => self.paths.push(path.clone()),
+                        // The values that one field is compared with.
+                        ("in", _) if name == "field" => {}
+                        ("in", Json::Array(paths)) => {
+                            self.paths.extend(paths.iter().filter_map(Json::as_str).map(str::to_owned));
+                        }
+                        _ => self.read(side, member, value),
                     }
                 }
             }
-            Json::Null | Json::Bool(_) | Json::Number(_) => {}
+            Json::String(_) | Json::Null | Json::Bool(_) | Json::Number(_) => {}
         }
+    }
+
+    fn names(&self, field: &str) -> bool {
+        let begins = |path: &String| {
+            path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let inside = |c: char| c.is_alphanumeric() || c == '_';
+        let is_word = |formula: &str, at: usize| {
+            !formula[..at].ends_with(inside) && !formula[at + field.len()..].starts_with(inside)
+        };
+        let holds = |formula: &String| formula.match_indices(field).any(|(at, _)| is_word(formula, at));
+        self.paths.iter().any(begins) || self.formulas.iter().any(holds)
     }
 
     fn window(&mut self, side: &Side, key: &str) {
         let name = (DocumentKind::Window, key.to_owned());
         let members = side.others.get(&name);
         if self.names.insert(name) {
-            for member in ["where", "by", "sum", "distinct"] {
-                self.read(side, members.and_then(|it| it.get(member)).cloned().unwrap_or_default());
-            }
+            let of = |member: &str| members.and_then(|it| it.get(member));
+            of("where").into_iter().for_each(|condition| self.read(side, "where", condition));
+            let paths = ["by", "sum", "distinct"].map(of).into_iter().flatten();
+            self.paths.extend(paths.filter_map(Json::as_str).map(str::to_owned));
         }
     }
 
@@ -123,8 +144,7 @@ impl Used {
             let mut field = field.as_object()?.clone();
             // Whether it must be there is asked when an item comes in.
             field.remove("required");
-            let is_named = self.texts.iter().any(|text| text.contains(name));
-            (is_user || is_named).then(|| (name.to_owned(), Json::Object(field)))
+            (is_user || self.names(name)).then(|| (name.to_owned(), Json::Object(field)))
         });
         used.collect()
     }
@@ -248,6 +268,17 @@ when: {field: {path: text, eq: x}}
             assert_eq!(changes.len(), 1, "{to}: {changes:?}");
             assert!(changes[0].contains(told), "{to}: {changes:?}");
         }
+        let formula = DOCUMENTS.replace("{field: {path: text, eq: x}}", "{expr: \"item.data.text == 'x'\"}");
+        let number = |name: &str| {
+            formula.replace(&format!("name: {name}, type: STRING"), &format!("name: {name}, type: NUMBER"))
+        };
+        let free = |documents: &str| (side(documents), side(documents).rules["free"].clone());
+        let between = |other: &str| {
+            let ((before, one), (after, other)) = (free(&formula), free(other));
+            changes((&before, &one), (&after, &other), &Limits::default())
+        };
+        assert_eq!(between(&number("text")), ["item_type post: text"]);
+        assert!(between(&number("tags")).is_empty());
     }
 
     #[test]
@@ -270,6 +301,8 @@ when: {field: {path: text, eq: x}}
         {
             assert!(changed("free", from, to).is_empty(), "{to}");
         }
+        // What is searched for names no field.
+        assert!(changed("free", "name: tags, type: STRING", "name: x, type: NUMBER").is_empty());
         assert!(
             changed("free", "---\naction", "---\nitem_type: page\nkind: CONTENT\n---\naction").is_empty()
         );
