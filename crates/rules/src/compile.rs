@@ -377,7 +377,21 @@ impl<'a> Context<'a> {
         (slots.len() == paths.len()).then_some(slots)
     }
 
-    /// The same, but a geohash is more than a text.
+    /// The slot of a path that has this kind in all item types of the rule.
+    pub(crate) fn path_of(&mut self, path: &str, wanted: Kind, name: &str) -> Option<usize> {
+        let (slot, kinds) = self.path_as_declared(path)?;
+        if let Some((type_id, kind)) = kinds.iter().find(|(_, kind)| *kind != wanted) {
+            let (path, kind) = (shown(path), kind.name());
+            self.fault(
+                "type",
+                format!("{path} of item type {type_id} is {kind}; expected a field of type {name}"),
+            );
+            return None;
+        }
+        Some(slot)
+    }
+
+    /// The slot of a path with kinds as they are declared: a geohash is more than a text.
     pub(crate) fn path_as_declared(&mut self, path: &str) -> Option<(usize, Vec<(&'a TypeId, Kind)>)> {
         let vocabulary = self.vocabulary;
         let resolved = vocabulary.resolve(&self.item_types, path);

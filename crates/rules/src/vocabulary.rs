@@ -18,6 +18,8 @@ pub enum Kind {
     Text,
     /// A text that is a place.
     Geohash,
+    /// The address of something that the service looks at.
+    Media,
     Number,
     Boolean,
     Datetime,
@@ -25,15 +27,16 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What values of this kind are to whatever does not care for places.
+    /// What values of this kind are to whatever does not care for places and media.
     pub(crate) fn plain(self) -> Self {
-        if self == Self::Geohash { Self::Text } else { self }
+        if matches!(self, Self::Geohash | Self::Media) { Self::Text } else { self }
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
             Self::Geohash => "a geohash",
+            Self::Media => "the address of a medium",
             Self::Number => "a number",
             Self::Boolean => "a boolean",
             Self::Datetime => "a datetime",
@@ -79,13 +82,10 @@ impl From<&item_types::Field> for Shape {
             Scalar::Boolean => Kind::Boolean,
             Scalar::Datetime => Kind::Datetime,
             Scalar::RelatedItem => Kind::Related,
+            Scalar::Audio | Scalar::Image | Scalar::Video | Scalar::Media => Kind::Media,
             Scalar::Id
             | Scalar::UserId
             | Scalar::String
-            | Scalar::Audio
-            | Scalar::Image
-            | Scalar::Video
-            | Scalar::Media
             | Scalar::Url
             | Scalar::PolicyId
             | Scalar::IpAddress

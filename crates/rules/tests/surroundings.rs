@@ -33,7 +33,7 @@ fn vocabulary(windows: &[Json]) -> Vocabulary {
     let mut vocabulary = Vocabulary::new();
     let fields = [
         ("text", Shape::one(Kind::Text)),
-        ("links", Shape::list(Kind::Text)),
+        ("links", Shape::list(Kind::Media)),
         ("amount", Shape::one(Kind::Number)),
         ("lat", Shape::one(Kind::Number)),
         ("lng", Shape::one(Kind::Number)),
@@ -393,6 +393,7 @@ fn faults_of_places_domains_and_banks_name_their_place() {
         (json!({"media": {"in": ["links"], "state": "gone"}}), "/when/media/state", "unknown_value"),
         (json!({"media": {"in": ["links"], "state": "ok", "bank": "b"}}), "/when/media/bank", "shape"),
         (json!({"media": {"in": ["amount"], "bank": "b"}}), "/when/media/in/0", "type"),
+        (json!({"media": {"in": ["text"], "bank": "b"}}), "/when/media/in/0", "type"),
         (json!({"media": {"in": ["links"], "bank": "face"}}), "/when/media/bank", "unknown_bank"),
         (json!({"media": {"in": ["links"], "bank": "terms"}}), "/when/media/bank", "type"),
         (json!({"media": {"in": ["links"], "kind": "photo"}}), "/when/media/kind", "unknown_value"),

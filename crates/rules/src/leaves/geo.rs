@@ -7,7 +7,6 @@ use crate::{
     compile::Context,
     evaluate::Mask,
     explain::{Explained, GeoExplained, GeoHit, excerpt},
-    faults::shown,
     form::{Geo, GeoSource},
     geo::{Area, Grid, Point},
     item::Value,
@@ -251,21 +250,5 @@ impl GeoLeaf {
             fields: fields.into_iter().map(|slot| scene.views.path(slot).to_owned()).collect(),
             hits: hits.into_iter().map(|(_, hit)| hit).collect(),
         })
-    }
-}
-
-impl Context<'_> {
-    /// The slot of a path that has this kind in all item types of the rule.
-    fn path_of(&mut self, path: &str, wanted: Kind, name: &str) -> Option<usize> {
-        let (slot, kinds) = self.path_as_declared(path)?;
-        if let Some((type_id, kind)) = kinds.iter().find(|(_, kind)| *kind != wanted) {
-            let (path, kind) = (shown(path), kind.name());
-            self.fault(
-                "type",
-                format!("{path} of item type {type_id} is {kind}; expected a field of type {name}"),
-            );
-            return None;
-        }
-        Some(slot)
     }
 }

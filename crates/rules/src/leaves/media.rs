@@ -14,6 +14,7 @@ use crate::{
     item::Value,
     leaves::{Scene, Settled},
     limits::{Limits, Spent, Steps},
+    vocabulary::Kind,
 };
 
 #[derive(Debug)]
@@ -31,7 +32,13 @@ const EXACT: [&str; 3] = ["md5", "sha1", "sha256"];
 
 impl MediaLeaf {
     pub(super) fn compile(test: MediaTest, context: &mut Context<'_>) -> Option<Self> {
-        let slots = context.texts(&test.fields, "address");
+        let slots: Vec<_> = context.at("in", |c| {
+            let slot = |(nth, field): (usize, &String)| {
+                c.at(nth, |c| c.path_of(field, Kind::Media, "IMAGE, VIDEO, AUDIO or MEDIA"))
+            };
+            test.fields.iter().enumerate().map(slot).collect()
+        });
+        let slots: Option<Vec<_>> = slots.into_iter().collect();
         let banks = test.banks.iter().filter(|key| context.bank(key, &HASHES).is_some()).count();
         let is_made = |kind: &&String| HashKind::named(kind).is_some_and(HashKind::is_made);
         let unknown: Vec<_> = test.kinds.iter().filter(|kind| !is_made(kind)).collect();
