@@ -17,6 +17,7 @@ use tidegate_test_support::{PATIENCE, eventually};
 const DOCUMENTS: &str = "\
 bank: words
 kind: text
+entries: [pumpcoin]
 ---
 bank: sites
 kind: domain
@@ -61,14 +62,17 @@ async fn a_file_is_taken_but_for_its_bad_lines_and_the_counts_add_up() {
     let data = place.data();
     let data = data.to_str().unwrap();
     let file = place.folder.path().join("words.csv");
-    fs::write(&file, "value,labels\nmoonbag,crypto|new\n,none\nrugpull,\nmoonbag,crypto|new\nx,y,z\n")
-        .unwrap();
+    fs::write(
+        &file,
+        "value,labels\nmoonbag,crypto|new\n,none\nrugpull,\nmoonbag,crypto|new\nrugpull,late\nx,y,z\n",
+    )
+    .unwrap();
     let output = place.run(&["banks", "import", "words", file.to_str().unwrap(), "--data", data]).await;
     assert_eq!(output.status.code(), Some(1), "some lines are refused");
     let (said, faults) = (text(&output.stdout), text(&output.stderr));
-    assert!(said.contains("5 entries: 2 added, 0 changed, 1 there already, 2 refused"), "{said}");
+    assert!(said.contains("6 entries: 2 added, 1 changed, 1 there already, 2 refused"), "{said}");
     assert!(
-        faults.contains("line 3: it is blank") && faults.contains("line 6: it has 3 columns"),
+        faults.contains("line 3: it is blank") && faults.contains("line 7: it has 3 columns"),
         "{faults}"
     );
 
@@ -104,6 +108,9 @@ async fn a_new_entry_is_in_the_rules_soon_and_without_a_restart() {
     until_it_matches(&demo, "moonbag", true).await;
     assert!(place.tell(&["banks", "disable", "words"]).await.contains("words: disabled"));
     until_it_matches(&demo, "moonbag", false).await;
+    until_it_matches(&demo, "pumpcoin", false).await;
+    assert!(place.tell(&["banks", "enable", "words"]).await.contains("words: enabled"));
+    until_it_matches(&demo, "pumpcoin", true).await;
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tidegate_schemas::{
     documents::{self, DocumentFault, Origin},
     hex,
     ids::{BankId, ConfigVersion, Kind as IdKind, OrgId, PolicyId, TypeId, derive},
-    item_types::{self, Container, Scalar},
+    item_types,
 };
 use uuid::Uuid;
 
@@ -44,8 +44,8 @@ impl Labelled {
     }
 }
 
-/// What banks have beside the entries of their documents.
-pub(crate) type BankEntries = BTreeMap<BankId, Vec<BankEntry>>;
+/// What banks have beside the entries of their documents; `None` if they are switched off, documents and all.
+pub(crate) type BankEntries = BTreeMap<BankId, Option<Vec<BankEntry>>>;
 
 pub(crate) fn compile(
     org: &OrgId,
@@ -210,11 +210,7 @@ fn plan(
     item_types: &BTreeMap<TypeId, ItemType>,
     limits: &Limits,
 ) -> Result<Plan, Vec<DocumentFault>> {
-    let mut vocabulary = Vocabulary::new();
-    for (id, item_type) in item_types {
-        let fields = item_type.fields().iter().map(|field| (&*field.name, shape(field)));
-        vocabulary.add(id.clone(), fields);
-    }
+    let mut vocabulary = Vocabulary::of(item_types.values().map(|item_type| &**item_type));
     for (_, window) in content.set.windows.values() {
         vocabulary.window(form(window));
     }
@@ -236,17 +232,17 @@ fn form(document: &impl serde::Serialize) -> Value {
 }
 
 /// The entries of its document, and those that were added to it.
-fn bank(key: &BankId, document: &documents::Bank, added: Option<&Vec<BankEntry>>) -> rules::Bank {
+fn bank(key: &BankId, document: &documents::Bank, added: Option<&Option<Vec<BankEntry>>>) -> rules::Bank {
     let kind = document.kind;
-    if kind.hash().is_some() {
-        // Rules speak of it by its name; what is in it is found before they are asked.
+    // Rules speak of hashes by their bank's name; what is in it is found before they are asked.
+    if kind.hash().is_some() || matches!(added, Some(None)) {
         return rules::Bank { key: key.clone(), kind, entries: [].into() };
     }
     // Checked when the document was read.
     let values = document.entries.iter().filter_map(|value| kind.canonical(value).ok());
     let written = values.map(|value| (entry_id(key, kind, &value), Labelled::plain(value)));
     let mut entries: BTreeMap<_, _> = written.collect();
-    entries.extend(added.into_iter().flatten().cloned());
+    entries.extend(added.into_iter().flatten().flatten().cloned());
     let entries = entries.into_iter().map(|(id, Labelled { value, labels })| rules::BankEntry {
         id: id.to_string().into(),
         value,
@@ -272,33 +268,6 @@ fn rule_form(org: &OrgId, rule: &documents::Rule) -> Value {
 fn content_hash(rule: &documents::Rule) -> String {
     let text = serde_json::to_vec(rule).expect("documents have string keys and finite numbers only");
     hex(&Sha256::digest(text)[..8])
-}
-
-fn shape(field: &item_types::Field) -> rules::Shape {
-    let kind = match field.scalar {
-        Scalar::Number => rules::Kind::Number,
-        Scalar::Geohash => rules::Kind::Geohash,
-        Scalar::Boolean => rules::Kind::Boolean,
-        Scalar::Datetime => rules::Kind::Datetime,
-        Scalar::RelatedItem => rules::Kind::Related,
-        Scalar::Id
-        | Scalar::UserId
-        | Scalar::String
-        | Scalar::Audio
-        | Scalar::Image
-        | Scalar::Video
-        | Scalar::Media
-        | Scalar::Url
-        | Scalar::PolicyId
-        | Scalar::IpAddress
-        | Scalar::EmailAddress => rules::Kind::Text,
-    };
-    let container = match field.container {
-        None => rules::Container::One,
-        Some(Container::Array) => rules::Container::List,
-        Some(Container::Map) => rules::Container::Map,
-    };
-    rules::Shape { kind, container }
 }
 
 /// A JSON Pointer as faults of documents show paths: `when.all[0].text`.

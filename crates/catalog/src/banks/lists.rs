@@ -44,7 +44,10 @@ pub(crate) async fn catch_up(
 pub(crate) fn entries(held: &AllHeld, now: Millis) -> (BankEntries, Option<Millis>) {
     let mut expires = None;
     let counting = held.iter().map(|(bank, held)| {
-        let entries = held.entries.values().filter(|entry| held.enabled && entry.counts(now));
+        if !held.enabled {
+            return (bank.clone(), None);
+        }
+        let entries = held.entries.values().filter(|entry| entry.counts(now));
         let entries: Vec<_> = entries
             .map(|entry| {
                 let sooner = |end: Millis| expires.is_none_or(|first| end < first);
@@ -55,7 +58,7 @@ pub(crate) fn entries(held: &AllHeld, now: Millis) -> (BankEntries, Option<Milli
                 (entry.id, Labelled { value: entry.value.clone(), labels })
             })
             .collect();
-        (bank.clone(), entries)
+        (bank.clone(), Some(entries))
     });
     let counting = counting.collect();
     (counting, expires)

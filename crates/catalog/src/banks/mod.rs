@@ -167,28 +167,23 @@ impl Banks {
             let mut wanted: BTreeMap<Uuid, Entry> = BTreeMap::new();
             for entry in checked.iter().cloned() {
                 let id = entry.id;
-                let entry = entry.over(wanted.get(&id).or_else(|| there.get(&id)), author, now);
-                if wanted.insert(id, entry).is_some() {
-                    taken.unchanged += 1;
-                }
-            }
-            let mut operations = Vec::new();
-            for (id, entry) in wanted {
-                match there.get(&id) {
-                    Some(old) if old.is_same(&entry) => {
-                        taken.unchanged += 1;
-                        continue;
-                    }
-                    Some(_) => taken.changed += 1,
+                let before = wanted.get(&id).or_else(|| there.get(&id));
+                let entry = entry.over(before, author, now);
+                match before {
                     None => taken.added += 1,
+                    Some(before) if before.is_same(&entry) => taken.unchanged += 1,
+                    Some(_) => taken.changed += 1,
                 }
-                operations.push(Operation::put(kind, entry));
+                wanted.insert(id, entry);
             }
+            wanted.retain(|id, entry| there.get(id).is_none_or(|old| !old.is_same(entry)));
+            let goes_over = wanted.keys().any(|id| there.contains_key(id));
+            let operations: Vec<_> = wanted.into_values().map(|entry| Operation::put(kind, entry)).collect();
             if operations.is_empty() {
                 return Ok(Taken { revision: head.revision, ..taken });
             }
             // What was switched since it was read stays so.
-            let made_for = (taken.changed > 0).then_some(head.revision);
+            let made_for = goes_over.then_some(head.revision);
             let change = (&operations[..], None, made_for);
             if let Some(revision) = self.change((org, bank), &content, change, author, now).await? {
                 return Ok(Taken { revision, ..taken });
