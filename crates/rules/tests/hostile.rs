@@ -396,7 +396,9 @@ fn a_hundred_thousand_overlapping_short_words_stay_inside_the_budget() {
     let rules: Vec<Json> =
         words.chunks(10_000).map(|words| json!({"text": {"in": ["text"], "any_of": words}})).collect();
     let texts = ["ab".repeat(150), "b".repeat(64 << 10), "ba".repeat(32 << 10), "xyz".to_owned()];
-    let (outcomes, _) = outcomes(&rules, &texts);
+    let (outcomes, warnings) = outcomes(&rules, &texts);
+    // Only the first rule has words of under three letters.
+    assert_eq!(warnings.iter().filter(|tag| **tag == "short_word").count(), 1, "{warnings:?}");
     for (text, outcome) in texts.iter().zip(&outcomes) {
         let parts: HashSet<&str> = (2..=17)
             .flat_map(|length| (length..=text.len()).map(move |end| &text[end - length..end]))
@@ -452,13 +454,22 @@ fn patterns_that_other_engines_choke_on_are_linear_or_run_out_of_steps() {
         "(?:(?:a{1,20}){1,20}){1,5}b",
     ];
     let rules = patterns.map(|pattern| json!({"text": {"in": ["text"], "regex": pattern}}));
-    let texts = ["a".repeat(64 << 10), "x".repeat(64 << 10), "ab ".repeat(20 << 10)];
-    let (outcomes, _) = outcomes(&rules, &texts);
+    let texts = ["a".repeat(64 << 10), "x".repeat(64 << 10), "ab ".repeat(20 << 10), "aaaa bbb".to_owned()];
+    let (outcomes, warnings) = outcomes(&rules, &texts);
+    let named = |tags: &[&str]| warnings.iter().filter(|tag| tags.contains(*tag)).count();
+    assert_eq!((named(&["pattern_everywhere", "unannounced"]), named(&["regex_costly"])), (9, 1));
     for (text, outcome) in texts.iter().zip(&outcomes) {
-        let expected = patterns.iter().filter(|it| regex::Regex::new(it).unwrap().is_match(text)).count();
-        assert!(matched(outcome) + outcome.errored.len() >= expected && matched(outcome) <= expected);
-        assert!(outcome.errored.iter().all(|errored| errored.reason == "deadline"));
+        // The costly one.
+        let out_of_steps =
+            |nth: usize| outcome.errored.iter().any(|it| it.rule.as_str() == format!("r{nth}"));
+        assert!(
+            (0..8).all(|nth| !out_of_steps(nth)) && outcome.errored.iter().all(|it| it.reason == "deadline")
+        );
+        let matches = |nth: usize| regex::Regex::new(patterns[nth]).unwrap().is_match(text);
+        let expected = (0..patterns.len()).filter(|nth| !out_of_steps(*nth) && matches(*nth)).count();
+        assert_eq!(matched(outcome), expected);
     }
+    assert!(outcomes[3].errored.is_empty(), "on a short text it runs as ever");
 }
 
 #[test]

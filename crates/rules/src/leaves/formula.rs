@@ -554,5 +554,6 @@ fn arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<Worth<'v>> {
         Arithmetic::Over => a / b,
         Arithmetic::Remainder => return None,
     };
-    Some(Worth::Number(Number::Fraction(fraction)))
+    // What is beyond all numbers fails, as a whole number beyond 64 bits does.
+    fraction.is_finite().then_some(Worth::Number(Number::Fraction(fraction)))
 }

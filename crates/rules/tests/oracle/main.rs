@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 use tidegate_rules::{
     Explained, Facts, Fault, Item, Kind, Limits, Need, On, Outcome, Plan, RuleSource,
-    form::{self, Rule},
+    form::{self, Rule, Status},
 };
 use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
 
@@ -41,6 +41,7 @@ struct Seen {
     cases: u64,
     matched: u64,
     errored: u64,
+    explained: u64,
     asked: u64,
     truncated: u64,
     entries: u64,
@@ -119,6 +120,7 @@ fn compare(seed: u64, seen: &mut Seen) {
         text_bytes: dice.one(&[16, 200, 64 << 10]),
         hits: dice.one(&[2, 16]),
         excerpt_bytes: dice.one(&[8, 256]),
+        word_bytes: 16 << 10,
         window_values: dice.one(&[1, 16]),
         ..Limits::default()
     };
@@ -178,6 +180,25 @@ fn compare(seed: u64, seen: &mut Seen) {
         assert!(outcome == expected, "{}\nplan {}\noracle {}", case(), shown(&outcome), shown(&expected));
         assert_eq!(needs, expected_needs, "{}", case());
         assert_eq!(entries, oracle.entries().0, "{}", case());
+        for rule in rules.iter().filter(|rule| oracle.speaks_of(rule)) {
+            let Some(inquiry) = plan.inquire(&item, &rule.key) else {
+                assert_eq!(rule.status, Status::Archived, "{}", case());
+                continue;
+            };
+            let needs: Vec<_> = inquiry.needs().cloned().collect();
+            let tree = plan.answer(inquiry, &facts(&around, &needs));
+            let expected = oracle.inquire(rule);
+            let shown = |tree: &Explained| serde_json::to_string(tree).unwrap();
+            assert!(
+                tree == expected,
+                "{} {}\nplan {}\noracle {}",
+                case(),
+                rule.key,
+                shown(&tree),
+                shown(&expected)
+            );
+            seen.explained += 1;
+        }
         outcome.matched.iter().for_each(|matched| look(&matched.tree, &data.data, &mut seen.edges));
         seen.entries += entries.len() as u64;
         seen.cases += 1;
@@ -202,10 +223,19 @@ fn a_plan_comes_to_what_plain_reading_comes_to() {
         }
         compare(seed, &mut seen);
     }
-    let Seen { cases, matched, errored, asked, truncated, entries, edges, tally: Tally { leaves, raised } } =
-        seen;
+    let Seen {
+        cases,
+        matched,
+        errored,
+        explained,
+        asked,
+        truncated,
+        entries,
+        edges,
+        tally: Tally { leaves, raised },
+    } = seen;
     let covered = format!(
-        "{cases} cases, {matched} matches, {errored} errors, {asked} needs, {raised} raised, {truncated} truncated, {entries} entries, {edges} on edges"
+        "{cases} cases, {matched} matches, {errored} errors, {explained} explained, {asked} needs, {raised} raised, {truncated} truncated, {entries} entries, {edges} on edges"
     );
     println!("{covered}");
     if cases < 4_000 {
@@ -214,6 +244,7 @@ fn a_plan_comes_to_what_plain_reading_comes_to() {
     let often = [
         matched > cases / 2,
         errored > cases / 100,
+        explained > 2 * cases,
         asked > cases / 10,
         truncated > cases / 20,
         entries > cases / 4,

@@ -79,7 +79,11 @@ impl World {
     }
 
     fn media(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
-        let paths = ["text", "tags"].iter().filter(|name| fields.contains_key(**name)).collect::<Vec<_>>();
+        let media = fields.iter().filter(|(_, shape)| shape.kind == Kind::Media);
+        let paths: Vec<_> = media.map(|(name, _)| name.clone()).collect();
+        if paths.is_empty() {
+            return self.text(dice, fields);
+        }
         let mut leaf = json!({"in": [dice.one(&paths)]});
         if dice.chance(40) {
             let states = ["ok", "low_quality", "undecodable", "too_large", "blocked_address", "fetch_failed"];

@@ -16,7 +16,7 @@ impl World {
         let shape = fields[&name];
         let (path, kind) = match (shape.container, shape.kind) {
             (Container::Map, kind) => (format!("{name}.lang"), kind),
-            (_, Kind::Geohash) => (name, Kind::Text),
+            (_, Kind::Geohash | Kind::Media) => (name, Kind::Text),
             (_, Kind::Related) if dice.chance(50) => (format!("{name}.id"), Kind::Text),
             (_, kind) => (name, kind),
         };
@@ -65,7 +65,7 @@ impl World {
     /// Few values, so that comparisons hold often enough.
     pub(super) fn operand(&self, dice: &mut Dice, kind: Kind) -> Json {
         match kind {
-            Kind::Text => json!(dice.one(&["en", "de", "u1", "u2", &self.words[0]])),
+            Kind::Text | Kind::Media => json!(dice.one(&["en", "de", "u1", "u2", &self.words[0]])),
             // In the corner of a cell, one that belongs to it or the last one inside.
             Kind::Geohash if dice.chance(30) => {
                 let (cell, corner) = (dice.one(&CELLS), dice.one(&["0", "z", "b", "p"]));

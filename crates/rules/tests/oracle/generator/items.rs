@@ -23,7 +23,7 @@ impl World {
                 continue;
             }
             let value = |dice: &mut Dice| match shape.kind {
-                Kind::Text if name == "links" => json!(link(dice)),
+                Kind::Media => json!(link(dice)),
                 Kind::Text if name.len() != 6 || dice.chance(50) => json!(self.prose(dice)),
                 kind => self.operand(dice, kind),
             };
@@ -70,7 +70,7 @@ impl Fields for Data {
 
 fn scalar(kind: Kind, value: &Json) -> Value<'_> {
     match kind {
-        Kind::Text | Kind::Geohash => Value::Text(value.as_str().unwrap()),
+        Kind::Text | Kind::Geohash | Kind::Media => Value::Text(value.as_str().unwrap()),
         Kind::Number => Value::Number(Number::parse(&value.to_string()).unwrap()),
         Kind::Boolean => Value::Boolean(value.as_bool().unwrap()),
         Kind::Datetime => Value::Datetime(datetime::parse(value.as_str().unwrap()).unwrap()),

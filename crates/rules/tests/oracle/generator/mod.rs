@@ -25,7 +25,7 @@ use crate::{
     expressions::Named,
 };
 
-const FIELDS: [(&str, Shape); 15] = [
+const FIELDS: [(&str, Shape); 16] = [
     ("text", Shape::one(Kind::Text)),
     ("title", Shape::one(Kind::Text)),
     ("tags", Shape::list(Kind::Text)),
@@ -40,7 +40,8 @@ const FIELDS: [(&str, Shape); 15] = [
     ("route", Shape::list(Kind::Geohash)),
     ("north", Shape::one(Kind::Number)),
     ("east", Shape::one(Kind::Number)),
-    ("links", Shape::list(Kind::Text)),
+    ("links", Shape::list(Kind::Media)),
+    ("picture", Shape::one(Kind::Media)),
 ];
 
 /// What the rules of a world are mostly about.

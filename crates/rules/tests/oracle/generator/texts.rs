@@ -66,7 +66,7 @@ impl World {
     pub(super) fn text(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
         let mut paths: Vec<String> = fields
             .iter()
-            .filter(|(_, shape)| shape.kind == Kind::Text)
+            .filter(|(_, shape)| matches!(shape.kind, Kind::Text | Kind::Media))
             .map(
                 |(name, shape)| {
                     if shape.container == Container::Map { format!("{name}.lang") } else { name.clone() }
@@ -121,13 +121,15 @@ impl World {
         let word = if dice.chance(15) { word(dice) } else { dice.one(&self.words) };
         match word.trim() {
             "" => "b".to_owned(),
-            _ if dice.chance(2) => word.repeat(1 + 900 / word.len()),
+            _ if dice.chance(2) => word.repeat(1 + dice.one(&[900, 900, 900, 9_900]) / word.len()),
             _ => word,
         }
     }
 
     pub(super) fn pattern(&self, dice: &mut Dice) -> String {
-        let (a, b) = (regex::escape(&self.word(dice)), regex::escape(&self.word(dice)));
+        // Longer patterns are none.
+        let mut word = || regex::escape(&self.word(dice).chars().take(300).collect::<String>());
+        let (a, b) = (word(), word());
         match dice.roll(12) {
             0 => a,
             1 => format!("(?i){a}"),

@@ -171,12 +171,12 @@ fn counted(sign: Arithmetic, a: Number, b: Number) -> Option<Number> {
         return i64::try_from(whole).ok().map(Number::from);
     }
     let (a, b) = (float(a), float(b));
-    match sign {
-        Arithmetic::Plus => Some(a + b),
-        Arithmetic::Minus => Some(a - b),
-        Arithmetic::Times => Some(a * b),
-        Arithmetic::Over => Some(a / b),
-        Arithmetic::Remainder => None,
-    }
-    .map(Number::Fraction)
+    let fraction = match sign {
+        Arithmetic::Plus => a + b,
+        Arithmetic::Minus => a - b,
+        Arithmetic::Times => a * b,
+        Arithmetic::Over => a / b,
+        Arithmetic::Remainder => f64::NAN,
+    };
+    fraction.is_finite().then_some(Number::Fraction(fraction))
 }

@@ -125,6 +125,22 @@ impl Interpreter<'_> {
         (outcome, needs)
     }
 
+    /// What each condition of a rule comes to, asked whatever the others come to.
+    #[allow(dead_code, reason = "the bench asks for outcomes only")]
+    pub(crate) fn inquire(&self, rule: &Rule) -> Explained {
+        let mut leaves = Vec::new();
+        self.leaves(&rule.when, &mut leaves, &mut Tally::default());
+        let explained: Vec<_> = leaves
+            .into_iter()
+            .map(|leaf| match leaf.asking {
+                Some(asking) => asking.shown,
+                None if self.ask(leaf.condition).is_some() => self.blank(leaf.condition, leaf.alone),
+                None => self.explain(leaf.condition, leaf.alone),
+            })
+            .collect();
+        tree(&rule.when, &mut explained.into_iter())
+    }
+
     fn concerns(&self, rule: &Rule) -> bool {
         rule.status != Status::Archived
             && rule.on.contains(&self.item.on)
@@ -132,7 +148,7 @@ impl Interpreter<'_> {
             && self.speaks_of(rule)
     }
 
-    fn speaks_of(&self, rule: &Rule) -> bool {
+    pub(crate) fn speaks_of(&self, rule: &Rule) -> bool {
         rule.item_types.is_empty() || rule.item_types.contains(self.item.type_id)
     }
 
