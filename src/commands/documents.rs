@@ -41,7 +41,7 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<File>> {
     let pairs: Vec<_> = files.iter().map(|file| (file.name.as_str(), file.text.as_str())).collect();
     for name in named_files(&pairs) {
         let path = folder.join(&name);
-        match fs::read_to_string(&path) {
+        match text(&path) {
             Ok(text) => files.push(File { name, text }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
@@ -74,6 +74,14 @@ fn is_document(path: &Path) -> bool {
     ["yaml", "yml", "json"].iter().any(|known| ending.eq_ignore_ascii_case(known))
 }
 
+/// Of a file that has an end: a pipe or a device may have none.
+fn text(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    fs::read_to_string(path)
+}
+
 fn walk(root: &Path, folder: &Path, files: &mut Vec<File>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -85,10 +93,28 @@ fn walk(root: &Path, folder: &Path, files: &mut Vec<File>) -> io::Result<()> {
             walk(root, &path, files)?;
         } else if is_document(&path) {
             let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-            let text = fs::read_to_string(&path)
-                .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
+            let text =
+                text(&path).map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
             files.push(File { name, text });
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_regular_file_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("q.yaml"), "queue: q\n").unwrap();
+        assert_eq!(read(folder.path()).unwrap().len(), 1);
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("z.yaml")).unwrap();
+        let error = format!("{:#}", read(folder.path()).unwrap_err());
+        assert!(error.ends_with("z.yaml: it is no regular file"), "{error}");
+    }
 }

@@ -50,7 +50,7 @@ pub fn prepare(
 ) -> Result<Prepared, Error> {
     let item_type = config.item_type(&entry.type_id).ok_or_else(|| Error::Content {
         tag: "unknown_type",
-        detail: format!("there is no item type {} any more", entry.type_id),
+        detail: format!("there is no item type {}", entry.type_id),
     })?;
     let mode = if entry.variant == Variant::Partial { Mode::Partial } else { Mode::Strict };
     let values = item_type.check(&entry.data, mode, &Pointer::Root).map_err(|faults| Error::Content {

@@ -38,8 +38,8 @@ pub enum Status {
 pub enum On {
     Item,
     Report,
+    /// Rules are not asked about these.
     Appeal,
-    Strike,
 }
 
 /// An action that a match asks for.

@@ -144,7 +144,6 @@ fn bit(on: On) -> u8 {
         On::Item => 1,
         On::Report => 2,
         On::Appeal => 4,
-        On::Strike => 8,
     }
 }
 

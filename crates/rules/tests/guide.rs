@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use tidegate_rules::{Bank, Limits, Plan, RuleSource, TestItem, TestResult, Vocabulary, form, run_tests};
 use tidegate_schemas::{
     documents::{Set, parse},
-    ids::{ItemKey, Millis, TypeId},
+    ids::{Millis, TypeId},
     item_types::{ItemType, Mode},
     wire::Pointer,
 };
@@ -43,7 +43,8 @@ fn every_example_of_the_guide_goes_as_it_says() {
         let values = item_type
             .check(data.as_bytes(), Mode::Partial, &Pointer::Root)
             .map_err(|faults| format!("{faults:?}"))?;
-        Ok(TestItem { values: Box::new(values), user: Some(ItemKey::new("member", "m")) })
+        let user = values.creator();
+        Ok(TestItem { values: Box::new(values), user })
     });
     let wrong: Vec<_> = reports.iter().filter(|report| report.result != TestResult::Right).collect();
     assert!(wrong.is_empty(), "{wrong:?}");

@@ -62,13 +62,20 @@ pub(super) fn read(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Line {
             return Line { key: None, expect: None, item: Err(fault) };
         }
     };
-    let expect = serde_json::from_str::<Json>(line).ok().and_then(|line| {
-        let rules = line.get("expect")?.as_array()?;
-        Some(rules.iter().filter_map(Json::as_str).map(str::to_owned).collect())
-    });
+    let members: Json = serde_json::from_str(line).unwrap_or_default();
+    let expect = members.get("expect").and_then(Json::as_array);
+    let expect = expect.map(|rules| rules.iter().filter_map(Json::as_str).map(str::to_owned).collect());
+    let source = match members.get("on").map(Json::as_str) {
+        None | Some(Some("item")) => Source::Api,
+        Some(Some("report")) => Source::Report,
+        Some(_) => {
+            let fault = "`on` says how the item came: `item`, which it need not, or `report`".to_owned();
+            return Line { key: None, expect, item: Err(fault) };
+        }
+    };
     let (key, item) = match entry(line) {
         Ok(entry) => {
-            let item = evaluate::prepare(Arc::clone(config), Source::Api, &entry, now);
+            let item = evaluate::prepare(Arc::clone(config), source, &entry, now);
             (
                 Some(entry.key()),
                 item.map_err(|error| unfit(config, &entry).unwrap_or_else(|| error.to_string())),

@@ -247,8 +247,7 @@ impl Reader<'_> {
         });
         let expires_at = self.optional(object, "expires_at", Self::instant);
         let on = self.optional(object, "on", |r, v| {
-            let on =
-                [("item", On::Item), ("report", On::Report), ("appeal", On::Appeal), ("strike", On::Strike)];
+            let on = [("item", On::Item), ("report", On::Report)];
             let list = r.filled(v, |r, v| r.name(v, &on))?;
             r.distinct(list, "cause")
         });
@@ -578,7 +577,8 @@ impl Reader<'_> {
         let object = self.object(value, &["gte", "gt", "within"])?;
         let within = self.optional(object, "within", |r, v| {
             let text = r.text(v)?;
-            Within::parse(text).or_else(|| r.fault("type", "expected a span such as 30d, 24h or 15m"))
+            Within::parse(text)
+                .or_else(|| r.fault("type", "expected a span above nothing, such as 30d, 24h or 15m"))
         });
         if present(object, "within") && within.is_none() {
             return None;

@@ -57,7 +57,7 @@ impl Reader<'_> {
         let alarm_per_hour = self.optional(object, "alarm_per_hour", number);
         let per_user_cooldown = self.optional(object, "per_user_cooldown", |r, v| {
             let span = Within::parse(r.text(v)?).filter(|span| *span <= LONGEST_COOLDOWN);
-            span.or_else(|| r.fault("type", "expected a span such as 24h, at most 90d"))
+            span.or_else(|| r.fault("type", "expected a span above nothing, such as 24h, and at most 90d"))
         });
         Some(Allowance { actions_per_day, per_user_cooldown, alarm_per_hour })
     }

@@ -72,8 +72,12 @@ impl Reader<'_> {
 
     fn span(&mut self, value: &Json) -> Option<Within> {
         let text = self.text(value)?;
-        Within::parse(text)
-            .or_else(|| self.fault("type", "expected a span such as 30d, 24h or 15m, of ten years at most"))
+        Within::parse(text).or_else(|| {
+            self.fault(
+                "type",
+                "expected a span above nothing, such as 30d, 24h or 15m, and of ten years at most",
+            )
+        })
     }
 
     pub(super) fn count(&mut self, value: &Json) -> Option<Count> {
