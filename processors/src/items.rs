@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_catalog::{self as catalog, Compiled, Live};
 use tidegate_moderation::{
     self as moderation, context_media,
-    effects::{Again, Claim, Plan, Refused},
+    effects::{self, Again, Claim, Plan, Refused},
     evaluate::{self, Begun, Prepared},
     items, retroact,
     signals::{self, Wanted},
@@ -34,9 +34,6 @@ use crate::{
     tally::Tally,
     turns::Turn,
 };
-
-/// Why the effects of a replayed item are not taken.
-const SUPERSEDED: &str = "superseded";
 
 pub(crate) struct Items {
     deps: moderation::Deps,
@@ -89,7 +86,7 @@ impl Items {
             return Ok(config);
         }
         let written_at = submission(job, part).at.append_ms;
-        let found = moderation::effects::config(&self.deps, &header.org, header.config_version, written_at);
+        let found = effects::config(&self.deps, &header.org, header.config_version, written_at);
         Ok(Box::pin(found).await?)
     }
 
@@ -266,7 +263,7 @@ impl Items {
         };
         let mut plan = submissions::plan(&submission, &prepared, &outcome, no_reviews, &refused, Some(again));
         if superseded {
-            supersede(&mut plan)?;
+            plan.supersede()?;
         }
         let outcomes = submissions::carry_out(deps, &submission, plan).await?;
         self.tally.count(org, submission.at.append_ms, &outcomes);
@@ -276,6 +273,10 @@ impl Items {
     /// Whether a newer version of the item is stored. Acting on the older one now would overtake it.
     async fn is_superseded(&self, submission: &Submission<'_>) -> Result<bool, Fault> {
         let (org, key) = (&submission.header.org, submission.entry.key());
+        if submission.header.source == Source::Retroact {
+            let repeat = retroact::repeat_of(&self.deps, submission).await?;
+            return Ok(retroact::is_superseded(&self.deps.store, org, &key, &repeat).await?);
+        }
         let newest = items::newest_place(&self.deps.store, org, &key).await?;
         let at = submission.at;
         let own = (at.append_ms, at.offset, i64::from(at.position));
@@ -326,8 +327,14 @@ impl Handler for Items {
             again || job.maybe_replayed || submission.entry.keyed || submission.entry.origin.is_some();
         if may_stand {
             match Box::pin(submissions::standing(&self.deps, &submission)).await? {
-                Standing::Planned(plan) => {
+                Standing::Planned { plan, is_begun } => {
                     drop(turn);
+                    let may_rest = job.is_resent && !is_begun && plan.has_effects();
+                    let plan = if may_rest && Box::pin(self.is_superseded(&submission)).await? {
+                        effects::set_aside(&self.deps.store, *plan).await?
+                    } else {
+                        *plan
+                    };
                     return Ok(Box::pin(submissions::finish(&self.deps, &submission, &plan)).await?);
                 }
                 Standing::Evaluated => return Ok(()),
@@ -347,7 +354,7 @@ impl Handler for Items {
             return Ok(());
         };
         if job.is_resent && plan.has_effects() && Box::pin(self.is_superseded(&submission)).await? {
-            supersede(&mut plan)?;
+            plan.supersede()?;
         }
         let outcomes = submissions::carry_out(&self.deps, &submission, plan).await?;
         self.tally.count(&submission.header.org, submission.at.append_ms, &outcomes);
@@ -436,23 +443,4 @@ fn decide(
     } else {
         Decided::Asking(Box::new((prepared, outcome, claims)))
     }
-}
-
-/// Keeps what was found and takes nothing of it.
-fn supersede(plan: &mut Plan) -> Result<(), moderation::Error> {
-    plan.taken.clear();
-    plan.callbacks.clear();
-    plan.strikes.clear();
-    plan.reviews.clear();
-    let Some(findings) = &mut plan.evaluation else { return Ok(()) };
-    let unreadable =
-        |error: serde_json::Error| moderation::Error::Corrupt { what: "plan", detail: error.to_string() };
-    let mut actions: Vec<serde_json::Map<String, serde_json::Value>> =
-        serde_json::from_str(&findings.actions).map_err(unreadable)?;
-    for action in &mut actions {
-        action.remove("eventId");
-        action.entry("suppressed").or_insert_with(|| SUPERSEDED.into());
-    }
-    findings.actions = serde_json::to_string(&actions).map_err(unreadable)?;
-    Ok(())
 }

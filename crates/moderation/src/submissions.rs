@@ -56,8 +56,12 @@ impl<'a> Submission<'a> {
 /// What an earlier run left of a submission that may be a replay.
 #[derive(Debug)]
 pub enum Standing {
-    /// Its plan is stored and may not be carried out yet.
-    Planned(Box<Plan>),
+    /// Its plan is stored and may not be carried out yet. `is_begun`: its row is stored, too, so that a part of the
+    /// plan may be carried out already.
+    Planned {
+        plan: Box<Plan>,
+        is_begun: bool,
+    },
     /// Nothing is left to do: it had no effects, or this record came after the one that had them.
     Evaluated,
     /// It was handed over to whoever waits for its media. Evaluating it here, too, could come to something else.
@@ -88,11 +92,12 @@ pub async fn standing(deps: &Deps, submission: &Submission<'_>) -> Result<Standi
     if row.as_ref().is_some_and(|row| items::coordinates(row) != submission.place()) {
         return Ok(Standing::Evaluated);
     }
+    let is_evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED);
     if let Some(plan) = effects::stored(&deps.store, org, entry.submission_id.0).await? {
-        return Ok(Standing::Planned(Box::new(plan)));
+        return Ok(Standing::Planned { plan: Box::new(plan), is_begun: is_evaluated });
     }
-    Ok(match row.map(|row| row.state) {
-        Some(state) if state == EVALUATED => Standing::Evaluated,
+    Ok(match row {
+        Some(_) if is_evaluated => Standing::Evaluated,
         Some(_) if !submission.is_late => Standing::HandedOver,
         _ => Standing::Fresh,
     })

@@ -9,10 +9,13 @@ use tidegate_schemas::{
     ids::{ItemKey, Millis, OrgId},
     records::{DeadLetter, Items},
 };
-use tidegate_store::tables::items::items::EVALUATED;
+use tidegate_store::{
+    Store, embedded,
+    tables::items::{items::EVALUATED, plans::Plan, strikes::Strike},
+};
 use tidegate_stream::{Record, Topic};
 
-use crate::world::{World, entry, entry_of, org, post};
+use crate::world::{World, entry, entry_of, org, post, user};
 
 fn of_unknown_type(id: &str) -> tidegate_schemas::records::ItemEntry {
     entry_of(&ItemKey::new("video", id), r#"{"text": "hello"}"#.to_owned())
@@ -136,6 +139,56 @@ async fn dead_letters_are_listed_without_content_and_replayed_into_their_own_pla
     assert!(world.callbacks().await.is_empty(), "an older version takes no action");
 }
 
+/// A plan is stored before the row, which the store may refuse.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_plan_of_overtaken_content_is_set_aside_and_any_other_is_carried_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let open = |max_row_bytes| {
+        let settings = embedded::Settings { max_row_bytes, ..Default::default() };
+        Store::open_embedded(&db, settings).unwrap()
+    };
+    let mut world = World::on(open(20_000)).await;
+    world.start();
+    let scams = ["p1", "p2"].map(|id| entry(&post(id), &format!("scamcoin {}", "long ".repeat(10_000))));
+    let [overtaken, other] = scams.each_ref().map(|scam| scam.submission_id);
+    for scam in scams {
+        world.submit(vec![scam]).await;
+    }
+    for letter in letters(&world, 2).await {
+        assert_eq!(letter.reason, "store_row_too_large");
+        let cause = letter.submission_id.unwrap().0;
+        assert_eq!(world.rows::<Plan>(&(org(), cause)).await.len(), 1, "{}", letter.detail);
+    }
+    let newer = world.submit_text("p1", "good morning").await;
+    world.evaluated(&post("p1"), newer).await;
+    world.drain().await;
+
+    world.deps.store = open(1_000_000);
+    // The second time everything stands already.
+    for again in [false, true] {
+        world.start();
+        let (log, store) = (&world.deps.log, &world.deps.store);
+        let replayed = dead_letters::replay(log, store, &Selection::default(), &order(again)).await.unwrap();
+        assert_eq!(replayed, Replayed { replayed: 2, skipped: 0, refused: 0 });
+        for id in ["p1", "p2"] {
+            let marker = world.submit_text(id, "good evening").await;
+            world.evaluated(&post(id), marker).await;
+        }
+        let row = world.evaluated(&post("p1"), overtaken).await;
+        assert!(row.matched.contains("demo-scam") && row.actions.contains("superseded"), "{}", row.actions);
+        assert!(!row.actions.contains("eventId"), "{}", row.actions);
+        let row = world.evaluated(&post("p2"), other).await;
+        assert!(row.actions.contains("eventId") && !row.actions.contains("superseded"), "{}", row.actions);
+        world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
+        world.drain().await;
+        assert_eq!(world.rows::<Strike>(&(org(), user("u1"))).await.len(), 1, "only the other one's");
+        let callbacks = world.callbacks().await;
+        let subjects: Vec<_> = callbacks.iter().map(|callback| callback.subject.id.as_str()).collect();
+        assert!(!subjects.is_empty() && subjects.iter().all(|id| *id == "p2"), "{subjects:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_org_of_mostly_poison_is_diverted_and_the_others_go_on() {
     let poison = PoisonSettings { least: 3, ..PoisonSettings::default() };
@@ -195,8 +248,8 @@ async fn a_dead_letter_of_an_item_holds_only_it_with_its_coordinates() {
 async fn what_the_store_does_not_take_is_a_dead_letter_and_no_outage() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let settings = tidegate_store::embedded::Settings { max_row_bytes: 20_000, ..Default::default() };
-    let store = tidegate_store::Store::open_embedded(&db, settings).unwrap();
+    let settings = embedded::Settings { max_row_bytes: 20_000, ..Default::default() };
+    let store = Store::open_embedded(&db, settings).unwrap();
     too_large_rows(World::on(store).await).await;
 }
 

@@ -15,7 +15,7 @@ use tidegate_catalog::Compiled;
 use tidegate_schemas::ids::{
     ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, QueueId, RuleId,
 };
-use tidegate_store::{Inserted, Store, tables::items::plans};
+use tidegate_store::{Inserted, Replaced, Store, tables::items::plans};
 use uuid::Uuid;
 
 pub(crate) use actions::Taken;
@@ -28,6 +28,9 @@ use crate::{
     Deps, Error,
     rule_stats::{Finding, RuleHit, RuleOutcome},
 };
+
+/// Why the actions of overtaken content are not taken.
+const SUPERSEDED: &str = "superseded";
 
 /// Everything that one cause leads to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -159,6 +162,23 @@ impl Plan {
             && self.strikes.is_empty()
             && self.reviews.is_empty())
     }
+
+    /// Keeps what was found and takes nothing of it: a newer version of the item came first.
+    pub fn supersede(&mut self) -> Result<(), Error> {
+        self.taken.clear();
+        self.callbacks.clear();
+        self.strikes.clear();
+        self.reviews.clear();
+        let Some(findings) = &mut self.evaluation else { return Ok(()) };
+        let mut actions: Vec<serde_json::Map<String, serde_json::Value>> =
+            serde_json::from_str(&findings.actions).map_err(Error::corrupt("plan"))?;
+        for action in &mut actions {
+            action.remove("eventId");
+            action.entry("suppressed").or_insert_with(|| SUPERSEDED.into());
+        }
+        findings.actions = serde_json::to_string(&actions).map_err(Error::corrupt("plan"))?;
+        Ok(())
+    }
 }
 
 /// The plan that was stored for a cause, if one was.
@@ -186,6 +206,19 @@ pub async fn adopt(store: &Store, plan: Plan, now: Millis) -> Result<Plan, Error
         Inserted::New => Ok(plan),
         Inserted::Existing(_) if cfg!(feature = "fault-plan-not-read") => Ok(plan),
         Inserted::Existing(first) => serde_json::from_str(&first.plan).map_err(Error::corrupt("plan")),
+    }
+}
+
+/// Puts the superseded plan in the place of the stored one, of which nothing was carried out yet; answers with the one
+/// that stands. Stored before it is carried out, so that no later replay takes the first one up.
+pub async fn set_aside(store: &Store, mut plan: Plan) -> Result<Plan, Error> {
+    plan.supersede()?;
+    let Some(row) = store.get::<plans::Plan>(&(plan.org.clone(), plan.cause)).await? else { return Ok(plan) };
+    let text = serde_json::to_string(&plan).map_err(Error::corrupt("plan"))?;
+    match store.replace(&plans::Plan { plan: text, ..row.clone() }, row.version).await? {
+        Replaced::Yes | Replaced::Gone => Ok(plan),
+        // Another owner of the same record set it aside.
+        Replaced::No(row) => serde_json::from_str(&row.plan).map_err(Error::corrupt("plan")),
     }
 }
 
