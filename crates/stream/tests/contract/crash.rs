@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fs::{File, OpenOptions},
     io::Write,
+    mem::ManuallyDrop,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -14,32 +15,43 @@ use std::{
     },
 };
 
-use tidegate_stream::{Budget, Log, Record};
+use tidegate_stream::{Budget, Drained, Log, Record};
 use tidegate_test_support::{PATIENCE, Process, Program, eventually, servers};
 
 use crate::{
-    fixture::Fixture,
-    hand::{append, consume, items, numbers, receive, stop},
+    fixture::{Fixture, forget_soon},
+    hand::{BUDGET, append, consume, items, numbers, receive, stop},
 };
 
 const SCENARIO: &str = "TIDEGATE_STREAM_CHILD";
 const DATA: &str = "TIDEGATE_STREAM_CHILD_DATA";
+const BROKERS: &str = "TIDEGATE_STREAM_CHILD_BROKERS";
+const PREFIX: &str = "TIDEGATE_STREAM_CHILD_PREFIX";
 const NOTES: &str = "TIDEGATE_STREAM_CHILD_NOTES";
 const FIRST: &str = "TIDEGATE_STREAM_CHILD_FIRST";
-const WRITERS_NAME: &str = "TIDEGATE_STREAM_CHILD_WRITERS";
 const WRITERS: u64 = 8;
+const TRACED: usize = 100;
 const SMALL: Budget = Budget { records: 20, bytes: 1 << 20 };
 
 /// Does nothing but in the child, where it works until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
     let Ok(scenario) = std::env::var(SCENARIO) else { return };
-    let data = std::env::var(DATA).unwrap();
     let notes = OpenOptions::new().create(true).append(true).open(std::env::var(NOTES).unwrap()).unwrap();
-    let settings = Fixture::embedded().settings();
-    let log = Log::open_embedded(fjall::Database::builder(&data).open().unwrap(), &settings).unwrap();
+    let log = match std::env::var(BROKERS) {
+        Ok(brokers) => {
+            let fixture = Fixture::Kafka { brokers, prefix: std::env::var(PREFIX).unwrap() };
+            // The topics are the parent's.
+            open(&ManuallyDrop::new(fixture)).await
+        }
+        Err(_) => {
+            let db = fjall::Database::builder(std::env::var(DATA).unwrap()).open().unwrap();
+            Log::open_embedded(db, &Fixture::embedded().settings()).unwrap()
+        }
+    };
     match scenario.as_str() {
         "append" => append_for_ever(log, notes).await,
+        "trace" => append_traced(log, notes).await,
         "consume" => consume_for_ever(log, notes).await,
         other => panic!("no scenario {other}"),
     }
@@ -49,8 +61,7 @@ async fn child() {
 async fn append_for_ever(log: Log, notes: File) {
     let next = AtomicU64::new(std::env::var(FIRST).unwrap().parse().unwrap());
     let shared = Arc::new((log, Mutex::new(notes), next));
-    let writers: u64 = std::env::var(WRITERS_NAME).unwrap().parse().unwrap();
-    let writers = (0..writers).map(|_| {
+    let writers = (0..WRITERS).map(|_| {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             let (log, notes, next) = &*shared;
@@ -65,6 +76,14 @@ async fn append_for_ever(log: Log, notes: File) {
         })
     });
     futures::future::join_all(writers).await;
+}
+
+/// One after the other. It ends by itself: who kills the tracer leaves what is traced behind.
+async fn append_traced(log: Log, mut notes: File) {
+    for n in 0..TRACED {
+        log.append(&[(items(0), Record::new(b"key", n.to_string().as_bytes()))]).await.unwrap();
+        notes.write_all(format!("{n}\n").as_bytes()).unwrap();
+    }
 }
 
 /// Notes each record when its effects begin, and completes it once that of a few more have, so that a kill finds some
@@ -84,16 +103,18 @@ async fn consume_for_ever(log: Log, mut notes: File) {
     }
 }
 
-fn start(scenario: &str, data: &Path, notes: &Path, first: u64) -> Process {
-    Program::new(std::env::current_exe().unwrap(), notes.with_extension("out"))
+fn start(scenario: &str, fixture: &Fixture, notes: &Path, first: u64) -> Process {
+    let program = Program::new(std::env::current_exe().unwrap(), notes.with_extension("out"))
         .args(["--exact", "crash::child", "--nocapture"])
         .env(SCENARIO, scenario)
-        .env(DATA, data)
         .env(NOTES, notes)
-        .env(FIRST, first.to_string())
-        .env(WRITERS_NAME, WRITERS.to_string())
-        .start()
-        .unwrap()
+        .env(FIRST, first.to_string());
+    let program = match fixture {
+        Fixture::Embedded { data } => program.env(DATA, data.path()),
+        Fixture::Kafka { brokers, prefix } => program.env(BROKERS, brokers).env(PREFIX, prefix),
+        Fixture::Mock { .. } => unreachable!("it is inside this process"),
+    };
+    program.start().unwrap()
 }
 
 /// Whole lines only: the last one may be cut by the kill.
@@ -113,14 +134,13 @@ async fn kill_after(mut child: Process, notes: &Path, count: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_acknowledged_append_is_lost_when_the_process_is_killed() {
     let fixture = Fixture::embedded();
-    let Fixture::Embedded { data } = &fixture else { unreachable!("it is the embedded one") };
     let notes_in = tempfile::tempdir().unwrap();
     let notes = notes_in.path().join("acknowledged");
     let mut first = 0;
     // Each life is killed after another number of acknowledgements.
     for (life, count) in [17, 250, 901, 40, 333].into_iter().enumerate() {
         let before = noted(&notes).len();
-        let child = start("append", data.path(), &notes, first);
+        let child = start("append", &fixture, &notes, first);
         kill_after(child, &notes, before + count).await;
         let acknowledged: BTreeSet<u64> = noted(&notes).into_iter().collect();
 
@@ -147,28 +167,47 @@ async fn no_acknowledged_append_is_lost_when_the_process_is_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_kill_whatever_may_have_begun_is_marked_and_nothing_is_skipped() {
-    let fixture = Fixture::embedded();
-    let Fixture::Embedded { data } = &fixture else { unreachable!("it is the embedded one") };
+    kill_consumers(&Fixture::embedded(), &[30, 7, 120, 64]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_kill_of_a_consumer_of_kafka_the_same_holds() {
+    // The group waits for each of the killed until its session ends.
+    let Some(fixture) = Fixture::kafka("a killed consumer").await else { return };
+    kill_consumers(&fixture, &[30, 64]).await;
+}
+
+async fn open(fixture: &Fixture) -> Log {
+    let mut settings = fixture.settings();
+    forget_soon(&mut settings);
+    fixture.open_with(&settings).await.unwrap()
+}
+
+/// Each life is killed once it has begun so many more records than the one before.
+async fn kill_consumers(fixture: &Fixture, lives: &[usize]) {
+    const ALL: usize = 5_000;
     let notes_in = tempfile::tempdir().unwrap();
     let notes = notes_in.path().join("begun");
-    let log = fixture.open().await;
-    append(&log, items(0), b"key", numbers(0..5_000)).await;
+    let log = open(fixture).await;
+    append(&log, items(0), b"key", numbers(0..ALL)).await;
     fixture.close(log).await;
 
-    let mut replays = 0;
-    for count in [30, 7, 120, 64] {
+    let (mut replays, mut committed) = (0, 0);
+    for count in lives {
         let before = noted(&notes).len();
-        let child = start("consume", data.path(), &notes, 0);
+        let child = start("consume", fixture, &notes, 0);
         kill_after(child, &notes, before + count).await;
         let begun: BTreeSet<u64> = noted(&notes).into_iter().collect();
         let contiguous = (0..).take_while(|n| begun.contains(n)).count();
         assert_eq!(contiguous, begun.len(), "nothing was skipped");
 
-        let log = fixture.open().await;
+        let log = open(fixture).await;
         let mut inbox = consume(&log, SMALL);
         let received = receive(&mut inbox, 20).await;
         let from = received[0].at.offset.0.unsigned_abs();
         assert!(from <= contiguous as u64, "record {contiguous} was never begun, but {from} comes first");
+        assert!(from >= committed, "{from} comes again, but {committed} was committed");
+        committed = from;
         for one in &received {
             let offset = one.at.offset.0.unsigned_abs();
             assert!(one.maybe_replayed || !begun.contains(&offset), "{offset} was begun, but is not marked");
@@ -181,6 +220,21 @@ async fn after_a_kill_whatever_may_have_begun_is_marked_and_nothing_is_skipped()
         fixture.close(log).await;
     }
     assert!(replays > 0, "no kill fell between the begin of a record and its commit");
+    assert!(committed > 0, "no life committed anything");
+
+    // All that no life committed comes, each record once.
+    let log = open(fixture).await;
+    let mut inbox = consume(&log, BUDGET);
+    let mut next = committed;
+    while next < ALL as u64 {
+        for one in receive(&mut inbox, 1).await {
+            assert_eq!(one.at.offset.0.unsigned_abs(), next);
+            next += 1;
+            one.ticket.complete();
+        }
+    }
+    assert_eq!(stop(inbox).await, Drained::Clean);
+    fixture.close(log).await;
 }
 
 /// `strace` is on the machines of the CI; without it the trace cannot be read, and the test says so.
@@ -193,21 +247,19 @@ async fn the_disk_is_synced_between_a_write_and_its_acknowledgement() {
         servers::skipped("the sync before an acknowledgement", "strace is not installed");
         return;
     }
-    let child = Program::new("strace", trace_in.path().join("out"))
+    let mut child = Program::new("strace", trace_in.path().join("out"))
         .args(["-f", "-y", "-e", "trace=write,writev,pwrite64,fdatasync,fsync", "-o"])
         .arg(&trace)
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "crash::child", "--nocapture"])
-        .env(SCENARIO, "append")
+        .env(SCENARIO, "trace")
         .env(DATA, &data)
         .env(NOTES, &notes)
-        .env(FIRST, "0")
-        .env(WRITERS_NAME, "1")
         .start()
         .unwrap();
-    kill_after(child, &notes, 100).await;
+    assert!(child.exit(PATIENCE).await.unwrap().success(), "{}", child.output().unwrap());
 
-    // With one writer, each acknowledgement follows its own journal write and a sync after that.
+    // Each acknowledgement follows its own journal write and a sync after that.
     let (mut written, mut synced, mut acknowledged) = (false, false, 0);
     for line in std::fs::read_to_string(&trace).unwrap().lines() {
         let of_journal = line.contains(".jnl>");
@@ -221,5 +273,5 @@ async fn the_disk_is_synced_between_a_write_and_its_acknowledgement() {
             (written, synced) = (false, false);
         }
     }
-    assert!(acknowledged >= 100, "{acknowledged}");
+    assert_eq!(acknowledged, TRACED);
 }

@@ -74,10 +74,7 @@ impl Fixture {
                 settings.kafka.topics =
                     kafka::Topics { replication: 1, min_insync_replicas: 1, ..kafka::Topics::default() };
                 if matches!(self, Self::Mock { .. }) {
-                    // It forgets a member that left without a word only when its session ends.
-                    settings.consume.drain_timeout_ms = 3_000;
-                    settings.consume.commit_timeout_ms = 1_000;
-                    settings.kafka.consumer.session_timeout_ms = 6_000;
+                    forget_soon(&mut settings);
                 }
             }
         }
@@ -122,6 +119,13 @@ impl Fixture {
     pub(crate) async fn close(&self, log: Log) -> Drained {
         log.close(Instant::now() + Duration::from_secs(60)).await
     }
+}
+
+/// A member that left without a word is forgotten only when its session ends.
+pub(crate) fn forget_soon(settings: &mut Settings) {
+    settings.consume.drain_timeout_ms = 3_000;
+    settings.consume.commit_timeout_ms = 1_000;
+    settings.kafka.consumer.session_timeout_ms = 6_000;
 }
 
 fn admin(brokers: &str) -> AdminClient<DefaultClientContext> {
