@@ -94,7 +94,7 @@ pub(crate) struct Driver<E: Engine> {
 
 impl<E: Engine> Driver<E> {
     pub(crate) fn new(engine: E, parts: Parts, book: Book) -> Self {
-        let now = Instant::now();
+        let now = engine.now();
         Self {
             engine,
             parts,
@@ -114,7 +114,7 @@ impl<E: Engine> Driver<E> {
     /// Runs until asked to stop, or failed, and drained.
     pub(crate) fn run(mut self) -> Drained {
         loop {
-            let now = Instant::now();
+            let now = self.engine.now();
             self.collect_reports();
             if self.ending.is_none() && self.parts.is_stopping() {
                 self.parts.tray.end(Ok(()));
@@ -139,7 +139,7 @@ impl<E: Engine> Driver<E> {
     }
 
     fn handle(&mut self, event: Event) {
-        let now = Instant::now();
+        let now = self.engine.now();
         match event {
             Event::Assigned { partition, next, end } => self.assigned(partition, next, end),
             Event::Fetched(records) => self.fetched(records),
@@ -206,7 +206,7 @@ impl<E: Engine> Driver<E> {
             self.engine.pause(&[partition]);
         }
         if let Some(cause) = self.ending {
-            self.begin_letting_go(cause, vec![partition], Instant::now());
+            self.begin_letting_go(cause, vec![partition], self.engine.now());
         } else {
             self.publish_ownership();
         }
@@ -407,7 +407,7 @@ impl<E: Engine> Driver<E> {
         if self.ending.is_none() {
             tracing::error!(role = %self.parts.role, tag = error.tag(), "{error}");
             self.parts.tray.end(Err(error));
-            self.end(Cause::Failed, Instant::now());
+            self.end(Cause::Failed, self.engine.now());
         }
     }
 

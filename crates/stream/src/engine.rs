@@ -3,7 +3,7 @@
 //! It holds no policy. An engine tells what happened and does what it is told; ledger, budget, epochs
 //! and drain are the driver's, the same for every engine.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{
     budget::Charge,
@@ -62,6 +62,11 @@ pub(crate) trait Engine: Send {
 
     /// Lets go of partitions after `Revoking`, or at the end; the driver waited for their commit.
     fn release(&mut self, partitions: &[Partition]);
+
+    /// The time that the driver goes by.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
 
     /// Leaves the group. Called once, last, after everything is released.
     fn close(&mut self);

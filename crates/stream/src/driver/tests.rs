@@ -35,6 +35,11 @@ struct Seen {
     polls: usize,
     /// What the next commits answer.
     refuse_commits: bool,
+    /// Commits are asked for in vain.
+    mute_commits: bool,
+    /// The time, which from here on passes by what the driver waits.
+    now: Option<Instant>,
+    released_at: Option<Instant>,
 }
 
 struct Scripted {
@@ -47,9 +52,14 @@ impl Engine for Scripted {
     const DEAF_FOR: Duration = Duration::from_millis(5);
 
     fn poll(&mut self, wait: Duration, _room: Charge) -> Vec<Event> {
-        self.seen.lock().polls += 1;
+        let is_frozen = {
+            let mut seen = self.seen.lock();
+            seen.polls += 1;
+            seen.now = seen.now.map(|now| now + wait.min(Self::DEAF_FOR));
+            seen.now.is_some()
+        };
         let mut events = std::mem::take(&mut self.answers);
-        if events.is_empty() {
+        if events.is_empty() && !is_frozen {
             events.extend(self.script.recv_timeout(wait.min(Self::DEAF_FOR)));
         }
         events.extend(self.script.try_iter());
@@ -72,6 +82,9 @@ impl Engine for Scripted {
             return;
         }
         seen.committed.extend(upto);
+        if seen.mute_commits {
+            return;
+        }
         let answer = |(partition, next): &(Partition, NextOffset)| Event::Committed {
             partition: *partition,
             next: *next,
@@ -80,7 +93,14 @@ impl Engine for Scripted {
     }
 
     fn release(&mut self, partitions: &[Partition]) {
-        self.seen.lock().released.extend(partitions);
+        let at = self.now();
+        let mut seen = self.seen.lock();
+        seen.released.extend(partitions);
+        seen.released_at = Some(at);
+    }
+
+    fn now(&self) -> Instant {
+        self.seen.lock().now.unwrap_or_else(Instant::now)
     }
 
     fn close(&mut self) {}
@@ -149,6 +169,20 @@ impl Stage {
     async fn until(&self, what: &str, holds: impl Fn(&Seen) -> bool) {
         eventually(what, PATIENCE, async || holds(&self.seen.lock()).then_some(())).await.unwrap();
     }
+
+    /// Stops the consumer; how it ended, and after what time of its own.
+    async fn stopped(self) -> (Drained, Duration, Arc<Mutex<Seen>>) {
+        let began = Instant::now();
+        {
+            // The driver's next poll waits for this.
+            let mut seen = self.seen.lock();
+            seen.now = Some(began);
+            self.inbox.stop();
+        }
+        let drained = timeout(PATIENCE, self.inbox.drained()).await.unwrap();
+        let took = self.seen.lock().released_at.unwrap() - began;
+        (drained, took, self.seen)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -201,6 +235,55 @@ async fn a_completion_after_the_drains_deadline_does_not_count_for_the_next_assi
     assert!(!stage.seen.lock().committed.iter().any(|(own, _)| *own == partition(0)));
     again.into_iter().for_each(|one| one.ticket.complete());
     stage.until("its own commit", |seen| seen.committed.contains(&(partition(0), NextOffset(1)))).await;
+}
+
+/// One poll before the driver hears of the stop, and one in which the deadline passes.
+const TWO_POLLS: Duration = Duration::from_millis(10);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_waits_for_work_that_never_ends_until_its_deadline_and_no_longer() {
+    let mut stage = stage(20_000);
+    stage.script.send(fetched(0, 0..3)).unwrap();
+    let mut received = stage.receive(3).await;
+    let never = received.split_off(1);
+    received.into_iter().for_each(|one| one.ticket.complete());
+    let (drained, took, seen) = stage.stopped().await;
+    assert_eq!(drained, Drained::Forced);
+    let deadline = Duration::from_secs(20);
+    assert!(took >= deadline && took <= deadline + TWO_POLLS, "{took:?}");
+    assert_eq!(seen.lock().committed, [(partition(0), NextOffset(1))], "what was complete");
+    drop(never);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_waits_for_a_commit_that_nobody_answers_until_the_commits_deadline_and_no_longer() {
+    let mut stage = stage(20_000);
+    stage.script.send(fetched(0, 0..3)).unwrap();
+    let received = stage.receive(3).await;
+    stage.seen.lock().mute_commits = true;
+    received.into_iter().for_each(|one| one.ticket.complete());
+    let (drained, took, _) = stage.stopped().await;
+    assert_eq!(drained, Drained::Forced);
+    let deadline = Duration::from_millis(200);
+    assert!(took >= deadline && took <= deadline + TWO_POLLS, "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn below_half_of_the_budget_it_stays_shut_whatever_is_committed() {
+    let mut stage = stage(60_000);
+    stage.script.send(fetched(0, 0..10)).unwrap();
+    let mut held = stage.receive(10).await;
+    stage.until("the pause at the budget", |seen| seen.paused.len() == 2).await;
+    let six = held.split_off(4);
+    held.into_iter().for_each(|one| one.ticket.complete());
+    stage.until("their commit", |seen| seen.committed.contains(&(partition(0), NextOffset(4)))).await;
+    let polls = stage.seen.lock().polls;
+    stage.until("polling to go on", |seen| seen.polls > polls + 3).await;
+    assert_eq!(stage.seen.lock().paused.len(), 2, "six of ten are held");
+    let mut six = six.into_iter();
+    six.next().unwrap().ticket.complete();
+    stage.until("the resumption", |seen| seen.paused.is_empty()).await;
+    six.for_each(|one| one.ticket.complete());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
