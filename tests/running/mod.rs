@@ -7,7 +7,6 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     process::{ExitStatus, Output},
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -252,6 +251,3 @@ pub(crate) fn appeal(id: &str, item: &Value) -> Value {
         "actionsTaken": ["limit_reach"],
     })
 }
-
-/// Nothing is expected within this time; a slow machine makes such a test weaker, never red.
-pub(crate) const A_MOMENT: Duration = Duration::from_millis(500);

@@ -1,13 +1,13 @@
 //! What a consumer holds is bounded, and being at the bound costs nothing but waiting.
 
-use std::time::Duration;
-
-use tidegate_stream::{Budget, Drained};
-use tokio::time::timeout;
+use futures::FutureExt as _;
+use tidegate_stream::{Budget, Drained, Group, Inbox, Log, Partition, Topic};
+use tidegate_test_support::{PATIENCE, eventually};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     fixture::{Fixture, contract},
-    hand::{append, complete, consume, items, numbers, receive, stop, values},
+    hand::{ROLE, append, complete, consume, items, numbers, receive, stop, values},
 };
 
 contract! {
@@ -16,20 +16,44 @@ contract! {
     a_thousand_records_pass_a_budget_of_ten
 }
 
-/// Long enough for a record that is on its way; a fault that is slower only passes unseen.
-const A_WHILE: Duration = Duration::from_millis(300);
+/// A consumer beside the one that is looked at, which is handed a record only when the one before is committed.
+struct Neighbour(Inbox);
+
+impl Neighbour {
+    const TOPIC: Topic = Topic::Reports;
+    /// Of its commits, while the other one could have fetched as well.
+    const TURNS: usize = 20;
+
+    fn of(log: &Log) -> Self {
+        let budget = Budget { records: 1, bytes: 1 << 20 };
+        Self(log.consume(Group("neighbour"), &[Self::TOPIC], budget, ROLE, CancellationToken::new()))
+    }
+
+    /// Nothing came to the full one while this one went on.
+    async fn passes(&mut self, log: &Log, full: &mut Inbox) {
+        let gate = full.gate();
+        eventually("the budget to be used up", PATIENCE, async || gate.closed_for().map(drop)).await.unwrap();
+        append(log, Partition::new(Self::TOPIC, 0), b"key", numbers(0..Self::TURNS)).await;
+        for _ in 0..Self::TURNS {
+            complete(receive(&mut self.0, 1).await);
+        }
+        assert!(full.next().now_or_never().is_none(), "the budget is used up");
+        assert!(gate.closed_for().is_some());
+    }
+}
 
 async fn at_the_budget_nothing_more_comes_until_half_of_it_is_committed(fixture: &Fixture) {
     let log = fixture.open().await;
     append(&log, items(0), b"key", numbers(0..30)).await;
     let mut inbox = consume(&log, Budget { records: 10, bytes: 1 << 20 });
+    let mut neighbour = Neighbour::of(&log);
     let mut held = receive(&mut inbox, 10).await;
     assert_eq!(held.len(), 10);
-    timeout(A_WHILE, inbox.next()).await.expect_err("the budget is used up");
+    neighbour.passes(&log, &mut inbox).await;
 
     // Six of ten are still held: more than half.
     complete(held.drain(..4).collect());
-    timeout(A_WHILE, inbox.next()).await.expect_err("more than half is held");
+    neighbour.passes(&log, &mut inbox).await;
     complete(held.drain(..1).collect());
     let more = receive(&mut inbox, 5).await;
     assert_eq!(values(&more), numbers(10..15).collect::<Vec<_>>());
@@ -41,7 +65,7 @@ async fn at_the_budget_nothing_more_comes_until_half_of_it_is_committed(fixture:
         rest -= more.len();
         complete(more);
     }
-    assert_eq!(stop(inbox).await, Drained::Clean);
+    assert_eq!(stop(inbox).await.and(stop(neighbour.0).await), Drained::Clean);
     fixture.close(log).await;
 }
 
@@ -50,9 +74,10 @@ async fn at_the_byte_budget_nothing_more_comes_either(fixture: &Fixture) {
     let value = "x".repeat(10_000);
     append(&log, items(0), b"", std::iter::repeat_n(value, 30)).await;
     let mut inbox = consume(&log, Budget { records: 1_000, bytes: 50_000 });
+    let mut neighbour = Neighbour::of(&log);
     let held = receive(&mut inbox, 5).await;
     assert!(held.len() <= 6, "{} records of 10,000 bytes under a budget of 50,000", held.len());
-    timeout(A_WHILE, inbox.next()).await.expect_err("the budget is used up");
+    neighbour.passes(&log, &mut inbox).await;
     let mut rest = 30 - held.len();
     complete(held);
     while rest > 0 {
@@ -60,7 +85,7 @@ async fn at_the_byte_budget_nothing_more_comes_either(fixture: &Fixture) {
         rest -= more.len();
         complete(more);
     }
-    assert_eq!(stop(inbox).await, Drained::Clean);
+    assert_eq!(stop(inbox).await.and(stop(neighbour.0).await), Drained::Clean);
     fixture.close(log).await;
 }
 
