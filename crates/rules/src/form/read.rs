@@ -5,6 +5,8 @@
 mod facts;
 mod life;
 mod places;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use serde_json::{Map, Value as Json};
@@ -353,12 +355,20 @@ impl Reader<'_> {
             };
         }
         let object = self.object(value, &CONDITIONS)?;
-        let mut named = CONDITIONS.iter().filter(|name| object.contains_key(**name));
-        let (Some(kind), None) = (named.next(), named.next()) else {
-            return self.fault("shape", format!("expected exactly one of {}", CONDITIONS.join(", ")));
-        };
-        let inner = &object[*kind];
-        self.at(kind, |r| match *kind {
+        let named: Vec<_> = CONDITIONS.iter().filter(|name| object.contains_key(**name)).collect();
+        if named.len() != 1 {
+            self.fault::<()>("shape", format!("expected exactly one of {}", CONDITIONS.join(", ")));
+        }
+        // Of several all are read, for what is wrong in each.
+        let read: Vec<_> = named.iter().map(|kind| self.of_kind(kind, &object[**kind], depth)).collect();
+        match <[_; 1]>::try_from(read) {
+            Ok([read]) => read,
+            Err(_) => None,
+        }
+    }
+
+    fn of_kind(&mut self, kind: &str, inner: &Json, depth: usize) -> Option<Condition> {
+        self.at(kind, |r| match kind {
             "all" => r.filled(inner, |r, v| r.condition(v, depth + 1)).map(Condition::All),
             "any" => r.filled(inner, |r, v| r.condition(v, depth + 1)).map(Condition::Any),
             "not" => r.condition(inner, depth + 1).map(|c| Condition::Not(Box::new(c))),
@@ -428,12 +438,22 @@ impl Reader<'_> {
         });
         let view = self.optional(object, "view", |r, v| r.name(v, &VIEWS));
         let word = self.optional(object, "word", Self::boolean);
+        let distinct = self.optional(object, "min_distinct", |r, v| {
+            let distinct = r.whole(v)?;
+            usize::try_from(distinct)
+                .ok()
+                .filter(|n| *n >= 1)
+                .or_else(|| r.fault("type", "expected 1 or more"))
+        });
         let mut named = SEARCHES.iter().filter(|name| object.contains_key(**name));
         let (Some(kind), None) = (named.next(), named.next()) else {
             return self.fault("shape", format!("expected exactly one of {}", SEARCHES.join(", ")));
         };
+        // Whatever does not fit, the rest is read for its own faults.
+        let mut fits = present(object, "min_distinct") == distinct.is_some();
         if word.is_some() && !matches!(*kind, "any_of" | "all_of" | "bank") {
-            return self.fault("shape", "`word` goes with any_of, all_of and bank only");
+            self.fault::<()>("shape", "`word` goes with any_of, all_of and bank only");
+            fits = false;
         }
         let whole = word.unwrap_or(*kind == "words");
         let search = self.required(object, kind, |r, v| match *kind {
@@ -446,19 +466,10 @@ impl Reader<'_> {
         let view = view.unwrap_or(usual);
         if *kind == "regex" && view > View::Lower {
             // A pattern has no folded form: it could name characters that the folded text never has.
-            return self.at("view", |r| r.fault("shape", "patterns search the views raw and lower only"));
+            self.at("view", |r| r.fault::<()>("shape", "patterns search the views raw and lower only"));
+            fits = false;
         }
-        let distinct = self.optional(object, "min_distinct", |r, v| {
-            let distinct = r.whole(v)?;
-            usize::try_from(distinct)
-                .ok()
-                .filter(|n| *n >= 1)
-                .or_else(|| r.fault("type", "expected 1 or more"))
-        });
-        if present(object, "min_distinct") {
-            distinct?;
-        }
-        let search = search?;
+        let search = search.filter(|_| fits)?;
         let count = match &search {
             Search::AnyOf { words, .. } | Search::AllOf { words, .. } => words.len(),
             Search::Regex(patterns) => patterns.len(),
@@ -516,6 +527,10 @@ impl Reader<'_> {
             complete &= read.is_some();
             tests.push((op, operand.clone()));
         }
+        let of = self.optional(object, "of", |r, v| {
+            r.name(v, &[("any", Of::Any), ("all", Of::All), ("none", Of::None)])
+        });
+        let ignore_case = self.optional(object, "ignore_case", Self::boolean).unwrap_or_default();
         if tests.is_empty() {
             let ops: Vec<_> = Op::NAMES.iter().map(|(name, _)| *name).collect();
             return self
@@ -523,15 +538,12 @@ impl Reader<'_> {
         }
         let contradicts = tests.len() > 1 && tests.contains(&(Op::Exists, Json::Bool(false)));
         if contradicts {
-            return self.fault("shape", "`exists: false` leaves nothing to compare");
+            self.fault::<()>("shape", "`exists: false` leaves nothing to compare");
+            complete = false;
         }
-        let of = self.optional(object, "of", |r, v| {
-            r.name(v, &[("any", Of::Any), ("all", Of::All), ("none", Of::None)])
-        });
         if of.is_some() && tests.iter().any(|(op, _)| *op == Op::Exists) {
             return self.fault("shape", "`of` speaks of values, and `exists` of the field");
         }
-        let ignore_case = self.optional(object, "ignore_case", Self::boolean).unwrap_or_default();
         complete.then_some(())?;
         Some(Comparison { path: path?, of, ignore_case, tests, container: None })
     }
@@ -580,9 +592,6 @@ impl Reader<'_> {
             Within::parse(text)
                 .or_else(|| r.fault("type", "expected a span above nothing, such as 30d, 24h or 15m"))
         });
-        if present(object, "within") && within.is_none() {
-            return None;
-        }
         let at_least = match (object.get("gte"), object.get("gt")) {
             (Some(n), None) => self.at("gte", |r| r.whole(n)),
             (None, Some(n)) => self.at("gt", |r| r.whole(n)).map(|n| n.saturating_add(1)),
@@ -590,6 +599,9 @@ impl Reader<'_> {
         }?;
         if at_least < 1 {
             return self.fault("type", "every user has no strikes: expected a larger number");
+        }
+        if present(object, "within") && within.is_none() {
+            return None;
         }
         Some(Strikes { at_least, within })
     }
