@@ -87,7 +87,16 @@ async fn what_cannot_work_is_refused_by_name_and_by_who_set_it() {
 #[tokio::test]
 async fn what_a_start_would_refuse_is_refused_by_the_check_too_with_who_set_it() {
     const CQL: &str = "[store]\nengine = \"cql\"\n[store.cql]\npassword = \"hunter2\"\n";
+    const PASSWORD: &str =
+        "[store]\nengine = \"cql\"\n[store.cql]\nusername = \"us\"\npassword_file = \"nowhere\"\n";
+    const KAFKA: &str = "[stream]\nengine = \"kafka\"\n";
+    const REGISTRY: &str = "[stream.schema_registry]\nurl = \"http://127.0.0.1:1\"\n";
     let file = |setting: &str| format!("{setting} is set by tidegate.toml");
+    let security = format!("[security]\nmaster_key = \"{}=\"\n", "A".repeat(43));
+    let password = format!("{security}{PASSWORD}");
+    let broker = format!("{KAFKA}[stream.kafka.librdkafka_files]\n\"sasl.password\" = \"nowhere\"\n");
+    let registry = format!("{KAFKA}{REGISTRY}username = \"us\"\npassword_file = \"nowhere\"\n");
+    let authority = format!("{KAFKA}{REGISTRY}ca_file = \"nowhere\"\n");
     for (text, env, setting) in [
         ("[security]\nmaster_key = \"x\"\n", None, "security.master_key"),
         ("[security]\nmaster_key = \"\"\n", None, "security.master_key"),
@@ -101,6 +110,10 @@ async fn what_a_start_would_refuse_is_refused_by_the_check_too_with_who_set_it()
         ("[ingest.limits]\ndata_bytes = 0\n", None, "ingest.limits.data_bytes"),
         ("", Some(("TIDEGATE__INGEST__LIMITS__ID_BYTES", "0")), "ingest.limits.id_bytes"),
         (CQL, None, "store.cql.password"),
+        (&password, None, "store.cql.password_file"),
+        (&broker, None, "stream.kafka.librdkafka_files.sasl.password"),
+        (&registry, None, "stream.schema_registry.password_file"),
+        (&authority, None, "stream.schema_registry.ca_file"),
     ] {
         let place = Place::new();
         std::fs::write(place.folder.path().join("tidegate.toml"), text).unwrap();

@@ -279,7 +279,10 @@ fn with_origins(Refusal { section, text }: &Refusal, layers: &Node) -> String {
         let found = candidates.into_iter().find_map(|above| {
             let path = if above.is_empty() { word.to_owned() } else { format!("{above}.{word}") };
             let parts: Vec<_> = path.split('.').collect();
-            let origin = layers.origin(&parts).filter(|_| !word.is_empty() && parts.len() > 1)?;
+            // A name in quotes may have dots of its own.
+            let quoted: Vec<_> = above.split('.').chain([word]).collect();
+            let named = !word.is_empty() && parts.len() > 1;
+            let origin = layers.origin(&parts).or_else(|| layers.origin(&quoted)).filter(|_| named)?;
             Some(format!("{path} is set by {origin}"))
         });
         origins.extend(found.filter(|origin| !origins.contains(origin)));
@@ -340,6 +343,10 @@ impl Settings {
                 return Err(Refusal::new("security", &tidegate_catalog::MasterKeyError::Missing));
             }
             (Ok(_), _) => {}
+        }
+        self.stream.check_files().map_err(Refusal::of("stream"))?;
+        if self.store.engine == StoreEngine::Cql {
+            self.store.cql.check_files().map_err(Refusal::of("store.cql"))?;
         }
         self.egress.check_files().map_err(Refusal::of("egress"))
     }

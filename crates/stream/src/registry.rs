@@ -113,6 +113,21 @@ impl Settings {
         Ok(())
     }
 
+    /// Reads the files that are named, as a client would.
+    pub(crate) fn check_files(&self) -> Result<(), String> {
+        self.authorities().map(drop).map_err(|why| why.to_string())?;
+        self.credentials().map(drop).map_err(|why| why.to_string())
+    }
+
+    fn authorities(&self) -> Result<Vec<reqwest::Certificate>, RegistryError> {
+        let Some(path) = &self.ca_file else { return Ok(Vec::new()) };
+        let named = |why: String| {
+            RegistryError::Settings(format!("schema_registry.ca_file {}: {why}", path.display()))
+        };
+        let pem = std::fs::read(path).map_err(|why| named(why.to_string()))?;
+        reqwest::Certificate::from_pem_bundle(&pem).map_err(|why| named(why.to_string()))
+    }
+
     fn base(&self) -> Result<Url, String> {
         // Neither message shows the value: it may hold a password.
         let base = Url::parse(&self.url).map_err(|why| format!("schema_registry.url: {why}"))?;
@@ -218,14 +233,8 @@ impl Client {
             .timeout(Duration::from_millis(settings.request_timeout_ms))
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy();
-        if let Some(path) = &settings.ca_file {
-            let named = |why: String| {
-                RegistryError::Settings(format!("schema_registry.ca_file {}: {why}", path.display()))
-            };
-            let pem = std::fs::read(path).map_err(|why| named(why.to_string()))?;
-            let certificates =
-                reqwest::Certificate::from_pem_bundle(&pem).map_err(|why| named(why.to_string()))?;
-            http = http.tls_certs_merge(certificates);
+        if settings.ca_file.is_some() {
+            http = http.tls_certs_merge(settings.authorities()?);
         }
         let http = http.build().map_err(|why| RegistryError::Settings(why.without_url().to_string()))?;
         let base = settings.base().map_err(RegistryError::Settings)?;

@@ -148,6 +148,18 @@ impl Settings {
                 .map_err(OpenError::Settings),
         }
     }
+
+    /// Reads the files that are named, as a start would.
+    pub fn check_files(&self) -> Result<(), OpenError> {
+        match self.engine {
+            EngineKind::Embedded => Ok(()),
+            EngineKind::Kafka => self
+                .kafka
+                .check_files()
+                .and_then(|()| self.schema_registry.as_ref().map_or(Ok(()), registry::Settings::check_files))
+                .map_err(OpenError::Settings),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -192,6 +192,12 @@ impl Settings {
         Ok(())
     }
 
+    /// Reads the files that are named, as a connection would.
+    pub fn check_files(&self) -> Result<(), Error> {
+        self.password()?;
+        self.tls.as_ref().map_or(Ok(()), super::tls::check_files)
+    }
+
     pub(super) fn connect_timeout(&self) -> Duration {
         Duration::from_millis(self.connect_timeout_ms)
     }

@@ -17,9 +17,9 @@ impl Objection {
 }
 
 #[cfg(feature = "tls")]
-pub(super) use self::built::secure;
+pub(super) use self::built::{check_files, secure};
 #[cfg(not(feature = "tls"))]
-pub(super) use self::not_built::secure;
+pub(super) use self::not_built::{check_files, secure};
 
 #[cfg(not(feature = "tls"))]
 mod not_built {
@@ -32,6 +32,10 @@ mod not_built {
     };
 
     pub(crate) fn secure(_: SessionBuilder, _: &Tls, _: &Objection) -> Result<SessionBuilder, Error> {
+        Err(Error::Settings(NO_TLS.to_owned()))
+    }
+
+    pub(crate) fn check_files(_: &Tls) -> Result<(), Error> {
         Err(Error::Settings(NO_TLS.to_owned()))
     }
 }
@@ -56,12 +60,21 @@ mod built {
         settings: &Tls,
         objection: &Objection,
     ) -> Result<SessionBuilder, Error> {
+        let tls = connector(settings, objection)?;
+        Ok(builder.tls_context(Some(OpenSsl010Config::new(tls))))
+    }
+
+    pub(crate) fn check_files(settings: &Tls) -> Result<(), Error> {
+        connector(settings, &Objection::default()).map(drop)
+    }
+
+    fn connector(settings: &Tls, objection: &Objection) -> Result<SslConnectorBuilder, Error> {
         let mut tls = base(objection.clone()).map_err(|why| Error::Settings(format!("tls: {why}")))?;
         trust(&mut tls, &settings.ca_file)?;
         if let (Some(certificate), Some(key)) = (&settings.certificate_file, &settings.key_file) {
             show(&mut tls, certificate, key)?;
         }
-        Ok(builder.tls_context(Some(OpenSsl010Config::new(tls))))
+        Ok(tls)
     }
 
     fn base(objection: Objection) -> Result<SslConnectorBuilder, ErrorStack> {

@@ -361,6 +361,11 @@ impl Settings {
         Ok(())
     }
 
+    /// Reads the files that are named, as the clients would.
+    pub(crate) fn check_files(&self) -> Result<(), String> {
+        self.client().map(drop)
+    }
+
     /// What every client is configured with.
     fn client(&self) -> Result<ClientConfig, String> {
         let mut config = ClientConfig::new();
