@@ -138,19 +138,34 @@ async fn a_shared_store_without_a_master_key_is_refused_by_the_check_too() {
     assert!(said.contains("security.master_key_file"), "{said}");
 }
 
-#[cfg(not(feature = "tls"))]
 #[tokio::test]
-async fn a_build_without_tls_refuses_settings_that_ask_for_it() {
-    for (file, setting) in [
+async fn settings_that_ask_for_tls_are_refused_by_a_build_without_it_and_by_no_other() {
+    for (file, setting, named) in [
         (
             "[stream]\nengine = \"kafka\"\n[stream.kafka.librdkafka]\n\"security.protocol\" = \"ssl\"\n",
             "security.protocol",
+            None,
         ),
-        ("[store]\nengine = \"cql\"\n[store.cql.tls]\nca_file = \"ca.pem\"\n", "store.cql"),
+        (
+            "[store]\nengine = \"cql\"\n[store.cql.tls]\nca_file = \"ca.pem\"\n",
+            "store.cql",
+            Some("store.cql.tls.ca_file is set by tidegate.toml"),
+        ),
     ] {
-        let (code, _, complaints) = check(file, &[]).await;
-        assert_eq!(code, Some(2), "{complaints}");
-        assert!(complaints.contains(setting) && complaints.contains("the feature `tls`"), "{complaints}");
+        let file = format!("[security]\nmaster_key = \"{}=\"\n{file}", "A".repeat(43));
+        let (code, _, complaints) = check(&file, &[]).await;
+        match named {
+            _ if cfg!(not(feature = "tls")) => {
+                assert!(
+                    complaints.contains(setting) && complaints.contains("the feature `tls`"),
+                    "{complaints}"
+                );
+                assert_eq!(code, Some(2), "{complaints}");
+            }
+            // The file that it names is looked at, and is not there.
+            Some(missing) => assert!(code == Some(2) && complaints.contains(missing), "{complaints}"),
+            None => assert_eq!(code, Some(0), "{complaints}"),
+        }
     }
 }
 
