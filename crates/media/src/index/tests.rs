@@ -1,4 +1,9 @@
-#![allow(clippy::cast_possible_truncation, clippy::unwrap_used)]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::unwrap_used
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -135,6 +140,75 @@ fn what_the_index_finds_is_what_comparing_all_finds() {
         compare::<4>(Lie::Random, count, 0..=31, 8);
     }
     compare::<4>(Lie::Random, 100_000, [0, 15, 16, 31].into_iter(), 4);
+}
+
+/// Crops of drawn pictures, each hashed, and each a few bits away from itself again and again.
+fn crops(draw: &mut Draw, count: usize) -> Vec<[u8; 32]> {
+    const SIDE: u64 = 128;
+    let mut found = Vec::new();
+    for _ in 0..20 {
+        let waves: Vec<_> = (0..6)
+            .map(|_| {
+                [draw.below(40) as f64 / 128.0, draw.below(40) as f64 / 128.0, draw.below(628) as f64 / 100.0]
+            })
+            .collect();
+        let light = |x: u64, y: u64| {
+            let sum: f64 = waves.iter().map(|[a, b, c]| (a * x as f64 + b * y as f64 + c).sin()).sum();
+            sum.mul_add(20.0, 128.0) as u8
+        };
+        for _ in 0..10 {
+            let (left, top, side) = (draw.below(16), draw.below(16), SIDE - draw.below(24));
+            let luma: Vec<u8> = (top..top + side)
+                .flat_map(|y| (left..left + side).map(move |x| (x, y)))
+                .map(|(x, y)| light(x, y))
+                .collect();
+            found.push(crate::hashes::pdq::hash(&luma, side as u32, side as u32).unwrap().hash.0);
+        }
+    }
+    (0..count)
+        .map(|nth| {
+            let flips = draw.below(6);
+            draw.beside(&found[nth % found.len()], flips, 256)
+        })
+        .collect()
+}
+
+/// All radii of few questions: what is near at the greatest has what is near at each.
+#[test]
+fn large_banks_of_clusters_and_of_crops_are_searched_without_a_miss() {
+    const MOST: usize = 100_000;
+    let mut draw = Draw(41);
+    let banks = [
+        ("clusters", hashes(&mut draw, Lie::Clustered, MOST, 256)),
+        ("walks", hashes(&mut draw, Lie::Walks, MOST, 256)),
+        ("crops", crops(&mut draw, MOST)),
+    ];
+    for (name, all) in banks {
+        let rows: Vec<_> =
+            (0..).zip(&all).map(|(tag, hash)| Row { bits: Bits::<4>::of(hash), tag }).collect();
+        let index = Index::build(rows.clone(), true);
+        let mut met = [0; 32];
+        for _ in 0..6 {
+            let near = all[draw.below(MOST as u64) as usize];
+            let flips = draw.below(20);
+            let query = Bits::<4>::of(&draw.beside(&near, flips, 256));
+            let mut plain: Vec<_> = rows
+                .iter()
+                .map(|row| (query.within(&row.bits, 256).unwrap(), row.tag))
+                .filter(|(distance, _)| *distance <= 31)
+                .collect();
+            plain.sort_unstable();
+            for radius in 0..=31 {
+                let mut found = Vec::new();
+                index.near(&query, radius, Way::Index, |_, distance, tag| found.push((distance, tag)));
+                found.sort_unstable();
+                let end = plain.partition_point(|(distance, _)| *distance <= radius);
+                assert_eq!(found, plain[..end], "{name}, radius {radius}");
+                met[radius as usize] += found.len();
+            }
+        }
+        assert!(met[31] > met[20] && met[20] > 0, "{name}: {met:?}");
+    }
 }
 
 #[test]
