@@ -28,7 +28,9 @@ pub enum Failure {
     Tls { reason: String },
     #[error("the connection was closed before the response ended")]
     Reset,
-    #[error("the network or the response was faulty")]
+    #[error("the response is no HTTP, or breaks its rules")]
+    Malformed,
+    #[error("the network was faulty")]
     Network,
     #[error("the response is longer than {limit} bytes")]
     TooLarge { limit: u64 },
@@ -49,6 +51,7 @@ impl Failure {
             Self::BodyTimeout => "body_timeout",
             Self::Tls { .. } => "tls_error",
             Self::Reset => "reset",
+            Self::Malformed => "malformed_response",
             Self::Network => "network_error",
             Self::TooLarge { .. } => "too_large",
             Self::HttpStatus { .. } => "http_status",
@@ -80,7 +83,11 @@ impl Failure {
 
     /// The class of what the HTTP library reports while the response's body is read.
     pub(crate) fn of_body(error: &reqwest::Error) -> Self {
-        Self::from_chain(error).unwrap_or(if error.is_timeout() { Self::BodyTimeout } else { Self::Network })
+        Self::from_chain(error).unwrap_or_else(|| match error.is_timeout() {
+            true => Self::BodyTimeout,
+            false if has_bad_chunks(error) => Self::Malformed,
+            false => Self::Network,
+        })
     }
 
     fn from_chain(error: &reqwest::Error) -> Option<Self> {
@@ -107,7 +114,7 @@ impl Failure {
         }
         if let Some(http) = error.downcast_ref::<hyper::Error>() {
             let closed = http.is_incomplete_message() || http.is_canceled() || http.is_closed();
-            return closed.then_some(Self::Reset);
+            return if http.is_parse() { Some(Self::Malformed) } else { closed.then_some(Self::Reset) };
         }
         match error.downcast_ref::<io::Error>()?.kind() {
             io::ErrorKind::ConnectionRefused => Some(Self::ConnectRefused),
@@ -118,4 +125,11 @@ impl Failure {
             _ => None,
         }
     }
+}
+
+/// What hyper says of chunks that it cannot read.
+fn has_bad_chunks(error: &reqwest::Error) -> bool {
+    let all = std::iter::successors(error.source(), |error| (*error).source());
+    let mut kinds = all.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
+    kinds.any(|kind| matches!(kind, io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData))
 }

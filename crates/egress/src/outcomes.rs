@@ -130,6 +130,7 @@ mod tests {
             Failure::BodyTimeout,
             Failure::Tls { reason: String::new() },
             Failure::Reset,
+            Failure::Malformed,
             Failure::Network,
             Failure::TooLarge { limit: 1 },
         ] {

@@ -183,7 +183,7 @@ async fn a_head_without_end_is_refused() {
     ];
     let receiver = Receiver::start(script).await;
     let attempt = attempt(patient(), &receiver.url()).await;
-    assert_eq!((attempt.outcome.tag(), tag(&attempt)), ("unreachable", Some("network_error")));
+    assert_eq!((attempt.outcome.tag(), tag(&attempt)), ("unreachable", Some("malformed_response")));
     assert!(receiver.seen.written.load(Ordering::SeqCst) < 64 << 20);
 }
 
@@ -203,7 +203,7 @@ async fn a_connection_that_is_cut_before_the_answer_ends_in_reset() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_http_ends_in_network_error() {
+async fn an_answer_that_is_not_http_ends_in_malformed_response() {
     for answer in [
         "220 mail.example ESMTP\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
@@ -213,7 +213,7 @@ async fn an_answer_that_is_not_http_ends_in_network_error() {
         let attempt = attempt(patient(), &receiver.url()).await;
         assert_eq!(
             (attempt.outcome.tag(), tag(&attempt)),
-            ("unreachable", Some("network_error")),
+            ("unreachable", Some("malformed_response")),
             "{answer:?}"
         );
     }

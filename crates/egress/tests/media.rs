@@ -262,13 +262,21 @@ async fn a_body_above_the_limit_ends_there_whether_it_says_so_or_not() {
 async fn a_length_that_lies_is_no_picture() {
     for (script, expected) in [
         (vec![Step::Read, write("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\npixels")], "reset"),
-        (vec![Step::Read, write("HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\npixels")], "connect_failed"),
+        (
+            vec![Step::Read, write("HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\npixels")],
+            "malformed_response",
+        ),
+        (vec![Step::Read, write("SSH-2.0-x\r\n\r\n")], "malformed_response"),
+        (
+            vec![Step::Read, write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\npixels\r\n")],
+            "malformed_response",
+        ),
         (
             vec![
                 Step::Read,
                 write("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 9\r\n\r\npixels"),
             ],
-            "connect_failed",
+            "malformed_response",
         ),
     ] {
         let receiver = Receiver::start(script).await;

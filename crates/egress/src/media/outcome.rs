@@ -103,6 +103,7 @@ impl Reason {
                     | Failure::BodyTimeout
                     | Failure::Tls { .. }
                     | Failure::Reset
+                    | Failure::Malformed
                     | Failure::Network
             ),
             _ => false,
