@@ -208,6 +208,21 @@ fn large_banks_of_clusters_and_of_crops_are_searched_without_a_miss() {
             }
         }
         assert!(met[31] > met[20] && met[20] > 0, "{name}: {met:?}");
+        // As hard as it gets: what differs lies evenly over all pieces.
+        for (radius, start) in (0..=31).flat_map(|radius| (0..8).map(move |nth| (radius, nth * 32 + radius)))
+        {
+            let tag = draw.below(MOST as u64) as u32;
+            let mut hash = all[tag as usize];
+            for nth in 0..radius {
+                let bit = ((start + nth * 256 / radius) % 256) as usize;
+                hash[bit / 8] ^= 1 << (bit % 8);
+            }
+            let (query, mut is_found) = (Bits::<4>::of(&hash), false);
+            index.near(&query, radius, Way::Index, |_, distance, found| {
+                is_found |= (distance, found) == (radius, tag);
+            });
+            assert!(is_found, "{name}, radius {radius}");
+        }
     }
 }
 
