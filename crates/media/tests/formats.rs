@@ -111,6 +111,157 @@ fn a_palette_changes_little() {
     close(&png_with_palette(&indices, &palette), Format::Png, 10);
 }
 
+/// A TIFF of one strip.
+struct Tiff<'a> {
+    photometric: u16,
+    bits: u16,
+    samples: u16,
+    planar: bool,
+    palette: &'a [u16],
+}
+
+const GRAY: Tiff<'static> = Tiff { photometric: 1, bits: 8, samples: 1, planar: false, palette: &[] };
+const INDICES: Tiff<'static> = Tiff { photometric: 3, ..GRAY };
+
+impl Tiff<'_> {
+    fn write(&self, big_endian: bool, rows: &[u8]) -> Vec<u8> {
+        let short = |value: u16| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+        let long = |value: u32| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+        let palette: Vec<u8> = self.palette.iter().flat_map(|value| short(*value)).collect();
+        let bits: Vec<u8> = (0..self.samples).flat_map(|_| short(self.bits)).collect();
+        let strips = if self.planar { u32::from(self.samples) } else { 1 };
+        let mut body = if big_endian { b"MM\0*".to_vec() } else { b"II*\0".to_vec() };
+        body.extend([0; 4]);
+        let mut put = |bytes: &[u8]| {
+            let at = body.len() as u32;
+            body.extend(bytes);
+            body.resize(body.len().next_multiple_of(4), 0);
+            at
+        };
+        let (data, palette_at, length) = (put(rows), put(&palette), rows.len() as u32 / strips);
+        let offsets: Vec<u8> = (0..strips).flat_map(|nth| long(data + nth * length)).collect();
+        let lengths: Vec<u8> = (0..strips).flat_map(|_| long(length)).collect();
+        let mut inline = |value: &[u8]| -> [u8; 4] {
+            let mut four = [0; 4];
+            match value.len() {
+                0..=4 => four[..value.len()].copy_from_slice(value),
+                _ => four = long(put(value)),
+            }
+            four
+        };
+        let (bits, offsets, lengths) = (inline(&bits), inline(&offsets), inline(&lengths));
+        let mut entries: Vec<(u16, u16, u32, [u8; 4])> = vec![
+            (256, 4, 1, long(413)),
+            (257, 4, 1, long(299)),
+            (258, 3, self.samples.into(), bits),
+            (259, 3, 1, inline(&short(1))),
+            (262, 3, 1, inline(&short(self.photometric))),
+            (273, 4, strips, offsets),
+            (277, 3, 1, inline(&short(self.samples))),
+            (278, 4, 1, long(299)),
+            (279, 4, strips, lengths),
+            (284, 3, 1, inline(&short(1 + u16::from(self.planar)))),
+        ];
+        if !self.palette.is_empty() {
+            entries.push((320, 3, self.palette.len() as u32, long(palette_at)));
+        }
+        if self.samples > 1 {
+            // Alpha that is not multiplied.
+            entries.push((338, 3, 1, inline(&short(2))));
+        }
+        let at = body.len() as u32;
+        body[4..8].copy_from_slice(&long(at));
+        body.extend(short(entries.len() as u16));
+        for (tag, kind, count, value) in entries {
+            body.extend([short(tag), short(kind)].concat());
+            body.extend([long(count), value].concat());
+        }
+        body.extend([0; 4]);
+        body
+    }
+}
+
+/// Samples of few bits, each row from a byte of its own.
+fn packed(samples: &[u8], bits: usize) -> Vec<u8> {
+    let byte = |samples: &[u8]| {
+        samples.iter().enumerate().fold(0, |byte, (at, sample)| byte | sample << (8 - bits - at * bits))
+    };
+    samples.chunks(413).flat_map(|row| row.chunks(8 / bits).map(byte)).collect()
+}
+
+#[test]
+fn gray_tiffs_have_one_hash_in_every_depth_and_with_any_alpha() {
+    let gray = DynamicImage::from(a_picture()).to_luma8().into_raw();
+    let alpha = |at: usize| (at % 251) as u8;
+    let with_alpha: Vec<u8> = gray.iter().enumerate().flat_map(|(at, gray)| [*gray, alpha(at)]).collect();
+    let turned: Vec<u8> = gray.iter().enumerate().flat_map(|(at, gray)| [255 - gray, alpha(at)]).collect();
+    let apart: Vec<u8> = gray.iter().copied().chain((0..gray.len()).map(alpha)).collect();
+    let both = Tiff { samples: 2, ..GRAY };
+    for big_endian in [false, true] {
+        close(&GRAY.write(big_endian, &gray), Format::Tiff, 2);
+        close(&both.write(big_endian, &with_alpha), Format::Tiff, 2);
+        close(&Tiff { photometric: 0, ..both }.write(big_endian, &turned), Format::Tiff, 2);
+        close(&Tiff { planar: true, ..both }.write(big_endian, &apart), Format::Tiff, 2);
+        let deep = |sample: &u8| {
+            let value = u16::from(*sample) * 257;
+            if big_endian { value.to_be_bytes() } else { value.to_le_bytes() }
+        };
+        let deep: Vec<u8> = with_alpha.iter().flat_map(deep).collect();
+        close(&Tiff { bits: 16, ..both }.write(big_endian, &deep), Format::Tiff, 2);
+        for bits in [4, 2] {
+            let most = (1 << bits) - 1;
+            let few: Vec<u8> = gray.iter().map(|value| value >> (8 - bits)).collect();
+            let light: Vec<u8> = few.iter().map(|value| value * (255 / most)).collect();
+            let tiff = Tiff { bits, ..GRAY };
+            same(&tiff.write(big_endian, &packed(&few, bits.into())), &light);
+            let turned: Vec<u8> = few.iter().map(|value| most - value).collect();
+            let tiff = Tiff { photometric: 0, ..tiff };
+            same(&tiff.write(big_endian, &packed(&turned, bits.into())), &light);
+        }
+    }
+}
+
+/// A picture of this light as a PNG has the same hash.
+#[track_caller]
+fn same(tiff: &[u8], light: &[u8]) {
+    let png = image::GrayImage::from_raw(413, 299, light.to_vec()).unwrap();
+    let (ours, png) = (print(tiff), print(&encoded(&png.into(), ImageFormat::Png)));
+    assert_eq!((ours.state, ours.reason, ours.format), (State::Ok, None, Some(Format::Tiff)));
+    assert_eq!(ours.frames, png.frames);
+}
+
+#[test]
+fn the_indices_of_a_tiff_are_not_taken_for_light() {
+    let gray = DynamicImage::from(a_picture()).to_luma8().into_raw();
+    let turned: Vec<u8> = gray.iter().map(|value| 255 - value).collect();
+    let with_alpha: Vec<u8> = turned.iter().flat_map(|index| [*index, 40]).collect();
+    // From white to black, once for each colour.
+    let palette = |count: u16, most: u16| -> Vec<u16> {
+        (0..3)
+            .flat_map(|_| {
+                (0..count)
+                    .rev()
+                    .map(move |at| (u32::from(at) * u32::from(most) / u32::from(count - 1)) as u16)
+            })
+            .collect()
+    };
+    let (deep, shallow, few) = (palette(256, 65_535), palette(256, 255), palette(16, 65_535));
+    for big_endian in [false, true] {
+        for palette in [&deep, &shallow] {
+            let tiff = Tiff { palette, ..INDICES };
+            close(&tiff.write(big_endian, &turned), Format::Tiff, 2);
+            close(&Tiff { samples: 2, ..tiff }.write(big_endian, &with_alpha), Format::Tiff, 2);
+        }
+        let indices: Vec<u8> = turned.iter().map(|value| value >> 4).collect();
+        let light: Vec<u8> = indices.iter().map(|index| (15 - index) * 17).collect();
+        let tiff = Tiff { bits: 4, palette: &few, ..INDICES };
+        same(&tiff.write(big_endian, &packed(&indices, 4)), &light);
+    }
+    let short = Tiff { palette: &few, ..INDICES }.write(false, &turned);
+    let print = print(&short);
+    assert_eq!((print.state, print.reason), (State::Undecodable, Some(reason::BROKEN)));
+}
+
 /// Rows uncompressed: what matters is that indices are not taken for brightness.
 fn png_with_palette(indices: &[u8], palette: &[u8]) -> Vec<u8> {
     let mut gray = Vec::new();

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+mod bombs;
 mod pictures;
 
 use std::{
@@ -85,15 +86,6 @@ fn png(image: &RgbImage) -> Vec<u8> {
     encoded(&image.clone().into(), ImageFormat::Png)
 }
 
-/// A JPEG of one gray block's worth of data that says it has 16,384 x 16,384 pixels.
-fn jpeg_bomb(marker: u8) -> Vec<u8> {
-    let mut bytes = jpeg(16, 16, ColorType::Luma, |_| {});
-    let frame = bytes.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
-    bytes[frame + 1] = marker;
-    bytes[frame + 5..frame + 9].copy_from_slice(&[0x40, 0, 0x40, 0]);
-    bytes
-}
-
 fn jpeg(
     width: u16,
     height: u16,
@@ -118,81 +110,15 @@ fn jpeg(
     bytes
 }
 
-fn png_bomb(side: u32) -> Vec<u8> {
-    let mut bytes = png(&RgbImage::new(8, 8));
-    bytes[16..20].copy_from_slice(&side.to_be_bytes());
-    bytes[20..24].copy_from_slice(&side.to_be_bytes());
-    bytes
-}
-
-fn riff(content: &[u8]) -> Vec<u8> {
-    [b"RIFF", (content.len() as u32 + 4).to_le_bytes().as_slice(), b"WEBP", content].concat()
-}
-
-fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
-    [kind.as_slice(), &(content.len() as u32).to_le_bytes(), content, &[0][..content.len() % 2]].concat()
-}
-
-fn vp8(side: u16) -> Vec<u8> {
-    let side = side.to_le_bytes();
-    chunk(b"VP8 ", &[&[0x10, 0, 0, 0x9d, 1, 0x2a], &side[..], &side, &[0; 64]].concat())
-}
-
-/// A canvas of 64 x 64 around a picture that says it has 16,383 x 16,383 pixels.
-fn webp_with_a_large_picture_inside(animated: bool) -> Vec<u8> {
-    let canvas = [u8::from(animated) * 2, 0, 0, 0, 63, 0, 0, 63, 0, 0];
-    let picture = vp8(16_383);
-    let content = if animated {
-        let frame = [&[0; 6], &[63, 0, 0, 63, 0, 0, 50, 0, 0, 0][..], &picture].concat();
-        [chunk(b"ANIM", &[0; 6]), chunk(b"ANMF", &frame), chunk(b"ANMF", &frame)].concat()
-    } else {
-        picture
-    };
-    riff(&[chunk(b"VP8X", &canvas), content].concat())
-}
-
-fn gif(screen: u16, frames: &[u16]) -> Vec<u8> {
-    let mut bytes =
-        [b"GIF89a".as_slice(), &screen.to_le_bytes(), &screen.to_le_bytes(), &[0x80, 0, 0]].concat();
-    bytes.extend([0, 0, 0, 255, 255, 255]);
-    for side in frames {
-        bytes.extend([0x2c, 0, 0, 0, 0]);
-        bytes.extend(side.to_le_bytes());
-        bytes.extend(side.to_le_bytes());
-        bytes.extend([0, 2, 1, 0x2c, 0]);
-    }
-    bytes.push(0x3b);
-    bytes
-}
-
 #[test]
 fn a_bomb_is_refused_before_any_picture_is_allocated() {
     let _alone = alone();
-    for (name, bytes, why) in [
-        ("JPEG", jpeg_bomb(0xc0), reason::PIXELS),
-        ("progressive JPEG", jpeg_bomb(0xc2), reason::PIXELS),
-        ("PNG", png_bomb(30_000), reason::PIXELS),
-        ("PNG of the longest side", png_bomb(u32::MAX / 2), reason::SIDE),
-        ("WebP", riff(&vp8(16_383)), reason::PIXELS),
-        ("WebP of a small canvas", webp_with_a_large_picture_inside(false), reason::PIXELS),
-        ("animated WebP of a small canvas", webp_with_a_large_picture_inside(true), reason::PIXELS),
-        ("GIF", gif(2_000, &[2_000; 400]), reason::ANIMATION),
-        ("GIF with a large frame", gif(64, &[64, 65_535]), reason::PIXELS),
-        ("GIF of one large frame", gif(64, &[65_535]), reason::PIXELS),
-        ("BMP", bmp_bomb(), reason::PIXELS),
-    ] {
+    for (name, bytes, why) in bombs::all() {
         let (print, held) = measured(&Limits::default(), &bytes);
         assert_eq!((print.state, print.reason), (State::TooLarge, Some(why)), "{name}");
         assert!(print.frames.is_empty());
         assert!(held < 64 * 1024, "{name}: {held} bytes");
     }
-}
-
-fn bmp_bomb() -> Vec<u8> {
-    let mut bytes = encoded(&RgbImage::new(8, 8).into(), ImageFormat::Bmp);
-    bytes[18..22].copy_from_slice(&20_000i32.to_le_bytes());
-    bytes[22..26].copy_from_slice(&(-20_000i32).to_le_bytes());
-    bytes
 }
 
 #[test]
@@ -243,6 +169,7 @@ fn decoding_holds_no_more_than_its_share_of_the_budget() {
     ] {
         holds_its_share(name, &encoded(image, format));
     }
+    holds_its_share("TIFF of indices", &bombs::indexed(900, 700));
     let mut animated = Vec::new();
     let mut encoder = image::codecs::gif::GifEncoder::new(&mut animated);
     for _ in 0..3 {
@@ -311,9 +238,10 @@ fn one_of_each() -> Vec<(&'static str, Vec<u8>)> {
         ("WebP", encoded(&image, ImageFormat::WebP)),
         ("BMP", encoded(&image, ImageFormat::Bmp)),
         ("TIFF", encoded(&image, ImageFormat::Tiff)),
+        ("TIFF of indices", bombs::indexed(60, 40)),
         ("GIF", encoded(&image, ImageFormat::Gif)),
         ("animated GIF", moving),
-        ("animated WebP", webp_with_a_large_picture_inside(true)),
+        ("animated WebP", bombs::webp_with_a_large_picture_inside(true)),
     ]
 }
 

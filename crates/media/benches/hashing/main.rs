@@ -11,6 +11,8 @@
     clippy::cast_possible_truncation
 )]
 
+#[path = "../../tests/bombs/mod.rs"]
+mod bombs;
 #[path = "../../tests/pictures/mod.rs"]
 mod pictures;
 
@@ -183,6 +185,7 @@ fn main() {
     } else {
         println!("TIDEGATE_TEST_PDQHASH is not set: without the reference's C++\n");
     }
+    print_bombs(&decoders);
     let figures = measure(&sides);
     print(&sides, &figures);
     if python.is_some() {
@@ -236,6 +239,35 @@ fn print(sides: &[Side<'_>], figures: &[Vec<f64>]) {
         let (middle, low, high) = spread(values);
         println!("| {name} | {middle:.2} | {low:.2} to {high:.2} | {:.2} |", spread(&ratios).0);
     }
+}
+
+/// What files cost that are refused for what their header promises: the slowest of some runs, and by how much the process
+/// was larger at most.
+fn print_bombs(decoders: &Decoders) {
+    println!("| bomb | bytes | refused in, ms of CPU at most | MB at most |");
+    println!("| --- | --- | --- | --- |");
+    for (name, bytes, why) in bombs::all() {
+        let digests = Digests::of(&bytes);
+        // The most that it was is what it is from here on.
+        fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = largest_kb();
+        let mut slowest = 0.0_f64;
+        for _ in 0..20 {
+            let began = cpu();
+            let print = decoders.fingerprint(&bytes, digests);
+            slowest = slowest.max((cpu() - began) as f64 / 1e6);
+            assert_eq!(print.reason, Some(why), "{name}");
+        }
+        let grown = (largest_kb() - before) as f64 / 1e3;
+        println!("| {name} | {} | {slowest:.3} | {grown:.1} |", bytes.len());
+    }
+    println!("\nbars: 10 ms, 64 MB\n");
+}
+
+fn largest_kb() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().split(' ').next().unwrap().parse().unwrap()
 }
 
 /// Before a figure counts, both sides hash alike.

@@ -6,7 +6,7 @@ use std::io::Cursor;
 
 use image::{ImageDecoder as _, codecs::tiff::TiffDecoder};
 
-use super::{Refusal, guard::guarded, still::refusal};
+use super::{Refusal, guard::guarded, still::refusal, tiff::Samples};
 use crate::fingerprint::{Format, reason};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -216,6 +216,9 @@ fn bmp(bytes: &[u8]) -> Option<Header> {
 /// Its directory may lie anywhere in the file, so the decoder reads it, within its own bounds for a directory.
 fn tiff(bytes: &[u8]) -> Result<Header, Refusal> {
     guarded(Format::Tiff, || {
+        if let Some(samples) = Samples::of(bytes)? {
+            return Ok(samples.header());
+        }
         let decoder = TiffDecoder::new(Cursor::new(bytes)).map_err(|error| refusal(&error))?;
         let (width, height) = decoder.dimensions();
         let pixel_bytes = u64::from(decoder.original_color_type().bits_per_pixel()).div_ceil(8);

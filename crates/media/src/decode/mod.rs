@@ -9,6 +9,7 @@ mod header;
 mod jpeg;
 mod luma;
 mod still;
+mod tiff;
 
 pub(crate) use self::budget::Budget;
 use self::header::Header;

@@ -15,6 +15,7 @@ use super::{
     guard::guarded,
     header::Header,
     luma,
+    tiff::Samples,
 };
 use crate::fingerprint::{Format, reason};
 
@@ -36,6 +37,13 @@ pub(super) fn decode<'a>(
     };
     let share = budget.share(FIXED + (header.pixel_bytes + beside) * header.pixels())?;
     let gray = guarded(format, || {
+        if format == Format::Tiff
+            && let Some(samples) = Samples::of(bytes)?
+        {
+            let samples = samples.luma(share.bytes())?;
+            return Gray::new(header.width, header.height, samples)
+                .ok_or(Refusal::Undecodable(reason::BROKEN));
+        }
         let image = image(bytes, format, header, share.bytes()).map_err(|error| refusal(&error))?;
         let samples = luma::of_image(image).ok_or(Refusal::Undecodable(reason::UNSUPPORTED))?;
         Gray::new(header.width, header.height, samples).ok_or(Refusal::Undecodable(reason::BROKEN))
