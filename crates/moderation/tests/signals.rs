@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use futures::future::join_all;
+use parking_lot::Mutex;
 use tidegate_egress::{Client, media};
 use tidegate_media::{Decoders, Digests, Limits};
 use tidegate_moderation::signals::{Depth, Look, Settings, Signal, Signals, Wanted};
@@ -200,6 +203,36 @@ async fn a_busy_host_is_asked_again_and_a_missing_picture_is_not() {
         assert_eq!(state(&look(&signals, host.url(path)).await), expected);
         assert_eq!(host.asked(path).len(), requests, "{path}");
     }
+}
+
+/// A pause may be longer than it should be on a busy machine, and never shorter.
+#[tokio::test]
+async fn a_host_that_asks_for_time_is_given_it_unless_it_asks_for_too_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked: Arc<Mutex<HashMap<String, Vec<Instant>>>> = Arc::default();
+    let asked_at = Arc::clone(&asked);
+    let host = Host::start(move |head| {
+        let path = head.split(' ').nth(1).unwrap().trim_start_matches('/').to_owned();
+        let mut asked = asked_at.lock();
+        let times = asked.entry(path.clone()).or_default();
+        times.push(Instant::now());
+        match times.len() {
+            1 => Answer::Head(format!("503 Service Unavailable\r\nretry-after: {path}"), Vec::new()),
+            _ => Answer::Picture(picture(1)),
+        }
+    });
+    let host = host.await.unwrap();
+    let signals = signals(store(&folder), &host, &Settings { longest_retry_ms: 2_000, ..settings() });
+    let cases = [(1, "ok", 2), (2, "ok", 2), (3, "http_503", 1)];
+    join_all(cases.map(async |(seconds, expected, requests)| {
+        assert_eq!(state(&look(&signals, host.url(&seconds.to_string())).await), expected, "{seconds}");
+        let times = asked.lock()[&seconds.to_string()].clone();
+        assert_eq!(times.len(), requests, "{seconds}");
+        if let [first, again] = times[..] {
+            assert!(again - first >= Duration::from_secs(seconds), "{seconds}: {:?}", again - first);
+        }
+    }))
+    .await;
 }
 
 #[tokio::test]
