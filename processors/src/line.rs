@@ -9,15 +9,15 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tidegate_moderation::signals::{Shares, Taken};
 use tidegate_schemas::ids::OrgId;
 use tokio::sync::oneshot;
 
 /// What one org may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    pub(crate) seats: usize,
-    /// Seats of items that wait for one host.
-    pub(crate) seats_per_host: usize,
+    /// Seats, and those of items that wait for one host.
+    pub(crate) seats: Shares,
     /// Items without a seat.
     pub(crate) line: usize,
     /// With a seat and without.
@@ -52,8 +52,11 @@ impl Full {
 #[derive(Clone)]
 pub(crate) struct Line(Arc<Shared>);
 
+type Known = dyn Fn(&OrgId, &Arc<str>) -> bool + Send + Sync;
+
 struct Shared {
     bounds: Bounds,
+    known: Box<Known>,
     orgs: Mutex<Orgs>,
 }
 
@@ -73,18 +76,24 @@ type Sums = [u64; 3];
 pub(crate) struct Seat {
     line: Line,
     org: OrgId,
-    guest: Guest,
+    guest: Seated,
 }
 
 impl Line {
-    pub(crate) fn new(bounds: Bounds) -> Self {
-        Self(Arc::new(Shared { bounds, orgs: Mutex::default() }))
+    /// `known`: whether a host gave an org what it was asked for when it was last heard of. Nothing of the line may be
+    /// called by it.
+    pub(crate) fn new(
+        bounds: Bounds,
+        known: impl Fn(&OrgId, &Arc<str>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Shared { bounds, known: Box::new(known), orgs: Mutex::default() }))
     }
 
     /// A seat as soon as there is one for the guest. Whoever stops waiting leaves the line.
     pub(crate) async fn take(&self, org: &OrgId, guest: Guest) -> Result<Seat, Full> {
         let (sender, seat) = oneshot::channel();
-        match self.change(org, |it, nth| it.join(self.0.bounds, nth, guest, sender))? {
+        let knows = |host: &Arc<str>| (self.0.known)(org, host);
+        match self.change(org, |it, nth| it.join(self.0.bounds, knows, nth, guest, sender))? {
             Place::Seat(guest) => Ok(self.seat(org, guest)),
             Place::Line(nth) => {
                 let _standing = Standing { line: self, org, nth };
@@ -94,8 +103,16 @@ impl Line {
         }
     }
 
-    fn seat(&self, org: &OrgId, guest: Guest) -> Seat {
+    fn seat(&self, org: &OrgId, guest: Seated) -> Seat {
         Seat { line: self.clone(), org: org.clone(), guest }
+    }
+
+    fn let_in(&self, org: &OrgId) {
+        let knows = |host: &Arc<str>| (self.0.known)(org, host);
+        while let Some((sender, guest)) = self.change(org, |it, _| it.next(self.0.bounds.seats, knows)) {
+            // Who left in this moment drops it, and with that gives it back.
+            drop(sender.send(self.seat(org, guest)));
+        }
     }
 
     /// With a number that is higher than all before.
@@ -128,10 +145,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let (line, org) = (&self.line, &self.org);
         line.change(org, |it, _| it.end(&self.guest));
-        while let Some((sender, guest)) = line.change(org, |it, _| it.next(line.0.bounds)) {
-            // Who left in this moment drops it, and with that gives it back.
-            drop(sender.send(line.seat(org, guest)));
-        }
+        line.let_in(org);
     }
 }
 
@@ -151,77 +165,101 @@ impl Drop for Standing<'_> {
 /// The items of one org. What waits could not have a seat when something last changed.
 #[derive(Debug)]
 struct Org<T> {
-    seated: usize,
+    seated: Taken,
     by_host: HashMap<Arc<str>, usize>,
     bytes: u64,
     /// By number, which grows.
     waiting: VecDeque<(u64, Guest, T)>,
 }
 
-/// What a newcomer gets: nobody who waits could have the seat that it takes.
+/// A guest as it counts while it is seated.
+#[derive(Debug)]
+struct Seated {
+    guest: Guest,
+    is_known: bool,
+}
+
+/// What a newcomer gets. Nobody who waits could have its seat, unless a host became known since something ended.
 #[derive(Debug)]
 enum Place {
-    Seat(Guest),
+    Seat(Seated),
     /// With its number.
     Line(u64),
 }
 
 impl<T> Default for Org<T> {
     fn default() -> Self {
-        Self { seated: 0, by_host: HashMap::new(), bytes: 0, waiting: VecDeque::new() }
+        Self { seated: Taken::default(), by_host: HashMap::new(), bytes: 0, waiting: VecDeque::new() }
     }
 }
 
 impl<T> Org<T> {
     fn is_empty(&self) -> bool {
-        self.seated == 0 && self.waiting.is_empty()
+        self.seated.all == 0 && self.waiting.is_empty()
     }
 
-    fn join(&mut self, bounds: Bounds, nth: u64, guest: Guest, who: T) -> Result<Place, Full> {
+    fn join(
+        &mut self,
+        bounds: Bounds,
+        knows: impl Fn(&Arc<str>) -> bool,
+        nth: u64,
+        guest: Guest,
+        who: T,
+    ) -> Result<Place, Full> {
         // One that is larger than all that is allowed comes alone.
         if !self.is_empty() && self.bytes.saturating_add(guest.bytes) > bounds.bytes {
             return Err(Full::Bytes);
         }
-        let has_seat = self.has_seat(bounds, &guest);
-        if !has_seat && self.waiting.len() >= bounds.line {
+        let free = self.free_for(bounds.seats, &knows, &guest);
+        if free.is_none() && self.waiting.len() >= bounds.line {
             return Err(Full::Items);
         }
         self.bytes = self.bytes.saturating_add(guest.bytes);
-        if has_seat {
-            self.sit(&guest);
-            return Ok(Place::Seat(guest));
+        if let Some(is_known) = free {
+            return Ok(Place::Seat(self.sit(guest, is_known)));
         }
         self.waiting.push_back((nth, guest, who));
         Ok(Place::Line(nth))
     }
 
-    fn has_seat(&self, bounds: Bounds, guest: &Guest) -> bool {
-        let is_free = |host| self.by_host.get(host).is_none_or(|seated| *seated < bounds.seats_per_host);
-        self.seated < bounds.seats && guest.hosts.iter().all(is_free)
+    /// Whether there is a seat for the guest, and if so, whether all of its hosts are known.
+    fn free_for(&self, seats: Shares, knows: impl Fn(&Arc<str>) -> bool, guest: &Guest) -> Option<bool> {
+        let own = |host| self.by_host.get(host).copied().unwrap_or_default();
+        // Such as one whose hosts do not parse.
+        let most = guest.hosts.iter().map(own).max().unwrap_or_default();
+        if !seats.admits(self.seated, most, true) {
+            return None;
+        }
+        let is_known = guest.hosts.iter().all(knows);
+        (is_known || seats.admits(self.seated, most, false)).then_some(is_known)
     }
 
-    fn sit(&mut self, guest: &Guest) {
-        self.seated += 1;
+    fn sit(&mut self, guest: Guest, is_known: bool) -> Seated {
+        self.seated.all += 1;
+        self.seated.by_strangers += usize::from(!is_known);
         for host in &guest.hosts {
             *self.by_host.entry(Arc::clone(host)).or_default() += 1;
         }
+        Seated { guest, is_known }
     }
 
     /// The first that there is a seat for, which counts as seated.
-    fn next(&mut self, bounds: Bounds) -> Option<(T, Guest)> {
-        if self.seated >= bounds.seats {
+    fn next(&mut self, seats: Shares, knows: impl Fn(&Arc<str>) -> bool) -> Option<(T, Seated)> {
+        if seats.left(self.seated) == 0 {
             return None;
         }
-        let at = self.waiting.iter().position(|(_, guest, _)| self.has_seat(bounds, guest))?;
+        let mut free = self.waiting.iter().enumerate();
+        let (at, is_known) =
+            free.find_map(|(at, (_, guest, _))| Some((at, self.free_for(seats, &knows, guest)?)))?;
         let (_, guest, who) = self.waiting.remove(at)?;
-        self.sit(&guest);
-        Some((who, guest))
+        Some((who, self.sit(guest, is_known)))
     }
 
-    fn end(&mut self, guest: &Guest) {
-        self.seated -= 1;
-        self.bytes -= guest.bytes;
-        for host in &guest.hosts {
+    fn end(&mut self, seated: &Seated) {
+        self.seated.all -= 1;
+        self.seated.by_strangers -= usize::from(!seated.is_known);
+        self.bytes -= seated.guest.bytes;
+        for host in &seated.guest.hosts {
             if let Some(seated) = self.by_host.get_mut(host) {
                 *seated -= 1;
                 if *seated == 0 {
@@ -240,7 +278,7 @@ impl<T> Org<T> {
     }
 
     fn sums(&self) -> Sums {
-        [self.seated as u64, self.waiting.len() as u64, self.bytes]
+        [self.seated.all as u64, self.waiting.len() as u64, self.bytes]
     }
 }
 
@@ -252,7 +290,16 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { seats: 3, seats_per_host: 2, line: 4, bytes: 100 };
+    const BOUNDS: Bounds = bounds(5, 2);
+
+    const fn bounds(all: usize, per_host: usize) -> Bounds {
+        Bounds { seats: Shares { all, per_host }, line: 4, bytes: 100 }
+    }
+
+    /// Each host is known.
+    fn line(bounds: Bounds) -> Line {
+        Line::new(bounds, |_, _| true)
+    }
 
     fn guest(hosts: &[&str], bytes: u64) -> Guest {
         Guest { hosts: hosts.iter().map(|host| Arc::from(*host)).collect(), bytes }
@@ -268,7 +315,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_hanging_host_leaves_seats_to_the_other_hosts_of_its_org() {
-        let (line, org) = (Line::new(BOUNDS), OrgId::new("o"));
+        let (line, org) = (line(BOUNDS), OrgId::new("o"));
         let hanging: Vec<_> = (0..2).map(|_| now(&line, &org, guest(&["hangs"], 1)).unwrap()).collect();
         let (mut third, mut both) =
             (take(&line, &org, guest(&["hangs"], 1)), take(&line, &org, guest(&["good", "hangs"], 1)));
@@ -285,9 +332,41 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn many_hosts_that_hang_leave_a_seat_to_the_next_one() {
+        let (line, org) = (line(bounds(64, 16)), OrgId::new("o"));
+        let mut stuck = Vec::new();
+        for nth in 0..12 * 16 {
+            stuck.extend(line.take(&org, guest(&[&(nth % 12).to_string()], 0)).now_or_never());
+        }
+        assert!(stuck.len() >= 4 * 12, "{}", stuck.len());
+        for _ in 0..100 {
+            drop(now(&line, &org, guest(&["good"], 0)).unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn half_of_the_seats_are_left_to_hosts_that_are_known_as_soon_as_they_are() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let (known, org) = (Arc::new(AtomicBool::new(false)), OrgId::new("o"));
+        let is_known = Arc::clone(&known);
+        let knows = move |_: &OrgId, host: &Arc<str>| &**host == "good" && is_known.load(Ordering::SeqCst);
+        let line = Line::new(bounds(4, 2), knows);
+        let _stuck: Vec<_> = ["a", "b"].map(|host| now(&line, &org, guest(&[host], 1)).unwrap()).into();
+        let (mut good, mut both) =
+            (take(&line, &org, guest(&["good"], 1)), take(&line, &org, guest(&["good", "c"], 1)));
+        assert!(poll!(&mut good).is_pending() && poll!(&mut both).is_pending());
+        known.store(true, Ordering::SeqCst);
+        // Nothing ended meanwhile; whoever comes now sits down, and who waited does when that ends.
+        drop(now(&line, &org, guest(&["good"], 1)).unwrap());
+        let _good = good.now_or_never().unwrap().unwrap();
+        assert!(poll!(&mut both).is_pending(), "one of its hosts is not known");
+    }
+
+    #[tokio::test]
     async fn a_line_that_is_too_long_is_not_joined_and_an_org_s_is_its_own() {
-        let (line, org) = (Line::new(BOUNDS), OrgId::new("o"));
-        let _seated: Vec<_> = ["a", "b", "c"].map(|host| now(&line, &org, guest(&[host], 1)).unwrap()).into();
+        let (line, org) = (line(BOUNDS), OrgId::new("o"));
+        let _seated: Vec<_> =
+            ["a", "b", "c", "d", "e"].map(|host| now(&line, &org, guest(&[host], 1)).unwrap()).into();
         let mut standing = Vec::new();
         for _ in 0..4 {
             let mut one = take(&line, &org, guest(&["a"], 1));
@@ -302,7 +381,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_seated_and_what_stands_in_line_share_the_bytes_of_an_org() {
-        let (line, org) = (Line::new(BOUNDS), OrgId::new("o"));
+        let (line, org) = (line(BOUNDS), OrgId::new("o"));
         let large = now(&line, &org, guest(&["a"], 500)).unwrap();
         assert_eq!(now(&line, &org, guest(&["b"], 1)).err(), Some(Full::Bytes));
         drop(large);
@@ -319,7 +398,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_seat_that_was_given_to_who_has_left_is_given_on() {
-        let (line, org) = (Line::new(Bounds { seats: 1, seats_per_host: 1, ..BOUNDS }), OrgId::new("o"));
+        let (line, org) = (line(bounds(1, 1)), OrgId::new("o"));
         let first = now(&line, &org, guest(&["a"], 1)).unwrap();
         let mut second = take(&line, &org, guest(&["a"], 1));
         let mut third = take(&line, &org, guest(&["a"], 1));

@@ -7,16 +7,16 @@ use std::{collections::HashMap, time::Duration};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tidegate_moderation::signals::{self, Look, Search, Signal, Signals, Wanted};
+use tidegate_moderation::signals::{self, Look, Search, Shares, Signal, Signals, Wanted};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId},
     wire::answers::Media,
 };
 use tidegate_stream::Ticket;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    line::{Bounds, Guest, Line},
+    line::{Bounds, Full, Guest, Line, Seat},
     place::Place,
     seats::Seats,
 };
@@ -31,12 +31,15 @@ pub struct Settings {
     pub waiting: usize,
     /// The same of one organisation. Default 512.
     pub waiting_per_org: usize,
-    /// How long an item of `items-slow` waits; what is missing then is `fetch_failed`, reason `deadline`, in
-    /// milliseconds. Default 60,000.
+    /// How long an item of `items-slow` waits from when it is its turn; what is missing then is `fetch_failed`, reason
+    /// `deadline`, in milliseconds. Default 60,000.
     pub slow_wait_ms: u64,
-    /// Items of one organisation that wait so at once. Default 64.
+    /// The same from when it came, its time in line included. Default 600,000.
+    pub slow_total_ms: u64,
+    /// Items of one organisation whose turn it is at once. Default 64.
     pub slow_per_org: usize,
-    /// Those of them that wait for one host, as items name it. Default 16.
+    /// Those of them that wait for one host, as items name it. A host has no more of them than it leaves to the others,
+    /// and hosts that gave nothing when last heard of, or never were, have half of them together. Default 16.
     pub slow_per_host: usize,
     /// Further items of one organisation that stand in line for it; beyond, media are `fetch_failed`, reason
     /// `over_share`. Default 5,000.
@@ -53,6 +56,7 @@ impl Default for Settings {
             waiting: 4_096,
             waiting_per_org: 512,
             slow_wait_ms: 60_000,
+            slow_total_ms: 600_000,
             slow_per_org: 64,
             slow_per_host: 16,
             slow_line_per_org: 5_000,
@@ -75,6 +79,7 @@ impl Settings {
         }
         for (lesser, less, greater, great) in [
             ("wait_ms", self.wait_ms, "slow_wait_ms", self.slow_wait_ms),
+            ("slow_wait_ms", self.slow_wait_ms, "slow_total_ms", self.slow_total_ms),
             ("waiting_per_org", self.waiting_per_org as u64, "waiting", self.waiting as u64),
             ("slow_per_host", self.slow_per_host as u64, "slow_per_org", self.slow_per_org as u64),
         ] {
@@ -92,8 +97,8 @@ impl Settings {
 enum Lane {
     /// Then the item is handed over.
     Passing(Seats),
-    /// Then what is missing has failed.
-    Slow(Line),
+    /// Then what is missing has failed, as it has when so much time has passed in all.
+    Slow(Line, Duration),
 }
 
 pub(crate) struct Looking {
@@ -131,13 +136,15 @@ impl Looking {
     }
 
     pub(crate) fn slow(signals: Signals, settings: &Settings) -> Self {
-        let line = Line::new(Bounds {
-            seats: settings.slow_per_org,
-            seats_per_host: settings.slow_per_host,
+        let bounds = Bounds {
+            seats: Shares { all: settings.slow_per_org, per_host: settings.slow_per_host },
             line: settings.slow_line_per_org,
             bytes: settings.slow_bytes_per_org,
-        });
-        Self::new(signals, settings.slow_wait_ms, settings, Lane::Slow(line))
+        };
+        let known = signals.clone();
+        let line = Line::new(bounds, move |org, host| known.is_known(org, host));
+        let total = Duration::from_millis(settings.slow_total_ms);
+        Self::new(signals, settings.slow_wait_ms, settings, Lane::Slow(line, total))
     }
 
     fn new(signals: Signals, wait_ms: u64, settings: &Settings, lane: Lane) -> Self {
@@ -148,7 +155,7 @@ impl Looking {
     pub(crate) async fn look(&self, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
         match &self.lane {
             Lane::Passing(seats) => self.in_passing(seats, asker, wanted).await,
-            Lane::Slow(line) => self.slowly(line, asker, wanted).await,
+            Lane::Slow(line, total) => self.slowly(line, Instant::now() + *total, asker, wanted).await,
         }
     }
 
@@ -164,7 +171,7 @@ impl Looking {
         }
         let key = (asker.org.clone(), asker.item.clone());
         let wait = if self.late.is_late(&key, Instant::now()) { Duration::ZERO } else { self.wait };
-        match asker.wait_for(&mut search, wait).await {
+        match asker.wait_for(&mut search, Instant::now() + wait).await {
             Waited::Settled => Looked::Found(search.end()),
             Waited::TimeIsOver => {
                 handed_over("time");
@@ -175,7 +182,7 @@ impl Looking {
         }
     }
 
-    async fn slowly(&self, line: &Line, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
+    async fn slowly(&self, line: &Line, end: Instant, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
         // What is remembered needs no seat. What is not is let go: who stands in line may hold no turn.
         let hosts = {
             let mut search = self.signals.gather(asker.org, wanted);
@@ -184,28 +191,24 @@ impl Looking {
             }
             search.awaited_hosts()
         };
-        // Its time begins with its seat, so that no item fails because others stood before it.
         let guest = Guest { hosts, bytes: asker.bytes };
-        let seat = asker
-            .place
-            .aside(async {
-                tokio::select! {
-                    biased;
-                    () = asker.ticket.lost() => None,
-                    seat = line.take(asker.org, guest) => Some(seat),
-                }
-            })
-            .await;
+        let seat = asker.place.aside(asker.seat(line, guest, end)).await;
+        let mut search = self.signals.gather(asker.org, wanted);
         let _seat = match seat {
-            None => return Looked::Left,
-            Some(Err(full)) => {
+            Ok(Ok(seat)) => seat,
+            Ok(Err(full)) => {
                 metrics::counter!("tidegate_media_slow_refused_total", "why" => full.tag()).increment(1);
                 return Looked::Found(all_failed(wanted, "over_share"));
             }
-            Some(Ok(seat)) => seat,
+            Err(Waited::Lost) => return Looked::Left,
+            Err(Waited::TimeIsOver | Waited::Settled) => {
+                // Others may have brought some of it meanwhile.
+                let _all = search.settle().now_or_never();
+                return Looked::Found(search.end());
+            }
         };
-        let mut search = self.signals.gather(asker.org, wanted);
-        match asker.wait_for(&mut search, self.wait).await {
+        // From its seat on it has a time of its own, so that it is looked for although others stood before it.
+        match asker.wait_for(&mut search, end.min(Instant::now() + self.wait)).await {
             Waited::Settled | Waited::TimeIsOver => Looked::Found(search.end()),
             Waited::Lost => Looked::Left,
         }
@@ -241,14 +244,23 @@ enum Waited {
 }
 
 impl Asker<'_> {
-    async fn wait_for(&self, search: &mut Search, most: Duration) -> Waited {
+    async fn seat(&self, line: &Line, guest: Guest, end: Instant) -> Result<Result<Seat, Full>, Waited> {
+        tokio::select! {
+            biased;
+            () = self.ticket.lost() => Err(Waited::Lost),
+            seat = line.take(self.org, guest) => Ok(seat),
+            () = sleep_until(end) => Err(Waited::TimeIsOver),
+        }
+    }
+
+    async fn wait_for(&self, search: &mut Search, end: Instant) -> Waited {
         self.place
             .aside(async {
                 tokio::select! {
                     biased;
                     () = self.ticket.lost() => Waited::Lost,
                     () = search.settle() => Waited::Settled,
-                    () = sleep(most) => Waited::TimeIsOver,
+                    () = sleep_until(end) => Waited::TimeIsOver,
                 }
             })
             .await
@@ -280,6 +292,7 @@ mod tests {
         for (settings, named) in [
             (Settings { slow_per_org: 0, ..Settings::default() }, "processors.media.slow_per_org"),
             (Settings { wait_ms: 90_000, ..Settings::default() }, "processors.media.slow_wait_ms = 60000"),
+            (Settings { slow_total_ms: 1, ..Settings::default() }, "processors.media.slow_total_ms = 1"),
             (Settings { waiting: 1, ..Settings::default() }, "processors.media.waiting = 1"),
             (Settings { slow_per_host: 65, ..Settings::default() }, "processors.media.slow_per_org = 64"),
             (

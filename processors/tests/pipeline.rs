@@ -5,6 +5,8 @@
 mod cluster;
 #[path = "pipeline/history.rs"]
 mod history;
+#[path = "pipeline/hosts.rs"]
+mod hosts;
 #[path = "pipeline/items.rs"]
 mod items;
 #[path = "pipeline/life.rs"]

@@ -37,13 +37,13 @@ actions: [limit_reach]
 ";
 
 /// The item type of the world has no such field: it is one of every type.
-fn with_images(item: &ItemKey, urls: &[String]) -> ItemEntry {
+pub(crate) fn with_images(item: &ItemKey, urls: &[String]) -> ItemEntry {
     let author = serde_json::json!({"typeId": "user", "id": "u1"});
     entry_of(item, serde_json::json!({"text": "look", "author": author, "images": urls}).to_string())
 }
 
 /// Passing items do not wait at all for what is not remembered.
-fn impatient() -> Settings {
+pub(crate) fn impatient() -> Settings {
     Settings { media: MediaSettings { wait_ms: 1, ..MediaSettings::default() }, ..Settings::default() }
 }
 
@@ -53,7 +53,7 @@ fn patient() -> Settings {
     Settings { media, ..Settings::default() }
 }
 
-async fn world(settings: Settings, hosts: &[&Host]) -> World {
+pub(crate) async fn world(settings: Settings, hosts: &[&Host]) -> World {
     let ports: Vec<_> = hosts.iter().map(|host| host.address.port()).collect();
     let mut world = World::beside(settings, &ports).await;
     world.configure(RULES, false).await;
@@ -65,7 +65,7 @@ fn media(row: &Item) -> Vec<Media> {
     serde_json::from_str(&row.media).unwrap()
 }
 
-fn states(row: &Item) -> Vec<(String, Option<String>)> {
+pub(crate) fn states(row: &Item) -> Vec<(String, Option<String>)> {
     media(row).into_iter().map(|medium| (medium.state, medium.reason)).collect()
 }
 

@@ -331,9 +331,9 @@ fn outside(ports: &[u16]) -> tidegate_egress::Settings {
         connect_timeout_ms: 15_000,
         media: tidegate_egress::media::Settings {
             ports: ports.to_vec(),
-            first_byte_ms: 60_000,
-            idle_ms: 60_000,
-            total_ms: 60_000,
+            first_byte_ms: 600_000,
+            idle_ms: 600_000,
+            total_ms: 600_000,
             min_rate: 0,
             ..Default::default()
         },

@@ -2,7 +2,7 @@
 //! Serves one request a connection.
 
 use std::{
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -10,7 +10,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{Semaphore, SemaphorePermit},
     task::JoinHandle,
     time::sleep,
 };
@@ -25,6 +25,10 @@ pub enum Answer {
     After(Arc<Semaphore>, Box<Answer>),
     /// When so much time has passed, as slow hosts do.
     Later(Duration, Box<Answer>),
+    /// A byte of the body every ten milliseconds, and the rest of it once the test lets it go on.
+    Drip(Arc<Semaphore>, Vec<u8>),
+    /// A body under a length that is not its own.
+    Claim(usize, Vec<u8>),
     Never,
 }
 
@@ -44,7 +48,15 @@ impl Drop for Host {
 impl Host {
     /// `answer` is given the request's head, which begins with `GET /path`.
     pub async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> std::io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        Self::start_at(Ipv4Addr::LOCALHOST, answer).await
+    }
+
+    /// One under an address of its own: hosts are told apart by name.
+    pub async fn start_at(
+        address: Ipv4Addr,
+        answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let listener = TcpListener::bind((address, 0)).await?;
         let address = listener.local_addr()?;
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let (answer, remembered) = (Arc::new(answer), Arc::clone(&asked));
@@ -82,14 +94,14 @@ async fn head_of(stream: &mut TcpStream) -> std::io::Result<String> {
 }
 
 async fn give(stream: &mut TcpStream, mut answer: Answer) -> std::io::Result<()> {
+    const OK: &str = "200 OK\r\ncontent-type: image/bmp";
     loop {
-        let (head, body) = match answer {
-            Answer::Picture(body) => ("200 OK\r\ncontent-type: image/bmp".to_owned(), body),
-            Answer::Head(head, body) => (head, body),
+        let (head, length, body) = match answer {
+            Answer::Picture(body) => (OK.to_owned(), body.len(), body),
+            Answer::Head(head, body) => (head, body.len(), body),
+            Answer::Claim(length, body) => (OK.to_owned(), length, body),
             Answer::After(go, then) => {
-                if let Ok(permit) = go.acquire().await {
-                    permit.forget();
-                }
+                wait_for(&go).await;
                 answer = *then;
                 continue;
             }
@@ -98,13 +110,32 @@ async fn give(stream: &mut TcpStream, mut answer: Answer) -> std::io::Result<()>
                 answer = *then;
                 continue;
             }
+            Answer::Drip(go, body) => {
+                stream.write_all(begin(OK, body.len()).as_bytes()).await?;
+                let mut given = 0;
+                while given < body.len() && go.try_acquire().map(SemaphorePermit::forget).is_err() {
+                    stream.write_all(&body[given..=given]).await?;
+                    given += 1;
+                    sleep(Duration::from_millis(10)).await;
+                }
+                stream.write_all(&body[given..]).await?;
+                return stream.shutdown().await;
+            }
             Answer::Never => std::future::pending().await,
         };
-        let length = body.len();
-        let head = format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
-        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(begin(&head, length).as_bytes()).await?;
         stream.write_all(&body).await?;
         return stream.shutdown().await;
+    }
+}
+
+fn begin(head: &str, length: usize) -> String {
+    format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n")
+}
+
+async fn wait_for(go: &Semaphore) {
+    if let Ok(permit) = go.acquire().await {
+        permit.forget();
     }
 }
 

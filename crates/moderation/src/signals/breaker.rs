@@ -16,6 +16,8 @@ pub(super) struct Patience {
     pub(super) longest_rest: Duration,
     /// How long the one fetch that tries the host may take before another one may.
     pub(super) trial: Duration,
+    /// As many rests in a row are waited for at most; one that does not come back is given up, but for trials.
+    pub(super) rests: u32,
     /// Hosts that are remembered.
     pub(super) hosts: usize,
 }
@@ -25,6 +27,8 @@ pub(super) enum Admission {
     Go,
     /// Not before then.
     Wait(Instant),
+    /// There is no use in waiting.
+    GivenUp,
 }
 
 #[derive(Debug)]
@@ -66,7 +70,9 @@ impl Breakers {
         let Some(trouble) = self.troubled.get_mut(site) else { return Admission::Go };
         match trouble.state {
             State::Closed => Admission::Go,
-            State::Resting { until } | State::Trying { until } if now < until => Admission::Wait(until),
+            State::Resting { until } | State::Trying { until } if now < until => {
+                if trouble.rests < self.patience.rests { Admission::Wait(until) } else { Admission::GivenUp }
+            }
             State::Resting { .. } | State::Trying { .. } => {
                 trouble.state = State::Trying { until: now + self.patience.trial };
                 Admission::Go
@@ -132,6 +138,7 @@ mod tests {
             rest: 10 * SECOND,
             longest_rest: 25 * SECOND,
             trial: 5 * SECOND,
+            rests: 5,
             hosts: 2,
         })
     }
@@ -172,6 +179,30 @@ mod tests {
             assert_eq!(breakers.admit(&host, now), Admission::Go);
             breakers.failed(&host, now);
         }
+    }
+
+    #[test]
+    fn a_host_that_rested_again_and_again_is_given_up_until_a_trial_succeeds() {
+        let (mut breakers, host, mut now) = (breakers(), site("host"), Instant::now());
+        for _ in 0..3 {
+            breakers.failed(&host, now);
+        }
+        for _ in 1..5 {
+            let Admission::Wait(until) = breakers.admit(&host, now) else { panic!("it is waited for") };
+            now = until;
+            assert_eq!(breakers.admit(&host, now), Admission::Go);
+            breakers.failed(&host, now);
+        }
+        assert_eq!(breakers.admit(&host, now), Admission::GivenUp);
+        now += 25 * SECOND;
+        assert_eq!(breakers.admit(&host, now), Admission::Go);
+        assert_eq!(
+            breakers.admit(&host, now),
+            Admission::GivenUp,
+            "one tries, and nobody waits for how it goes"
+        );
+        breakers.succeeded(&host);
+        assert_eq!(breakers.admit(&host, now), Admission::Go);
     }
 
     #[test]

@@ -112,6 +112,10 @@ impl Fetcher {
         }))
     }
 
+    pub(super) fn is_known(&self, org: &OrgId, host: &Arc<str>) -> bool {
+        self.0.gate.is_known(&Site { org: org.clone(), host: Arc::clone(host) })
+    }
+
     /// Joins the look that is under way, or begins one; nothing happens before it is polled.
     pub(super) fn look(&self, org: &OrgId, url: &str, depth: Depth) -> Flight {
         let question = Question { org: org.clone(), url: url.into(), depth };
@@ -171,9 +175,7 @@ impl Inner {
             attempt += 1;
             match self.attempt(question, target.clone(), shown).await {
                 Attempt::Ended(look) => return look,
-                Attempt::Resting(_) if attempt >= self.retries.attempts => {
-                    return Look::FetchFailed("host_unavailable".into());
-                }
+                Attempt::Resting(_) if attempt >= self.retries.attempts => return Look::unavailable(),
                 Attempt::Resting(until) => sleep_until(until).await,
                 Attempt::Failed { reason, retry_after } => {
                     let pause = reason.may_pass().then(|| self.retries.pause(attempt, retry_after, draw()));
@@ -196,10 +198,12 @@ impl Inner {
             if inside.as_ref().is_none_or(|inside| *inside.host() != site.host) {
                 // Who waits for one host's turn must not hold another one's.
                 drop(inside.take());
-                inside = Some(self.gate.enter(org, &site.host).await);
+                inside = Some(self.gate.enter(&site).await);
                 let admission = self.breakers.lock().admit(&site, Instant::now());
-                if let Admission::Wait(until) = admission {
-                    return Attempt::Resting(until);
+                match admission {
+                    Admission::Go => {}
+                    Admission::Wait(until) => return Attempt::Resting(until),
+                    Admission::GivenUp => return Attempt::Ended(Look::unavailable()),
                 }
             }
             let validators = shown.as_ref().map(|shown| &shown.validators).filter(|known| !known.is_empty());
@@ -253,6 +257,11 @@ impl Inner {
             }
             breakers.open()
         };
+        match outcome {
+            Outcome::Ok(_) | Outcome::Unchanged(_) | Outcome::Redirected(_) => self.gate.learn(site, true),
+            _ if reason.is_some_and(Reason::is_of_host) => self.gate.learn(site, false),
+            _ => {}
+        }
         metrics::gauge!("tidegate_media_hosts_resting").set(u32::try_from(open).unwrap_or(u32::MAX));
         let tag = reason.map_or("", Reason::tag);
         metrics::counter!("tidegate_media_fetches_total", "outcome" => outcome.tag(), "reason" => tag)
@@ -339,6 +348,10 @@ impl Done for Waiter {
 impl Look {
     fn failed(reason: &'static str) -> Self {
         Self::FetchFailed(Cow::Borrowed(reason))
+    }
+
+    fn unavailable() -> Self {
+        Self::failed("host_unavailable")
     }
 
     pub(super) fn given_up() -> Self {

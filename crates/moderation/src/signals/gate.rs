@@ -5,10 +5,12 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidegate_schemas::ids::OrgId;
 use tokio::sync::oneshot;
 
-use super::turns::{Bounds, Turn, Turns};
+use super::{
+    breaker::Site,
+    turns::{Bounds, Turn, Turns},
+};
 
 #[derive(Clone)]
 pub(super) struct Gate(Arc<Mutex<Turns<oneshot::Sender<Inside>>>>);
@@ -25,15 +27,25 @@ impl Gate {
     }
 
     /// Waits for a turn. Whoever stops waiting is passed over.
-    pub(super) async fn enter(&self, org: &OrgId, host: &Arc<str>) -> Inside {
+    pub(super) async fn enter(&self, site: &Site) -> Inside {
         loop {
             let (sender, turn) = oneshot::channel();
-            self.0.lock().wait(Turn { org: org.clone(), host: Arc::clone(host) }, sender);
+            self.0.lock().wait(site.clone(), sender);
             self.let_in();
             if let Ok(inside) = turn.await {
                 return inside;
             }
         }
+    }
+
+    /// Whether the host gave a medium when it was last heard of.
+    pub(super) fn is_known(&self, site: &Site) -> bool {
+        self.0.lock().is_known(site)
+    }
+
+    pub(super) fn learn(&self, site: &Site, gave: bool) {
+        self.0.lock().learn(site, gave);
+        self.let_in();
     }
 
     fn let_in(&self) {
@@ -57,7 +69,7 @@ impl Gate {
 
 impl Inside {
     pub(super) fn host(&self) -> &Arc<str> {
-        &self.turn.host
+        &self.turn.site.host
     }
 }
 
@@ -73,16 +85,17 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use futures::{FutureExt as _, poll};
+    use tidegate_schemas::ids::OrgId;
 
     use super::*;
 
     #[tokio::test]
     async fn who_stops_waiting_takes_no_turn() {
-        let gate = Gate::new(Bounds { all: 1, per_host: 1, per_org: 1 });
-        let (org, host) = (OrgId::new("a"), Arc::from("host"));
-        let first = gate.enter(&org, &host).await;
-        let mut second = gate.enter(&org, &host).boxed();
-        let mut third = gate.enter(&org, &host).boxed();
+        let gate = Gate::new(Bounds { all: 1, per_host: 1, per_org: 1, known: 1 });
+        let site = Site { org: OrgId::new("a"), host: "host".into() };
+        let first = gate.enter(&site).await;
+        let mut second = gate.enter(&site).boxed();
+        let mut third = gate.enter(&site).boxed();
         assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
         drop(second);
         drop(first);

@@ -12,6 +12,7 @@ mod keep;
 mod recall;
 mod retry;
 mod settings;
+mod shares;
 mod turns;
 
 use std::{
@@ -37,6 +38,7 @@ pub use self::{
     judge::{Judged, judge, pending},
     recall::recall,
     settings::{Settings, SettingsError},
+    shares::{Shares, Taken},
 };
 
 /// How much is wanted of a medium.
@@ -109,6 +111,11 @@ pub fn wanted(values: &Values) -> Vec<Wanted> {
 impl Signals {
     pub fn new(client: Client, decoders: Decoders, store: Store, settings: &Settings) -> Self {
         Self { fetcher: Fetcher::new(client, decoders, store, settings), per_item: settings.per_item }
+    }
+
+    /// Whether the host gave the org a medium when it was last heard of.
+    pub fn is_known(&self, org: &OrgId, host: &Arc<str>) -> bool {
+        self.fetcher.is_known(org, host)
     }
 
     /// Looks at media for an org; nothing happens before it is waited for, and dropping it ends what nobody else

@@ -14,11 +14,12 @@ use super::{breaker::Patience, retry::Retries, turns::Bounds};
 pub struct Settings {
     /// Media of one item that are looked at; those beyond are `fetch_failed`, reason `too_many`. Default 64.
     pub per_item: usize,
-    /// Fetches at once. Default 256.
+    /// Fetches at once. An organisation has no more of them than it leaves to the others. Default 256.
     pub fetches: usize,
     /// Fetches at once from one host. Default 8.
     pub fetches_per_host: usize,
-    /// Fetches at once for one organisation. Default 64.
+    /// Fetches at once for one organisation. A host has no more of them than it leaves to the others, and hosts that
+    /// gave nothing when last heard of, or never were, have half of them together. Default 64.
     pub fetches_per_org: usize,
     /// Memory for bodies that arrive or wait to be decoded, in bytes. It should hold several of the largest, which
     /// `egress.media.max_bytes` bounds. Default 512 MiB.
@@ -28,8 +29,8 @@ pub struct Settings {
     pub body_bytes_per_org: u64,
     /// How long a fetch waits for room for its body, in milliseconds. Default 5,000.
     pub room_wait_ms: u64,
-    /// Attempts at one medium: again after no connection, the statuses 408, 429 and 5xx, and while its host rests.
-    /// Default 3.
+    /// Attempts at one medium: again after no connection, the statuses 408, 429 and 5xx, and while its host rests. A
+    /// host that rests for the last of so many times in a row is not waited for. Default 3.
     pub attempts: u32,
     /// The longest pause before the second attempt, in milliseconds; it doubles with each. Default 500.
     pub retry_ms: u64,
@@ -42,7 +43,7 @@ pub struct Settings {
     pub host_rest_ms: u64,
     /// The longest such time, in milliseconds. Default 60,000.
     pub longest_host_rest_ms: u64,
-    /// Failing hosts that are remembered. Default 10,000.
+    /// Failing hosts that are remembered, and as many that gave something. Default 10,000.
     pub hosts: usize,
     /// How long what an address showed is believed without asking again, in milliseconds, if the host allows as much.
     /// Default 300,000.
@@ -135,7 +136,12 @@ impl Settings {
     }
 
     pub(super) fn bounds(&self) -> Bounds {
-        Bounds { all: self.fetches, per_host: self.fetches_per_host, per_org: self.fetches_per_org }
+        Bounds {
+            all: self.fetches,
+            per_host: self.fetches_per_host,
+            per_org: self.fetches_per_org,
+            known: self.hosts,
+        }
     }
 
     pub(super) fn retries(&self) -> Retries {
@@ -153,6 +159,7 @@ impl Settings {
             rest: Duration::from_millis(self.host_rest_ms),
             longest_rest: Duration::from_millis(self.longest_host_rest_ms),
             trial,
+            rests: self.attempts,
             hosts: self.hosts,
         }
     }

@@ -9,19 +9,27 @@ use std::{
 
 use tidegate_schemas::ids::OrgId;
 
+use super::{
+    breaker::Site,
+    keep::Keep,
+    shares::{Shares, Taken},
+};
+
 /// How many fetches run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) all: usize,
     pub(super) per_host: usize,
     pub(super) per_org: usize,
+    /// Hosts that gave a medium lately, as far as they are remembered.
+    pub(super) known: usize,
 }
 
 /// The right to fetch from a host for an org. It is given back through `Turns::end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
-    pub(super) org: OrgId,
-    pub(super) host: Arc<str>,
+    pub(super) site: Site,
+    is_known: bool,
 }
 
 /// Who waits, and how many of each run.
@@ -30,16 +38,25 @@ pub(super) struct Turns<T> {
     bounds: Bounds,
     under_way: usize,
     by_host: HashMap<Arc<str>, usize>,
-    by_org: HashMap<OrgId, usize>,
+    by_org: HashMap<OrgId, Running>,
+    known: Keep<Site, ()>,
     waiting: BTreeMap<OrgId, Line<T>>,
     order: VecDeque<OrgId>,
+}
+
+/// What one org has under way.
+#[derive(Debug, Default)]
+struct Running {
+    taken: Taken,
+    by_host: HashMap<Arc<str>, usize>,
 }
 
 /// What one org waits for.
 #[derive(Debug)]
 struct Line<T> {
     by_host: HashMap<Arc<str>, VecDeque<T>>,
-    order: VecDeque<Arc<str>>,
+    known: VecDeque<Arc<str>>,
+    strangers: VecDeque<Arc<str>>,
 }
 
 impl<T> Turns<T> {
@@ -49,6 +66,7 @@ impl<T> Turns<T> {
             under_way: 0,
             by_host: HashMap::new(),
             by_org: HashMap::new(),
+            known: Keep::new(bounds.known),
             waiting: BTreeMap::new(),
             order: VecDeque::new(),
         }
@@ -58,69 +76,136 @@ impl<T> Turns<T> {
         self.under_way
     }
 
-    pub(super) fn wait(&mut self, turn: Turn, who: T) {
-        let line = self.waiting.entry(turn.org.clone()).or_insert_with(|| {
-            self.order.push_back(turn.org);
-            Line { by_host: HashMap::new(), order: VecDeque::new() }
+    pub(super) fn is_known(&mut self, site: &Site) -> bool {
+        self.known.get(site).is_some()
+    }
+
+    /// A host is known from a medium that it gives until it fails.
+    pub(super) fn learn(&mut self, site: &Site, gave: bool) {
+        let was_known = self.is_known(site);
+        if gave {
+            self.known.put(site.clone(), ());
+        } else {
+            self.known.forget(site);
+        }
+        if was_known != gave
+            && let Some(line) = self.waiting.get_mut(&site.org)
+        {
+            line.move_to(&site.host, gave);
+        }
+    }
+
+    pub(super) fn wait(&mut self, site: Site, who: T) {
+        let is_known = self.is_known(&site);
+        let line = self.waiting.entry(site.org.clone()).or_insert_with(|| {
+            self.order.push_back(site.org);
+            Line { by_host: HashMap::new(), known: VecDeque::new(), strangers: VecDeque::new() }
         });
-        let at_host = line.by_host.entry(Arc::clone(&turn.host)).or_insert_with(|| {
-            line.order.push_back(turn.host);
-            VecDeque::new()
-        });
-        at_host.push_back(who);
+        if !line.by_host.contains_key(&site.host) {
+            line.order(is_known).push_back(Arc::clone(&site.host));
+        }
+        line.by_host.entry(site.host).or_default().push_back(who);
     }
 
     /// The next that may start, which counts as started.
     ///
-    /// What is passed over on the way is at its bound, and of hosts and orgs there are only so many that can be: the
-    /// bound on all divided by theirs. So nobody's queue makes this slow.
+    /// Where nothing is left nothing is searched. Otherwise what is passed over has some, and of hosts and orgs there
+    /// are only so many that can have. So nobody's queue makes this slow.
     pub(super) fn next(&mut self) -> Option<(Turn, T)> {
-        if self.under_way >= self.bounds.all {
+        let free = self.bounds.all.saturating_sub(self.under_way);
+        if free == 0 {
             return None;
         }
+        let (most, none) = (self.bounds.per_host, Running::default());
+        let shares = Shares { all: self.bounds.per_org, per_host: most };
         for at in 0..self.order.len() {
             let org = &self.order[at];
-            if self.by_org.get(org).is_some_and(|running| *running >= self.bounds.per_org) {
+            let running = self.by_org.get(org).unwrap_or(&none);
+            // As hosts do, an org leaves to the others as much as it has.
+            if running.taken.all >= free {
                 continue;
             }
             let Some(line) = self.waiting.get_mut(org) else { continue };
-            let (by_host, most) = (&self.by_host, self.bounds.per_host);
-            let is_free = |host: &Arc<str>| by_host.get(host).is_none_or(|running| *running < most);
-            let Some((host, who)) = line.next(is_free) else { continue };
+            let by_host = &self.by_host;
+            let is_free = |host: &Arc<str>, is_known| {
+                let own = running.by_host.get(host).copied().unwrap_or_default();
+                shares.admits(running.taken, own, is_known)
+                    && by_host.get(host).is_none_or(|running| *running < most)
+            };
+            // Strangers first: they never have more than their half, while known ones could have all.
+            let next = match shares.left_to_strangers(running.taken) {
+                0 => None,
+                _ => line.next(false, is_free),
+            };
+            let next = match shares.left(running.taken) {
+                0 => None,
+                _ => next.or_else(|| line.next(true, is_free)),
+            };
+            let Some((host, is_known, who)) = next else { continue };
             let org = self.order.remove(at)?;
-            if line.order.is_empty() {
+            if line.by_host.is_empty() {
                 self.waiting.remove(&org);
             } else {
                 self.order.push_back(org.clone());
             }
-            let turn = Turn { org, host };
-            self.under_way += 1;
-            *self.by_host.entry(Arc::clone(&turn.host)).or_default() += 1;
-            *self.by_org.entry(turn.org.clone()).or_default() += 1;
+            let turn = Turn { site: Site { org, host }, is_known };
+            self.begin(&turn);
             return Some((turn, who));
         }
         None
     }
 
+    fn begin(&mut self, turn: &Turn) {
+        self.under_way += 1;
+        *self.by_host.entry(Arc::clone(&turn.site.host)).or_default() += 1;
+        let running = self.by_org.entry(turn.site.org.clone()).or_default();
+        running.taken.all += 1;
+        running.taken.by_strangers += usize::from(!turn.is_known);
+        *running.by_host.entry(Arc::clone(&turn.site.host)).or_default() += 1;
+    }
+
     pub(super) fn end(&mut self, turn: &Turn) {
         self.under_way -= 1;
-        one_less(&mut self.by_host, &turn.host);
-        one_less(&mut self.by_org, &turn.org);
+        one_less(&mut self.by_host, &turn.site.host);
+        if let Some(running) = self.by_org.get_mut(&turn.site.org) {
+            running.taken.all -= 1;
+            running.taken.by_strangers -= usize::from(!turn.is_known);
+            one_less(&mut running.by_host, &turn.site.host);
+            if running.taken.all == 0 {
+                self.by_org.remove(&turn.site.org);
+            }
+        }
     }
 }
 
 impl<T> Line<T> {
-    fn next(&mut self, is_free: impl Fn(&Arc<str>) -> bool) -> Option<(Arc<str>, T)> {
-        let at = self.order.iter().position(is_free)?;
-        let host = self.order.remove(at)?;
+    fn order(&mut self, is_known: bool) -> &mut VecDeque<Arc<str>> {
+        if is_known { &mut self.known } else { &mut self.strangers }
+    }
+
+    fn move_to(&mut self, host: &Arc<str>, is_known: bool) {
+        let from = self.order(!is_known);
+        if let Some(host) = from.iter().position(|it| it == host).and_then(|at| from.remove(at)) {
+            self.order(is_known).push_back(host);
+        }
+    }
+
+    fn next(
+        &mut self,
+        is_known: bool,
+        is_free: impl Fn(&Arc<str>, bool) -> bool,
+    ) -> Option<(Arc<str>, bool, T)> {
+        let order = self.order(is_known);
+        let at = order.iter().position(|host| is_free(host, is_known))?;
+        let host = order.remove(at)?;
         let waiting = self.by_host.get_mut(&host)?;
         let who = waiting.pop_front()?;
         if waiting.is_empty() {
             self.by_host.remove(&host);
         } else {
-            self.order.push_back(Arc::clone(&host));
+            self.order(is_known).push_back(Arc::clone(&host));
         }
-        Some((host, who))
+        Some((host, is_known, who))
     }
 }
 
@@ -141,29 +226,29 @@ mod tests {
 
     use super::*;
 
-    fn turn(org: &str, host: &str) -> Turn {
-        Turn { org: OrgId::new(org), host: host.into() }
+    fn site(org: &str, host: &str) -> Site {
+        Site { org: OrgId::new(org), host: host.into() }
     }
 
     #[test]
     fn orgs_take_turns_and_so_do_the_hosts_of_one() {
-        let mut turns = Turns::new(Bounds { all: 100, per_host: 100, per_org: 100 });
+        let mut turns = Turns::new(Bounds { all: 100, per_host: 100, per_org: 100, known: 9 });
         for nth in 0..3 {
-            turns.wait(turn("a", "slow"), ("a", nth));
+            turns.wait(site("a", "slow"), ("a", nth));
         }
-        turns.wait(turn("a", "fast"), ("a", 9));
-        turns.wait(turn("b", "slow"), ("b", 0));
+        turns.wait(site("a", "fast"), ("a", 9));
+        turns.wait(site("b", "slow"), ("b", 0));
         let order: Vec<_> = std::iter::from_fn(|| turns.next().map(|(_, who)| who)).collect();
         assert_eq!(order, [("a", 0), ("b", 0), ("a", 9), ("a", 1), ("a", 2)]);
     }
 
     #[test]
     fn a_host_at_its_bound_holds_nobody_who_wants_another() {
-        let mut turns = Turns::new(Bounds { all: 100, per_host: 1, per_org: 100 });
+        let mut turns = Turns::new(Bounds { all: 100, per_host: 1, per_org: 100, known: 9 });
         for nth in 0..5 {
-            turns.wait(turn("a", "hanging"), nth);
+            turns.wait(site("a", "hanging"), nth);
         }
-        turns.wait(turn("a", "good"), 9);
+        turns.wait(site("a", "good"), 9);
         let (first, _) = turns.next().unwrap();
         assert_eq!(turns.next().unwrap().1, 9);
         assert_eq!(turns.next(), None);
@@ -173,16 +258,74 @@ mod tests {
 
     #[test]
     fn many_names_of_one_org_hold_no_other_org() {
-        let mut turns = Turns::new(Bounds { all: 10, per_host: 8, per_org: 4 });
+        let mut turns = Turns::new(Bounds { all: 20, per_host: 8, per_org: 8, known: 9 });
         for nth in 0..100 {
-            turns.wait(turn("wild", &format!("{nth}.example")), nth);
+            turns.wait(site("wild", &format!("{nth}.example")), nth);
         }
         for _ in 0..4 {
             turns.next().unwrap();
         }
         assert_eq!(turns.next(), None);
-        turns.wait(turn("other", "good"), 1_000);
+        turns.wait(site("other", "good"), 1_000);
         assert_eq!(turns.next().unwrap().1, 1_000);
+    }
+
+    /// Each host waits for so many.
+    fn crowd(turns: &mut Turns<usize>, org: &str, hosts: usize, each: usize) {
+        for nth in 0..hosts * each {
+            turns.wait(site(org, &format!("{}.example", nth % hosts)), nth);
+        }
+    }
+
+    fn start_all<T>(turns: &mut Turns<T>) -> Vec<Turn> {
+        std::iter::from_fn(|| turns.next().map(|(turn, _)| turn)).collect()
+    }
+
+    #[test]
+    fn many_hosts_that_hang_leave_turns_to_the_next_host_of_their_org() {
+        for (hosts, is_known) in [(12, false), (12, true), (31, false), (60, true)] {
+            let mut turns = Turns::new(Bounds { all: 256, per_host: 8, per_org: 64, known: 99 });
+            for nth in 0..hosts {
+                turns.learn(&site("a", &format!("{nth}.example")), is_known);
+            }
+            crowd(&mut turns, "a", hosts, 20);
+            let stuck = start_all(&mut turns);
+            assert!(stuck.len() >= hosts, "each of {hosts} has some");
+            turns.wait(site("a", "good"), 9_999);
+            assert_eq!(turns.next().unwrap().1, 9_999, "{hosts}");
+        }
+    }
+
+    #[test]
+    fn strangers_without_number_leave_half_to_a_host_that_gave_a_medium() {
+        let mut turns = Turns::new(Bounds { all: 256, per_host: 8, per_org: 64, known: 9 });
+        let good = site("a", "good");
+        crowd(&mut turns, "a", 1_000, 1);
+        turns.wait(good.clone(), 9_999);
+        assert_eq!(start_all(&mut turns).len(), 32);
+        assert_eq!(turns.next(), None, "nobody has heard of it");
+        turns.learn(&good, true);
+        let (turn, who) = turns.next().unwrap();
+        assert_eq!(who, 9_999);
+        turns.end(&turn);
+        turns.learn(&good, false);
+        turns.wait(good, 10_000);
+        assert_eq!(turns.next(), None, "it failed");
+    }
+
+    #[test]
+    fn many_orgs_leave_turns_to_the_next_one() {
+        let mut turns = Turns::new(Bounds { all: 256, per_host: 8, per_org: 64, known: 99 });
+        for org in 0..20 {
+            for host in 0..40 {
+                let site = site(&org.to_string(), &format!("{host}.{org}.example"));
+                turns.learn(&site, true);
+                (0..8).for_each(|nth| turns.wait(site.clone(), nth));
+            }
+        }
+        start_all(&mut turns);
+        turns.wait(site("other", "good"), 9_999);
+        assert_eq!(turns.next().unwrap().1, 9_999);
     }
 
     proptest! {
@@ -192,9 +335,9 @@ mod tests {
             ends in proptest::collection::vec(any::<u8>(), 0..200),
             all in 1_usize..6, per_host in 1_usize..4, per_org in 1_usize..4,
         ) {
-            let mut turns = Turns::new(Bounds { all, per_host, per_org });
+            let mut turns = Turns::new(Bounds { all, per_host, per_org, known: 2 });
             for (nth, (org, host)) in wanted.iter().enumerate() {
-                turns.wait(turn(&org.to_string(), &host.to_string()), nth);
+                turns.wait(site(&org.to_string(), &host.to_string()), nth);
             }
             let mut running: Vec<Turn> = Vec::new();
             let mut seen = Vec::new();
@@ -205,18 +348,21 @@ mod tests {
                     seen.push(who);
                     prop_assert!(running.len() <= all);
                     for one in &running {
-                        prop_assert!(running.iter().filter(|it| it.host == one.host).count() <= per_host);
-                        prop_assert!(running.iter().filter(|it| it.org == one.org).count() <= per_org);
+                        prop_assert!(running.iter().filter(|it| it.site.host == one.site.host).count() <= per_host);
+                        prop_assert!(running.iter().filter(|it| it.site.org == one.site.org).count() <= per_org);
                     }
                 }
                 if running.is_empty() { break; }
-                let at = usize::from(ends.next().unwrap_or(0)) % running.len();
-                turns.end(&running.swap_remove(at));
+                let draw = ends.next().unwrap_or(0);
+                let ended = running.swap_remove(usize::from(draw) % running.len());
+                turns.learn(&ended.site, draw % 3 > 0);
+                turns.end(&ended);
             }
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..wanted.len()).collect::<Vec<_>>());
             prop_assert_eq!(turns.under_way(), 0);
-            prop_assert!(turns.waiting.is_empty() && turns.order.is_empty() && turns.by_host.is_empty());
+            prop_assert!(turns.waiting.is_empty() && turns.order.is_empty());
+            prop_assert!(turns.by_host.is_empty() && turns.by_org.is_empty());
         }
     }
 }
