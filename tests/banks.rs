@@ -234,6 +234,15 @@ async fn an_import_switches_nothing_on_and_takes_nothing_out_that_it_does_not_na
     let told = place.tell(&["banks", "add", "files", &md5(1)]).await;
     assert!(told.contains("0 changed, 1 there already"), "{told}");
     assert_eq!(listed(&place).await, before);
+    let more =
+        ["banks", "add", "files", &md5(2), "--distance", "0", "--note", "found twice", "--reference", "r7"];
+    assert!(place.tell(&more).await.contains("1 added"));
+    let added = listed(&place).await.into_iter().find(|entry| entry["value"] == md5(2)).unwrap();
+    let told = (&added["distance"], &added["note"], &added["reference"]);
+    assert_eq!(told, (&json!(0), &json!("found twice"), &json!("r7")));
+    let refused = place.run(&["banks", "add", "files", &md5(3), "--distance", "1"]).await;
+    assert_eq!(refused.status.code(), Some(1), "files are equal or not");
+    assert!(place.tell(&["banks", "remove", "files", &md5(2)]).await.contains("1 removed"));
     let told = place.tell(&["banks", "add", "files", &md5(1), "--labels", "c"]).await;
     assert!(told.contains("1 changed"), "{told}");
     let after = listed(&place).await;

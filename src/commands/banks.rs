@@ -19,7 +19,7 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate_schemas::banks::BankKind;
+use tidegate_schemas::banks::{BankKind, HashKind};
 
 pub(in crate::commands) use self::look_up::look_up;
 use self::{files::Format, import::Sum};
@@ -71,8 +71,8 @@ pub(crate) enum Banks {
         /// In hexadecimal digits
         #[arg(required = true)]
         hashes: Vec<String>,
-        /// pdq, gradient, md5, sha1 or sha256
-        #[arg(long)]
+        /// What the digits are
+        #[arg(long, value_parser = HashKind::ALL.map(HashKind::name))]
         kind: String,
         /// Only in these banks
         #[arg(long = "bank")]
@@ -94,6 +94,15 @@ pub(crate) enum Banks {
         /// When they end, such as 2026-12-31T00:00:00Z
         #[arg(long)]
         expires_at: Option<String>,
+        /// Bits that may differ, in place of the bank's; of hashes that are compared by likeness
+        #[arg(long)]
+        distance: Option<u32>,
+        /// What they are called elsewhere; of hashes
+        #[arg(long)]
+        reference: Option<String>,
+        /// Why they are there; of hashes
+        #[arg(long)]
+        note: Option<String>,
         #[command(flatten)]
         connection: Connection,
     },
@@ -197,9 +206,14 @@ impl Banks {
                 say(format!("{found} matches"));
                 Ok(ExitCode::SUCCESS)
             }
-            Self::Add { bank, values, labels, source, expires_at, connection } => {
+            Self::Add { bank, values, labels, source, expires_at, distance, reference, note, connection } => {
                 let labels = Some(labels).filter(|labels| !labels.is_empty());
-                let entry = |value: &String| json!({"value": value, "labels": labels, "source": source, "expiresAt": expires_at});
+                let entry = |value: &String| {
+                    json!({
+                        "value": value, "labels": labels, "source": source, "expiresAt": expires_at,
+                        "distance": distance, "reference": reference, "note": note,
+                    })
+                };
                 let body = json!({"entries": values.iter().map(entry).collect::<Vec<_>>()});
                 let taken: Taken = connection.open()?.post(&format!("/banks/{bank}/entries"), &body).await?;
                 for rejected in &taken.rejected {
