@@ -275,7 +275,7 @@ fn addresses_in_ids_are_for_nobody_else() {
     let wanted = ["statement:hidden-1", "statement:hidden-2", "statement:hidden-3", "statement:s1"];
     assert_eq!(found.into_iter().collect::<Vec<_>>(), wanted);
     assert_eq!(public["responses"].as_array().unwrap().len(), 4);
-    let note = "2 ids of items that look like addresses were replaced by numbers.";
+    let note = "2 ids of items that look like somebody's were replaced by numbers.";
     assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
 }
 

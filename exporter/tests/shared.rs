@@ -126,6 +126,17 @@ fn each_reference_to_a_participant_is_found_alone() {
         "participant:ada",
         "see participant:7.",
     ] {
+        ways.push(linked("/bundleId", json!(reference)));
+        ways.push(linked("/source/sourceId", json!(reference)));
+        ways.push(linked("/source/title", json!(reference)));
+        ways.push(linked("/phases/0/title", json!(reference)));
+        let mut phase = shared()["phases"][0].clone();
+        phase["id"] = json!(format!("phase:{reference}"));
+        ways.push(linked("/phases/-", phase));
+        ways.push(linked("/items/1/id", json!(format!("statement:{reference}"))));
+        ways.push(linked("/items/1/type", json!(reference)));
+        ways.push(linked("/responses/0/id", json!(reference)));
+        ways.push(linked("/responses/2/id", json!(format!("vote:1:{reference}"))));
         ways.push(linked("/outcomes/1/id", json!(reference)));
         ways.push(linked("/outcomes/1/type", json!(reference)));
         ways.push(linked("/outcomes/1/members", json!([reference])));
@@ -141,11 +152,46 @@ fn each_reference_to_a_participant_is_found_alone() {
         ways.push(linked("/provenance/notes/0", json!(reference)));
         ways.push(linked("/dataCard/limitations/-", json!(reference)));
     }
+    for digits in ["0a0b0c0d0a0b0c0d0a0b0c0d0a0b0c0d", "F00D1234F00D1234F00D1234F00D1234"] {
+        for id in [format!("vote:1:{digits}"), digits.to_owned(), format!("{digits}-1")] {
+            ways.push(linked("/responses/0/id", json!(id)));
+            ways.push(linked("/responses/2/id", json!(id)));
+            ways.push(linked("/outcomes/1/id", json!(id)));
+        }
+        // An item may be called by digits, and what is about it by its id.
+        ways.push(one("/items/1/id", json!(format!("statement:{digits}")), ""));
+        ways.push(one("/source/sourceId", json!(digits), ""));
+        let mut response = shared()["responses"][0].clone();
+        response["id"] = json!(format!("tally:{digits}:agree"));
+        response["subjectRef"] = json!(digits);
+        let wanted = ["BND-REF-03 /responses/0/subjectRef", "BND-SUM-05 /outcomes/0/counts/agree"];
+        ways.push(("/responses/0".to_owned(), response, wanted.map(str::to_owned).to_vec()));
+    }
     for nobody in ["participant: nobody", "participant:", "a participant", "of each participant"] {
         ways.push(one("/outcomes/1/theirs", json!({ nobody: [nobody] }), ""));
+        ways.push(one("/responses/0/id", json!(nobody), ""));
+        ways.push(one("/items/1/id", json!(nobody), ""));
         ways.push(one("/provenance/notes/0", json!(nobody), ""));
     }
     assert_found(ways);
+}
+
+#[test]
+fn rows_of_few_people_are_found_however_many_there_are() {
+    let mut rows = Vec::new();
+    for (answer, count) in [("agree", 4), ("disagree", 3)] {
+        for day in 1..=count {
+            let mut row = shared()["responses"][0].clone();
+            row["id"] = json!(format!("{answer}:{day}"));
+            row["response"] = json!(answer);
+            row["count"] = json!(1);
+            row["occurredAt"] = json!(format!("2024-05-0{day}T00:00:00Z"));
+            rows.push(row);
+        }
+    }
+    rows.push(shared()["responses"][2].clone());
+    let wanted: Vec<_> = (0..7).map(|at| format!("BND-PRV-09 /responses/{at}/count")).collect();
+    assert_found(vec![("/responses".to_owned(), json!(rows), wanted)]);
 }
 
 #[test]

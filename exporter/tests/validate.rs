@@ -212,7 +212,11 @@ fn shared_cases() -> Vec<Case> {
                 "BND-SUM-05 /outcomes/0/counts/disagree",
             ],
         ),
-        ("/responses/2/count", json!(1), &["BND-PRV-09 /items/2", "BND-SUM-03 /summary/responses"]),
+        (
+            "/responses/2/count",
+            json!(1),
+            &["BND-PRV-09 /items/2", "BND-PRV-09 /responses/2/count", "BND-SUM-03 /summary/responses"],
+        ),
         ("/responses/0/occurredAt", json!("2024-05-06T07:00:00Z"), &["BND-PRV-10 /responses/0/occurredAt"]),
         ("/outcomes/1/observations", json!(2), &["BND-PRV-12 /outcomes/1/observations"]),
         (
@@ -227,6 +231,7 @@ fn shared_cases() -> Vec<Case> {
         ),
         (
             "/outcomes/1/groups",
+                "BND-PRV-09 /responses/1/count",
             json!([{ "id": 1, "agree": 2, "size": 1 }, { "id": 2, "agree": 9, "disagree": 0, "rank": 1 }]),
             &["BND-PRV-12 /outcomes/1/groups/0/agree", "BND-PRV-12 /outcomes/1/groups/0/size"],
         ),
@@ -540,12 +545,9 @@ fn the_number_that_must_stand_behind_what_is_shared_can_be_raised() {
     let at = |k: u64| found(&check_with(text.as_bytes(), &Options { k, ..options() }));
     assert_eq!(at(3), [""; 0]);
     let outcomes = ["agree", "disagree"].map(|answer| format!("BND-PRV-12 /outcomes/0/counts/{answer}"));
-    assert_eq!(
-        at(5),
-        [&["BND-PRV-09 /items/0".to_owned(), "BND-PRV-09 /items/0".to_owned()][..], &outcomes].concat()
-    );
+    assert_eq!(at(5), [&cells[..], &outcomes, &rows[..2]].concat());
     let eight = ["BND-PRV-08 /items/0", "BND-PRV-09 /items/0", "BND-PRV-09 /items/0", "BND-PRV-09 /items/2"];
-    assert_eq!(at(8), [&eight.map(str::to_owned)[..], &outcomes].concat());
+    assert_eq!(at(8), [&eight.map(str::to_owned)[..], &outcomes, &rows].concat());
 }
 
 #[test]
@@ -583,6 +585,8 @@ fn members_of_a_group_have_answered_in_its_phase_however_many_they_are() {
 
 #[test]
 fn delib_takes_what_it_knows() {
+    let cells = ["BND-PRV-09 /items/0", "BND-PRV-09 /items/0"].map(str::to_owned);
+    let rows = [0, 1, 2].map(|at| format!("BND-PRV-09 /responses/{at}/count"));
     let mut theirs = bundle();
     theirs["schema"] = json!(Naming::Delib.schema());
     theirs["kind"] = json!(Naming::Delib.kind());

@@ -13,6 +13,7 @@ use crate::{
     privacy::{
         Profile, Texts,
         card::Content,
+        people::refers,
         text::{identifies, redact},
     },
     words::Few,
@@ -46,12 +47,12 @@ pub(super) fn texts(head: &Head, job: &Job) -> Prepared {
     Prepared { lines, redacted, reviewed: job.text_reviewed_by.is_some() }
 }
 
-/// Ids that would identify somebody become numbers; what was done is said.
+/// Ids that would identify or refer to somebody become numbers; what was done is said.
 pub(super) fn hide_ids(items: &mut [Item]) -> Option<String> {
     let taken: HashSet<_> = items.iter().map(|item| item.key.clone()).collect();
     let mut free = (1_u64..).map(|number| format!("hidden-{number}")).filter(|key| !taken.contains(key));
     let mut hidden = 0_u64;
-    for item in items.iter_mut().filter(|item| identifies(&item.id, Hand::Reference)) {
+    for item in items.iter_mut().filter(|item| names_one(&item.id)) {
         let key = free.next()?;
         item.id.truncate(item.id.len() - item.key.len());
         item.id.push_str(&key);
@@ -60,9 +61,13 @@ pub(super) fn hide_ids(items: &mut [Item]) -> Option<String> {
     }
     match hidden {
         0 => None,
-        1 => Some("1 id of an item that looks like an address was replaced by a number.".to_owned()),
-        _ => Some(format!("{hidden} ids of items that look like addresses were replaced by numbers.")),
+        1 => Some("1 id of an item that looks like somebody's was replaced by a number.".to_owned()),
+        _ => Some(format!("{hidden} ids of items that look like somebody's were replaced by numbers.")),
     }
+}
+
+fn names_one(id: &str) -> bool {
+    identifies(id, Hand::Reference) || refers(id.as_bytes())
 }
 
 /// What is said of the treatment of texts.
@@ -99,6 +104,10 @@ impl Prepared {
                 || shown().any(|(item, _)| identifies(&item.id, Hand::Reference))
                 || of_tools(head, job).any(|text| identifies(text, Hand::Tool))
                 || published(head, job).any(names_somebody),
+            refers: of_tools(head, job)
+                .chain([source.title.as_str(), &source.description])
+                .chain(shown().map(|(item, _)| item.id.as_str()))
+                .any(|text| refers(text.as_bytes())),
             text_reviewed: self.reviewed,
             ..Content::default()
         }

@@ -8,6 +8,8 @@ pub(crate) struct Content {
     pub(crate) responses: bool,
     /// Some response names its participant.
     pub(crate) linked: bool,
+    /// Some name or text refers to a participant, though no response does.
+    pub(crate) refers: bool,
     /// Participants are named by ids that somebody else knows.
     pub(crate) named: bool,
     /// Some participant's text is there, redacted or not.
@@ -37,7 +39,8 @@ pub(crate) struct Card {
 pub(crate) fn card(content: Content, withheld: bool, limitations: &[String]) -> Card {
     let direct = content.named || content.identifying_text;
     let text_is_fine = !content.participant_text || content.text_reviewed;
-    let suitable = content.suppressed && !content.linked && !direct && text_is_fine && !withheld;
+    let suitable =
+        content.suppressed && !content.linked && !content.refers && !direct && text_is_fine && !withheld;
     let mut said = Vec::new();
     if content.linked {
         said.push(
@@ -55,7 +58,7 @@ pub(crate) fn card(content: Content, withheld: bool, limitations: &[String]) -> 
         participant_data: content.responses || content.participant_text,
         direct_identifiers: direct,
         participant_text: content.participant_text,
-        linkage: content.linked,
+        linkage: content.linked || content.refers,
         aggregation: match content {
             Content { linked: true, events: true, .. } => aggregation::EVENTS,
             Content { linked: true, .. } => aggregation::INDIVIDUAL,
@@ -77,7 +80,7 @@ mod tests {
     use super::*;
 
     fn every_content() -> impl Iterator<Item = Content> {
-        (0_u32..1 << 9).map(|bits| {
+        (0_u32..1 << 10).map(|bits| {
             let bit = |at: u32| bits >> at & 1 == 1;
             Content {
                 responses: bit(0),
@@ -89,6 +92,7 @@ mod tests {
                 suppressed: bit(6),
                 events: bit(7),
                 pairwise: bit(8),
+                refers: bit(9),
             }
         })
     }
@@ -99,12 +103,13 @@ mod tests {
             let card = card(content, false, &[]);
             let may = content.suppressed
                 && !content.linked
+                && !content.refers
                 && !content.named
                 && !content.identifying_text
                 && (!content.participant_text || content.text_reviewed);
             assert_eq!(card.suitable, may, "{content:?}");
             assert_eq!(card.publication == publication::PUBLIC, may);
-            assert_eq!(card.linkage, content.linked);
+            assert_eq!(card.linkage, content.linked || content.refers);
             assert_eq!(card.direct_identifiers, content.named || content.identifying_text);
             assert_eq!(card.participant_text, content.participant_text);
             assert_eq!(card.participant_data, content.responses || content.participant_text);

@@ -263,6 +263,25 @@ pub(crate) fn number_of(id: &[u8]) -> Option<u128> {
 #[inline]
 fn hex(eight: [u8; 8]) -> u32 {
     let digits = u64::from_le_bytes(eight);
+/// Whether a text has a reference to a participant in it.
+pub(crate) fn refers(text: &[u8]) -> bool {
+    let prefix = PREFIX.as_bytes();
+    memchr::memmem::find_iter(text, prefix)
+        .any(|at| text.get(at + prefix.len()).is_some_and(u8::is_ascii_alphanumeric))
+}
+
+/// Whether an id has the digits of a pseudonym in it that none of the things has by which it may be called.
+#[inline]
+pub(crate) fn has_pseudonym(id: &[u8], called_by: &[&[u8]]) -> bool {
+    // Random digits do not begin like a number that is filled up with noughts.
+    let is_pseudonym = |word: &[u8]| {
+        word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit) && !word.starts_with(b"00000000")
+    };
+    let another = |word: &[u8]| called_by.iter().any(|name| memchr::memmem::find(name, word).is_some());
+    id.len() >= 32
+        && id.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| is_pseudonym(word) && !another(word))
+}
+
     let letters = digits >> 6 & 0x0101_0101_0101_0101;
     let ones = (digits & 0x0f0f_0f0f_0f0f_0f0f) + 9 * letters;
     // Neighbours are joined: one by one, two by two, four by four.
@@ -331,6 +350,28 @@ mod tests {
     fn a_pseudonym_has_one_way_to_be_written() {
         for number in [1, 0xab, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, u128::MAX] {
             let written = format!("{PREFIX}{number:032x}");
+    #[test]
+    fn pseudonyms_in_ids_are_told_from_names_of_things_and_from_numbers() {
+        let digits = "0a0b0c0d0a0b0c0d0a0b0c0d0a0b0c0d";
+        for id in
+            [format!("vote:1:{digits}"), digits.to_uppercase(), format!("{digits}:1"), format!("a-{digits}")]
+        {
+            assert!(has_pseudonym(id.as_bytes(), &[b"statement:1"]), "{id}");
+            let thing = format!("statement:{id}");
+            assert!(!has_pseudonym(id.as_bytes(), &[b"phase", thing.as_bytes()]), "{id}");
+        }
+        for other in [
+            "tally:1:agree",
+            &format!("vote:1:{digits}0"),
+            &format!("vote:1:x{digits}"),
+            "vote:1:00000000000000000000000000000012",
+            "vote:3f2b8c1e-0000-4000-8000-000000000001",
+            "vote:1:a b c d a b c d a b c d a b c d ",
+        ] {
+            assert!(!has_pseudonym(other.as_bytes(), &[]), "{other}");
+        }
+    }
+
             assert_eq!(number_of(written.as_bytes()), Some(number));
             for other in [
                 &written[1..],

@@ -7,7 +7,7 @@ use std::io;
 use super::{
     content::{Counted, Item},
     faults::{Faults, Step},
-    places::{fault, item, outcome, response},
+    places::{ID, fault, item, outcome, response},
     row::Row,
     rules::Rule,
     totals::Tally,
@@ -17,12 +17,21 @@ use super::{
 use crate::{
     form::{Answer, DATA_CARD, GROUP_MEMBERS, SUMMARY, TEXT_REVIEWED_BY, aggregation},
     json::{Number, Position},
-    privacy::{people::PREFIX, text::is_address},
+    privacy::{
+        people::{has_pseudonym, refers},
+        text::is_address,
+    },
 };
 
 /// What is looked for in each row, and matters only in what is shared.
-pub(super) const SHARED_ROW_BY_ROW: [Rule; 5] =
-    [Rule::FineTime, Rule::SmallOutcome, Rule::LoneHidden, Rule::SmallHidden, Rule::UnclearHidden];
+pub(super) const SHARED_ROW_BY_ROW: [Rule; 6] = [
+    Rule::SmallCell,
+    Rule::FineTime,
+    Rule::SmallOutcome,
+    Rule::LoneHidden,
+    Rule::SmallHidden,
+    Rule::UnclearHidden,
+];
 
 const DATA: usize = 0;
 const IDENTIFIERS: usize = 1;
@@ -116,7 +125,19 @@ impl Card {
                 add(faults, Rule::PlainRef, response::PARTICIPANT, "participantRef");
             }
         }
-        // Mostly every response has such a time, and mostly it does not matter.
+        if !self.linked
+            && let Some(id) = row.text(ID)
+        {
+            let called_by = [response::PHASE, response::SUBJECT, response::OBJECT];
+            self.linked =
+                refers(id) || has_pseudonym(id, &called_by.map(|it| row.text(it).unwrap_or_default()));
+        }
+        // Mostly every response has such a count and time, and mostly they do not matter.
+        if row.number(response::COUNT).is_some_and(|count| self.is_small(count))
+            && !faults.only_count(Rule::SmallCell, row.place(response::COUNT))
+        {
+            add(faults, Rule::SmallCell, response::COUNT, "count");
+        }
         if row.text(response::OCCURRED).is_some_and(|time| !is_day(time))
             && !faults.only_count(Rule::FineTime, row.place(response::OCCURRED))
         {
@@ -143,6 +164,8 @@ impl Card {
             // A list of names is held as how many it has; anything else is no number here.
             let rule = match row.number(outcome::SUPPRESSED) {
                 None => Some(Rule::UnclearHidden),
+        let called_by = [outcome::PHASE, outcome::ITEM].map(|it| row.text(it).unwrap_or_default());
+        self.linked |= has_pseudonym(row.text(ID).unwrap_or_default(), &called_by);
                 Some(_) => (count(outcome::SUPPRESSED) == 1).then_some(Rule::LoneHidden),
             };
             rule.into_iter().for_each(|rule| add(rule, row.place(outcome::SUPPRESSED), &["suppressed"]));
@@ -229,13 +252,6 @@ impl Card {
             }
         })
     }
-}
-
-/// Whether it has a reference to a participant in it.
-fn refers(text: &[u8]) -> bool {
-    let prefix = PREFIX.as_bytes();
-    memchr::memmem::find_iter(text, prefix)
-        .any(|at| text.get(at + prefix.len()).is_some_and(u8::is_ascii_alphanumeric))
 }
 
 /// A text that is a time, in any of the ways in which tools write it, and finer than a day.

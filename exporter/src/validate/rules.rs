@@ -128,7 +128,7 @@ rules! {
     SharesIdentifiers "BND-PRV-06" Error "suitableForPublicSharing and containsDirectIdentifiers are both true";
     SharesText "BND-PRV-07" Error "suitableForPublicSharing is true, and there is free text of participants that nobody has reviewed";
     SmallItem "BND-PRV-08" Error "suitableForPublicSharing is true, and fewer than k responses stand behind the item";
-    SmallCell "BND-PRV-09" Error "suitableForPublicSharing is true, and fewer than k responses stand behind an answer to the item";
+    SmallCell "BND-PRV-09" Error "suitableForPublicSharing is true, and fewer than k responses stand behind an answer to the item, or behind one of its rows";
     FineTime "BND-PRV-10" Error "suitableForPublicSharing is true, and a time of a response, an item, an outcome or a file is finer than a day";
     SmallOutcome "BND-PRV-12" Error "suitableForPublicSharing is true, and fewer than k responses stand behind a number of an outcome";
     SmallSummary "BND-PRV-13" Error "suitableForPublicSharing is true, and there are fewer than k participants";

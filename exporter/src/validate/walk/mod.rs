@@ -247,11 +247,16 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 if let Some(rule) = judge_text(form, &text, self.schema) {
                     self.faults.add(rule, at, &self.steps, Some(text.bytes));
                 }
-                if self.part == Part::Outcomes || matches!(form, Value::Anything) {
+                // What is said of responses, and what items say, is looked at where they are judged.
+                let of_row = level == 1
+                    && (self.part == Part::Responses || self.part == Part::Items && field == item::TEXT);
+                if !of_row {
                     self.sink.said(text.bytes);
-                    if self.sink.is_fine(text.bytes) {
-                        self.faults.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
-                    }
+                }
+                if (self.part == Part::Outcomes || matches!(form, Value::Anything))
+                    && self.sink.is_fine(text.bytes)
+                {
+                    self.faults.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
                 }
                 if self.part == Part::Outcomes
                     && level == 2
