@@ -199,6 +199,48 @@ async fn told_to_end_it_finishes_the_segment_and_says_how_to_go_on() {
 }
 
 #[tokio::test]
+async fn told_to_end_while_tables_are_written_it_says_that_it_begins_anew_and_leaves_nothing() {
+    let place = Place::new();
+    let absolute = |name: &str| place.folder.path().join(name).display().to_string();
+    let mut said = None;
+    // A machine may be done before it is told; then there is more for it to do.
+    for voters in [50_000, 200_000, 800_000] {
+        write(&place, voters);
+        assert_eq!(run(&place, &convert("bundle.json", &["--force", "--sidecar", "none"])).await.0, 0);
+        let mut process = Program::new(BINARY, place.folder.path().join("output"))
+            .args([
+                "bundle",
+                "convert",
+                &absolute("bundle.json"),
+                "-o",
+                &absolute("tables"),
+                "--to",
+                "ndjson",
+            ])
+            .start()
+            .unwrap();
+        let begun = PathBuf::from(absolute("tables/responses.ndjson.partial"));
+        eventually("a table", PATIENCE, async || (begun.exists() || !process.runs()).then_some(()))
+            .await
+            .unwrap();
+        if process.runs() {
+            process.terminate().await.unwrap();
+        }
+        let status = process.exit(PATIENCE).await.unwrap();
+        if status.code() == Some(2) {
+            said = Some(process.output().unwrap());
+            break;
+        }
+        assert!(status.success(), "{}", process.output().unwrap());
+        fs::remove_dir_all(absolute("tables")).unwrap();
+    }
+    let said = said.unwrap();
+    assert!(said.contains("nothing was kept: the same command begins anew"), "{said}");
+    let left = fs::read_dir(place.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with("tables")));
+}
+
+#[tokio::test]
 async fn the_conversion_of_the_guide_runs_where_there_is_nothing_but_the_export() {
     let place = Place::new();
     let mut zipped = zip::ZipWriter::new(fs::File::create(place.folder.path().join("export.zip")).unwrap());

@@ -113,6 +113,14 @@ impl Fault {
         }
     }
 
+    /// Of what was stopped, nothing is kept to go on with.
+    pub(crate) fn begins_anew(self) -> Self {
+        match self {
+            Self::Stopped { rows, .. } => Self::Stopped { rows, resumable: false },
+            other => other,
+        }
+    }
+
     /// For readers that must speak `std::io`.
     pub(crate) fn into_io(self) -> io::Error {
         io::Error::other(self)

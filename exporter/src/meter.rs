@@ -2,12 +2,17 @@
 //!
 //! It prints nothing and knows no clock.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::{
+    io::{self, Read},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use crate::fault::Fault;
 
 /// Shared between the conversion and whoever watches it.
 #[derive(Debug, Default)]
 pub struct Meter {
-    /// Rows read.
+    /// Rows read; those that are read again, to be written in another form, count again.
     pub rows: AtomicU64,
     /// Bytes read, as they lie on disk; those that are read twice count twice. It only grows.
     pub read: AtomicU64,
@@ -38,5 +43,38 @@ impl Meter {
 
     pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn row(&self) {
+        self.rows.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A fault, if it was asked to end.
+    pub(crate) fn go_on(&self) -> Result<(), Fault> {
+        if self.stopped() {
+            return Err(Fault::Stopped { rows: self.rows.load(Ordering::Relaxed), resumable: true });
+        }
+        Ok(())
+    }
+}
+
+/// Counts what passes through, and ends when the meter is told to stop.
+pub(crate) struct Metered<'m, R> {
+    from: R,
+    meter: &'m Meter,
+}
+
+impl<'m, R> Metered<'m, R> {
+    pub(crate) fn new(from: R, meter: &'m Meter) -> Self {
+        Self { from, meter }
+    }
+}
+
+impl<R: Read> Read for Metered<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.meter.go_on().map_err(Fault::into_io)?;
+        let read = self.from.read(into)?;
+        self.meter.pass(read as u64);
+        Ok(read)
     }
 }

@@ -17,7 +17,7 @@ use std::{
 
 use support::{Conversation, Folder};
 use tidegate_exporter::{
-    convert::{Job, Target, convert},
+    convert::{Job, Sidecar, Target, convert},
     export::Shape,
     fault::Fault,
     meter::Meter,
@@ -144,6 +144,113 @@ fn interrupted(job: &mut Job) {
     job.resume = true;
 }
 
+/// Told to stop as soon as so many bytes are read.
+fn stopped_beyond(bytes: u64, job: &Job) -> Fault {
+    let meter = Arc::new(Meter::default());
+    let fault = thread::scope(|scope| {
+        let running = scope.spawn(|| convert(job, &meter));
+        while meter.read.load(Ordering::Acquire) <= bytes && !running.is_finished() {
+            thread::yield_now();
+        }
+        meter.stop();
+        running.join().unwrap().unwrap_err()
+    });
+    // There was something left to do, and it was known.
+    assert!(meter.total.load(Ordering::Acquire) > meter.read.load(Ordering::Acquire));
+    fault
+}
+
+fn all_of(folder: &std::path::Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    files.map(|file| (file.file_name().unwrap().into(), fs::read(&file).unwrap())).collect()
+}
+
+/// What is written beside a bundle, or instead of it.
+type Beside = fn(&mut Job);
+
+#[test]
+fn told_to_stop_while_other_forms_are_written_it_names_nothing_and_goes_on() {
+    let ways: [(Beside, &str); 7] = [
+        (|job| job.sidecars = Some(vec![Sidecar::Ndjson]), "out.json"),
+        (|job| job.sidecars = Some(vec![Sidecar::Parquet]), "out.json"),
+        (|job| job.package = true, "out.json"),
+        (|job| job.to = Some(Shape::Ndjson), "out"),
+        (|job| job.to = Some(Shape::Parquet), "out"),
+        (|job| job.to = Some(Shape::PolisCsv), "out"),
+        (|job| job.to = Some(Shape::SensemakingCsv), "out"),
+    ];
+    let (folder, conversation) = (Folder::new(), Conversation::new(33, 150, 400));
+    let input = conversation.variant_a(&folder, "a");
+    let read = fs::metadata(input.join("votes.csv")).unwrap().len();
+    for (at, (way, out)) in ways.into_iter().enumerate() {
+        let place = folder.path(&format!("to-{at}"));
+        fs::create_dir(&place).unwrap();
+        let mut job = job(input.clone(), place.join(out));
+        (job.key, job.sidecars) = (Key::kept(vec![5; 32]), None);
+        way(&mut job);
+        let fault = stopped_beyond(read, &job);
+        assert!(matches!(fault, Fault::Stopped { rows: 1.., resumable: true }), "{at}: {fault:?}");
+        let left: Vec<_> = all_of_names(&place);
+        assert_eq!(left, [format!("{out}.partial"), format!("{out}.parts")], "{at}");
+        let refused = convert(&job, &Arc::new(Meter::default())).unwrap_err().to_string();
+        assert!(refused.contains("--resume goes on"), "{at}: {refused}");
+        job.resume = true;
+        let meter = Arc::new(Meter::default());
+        let report = convert(&job, &meter).unwrap();
+        assert!(report.resumed_rows as usize == conversation.latest().len() || at > 2, "{at}: {report:?}");
+        assert_eq!(meter.total.load(Ordering::Relaxed), meter.read.load(Ordering::Relaxed), "{at}");
+        let mut whole = job.clone();
+        whole.resume = false;
+        let other = folder.path(&format!("whole-{at}"));
+        fs::create_dir(&other).unwrap();
+        whole.target = Target::File(other.join(out));
+        convert(&whole, &Arc::new(Meter::default())).unwrap();
+        let of = |place: &std::path::Path| {
+            all_of(if job.to.is_some() { place.join(out) } else { place.to_owned() }.as_path())
+        };
+        assert!(of(&place) == of(&other), "{at}");
+    }
+}
+
+fn all_of_names(folder: &std::path::Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn told_to_stop_while_a_bundle_is_turned_into_tables_it_leaves_nothing_and_begins_anew() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(33, 150, 400));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    convert(&job, &Arc::new(Meter::default())).unwrap();
+    let packed = zstd::encode_all(&*fs::read(folder.path("out.json")).unwrap(), 1).unwrap();
+    folder.write("out.json.zst", packed);
+    for from in ["out.json", "out.json.zst"] {
+        for shape in [Shape::Ndjson, Shape::Parquet, Shape::PolisCsv, Shape::SensemakingCsv] {
+            let target = Target::File(folder.path("tables"));
+            let mut turned = Job { to: Some(shape), ..Job::new(vec![folder.path(from)], target) };
+            turned.segment = job.segment;
+            let fault = stopped_beyond(0, &turned);
+            assert!(matches!(fault, Fault::Stopped { resumable: false, .. }), "{shape:?}: {fault:?}");
+            assert_eq!(folder.names(), ["a", "out.json", "out.json.zst"], "{shape:?}");
+        }
+    }
+    // As a second signal may leave it.
+    job = Job {
+        to: Some(Shape::Ndjson),
+        ..Job::new(vec![folder.path("out.json")], Target::File(folder.path("tables")))
+    };
+    folder.write("tables/items.ndjson.partial", "{");
+    folder.write("tables.parts/lock", "");
+    let refused = convert(&job, &Arc::new(Meter::default())).unwrap_err().to_string();
+    assert!(refused.contains("--resume") && refused.contains("--force"), "{refused}");
+    job.resume = true;
+    convert(&job, &Arc::new(Meter::default())).unwrap();
+    assert_eq!(all_of(&folder.path("tables")).len(), 4);
+    assert_eq!(folder.names(), ["a", "out.json", "out.json.zst", "tables"]);
+}
+
 #[test]
 fn what_was_to_replace_something_goes_on_too() {
     let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
@@ -201,19 +308,24 @@ fn a_bundle_with_its_name_and_without_its_package_goes_on() {
 }
 
 #[test]
-fn what_could_not_be_written_beside_a_named_bundle_is_gone_on_with() {
+fn what_could_not_be_written_beside_a_bundle_leaves_it_without_a_name_and_is_gone_on_with() {
     let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
     let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
     (job.package, job.force) = (true, true);
     // Nothing can be written there.
     fs::create_dir_all(folder.path("datapackage.json.partial")).unwrap();
     assert_eq!(convert(&job, &Arc::new(Meter::default())).unwrap_err().tag(), "io");
-    let named = fs::read(folder.path("out.json")).unwrap();
+    assert!(!folder.path("out.json").exists());
+    let kept = Key::kept(fs::read(folder.path("out.json.parts/key")).unwrap());
     fs::remove_dir_all(folder.path("datapackage.json.partial")).unwrap();
     (job.force, job.resume) = (false, true);
-    convert(&job, &Arc::new(Meter::default())).unwrap();
-    assert!(fs::read(folder.path("out.json")).unwrap() == named, "by the key that was kept");
+    assert!(convert(&job, &Arc::new(Meter::default())).unwrap().resumed_rows > 0);
     assert_eq!(folder.names(), ["a", "datapackage.json", "manifest-sha256.txt", "out.json"]);
+    let mut undisturbed = job.clone();
+    (undisturbed.target, undisturbed.key) = (Target::File(folder.path("other.json")), kept);
+    (undisturbed.resume, undisturbed.package) = (false, false);
+    convert(&undisturbed, &Arc::new(Meter::default())).unwrap();
+    assert!(fs::read(folder.path("out.json")).unwrap() == fs::read(folder.path("other.json")).unwrap());
 }
 
 #[test]

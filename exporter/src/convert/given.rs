@@ -6,7 +6,8 @@ use super::Job;
 use crate::{
     fault::Fault,
     form::Hand,
-    input::{Input, Member, Role, role},
+    input::{Ended, Input, Member, Role, role},
+    meter::Meter,
     model::Artifact,
     privacy::{Profile, text::identifies},
     words::{counted, were},
@@ -35,6 +36,7 @@ pub(super) fn artifacts(
     rows: Option<&Member>,
     known: &[(Role, u64)],
     job: &Job,
+    meter: &Meter,
 ) -> Result<Vec<Artifact>, Fault> {
     let archives = input.archives.iter().map(|archive| (archive, "archive", None));
     let members = files.iter().map(|(member, role)| {
@@ -45,7 +47,7 @@ pub(super) fn artifacts(
     for (member, role, known) in archives.chain(members) {
         let later =
             rows.is_some_and(|rows| rows.name == member.name && rows.archive_name() == member.archive_name());
-        let ended = if later { None } else { Some(member.open(&job.limits, None)?.finish()?) };
+        let ended = if later { None } else { Some(read(member, job, meter)?) };
         found.push(Artifact {
             role,
             name: member.name.clone(),
@@ -55,6 +57,17 @@ pub(super) fn artifacts(
         });
     }
     Ok(found)
+}
+
+fn read(member: &Member, job: &Job, meter: &Meter) -> Result<Ended, Fault> {
+    let mut stream = member.open(&job.limits, None)?;
+    // A small file takes no time.
+    let mut used = stream.block(Vec::new())?.unwrap_or_default();
+    while let Some(block) = stream.block(used)? {
+        meter.go_on()?;
+        used = block;
+    }
+    stream.finish()
 }
 
 /// More names of files are not told; all of them are among the artifacts.

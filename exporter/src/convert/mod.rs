@@ -69,17 +69,17 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     let input = Input::open(&job.inputs, &parts, &job.limits, meter);
     let input = input.and_then(|input| Ok((roles(&input, job)?, input)));
     let has_begun = input.is_ok();
-    let mut result = input.and_then(|(files, input)| run(job, meter, place, &input, &files));
-    if let Err(Fault::Stopped { resumable, .. }) = &mut result {
-        *resumable &= !job.dry_run && !job.target.is_stream();
-    }
+    let result = input.and_then(|(files, input)| run(job, meter, place, &input, &files));
+    let keeps_nothing = job.dry_run || job.target.is_stream();
+    let result = if keeps_nothing { result.map_err(Fault::begins_anew) } else { result };
     // With this input nothing can go on, or there is none; what an earlier process has left may fit another one.
     let is_over = match &result {
-        Err(Fault::Content { .. } | Fault::Refused(_)) => true,
-        Err(Fault::Stopped { .. }) | Ok(_) => false,
-        Err(Fault::Io { .. }) => !has_begun,
+        Err(Fault::Content { .. } | Fault::Refused(_)) => !job.resume,
+        Err(Fault::Stopped { resumable, .. }) => !resumable,
+        Err(Fault::Io { .. }) => !has_begun && !job.resume,
+        Ok(_) => false,
     };
-    if is_over && !job.resume {
+    if is_over {
         let _first = std::fs::remove_file(partial);
         let _second = std::fs::remove_dir_all(parts);
     }
@@ -96,7 +96,7 @@ fn run(
     let exported = place.parts.moment(job.exported)?;
     let format = job.from.map_or_else(|| adapter::sniffed(files, &job.limits), Ok)?;
     if format == Format::Bundle {
-        return others::from_bundle(job, place, files);
+        return others::from_bundle(job, place, files, meter).map_err(Fault::begins_anew);
     }
     if let Some((tool, option)) = job.told_of_tools().find(|(tool, _)| *tool != format) {
         let (tool, format) = (tool.name(), format.name());
@@ -121,7 +121,7 @@ fn run(
     if job.profile == Profile::Public {
         head.notes.extend(prepare::hide_ids(&mut head.items));
     }
-    head.artifacts = artifacts(input, files, adapter.rows_file(), &head.rows, job)?;
+    head.artifacts = artifacts(input, files, adapter.rows_file(), &head.rows, job, meter)?;
     head.notes.extend(unused(files));
     head.notes.extend(passed_over(&input.passed_over, job));
     let prepared = prepare::texts(&head, job);
@@ -129,13 +129,12 @@ fn run(
     let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
     meter.total.store(adapter.rows_file().map_or(0, Member::stored_bytes), Ordering::Relaxed);
     let mut work = Work { job, meter, place, adapter, head, people: &mut people, prepared, constants };
-    let mut report = if work.counts_only() { work.counted()? } else { work.individual()? };
-    if job.dry_run {
-        (report.dry_run, report.files) = (true, others::would_be(job));
-        work.place.abandon()?;
-        return Ok(report);
+    if work.counts_only() {
+        // Counts are no segments.
+        return work.counted().and_then(|report| work.end(report)).map_err(Fault::begins_anew);
     }
-    others::publish(job, work.place, report)
+    let report = work.individual()?;
+    work.end(report)
 }
 
 fn check(job: &Job) -> Result<(), Fault> {
@@ -225,6 +224,15 @@ impl Work<'_> {
             return Ok(self.finish_individual(&tally, &read).1);
         }
         let shape = self.shape();
+    fn end(self, mut report: Report) -> Result<Report, Fault> {
+        if self.job.dry_run {
+            (report.dry_run, report.files) = (true, others::would_be(self.job));
+            self.place.abandon()?;
+            return Ok(report);
+        }
+        others::publish(self.job, self.place, report, self.meter)
+    }
+
         let beginning = self.beginning();
         let streams = self.job.stream().is_some();
         if streams && !sorted {
@@ -427,7 +435,7 @@ impl Work<'_> {
                 ));
             }
             let ends: Vec<_> = segments.iter().map(|segment| (segment.bytes, segment.sha256)).collect();
-            let found = Out::reopen(&self.place.partial, &beginning.bytes, beginning.id_end, &ends)?;
+            let found = Out::reopen(&self.place.partial, &beginning.bytes, beginning.id(), &ends)?;
             if let Some((out, start, last)) = found {
                 return Ok(Opened { out, run: before, start, kept: segments[..=last].to_vec() });
             }
@@ -457,7 +465,6 @@ impl Work<'_> {
                 id
             }
         };
-        out.sync()?;
         report.bytes = out.bytes();
         report.bundle_id = Some(id);
         report.content_sha256 = Some(digest);
@@ -470,6 +477,8 @@ struct Opened {
     run: Run,
     start: crate::write::out::Mark,
     kept: Vec<Segment>,
+        self.meter.expect(others::still_to_read(self.job, report.bytes));
+        out.sync()?;
 }
 
 fn resumed_rows(kept: &[Segment]) -> u64 {

@@ -4,8 +4,9 @@
 
 use std::{
     fs,
-    io::copy,
+    io::Write as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::{Job, Report, Sidecar, Target, place::Place};
@@ -13,6 +14,7 @@ use crate::{
     export::{self, Shape, export, ndjson, package, parquet},
     fault::{Fault, Wrong},
     input::{Member, Role, absent, name_of, one_of},
+    meter::Meter,
     model::Head,
     write::parts::fresh,
 };
@@ -21,43 +23,56 @@ use crate::{
 const LARGE: u64 = 16 << 20;
 
 /// Gives everything its name; the bundle itself comes after its sidecars, so that it is never without them.
-pub(super) fn publish(job: &Job, place: Place, mut report: Report) -> Result<Report, Fault> {
+pub(super) fn publish(job: &Job, place: Place, mut report: Report, meter: &Meter) -> Result<Report, Fault> {
     if let Some(shape) = job.to {
         let export::Exported { files, notes } =
-            export(&place.partial, &place.out, shape, job.cells, job.voter_ids, job.limits.memory)?;
+            export(&place.partial, &place.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
         fs::remove_file(&place.partial).map_err(|error| Fault::io("removing", &place.partial, error))?;
         place.parts.remove()?;
         report.files = names(&files);
         report.notes.extend(notes);
         return Ok(report);
     }
-    let large = report.bytes > LARGE && !job.target.is_stream();
-    let automatic = if large { vec![Sidecar::Parquet] } else { Vec::new() };
     let mut whole = Vec::new();
-    for sidecar in job.sidecars.as_ref().unwrap_or(&automatic) {
+    for sidecar in sidecars(job, report.bytes) {
         let named = |name: &str| sidecar_path(&place.out, name);
         whole.extend(match sidecar {
             Sidecar::Parquet => {
-                let (files, notes) = parquet::write(&place.partial, named)?;
+                let (files, notes) = parquet::write(&place.partial, named, meter)?;
                 report.notes.extend(notes);
                 files
             }
-            Sidecar::Ndjson => ndjson::write(&place.partial, named)?,
+            Sidecar::Ndjson => ndjson::write(&place.partial, named, meter)?,
         });
     }
-    let out = place.out.clone();
+    let described = if job.package {
+        package::write(&place.partial, &place.out, &whole, job.license.as_deref(), meter)?
+    } else {
+        Vec::new()
+    };
+    // All that takes long is done: a stop now would only leave half of the names.
+    meter.go_on()?;
     let mut files = export::publish(whole)?;
     place.publish(job)?;
-    if job.package {
-        files.insert(0, out.clone());
-        let described =
-            package::write(out.parent().unwrap_or(Path::new("")), &files, job.license.as_deref())?;
-        files.remove(0);
-        files.extend(described);
-    }
+    files.extend(export::publish(described)?);
     place.finish()?;
     report.files = names(&files);
     Ok(report)
+}
+
+/// Those that were asked for, or that a bundle of so many bytes has by itself.
+fn sidecars(job: &Job, bytes: u64) -> &[Sidecar] {
+    let large = bytes > LARGE && !job.target.is_stream();
+    job.sidecars.as_deref().unwrap_or(if large { &[Sidecar::Parquet] } else { &[] })
+}
+
+/// How many bytes of the bundle, which has so many, will be read for what is written beside it or instead of it.
+pub(super) fn still_to_read(job: &Job, bytes: u64) -> u64 {
+    let readings = match job.to {
+        Some(shape) => export::readings(shape),
+        None => sidecars(job, bytes).len() as u64 + if job.package { 2 } else { 0 },
+    };
+    bytes * readings
 }
 
 /// What a preview would have written, as far as was asked for.
@@ -116,7 +131,12 @@ fn names(files: &[PathBuf]) -> Vec<String> {
 }
 
 /// A bundle becomes something else.
-pub(super) fn from_bundle(job: &Job, place: Place, files: &[(Member, Role)]) -> Result<Report, Fault> {
+pub(super) fn from_bundle(
+    job: &Job,
+    place: Place,
+    files: &[(Member, Role)],
+    meter: &Arc<Meter>,
+) -> Result<Report, Fault> {
     let member = one_of(files, Role::Bundle)?.ok_or_else(|| absent("a bundle"))?;
     let Some(shape) = job.to else {
         return Err(Fault::Refused(
@@ -138,13 +158,20 @@ pub(super) fn from_bundle(job: &Job, place: Place, files: &[(Member, Role)]) -> 
             let path = place.parts.folder.join("bundle.json");
             let failed = |error| Fault::io("unpacking to", &path, error);
             let mut into = fresh(&path).map_err(failed)?;
-            let mut from = member.open(&job.limits, None)?;
-            copy(&mut from, &mut into).map_err(|error| Fault::from_io(&member.name, error))?;
+            let stored = member.stored_bytes();
+            meter.expect(stored + still_to_read(job, stored));
+            let (mut from, mut used) = (member.open(&job.limits, Some(meter))?, Vec::new());
+            while let Some(block) = from.block(used)? {
+                meter.go_on()?;
+                into.write_all(&block).map_err(failed)?;
+                used = block;
+            }
             path
         }
     };
+    meter.expect(still_to_read(job, fs::metadata(&path).map_or(0, |found| found.len())));
     let export::Exported { files, notes } =
-        export(&path, &place.out, shape, job.cells, job.voter_ids, job.limits.memory)?;
+        export(&path, &place.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
     place.parts.remove()?;
     let (files, dry_run) = (names(&files), job.dry_run);
     Ok(Report { format: "bundle", files, notes, dry_run, ..Report::default() })

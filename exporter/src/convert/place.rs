@@ -16,7 +16,7 @@ use crate::{
     input::name_of,
     write::{
         out::publish,
-        parts::{Parts, beside},
+        parts::{Parts, beside, left_over},
     },
 };
 
@@ -51,6 +51,9 @@ impl Place {
             let own = goes_on && (job.to.is_some() || Parts::named(&out));
             let sidecar = if goes_on { None } else { others::taken(job, &out) };
             if let Some(there) = (!own && taken(&out, job)).then(|| out.clone()).or(sidecar) {
+                if Parts::left(&out) && !job.resume {
+                    return Err(left_over());
+                }
                 let name = name_of(&there);
                 return Err(Fault::Refused(format!("{name} is there already: --force replaces it")));
             }
@@ -66,7 +69,7 @@ impl Place {
         let (out, spool) = match (job.dry_run, spool) {
             (true, None) => {
                 if Parts::left(&out) && !job.resume && !job.force {
-                    return Err(crate::write::parts::left_over());
+                    return Err(left_over());
                 }
                 apart()?
             }

@@ -22,7 +22,11 @@ use tempfile::TempPath;
 
 use crate::{
     fault::Fault,
-    write::{out, parts::beside},
+    meter::Meter,
+    write::{
+        out,
+        parts::{beside, fresh},
+    },
 };
 
 /// Shapes that a bundle can be turned into.
@@ -73,7 +77,7 @@ impl Growing {
     pub(crate) fn create(path: PathBuf) -> Result<Self, Fault> {
         let partial = beside(&path, ".partial");
         let failed = |error| Fault::io("writing", &partial, error);
-        let file = File::create(&partial).map_err(failed)?;
+        let file = fresh(&partial).map_err(failed)?;
         let partial = TempPath::try_from_path(&partial).map_err(failed)?;
         Ok(Self { path, partial, file: BufWriter::with_capacity(1 << 18, file) })
     }
@@ -118,27 +122,40 @@ pub(crate) fn export(
     cells: Cells,
     voters: VoterIds,
     memory: usize,
+    meter: &Meter,
 ) -> Result<Exported, Fault> {
     let new = !folder.exists();
     fs::create_dir_all(folder).map_err(|error| Fault::io("making the folder", folder, error))?;
     let named = |name: &str| folder.join(name);
     let whole = |files: Vec<Whole>| (files, Vec::new());
     let with_card = |(mut files, notes): (Vec<Whole>, Vec<String>)| {
-        files.push(read::card(bundle, named(CARD))?);
+        files.push(read::card(bundle, named(CARD), meter)?);
         Ok((files, notes))
     };
     let written = match shape {
-        Shape::PolisCsv => polis_csv::write(bundle, folder, cells, voters, memory).map(whole),
-        Shape::SensemakingCsv => sensemaking_csv::write(bundle, named(sensemaking_csv::FILE), cells),
-        Shape::Ndjson => ndjson::write(bundle, named).map(whole).and_then(with_card),
-        Shape::Parquet => parquet::write(bundle, named).and_then(with_card),
+        Shape::PolisCsv => polis_csv::write(bundle, folder, cells, voters, memory, meter),
+        Shape::SensemakingCsv => sensemaking_csv::write(bundle, named(sensemaking_csv::FILE), cells, meter),
+        Shape::Ndjson => ndjson::write(bundle, named, meter).map(whole).and_then(with_card),
+        Shape::Parquet => parquet::write(bundle, named, meter).and_then(with_card),
     };
-    let published = written.and_then(|(files, notes)| Ok(Exported { files: publish(files)?, notes }));
+    let published = written.and_then(|(files, notes)| {
+        // From here on it takes no time.
+        meter.go_on()?;
+        Ok(Exported { files: publish(files)?, notes })
+    });
     if published.is_err() && new {
         // It stays if there is something in it after all.
         let _left = fs::remove_dir(folder);
     }
     published
+}
+
+/// How often the bundle is read for it.
+pub(crate) fn readings(shape: Shape) -> u64 {
+    match shape {
+        Shape::SensemakingCsv => 1,
+        Shape::PolisCsv | Shape::Ndjson | Shape::Parquet => 2,
+    }
 }
 
 /// The files that a shape has, or may have.

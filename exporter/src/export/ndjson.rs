@@ -10,7 +10,7 @@ use super::{
     Growing, Whole,
     read::{Item, Reader, Response, bundle},
 };
-use crate::{fault::Fault, write::json::Object};
+use crate::{fault::Fault, meter::Meter, write::json::Object};
 
 struct Files {
     items: Growing,
@@ -22,10 +22,14 @@ struct Files {
 pub(crate) const FILES: [&str; 3] = ["items.ndjson", "responses.ndjson", "outcomes.ndjson"];
 
 /// `named` makes paths of the names of the files.
-pub(crate) fn write(from: &Path, named: impl Fn(&str) -> PathBuf) -> Result<Vec<Whole>, Fault> {
+pub(crate) fn write(
+    from: &Path,
+    named: impl Fn(&str) -> PathBuf,
+    meter: &Meter,
+) -> Result<Vec<Whole>, Fault> {
     let [items, responses, outcomes] = FILES.map(|name| Growing::create(named(name)));
     let mut files = Files { items: items?, responses: responses?, outcomes: outcomes?, line: Vec::new() };
-    bundle(from, &mut files)?;
+    bundle(from, &mut files, meter)?;
     Ok(vec![files.items.finish()?, files.responses.finish()?, files.outcomes.finish()?])
 }
 

@@ -2,27 +2,36 @@
 //!
 //! It reads the files as they lie there.
 
-use std::{
-    fs::File,
-    io::Read as _,
-    path::{Path, PathBuf},
-};
+use std::{fs::File, io::Read as _, path::Path};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Growing, license, publish, read::bundle};
-use crate::{fault::Fault, input::name_of, write::json::hex_of};
+use super::{Growing, Whole, license, read::bundle};
+use crate::{
+    fault::Fault,
+    input::name_of,
+    meter::{Meter, Metered},
+    write::json::hex_of,
+};
 
 pub(crate) const FILES: [&str; 2] = ["datapackage.json", "manifest-sha256.txt"];
 
-/// Describes the files, which lie in one folder; the bundle is the first of them.
-pub(crate) fn write(folder: &Path, files: &[PathBuf], under: Option<&str>) -> Result<Vec<PathBuf>, Fault> {
-    let head = files.first().map(|file| bundle(file, &mut ())).transpose()?.unwrap_or_default();
+/// Describes the bundle, which still lies at `partial`, and what was written to lie beside it.
+pub(crate) fn write(
+    partial: &Path,
+    out: &Path,
+    beside: &[Whole],
+    under: Option<&str>,
+    meter: &Meter,
+) -> Result<Vec<Whole>, Fault> {
+    let head = bundle(partial, &mut (), meter)?;
+    let folder = out.parent().unwrap_or(Path::new(""));
     let mut resources = Vec::new();
     let mut manifest = String::new();
-    for path in files {
-        let (bytes, digest, first) = digest(path)?;
+    let beside = beside.iter().map(|whole| (&*whole.partial, whole.path.as_path()));
+    for (lies_at, path) in [(partial, out)].into_iter().chain(beside) {
+        let (bytes, digest, first) = digest(lies_at, meter)?;
         let name = name_of(path);
         manifest.push_str(&format!("{digest}  {name}\n"));
         let format = name.rsplit('.').next().unwrap_or_default();
@@ -67,10 +76,10 @@ pub(crate) fn write(folder: &Path, files: &[PathBuf], under: Option<&str>) -> Re
     file.write(&text)?;
     file.write(b"\n")?;
     let described = file.finish()?;
-    manifest.push_str(&format!("{}  {}\n", digest(&described.partial)?.1, name_of(&described.path)));
+    manifest.push_str(&format!("{}  {}\n", digest(&described.partial, meter)?.1, name_of(&described.path)));
     let mut file = Growing::create(listed)?;
     file.write(manifest.as_bytes())?;
-    publish(vec![described, file.finish()?])
+    Ok(vec![described, file.finish()?])
 }
 
 /// Of the first line of a file of lines.
@@ -137,9 +146,9 @@ fn schema(columns: &Columns, is_there: impl Fn(&str) -> bool) -> Value {
 
 /// How long it is, its digest, and of lines the members of the first; those that are left out are left out of all, for
 /// rows of a conversion are of one kind.
-fn digest(path: &Path) -> Result<(u64, String, Members), Fault> {
-    let failed = |error| Fault::io("reading", path, error);
-    let mut file = File::open(path).map_err(failed)?;
+fn digest(path: &Path, meter: &Meter) -> Result<(u64, String, Members), Fault> {
+    let failed = |error| Fault::from_io(&name_of(path), error);
+    let mut file = Metered::new(File::open(path).map_err(failed)?, meter);
     let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 18]);
     let mut first = Vec::new();
     loop {

@@ -25,7 +25,7 @@ use super::{
     Growing, Whole,
     rows::{Rows, rows},
 };
-use crate::{fault::Fault, input::name_of, json::Number, moment::Moment, validate::Row, words};
+use crate::{fault::Fault, input::name_of, json::Number, meter::Meter, moment::Moment, validate::Row, words};
 
 // Columns stand in the order of the form's fields.
 const ITEMS: &str = "message items {
@@ -150,10 +150,11 @@ pub(crate) const FILES: [&str; 2] = ["items.parquet", "responses.parquet"];
 pub(crate) fn write(
     from: &Path,
     named: impl Fn(&str) -> PathBuf,
+    meter: &Meter,
 ) -> Result<(Vec<Whole>, Vec<String>), Fault> {
     let [items, responses] = FILES.map(|name| Growing::create(named(name)));
     let (mut items, mut responses) = (items?, responses?);
-    let outcomes = fill(from, &mut items, &mut responses)?;
+    let outcomes = fill(from, &mut items, &mut responses, meter)?;
     let are = if outcomes == 1 { "is" } else { "are" };
     let note = format!(
         "Parquet files hold items and responses: {} {are} not in them.",
@@ -164,7 +165,7 @@ pub(crate) fn write(
 }
 
 /// Tells how many outcomes there were.
-fn fill(from: &Path, items: &mut Growing, responses: &mut Growing) -> Result<u64, Fault> {
+fn fill(from: &Path, items: &mut Growing, responses: &mut Growing, meter: &Meter) -> Result<u64, Fault> {
     let item_columns = vec![text(), text(), text(), text(), text(), text(), time()];
     let response_columns = vec![
         text(),
@@ -181,7 +182,7 @@ fn fill(from: &Path, items: &mut Growing, responses: &mut Growing) -> Result<u64
         responses: Table::new(responses, RESPONSES, response_columns)?,
         outcomes: 0,
     };
-    rows(from, &mut tables)?;
+    rows(from, &mut tables, meter)?;
     tables.items.finish()?;
     tables.responses.finish()?;
     Ok(tables.outcomes)

@@ -19,7 +19,9 @@ use crate::{
     fault::{Fault, Wrong},
     form::{Answer, GROUP_MEMBERS, ORIGIN_PARTICIPANT, RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS},
     input::name_of,
+    meter::Meter,
     moment::Moment,
+    words::{self, counted},
 };
 
 const VOTES: &str = "votes.csv";
@@ -35,6 +37,8 @@ struct Around {
     counts: HashMap<String, Counts>,
     /// Of participants, by their references.
     groups: HashMap<String, String>,
+    /// Those that have no members.
+    empty_groups: u64,
 }
 
 /// Agrees, disagrees and passes, as far as they are said.
@@ -54,6 +58,7 @@ impl Reader for Around {
         if kind == GROUP_MEMBERS
             && let (Some(group), Some(members)) = (outcome["group"].as_str(), outcome["members"].as_array())
         {
+            self.empty_groups += u64::from(members.is_empty());
             let members = members.iter().filter_map(Value::as_str);
             self.groups.extend(members.map(|member| (member.to_owned(), group.to_owned())));
         }
@@ -87,26 +92,33 @@ pub(crate) fn write(
     cells: Cells,
     voters: VoterIds,
     memory: usize,
-) -> Result<Vec<Whole>, Fault> {
+    meter: &Meter,
+) -> Result<(Vec<Whole>, Vec<String>), Fault> {
     let mut around = Around::default();
-    let rest = bundle(from, &mut around)?;
+    let rest = bundle(from, &mut around, meter)?;
     let keys = (0..).zip(&around.items).map(|(at, item)| (item.id.as_str(), (at, item.key()))).collect();
     let mut file = Growing::create(folder.join(VOTES))?;
     csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"])?;
     let matrix = Matrix::new(folder, memory);
     let mut votes = Votes { file, keys, voters, numbers: HashMap::new(), matrix, name: name_of(from) };
-    bundle(from, &mut votes)?;
+    bundle(from, &mut votes, meter)?;
     let Votes { file, matrix, .. } = votes;
     let votes = file.finish()?;
     let columns: Vec<_> = around.items.iter().map(Item::key).collect();
-    let participants = matrix.write(folder.join(PARTICIPANTS), &columns, voters, &around.groups)?;
+    let participants = matrix.write(folder.join(PARTICIPANTS), &columns, voters, &around.groups, meter)?;
     let comments = comments(&around, folder.join(COMMENTS), cells)?;
     let mut file = Growing::create(folder.join(SUMMARY))?;
     for (name, member) in [("topic", "title"), ("url", "url"), ("conversation-description", "description")] {
         csv_row(&mut file, &[name, &cell(rest["source"][member].as_str().unwrap_or_default(), cells)])?;
     }
     csv_row(&mut file, &["vote-convention", "agree=+1;disagree=-1;pass=0;format=polis-export/1"])?;
-    Ok(vec![votes, comments, participants, file.finish()?])
+    let mut notes = Vec::new();
+    if around.empty_groups > 0 {
+        let (groups, were) = (counted(around.empty_groups, "group"), words::were(around.empty_groups));
+        notes
+            .push(format!("{groups} {were} left out: nobody in them has answered, and tables list who has."));
+    }
+    Ok((vec![votes, comments, participants, file.finish()?], notes))
 }
 
 /// Milliseconds where they are known, else seconds; and the time in words.

@@ -14,6 +14,7 @@ use super::{Growing, VoterIds, Whole, csv_row};
 use crate::{
     fault::Fault,
     form::Answer,
+    meter::Meter,
     moment::Moment,
     rows::{NO_OBJECT, Row, sorter::Sorter},
 };
@@ -52,6 +53,7 @@ impl Matrix {
         columns: &[&str],
         voters: VoterIds,
         groups: &HashMap<String, String>,
+        meter: &Meter,
     ) -> Result<Whole, Fault> {
         let mut file = Growing::create(path)?;
         let mut header = vec![
@@ -80,6 +82,7 @@ impl Matrix {
             if let Some(before) = last.replace(row.subject)
                 && before != row.subject
             {
+                meter.go_on()?;
                 let (id, group) = named(before);
                 line.end(&id, group)?;
             }

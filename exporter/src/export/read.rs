@@ -16,7 +16,11 @@ use serde::{
 use serde_json::{Map, Value};
 
 use super::{Growing, Whole, rows::no_bundle};
-use crate::{fault::Fault, input::name_of};
+use crate::{
+    fault::Fault,
+    input::name_of,
+    meter::{Meter, Metered},
+};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -71,16 +75,22 @@ pub(crate) trait Reader {
 impl Reader for () {}
 
 /// Passes on the elements, and gives back everything that is not one.
-pub(crate) fn bundle<R: Reader>(path: &Path, reader: &mut R) -> Result<Map<String, Value>, Fault> {
+pub(crate) fn bundle<R: Reader>(
+    path: &Path,
+    reader: &mut R,
+    meter: &Meter,
+) -> Result<Map<String, Value>, Fault> {
     let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
-    let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 18, file));
+    let file = BufReader::with_capacity(1 << 18, Metered::new(file, meter));
+    let mut json = serde_json::Deserializer::from_reader(file);
     let mut fault = None;
-    let rest = Document { reader, fault: &mut fault }
+    let rest = Document { reader, fault: &mut fault, meter }
         .deserialize(&mut json)
         .and_then(|rest| json.end().map(|()| rest));
     match (fault, rest) {
         (Some(fault), _) => Err(fault),
         (None, Ok(rest)) => Ok(rest),
+        (None, Err(error)) if error.is_io() => Err(Fault::from_io(&name_of(path), error.into())),
         (None, Err(error)) => Err(no_bundle(&name_of(path), error.line() as u64)),
     }
 }
@@ -88,6 +98,7 @@ pub(crate) fn bundle<R: Reader>(path: &Path, reader: &mut R) -> Result<Map<Strin
 struct Document<'d, R> {
     reader: &'d mut R,
     fault: &'d mut Option<Fault>,
+    meter: &'d Meter,
 }
 
 impl<'de, R: Reader> DeserializeSeed<'de> for Document<'_, R> {
@@ -110,14 +121,17 @@ impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
         while let Some(key) = map.next_key::<String>()? {
             let fault = &mut *self.fault;
             let reader = &mut *self.reader;
+            let meter = self.meter;
             match key.as_str() {
                 "items" if R::ITEMS => {
                     map.next_value_seed(List { each: |item: Item| reader.item(item), fault }.of::<Item>())?;
                 }
                 "responses" if R::RESPONSES => {
-                    map.next_value_seed(
-                        List { each: |response: Response| reader.response(response), fault }.of::<Response>(),
-                    )?;
+                    let each = |response: Response| {
+                        meter.row();
+                        reader.response(response)
+                    };
+                    map.next_value_seed(List { each, fault }.of::<Response>())?;
                 }
                 "outcomes" if R::OUTCOMES => {
                     map.next_value_seed(
@@ -197,8 +211,8 @@ impl<'l, F> List<'l, F> {
 }
 
 /// Everything but the lists, so that what a bundle says of itself goes along.
-pub(crate) fn card(bundle_path: &Path, path: PathBuf) -> Result<Whole, Fault> {
-    let rest = bundle(bundle_path, &mut ())?;
+pub(crate) fn card(bundle_path: &Path, path: PathBuf, meter: &Meter) -> Result<Whole, Fault> {
+    let rest = bundle(bundle_path, &mut (), meter)?;
     let mut text =
         serde_json::to_vec_pretty(&rest).map_err(|error| Fault::io("writing", &path, error.into()))?;
     text.push(b'\n');

@@ -9,6 +9,7 @@ use crate::{
     form::Naming,
     input::name_of,
     json::{Limits, Reader, Stop},
+    meter::{Meter, Metered},
     validate::{Faults, Part, Row, Sink, Walk},
 };
 
@@ -23,6 +24,7 @@ pub(super) trait Rows {
 struct Passing<'p, R> {
     to: &'p mut R,
     name: String,
+    meter: &'p Meter,
     fault: Option<Fault>,
 }
 
@@ -36,7 +38,10 @@ impl<R: Rows> Sink for Passing<'_, R> {
     ) -> Result<(), Stop> {
         let taken = match part {
             Part::Items => self.to.item(row),
-            Part::Responses => self.to.response(row),
+            Part::Responses => {
+                self.meter.row();
+                self.to.response(row)
+            }
             Part::Outcomes => {
                 self.to.outcome();
                 return Ok(());
@@ -57,15 +62,15 @@ pub(super) fn no_bundle(name: &str, line: u64) -> Fault {
 }
 
 /// Passes on all rows.
-pub(super) fn rows<R: Rows>(path: &Path, to: &mut R) -> Result<(), Fault> {
+pub(super) fn rows<R: Rows>(path: &Path, to: &mut R, meter: &Meter) -> Result<(), Fault> {
     let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
-    let mut passing = Passing { to, name: name_of(path), fault: None };
+    let mut passing = Passing { to, name: name_of(path), meter, fault: None };
     let mut faults = Faults::new(1, false);
-    let reader = Reader::new(file, Limits::default());
+    let reader = Reader::new(Metered::new(file, meter), Limits::default());
     let naming = Naming::Service;
     let end = Walk::new(reader, naming.bundle(), naming.schema(), &mut faults, &mut passing).run();
     match (end, passing.fault) {
-        (Err(Stop::Io(error)), _) => Err(Fault::io("reading", path, error)),
+        (Err(Stop::Io(error)), _) => Err(Fault::from_io(&passing.name, error)),
         (_, Some(fault)) => Err(fault),
         // Constants and bounds are not looked at.
         (Ok(_), None) => match faults.first(|rule| rule.id().starts_with("BND-LEX")) {

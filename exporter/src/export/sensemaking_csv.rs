@@ -17,6 +17,7 @@ use crate::{
     fault::{Fault, Wrong},
     form::RESPONSE_COUNTS,
     input::name_of,
+    meter::Meter,
     words,
 };
 
@@ -106,9 +107,14 @@ fn moderated(status: &str) -> Option<&'static str> {
 }
 
 /// Also gives what the table has no place for, in words.
-pub(crate) fn write(from: &Path, path: PathBuf, cells: Cells) -> Result<(Vec<Whole>, Vec<String>), Fault> {
+pub(crate) fn write(
+    from: &Path,
+    path: PathBuf,
+    cells: Cells,
+    meter: &Meter,
+) -> Result<(Vec<Whole>, Vec<String>), Fault> {
     let mut counted = Counted { name: name_of(from), ..Counted::default() };
-    bundle(from, &mut counted)?;
+    bundle(from, &mut counted, meter)?;
     let mut file = Growing::create(path)?;
     csv_row(&mut file, &["comment-id", "comment_text", "agrees", "disagrees", "passes", "moderated"])?;
     let mut undecided = 0_u64;

@@ -90,12 +90,13 @@ impl Out {
         Ok(())
     }
 
-    /// Opens what another process has left. It has to begin with `beginning`; of the lengths (in ascending order),
+    /// Opens what another process has left. It has to begin with `beginning` but for the id, which may be filled in
+    /// already and is not hashed; of the lengths (in ascending order),
     /// the last one is taken whose digest fits, and what is behind it is cut off.
     pub(crate) fn reopen(
         path: &Path,
         beginning: &[u8],
-        hashed_from: u64,
+        id: std::ops::Range<usize>,
         lengths: &[(u64, [u8; 32])],
     ) -> Result<Option<(Self, Mark, usize)>, Fault> {
         let failed = |error| Fault::io("going on with", path, error);
@@ -105,12 +106,14 @@ impl Out {
             Err(error) => return Err(failed(error)),
         };
         let mut start = vec![0; beginning.len()];
-        if file.read_exact(&mut start).is_err() || start != beginning {
+        let begins = file.read_exact(&mut start).is_ok()
+            && start[..id.start] == beginning[..id.start]
+            && start[id.end..] == beginning[id.end..];
+        if !begins {
             return Ok(None);
         }
         let mut hash = Sha256::new();
-        let from = usize::try_from(hashed_from).unwrap_or(usize::MAX).min(start.len());
-        hash.update(&start[from..]);
+        hash.update(&start[id.end..]);
         let begun = Mark { bytes: beginning.len() as u64, hash: hash.clone() };
         let (mut at, mut found) = (beginning.len() as u64, None);
         let mut block = vec![0; 1 << 20];

@@ -209,6 +209,9 @@ impl Convert {
             Err(fault @ Fault::Stopped { resumable: true, .. }) => {
                 bail!("{fault}; the same command with --resume goes on")
             }
+            Err(fault @ Fault::Stopped { resumable: false, .. }) => {
+                bail!("{fault}; nothing was kept: the same command begins anew")
+            }
             Err(fault) => Err(fault.into()),
         }
     }

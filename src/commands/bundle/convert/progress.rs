@@ -80,7 +80,8 @@ fn show(form: Progress, meter: &Meter, elapsed: Duration) {
     let rate = rows as f64 / seconds;
     let left = (read > 0 && total >= read).then(|| seconds * (total - read) as f64 / read as f64);
     let line = if form == Progress::Json {
-        let left = left.map(f64::round);
+        // What is left is never told as nothing.
+        let left = left.map(f64::ceil);
         json!({ "rows": rows, "rowsPerSecond": rate.round(), "bytesRead": read, "bytesTotal": total, "secondsLeft": left })
             .to_string()
             + "\n"
