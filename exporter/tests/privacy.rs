@@ -156,6 +156,50 @@ fn external_ids_are_kept_only_when_asked_and_then_said() {
 }
 
 #[test]
+fn external_ids_that_cannot_tell_participants_apart_are_refused() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(16, 3, 20));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let table = conversation.matrix_csv();
+    let write = |text: &str| folder.write("a/participants-votes.csv", text);
+    write(&table.replace("xid-of-7700003,", "xid-of-7700001 ,"));
+    run(&job).unwrap();
+    job.participants = Participants::ExternalIds;
+    let said = run(&job).unwrap_err().to_string();
+    assert!(said.starts_with("participants-votes.csv, row 5: its xid stands in row 3 already"), "{said}");
+    assert!(!said.contains("7700001"));
+    write(&table.replacen(",xid,", ",other,", 1));
+    let said = run(&job).unwrap_err().to_string();
+    assert!(said.starts_with("participants-votes.csv, row 1: there is no column xid"), "{said}");
+    // Those who have none are told.
+    write(&table.replace("xid-of-7700003,", ",").replace("xid-of-7700004,", ","));
+    let (report, named) = bundle(&job);
+    let note = "2 participants were without an id of the embedding site (xid): a pseudonym stands in.";
+    assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
+    assert!(!report.notes.iter().any(|said| said.contains("only `--participants external-ids`")));
+    assert_eq!(named["dataCard"]["containsDirectIdentifiers"], true);
+    fs::remove_file(folder.path("a/participants-votes.csv")).unwrap();
+    assert_eq!(run(&job).unwrap_err().tag(), "refused");
+    let counts = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    job.inputs = vec![counts];
+    let said = run(&job).unwrap_err().to_string();
+    assert!(said.starts_with("--participants external-ids: of --from polis only"), "{said}");
+}
+
+#[test]
+fn names_of_items_and_sources_that_refer_to_participants_keep_a_bundle_from_being_shared() {
+    let folder = Folder::new();
+    let counts = |id: &str| format!("comment-id,comment_text,agrees,disagrees\n{id},one,10,20\n");
+    let mut job = folder.job(&folder.write("t.csv", counts("participant:7")));
+    (job.profile, job.texts) = (Profile::Public, Some(Texts::Omit));
+    let (report, shared) = bundle(&job);
+    assert!(report.suitable && shared["items"][0]["id"] == "statement:hidden-1", "{shared}");
+    folder.write("t.csv", counts("7"));
+    job.overrides.title = Some("What participant:7 says".to_owned());
+    let (report, kept) = bundle(&job);
+    assert!(!report.suitable && kept["dataCard"]["containsPseudonymousLinkage"] == true, "{kept}");
+}
+
+#[test]
 fn a_preview_writes_nothing() {
     let (folder, conversation) = (Folder::new(), Conversation::new(17, 6, 40));
     let mut job = public(&folder, &conversation);

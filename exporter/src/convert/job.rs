@@ -174,7 +174,10 @@ impl Job {
             ("--k", self.k != K_DEFAULT),
             ("--text", self.texts.is_some()),
             ("--text-reviewed-by", self.text_reviewed_by.is_some()),
-            ("--participants", self.participants != Participants::default()),
+            (
+                "--participants",
+                !matches!(self.participants, Participants::Pseudonyms | Participants::ExternalIds),
+            ),
             ("--linkage-key-file", self.key.is_some()),
             ("--not-for-sharing", self.withheld),
             ("--limitation", !self.limitations.is_empty()),
@@ -198,6 +201,7 @@ impl Job {
             (Format::Polis, "--variant", self.polis.variant.is_some()),
             (Format::Polis, "--vote-sign", self.polis.vote_sign.is_some()),
             (Format::Polis, "--organizer", !self.polis.organizers.is_empty()),
+            (Format::Polis, "--participants external-ids", self.participants == Participants::ExternalIds),
             (Format::AllOurIdeas, "--equal-reason", self.aoi != aoi::Options::default()),
         ];
         told.into_iter().filter_map(|(tool, name, is_told)| is_told.then_some((tool, name)))

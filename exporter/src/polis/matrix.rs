@@ -39,6 +39,12 @@ pub(super) fn participants(
     let (group, xid) = (table.find(&["group-id"])?, table.find(&["xid"])?);
     let mut members = Vec::new();
     let mut seen = HashMap::<Box<[u8]>, u64>::new();
+    let wanted = people.wants_external();
+    if wanted && xid.is_none() {
+        let detail = "there is no column xid, and --participants external-ids asks for the ids in it";
+        return Err(Fault::content(&table.name, 1, Wrong::MissingColumn, detail));
+    }
+    let mut known_outside = HashMap::<Box<str>, u64>::new();
     let (mut names, mut external) = (Vec::<String>::new(), 0_u64);
     while let Some(row) = table.next()? {
         let (who, name, xid) = (row.text(id)?.as_bytes(), row.maybe(group)?.trim(), row.maybe(xid)?.trim());
@@ -54,6 +60,12 @@ pub(super) fn participants(
         };
         if !xid.is_empty() {
             external += 1;
+            if wanted && let Some(first) = known_outside.insert(xid.into(), row.number) {
+                let detail = format!(
+                    "its xid stands in row {first} already, and --participants external-ids tells apart by it"
+                );
+                return Err(row.wrong(Wrong::Duplicate, detail));
+            }
             people.set_external(who, xid);
         }
         if name.is_empty() {
@@ -77,7 +89,13 @@ pub(super) fn participants(
     }
     let groups = order.into_iter().map(|at| names[at].clone()).collect();
     let mut notes = Vec::new();
-    if external > 0 {
+    let others = seen.len() as u64 - external;
+    if wanted && others > 0 {
+        let (told, were) = people.few.counted(others, "participant");
+        notes
+            .push(format!("{told} {were} without an id of the embedding site (xid): a pseudonym stands in."));
+    }
+    if external > 0 && !wanted {
         let (told, _) = people.few.counted(external, "participant");
         notes.push(format!(
             "{told} had an id of the embedding site (xid), which identifies them directly: only \

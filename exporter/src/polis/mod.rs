@@ -137,6 +137,11 @@ impl Polis {
         if votes.is_none() {
             notes.push("There was no list of votes (votes.csv); the matrix has no times.".to_owned());
         }
+        if matrix.is_none() && people.wants_external() {
+            let detail =
+                "--participants external-ids: the ids are in the table of participants, and there is none";
+            return Err(Fault::Refused(detail.to_owned()));
+        }
         if matrix.is_none() {
             let name =
                 if matches!(variant, Variant::A | Variant::B) { "participants" } else { "participant" };

@@ -110,8 +110,12 @@ impl People {
         self.groups.insert(id.into(), group);
     }
 
+    pub(crate) fn wants_external(&self) -> bool {
+        self.naming == Participants::ExternalIds
+    }
+
     pub(crate) fn set_external(&mut self, id: &[u8], external: &str) {
-        if self.naming == Participants::ExternalIds {
+        if self.wants_external() {
             self.external.insert(id.into(), external.to_owned());
         }
     }
