@@ -135,7 +135,7 @@ fn members(before: &Members, after: &Members) -> Vec<Member> {
         .map(|name| {
             let told = name.starts_with("/summary/") || name.starts_with("/dataCard/");
             let value = |from: &Members| {
-                let value = from.get(name).filter(|value| told && value.len() <= 80)?;
+                let value = from.get(name).filter(|_| told)?;
                 Some(String::from_utf8_lossy(value).into_owned())
             };
             Member { pointer: name.clone(), before: value(before), after: value(after) }

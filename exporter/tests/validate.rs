@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use common::{Drips, bundle, check, check_with, found, options, shared, shuffled};
 use serde_json::{Value, json};
 use tidegate_exporter::{
+    diff::diff,
     form::Naming,
     validate::{self, Level, Limits, Options, Report, Rule, Severity, validate},
 };
@@ -674,4 +675,21 @@ fn limits_can_be_set() {
         &Options { limits: Limits { string: 60, ..Limits::default() }, ..options() },
     );
     assert_eq!(found(&report), ["BND-LEX-11 /items/1/text"]);
+}
+
+#[test]
+fn a_long_value_is_no_missing_one_and_what_follows_a_bundle_is_called_so() {
+    let (first, mut second) = (bundle(), bundle());
+    let long = "x".repeat(200);
+    second["dataCard"]["limitations"] = json!([long]);
+    let texts = [first.to_string(), second.to_string()];
+    let room = options().room;
+    let differ = |first: &str, second: &str| {
+        diff(&mut first.as_bytes(), &mut second.as_bytes(), Limits::default(), &room, 10)
+    };
+    let difference = differ(&texts[0], &texts[1]).unwrap();
+    assert_eq!(difference.members[0].before.as_deref(), Some("[]"));
+    assert_eq!(difference.members[0].after, Some(format!("[\"{long}\"]")));
+    let failed = differ(&texts[0], &format!("{} {{}}", texts[1])).unwrap_err().to_string();
+    assert!(failed.contains("BND-LEX-03"), "{failed}");
 }

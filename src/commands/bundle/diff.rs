@@ -10,6 +10,7 @@ use tidegate_exporter::{
     diff::{self, Change, Difference, Failed, LISTS},
     unfit::Unfit,
     unpack::File,
+    words::counted,
 };
 
 use super::Costs;
@@ -66,8 +67,7 @@ fn tell(difference: &Difference) {
         match (&member.before, &member.after) {
             (None, None) => say(format!("~ {}", member.pointer)),
             (before, after) => {
-                let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
-                say(format!("~ {}: {} → {}", member.pointer, shown(before), shown(after)));
+                say(format!("~ {}: {} → {}", member.pointer, shown(before.as_ref()), shown(after.as_ref())));
             }
         }
     }
@@ -86,6 +86,20 @@ fn tell(difference: &Difference) {
             let fields = element.fields.join(", ");
             let colon = if fields.is_empty() { "" } else { ": " };
             say(format!("  {sign} {}{colon}{fields}", element.id));
+        }
+    }
+}
+
+/// Bytes of a value that are shown whole.
+const SHOWN: usize = 80;
+
+fn shown(value: Option<&String>) -> String {
+    match value {
+        None => "nothing".to_owned(),
+        Some(value) if value.len() <= SHOWN => value.clone(),
+        Some(value) => {
+            let start = &value[..value.floor_char_boundary(SHOWN)];
+            format!("{start}… ({})", counted(value.len() as u64, "byte"))
         }
     }
 }
