@@ -11,7 +11,7 @@ use std::fs;
 use serde_json::json;
 use support::{Folder, bundle, content, run};
 use tidegate_exporter::{
-    convert::{Format, Target},
+    convert::{Format, Job, Target},
     export::Shape,
     form::Naming,
     privacy::Profile,

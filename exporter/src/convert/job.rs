@@ -260,16 +260,19 @@ impl Overrides {
             );
             source.url = urn(&source.id);
         }
-        for (name, field) in [
-            ("sourceId", &mut source.id),
-            ("title", &mut source.title),
-            ("description", &mut source.description),
-            ("url", &mut source.url),
+        for (name, field, option, told) in [
+            ("sourceId", &mut source.id, "--source-id", &self.id),
+            ("title", &mut source.title, "--title", &self.title),
+            ("description", &mut source.description, "--description", &self.description),
+            ("url", &mut source.url, "--source-url", &self.url),
         ] {
             let Some(Text { most, .. }) = bound(name) else { continue };
             let length = field.chars().count() as u64;
             if length <= most {
                 continue;
+            }
+            if (!truncate || name == "url") && told.is_some() {
+                return Err(Fault::Refused(format!("{option} has {length} characters, {most} are allowed")));
             }
             if !truncate || name == "url" {
                 let detail = format!(

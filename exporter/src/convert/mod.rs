@@ -177,6 +177,17 @@ fn check(job: &Job) -> Result<(), Fault> {
     if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
         return refused("--schema-url is not a URI");
     }
+    let Overrides { id, title, url, .. } = &job.overrides;
+    for (option, told) in [
+        ("--source-id", id),
+        ("--title", title),
+        ("--source-url", url),
+        ("--text-reviewed-by", &job.text_reviewed_by),
+    ] {
+        if told.as_ref().is_some_and(|told| told.trim().is_empty()) {
+            return Err(Fault::Refused(format!("{option} says nothing")));
+        }
+    }
     if let Some(id) = &job.bundle_id
         && !(1..=LONGEST_ID).contains(&id.chars().count())
     {
