@@ -13,6 +13,7 @@ use crate::{
     moment::Moment,
     privacy::people::People,
     rows::{NO_OBJECT, Read, Row, order::Flow},
+    spill::{Room, Spill},
 };
 
 #[derive(Debug)]
@@ -34,6 +35,7 @@ impl PocketPolis {
         let id = source_id.map_or_else(|| votes.stem(), str::to_owned);
         let mut items = items(statements, limits)?;
         let keys = Keys::sort(&mut items, &statements.name)?;
+        hold_once(votes, limits, &keys)?;
         let people = people_of(&id);
         let source = Source {
             tool: "pocket-polis".to_owned(),
@@ -90,6 +92,36 @@ impl PocketPolis {
         let rows = table.rows();
         Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
     }
+}
+
+/// Before anything is written: the first row that answers what its participant has answered already is a fault.
+fn hold_once(votes: &Member, limits: &Limits, keys: &Keys) -> Result<(), Fault> {
+    let failed = |error| Fault::from_io(&votes.name, error);
+    let mut table = Table::open(votes.without_digest().open(limits, None)?, limits, true)?;
+    let (who, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
+    let mut answers = Spill::new(Room { memory: limits.memory, folder: std::env::temp_dir() });
+    let mut key = Vec::new();
+    while let Some(row) = table.next()? {
+        // Others are told when they are read.
+        let Some(item) = keys.find(row.text(statement)?.as_bytes()) else { continue };
+        key.clear();
+        key.extend_from_slice(&item.to_be_bytes());
+        key.extend_from_slice(row.text(who)?.as_bytes());
+        answers.push(&key, &row.number.to_be_bytes()).map_err(failed)?;
+    }
+    let (mut before, mut twice) = (0, None::<(u64, u64)>);
+    let each = |_: &[u8], row: &[u8], new: bool| {
+        let row = row.first_chunk().map_or(0, |row: &[u8; 8]| u64::from_be_bytes(*row));
+        if !new && twice.is_none_or(|(first, _)| row < first) {
+            twice = Some((row, before));
+        }
+        before = row;
+        Ok(())
+    };
+    answers.finish(each).map_err(failed)?;
+    let Some((row, before)) = twice else { return Ok(()) };
+    let detail = format!("the participant has answered the statement in row {before} already");
+    Err(Fault::content(&votes.name, row, Wrong::Duplicate, detail))
 }
 
 fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, Fault> {

@@ -165,6 +165,54 @@ fn pocket_polis_keeps_its_own_tallies_beside_the_recount() {
 }
 
 #[test]
+fn a_second_answer_in_pocket_polis_is_a_fault_of_the_file() {
+    let folder = Folder::new();
+    folder.write("p/statements.csv", "statement_id,text\n1,one\n2,two\n");
+    let head = "participant,statement_id,vote,updated_at\n";
+    let rows = "p1,1,1,\np2,1,0,\np1,2,1,\np2,2,1,\n";
+    let mut job = folder.job(&folder.path("p"));
+    folder.write("p/votes.csv", format!("{head}{rows}"));
+    bundle(&job);
+    folder.write("p/votes.csv", format!("{head}{rows}p2,2,-1,\np1,1,1,\n"));
+    for events in [false, true] {
+        job.events = events;
+        let said = run(&job).unwrap_err().to_string();
+        let wanted = "votes.csv, row 6: the participant has answered the statement in row 5 already";
+        assert_eq!(said, wanted);
+    }
+}
+
+#[test]
+fn what_is_said_of_the_source_is_refused_where_the_form_would_not_take_it() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    type Change = fn(&mut Job);
+    let changes: [(Change, &str); 11] = [
+        (|job| job.overrides.id = Some(String::new()), "--source-id "),
+        (|job| job.overrides.id = Some(" ".to_owned()), "--source-id "),
+        (|job| job.overrides.id = Some("x".repeat(241)), "--source-id "),
+        (|job| job.overrides.title = Some(String::new()), "--title "),
+        (|job| job.overrides.title = Some("x".repeat(121)), "--title "),
+        (|job| job.overrides.description = Some("x".repeat(2_001)), "--description "),
+        (|job| job.overrides.url = Some(String::new()), "--source-url "),
+        (|job| job.overrides.url = Some("no url".to_owned()), "--source-url "),
+        (|job| job.overrides.url = Some(format!("https://a.example/{}", "x".repeat(2_000))), "--source-url "),
+        (|job| job.bundle_id = Some(String::new()), "--bundle-id "),
+        (|job| job.text_reviewed_by = Some(String::new()), "--text-reviewed-by "),
+    ];
+    for (change, option) in changes {
+        let mut job = folder.job(&path);
+        change(&mut job);
+        let fault = run(&job).unwrap_err();
+        assert!(fault.tag() == "refused" && fault.to_string().starts_with(option), "{option}: {fault}");
+    }
+    let mut job = folder.job(&path);
+    (job.overrides.id, job.overrides.description) = (Some("x".repeat(240)), Some(String::new()));
+    job.overrides.title = Some("x".repeat(120));
+    bundle(&job);
+}
+
+#[test]
 fn other_constants_are_written_when_asked() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
