@@ -51,6 +51,39 @@ impl Damaged {
     }
 }
 
+/// What a sound file asks for beyond the memory that unpacking it may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("its packed data needs a window of {} bytes, and {WIDEST} are allowed: pack it without --long or --ultra", self.0)]
+pub(crate) struct Wide(u64);
+
+/// Bytes of what came before that may be referred to.
+const WIDEST: u64 = 128 << 20;
+/// Bytes of the longest header of a frame.
+const HEADER: usize = 18;
+
+/// Reads on to the end of a frame's header, and holds what it asks for to the limit.
+pub(crate) fn hold_window(ahead: &mut Vec<u8>, from: &mut impl Read) -> io::Result<Result<(), Wide>> {
+    from.take(HEADER.saturating_sub(ahead.len()) as u64).read_to_end(ahead)?;
+    let window = window(ahead).filter(|window| *window > WIDEST);
+    Ok(window.map_or(Ok(()), |window| Err(Wide(window))))
+}
+
+/// As RFC 8878 has it; of what is no frame of data there is none.
+fn window(frame: &[u8]) -> Option<u64> {
+    let [0x28, 0xb5, 0x2f, 0xfd, descriptor, rest @ ..] = frame else { return None };
+    if descriptor & 0x20 == 0 {
+        let (exponent, mantissa) = (rest.first()? >> 3, rest.first()? & 7);
+        let base = 1_u64 << (10 + exponent);
+        return Some(base + base / 8 * u64::from(mantissa));
+    }
+    // The content is its own window.
+    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let length = [1, 2, 4, 8][usize::from(descriptor >> 6)];
+    let size = rest.get(dictionary..dictionary + length)?;
+    let size = size.iter().rev().fold(0_u64, |size, byte| size << 8 | u64::from(*byte));
+    Some(if length == 2 { size + 256 } else { size })
+}
+
 /// Streams packed one way, one after the other, as `cat a.gz b.gz` makes them.
 struct Unpacking<R> {
     packed: Packed,
@@ -66,7 +99,10 @@ enum At<R> {
 }
 
 impl<R: Read> Unpacking<R> {
-    fn new(packed: Packed, ahead: Vec<u8>, from: BufReader<R>) -> io::Result<Self> {
+    fn new(packed: Packed, mut ahead: Vec<u8>, mut from: BufReader<R>) -> io::Result<Self> {
+        if packed == Packed::Zstd {
+            hold_window(&mut ahead, &mut from)?.map_err(io::Error::other)?;
+        }
         let from = Cursor::new(ahead).chain(from);
         let at = match packed {
             Packed::Gzip => At::Gzip(GzDecoder::new(from)),
@@ -82,7 +118,7 @@ impl<R: Read> Unpacking<R> {
             Some(At::Gzip(ended)) => ended.into_inner(),
             Some(At::Zstd(ended)) => ended.finish(),
         };
-        let (packed, ahead) = Packed::of(&mut from)?;
+        let (packed, mut ahead) = Packed::of(&mut from)?;
         if ahead.is_empty() {
             return Ok(false);
         }
@@ -92,7 +128,11 @@ impl<R: Read> Unpacking<R> {
         if !is_more {
             return Err(io::Error::new(io::ErrorKind::InvalidData, Damaged::Followed));
         }
-        *self = Self::new(self.packed, ahead, from.into_inner().1)?;
+        // Of a short stream not all that was looked at is used up.
+        let (looked_at, from) = from.into_inner();
+        let used = usize::try_from(looked_at.position()).unwrap_or(usize::MAX);
+        ahead.extend_from_slice(looked_at.get_ref().get(used..).unwrap_or_default());
+        *self = Self::new(self.packed, ahead, from)?;
         Ok(true)
     }
 }
@@ -177,6 +217,44 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+
+    /// With the first frame asking for a window of `exponent`, more than it needs.
+    fn wide(text: &str, exponent: u8) -> Vec<u8> {
+        let mut packer = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+        packer.write_all(text.as_bytes()).unwrap();
+        let mut frame = packer.finish().unwrap();
+        assert_eq!(frame[4] & 0x20, 0, "its length is not told");
+        frame[5] = (exponent - 10) << 3;
+        frame
+    }
+
+    #[test]
+    fn a_window_that_is_too_wide_is_told_and_is_no_damage() {
+        let text = "{\"a\": 1}\n".repeat(1000);
+        for behind in [false, true] {
+            let before = if behind { zstd::encode_all(&b"{}"[..], 1).unwrap() } else { Vec::new() };
+            let unpacked = |exponent| {
+                let mut unpacked = String::new();
+                let packed = [before.clone(), wide(&text, exponent)].concat();
+                let read = unpack(&*packed).and_then(|mut from| from.read_to_string(&mut unpacked));
+                read.map(|_| unpacked)
+            };
+            assert!(unpacked(27).unwrap().ends_with(&text));
+            let error = unpacked(28).unwrap_err();
+            assert_eq!(Damaged::of(&error), None);
+            let said = error.to_string();
+            assert!(said.contains("268435456 bytes") && said.contains("134217728 are allowed"), "{said}");
+        }
+    }
+
+    #[test]
+    fn short_frames_are_all_read() {
+        let frames: Vec<Vec<u8>> =
+            ["", "a", "", "", "b"].iter().map(|text| zstd::encode_all(text.as_bytes(), 1).unwrap()).collect();
+        let mut unpacked = String::new();
+        unpack(&*frames.concat()).unwrap().read_to_string(&mut unpacked).unwrap();
+        assert_eq!(unpacked, "ab");
+    }
 
     #[test]
     fn packed_files_are_what_was_packed() {

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     fault::{Fault, Wrong},
     meter::Meter,
-    unpack::Packed,
+    unpack::{Packed, hold_window},
 };
 
 /// Large enough that handing over costs nothing beside the work.
@@ -205,7 +205,11 @@ impl Reading {
     fn pass_on_file(&self, file: File) -> Result<Option<(Ended, u64)>, Fault> {
         let mut hashed = Hashed::new(file, self.hashed);
         let failed = |error| Fault::Io { doing: format!("reading {}", self.name), error };
-        let (packed, magic) = Packed::of(&mut hashed).map_err(failed)?;
+        let (packed, mut magic) = Packed::of(&mut hashed).map_err(failed)?;
+        if packed == Packed::Zstd {
+            let held = hold_window(&mut magic, &mut hashed).map_err(failed)?;
+            held.map_err(|wide| Fault::content(&self.name, None, Wrong::Compressed, wide.to_string()))?;
+        }
         let mut stored = io::Cursor::new(magic).chain(hashed);
         let whole = match packed {
             Packed::Gzip => {
@@ -274,6 +278,10 @@ impl Reading {
             return Fault::Io { doing: format!("reading {}", self.name), error };
         }
         let detail = match error.kind() {
+            // Of frames behind the first one only this is told.
+            _ if error.to_string().contains("too much memory") => {
+                "part of its packed data needs a window of more than 128 MiB, which is not allowed".to_owned()
+            }
             io::ErrorKind::UnexpectedEof => "it ends in the middle of its packed data".to_owned(),
             _ => format!("its packed data is damaged: {error}"),
         };
