@@ -175,6 +175,42 @@ async fn inspect_shows_what_there_is_and_no_texts_unless_asked() {
 }
 
 #[tokio::test]
+async fn inspect_tells_how_many_answers_there_are_and_which_counts_are_hidden() {
+    let place = Place::new();
+    let mut counts = bundle();
+    counts["responses"][0]["participantRef"] = Value::Null;
+    counts["responses"][0]["count"] = json!(74);
+    counts["summary"]["participants"] = json!(30);
+    let item = counts["items"][1]["id"].clone();
+    counts["outcomes"] = json!([{ "id": "o", "phaseId": counts["phases"][0]["id"], "type": "response-counts",
+        "itemRef": item, "counts": {}, "suppressed": ["agree", "disagree", "pass"] }]);
+    fs::write(place.folder.path().join("counts.json"), counts.to_string()).unwrap();
+    let (code, out, _) = run(&place, &["inspect", "counts.json"]).await;
+    assert_eq!(code, 0);
+    let wanted = "30 participants as the summary has it, 2 items, 74 responses in 1 row, 74 of them without";
+    assert!(out.contains(wanted) && out.contains("3 counts hidden"), "{out}");
+    let (_, out, _) = run(&place, &["inspect", "counts.json", "--format", "json"]).await;
+    let overview: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&overview["responses"], &overview["rows"]), (&json!(74), &json!(1)));
+    assert_eq!((&overview["items"][0]["hidden"], &overview["items"][1]["hidden"]), (&Value::Null, &json!(3)));
+}
+
+#[tokio::test]
+async fn diff_shortens_long_values_and_tells_them_whole_to_programs() {
+    let place = files();
+    let mut long = bundle();
+    long["dataCard"]["limitations"] = json!(["x".repeat(200)]);
+    fs::write(place.folder.path().join("long.json"), long.to_string()).unwrap();
+    let (code, out, _) = run(&place, &["diff", "good.json", "long.json"]).await;
+    assert_eq!(code, 1);
+    let wanted = format!("~ /dataCard/limitations: [] → [\"{}… (204 bytes)\n", "x".repeat(78));
+    assert_eq!(out, wanted);
+    let (_, out, _) = run(&place, &["diff", "good.json", "long.json", "--json"]).await;
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told["members"][0]["after"], long["dataCard"]["limitations"]);
+}
+
+#[tokio::test]
 async fn diff_and_digest_look_at_what_is_said() {
     let place = files();
     assert_eq!(run(&place, &["diff", "good.json", "pretty.json"]).await, (0, String::new(), String::new()));

@@ -13,7 +13,7 @@ use crate::{
     form::{Answer, Naming, Object},
     json::{Limits, Reader, Stop},
     spill::Room,
-    validate::{Faults, Part, Row, Set, Severity, Sink, Source, Walk},
+    validate::{Faults, Part, Row, Set, Severity, Sink, Source, Walk, outcome, response},
 };
 
 /// An item and what was answered to it.
@@ -27,6 +27,8 @@ pub struct Item {
     pub text: String,
     /// By answer, in the order of [`Answer::ALL`]; of comparisons, those in which it stands first.
     pub counts: [u64; 6],
+    /// Counts that outcomes say are suppressed.
+    pub hidden: u64,
 }
 
 /// What was found.
@@ -38,9 +40,13 @@ pub struct Overview {
     pub phases: Vec<Map<String, Value>>,
     pub artifacts: Vec<Map<String, Value>>,
     pub items: Vec<Item>,
-    /// Entries of the list.
+    /// The sum of the counts of its rows.
     pub responses: u64,
+    /// Entries of the list.
+    pub rows: u64,
+    /// Those that are named.
     pub participants: u64,
+    /// Responses that name no participant.
     pub unlinked: u64,
     pub outcomes: BTreeMap<String, u64>,
     /// Answers to what is no item of the bundle.
@@ -72,6 +78,7 @@ pub fn inspect(
         overview: Overview::default(),
         items: HashMap::new(),
         subjects: HashMap::new(),
+        hidden: HashMap::new(),
         participants: Set::new(room.clone()),
         form: naming.bundle(),
     };
@@ -86,7 +93,12 @@ pub fn inspect(
         Stop::Io(error) => error,
         Stop::Fault(..) | Stop::Enough => io::Error::other("the reading ended early"),
     })?;
-    let Overseer { mut overview, items, subjects, participants, .. } = sink;
+    let Overseer { mut overview, items, subjects, hidden, participants, .. } = sink;
+    for (subject, hidden) in hidden {
+        if let Some(item) = items.get(&subject) {
+            overview.items[*item].hidden = hidden;
+        }
+    }
     for (subject, counts) in subjects {
         let into = match items.get(&subject) {
             Some(item) => &mut overview.items[*item].counts,
@@ -113,6 +125,9 @@ impl Overview {
                     "id": item.id, "phaseId": item.phase, "status": item.status, "origin": item.origin,
                     "counts": counts(&item.counts),
                 });
+                if item.hidden > 0 {
+                    entry["hidden"] = json!(item.hidden);
+                }
                 if !item.text.is_empty() {
                     entry["text"] = json!(item.text);
                 }
@@ -129,6 +144,7 @@ impl Overview {
             "artifacts": self.artifacts,
             "items": items,
             "responses": self.responses,
+            "rows": self.rows,
             "participants": self.participants,
             "unlinked": self.unlinked,
             "outcomes": self.outcomes,
@@ -148,6 +164,8 @@ struct Overseer {
     items: HashMap<Box<[u8]>, usize>,
     /// Answers that came before the items.
     subjects: HashMap<Box<[u8]>, [u64; 6]>,
+    /// Of items, how many of their counts are suppressed.
+    hidden: HashMap<Box<[u8]>, u64>,
     participants: Set,
     form: &'static Object,
 }
@@ -155,17 +173,21 @@ struct Overseer {
 impl Overseer {
     fn response(&mut self, row: &Row) -> io::Result<()> {
         let overview = &mut self.overview;
-        overview.responses += 1;
-        match row.text(4) {
+        let count =
+            row.number(response::COUNT).map_or(0, |count| u64::try_from(count.count()).unwrap_or(u64::MAX));
+        overview.rows += 1;
+        overview.responses = overview.responses.saturating_add(count);
+        match row.text(response::PARTICIPANT) {
             Some(participant) => {
                 self.participants.insert(participant)?;
             }
-            None => overview.unlinked += 1,
+            None => overview.unlinked = overview.unlinked.saturating_add(count),
         }
-        let (Some(subject), Some(answer)) = (row.text(2), row.text(5).and_then(Answer::parse)) else {
+        let (Some(subject), Some(answer)) =
+            (row.text(response::SUBJECT), row.text(response::ANSWER).and_then(Answer::parse))
+        else {
             return Ok(());
         };
-        let count = row.number(6).map_or(0, |count| u64::try_from(count.count()).unwrap_or(u64::MAX));
         let counts = if let Some(item) = self.items.get(subject) {
             &mut overview.items[*item].counts
         } else if let Some(counts) = self.subjects.get_mut(subject) {
@@ -202,12 +224,19 @@ impl Sink for Overseer {
                     origin: text(row, 5),
                     text: if self.texts { text(row, 3) } else { String::new() },
                     counts: [0; 6],
+                    hidden: 0,
                 });
             }
             Part::Responses => self.response(row)?,
             _ => {
                 let types = &mut self.overview.outcomes;
                 let kind = text(row, 2);
+                if let (Some(item), Some(hidden)) = (row.text(outcome::ITEM), row.number(outcome::SUPPRESSED))
+                    && self.hidden.len() < MOST
+                {
+                    let sum = self.hidden.entry(item.into()).or_default();
+                    *sum = sum.saturating_add(u64::try_from(hidden.count()).unwrap_or(u64::MAX));
+                }
                 if types.len() < MOST_TYPES || types.contains_key(&kind) {
                     *types.entry(kind).or_default() += 1;
                 }

@@ -31,6 +31,7 @@ pub use rules::{Level, Rule, Severity};
 
 pub use crate::json::Limits;
 pub(crate) use faults::Faults;
+pub(crate) use places::{outcome, response};
 pub(crate) use row::Row;
 pub(crate) use unique::Set;
 pub(crate) use walk::{Part, Sink, Walk};

@@ -19,23 +19,25 @@ pub(super) mod item {
     pub(in crate::validate) const ORIGIN: usize = 5;
     pub(in crate::validate) const CREATED: usize = 6;
 }
-pub(super) mod response {
-    pub(in crate::validate) const PHASE: usize = 1;
-    pub(in crate::validate) const SUBJECT: usize = 2;
-    pub(in crate::validate) const OBJECT: usize = 3;
-    pub(in crate::validate) const PARTICIPANT: usize = 4;
-    pub(in crate::validate) const ANSWER: usize = 5;
-    pub(in crate::validate) const COUNT: usize = 6;
-    pub(in crate::validate) const OCCURRED: usize = 7;
+pub(crate) mod response {
+    pub(crate) const PHASE: usize = 1;
+    pub(crate) const SUBJECT: usize = 2;
+    pub(crate) const OBJECT: usize = 3;
+    pub(crate) const PARTICIPANT: usize = 4;
+    pub(crate) const ANSWER: usize = 5;
+    pub(crate) const COUNT: usize = 6;
+    pub(crate) const OCCURRED: usize = 7;
 }
-pub(super) mod outcome {
-    pub(in crate::validate) const PHASE: usize = 1;
-    pub(in crate::validate) const TYPE: usize = 2;
-    pub(in crate::validate) const ITEM: usize = 3;
-    pub(in crate::validate) const OBSERVATIONS: usize = 6;
-    pub(in crate::validate) const COUNTS: usize = 7;
-    pub(in crate::validate) const MEMBERS: usize = 8;
-    pub(in crate::validate) const SUPPRESSED: usize = 9;
+pub(crate) mod outcome {
+    pub(crate) const PHASE: usize = 1;
+    pub(crate) const TYPE: usize = 2;
+    pub(crate) const ITEM: usize = 3;
+    pub(crate) const OBSERVATIONS: usize = 6;
+    pub(crate) const COUNTS: usize = 7;
+    pub(crate) const MEMBERS: usize = 8;
+    pub(crate) const SUPPRESSED: usize = 9;
+    /// No field: which answers are suppressed, a bit for each, where that is known.
+    pub(crate) const HIDDEN: usize = 10;
 }
 
 #[cold]

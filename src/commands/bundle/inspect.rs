@@ -77,17 +77,28 @@ fn shown(overview: &Overview, name: &str, items: usize) -> String {
         0 => String::new(),
         count => format!(", {count} of them without a participant"),
     };
+    // Of people whom no response names, the summary alone says how many they are.
+    let summary = overview.head.get("summary").and_then(|summary| summary["participants"].as_u64());
+    let participants = match summary {
+        Some(said) if overview.participants == 0 && said > 0 => {
+            format!("{} as the summary has it", counted(said, "participant"))
+        }
+        _ => counted(overview.participants, "participant"),
+    };
+    let rows = match overview.rows {
+        rows if rows == overview.responses => String::new(),
+        rows => format!(" in {}", counted(rows, "row")),
+    };
     _ = writeln!(
         text,
-        "{}, {}, {}{unlinked}",
-        counted(overview.participants, "participant"),
+        "{participants}, {}, {}{rows}{unlinked}",
         counted(overview.items.len() as u64, "item"),
         counted(overview.responses, "response")
     );
     for item in overview.items.iter().take(items) {
-        let counts: Vec<_> =
-            counts(&item.counts).into_iter().map(|(answer, count)| format!("{answer} {count}")).collect();
-        let counts = counts.join(", ");
+        let hidden = (item.hidden > 0).then(|| format!("{} hidden", counted(item.hidden, "count")));
+        let counts = counts(&item.counts).into_iter().map(|(answer, count)| format!("{answer} {count}"));
+        let counts = counts.chain(hidden).collect::<Vec<_>>().join(", ");
         _ = write!(text, "  {}  {}  {}  {counts}", item.id, item.status, item.origin);
         if item.text.is_empty() {
             text.push('\n');
