@@ -98,6 +98,24 @@ fn private_cases() -> Vec<Case> {
                 "phaseId": "phase-opinion", "type": "group-members", "itemRef": "statement:1" }),
             &["BND-SUM-06 /outcomes/2/members/1"],
         ),
+        ("/outcomes/0/counts", json!({}), &["BND-SUM-05 /outcomes/0/counts"]),
+        ("/outcomes/0/counts", json!({ "agree": 1, "disagree": 0 }), &["BND-SUM-05 /outcomes/0/counts"]),
+        ("/outcomes/0/counts", json!({ "agree": 1, "pass": 1 }), &[]),
+        ("/outcomes/0/suppressed", json!(["pass"]), &["BND-SUM-07 /outcomes/0/counts/pass"]),
+        ("/outcomes/0/suppressed", json!(["equal"]), &[]),
+        ("/outcomes/0/suppressed", json!("pass"), &[]),
+        ("/dataCard/publicationStatus", json!("public"), &["BND-PRV-17 /dataCard/publicationStatus"]),
+        (
+            "/dataCard/aggregation",
+            json!("item-counts-without-participant-links"),
+            &["BND-PRV-18 /dataCard/aggregation"],
+        ),
+        (
+            "/dataCard/aggregation",
+            json!("pair-counts-without-session-links"),
+            &["BND-PRV-18 /dataCard/aggregation"],
+        ),
+        ("/dataCard/aggregation", json!("something-else"), &[]),
         (
             "/dataCard/containsParticipantData",
             json!(false),
@@ -489,7 +507,10 @@ fn counts_are_counts_however_they_are_written() {
 fn counts_of_responses_are_numbers_of_responses() {
     let counted = |counts: Value, first: bool| {
         let mut bundle = bundle();
-        bundle["outcomes"][0]["counts"] = counts;
+        bundle["outcomes"][0]["counts"] = json!({ "agree": 1, "pass": 1 });
+        for (answer, count) in counts.as_object().unwrap() {
+            bundle["outcomes"][0]["counts"][answer] = count.clone();
+        }
         // What comes before the items that it refers to is set aside.
         let text = if first { shuffled(&bundle, 2) } else { bundle.to_string() };
         found(&check(text.as_bytes()))
@@ -538,6 +559,28 @@ fn free_text_is_shared_once_somebody_has_reviewed_it() {
     );
     shared["provenance"]["notes"][0] = json!("text reviewed by the clerk");
     assert_eq!(found(&check(shared.to_string().as_bytes())), [""; 0]);
+}
+
+#[test]
+fn an_answer_that_is_suppressed_need_not_be_counted() {
+    let mut hidden = bundle();
+    hidden["outcomes"][0]["counts"] = json!({ "agree": 1 });
+    hidden["outcomes"][0]["suppressed"] = json!(["pass", "disagree"]);
+    assert_eq!(found(&check(hidden.to_string().as_bytes())), [""; 0]);
+    hidden["outcomes"][0]["suppressed"] = json!(["disagree"]);
+    assert_eq!(found(&check(hidden.to_string().as_bytes())), ["BND-SUM-05 /outcomes/0/counts"]);
+    // What is hidden in a way that is not understood may be anything.
+    hidden["outcomes"][0]["suppressed"] = json!({ "pass": true });
+    assert_eq!(found(&check(hidden.to_string().as_bytes())), [""; 0]);
+}
+
+#[test]
+fn a_number_that_is_too_long_is_not_missing() {
+    let long = format!("\"count\":1.{},", "0".repeat(2_000));
+    let text = bundle().to_string().replacen("\"count\":1,", &long, 1);
+    let found = found(&check(text.as_bytes()));
+    assert!(found.contains(&"BND-LEX-11 /responses/0/count".to_owned()), "{found:?}");
+    assert!(!found.iter().any(|finding| finding.starts_with("BND-SCH")), "{found:?}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::{
     walk::Part,
 };
 use crate::{
-    form::{Answer, DATA_CARD, GROUP_MEMBERS, SUMMARY, TEXT_REVIEWED_BY, aggregation},
+    form::{Answer, DATA_CARD, GROUP_MEMBERS, SUMMARY, TEXT_REVIEWED_BY, aggregation, publication},
     json::{Number, Position},
     privacy::{
         people::{has_pseudonym, refers},
@@ -38,6 +38,7 @@ const IDENTIFIERS: usize = 1;
 const TEXT: usize = 2;
 const LINKAGE: usize = 3;
 const AGGREGATION: usize = 4;
+const PUBLICATION: usize = 5;
 const SHARING: usize = 7;
 /// Of the summary.
 const PARTICIPANTS: usize = 0;
@@ -47,6 +48,11 @@ pub(crate) struct Card {
     k: u64,
     flags: [Option<(bool, Position)>; 9],
     events: bool,
+    /// What it says of aggregation: counts without links.
+    unlinked: Option<Position>,
+    public: Option<Position>,
+    /// Some response names its participant.
+    named: bool,
     reviewed: bool,
     texts: bool,
     linked: bool,
@@ -60,6 +66,9 @@ impl Card {
             k,
             flags: [None; 9],
             events: false,
+            unlinked: None,
+            public: None,
+            named: false,
             reviewed: false,
             texts: false,
             linked: false,
@@ -71,7 +80,12 @@ impl Card {
         for (field, flag) in self.flags.iter_mut().enumerate() {
             *flag = row.flag(field).map(|flag| (flag, row.place(field)));
         }
-        self.events = row.text(AGGREGATION) == Some(aggregation::EVENTS.as_bytes());
+        let says = |field: usize, word: &str| row.text(field) == Some(word.as_bytes());
+        self.events = says(AGGREGATION, aggregation::EVENTS);
+        let unlinked =
+            says(AGGREGATION, aggregation::ITEM_COUNTS) || says(AGGREGATION, aggregation::PAIR_COUNTS);
+        self.unlinked = unlinked.then(|| row.place(AGGREGATION));
+        self.public = says(PUBLICATION, publication::PUBLIC).then(|| row.place(PUBLICATION));
     }
 
     /// Every answer somebody gave is there, not the latest only.
@@ -117,7 +131,7 @@ impl Card {
             faults.add(rule, row.place(field), &steps, row.text(field));
         };
         if let Some(participant) = row.text(response::PARTICIPANT) {
-            self.linked = true;
+            (self.linked, self.named) = (true, true);
             if !pseudonymous && is_address(participant) {
                 add(faults, Rule::HidesIdentifiers, response::PARTICIPANT, "participantRef");
             }
@@ -200,6 +214,17 @@ impl Card {
         cells: Sums<13>,
         faults: &mut Faults,
     ) -> io::Result<()> {
+        for (said, field, rule) in [
+            (self.unlinked, AGGREGATION, Rule::LinkedCounts),
+            (self.public, PUBLICATION, Rule::PublicLinkage),
+        ] {
+            if let Some(at) = said
+                && self.named
+            {
+                let steps = [Step::Name(Part::DataCard.name()), Step::Name(DATA_CARD.fields[field].name)];
+                faults.add(rule, at, &steps, None);
+            }
+        }
         let says = |field: usize| self.flags[field].map(|(flag, _)| flag);
         let mut hold = |holds: bool, rule: Rule, field: usize| {
             if let Some((_, at)) = self.flags[field]

@@ -119,6 +119,7 @@ rules! {
     Coverage "BND-SUM-04" Error "summary.coverage is not what the responses cover";
     Counts "BND-SUM-05" Error "the counts of a response-counts outcome are not those of the responses";
     Member "BND-SUM-06" Error "a member of a group has answered nothing in the phase of the group";
+    HiddenCount "BND-SUM-07" Error "an answer is suppressed, and its count stands beside it";
 
     HidesData "BND-PRV-01" Error "containsParticipantData is false, and there are responses or texts of participants";
     HidesLinkage "BND-PRV-02" Error "containsPseudonymousLinkage is false, and responses, outcomes or other members name participants";
@@ -135,6 +136,8 @@ rules! {
     LoneHidden "BND-PRV-14" Error "suitableForPublicSharing is true, and one answer alone is suppressed: the total less the others tells it";
     SmallHidden "BND-PRV-15" Error "suitableForPublicSharing is true, and fewer than k observations are not among the counts";
     UnclearHidden "BND-PRV-16" Error "suitableForPublicSharing is true, and suppressed is no list of names: what is hidden is not known";
+    PublicLinkage "BND-PRV-17" Error "publicationStatus is public, and responses name participants";
+    LinkedCounts "BND-PRV-18" Error "aggregation says that nobody is linked, and responses name participants";
     PlainRef "BND-PRV-11" Warning "participantRef looks like a counted number, which can be guessed back";
 
     DelibOrigin "BND-DLB-01" Error "Delib knows participant, organizer and model as origins only";

@@ -211,6 +211,22 @@ impl Content {
             self.groups.group(row.index, phase);
         }
         let Some(counts) = counts else { return };
+        let hidden = row.number(outcome::HIDDEN).map_or(0, |answers| answers.count());
+        let is_hidden = |answer: Answer| hidden & 1 << answer as u128 != 0;
+        let at = |answer: Option<Answer>| {
+            let [list, index] = at_row(part, row.index);
+            let answer = answer.map(|answer| Step::Name(answer.as_str()));
+            [Some(list), Some(index), Some(Step::Name("counts")), answer]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+        };
+        if self.level >= Level::Summary {
+            let both = |answer: &Answer| is_hidden(*answer) && counts.number(*answer as usize).is_some();
+            for answer in Answer::ALL.into_iter().filter(both) {
+                faults.add(Rule::HiddenCount, counts.place(answer as usize), &at(Some(answer)), None);
+            }
+        }
         if self.level < Level::Summary || kind != Some(RESPONSE_COUNTS.as_bytes()) {
             return;
         }
@@ -230,16 +246,18 @@ impl Content {
                 is_count && (known.is_none() || u64::try_from(number.count()).unwrap_or(u64::MAX) == counted)
             });
             if !fits {
-                let steps = [
-                    Step::Name(part.name()),
-                    Step::Index(row.index),
-                    Step::Name("counts"),
-                    Step::Name(answer.as_str()),
-                ];
+                let steps = at(Some(answer));
                 let value = number.map(|number| number.double.to_string());
                 let value = value.as_deref().map(str::as_bytes).or_else(|| counts.text(field));
                 faults.add(Rule::Counts, counts.place(field), &steps, value);
             }
+        }
+        // What is neither counted nor hidden is not there; what is hidden in another way may be anything.
+        let is_clear = !row.has(outcome::SUPPRESSED) || row.has(outcome::HIDDEN);
+        let unsaid = |answer: Answer| !counts.has(answer as usize) && !is_hidden(answer);
+        let given = |answer: Answer| tally.is_some_and(|tally| tally.counts[answer as usize] > 0);
+        if is_clear && Answer::ALL.into_iter().any(|answer| unsaid(answer) && given(answer)) {
+            faults.add(Rule::Counts, row.place(outcome::COUNTS), &at(None), None);
         }
     }
 

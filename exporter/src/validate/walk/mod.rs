@@ -20,12 +20,15 @@ use super::{
     faults::{Faults, Step},
     judge::{judge_number, judge_text, other_type},
     members::Members,
-    places::outcome::{MEMBERS, SUPPRESSED},
+    places::{
+        item,
+        outcome::{HIDDEN, MEMBERS, SUPPRESSED},
+    },
     row::Row,
     rules::Rule,
 };
 use crate::{
-    form::{ARTIFACT, COUNTS, Field, Hand, Object, Value},
+    form::{ARTIFACT, Answer, COUNTS, Field, Hand, Object, Value},
     json::{Flaw, Number, Position, Reader, Stop, Text, Why},
     unpack::Damaged,
 };
@@ -305,8 +308,9 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 }
                 Value::Anything if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
                     self.rows[level].put_other(field, at);
-                    if let Some(count) = self.distinct()? {
+                    if let Some((count, answers)) = self.distinct()? {
                         self.rows[level].put_number(field, at, Number::small(count));
+                        self.rows[level].put_number(HIDDEN, at, Number::small(answers));
                     }
                 }
                 _ => self.mismatch(form, level, field, at)?,
@@ -314,7 +318,10 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             b'-' | b'0'..=b'9' => {
                 let number = self.reader.number()?;
                 match number {
-                    None => self.faults.add(Rule::Long, at, &self.steps, None),
+                    None => {
+                        self.rows[level].put_other(field, at);
+                        self.faults.add(Rule::Long, at, &self.steps, None);
+                    }
                     // Of that field a number is how many names its list has.
                     Some(_) if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
                         self.rows[level].put_other(field, at);
@@ -430,8 +437,8 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         })
     }
 
-    /// How many of the names differ, if there is nothing but names; of many it does not matter.
-    fn distinct(&mut self) -> Result<Option<u64>, Stop> {
+    /// How many of the names differ, and which answers they are, if there is nothing but names; of many it does not matter.
+    fn distinct(&mut self) -> Result<Option<(u64, u64)>, Stop> {
         let (mut seen, mut only_names) = (Vec::<Box<[u8]>>::new(), true);
         self.names(Hand::Tool, |_, _, name| {
             match name {
@@ -443,7 +450,9 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             }
             Ok(())
         })?;
-        Ok(only_names.then_some(seen.len() as u64))
+        let answers = seen.iter().filter_map(|name| Answer::parse(name));
+        let answers = answers.fold(0, |answers, answer| answers | 1 << answer as u64);
+        Ok(only_names.then_some((seen.len() as u64, answers)))
     }
 
     /// The elements of an array of names, or of whatever stands in the place of one.
