@@ -15,6 +15,9 @@ use crate::{
     moment::Moment,
 };
 
+/// How the names begin that are invented for what has no address.
+pub(crate) const URN: &str = "urn:tidegate:source:";
+
 /// Where the data comes from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Source {

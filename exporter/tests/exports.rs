@@ -334,3 +334,58 @@ fn parquet_files_say_that_they_hold_no_outcomes_and_how_many_there_were() {
         assert!(report.notes.contains(&note), "{:?}", report.notes);
     }
 }
+
+/// What is noted when the bundle, changed so, is turned into tables.
+fn noted(folder: &Folder, shape: Shape, change: impl FnOnce(&mut Value)) -> Vec<String> {
+    let conversation = Conversation::new(41, 3, 30);
+    let mut changed = bundle(&folder.job(&conversation.variant_a(folder, "a"))).1;
+    change(&mut changed);
+    let mut job = folder.job(&folder.write("changed.json", changed.to_string()));
+    (job.key, job.to) = (None, Some(shape));
+    job.target = Target::File(folder.path("tables"));
+    run(&job).unwrap().notes
+}
+
+#[test]
+fn what_tables_leave_out_is_noted() {
+    let folder = Folder::new();
+    let mut agreed = 0;
+    let notes = noted(&folder, Shape::SensemakingCsv, |bundle| {
+        let counts = &mut bundle["outcomes"][0];
+        agreed = counts["counts"].as_object_mut().unwrap().remove("agree").unwrap().as_u64().unwrap();
+        counts["suppressed"] = json!(["agree"]);
+    });
+    let note = format!(
+        "{agreed} responses were left out: of their counts only a part is known, and the cells are empty."
+    );
+    assert!(agreed > 1 && notes.contains(&note), "{notes:?}");
+    let notes = noted(&folder, Shape::PolisCsv, |bundle| {
+        let outcomes = bundle["outcomes"].as_array_mut().unwrap();
+        let mut empty = outcomes.iter().find(|it| it["type"] == "group-members").unwrap().clone();
+        (empty["id"], empty["group"], empty["members"]) = (json!("group-members:9"), json!("9"), json!([]));
+        outcomes.push(empty);
+    });
+    let note = "1 group was left out: nobody in them has answered, and tables list who has.";
+    assert!(notes.iter().any(|said| said == note), "{notes:?}");
+    assert!(noted(&folder, Shape::PolisCsv, |_| {}).is_empty());
+}
+
+#[test]
+fn a_source_without_an_address_has_its_id_after_the_round_trip_too() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(41, 10, 30));
+    let input = conversation.variant_a(&folder, "a");
+    for name in ["votes.csv", "summary.csv"] {
+        fs::remove_file(input.join(name)).unwrap();
+    }
+    fs::rename(input.join("participants-votes.csv"), input.join("two words & more.csv")).unwrap();
+    let first = bundle(&folder.job(&input)).1;
+    assert_eq!(first["source"]["sourceId"], "two words & more");
+    let mut back = folder.job(&folder.path("bundle.json"));
+    (back.key, back.to) = (None, Some(Shape::PolisCsv));
+    (back.target, back.voter_ids, back.cells) =
+        (Target::File(folder.path("tables")), VoterIds::References, Cells::Exact);
+    run(&back).unwrap();
+    let mut again = folder.job(&folder.path("tables"));
+    again.participants = Participants::KeepPseudonyms;
+    assert_eq!(bundle(&again).1["source"], first["source"]);
+}

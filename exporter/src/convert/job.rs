@@ -10,7 +10,7 @@ use crate::{
     fault::{Fault, Wrong},
     form::{K_DEFAULT, Naming, Text},
     input::Limits,
-    model::Source,
+    model::{Source, URN},
     moment::Moment,
     polis,
     privacy::{Participants, Profile, Texts, people::Key},
@@ -290,7 +290,7 @@ impl Overrides {
 /// A name for what has no address.
 fn urn(id: &str) -> String {
     let encoded: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
-    format!("urn:tidegate:source:{}", encoded.replace('+', "%20"))
+    format!("{URN}{}", encoded.replace('+', "%20"))
 }
 
 fn bound(name: &str) -> Option<Text> {

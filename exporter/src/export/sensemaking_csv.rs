@@ -117,7 +117,7 @@ pub(crate) fn write(
     bundle(from, &mut counted, meter)?;
     let mut file = Growing::create(path)?;
     csv_row(&mut file, &["comment-id", "comment_text", "agrees", "disagrees", "passes", "moderated"])?;
-    let mut undecided = 0_u64;
+    let (mut undecided, mut in_part) = (0_u64, 0_u64);
     for item in &counted.items {
         let counts = counted.counts.get(&item.id).copied().unwrap_or_default();
         let hidden = counted.hidden.get(&item.id).copied().unwrap_or_default();
@@ -127,6 +127,7 @@ pub(crate) fn write(
             if is_unknown { String::new() } else { counts[at].to_string() }
         };
         let [agrees, disagrees, passes] = [0, 1, 2].map(shown);
+        in_part += (0..3).filter(|at| hidden[*at]).map(|at| counts[at]).sum::<u64>();
         let moderated = moderated(&item.status);
         undecided += u64::from(moderated.is_none());
         let text = cell(&item.text, cells);
@@ -138,6 +139,12 @@ pub(crate) fn write(
         let items = words::counted(undecided, "item");
         notes.push(format!(
             "Of {items} `moderated` is empty: the status is none of approved, pending and rejected."
+        ));
+    }
+    if in_part > 0 {
+        let (responses, were) = (words::counted(in_part, "response"), words::were(in_part));
+        notes.push(format!(
+            "{responses} {were} left out: of their counts only a part is known, and the cells are empty."
         ));
     }
     let left_out: u64 = counted.left_out.values().sum();

@@ -10,6 +10,7 @@ use super::{Variant, sign::VoteSign};
 use crate::{
     fault::{Fault, Wrong},
     input::{Limits, Member, pairs},
+    model::URN,
 };
 
 #[derive(Debug, Default)]
@@ -40,7 +41,13 @@ impl Summary {
 
     /// The last part of the conversation's address.
     pub(super) fn id(&self) -> Option<String> {
-        let url = url::Url::parse(self.url.as_deref()?).ok()?;
+        let url = self.url.as_deref()?;
+        // Of what has no address, the name that this exporter has invented.
+        if let Some(name) = url.strip_prefix(URN) {
+            let name = url::form_urlencoded::parse(name.as_bytes()).next()?;
+            return Some(name.0.into_owned()).filter(|id| !id.is_empty());
+        }
+        let url = url::Url::parse(url).ok()?;
         let last = url.path_segments()?.rfind(|part| !part.is_empty())?;
         Some(last.to_owned())
     }
