@@ -211,7 +211,7 @@ fn document<R: Read>(
         }
     })?;
     if reader.peek()?.is_some() {
-        return Err(reader.unexpected().into());
+        return Err(Bad::Trailing.into());
     }
     Ok(())
 }

@@ -123,7 +123,7 @@ fn content<R: Read>(reader: &mut Reader<R>, room: &Room) -> Result<[u8; 32], can
         sha256.update(&held);
     }
     if reader.peek()?.is_some() {
-        return Err(reader.unexpected().into());
+        return Err(canonical::Bad::Trailing);
     }
     Ok(sha256.finalize().into())
 }
@@ -176,7 +176,7 @@ mod tests {
     fn what_has_no_canonical_form_is_refused_with_its_place() {
         for (text, rule, line) in [
             ("{\"a\":\n\n[1e400]}", "BND-LEX-12", 3),
-            ("{\"a\":1} {}", "BND-LEX-01", 1),
+            ("{\"a\":1} {}", "BND-LEX-03", 1),
             ("{\"a\":", "BND-LEX-02", 1),
             ("[\"\\ud800\"]", "BND-LEX-08", 1),
         ] {

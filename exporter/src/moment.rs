@@ -42,8 +42,10 @@ impl Moment {
         let text = text.trim();
         let fine = text.contains('.');
         let text = text.strip_suffix(" UTC").map_or_else(|| text.to_owned(), |bare| format!("{bare}Z"));
-        let timestamp: jiff::Timestamp = text.parse().ok()?;
-        let millis = timestamp.as_millisecond();
+        let millis = match text.parse::<jiff::Timestamp>() {
+            Ok(timestamp) => timestamp.as_millisecond(),
+            Err(_) => last_days(&text)?,
+        };
         (FIRST..=LAST).contains(&millis).then_some(Self { millis, fine })
     }
 
@@ -78,6 +80,19 @@ impl Moment {
         text[22] = b'0' + (millis % 10) as u8;
         text
     }
+}
+
+/// The last two days of the year 9999, part of which lies beyond what the parser of moments takes.
+fn last_days(text: &str) -> Option<i64> {
+    let begins = LAST + 1 - 2 * DAY;
+    let (begins, time) = match text.strip_prefix("9999-12-30") {
+        Some(time) => (begins, time),
+        None => (begins + DAY, text.strip_prefix("9999-12-31")?),
+    };
+    let time = time.strip_prefix(['T', 't', ' '])?.strip_suffix(['Z', 'z'])?;
+    let since_midnight =
+        time.parse::<jiff::civil::Time>().ok()?.duration_since(jiff::civil::Time::midnight());
+    Some(begins + i64::try_from(since_midnight.as_millis()).ok()?)
 }
 
 /// The day that was written last: rows that follow each other mostly share theirs.
@@ -156,6 +171,12 @@ mod tests {
         assert_eq!(Moment::from_epoch(1_658_933_760_180).unwrap().to_string(), "2022-07-27T14:56:00.180Z");
         assert_eq!(Moment::parse("2010-10-29 13:38:33 UTC").unwrap().to_string(), "2010-10-29T13:38:33Z");
         assert_eq!(Moment::from_epoch(i64::MAX), None);
+        for last in ["9999-12-30T23:59:59Z", "9999-12-31T00:00:00Z", "9999-12-31T23:59:59.999Z"] {
+            assert_eq!(Moment::parse(last).unwrap().to_string(), last);
+        }
+        for none in ["9999-12-32T00:00:00Z", "9999-12-31T24:00:00Z", "9999-12-31T23:59:59", "9999-12-31Tx"] {
+            assert_eq!(Moment::parse(none), None, "{none}");
+        }
     }
 
     #[test]

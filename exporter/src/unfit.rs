@@ -67,6 +67,7 @@ impl Unfit {
             ),
             Bad::Flaw(flaw) => (flaw.into(), at),
             Bad::Huge => (Rule::Huge, at),
+            Bad::Trailing => (Rule::Trailing, at),
         };
         Self::Content { rule, at_line: at.line, offset: at.offset }
     }

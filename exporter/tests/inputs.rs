@@ -309,3 +309,39 @@ fn no_more_bytes_are_read_than_there_are_to_read_and_all_of_them_in_the_end() {
         );
     }
 }
+
+#[test]
+fn an_archive_in_an_archive_is_named() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(3, 4, 10));
+    let within = zipped(&conversation.variant_a(&folder, "a"));
+    let mut outer = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    outer.start_file("export.zip", zip::write::SimpleFileOptions::default()).unwrap();
+    outer.write_all(&within).unwrap();
+    let path = folder.write("outer.zip", outer.finish().unwrap().into_inner());
+    let said = run(&folder.job(&path)).unwrap_err().to_string();
+    assert!(said.starts_with("export.zip: it is an archive in an archive"), "{said}");
+}
+
+#[test]
+fn a_window_that_is_too_wide_is_told_with_the_file() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(3, 4, 10));
+    let input = conversation.variant_a(&folder, "a");
+    let mut packer = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    packer.write_all(&fs::read(input.join("votes.csv")).unwrap()).unwrap();
+    let mut frame = packer.finish().unwrap();
+    // What the first frame asks for, without its length: more than it needs.
+    frame[5] = (28 - 10) << 3;
+    fs::remove_file(input.join("votes.csv")).unwrap();
+    for (behind, wanted) in
+        [(false, "needs a window of 268435456 bytes"), (true, "needs a window of more than")]
+    {
+        let before = if behind { zstd::encode_all(&b"\n"[..], 1).unwrap() } else { Vec::new() };
+        let before = if behind { [before, zstd::encode_all(&b""[..], 1).unwrap()].concat() } else { before };
+        folder.write("a/votes.csv", [before, frame.clone()].concat());
+        let fault = run(&folder.job(&input)).unwrap_err();
+        assert!(
+            fault.to_string().starts_with("votes.csv: ") && fault.to_string().contains(wanted),
+            "{fault}"
+        );
+    }
+}

@@ -17,6 +17,7 @@ use crate::{
     rows::{Read, Row, order::Flow},
     sensemaking::Sensemaking,
     tally::Pair,
+    unpack::Packed,
 };
 
 #[derive(Debug)]
@@ -119,14 +120,27 @@ pub(super) fn sniffed(files: &[(Member, Role)], limits: &Limits) -> Result<Forma
     let mut formats: Vec<_> = files.iter().filter_map(|(_, role)| format_of(*role)).collect();
     formats.dedup();
     match formats.as_slice() {
-        [] => Err(nearest_of_all(files, limits)?.unwrap_or_else(|| {
-            Fault::content("the input", None, Wrong::Format, "no file of a known format is among it")
-        })),
+        [] => Err(unknown(files, limits)?),
         [first, rest @ ..] if rest.iter().all(|format| format == first) => Ok(*first),
         _ => Err(Fault::Refused(
             "there are files of several formats: --from says which one is meant".to_owned(),
         )),
     }
+}
+
+/// What is said of files that are of no format.
+fn unknown(files: &[(Member, Role)], limits: &Limits) -> Result<Fault, Fault> {
+    for (member, _) in files {
+        let found = Packed::of(&mut member.open(limits, None)?);
+        let (packed, _) = found.map_err(|error| Fault::from_io(&member.name, error))?;
+        if packed == Packed::Zip {
+            let detail = "it is an archive in an archive, which is not looked into: give it by itself";
+            return Ok(Fault::content(&member.name, None, Wrong::Format, detail));
+        }
+    }
+    let nearest = nearest_of_all(files, limits)?;
+    let detail = "no file of a known format is among it";
+    Ok(nearest.unwrap_or_else(|| Fault::content("the input", None, Wrong::Format, detail)))
 }
 
 fn format_of(role: Role) -> Option<Format> {

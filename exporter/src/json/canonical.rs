@@ -25,6 +25,8 @@ pub(crate) enum Bad {
     Huge,
     /// More than may be held at once.
     Large,
+    /// Something follows the document.
+    Trailing,
 }
 
 impl From<Stop> for Bad {

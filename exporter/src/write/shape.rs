@@ -17,6 +17,8 @@ use crate::{
 pub(crate) struct Shape {
     /// Of each item: its key in the source, within a string.
     keys: Vec<Vec<u8>>,
+    /// The same where two stand side by side: without the colon that parts them.
+    pair_keys: Vec<Vec<u8>>,
     /// Of each item: its id, with quotes.
     ids: Vec<Vec<u8>>,
     /// Of each answer: what stands between participant and time.
@@ -65,13 +67,22 @@ impl Shape {
         };
         let (keys, ids): (Vec<Vec<u8>>, Vec<Vec<u8>>) =
             items.map(|(key, id)| (bare(key), quoted(id))).unzip();
+        let apart = |key: &Vec<u8>| {
+            let escaped = key.iter().map(|byte| match byte {
+                b':' => b"%3A".to_vec(),
+                b'%' => b"%25".to_vec(),
+                byte => vec![*byte],
+            });
+            escaped.flatten().collect()
+        };
+        let pair_keys = keys.iter().map(apart).collect();
         let mut phase_text = b"\",\"phaseId\":".to_vec();
         json::text(&mut phase_text, phase);
         phase_text.extend_from_slice(b",\"subjectRef\":");
         let ends = Answer::ALL.map(|answer| {
             format!(",\"response\":\"{}\",\"count\":1,\"occurredAt\":", answer.as_str()).into_bytes()
         });
-        Self { keys, ids, ends, phase: phase_text, events }
+        Self { keys, pair_keys, ids, ends, phase: phase_text, events }
     }
 
     /// A response with its participant.
@@ -169,10 +180,12 @@ impl Shape {
     }
 
     fn question(&self, into: &mut Vec<u8>, subject: u32, object: u32) {
-        into.extend_from_slice(&self.keys[subject as usize]);
-        if object != NO_OBJECT {
+        if object == NO_OBJECT {
+            into.extend_from_slice(&self.keys[subject as usize]);
+        } else {
+            into.extend_from_slice(&self.pair_keys[subject as usize]);
             into.push(b':');
-            into.extend_from_slice(&self.keys[object as usize]);
+            into.extend_from_slice(&self.pair_keys[object as usize]);
         }
     }
 
@@ -183,5 +196,28 @@ impl Shape {
             into.extend_from_slice(b",\"objectRef\":");
             into.extend_from_slice(&self.ids[object as usize]);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn two_keys_side_by_side_are_told_from_two_others_whatever_is_in_them() {
+        let keys = ["1:2", "3", "1", "2:3", "1%3A2", "%"];
+        let shape = Shape::new(keys.iter().map(|key| (*key, *key)), "phase", false);
+        let mut ids = BTreeSet::new();
+        for (subject, object) in (0..6).flat_map(|subject| (0..6).map(move |object| (subject, object))) {
+            let mut line = Vec::new();
+            shape.tally(&mut line, subject, object, Answer::Equal, 1);
+            let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
+            ids.insert(line["id"].as_str().unwrap().to_owned());
+        }
+        assert_eq!(ids.len(), 36);
+        assert!(ids.contains("tally:3:1:equal") && ids.contains("tally:1%3A2:3:equal"), "{ids:?}");
     }
 }
