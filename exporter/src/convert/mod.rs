@@ -224,6 +224,15 @@ impl Work<'_> {
         Shape::new(items, self.head.phase.id, self.job.events)
     }
 
+    fn end(self, mut report: Report) -> Result<Report, Fault> {
+        if self.job.dry_run {
+            (report.dry_run, report.files) = (true, others::would_be(self.job));
+            self.place.abandon()?;
+            return Ok(report);
+        }
+        others::publish(self.job, self.place, report, self.meter)
+    }
+
     /// Every answer of every participant.
     fn individual(&mut self) -> Result<Report, Fault> {
         let mut tally = self.tally();
@@ -235,15 +244,6 @@ impl Work<'_> {
             return Ok(self.finish_individual(&tally, &read).1);
         }
         let shape = self.shape();
-    fn end(self, mut report: Report) -> Result<Report, Fault> {
-        if self.job.dry_run {
-            (report.dry_run, report.files) = (true, others::would_be(self.job));
-            self.place.abandon()?;
-            return Ok(report);
-        }
-        others::publish(self.job, self.place, report, self.meter)
-    }
-
         let beginning = self.beginning();
         let streams = self.job.stream().is_some();
         if streams && !sorted {
@@ -477,6 +477,8 @@ impl Work<'_> {
             }
         };
         report.bytes = out.bytes();
+        self.meter.expect(others::still_to_read(self.job, report.bytes));
+        out.sync()?;
         report.bundle_id = Some(id);
         report.content_sha256 = Some(digest);
         Ok(())
@@ -488,8 +490,6 @@ struct Opened {
     run: Run,
     start: crate::write::out::Mark,
     kept: Vec<Segment>,
-        self.meter.expect(others::still_to_read(self.job, report.bytes));
-        out.sync()?;
 }
 
 fn resumed_rows(kept: &[Segment]) -> u64 {

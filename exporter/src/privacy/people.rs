@@ -263,10 +263,6 @@ pub(crate) fn number_of(id: &[u8]) -> Option<u128> {
     (number != 0 && json::hex(number) == *digits).then_some(number)
 }
 
-/// What eight hexadecimal digits are worth; anything, if they are none.
-#[inline]
-fn hex(eight: [u8; 8]) -> u32 {
-    let digits = u64::from_le_bytes(eight);
 /// Whether a text has a reference to a participant in it.
 pub(crate) fn refers(text: &[u8]) -> bool {
     let prefix = PREFIX.as_bytes();
@@ -286,6 +282,10 @@ pub(crate) fn has_pseudonym(id: &[u8], called_by: &[&[u8]]) -> bool {
         && id.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| is_pseudonym(word) && !another(word))
 }
 
+/// What eight hexadecimal digits are worth; anything, if they are none.
+#[inline]
+fn hex(eight: [u8; 8]) -> u32 {
+    let digits = u64::from_le_bytes(eight);
     let letters = digits >> 6 & 0x0101_0101_0101_0101;
     let ones = (digits & 0x0f0f_0f0f_0f0f_0f0f) + 9 * letters;
     // Neighbours are joined: one by one, two by two, four by four.
@@ -351,10 +351,6 @@ mod tests {
     }
 
     #[test]
-    fn a_pseudonym_has_one_way_to_be_written() {
-        for number in [1, 0xab, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, u128::MAX] {
-            let written = format!("{PREFIX}{number:032x}");
-    #[test]
     fn pseudonyms_in_ids_are_told_from_names_of_things_and_from_numbers() {
         let digits = "0a0b0c0d0a0b0c0d0a0b0c0d0a0b0c0d";
         for id in
@@ -376,6 +372,10 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_pseudonym_has_one_way_to_be_written() {
+        for number in [1, 0xab, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, u128::MAX] {
+            let written = format!("{PREFIX}{number:032x}");
             assert_eq!(number_of(written.as_bytes()), Some(number));
             for other in [
                 &written[1..],

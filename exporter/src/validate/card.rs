@@ -164,6 +164,8 @@ impl Card {
         let count = |field: usize| row.number(field).map_or(0, |number| number.count());
         let is_group = row.text(outcome::TYPE) == Some(GROUP_MEMBERS.as_bytes());
         self.linked |= is_group && count(outcome::MEMBERS) > 0;
+        let called_by = [outcome::PHASE, outcome::ITEM].map(|it| row.text(it).unwrap_or_default());
+        self.linked |= has_pseudonym(row.text(ID).unwrap_or_default(), &called_by);
         let here = [Step::Name(Part::Outcomes.name()), Step::Index(row.index)];
         let mut add = |rule: Rule, at: Position, names: &[&'static str]| {
             let names = names.iter().map(|name| Step::Name(name));
@@ -178,8 +180,6 @@ impl Card {
             // A list of names is held as how many it has; anything else is no number here.
             let rule = match row.number(outcome::SUPPRESSED) {
                 None => Some(Rule::UnclearHidden),
-        let called_by = [outcome::PHASE, outcome::ITEM].map(|it| row.text(it).unwrap_or_default());
-        self.linked |= has_pseudonym(row.text(ID).unwrap_or_default(), &called_by);
                 Some(_) => (count(outcome::SUPPRESSED) == 1).then_some(Rule::LoneHidden),
             };
             rule.into_iter().for_each(|rule| add(rule, row.place(outcome::SUPPRESSED), &["suppressed"]));
