@@ -40,16 +40,28 @@ fn job(input: PathBuf, out: PathBuf) -> Job {
 #[test]
 fn a_conversion_for_the_test_below() {
     let Ok(paths) = env::var(CHILD) else { return };
-    let (input, out) = paths.split_once('\n').unwrap();
-    let mut job = job(input.into(), out.into());
+    let paths: Vec<_> = paths.lines().collect();
+    let mut job = job(paths[0].into(), paths[1].into());
     job.resume = true;
+    if paths.get(2) == Some(&BESIDE) {
+        with_all_beside(&mut job);
+    }
     convert(&job, &Arc::new(Meter::default())).unwrap();
 }
 
-fn child(input: &std::path::Path, out: &std::path::Path) -> Child {
+/// What the process writes beside the bundle.
+const BESIDE: &str = "all";
+
+/// Sidecars and a package; rows that have to be sorted go to disk.
+fn with_all_beside(job: &mut Job) {
+    (job.sidecars, job.package) = (Some(vec![Sidecar::Ndjson]), true);
+    (job.key, job.segment, job.limits.memory) = (Key::kept(vec![5; 32]), 1_000, 100_000);
+}
+
+fn child(input: &std::path::Path, out: &std::path::Path, beside: &str) -> Child {
     Command::new(env::current_exe().unwrap())
         .args(["--exact", "a_conversion_for_the_test_below"])
-        .env(CHILD, format!("{}\n{}", input.display(), out.display()))
+        .env(CHILD, format!("{}\n{}\n{beside}", input.display(), out.display()))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -72,7 +84,7 @@ fn killed_and_resumed_gives_the_bytes_of_an_undisturbed_run() {
         let (mut kills, mut key) = (0, None);
         // Each round is let live until it has written a little more than the one before.
         for round in 1.. {
-            let mut running = child(&input, &out);
+            let mut running = child(&input, &out, "");
             let end = Instant::now() + Duration::from_secs(120);
             let ended = loop {
                 if let Some(status) = running.try_wait().unwrap() {
@@ -103,6 +115,69 @@ fn killed_and_resumed_gives_the_bytes_of_an_undisturbed_run() {
         assert!(fs::read(out).unwrap() == fs::read(folder.path("other.json")).unwrap());
         assert_eq!(folder.names(), ["a", "other.json", "out.json"]);
     }
+}
+
+/// When the process is killed, unless it has ended by then.
+#[derive(Clone, Copy, Debug)]
+enum Moments {
+    /// At some moment of the time that an undisturbed run takes, as a seed has it.
+    Seeded(u32),
+    /// As soon as there is a file.
+    When(&'static str),
+}
+
+#[test]
+fn killed_in_the_spill_among_sidecars_and_names_it_goes_on_to_the_same_files() {
+    let (folder, mut conversation) = (Folder::new(), Conversation::new(34, 60, 200));
+    let mut kills = 0;
+    for name in ["sorted", "unsorted"] {
+        if name == "unsorted" {
+            conversation.votes.sort_by_key(|vote| (vote.1, vote.0, vote.2));
+        }
+        let input = conversation.variant_a(&folder, name);
+        let place = |of: &str| {
+            let place = folder.path(&format!("{name}-{of}"));
+            fs::create_dir(&place).unwrap();
+            place
+        };
+        let whole = place("whole");
+        let mut undisturbed = job(input.clone(), whole.join("out.json"));
+        with_all_beside(&mut undisturbed);
+        let began = Instant::now();
+        convert(&undisturbed, &Arc::new(Meter::default())).unwrap();
+        let takes = began.elapsed();
+        let seeded = [7, 19, 31, 43].map(Moments::Seeded);
+        let named =
+            ["out.responses.ndjson.partial", "datapackage.json.partial", "out.items.ndjson", "out.json"];
+        for (at, moment) in seeded.into_iter().chain(named.map(Moments::When)).enumerate() {
+            let place = place(&at.to_string());
+            let out = place.join("out.json");
+            let mut running = child(&input, &out, BESIDE);
+            let began = Instant::now();
+            let killed = loop {
+                if let Some(status) = running.try_wait().unwrap() {
+                    assert!(status.success(), "{name} {moment:?}");
+                    break false;
+                }
+                let is_due = match moment {
+                    Moments::Seeded(seed) => began.elapsed() >= takes * (seed * 29 % 50 + 1) / 50,
+                    Moments::When(file) => place.join(file).exists(),
+                };
+                if is_due {
+                    running.kill().unwrap();
+                    // It may have ended in between.
+                    break !running.wait().unwrap().success();
+                }
+                thread::yield_now();
+            };
+            if killed {
+                kills += 1;
+                assert!(child(&input, &out, BESIDE).wait().unwrap().success(), "{name} {moment:?}");
+            }
+            assert!(all_of(&place) == all_of(&whole), "{name} {moment:?}");
+        }
+    }
+    assert!(kills > 4, "{kills}");
 }
 
 #[test]
