@@ -151,6 +151,25 @@ async fn an_input_is_not_written_over_and_both_names_are_told() {
     assert!(fs::read(&votes).unwrap() == before);
 }
 
+/// What a conversion says that is told to end once it has begun; `None` if it was done before.
+async fn told_to_end(place: &Place, args: &[&str], has_begun: impl Fn() -> bool) -> Option<String> {
+    let mut process = Program::new(BINARY, place.folder.path().join("output"))
+        .args(["bundle", "convert"])
+        .args(args)
+        .start()
+        .unwrap();
+    eventually("a beginning", PATIENCE, async || (has_begun() || !process.runs()).then_some(()))
+        .await
+        .unwrap();
+    if process.runs() {
+        process.terminate().await.unwrap();
+    }
+    let status = process.exit(PATIENCE).await.unwrap();
+    let said = process.output().unwrap();
+    assert!(status.success() || status.code() == Some(2), "{said}");
+    (!status.success()).then_some(said)
+}
+
 #[tokio::test]
 async fn told_to_end_it_finishes_the_segment_and_says_how_to_go_on() {
     let place = Place::new();
@@ -159,28 +178,15 @@ async fn told_to_end_it_finishes_the_segment_and_says_how_to_go_on() {
     // A machine may be done before it is told; then there is more for it to do.
     for voters in [50_000, 200_000, 800_000] {
         write(&place, voters);
-        let mut process = Program::new(BINARY, place.folder.path().join("output"))
-            .args(["bundle", "convert", &absolute("export"), "-o", &absolute("bundle.json")])
-            .args(["--linkage-key-file", &absolute("key"), "--as-of", "2026-01-02T03:04:05Z"])
-            .args(["--segment-rows", "1000", "--threads", "1", "--sidecar", "none", "--force"])
-            .start()
-            .unwrap();
+        let (export, out, key) = (absolute("export"), absolute("bundle.json"), absolute("key"));
+        let args = [&export, "-o", &out, "--linkage-key-file", &key, "--as-of", "2026-01-02T03:04:05Z"];
+        let more = ["--segment-rows", "1000", "--threads", "1", "--sidecar", "none", "--force"];
         let journal = PathBuf::from(absolute("bundle.json.parts/segments"));
-        eventually("a segment", PATIENCE, async || {
-            let begun = fs::read_to_string(&journal).is_ok_and(|journal| journal.lines().count() > 2);
-            (begun || !process.runs()).then_some(())
-        })
-        .await
-        .unwrap();
-        if process.runs() {
-            process.terminate().await.unwrap();
-        }
-        let status = process.exit(PATIENCE).await.unwrap();
-        if status.code() == Some(2) {
-            interrupted = Some(process.output().unwrap());
+        let has_begun = || fs::read_to_string(&journal).is_ok_and(|journal| journal.lines().count() > 2);
+        interrupted = told_to_end(&place, &[&args[..], &more].concat(), has_begun).await;
+        if interrupted.is_some() {
             break;
         }
-        assert!(status.success(), "{}", process.output().unwrap());
     }
     let said = interrupted.unwrap();
     assert!(said.contains("with --resume goes on"), "{said}");
@@ -207,31 +213,12 @@ async fn told_to_end_while_tables_are_written_it_says_that_it_begins_anew_and_le
     for voters in [50_000, 200_000, 800_000] {
         write(&place, voters);
         assert_eq!(run(&place, &convert("bundle.json", &["--force", "--sidecar", "none"])).await.0, 0);
-        let mut process = Program::new(BINARY, place.folder.path().join("output"))
-            .args([
-                "bundle",
-                "convert",
-                &absolute("bundle.json"),
-                "-o",
-                &absolute("tables"),
-                "--to",
-                "ndjson",
-            ])
-            .start()
-            .unwrap();
+        let (bundle, tables) = (absolute("bundle.json"), absolute("tables"));
         let begun = PathBuf::from(absolute("tables/responses.ndjson.partial"));
-        eventually("a table", PATIENCE, async || (begun.exists() || !process.runs()).then_some(()))
-            .await
-            .unwrap();
-        if process.runs() {
-            process.terminate().await.unwrap();
-        }
-        let status = process.exit(PATIENCE).await.unwrap();
-        if status.code() == Some(2) {
-            said = Some(process.output().unwrap());
+        said = told_to_end(&place, &[&bundle, "-o", &tables, "--to", "ndjson"], || begun.exists()).await;
+        if said.is_some() {
             break;
         }
-        assert!(status.success(), "{}", process.output().unwrap());
         fs::remove_dir_all(absolute("tables")).unwrap();
     }
     let said = said.unwrap();
