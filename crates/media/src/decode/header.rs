@@ -58,6 +58,10 @@ fn big(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
+pub(super) fn big16(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?).into())
+}
+
 fn little(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
