@@ -80,7 +80,7 @@ pub(crate) struct Seat {
 }
 
 impl Line {
-    /// `known`: whether a host gave an org what it was asked for when it was last heard of. Nothing of the line may be
+    /// `known`: whether a host gave an org what it was asked for, and has not rested since. Nothing of the line may be
     /// called by it.
     pub(crate) fn new(
         bounds: Bounds,

@@ -39,7 +39,7 @@ pub struct Settings {
     /// Items of one organisation whose turn it is at once. Default 64.
     pub slow_per_org: usize,
     /// Those of them that wait for one host, as items name it. A host has no more of them than it leaves to the others,
-    /// and hosts that gave nothing when last heard of, or never were, have half of them together. Default 16.
+    /// and hosts that rest, or never gave anything, have half of them together. Default 16.
     pub slow_per_host: usize,
     /// Further items of one organisation that stand in line for it; beyond, media are `fetch_failed`, reason
     /// `over_share`. Default 5,000.

@@ -84,10 +84,11 @@ impl Breakers {
         self.troubled.remove(site);
     }
 
-    pub(super) fn failed(&mut self, site: &Site, now: Instant) {
+    /// Says whether the host rests now, as far as it is remembered.
+    pub(super) fn failed(&mut self, site: &Site, now: Instant) -> bool {
         let patience = self.patience;
         if !self.troubled.contains_key(site) && !self.has_room(now) {
-            return;
+            return true;
         }
         let fresh = Trouble { failures: 0, rests: 0, at: now, state: State::Closed };
         let trouble = self.troubled.entry(site.clone()).or_insert(fresh);
@@ -104,6 +105,7 @@ impl Breakers {
             trouble.rests = trouble.rests.saturating_add(1);
             trouble.state = State::Resting { until: now + rest };
         }
+        trouble.state != State::Closed
     }
 
     /// Hosts that rest, or are being tried.
@@ -184,9 +186,7 @@ mod tests {
     #[test]
     fn a_host_that_rested_again_and_again_is_given_up_until_a_trial_succeeds() {
         let (mut breakers, host, mut now) = (breakers(), site("host"), Instant::now());
-        for _ in 0..3 {
-            breakers.failed(&host, now);
-        }
+        assert_eq!([(); 3].map(|()| breakers.failed(&host, now)), [false, false, true]);
         for _ in 1..5 {
             let Admission::Wait(until) = breakers.admit(&host, now) else { panic!("it is waited for") };
             now = until;

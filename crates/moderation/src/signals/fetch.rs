@@ -247,19 +247,23 @@ impl Inner {
             Outcome::FetchFailed { reason, .. } => Some(reason),
             _ => None,
         };
-        let open = {
+        let (rests, open) = {
             let mut breakers = self.breakers.lock();
-            match reason {
+            let rests = match reason {
                 Some(reason) if reason.is_of_host() => breakers.failed(site, Instant::now()),
                 // Nothing was learnt about the host.
-                Some(Reason::NoRoom) => {}
-                _ => breakers.succeeded(site),
-            }
-            breakers.open()
+                Some(Reason::NoRoom) => false,
+                _ => {
+                    breakers.succeeded(site);
+                    false
+                }
+            };
+            (rests, breakers.open())
         };
         match outcome {
             Outcome::Ok(_) | Outcome::Unchanged(_) | Outcome::Redirected(_) => self.gate.learn(site, true),
-            _ if reason.is_some_and(Reason::is_of_host) => self.gate.learn(site, false),
+            // One address that fails says nothing of the others.
+            _ if rests => self.gate.learn(site, false),
             _ => {}
         }
         metrics::gauge!("tidegate_media_hosts_resting").set(u32::try_from(open).unwrap_or(u32::MAX));

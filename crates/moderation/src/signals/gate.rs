@@ -38,7 +38,7 @@ impl Gate {
         }
     }
 
-    /// Whether the host gave a medium when it was last heard of.
+    /// Whether the host gave a medium and has not rested since.
     pub(super) fn is_known(&self, site: &Site) -> bool {
         self.0.lock().is_known(site)
     }

@@ -113,7 +113,7 @@ impl Signals {
         Self { fetcher: Fetcher::new(client, decoders, store, settings), per_item: settings.per_item }
     }
 
-    /// Whether the host gave the org a medium when it was last heard of.
+    /// Whether the host gave the org a medium and has not rested since.
     pub fn is_known(&self, org: &OrgId, host: &Arc<str>) -> bool {
         self.fetcher.is_known(org, host)
     }

@@ -19,7 +19,7 @@ pub struct Settings {
     /// Fetches at once from one host. Default 8.
     pub fetches_per_host: usize,
     /// Fetches at once for one organisation. A host has no more of them than it leaves to the others, and hosts that
-    /// gave nothing when last heard of, or never were, have half of them together. Default 64.
+    /// rest, or never gave anything, have half of them together. Default 64.
     pub fetches_per_org: usize,
     /// Memory for bodies that arrive or wait to be decoded, in bytes. It should hold several of the largest, which
     /// `egress.media.max_bytes` bounds. Default 512 MiB.
