@@ -1,0 +1,258 @@
+//! Sets of rules that are sound and would cost too much: refused, or inside the budget.
+
+use std::collections::HashSet;
+
+use serde_json::{Value as Json, json};
+use tidegate_rules::{Facts, Item, Kind, Limits, On, Outcome, Plan, RuleSource, Shape, Vocabulary, Warning};
+use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
+
+use super::Data;
+
+/// What a set of conditions comes to on texts, and the tags of its warnings.
+fn outcomes(conditions: &[Json], texts: &[String]) -> (Vec<Outcome>, Vec<&'static str>) {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let documents: Vec<Json> =
+        (0..).zip(conditions).map(|(nth, when)| json!({"rule": format!("r{nth}"), "when": when})).collect();
+    let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
+    let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
+    let warnings = plan.warnings();
+    let type_id = TypeId::new("post");
+    let outcome = |text: &String| {
+        let item = Item {
+            type_id: &type_id,
+            values: &Data(text.clone()),
+            user: None,
+            on: On::Item,
+            now: Millis(0),
+            submission: SubmissionId::random(),
+        };
+        plan.finish(plan.scan(&item), &Facts::new())
+    };
+    (texts.iter().map(outcome).collect(), warnings.iter().map(Warning::tag).collect())
+}
+
+fn matched(outcome: &Outcome) -> usize {
+    outcome.matched.len() + outcome.matched_more
+}
+
+#[test]
+fn a_hundred_thousand_overlapping_short_words_stay_inside_the_budget() {
+    // All words of two to seventeen of two letters, as far as they go: at every place of a text there are many.
+    let words: Vec<String> =
+        (0..100_000_u32).map(|nth| format!("{:b}", nth + 2).replace('0', "a").replace('1', "b")).collect();
+    let rules: Vec<Json> =
+        words.chunks(10_000).map(|words| json!({"text": {"in": ["text"], "any_of": words}})).collect();
+    let texts = ["ab".repeat(150), "b".repeat(64 << 10), "ba".repeat(32 << 10), "xyz".to_owned()];
+    let (outcomes, warnings) = outcomes(&rules, &texts);
+    // Only the first rule has words of under three letters.
+    assert_eq!(warnings.iter().filter(|tag| **tag == "short_word").count(), 1, "{warnings:?}");
+    for (text, outcome) in texts.iter().zip(&outcomes) {
+        let parts: HashSet<&str> = (2..=17)
+            .flat_map(|length| (length..=text.len()).map(move |end| &text[end - length..end]))
+            .collect();
+        let expected =
+            words.chunks(10_000).filter(|words| words.iter().any(|it| parts.contains(it.as_str())));
+        assert_eq!((matched(outcome), outcome.errored.len()), (expected.count(), 0));
+    }
+}
+
+#[test]
+fn a_thousand_patterns_without_literals_run_together_and_are_named() {
+    let shapes = [
+        "[0-9]{N,}-[0-9]{M}",
+        "[a-z]{N}[0-9]{M}",
+        r"\b[a-z]{N}[A-Z]{M}\b",
+        "[A-Z]{1,N}[0-9]{M}",
+        "[^a-z]{N}[a-z]{M}",
+        r"[a-f]+\d{N}[x-z]{M}",
+    ];
+    let pattern = |nth: usize| {
+        let (n, m) = (1 + nth / 6 % 13, 1 + nth / 78);
+        shapes[nth % 6].replace('N', &n.to_string()).replace('M', &m.to_string())
+    };
+    let rules: Vec<Json> =
+        (0..1_000).map(pattern).map(|pattern| json!({"text": {"in": ["text"], "regex": pattern}})).collect();
+    let texts = ["call 555-1234 AB12 now ".repeat(13), "a1".repeat(2 << 10), "größer 日本 99-1 ".repeat(20)];
+    let (outcomes, warnings) = outcomes(&rules, &texts);
+    for (text, outcome) in texts.iter().zip(&outcomes) {
+        let alone =
+            rules.iter().map(|rule| regex::Regex::new(rule["text"]["regex"].as_str().unwrap()).unwrap());
+        assert_eq!(
+            (matched(outcome), outcome.errored.len()),
+            (alone.filter(|it| it.is_match(text)).count(), 0)
+        );
+    }
+    // Some of the shapes are as good as a few literals, and the largest are too heavy to run with others.
+    let named = |tag: &&&str| matches!(**tag, "pattern_everywhere" | "unannounced");
+    assert!(warnings.iter().filter(named).count() > 50, "{warnings:?}");
+}
+
+#[test]
+fn patterns_that_other_engines_choke_on_are_linear_or_run_out_of_steps() {
+    let patterns = [
+        "(a*)*b",
+        "(a+a+)+y",
+        "(?:a?){100}a{100}",
+        "(?:a|a)*c",
+        "(?:.*a){12}z",
+        "(?:[a-z]+)+[0-9]{3}",
+        "(x+x+)+y",
+        "(?:[a-z]{1,30} ?){10}!",
+        "(?:(?:a{1,20}){1,20}){1,5}b",
+    ];
+    let rules = patterns.map(|pattern| json!({"text": {"in": ["text"], "regex": pattern}}));
+    let texts = ["a".repeat(64 << 10), "x".repeat(64 << 10), "ab ".repeat(20 << 10), "aaaa bbb".to_owned()];
+    let (outcomes, warnings) = outcomes(&rules, &texts);
+    let named = |tags: &[&str]| warnings.iter().filter(|tag| tags.contains(*tag)).count();
+    assert_eq!((named(&["pattern_everywhere", "unannounced"]), named(&["regex_costly"])), (9, 1));
+    for (text, outcome) in texts.iter().zip(&outcomes) {
+        // The costly one.
+        let out_of_steps =
+            |nth: usize| outcome.errored.iter().any(|it| it.rule.as_str() == format!("r{nth}"));
+        assert!(
+            (0..8).all(|nth| !out_of_steps(nth)) && outcome.errored.iter().all(|it| it.reason == "deadline")
+        );
+        let matches = |nth: usize| regex::Regex::new(patterns[nth]).unwrap().is_match(text);
+        let expected = (0..patterns.len()).filter(|nth| !out_of_steps(*nth) && matches(*nth)).count();
+        assert_eq!(matched(outcome), expected);
+    }
+    assert!(outcomes[3].errored.is_empty(), "on a short text it runs as ever");
+}
+
+#[test]
+fn a_pattern_of_thousands_of_places_is_charged_before_it_runs_whatever_ran_before() {
+    let mut seed = 7_u64;
+    let letter = |_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b"abcdefghi "[usize::try_from(seed >> 33).unwrap_or_default() % 10])
+    };
+    let long: String = (0..65_000).map(letter).collect();
+    let heavy = |range: std::ops::Range<usize>| range.map(|n| format!("i[a-z ]{{0,{n}}}[0-9]q"));
+    let ordinary = [
+        r"\b\d{3}[- .]?\d{3}[- .]?\d{4}\b",
+        "[a-f ]{3,20}[0-9]{2}",
+        "(?i)lottery|viagra|(?:free|crypto) (?:money|giveaway)",
+    ];
+    let of = |pattern: String| json!({"text": {"in": ["text"], "regex": pattern}});
+    let rules: Vec<Json> =
+        heavy(1_900..1_940).chain(ordinary.map(str::to_owned)).chain(heavy(60..70)).map(of).collect();
+    let short = "i am 5q".to_owned();
+    let (there, _) = outcomes(&rules, &[long.clone(), short.clone()]);
+    let (back, warnings) = outcomes(&rules, &[short, long]);
+    assert_eq!((&there[0], &there[1]), (&back[1], &back[0]));
+    let errored: Vec<_> =
+        there[0].errored.iter().map(|it| (it.rule.to_string(), it.reason.as_str())).collect();
+    let expected: Vec<_> = (0..40).map(|nth| (format!("r{nth}"), "deadline")).collect();
+    assert_eq!(errored, expected);
+    // On a text of the usual length it runs as ever.
+    assert_eq!((matched(&there[1]), there[1].errored.len()), (50, 0));
+    assert_eq!(warnings.iter().filter(|tag| **tag == "regex_costly").count(), 40);
+}
+
+#[test]
+fn each_fault_and_each_kind_of_warning_is_told_however_many_there_are_of_others() {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary
+        .add(TypeId::new("post"), [("text", Shape::one(Kind::Text)), ("likes", Shape::one(Kind::Number))]);
+    let plan = |documents: &[Json]| {
+        let sources: Vec<_> =
+            documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
+        Plan::compile(&sources, &vocabulary, &Limits::default())
+    };
+    let rule =
+        |nth: usize, when: Json| json!({"rule": format!("r{nth}"), "item_types": ["post"], "when": when});
+    let unknown: Vec<Json> =
+        (0..250).map(|nth| rule(nth, json!({"text": {"in": ["txet"], "any_of": ["x"]}}))).collect();
+    assert_eq!(plan(&unknown).unwrap_err().len(), 250);
+    let many: Vec<Json> = (0..10_100).map(|nth| rule(nth, json!({"nothing": nth}))).collect();
+    let faults = plan(&many).unwrap_err();
+    assert!(faults.len() == 10_001 && faults[10_000].detail.contains("may be more"), "{}", faults.len());
+
+    let mut documents: Vec<Json> = (0..110)
+        .map(|nth| rule(nth, json!({"text": {"in": ["text"], "any_of": ["zq", format!("word{nth}")]}})))
+        .collect();
+    documents.push(rule(
+        110,
+        json!({"all": [{"field": {"path": "likes", "eq": 1}}, {"field": {"path": "likes", "eq": 2}}]}),
+    ));
+    let warnings = plan(&documents).unwrap().warnings();
+    let of = |tag: &str| {
+        warnings.iter().filter(|it| it.tag() == tag).map(|it| it.rule.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!((of("short_word").len(), of("unsatisfiable")), (110, vec!["r110"]));
+}
+
+#[test]
+fn a_condition_that_found_more_than_it_shows_says_so() {
+    let words: Vec<String> = (0..20).map(|nth| format!("word{nth:02}")).collect();
+    let rules: Vec<Json> =
+        [16, 17].map(|count| json!({"text": {"in": ["text"], "any_of": words[..count]}})).to_vec();
+    let (outcomes, _) = outcomes(&rules, &[words.join(" ")]);
+    let shown: Vec<_> = outcomes[0].matched.iter().map(|it| json!(it.tree)).collect();
+    assert_eq!(
+        shown.iter().map(|tree| tree["text"]["hits"].as_array().unwrap().len()).collect::<Vec<_>>(),
+        [16, 16]
+    );
+    assert_eq!(
+        shown.iter().map(|tree| tree["text"]["more"].as_bool()).collect::<Vec<_>>(),
+        [None, Some(true)]
+    );
+}
+
+#[test]
+fn a_rule_alone_comes_to_what_it_comes_to_among_others_where_its_own_search_takes_too_long() {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let pattern = "nowhere[a-z ]{0,1900}[0-9]q";
+    let document = json!({"rule": "r", "when": {"text": {"in": ["text"], "regex": pattern}}});
+    let sources = [RuleSource { document: &document, version: "1" }];
+    let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
+    let type_id = TypeId::new("post");
+    for (text, errored, outcome) in [("abc ", 0, "failed"), ("nowhere ", 1, "errored")] {
+        let data = Data(text.repeat(8_000));
+        let item = Item {
+            type_id: &type_id,
+            values: &data,
+            user: None,
+            on: On::Item,
+            now: Millis(0),
+            submission: SubmissionId::random(),
+        };
+        let run = plan.finish(plan.scan(&item), &Facts::new());
+        let tree = json!(plan.explain(&item, &"r".into()).unwrap());
+        assert_eq!((run.errored.len(), tree["text"]["outcome"].as_str()), (errored, Some(outcome)), "{tree}");
+    }
+}
+
+#[test]
+fn rules_that_take_too_much_memory_are_refused() {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let words: Vec<String> = (0..5_000).map(|nth| format!("word number {nth}")).collect();
+    let document = json!({"rule": "r", "when": {"text": {"in": ["text"], "any_of": words}}});
+    let limits = Limits { memory_bytes: 100_000, ..Limits::default() };
+    let faults = Plan::compile(&[RuleSource { document: &document, version: "1" }], &vocabulary, &limits);
+    let faults = faults.map(|_| ()).unwrap_err();
+    assert!(faults[0].tag() == "limit" && faults[0].detail.contains("memory"), "{faults:?}");
+}
+
+#[test]
+fn matches_without_effects_beyond_the_limit_are_counted_and_live_ones_kept() {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let document = |nth: usize| {
+        let status = if nth.is_multiple_of(2) { "draft" } else { "live" };
+        json!({"rule": format!("r{nth}"), "status": status, "when": {"text": {"in": ["text"], "any_of": ["hit"]}}})
+    };
+    let documents: Vec<Json> = (0..20).map(document).collect();
+    let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
+    let limits = Limits { matched: 4, ..Limits::default() };
+    let plan = Plan::compile(&sources, &vocabulary, &limits).unwrap();
+    let (type_id, values) = (TypeId::new("post"), Data("hit".to_owned()));
+    let submission = SubmissionId::random();
+    let item =
+        Item { type_id: &type_id, values: &values, user: None, on: On::Item, now: Millis(0), submission };
+    let outcome = plan.finish(plan.scan(&item), &Facts::new());
+    assert_eq!((outcome.matched.len(), outcome.matched_more), (12, 8));
+}
