@@ -172,12 +172,35 @@ fn killed_in_the_spill_among_sidecars_and_names_it_goes_on_to_the_same_files() {
             };
             if killed {
                 kills += 1;
-                assert!(child(&input, &out, BESIDE).wait().unwrap().success(), "{name} {moment:?}");
+                // Behind its end there is nothing to go on with, and what it made is not replaced unasked.
+                let goes_on = place.join("out.json.parts").exists() || !out.exists();
+                let again = child(&input, &out, BESIDE).wait().unwrap();
+                assert_eq!(again.success(), goes_on, "{name} {moment:?}");
             }
             assert!(all_of(&place) == all_of(&whole), "{name} {moment:?}");
         }
     }
     assert!(kills > 4, "{kills}");
+}
+
+#[test]
+fn what_an_end_that_was_cut_off_has_left_is_cleared_and_no_more_than_that() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(36, 6, 40));
+    let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    let meter = Arc::new(Meter::default());
+    for resume in [false, true] {
+        job.resume = resume;
+        fs::create_dir(folder.path("out.json.parts.over")).unwrap();
+        folder.write("out.json.parts.over/key", "");
+        folder.write("out.json", "");
+        let said = convert(&job, &meter).unwrap_err().to_string();
+        assert!(said.starts_with("out.json is there already"), "{said}");
+        assert_eq!(folder.names(), ["a", "out.json"]);
+    }
+    fs::remove_file(folder.path("out.json")).unwrap();
+    std::os::unix::fs::symlink("a", folder.path("out.json.parts.over")).unwrap();
+    convert(&job, &meter).unwrap();
+    assert_eq!(folder.names(), ["a", "out.json"], "what a link leads to is nobody's leavings");
 }
 
 #[test]

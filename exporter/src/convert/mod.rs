@@ -50,7 +50,7 @@ use crate::{
         document::{self, Beginning, Constants, Summary},
         json::hex_of,
         out::Out,
-        parts::{Run, Segment},
+        parts::{self, Run, Segment},
         pipe::{Counting, Pipeline},
         shape::Shape,
     },
@@ -81,7 +81,7 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     };
     if is_over {
         let _first = std::fs::remove_file(partial);
-        let _second = std::fs::remove_dir_all(parts);
+        let _second = parts::end(&parts);
     }
     result
 }

@@ -16,7 +16,7 @@ use crate::{
     input::name_of,
     write::{
         out::publish,
-        parts::{Parts, beside, left_over},
+        parts::{Parts, beside, clear_ended, left_over},
     },
 };
 
@@ -44,6 +44,7 @@ impl Place {
         }
         if spool.is_none() {
             only_files(job, &out)?;
+            clear_ended(&out)?;
         }
         if !job.force {
             // An interrupted conversion may have begun a folder, or given names to sidecars, and to the bundle.

@@ -202,7 +202,31 @@ impl Parts {
 
     /// The conversion is done.
     pub(crate) fn remove(self) -> Result<(), Fault> {
-        fs::remove_dir_all(&self.folder).map_err(|error| Fault::io("removing", &self.folder, error))
+        end(&self.folder)
+    }
+}
+
+/// Takes the folder away at once: of a folder that is half there nothing could be told.
+pub(crate) fn end(folder: &Path) -> Result<(), Fault> {
+    let over = over(folder);
+    clear(&over)?;
+    fs::rename(folder, &over).map_err(|error| Fault::io("removing", folder, error))?;
+    clear(&over)
+}
+
+/// What a process that was killed right then has left of it.
+pub(crate) fn clear_ended(out: &Path) -> Result<(), Fault> {
+    clear(&over(&beside(out, ".parts")))
+}
+
+fn over(folder: &Path) -> PathBuf {
+    beside(folder, ".over")
+}
+
+fn clear(over: &Path) -> Result<(), Fault> {
+    match fs::remove_dir_all(over) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Fault::io("removing", over, error)),
+        _ => Ok(()),
     }
 }
 
