@@ -18,6 +18,15 @@ use crate::validate::Source;
 /// If it cannot be read.
 pub fn unpack<'r>(mut from: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
     let (packed, magic) = Packed::of(&mut from)?;
+    unpacked(packed, magic, from)
+}
+
+/// The same, behind the first bytes, which were taken away to know how it is packed.
+pub(crate) fn unpacked<'r>(
+    packed: Packed,
+    magic: Vec<u8>,
+    from: impl Read + 'r,
+) -> io::Result<Box<dyn Read + 'r>> {
     Ok(match packed {
         Packed::Gzip | Packed::Zstd => Box::new(Unpacking::new(packed, magic, BufReader::new(from))?),
         Packed::No | Packed::Zip => Box::new(Cursor::new(magic).chain(from)),
@@ -54,7 +63,18 @@ impl Damaged {
 /// What a sound file asks for beyond the memory that unpacking it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its packed data needs a window of {} bytes, and {WIDEST} are allowed: pack it without --long or --ultra", self.0)]
-pub(crate) struct Wide(u64);
+struct Wide(u64);
+
+/// What is wrong with packed data, in words; nothing, if it is the system that failed.
+pub(crate) fn fault_of(error: &io::Error) -> Option<String> {
+    let is_told = error.get_ref().is_some_and(|told| told.is::<Damaged>() || told.is::<Wide>());
+    match error.kind() {
+        _ if is_told => Some(error.to_string()),
+        _ if error.raw_os_error().is_some() => None,
+        io::ErrorKind::UnexpectedEof => Some(Damaged::Cut.to_string()),
+        _ => Some(format!("{}: {error}", Damaged::Spoiled)),
+    }
+}
 
 /// Bytes of what came before that may be referred to.
 const WIDEST: u64 = 128 << 20;
@@ -62,7 +82,7 @@ const WIDEST: u64 = 128 << 20;
 const HEADER: usize = 18;
 
 /// Reads on to the end of a frame's header, and holds what it asks for to the limit.
-pub(crate) fn hold_window(ahead: &mut Vec<u8>, from: &mut impl Read) -> io::Result<Result<(), Wide>> {
+fn hold_window(ahead: &mut Vec<u8>, from: &mut impl Read) -> io::Result<Result<(), Wide>> {
     from.take(HEADER.saturating_sub(ahead.len()) as u64).read_to_end(ahead)?;
     let window = window(ahead).filter(|window| *window > WIDEST);
     Ok(window.map_or(Ok(()), |window| Err(Wide(window))))

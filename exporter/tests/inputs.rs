@@ -332,15 +332,13 @@ fn a_window_that_is_too_wide_is_told_with_the_file() {
     // What the first frame asks for, without its length: more than it needs.
     frame[5] = (28 - 10) << 3;
     fs::remove_file(input.join("votes.csv")).unwrap();
-    for (behind, wanted) in
-        [(false, "needs a window of 268435456 bytes"), (true, "needs a window of more than")]
-    {
+    for behind in [false, true] {
         let before = if behind { zstd::encode_all(&b"\n"[..], 1).unwrap() } else { Vec::new() };
         let before = if behind { [before, zstd::encode_all(&b""[..], 1).unwrap()].concat() } else { before };
         folder.write("a/votes.csv", [before, frame.clone()].concat());
         let fault = run(&folder.job(&input)).unwrap_err();
         assert!(
-            fault.to_string().starts_with("votes.csv: ") && fault.to_string().contains(wanted),
+            fault.to_string().starts_with("votes.csv: its packed data needs a window of 268435456 bytes"),
             "{fault}"
         );
     }

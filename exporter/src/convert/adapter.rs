@@ -116,7 +116,11 @@ impl Adapter {
     }
 }
 
-pub(super) fn sniffed(files: &[(Member, Role)], limits: &Limits) -> Result<Format, Fault> {
+pub(super) fn format(files: &[(Member, Role)], job: &Job) -> Result<Format, Fault> {
+    job.from.map_or_else(|| sniffed(files, &job.limits), Ok)
+}
+
+fn sniffed(files: &[(Member, Role)], limits: &Limits) -> Result<Format, Fault> {
     let mut formats: Vec<_> = files.iter().filter_map(|(_, role)| format_of(*role)).collect();
     formats.dedup();
     match formats.as_slice() {

@@ -6,7 +6,7 @@ use std::{io::Write, sync::Arc};
 
 use super::{
     Job,
-    adapter::{Adapter, sniffed},
+    adapter::{self, Adapter},
     roles,
 };
 use crate::{
@@ -33,7 +33,7 @@ pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
     files.iter_mut().for_each(|(member, _)| *member = member.without_digest());
     let key = job.key.clone().unwrap_or(Key(Vec::new()));
     let mut people_of = |scope: &str| People::new(&key, scope, job.participants);
-    let format = job.from.map_or_else(|| sniffed(&files, &job.limits), Ok)?;
+    let format = adapter::format(&files, job)?;
     let (adapter, head, mut people) = Adapter::open(format, &files, job, &mut people_of)?;
     let items = head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));
     let shape = Shape::new(items, head.phase.id, false);

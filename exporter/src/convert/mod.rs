@@ -94,7 +94,7 @@ fn run(
     files: &[(Member, Role)],
 ) -> Result<Report, Fault> {
     let exported = place.parts.moment(job.exported)?;
-    let format = job.from.map_or_else(|| adapter::sniffed(files, &job.limits), Ok)?;
+    let format = adapter::format(files, job)?;
     if format == Format::Bundle {
         return others::from_bundle(job, place, files, meter).map_err(Fault::begins_anew);
     }

@@ -160,12 +160,10 @@ pub(super) fn from_bundle(
             let mut into = fresh(&path).map_err(failed)?;
             let stored = member.stored_bytes();
             meter.expect(stored + still_to_read(job, stored));
-            let (mut from, mut used) = (member.open(&job.limits, Some(meter))?, Vec::new());
-            while let Some(block) = from.block(used)? {
+            member.open(&job.limits, Some(meter))?.each(|block| {
                 meter.go_on()?;
-                into.write_all(&block).map_err(failed)?;
-                used = block;
-            }
+                into.write_all(block).map_err(failed)
+            })?;
             path
         }
     };

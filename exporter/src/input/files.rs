@@ -196,13 +196,10 @@ fn holds_archive(path: &Path) -> bool {
 fn unpacked(file: &Member, opening: &Opening<'_>) -> Result<NamedTempFile, Fault> {
     let failed = |error| Fault::io("keeping an unpacked archive in", opening.spool, error);
     let mut kept = NamedTempFile::new_in(opening.spool).map_err(failed)?;
-    let mut stream = file.without_digest().open(opening.limits, None)?;
-    let mut used = Vec::new();
-    while let Some(block) = stream.block(used)? {
+    file.without_digest().open(opening.limits, None)?.each(|block| {
         opening.go_on()?;
-        kept.as_file_mut().write_all(&block).map_err(failed)?;
-        used = block;
-    }
+        kept.as_file_mut().write_all(block).map_err(failed)
+    })?;
     Ok(kept)
 }
 

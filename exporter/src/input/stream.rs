@@ -3,8 +3,9 @@
 //! It neither splits rows nor keeps more than a few blocks.
 
 use std::{
+    cell::Cell,
     fs::File,
-    io::{self, BufReader, Chain, Read},
+    io::{self, Read},
     path::Path,
     sync::{
         Arc,
@@ -13,9 +14,7 @@ use std::{
     thread,
 };
 
-use flate2::read::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
-use zstd::stream::read::Decoder;
 
 use super::{
     Limits,
@@ -24,7 +23,7 @@ use super::{
 use crate::{
     fault::{Fault, Wrong},
     meter::Meter,
-    unpack::{Packed, hold_window},
+    unpack::{Packed, fault_of, unpacked},
 };
 
 /// Large enough that handing over costs nothing beside the work.
@@ -128,9 +127,15 @@ impl Stream {
     }
 
     /// Reads what is left and tells what the whole was.
-    pub(crate) fn finish(mut self) -> Result<Ended, Fault> {
+    pub(crate) fn finish(self) -> Result<Ended, Fault> {
+        self.each(|_| Ok(()))
+    }
+
+    /// The same, with every block of it.
+    pub(crate) fn each(mut self, mut with: impl FnMut(&[u8]) -> Result<(), Fault>) -> Result<Ended, Fault> {
         let mut used = Vec::new();
         while let Some(block) = self.block(used)? {
+            with(&block)?;
             used = block;
         }
         self.ended.ok_or_else(|| Fault::Refused("a file ended without its end".to_owned()))
@@ -187,13 +192,13 @@ impl Reading {
                     let detail = format!("not readable in its zip archive: {error}");
                     Fault::content(&self.name, None, Wrong::Archive, detail)
                 })?;
-                let size = u128::from(file.size().max(1));
-                let mut hashed = Hashed::new(file, self.hashed);
-                let stored = |hashed: &Hashed<_>| {
-                    let part = u128::from(packed) * u128::from(hashed.bytes) / size;
+                let (size, read) = (u128::from(file.size().max(1)), Cell::new(0));
+                let mut hashed = Hashed::new(file, &read, self.hashed);
+                let stored = || {
+                    let part = u128::from(packed) * u128::from(read.get()) / size;
                     u64::try_from(part).unwrap_or(packed).min(packed)
                 };
-                if !self.copy(&mut hashed, |_| Some(packed), stored)? {
+                if !self.copy(&mut hashed, || Some(packed), stored)? {
                     return Ok(None);
                 }
                 // A file of an archive is known to people unpacked.
@@ -203,52 +208,27 @@ impl Reading {
     }
 
     fn pass_on_file(&self, file: File) -> Result<Option<(Ended, u64)>, Fault> {
-        let mut hashed = Hashed::new(file, self.hashed);
+        let read = Cell::new(0);
+        let mut hashed = Hashed::new(file, &read, self.hashed);
         let failed = |error| Fault::Io { doing: format!("reading {}", self.name), error };
-        let (packed, mut magic) = Packed::of(&mut hashed).map_err(failed)?;
-        if packed == Packed::Zstd {
-            let held = hold_window(&mut magic, &mut hashed).map_err(failed)?;
-            held.map_err(|wide| Fault::content(&self.name, None, Wrong::Compressed, wide.to_string()))?;
-        }
-        let mut stored = io::Cursor::new(magic).chain(hashed);
-        let whole = match packed {
-            Packed::Gzip => {
-                let mut unpacked = MultiGzDecoder::new(stored);
-                let read =
-                    |unpacked: &MultiGzDecoder<Chain<_, Hashed<_>>>| unpacked.get_ref().get_ref().1.bytes;
-                let whole = self.copy(&mut unpacked, |unpacked| Some(read(unpacked)), read)?;
-                stored = unpacked.into_inner();
-                whole
-            }
-            Packed::Zstd => {
-                let mut unpacked = Decoder::new(stored).map_err(failed)?;
-                let read = |unpacked: &Decoder<'_, BufReader<Chain<_, Hashed<_>>>>| {
-                    unpacked.get_ref().get_ref().get_ref().1.bytes
-                };
-                let whole = self.copy(&mut unpacked, |unpacked| Some(read(unpacked)), read)?;
-                stored = unpacked.finish().into_inner();
-                whole
-            }
-            Packed::No | Packed::Zip => {
-                self.copy(&mut stored, |_| None, |stored| stored.get_ref().1.bytes)?
-            }
-        };
-        let mut hashed = stored.into_inner().1;
-        if !whole {
+        let (packed, magic) = Packed::of(&mut hashed).map_err(failed)?;
+        let packed_bytes = || matches!(packed, Packed::Gzip | Packed::Zstd).then(|| read.get());
+        let from = unpacked(packed, magic, &mut hashed);
+        let from = from.map_err(|error| self.unreadable(packed_bytes().is_some(), error))?;
+        if !self.copy(from, packed_bytes, || read.get())? {
             return Ok(None);
         }
         io::copy(&mut hashed, &mut io::sink()).map_err(failed)?;
-        let bytes = hashed.bytes;
-        Ok(Some((hashed.ended(), bytes)))
+        Ok(Some((hashed.ended(), read.get())))
     }
 
     /// False, if nobody wants the rest. `packed` tells how many bytes the ones so far were made of, if they were made of
     /// others, and `stored` how many of the file they are.
-    fn copy<R: Read>(
+    fn copy(
         &self,
-        from: &mut R,
-        packed: impl Fn(&R) -> Option<u64>,
-        stored: impl Fn(&R) -> u64,
+        mut from: impl Read,
+        packed: impl Fn() -> Option<u64>,
+        stored: impl Fn() -> u64,
     ) -> Result<bool, Fault> {
         let mut passed = 0_u64;
         loop {
@@ -257,63 +237,55 @@ impl Reading {
             block.reserve(BLOCK);
             // A decoder yields little at a time; a block should be worth handing over.
             let read = from.by_ref().take(BLOCK as u64).read_to_end(&mut block);
-            read.map_err(|error| self.unreadable(from, &packed, error))?;
+            read.map_err(|error| self.unreadable(packed().is_some(), error))?;
             if block.is_empty() {
                 return Ok(true);
             }
             passed += block.len() as u64;
-            if let Some(packed) = packed(from)
+            if let Some(packed) = packed()
                 && passed > HARMLESS.max(packed.saturating_mul(self.limits.expansion))
             {
                 return Err(self.limits.bomb(&self.name));
             }
-            if self.send.send(Piece::Bytes(block, stored(from))).is_err() {
+            if self.send.send(Piece::Bytes(block, stored())).is_err() {
                 return Ok(false);
             }
         }
     }
 
-    fn unreadable<R>(&self, from: &R, packed: &impl Fn(&R) -> Option<u64>, error: io::Error) -> Fault {
-        if packed(from).is_none() {
-            return Fault::Io { doing: format!("reading {}", self.name), error };
+    fn unreadable(&self, is_packed: bool, error: io::Error) -> Fault {
+        match fault_of(&error).filter(|_| is_packed) {
+            Some(detail) => Fault::content(&self.name, None, Wrong::Compressed, detail),
+            None => Fault::Io { doing: format!("reading {}", self.name), error },
         }
-        let detail = match error.kind() {
-            // Of frames behind the first one only this is told.
-            _ if error.to_string().contains("too much memory") => {
-                "part of its packed data needs a window of more than 128 MiB, which is not allowed".to_owned()
-            }
-            io::ErrorKind::UnexpectedEof => "it ends in the middle of its packed data".to_owned(),
-            _ => format!("its packed data is damaged: {error}"),
-        };
-        Fault::content(&self.name, None, Wrong::Compressed, detail)
     }
 }
 
-/// Hashes what passes through, if anybody wants to know.
-struct Hashed<R> {
+/// Counts what passes through, and hashes it if anybody wants to know.
+struct Hashed<'c, R> {
     inner: R,
-    bytes: u64,
+    bytes: &'c Cell<u64>,
     sha256: Option<Sha256>,
 }
 
-impl<R: Read> Hashed<R> {
-    fn new(inner: R, hashed: bool) -> Self {
-        Self { inner, bytes: 0, sha256: hashed.then(Sha256::new) }
+impl<'c, R: Read> Hashed<'c, R> {
+    fn new(inner: R, bytes: &'c Cell<u64>, hashed: bool) -> Self {
+        Self { inner, bytes, sha256: hashed.then(Sha256::new) }
     }
 
     fn ended(self) -> Ended {
         let sha256 = self.sha256.map_or([0; 32], |sha256| sha256.finalize().into());
-        Ended { bytes: self.bytes, sha256 }
+        Ended { bytes: self.bytes.get(), sha256 }
     }
 }
 
-impl<R: Read> Read for Hashed<R> {
+impl<R: Read> Read for Hashed<'_, R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(into)?;
         if let Some(sha256) = &mut self.sha256 {
             sha256.update(&into[..count]);
         }
-        self.bytes += count as u64;
+        self.bytes.set(self.bytes.get() + count as u64);
         Ok(count)
     }
 }
