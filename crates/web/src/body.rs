@@ -1,6 +1,6 @@
 //! Receives a body whole: bounded in size, in time, and by the bytes under way over all requests.
 //!
-//! It is called after the caller is known: nobody without a key makes us read a byte.
+//! It is called after the caller is known: nobody without a key makes us keep a byte.
 
 use axum::{
     body::Body as Incoming,
@@ -35,21 +35,14 @@ pub async fn read(request: Request, settings: &Settings, budget: &InFlight) -> R
     } else {
         tokio::time::timeout(settings.body_read(), collect(&mut body, announced, most, budget)).await
     };
-    match read {
-        Ok(Err(problem)) if problem.status == StatusCode::PAYLOAD_TOO_LARGE => {
-            if !parts.headers.contains_key(header::EXPECT) {
-                Box::pin(discard(body, settings)).await;
-            }
-            Err(problem)
-        }
-        Ok(read) => read,
-        Err(_) => Err(Problem::new(
+    read.unwrap_or_else(|_| {
+        Err(Problem::new(
             StatusCode::REQUEST_TIMEOUT,
             tag::INVALID_INPUT,
             "The body came too slowly.",
             format!("It must be here within {} ms.", settings.body_read_ms),
-        )),
-    }
+        ))
+    })
 }
 
 fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
@@ -87,23 +80,6 @@ fn unsupported(title: &'static str, detail: &'static str) -> Problem {
 
 fn length(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-/// Takes what a client still sends of a body that is refused, as long as it keeps coming and is not too much more: many
-/// clients read nothing before they have written everything, and would meet a closed connection instead of the answer.
-/// One that asked first (`Expect`) hears the answer at once.
-async fn discard(mut body: Incoming, settings: &Settings) {
-    let all = async {
-        let mut left = settings.discard_bytes;
-        while let Ok(Some(Ok(frame))) = tokio::time::timeout(settings.discard_pause(), body.frame()).await {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            match left.checked_sub(bytes) {
-                Some(rest) => left = rest,
-                None => return,
-            }
-        }
-    };
-    let _given_up = tokio::time::timeout(settings.body_read(), all).await;
 }
 
 async fn collect(

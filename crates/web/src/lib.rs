@@ -7,6 +7,7 @@ mod caller;
 mod extract;
 mod json;
 mod limits;
+mod linger;
 mod problem;
 mod rate_headers;
 mod request_id;

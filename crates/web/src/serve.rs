@@ -9,7 +9,6 @@ use hyper::server::conn::{http1, http2};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::graceful::{GracefulConnection, GracefulShutdown, Watcher},
-    service::TowerToHyperService,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -19,7 +18,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::Settings;
+use crate::{Settings, linger::Lingering};
 
 /// How a server let go of its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +79,7 @@ pub async fn serve(
 struct Server {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
-    router: Router,
+    service: Lingering,
     first_bytes: Duration,
     stop: CancellationToken,
 }
@@ -110,7 +109,8 @@ impl Server {
             .max_header_list_size(settings.header_bytes.try_into().unwrap_or(u32::MAX))
             .keep_alive_interval(Some(settings.header_read()))
             .max_concurrent_streams(settings.streams);
-        Self { http1, http2, router, first_bytes: settings.header_read(), stop }
+        let service = Lingering::new(router, settings);
+        Self { http1, http2, service, first_bytes: settings.header_read(), stop }
     }
 
     async fn connection(self, stream: TcpStream, watcher: Watcher) {
@@ -119,11 +119,10 @@ impl Server {
         // A client that says nothing has no request under way: it neither keeps its slot nor holds up a drain.
         let first = self.stop.run_until_cancelled(timeout(self.first_bytes, protocol(&stream))).await;
         let Some(Ok(Ok(Some(protocol)))) = first else { return };
-        let service = TowerToHyperService::new(self.router);
         let io = TokioIo::new(stream);
         match protocol {
-            Protocol::Http1 => finish(watcher, self.http1.serve_connection(io, service)).await,
-            Protocol::Http2 => finish(watcher, self.http2.serve_connection(io, service)).await,
+            Protocol::Http1 => finish(watcher, self.http1.serve_connection(io, self.service)).await,
+            Protocol::Http2 => finish(watcher, self.http2.serve_connection(io, self.service)).await,
         }
     }
 }

@@ -20,10 +20,10 @@ pub struct Settings {
     pub body_read_ms: u64,
     /// The largest body that is taken.
     pub body_bytes: usize,
-    /// So much of a body that is too large is still taken, and thrown away, before it is refused: a client that reads
-    /// nothing before it has written everything hears of the refusal then.
+    /// So much of the body of a request that is refused is still taken, and thrown away, beside the answer: a client
+    /// that reads nothing before it has written everything hears of the refusal then.
     pub discard_bytes: usize,
-    /// How long such a client may pause before it is refused all the same.
+    /// How long such a client may pause before its connection is closed.
     pub discard_pause_ms: u64,
     /// Bodies under way, in all: above it, requests are answered with 503.
     pub in_flight_bytes: usize,

@@ -7,6 +7,7 @@ use anyhow::Result;
 use axum::{
     Router,
     extract::{Request, State},
+    http::StatusCode,
     routing::{get, post},
 };
 use bytes::Bytes;
@@ -67,6 +68,7 @@ impl Running {
             .route("/count", post(count))
             .route("/held", get(held))
             .route("/broken", get(broken))
+            .route("/refused", post(async || StatusCode::UNAUTHORIZED))
             .with_state(Arc::clone(&app));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -200,11 +202,40 @@ const MUCH: usize = 24 << 20;
 #[tokio::test]
 async fn a_client_that_reads_only_after_its_whole_body_hears_of_the_refusal() {
     let server = Running::new(|settings| settings.body_bytes = 1_000).await;
+    let told = with_length(MUCH, "");
+    let chunk = format!("{MUCH:x}\r\n");
+    let chunked = told.replace(&format!("content-length: {MUCH}"), "transfer-encoding: chunked");
+    for (head, begin, end, status) in [
+        (told.clone(), "", "", 413),
+        (chunked.clone(), &*chunk, "\r\n0\r\n\r\n", 413),
+        (told.replace("json", "text"), "", "", 415),
+        (told.replace("/count", "/nowhere"), "", "", 404),
+        (chunked.replace("/count", "/nowhere"), &*chunk, "\r\n0\r\n\r\n", 404),
+        (told.replace("/count", "/refused"), "", "", 401),
+        (told.replace("/count", "/broken").replace("POST", "GET"), "", "", 500),
+    ] {
+        let mut client = server.connect().await;
+        client.send(&head).await;
+        client.send(begin).await;
+        client.send(vec![b'x'; MUCH]).await;
+        client.send(end).await;
+        assert_eq!(client.answer().await.unwrap().status, status, "{head}");
+        // The connection is still good.
+        client.send(with_length(3, "abc")).await;
+        assert_eq!(client.answer().await.unwrap().body, "3", "{head}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_before_the_body_comes() {
+    let server = Running::new(|settings| {
+        (settings.body_bytes, settings.discard_pause_ms, settings.body_read_ms) = (1_000, 60_000, 120_000);
+    })
+    .await;
     let mut client = server.connect().await;
-    client.send(with_length(MUCH, "")).await;
+    client.send(with_length(MUCH, "").replace("/count", "/refused")).await;
+    assert_eq!(client.answer().await.unwrap().status, 401);
     client.send(vec![b'x'; MUCH]).await;
-    assert_eq!(client.answer().await.unwrap().status, 413);
-    // The connection is still good.
     client.send(with_length(3, "abc")).await;
     assert_eq!(client.answer().await.unwrap().body, "3");
 }
