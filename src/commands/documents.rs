@@ -4,7 +4,7 @@
 
 use std::{fs, io, path::Path};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::documents::named_files;
 
@@ -34,38 +34,70 @@ impl std::fmt::Display for Change {
     }
 }
 
+/// A file that is there and cannot be read.
+pub(super) struct Unread {
+    pub(super) name: String,
+    pub(super) why: io::Error,
+}
+
 /// The documents in a folder, and the files of entries that their banks name. A file that is not there is left out, and
 /// told as a fault of its bank.
 pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<File>> {
-    let mut files = read_documents(folder)?;
+    let (files, unread) = read_what_can_be(folder)?;
+    whole(folder, unread)?;
+    Ok(files)
+}
+
+/// The same, with the files that cannot be read: there may be more to say of the others.
+pub(super) fn read_what_can_be(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<Unread>)> {
+    let (mut files, mut unread) = found(folder)?;
+    if files.is_empty() && unread.is_empty() {
+        return Err(none_in(folder));
+    }
     let pairs: Vec<_> = files.iter().map(|file| (file.name.as_str(), file.text.as_str())).collect();
     for name in named_files(&pairs) {
-        let path = folder.join(&name);
-        match text(&path) {
+        match text(&folder.join(&name)) {
             Ok(text) => files.push(File { name, text }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
+            Err(why) => unread.push(Unread { name, why }),
         }
     }
-    Ok(files)
+    Ok((files, unread))
 }
 
 /// Every YAML and JSON file in the folder and below, in the order of their names. Hidden ones are left out.
 pub(super) fn read_documents(folder: &Path) -> anyhow::Result<Vec<File>> {
-    let mut files = all(folder)?;
-    if files.is_empty() {
-        bail!("there is no .yaml, .yml or .json file in {}", folder.display());
-    }
-    files.sort_by(|left, right| left.name.cmp(&right.name));
-    Ok(files)
+    let files = all(folder)?;
+    if files.is_empty() { Err(none_in(folder)) } else { Ok(files) }
 }
 
 /// As `read_documents`, where there may be none.
 pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<File>> {
-    let mut files = Vec::new();
-    walk(folder, folder, &mut files)
-        .with_context(|| format!("the documents in {} cannot be read", folder.display()))?;
+    let (files, unread) = found(folder)?;
+    whole(folder, unread)?;
     Ok(files)
+}
+
+fn found(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<Unread>)> {
+    let (mut files, mut unread) = (Vec::new(), Vec::new());
+    walk(folder, folder, &mut files, &mut unread).with_context(|| unreadable(folder))?;
+    files.sort_by(|left, right| left.name.cmp(&right.name));
+    unread.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok((files, unread))
+}
+
+/// Names all that cannot be read.
+fn whole(folder: &Path, unread: Vec<Unread>) -> anyhow::Result<()> {
+    let named: Vec<_> = unread.into_iter().map(|Unread { name, why }| format!("{name}: {why}")).collect();
+    if named.is_empty() { Ok(()) } else { Err(anyhow!(named.join("; ")).context(unreadable(folder))) }
+}
+
+fn unreadable(folder: &Path) -> String {
+    format!("the documents in {} cannot be read", folder.display())
+}
+
+fn none_in(folder: &Path) -> anyhow::Error {
+    anyhow!("there is no .yaml, .yml or .json file in {}", folder.display())
 }
 
 /// By its ending, in either case.
@@ -82,7 +114,7 @@ fn text(path: &Path) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
-fn walk(root: &Path, folder: &Path, files: &mut Vec<File>) -> io::Result<()> {
+fn walk(root: &Path, folder: &Path, files: &mut Vec<File>, unread: &mut Vec<Unread>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
@@ -90,12 +122,13 @@ fn walk(root: &Path, folder: &Path, files: &mut Vec<File>) -> io::Result<()> {
             continue;
         }
         if entry.file_type()?.is_dir() {
-            walk(root, &path, files)?;
+            walk(root, &path, files, unread)?;
         } else if is_document(&path) {
             let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-            let text =
-                text(&path).map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
-            files.push(File { name, text });
+            match text(&path) {
+                Ok(text) => files.push(File { name, text }),
+                Err(why) => unread.push(Unread { name, why }),
+            }
         }
     }
     Ok(())
@@ -114,7 +147,9 @@ mod tests {
         fs::write(folder.path().join("q.yaml"), "queue: q\n").unwrap();
         assert_eq!(read(folder.path()).unwrap().len(), 1);
         std::os::unix::fs::symlink("/dev/zero", folder.path().join("z.yaml")).unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("a.yaml")).unwrap();
         let error = format!("{:#}", read(folder.path()).unwrap_err());
-        assert!(error.ends_with("z.yaml: it is no regular file"), "{error}");
+        assert!(error.contains("cannot be read: a.yaml: No such file"), "{error}");
+        assert!(error.ends_with("; z.yaml: it is no regular file"), "{error}");
     }
 }

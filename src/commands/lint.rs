@@ -28,10 +28,11 @@ const LISTED: usize = 100;
 impl Lint {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let settings = self.file.load(Vec::new())?.settings.catalog;
-        let files: Vec<_> =
-            documents::read(&self.folder)?.into_iter().map(|file| (file.name, file.text)).collect();
+        let (files, unread) = documents::read_what_can_be(&self.folder)?;
+        let files: Vec<_> = files.into_iter().map(|file| (file.name, file.text)).collect();
+        let unread: Vec<_> = unread.into_iter().map(|file| (file.name, file.why.to_string())).collect();
         let each = if self.all { usize::MAX } else { LISTED };
-        match change::lint(&files, &settings, Millis::now(), each) {
+        match change::lint(&files, &unread, &settings, Millis::now(), each) {
             Ok(warnings) => {
                 warnings.listed.iter().for_each(|warning| complain(format!("warning: {warning}")));
                 let are = if files.len() == 1 { "is" } else { "are" };

@@ -232,7 +232,7 @@ mod tests {
         let mut files = DOCUMENTS.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
         let endpoint = format!("endpoint: {ENDPOINT}\nurl: http://127.0.0.1:8090/callbacks\n");
         files.push(("endpoints.yaml".to_owned(), endpoint));
-        let warnings = lint(&files, &Settings::default(), Millis(0), usize::MAX).unwrap();
+        let warnings = lint(&files, &[], &Settings::default(), Millis(0), usize::MAX).unwrap();
         assert_eq!(warnings.listed, []);
         assert!(has_receiver(&files));
         assert!(!has_receiver(&files[..6]));

@@ -47,6 +47,13 @@ impl Parsed {
             }
     }
 
+    /// There is a file that could not be read, with any documents.
+    pub fn lacks(&mut self, file: &str, why: &str) {
+        let origin = Origin { file: file.to_owned(), line: 0, index: 0 };
+        self.faults.push(DocumentFault::new(&origin, "", why));
+        self.unread(None, None);
+    }
+
     /// There is a document, and this is all that is known of its key.
     fn unread(&mut self, key: Option<String>, kind: Option<DocumentKind>) {
         self.fields_missing |= kind.is_none_or(|kind| kind == DocumentKind::ItemType);

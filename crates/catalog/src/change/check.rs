@@ -27,14 +27,17 @@ pub struct Warnings {
     pub total: usize,
 }
 
-/// Checks files by themselves, as for an organisation that has nothing else; `each`: warnings of one kind to be listed.
+/// Checks files by themselves, as for an organisation that has nothing else. `unread`: names of files that could not be
+/// read, and why; `each`: warnings of one kind to be listed.
 pub fn lint(
     files: &[File],
+    unread: &[(String, String)],
     settings: &Settings,
     now: Millis,
     each: usize,
 ) -> Result<Warnings, Vec<DocumentFault>> {
-    let parsed = parse_all(files);
+    let mut parsed = parse_all(files);
+    unread.iter().for_each(|(name, why)| parsed.lacks(name, why));
     let next = super::succession(&Content::default(), &parsed, true);
     let (_, warnings) =
         whole(&OrgId::new("lint"), ConfigVersion(0), &next, &parsed, settings, &BankEntries::new(), now)?;

@@ -243,9 +243,9 @@ async fn every_fault_of_every_document_is_listed_at_its_place() {
         assert!(found.iter().any(|fault| named(&fault)), "{document} {part}: {found:#?}");
     }
     assert_eq!(house.changes().pull(&house.org).await.unwrap().version, ConfigVersion(1));
-    let linted = lint(&files(WRONG), &house.settings, Millis(1), 100).unwrap_err();
+    let linted = lint(&files(WRONG), &[], &house.settings, Millis(1), 100).unwrap_err();
     assert_eq!(linted.iter().map(ToString::to_string).collect::<Vec<_>>(), found);
-    assert_eq!(lint(&files(POST), &house.settings, Millis(1), 100).unwrap().total, 0);
+    assert_eq!(lint(&files(POST), &[], &house.settings, Millis(1), 100).unwrap().total, 0);
 }
 
 #[tokio::test]
@@ -253,7 +253,7 @@ async fn a_name_that_is_not_there_is_told_once() {
     let house = House::new().await;
     let documents =
         format!("{POST}---\nrule: two\nitem_types: [nothing]\nwhen: {{text: {{in: [text], words: [x]}}}}\n");
-    let found = lint(&files(&documents), &house.settings, Millis(1), 100).unwrap_err();
+    let found = lint(&files(&documents), &[], &house.settings, Millis(1), 100).unwrap_err();
     let found: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(found.len(), 1, "{found:#?}");
     assert!(found[0].contains("item_types[0]") && found[0].contains("nothing"), "{found:#?}");
