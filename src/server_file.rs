@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use tidegate_catalog::write_private;
 
@@ -28,11 +28,16 @@ pub(crate) fn path(folder: &Path) -> PathBuf {
 }
 
 /// The file as long as the process runs; a clean end takes it away.
-pub(crate) struct Written(PathBuf);
+#[derive(Debug)]
+pub(crate) struct Written {
+    path: PathBuf,
+    /// Ends with the process, however that ends.
+    _lock: fs::File,
+}
 
 impl Drop for Written {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.0) {
+        if let Err(error) = fs::remove_file(&self.path) {
             tracing::debug!(%error, "server.json stays behind");
         }
     }
@@ -45,9 +50,27 @@ pub(crate) fn write(folder: &Path, admin: SocketAddr, token: &str) -> anyhow::Re
         pid: std::process::id(),
     };
     let path = path(folder);
+    let lock = lock(folder)?;
     write_private(&path, &serde_json::to_vec_pretty(&content)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(Written(path))
+    Ok(Written { path, _lock: lock })
+}
+
+/// Commands on a folder ask one process, and it should be known which.
+fn lock(folder: &Path) -> anyhow::Result<fs::File> {
+    let path = folder.join("server.lock");
+    let lock = fs::File::options().write(true).create(true).truncate(false).open(&path);
+    let lock = lock.with_context(|| format!("cannot open {}", path.display()))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(fs::TryLockError::WouldBlock) => bail!(
+            "another process on {} has the admin API: give this one a folder of its own (data.folder)",
+            folder.display()
+        ),
+        Err(fs::TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot lock {}", path.display()))
+        }
+    }
 }
 
 /// `None`: no process runs on this folder, or it ended in order.
@@ -71,4 +94,25 @@ pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
         });
     }
     address
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_file_stays_that_of_the_process_that_came_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let first = write(folder, "127.0.0.1:1".parse().unwrap(), "a").unwrap();
+        let refused = write(folder, "127.0.0.1:2".parse().unwrap(), "b").unwrap_err().to_string();
+        assert!(refused.contains("another process") && refused.contains("data.folder"), "{refused}");
+        assert_eq!(read(folder).unwrap().unwrap().token, "a");
+        drop(first);
+        assert!(read(folder).unwrap().is_none());
+        let _next = write(folder, "127.0.0.1:3".parse().unwrap(), "c").unwrap();
+        assert_eq!(read(folder).unwrap().unwrap().token, "c");
+    }
 }
