@@ -6,6 +6,7 @@
 //! store can be opened before its tables exist.
 
 mod cells;
+mod chunks;
 mod conditional;
 mod faults;
 mod migrate;
@@ -43,6 +44,7 @@ pub(crate) use self::scan::{Walk, splits};
 pub use self::settings::{Replication, Secret, Settings, Tls};
 use self::{
     cells::{Bind, Cells as RawRow},
+    chunks::Chunks,
     conditional::Stripes,
     statements::Shape,
     tls::Objection,
@@ -139,10 +141,7 @@ impl Engine {
     /// The writes of each partition, in chunks that go together.
     async fn encode<'b>(&self, batch: &'b Batch<'_>) -> Result<Vec<Vec<Write<'b>>>, Error> {
         let now = (self.0.clock)().0;
-        let limit = self.0.settings.batch_bytes;
-        let mut chunks: Vec<(Vec<Write<'b>>, usize)> = Vec::new();
-        // The chunk of a partition that still has room.
-        let mut open: HashMap<(&'static str, Vec<u8>), usize> = HashMap::new();
+        let mut chunks = Chunks::new(self.0.settings.batch_bytes);
         for change in &batch.changes {
             let table = change.table();
             let mut cells = Vec::with_capacity(table.columns.len() + 2);
@@ -168,18 +167,9 @@ impl Engine {
             };
             let statement = self.prepared(table, shape).await?;
             let write = Write { statement, values: cells.into_iter().map(Bind::Cell).collect(), bytes };
-            match open.get(&(table.name, partition.clone())).map(|index| &mut chunks[*index]) {
-                Some((chunk, filled)) if *filled + bytes <= limit => {
-                    chunk.push(write);
-                    *filled += bytes;
-                }
-                _ => {
-                    open.insert((table.name, partition), chunks.len());
-                    chunks.push((vec![write], bytes));
-                }
-            }
+            chunks.push((table.name, partition), bytes, write);
         }
-        Ok(chunks.into_iter().map(|(chunk, _)| chunk).collect())
+        Ok(chunks.into_all())
     }
 
     async fn send(&self, mut chunk: Vec<Write<'_>>) -> Result<(), Error> {
