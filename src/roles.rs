@@ -238,6 +238,13 @@ mod tests {
         })
     }
 
+    #[test]
+    fn the_exit_code_tells_how_it_ended() {
+        let failed = End::Failed { role: "ingest", error: anyhow::anyhow!("gone") };
+        let codes = [End::Clean, End::Forced, failed].map(|end| format!("{:?}", end.code()));
+        assert_eq!(codes, [0, 3, 4].map(|code| format!("{:?}", ExitCode::from(code))));
+    }
+
     #[tokio::test]
     async fn a_signal_stops_servers_before_workers_and_ends_clean() {
         let order = Order::default();

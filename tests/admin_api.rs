@@ -273,79 +273,86 @@ fields:
         demo.command("/config", &json!({ "files": [{ "name": "full.yaml", "text": types }] })).await;
     assert_eq!(applied.0, 200, "{}", applied.1);
     let policy = demo.platform(Method::GET, "/api/v1/policies/", None).await.1["policies"][0]["id"].clone();
-    let item = |id: &str| {
+    // Of each item all is its own, as far as there are so many values.
+    let item = |id: &str, nth: u32| {
         json!({
             "id": id,
             "typeId": "full",
             "typeVersion": "v-17",
-            "typeSchemaVariant": "original",
+            "typeSchemaVariant": if nth % 2 == 0 { "original" } else { "partial" },
             "data": {
                 "string": format!("text of {id}"),
-                "number": 1_234.5,
-                "boolean": true,
+                "number": f64::from(nth) + 1_234.5,
+                "boolean": nth % 2 == 0,
                 "images": [format!("https://media.example/{id}.jpg")],
                 "audio": format!("https://media.example/{id}.ogg"),
                 "video": format!("https://media.example/{id}.mp4"),
-                "geohash": "u4pruydqqvj",
-                "datetime": "2026-01-02T03:04:05.678Z",
+                "geohash": format!("u4pruydq{nth}"),
+                "datetime": format!("2026-01-02T03:04:0{nth}.678Z"),
                 "related": { "id": format!("author of {id}"), "typeId": "user" },
                 "undeclared": { "kept": [format!("extra of {id}")] },
             },
         })
     };
 
-    let sent = item("i-1");
-    demo.submit(&sent).await;
-    found_again(&sent, &demo.evaluated("full", "i-1").await);
+    for sent in [item("i-1", 0), item("i-2", 1)] {
+        demo.submit(&sent).await;
+        holds(&demo.evaluated("full", sent["id"].as_str().unwrap()).await, &sent);
+    }
+
+    for (id, csam, queue) in [("i-3", false, "default"), ("i-4", true, "child-safety")] {
+        let sent = json!({
+            "reporter": { "kind": "user", "id": "reporter-7", "typeId": "user" },
+            "reportedAt": "2026-02-03T04:05:06.789Z",
+            "reportedItem": item(id, 2),
+            "reportedItemThread": [item("t-1", 3), item("t-2", 4)],
+            "reportedItemsInThread": [{ "id": "t-2", "typeId": "full" }],
+            "additionalItems": [item("x-1", 5)],
+        });
+        let mut whole = sent.clone();
+        let reason = json!({ "policyId": policy, "reason": "because of this", "csam": csam });
+        whole["reportedForReason"] = reason.clone();
+        let answer = demo.platform(Method::POST, "/api/v1/report", Some(&whole)).await;
+        assert_eq!(answer.0, 201, "{}", answer.1);
+        let job = demo.whole_job(&demo.job(queue, id).await).await;
+        let report = &job["causes"][0]["report"];
+        holds(report, &sent);
+        assert_eq!(report["id"], answer.1["reportId"], "{job}");
+        assert_eq!((&report["reason"], &report["csam"]), (&reason["reason"], &reason["csam"]), "{job}");
+        assert_eq!(report["policy"]["id"], policy, "{job}");
+    }
 
     let sent = json!({
-        "reporter": { "kind": "user", "id": "reporter-7", "typeId": "user" },
-        "reportedAt": "2026-02-03T04:05:06.789Z",
-        "reportedItem": item("i-2"),
-        "reportedForReason": { "policyId": policy, "reason": "because of this", "csam": false },
-        "reportedItemThread": [item("t-1"), item("t-2")],
-        "reportedItemsInThread": [{ "id": "t-2", "typeId": "full" }],
-        "additionalItems": [item("x-1")],
-    });
-    let answer = demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await;
-    assert_eq!(answer.0, 201, "{}", answer.1);
-    let job = demo.job("default", "i-2").await;
-    let whole = demo.whole_job(&job).await;
-    found_again(&sent, &whole);
-    found_again(&answer.1, &whole);
-    assert_eq!(whole["causes"][0]["report"]["reporter"], sent["reporter"]);
-
-    let sent = json!({
-        "appealId": "appeal-9",
         "appealedBy": { "id": "appellant-3", "typeId": "user" },
         "appealedAt": "2026-03-04T05:06:07.891Z",
-        "actionedItem": item("i-3"),
-        "actionsTaken": ["limit_reach", "an-unknown-action"],
-        "appealReason": "that was unfair",
+        "actionedItem": item("i-5", 7),
+        "actionsTaken": [{ "id": "limit_reach" }, { "id": "an-unknown-action" }],
         "violatingPolicies": [{ "id": policy }, { "id": "an-unknown-policy" }],
-        "additionalItems": [item("x-2")],
+        "additionalItems": [item("x-2", 8)],
     });
-    let answer = demo.platform(Method::POST, "/api/v1/report/appeal", Some(&sent)).await;
+    let mut whole = sent.clone();
+    whole["appealId"] = "appeal-9".into();
+    whole["appealReason"] = "that was unfair".into();
+    whole["actionsTaken"] = json!(["limit_reach", "an-unknown-action"]);
+    let answer = demo.platform(Method::POST, "/api/v1/report/appeal", Some(&whole)).await;
     assert_eq!(answer.0, 204, "{}", answer.1);
-    let job = demo.job("appeals", "i-3").await;
-    let whole = demo.whole_job(&job).await;
-    found_again(&sent, &whole);
+    let job = demo.whole_job(&demo.job("appeals", "i-5").await).await;
+    let appeal = &job["causes"][0]["appeal"];
+    holds(appeal, &sent);
+    assert_eq!((&appeal["id"], &appeal["reason"]), (&whole["appealId"], &whole["appealReason"]), "{job}");
 }
 
-fn found_again(sent: &Value, answer: &Value) {
-    let (mut wanted, mut found) = (Vec::new(), Vec::new());
-    leaves(sent, &mut wanted);
-    leaves(answer, &mut found);
-    for leaf in wanted {
-        assert!(found.contains(&leaf), "{leaf} is not in {answer}");
-    }
-}
-
-fn leaves(value: &Value, into: &mut Vec<Value>) {
-    match value {
-        Value::Object(entries) => entries.values().for_each(|value| leaves(value, into)),
-        Value::Array(values) => values.iter().for_each(|value| leaves(value, into)),
-        leaf => into.push(leaf.clone()),
+/// Whether the answer has everything that was sent, at the same place; it may have more.
+fn holds(answer: &Value, sent: &Value) {
+    match (answer, sent) {
+        (Value::Object(_), Value::Object(sent)) => {
+            sent.iter().for_each(|(name, value)| holds(&answer[name], value));
+        }
+        (Value::Array(found), Value::Array(sent)) => {
+            assert_eq!(found.len(), sent.len(), "{answer}");
+            found.iter().zip(sent).for_each(|(found, value)| holds(found, value));
+        }
+        _ => assert_eq!(answer, sent),
     }
 }
 

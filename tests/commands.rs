@@ -4,11 +4,16 @@
 
 mod running;
 
-use std::fs;
+use std::{fs, time::Duration};
 
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use running::{Place, post, text};
 use serde_json::json;
+use tidegate_test_support::{PATIENCE, eventually};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 #[tokio::test]
 async fn documents_go_round_and_a_moved_head_is_refused() {
@@ -176,6 +181,24 @@ async fn a_document_that_cannot_be_read_hides_no_fault_of_the_others_nor_of_its_
 }
 
 #[tokio::test]
+async fn files_that_are_no_text_are_told_together_and_with_what_is_certain_of_the_others() {
+    let place = Place::new();
+    let folder = place.folder.path().join("documents");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("latin.yaml"), b"policy: \xff\n").unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.join("away.yaml")).unwrap();
+    fs::write(folder.join("policies.yaml"), "policy: p\nparent: may-be-latin\n").unwrap();
+    fs::write(folder.join("queues.yaml"), "queue: q\ncolour: red\n").unwrap();
+    let output = place.run(&["lint", "documents"]).await;
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    for parts in [["latin.yaml", "UTF-8"], ["away.yaml", "No such file"], ["queues.yaml", "colour"]] {
+        assert!(said.lines().any(|line| parts.iter().all(|part| line.contains(part))), "{parts:?}: {said}");
+    }
+    assert!(said.ends_with("3 faults\n") && !said.contains("may-be-latin"), "{said}");
+}
+
+#[tokio::test]
 async fn keys_are_made_used_listed_and_ended() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
@@ -254,6 +277,51 @@ async fn single_roles_refuse_embedded_data_by_name() {
         }
     }
     assert!(!place.folder.path().join("tidegate-data").exists(), "nothing was opened");
+}
+
+/// A request that never ends, on the port for platforms.
+async fn hanging(demo: &running::Demo) -> TcpStream {
+    let mut client =
+        TcpStream::connect(demo.var("TIDEGATE_URL").trim_start_matches("http://")).await.unwrap();
+    let key = demo.var("TIDEGATE_API_KEY");
+    let head = format!(
+        "POST /api/v1/items/async/ HTTP/1.1\r\nhost: h\r\nx-api-key: {key}\r\ncontent-type: application/json\r\n\
+         expect: 100-continue\r\ncontent-length: 100\r\n\r\n"
+    );
+    client.write_all(head.as_bytes()).await.unwrap();
+    let mut told = [0; 25];
+    client.read_exact(&mut told).await.unwrap();
+    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n", "the body is waited for");
+    client
+}
+
+#[tokio::test]
+async fn an_end_that_cut_something_off_has_an_exit_code_of_its_own() {
+    let place = Place::new();
+    let demo = place.start_with(&[("TIDEGATE__API__HTTP__DRAIN_MS", "100")]).await.unwrap();
+    let _request = hanging(&demo).await;
+    assert_eq!(demo.stop().await.code(), Some(3), "its time to drain is over");
+
+    // Long enough that only the second signal ends it.
+    let long = ["API__HTTP__DRAIN_MS", "API__HTTP__BODY_READ_MS", "OPS__DRAIN_MS"];
+    let long = long.map(|name| format!("TIDEGATE__{name}"));
+    let long: Vec<_> = long.iter().map(|name| (name.as_str(), "600000")).collect();
+    let mut demo = place.start_with(&long).await.unwrap();
+    let _request = hanging(&demo).await;
+    demo.process.terminate().await.unwrap();
+    let stopping =
+        async || (demo.operations("/readyz").await.0 == StatusCode::SERVICE_UNAVAILABLE).then_some(());
+    eventually("the process to be stopping", PATIENCE, stopping).await.unwrap();
+    // Signals right after one another are one, so that whoever sends to a group does not force anything.
+    let again = async || {
+        let _ended = demo.process.terminate().await;
+        demo.process.exit(Duration::from_millis(500)).await.ok()
+    };
+    let forced = eventually("the process to end by force", PATIENCE, again).await.unwrap();
+    assert_eq!(forced.code(), Some(3), "told twice it waits no more");
+
+    let demo = place.start().await.unwrap();
+    assert_eq!(demo.stop().await.code(), Some(0));
 }
 
 #[tokio::test]
