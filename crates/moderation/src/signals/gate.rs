@@ -91,7 +91,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_stops_waiting_takes_no_turn() {
-        let gate = Gate::new(Bounds { all: 1, per_host: 1, per_org: 1, known: 1 });
+        let gate = Gate::new(Bounds { all: 1, at_host: 1, per_host: 1, per_org: 1, known: 1 });
         let site = Site { org: OrgId::new("a"), host: "host".into() };
         let first = gate.enter(&site).await;
         let mut second = gate.enter(&site).boxed();

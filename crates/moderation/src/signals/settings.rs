@@ -16,7 +16,10 @@ pub struct Settings {
     pub per_item: usize,
     /// Fetches at once. An organisation has no more of them than it leaves to the others. Default 256.
     pub fetches: usize,
-    /// Fetches at once from one host. Default 8.
+    /// Fetches at once from one host, for all organisations. One has no more of them than it leaves to the others, so
+    /// this should be twice `signals.fetches_per_host`. Default 16.
+    pub fetches_per_host_in_all: usize,
+    /// The same for one organisation. Default 8.
     pub fetches_per_host: usize,
     /// Fetches at once for one organisation. A host has no more of them than it leaves to the others, and hosts that
     /// rest, or never gave anything, have half of them together. Default 64.
@@ -59,6 +62,7 @@ impl Default for Settings {
         Self {
             per_item: 64,
             fetches: 256,
+            fetches_per_host_in_all: 16,
             fetches_per_host: 8,
             fetches_per_org: 64,
             body_bytes: 512 << 20,
@@ -121,7 +125,13 @@ impl Settings {
         }
         for (lesser, less, greater, great) in [
             ("body_bytes_per_org", self.body_bytes_per_org, "body_bytes", self.body_bytes),
-            ("fetches_per_host", self.fetches_per_host as u64, "fetches", self.fetches as u64),
+            (
+                "fetches_per_host",
+                self.fetches_per_host as u64,
+                "fetches_per_host_in_all",
+                self.fetches_per_host_in_all as u64,
+            ),
+            ("fetches_per_host_in_all", self.fetches_per_host_in_all as u64, "fetches", self.fetches as u64),
             ("fetches_per_org", self.fetches_per_org as u64, "fetches", self.fetches as u64),
             ("retry_ms", self.retry_ms, "longest_retry_ms", self.longest_retry_ms),
             ("host_rest_ms", self.host_rest_ms, "longest_host_rest_ms", self.longest_host_rest_ms),
@@ -138,6 +148,7 @@ impl Settings {
     pub(super) fn bounds(&self) -> Bounds {
         Bounds {
             all: self.fetches,
+            at_host: self.fetches_per_host_in_all,
             per_host: self.fetches_per_host,
             per_org: self.fetches_per_org,
             known: self.hosts,
@@ -197,6 +208,10 @@ mod tests {
                 "signals.body_bytes_per_org = 134217728",
             ),
             (Settings { fetches: 4, ..Settings::default() }, "signals.fetches = 4"),
+            (
+                Settings { fetches_per_host: 17, ..Settings::default() },
+                "signals.fetches_per_host_in_all = 16",
+            ),
             (Settings { longest_host_rest_ms: 1, ..Settings::default() }, "signals.host_rest_ms = 5000"),
         ] {
             let fault = settings.validate().unwrap_err().to_string();

@@ -1,4 +1,5 @@
-//! Whose fetch may start now: bounded in all, per host and per org, orgs taking turns and, within one, its hosts.
+//! Whose fetch may start now: bounded in all, per org, and at each host for all orgs and for one; orgs take turns and,
+//! within one, its hosts.
 //!
 //! It starts nothing and knows no clock; `gate` hands its turns out.
 
@@ -19,6 +20,9 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) all: usize,
+    /// From one host, for all orgs.
+    pub(super) at_host: usize,
+    /// From one host, for one org.
     pub(super) per_host: usize,
     pub(super) per_org: usize,
     /// Hosts that gave a medium lately, as far as they are remembered.
@@ -116,8 +120,8 @@ impl<T> Turns<T> {
         if free == 0 {
             return None;
         }
-        let (most, none) = (self.bounds.per_host, Running::default());
-        let shares = Shares { all: self.bounds.per_org, per_host: most };
+        let (at_host, none) = (self.bounds.at_host, Running::default());
+        let shares = Shares { all: self.bounds.per_org, per_host: self.bounds.per_host };
         for at in 0..self.order.len() {
             let org = &self.order[at];
             let running = self.by_org.get(org).unwrap_or(&none);
@@ -128,9 +132,10 @@ impl<T> Turns<T> {
             let Some(line) = self.waiting.get_mut(org) else { continue };
             let by_host = &self.by_host;
             let is_free = |host: &Arc<str>, is_known| {
-                let own = running.by_host.get(host).copied().unwrap_or_default();
-                shares.admits(running.taken, own, is_known)
-                    && by_host.get(host).is_none_or(|running| *running < most)
+                let count = |by_host: &HashMap<_, _>| by_host.get(host).copied().unwrap_or_default();
+                let own = count(&running.by_host);
+                // The same at each host.
+                own < at_host.saturating_sub(count(by_host)) && shares.admits(running.taken, own, is_known)
             };
             // Strangers first: they never have more than their half, while known ones could have all.
             let next = match shares.left_to_strangers(running.taken) {
@@ -232,7 +237,7 @@ mod tests {
 
     #[test]
     fn orgs_take_turns_and_so_do_the_hosts_of_one() {
-        let mut turns = Turns::new(Bounds { all: 100, per_host: 100, per_org: 100, known: 9 });
+        let mut turns = Turns::new(Bounds { all: 100, at_host: 100, per_host: 100, per_org: 100, known: 9 });
         for nth in 0..3 {
             turns.wait(site("a", "slow"), ("a", nth));
         }
@@ -244,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_host_at_its_bound_holds_nobody_who_wants_another() {
-        let mut turns = Turns::new(Bounds { all: 100, per_host: 1, per_org: 100, known: 9 });
+        let mut turns = Turns::new(Bounds { all: 100, at_host: 1, per_host: 1, per_org: 100, known: 9 });
         for nth in 0..5 {
             turns.wait(site("a", "hanging"), nth);
         }
@@ -258,7 +263,7 @@ mod tests {
 
     #[test]
     fn many_names_of_one_org_hold_no_other_org() {
-        let mut turns = Turns::new(Bounds { all: 20, per_host: 8, per_org: 8, known: 9 });
+        let mut turns = Turns::new(Bounds { all: 20, at_host: 16, per_host: 8, per_org: 8, known: 9 });
         for nth in 0..100 {
             turns.wait(site("wild", &format!("{nth}.example")), nth);
         }
@@ -284,7 +289,7 @@ mod tests {
     #[test]
     fn many_hosts_that_hang_leave_turns_to_the_next_host_of_their_org() {
         for (hosts, is_known) in [(12, false), (12, true), (31, false), (60, true)] {
-            let mut turns = Turns::new(Bounds { all: 256, per_host: 8, per_org: 64, known: 99 });
+            let mut turns = Turns::new(Bounds { all: 256, at_host: 16, per_host: 8, per_org: 64, known: 99 });
             for nth in 0..hosts {
                 turns.learn(&site("a", &format!("{nth}.example")), is_known);
             }
@@ -298,7 +303,7 @@ mod tests {
 
     #[test]
     fn strangers_without_number_leave_half_to_a_host_that_gave_a_medium() {
-        let mut turns = Turns::new(Bounds { all: 256, per_host: 8, per_org: 64, known: 9 });
+        let mut turns = Turns::new(Bounds { all: 256, at_host: 16, per_host: 8, per_org: 64, known: 9 });
         let good = site("a", "good");
         crowd(&mut turns, "a", 1_000, 1);
         turns.wait(good.clone(), 9_999);
@@ -315,7 +320,7 @@ mod tests {
 
     #[test]
     fn many_orgs_leave_turns_to_the_next_one() {
-        let mut turns = Turns::new(Bounds { all: 256, per_host: 8, per_org: 64, known: 99 });
+        let mut turns = Turns::new(Bounds { all: 256, at_host: 16, per_host: 8, per_org: 64, known: 99 });
         for org in 0..20 {
             for host in 0..40 {
                 let site = site(&org.to_string(), &format!("{host}.{org}.example"));
@@ -328,14 +333,28 @@ mod tests {
         assert_eq!(turns.next().unwrap().1, 9_999);
     }
 
+    #[test]
+    fn many_fetches_of_one_org_from_a_host_leave_turns_there_to_other_orgs() {
+        let mut turns = Turns::new(Bounds { all: 256, at_host: 16, per_host: 8, per_org: 64, known: 9 });
+        crowd(&mut turns, "a", 1, 100);
+        let mut had: Vec<_> = vec![start_all(&mut turns).len()];
+        for org in ["b", "c", "d"] {
+            crowd(&mut turns, org, 1, 100);
+            let started = start_all(&mut turns);
+            assert!(started.iter().all(|turn| turn.site.org == OrgId::new(org)), "{org}");
+            had.push(started.len());
+        }
+        assert_eq!(had, [8, 4, 2, 1]);
+    }
+
     proptest! {
         #[test]
         fn bounds_hold_and_nobody_is_forgotten(
             wanted in proptest::collection::vec((0_u8..4, 0_u8..5), 0..80),
             ends in proptest::collection::vec(any::<u8>(), 0..200),
-            all in 1_usize..6, per_host in 1_usize..4, per_org in 1_usize..4,
+            all in 1_usize..6, at_host in 1_usize..6, per_host in 1_usize..4, per_org in 1_usize..4,
         ) {
-            let mut turns = Turns::new(Bounds { all, per_host, per_org, known: 2 });
+            let mut turns = Turns::new(Bounds { all, at_host, per_host, per_org, known: 2 });
             for (nth, (org, host)) in wanted.iter().enumerate() {
                 turns.wait(site(&org.to_string(), &host.to_string()), nth);
             }
@@ -348,8 +367,12 @@ mod tests {
                     seen.push(who);
                     prop_assert!(running.len() <= all);
                     for one in &running {
-                        prop_assert!(running.iter().filter(|it| it.site.host == one.site.host).count() <= per_host);
-                        prop_assert!(running.iter().filter(|it| it.site.org == one.site.org).count() <= per_org);
+                        let count = |is_meant: &dyn Fn(&Site) -> bool| {
+                            running.iter().filter(|turn| is_meant(&turn.site)).count()
+                        };
+                        prop_assert!(count(&|site| site.host == one.site.host) <= at_host);
+                        prop_assert!(count(&|site| *site == one.site) <= per_host.min(at_host.div_ceil(2)));
+                        prop_assert!(count(&|site| site.org == one.site.org) <= per_org);
                     }
                 }
                 if running.is_empty() { break; }
