@@ -157,7 +157,7 @@ impl Items {
         no_reviews: Option<&'static str>,
         place: &Place,
     ) -> Result<Option<Step>, Fault> {
-        let bytes = job.record.items[part].data.len() as u64;
+        let bytes = job.record.items[part].data.len();
         let asker = Asker { org: &job.record.org, item: &prepared.key, bytes, ticket: &job.ticket, place };
         match self.looking.look(asker, &wanted).await {
             Looked::Found(found) => {
@@ -205,7 +205,7 @@ impl Items {
             return Ok(());
         }
         let item = entry.key();
-        let bytes = entry.data.len() as u64;
+        let bytes = entry.data.len();
         let asker = Asker { org, item: &item, bytes, ticket: &job.ticket, place };
         let found = match self.looking.look(asker, &wanted).await {
             Looked::Found(found) => found,

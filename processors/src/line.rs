@@ -1,52 +1,17 @@
-//! Which items of an org may wait long for their media, and which stand in line for that: bounded in items, in bytes and
-//! by the hosts that they wait for.
+//! Lets the items of orgs that may wait long for their media have a seat, or stand in line for one.
 //!
-//! It does not know what is waited for, nor for how long.
+//! It does not know what is waited for, nor for how long; `org` says whose turn it is.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+mod org;
+
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
-use tidegate_moderation::signals::{Shares, Taken};
 use tidegate_schemas::ids::OrgId;
 use tokio::sync::oneshot;
 
-/// What one org may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    /// Seats, and those of items that wait for one host.
-    pub(crate) seats: Shares,
-    /// Items without a seat.
-    pub(crate) line: usize,
-    /// With a seat and without.
-    pub(crate) bytes: u64,
-}
-
-/// One item, as far as it counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Guest {
-    /// Each once.
-    pub(crate) hosts: Vec<Arc<str>>,
-    pub(crate) bytes: u64,
-}
-
-/// Why there is neither a seat nor a place in the line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
-    Items,
-    Bytes,
-}
-
-impl Full {
-    pub(crate) fn tag(self) -> &'static str {
-        match self {
-            Self::Items => "items",
-            Self::Bytes => "bytes",
-        }
-    }
-}
+pub(crate) use self::org::{Bounds, Full, Guest};
+use self::org::{Org, Place, Seated, Sums};
 
 /// Cheap to clone; clones share all bounds.
 #[derive(Clone)]
@@ -68,9 +33,6 @@ struct Orgs {
 }
 
 type Standings = Org<oneshot::Sender<Seat>>;
-
-/// Seated, in line, and the bytes of both.
-type Sums = [u64; 3];
 
 /// Given back when dropped.
 pub(crate) struct Seat {
@@ -109,7 +71,7 @@ impl Line {
 
     fn let_in(&self, org: &OrgId) {
         let knows = |host: &Arc<str>| (self.0.known)(org, host);
-        while let Some((sender, guest)) = self.change(org, |it, _| it.next(self.0.bounds.seats, knows)) {
+        while let Some((sender, guest)) = self.change(org, |it, _| it.next(self.0.bounds, knows)) {
             // Who left in this moment drops it, and with that gives it back.
             drop(sender.send(self.seat(org, guest)));
         }
@@ -162,138 +124,19 @@ impl Drop for Standing<'_> {
     }
 }
 
-/// The items of one org. What waits could not have a seat when something last changed.
-#[derive(Debug)]
-struct Org<T> {
-    seated: Taken,
-    by_host: HashMap<Arc<str>, usize>,
-    bytes: u64,
-    /// By number, which grows.
-    waiting: VecDeque<(u64, Guest, T)>,
-}
-
-/// A guest as it counts while it is seated.
-#[derive(Debug)]
-struct Seated {
-    guest: Guest,
-    is_known: bool,
-}
-
-/// What a newcomer gets. Nobody who waits could have its seat, unless a host became known since something ended.
-#[derive(Debug)]
-enum Place {
-    Seat(Seated),
-    /// With its number.
-    Line(u64),
-}
-
-impl<T> Default for Org<T> {
-    fn default() -> Self {
-        Self { seated: Taken::default(), by_host: HashMap::new(), bytes: 0, waiting: VecDeque::new() }
-    }
-}
-
-impl<T> Org<T> {
-    fn is_empty(&self) -> bool {
-        self.seated.all == 0 && self.waiting.is_empty()
-    }
-
-    fn join(
-        &mut self,
-        bounds: Bounds,
-        knows: impl Fn(&Arc<str>) -> bool,
-        nth: u64,
-        guest: Guest,
-        who: T,
-    ) -> Result<Place, Full> {
-        // One that is larger than all that is allowed comes alone.
-        if !self.is_empty() && self.bytes.saturating_add(guest.bytes) > bounds.bytes {
-            return Err(Full::Bytes);
-        }
-        let free = self.free_for(bounds.seats, &knows, &guest);
-        if free.is_none() && self.waiting.len() >= bounds.line {
-            return Err(Full::Items);
-        }
-        self.bytes = self.bytes.saturating_add(guest.bytes);
-        if let Some(is_known) = free {
-            return Ok(Place::Seat(self.sit(guest, is_known)));
-        }
-        self.waiting.push_back((nth, guest, who));
-        Ok(Place::Line(nth))
-    }
-
-    /// Whether there is a seat for the guest, and if so, whether all of its hosts are known.
-    fn free_for(&self, seats: Shares, knows: impl Fn(&Arc<str>) -> bool, guest: &Guest) -> Option<bool> {
-        let own = |host| self.by_host.get(host).copied().unwrap_or_default();
-        // Such as one whose hosts do not parse.
-        let most = guest.hosts.iter().map(own).max().unwrap_or_default();
-        if !seats.admits(self.seated, most, true) {
-            return None;
-        }
-        let is_known = guest.hosts.iter().all(knows);
-        (is_known || seats.admits(self.seated, most, false)).then_some(is_known)
-    }
-
-    fn sit(&mut self, guest: Guest, is_known: bool) -> Seated {
-        self.seated.all += 1;
-        self.seated.by_strangers += usize::from(!is_known);
-        for host in &guest.hosts {
-            *self.by_host.entry(Arc::clone(host)).or_default() += 1;
-        }
-        Seated { guest, is_known }
-    }
-
-    /// The first that there is a seat for, which counts as seated.
-    fn next(&mut self, seats: Shares, knows: impl Fn(&Arc<str>) -> bool) -> Option<(T, Seated)> {
-        if seats.left(self.seated) == 0 {
-            return None;
-        }
-        let mut free = self.waiting.iter().enumerate();
-        let (at, is_known) =
-            free.find_map(|(at, (_, guest, _))| Some((at, self.free_for(seats, &knows, guest)?)))?;
-        let (_, guest, who) = self.waiting.remove(at)?;
-        Some((who, self.sit(guest, is_known)))
-    }
-
-    fn end(&mut self, seated: &Seated) {
-        self.seated.all -= 1;
-        self.seated.by_strangers -= usize::from(!seated.is_known);
-        self.bytes -= seated.guest.bytes;
-        for host in &seated.guest.hosts {
-            if let Some(seated) = self.by_host.get_mut(host) {
-                *seated -= 1;
-                if *seated == 0 {
-                    self.by_host.remove(host);
-                }
-            }
-        }
-    }
-
-    /// If it is in the line still.
-    fn leave(&mut self, nth: u64) {
-        let Ok(at) = self.waiting.binary_search_by_key(&nth, |(own, ..)| *own) else { return };
-        if let Some((_, guest, _)) = self.waiting.remove(at) {
-            self.bytes -= guest.bytes;
-        }
-    }
-
-    fn sums(&self) -> Sums {
-        [self.seated.all as u64, self.waiting.len() as u64, self.bytes]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use futures::{FutureExt as _, future::BoxFuture, poll};
+    use tidegate_moderation::signals::Shares;
 
     use super::*;
 
     const BOUNDS: Bounds = bounds(5, 2);
 
     const fn bounds(all: usize, per_host: usize) -> Bounds {
-        Bounds { seats: Shares { all, per_host }, line: 4, bytes: 100 }
+        Bounds { seats: Shares { all, per_host }, seat_bytes: 100, line: 4, line_bytes: 50 }
     }
 
     /// Each host is known.
@@ -301,7 +144,7 @@ mod tests {
         Line::new(bounds, |_, _| true)
     }
 
-    fn guest(hosts: &[&str], bytes: u64) -> Guest {
+    fn guest(hosts: &[&str], bytes: usize) -> Guest {
         Guest { hosts: hosts.iter().map(|host| Arc::from(*host)).collect(), bytes }
     }
 
@@ -326,7 +169,7 @@ mod tests {
         drop(hanging);
         let third = third.now_or_never().unwrap().unwrap();
         let both = both.now_or_never().unwrap().unwrap();
-        assert_eq!(line.0.orgs.lock().by_id[&org].by_host[&Arc::from("hangs")], 2);
+        assert_eq!(line.0.orgs.lock().sums, [2, 0, 2]);
         drop((third, both));
         assert!(line.0.orgs.lock().by_id.is_empty());
     }
@@ -379,21 +222,72 @@ mod tests {
         assert!(poll!(&mut take(&line, &org, guest(&["a"], 1))).is_pending(), "one left the line");
     }
 
+    /// Hosts are known whose name begins so.
+    fn line_that_knows(bounds: Bounds, name: &'static str) -> Line {
+        Line::new(bounds, move |_, host| host.starts_with(name))
+    }
+
     #[tokio::test]
-    async fn what_is_seated_and_what_stands_in_line_share_the_bytes_of_an_org() {
-        let (line, org) = (line(BOUNDS), OrgId::new("o"));
-        let large = now(&line, &org, guest(&["a"], 500)).unwrap();
-        assert_eq!(now(&line, &org, guest(&["b"], 1)).err(), Some(Full::Bytes));
-        drop(large);
-        let first = now(&line, &org, guest(&["a"], 60)).unwrap();
-        let _second = now(&line, &org, guest(&["a"], 10)).unwrap();
-        let mut third = take(&line, &org, guest(&["a"], 30));
-        assert!(poll!(&mut third).is_pending());
-        assert_eq!(now(&line, &org, guest(&["b"], 1)).err(), Some(Full::Bytes));
-        drop(third);
-        let _fourth = now(&line, &org, guest(&["b"], 30)).unwrap();
+    async fn who_finds_no_bytes_stands_in_line_and_is_let_in_when_there_are_some() {
+        let (line, org) = (line(bounds(9, 9)), OrgId::new("o"));
+        let first = now(&line, &org, guest(&["a"], 50)).unwrap();
+        let mut second = take(&line, &org, guest(&["a"], 10));
+        assert!(poll!(&mut second).is_pending(), "it has half of them");
+        let mut large = take(&line, &org, guest(&["b"], 60));
+        assert_eq!(now(&line, &org, guest(&["a"], 50)).err(), Some(Full::Bytes));
+        assert_eq!(now(&line, &org, guest(&["b"], 60)).err(), Some(Full::Bytes));
+        let small = now(&line, &org, guest(&["b"], 20)).unwrap();
+        drop(second);
+        assert!(poll!(&mut large).is_pending(), "the line is empty");
+        assert_eq!(now(&line, &org, guest(&["a"], 30)).err(), Some(Full::Bytes));
+        assert_eq!(line.0.orgs.lock().sums, [2, 1, 130]);
         drop(first);
-        assert_eq!(line.0.orgs.lock().by_id[&org].bytes, 40);
+        drop(large.now_or_never().unwrap().unwrap());
+        drop(small);
+        assert!(line.0.orgs.lock().by_id.is_empty());
+    }
+
+    #[tokio::test]
+    async fn strangers_leave_half_of_the_bytes_to_hosts_that_are_known() {
+        let (line, org) = (line_that_knows(bounds(64, 16), "good"), OrgId::new("o"));
+        let mut stuck: Vec<_> = ["a", "b"].map(|host| now(&line, &org, guest(&[host], 25)).unwrap()).into();
+        let mut waiting = Vec::new();
+        for nth in 0..4 {
+            waiting.push(take(&line, &org, guest(&[&nth.to_string()], 25)));
+            let _pending = poll!(waiting.last_mut().unwrap());
+        }
+        assert_eq!(now(&line, &org, guest(&["c"], 25)).err(), Some(Full::Bytes), "neither seat nor place");
+        let known = now(&line, &org, guest(&["good.1"], 25)).unwrap();
+        now(&line, &org, guest(&["good.2"], 25)).unwrap();
+        drop(known);
+        assert!(poll!(&mut waiting[0]).is_pending());
+        stuck.pop();
+        assert!(poll!(&mut waiting[0]).is_ready());
+    }
+
+    #[tokio::test]
+    async fn what_is_larger_than_all_has_its_turn_and_harms_no_host_that_is_known() {
+        let (line, org) = (line_that_knows(bounds(64, 16), "good"), OrgId::new("o"));
+        let monster = now(&line, &org, guest(&["a"], 5_000)).unwrap();
+        let mut other = take(&line, &org, guest(&["b"], 5_000));
+        assert!(poll!(&mut other).is_pending());
+        assert_eq!(now(&line, &org, guest(&["c"], 1)).err(), Some(Full::Bytes));
+        drop(now(&line, &org, guest(&["good"], 70)).unwrap());
+        drop(monster);
+        assert!(poll!(&mut other).is_ready());
+    }
+
+    #[tokio::test]
+    async fn heavy_items_of_a_known_host_that_hangs_leave_bytes_to_the_next_one() {
+        let (line, org) = (line(bounds(64, 16)), OrgId::new("o"));
+        let mut stuck = Vec::new();
+        for nth in 0..12 {
+            stuck.extend(line.take(&org, guest(&[&(nth % 3).to_string()], 10)).now_or_never());
+        }
+        assert!(stuck.iter().all(Result::is_ok) && stuck.len() >= 6, "{}", stuck.len());
+        for _ in 0..100 {
+            drop(now(&line, &org, guest(&["good"], 10)).unwrap());
+        }
     }
 
     #[tokio::test]

@@ -44,8 +44,9 @@ pub struct Settings {
     /// Further items of one organisation that stand in line for it; beyond, media are `fetch_failed`, reason
     /// `over_share`. Default 5,000.
     pub slow_line_per_org: usize,
-    /// Bytes of one organisation's items, as they wait and stand in line together; beyond, the same. It should be a
-    /// part of `processors.budget_bytes`. Default 16 MiB.
+    /// Bytes of one organisation's items. A third is for those whose turn it is, shared as their number is: others stand
+    /// in line. The rest is for the line; beyond, the same as above. It should be a part of `processors.budget_bytes`.
+    /// Default 24 MiB.
     pub slow_bytes_per_org: u64,
 }
 
@@ -60,7 +61,7 @@ impl Default for Settings {
             slow_per_org: 64,
             slow_per_host: 16,
             slow_line_per_org: 5_000,
-            slow_bytes_per_org: 16 << 20,
+            slow_bytes_per_org: 24 << 20,
         }
     }
 }
@@ -90,6 +91,16 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    fn bounds(&self) -> Bounds {
+        let bytes = usize::try_from(self.slow_bytes_per_org).unwrap_or(usize::MAX);
+        Bounds {
+            seats: Shares { all: self.slow_per_org, per_host: self.slow_per_host },
+            seat_bytes: bytes / 3,
+            line: self.slow_line_per_org,
+            line_bytes: bytes - bytes / 3,
+        }
     }
 }
 
@@ -124,7 +135,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) item: &'a ItemKey,
     /// That the item takes while it waits.
-    pub(crate) bytes: u64,
+    pub(crate) bytes: usize,
     pub(crate) ticket: &'a Ticket,
     pub(crate) place: &'a Place,
 }
@@ -136,11 +147,7 @@ impl Looking {
     }
 
     pub(crate) fn slow(signals: Signals, settings: &Settings) -> Self {
-        let bounds = Bounds {
-            seats: Shares { all: settings.slow_per_org, per_host: settings.slow_per_host },
-            line: settings.slow_line_per_org,
-            bytes: settings.slow_bytes_per_org,
-        };
+        let bounds = settings.bounds();
         let known = signals.clone();
         let line = Line::new(bounds, move |org, host| known.is_known(org, host));
         let total = Duration::from_millis(settings.slow_total_ms);

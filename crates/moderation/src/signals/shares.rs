@@ -21,8 +21,13 @@ impl Shares {
     /// Whether a host that has `own` may have one more. None has more than it leaves, so that there is always some for
     /// the next host; and hosts that are not known have no more than half, as names for them are free.
     pub fn admits(self, taken: Taken, own: usize, is_known: bool) -> bool {
+        self.admits_more(taken, own, 1, is_known)
+    }
+
+    /// The same of so many more.
+    pub fn admits_more(self, taken: Taken, own: usize, more: usize, is_known: bool) -> bool {
         let left = if is_known { self.left(taken) } else { self.left_to_strangers(taken) };
-        own < self.per_host && own < left
+        own.saturating_add(more) <= left.min(self.per_host)
     }
 
     pub fn left(self, taken: Taken) -> usize {
@@ -68,6 +73,24 @@ mod tests {
         let (own, taken) = greedy(shares, 1_000, false);
         assert_eq!((own.iter().sum::<usize>(), taken), (32, Taken { all: 32, by_strangers: 32 }));
         assert!(!shares.admits(taken, 0, false) && shares.admits(taken, 7, true));
+    }
+
+    #[test]
+    fn what_comes_in_pieces_is_shared_alike() {
+        let shares = Shares { all: 100, per_host: 100 };
+        let taken = |all, by_strangers| Taken { all, by_strangers };
+        for (taken, own, is_known, most) in [
+            (taken(0, 0), 0, true, 100),
+            (taken(40, 0), 40, true, 20),
+            (taken(40, 0), 0, true, 60),
+            (taken(0, 0), 0, false, 50),
+            (taken(60, 20), 0, false, 30),
+            (taken(60, 20), 20, false, 10),
+        ] {
+            assert!(shares.admits_more(taken, own, most, is_known), "{taken:?}");
+            assert!(!shares.admits_more(taken, own, most + 1, is_known), "{taken:?}");
+        }
+        assert!(!shares.admits_more(taken(0, 0), 1, usize::MAX, true));
     }
 
     #[test]
