@@ -14,7 +14,7 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use tidegate_egress::{Client, media};
 use tidegate_media::{Decoders, Digests, Limits};
-use tidegate_moderation::signals::{Depth, Look, Settings, Signal, Signals, Wanted};
+use tidegate_moderation::signals::{Depth, Look, Search, Settings, Signal, Signals, Wanted};
 use tidegate_schemas::ids::OrgId;
 use tidegate_store::Store;
 use tidegate_test_support::{
@@ -133,6 +133,49 @@ async fn when_nobody_waits_any_more_a_look_ends_unless_it_is_left_running() {
     go.add_permits(2);
     assert_eq!(state(&look(&signals, host.url("left")).await), "ok");
     assert_eq!(host.asked("left").len(), 1, "it was joined, or remembered");
+}
+
+#[tokio::test]
+async fn only_so_many_are_left_running_and_an_org_leaves_some_to_the_others() {
+    let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
+    let open = Arc::clone(&go);
+    let host =
+        Host::start(move |_| Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1))))).await;
+    let host = host.unwrap();
+    let many = Settings {
+        fetches_per_host_in_all: 100,
+        fetches_per_host: 40,
+        hosts: 100,
+        left_running: 8,
+        ..settings()
+    };
+    let signals = signals(store(&folder), &host, &many);
+    let search = |org: &str| {
+        let wanted = |nth: usize| Wanted { url: host.url(&format!("{org}-{nth}")), depth: Depth::Picture };
+        signals.gather(&OrgId::new(org), &(0..10).map(wanted).collect::<Vec<_>>())
+    };
+    let are_asked = async |search: &mut Search, org: &str, times: usize| {
+        let were = async || (host.asked(org).len() == times).then_some(());
+        let asked = eventually("requests", PATIENCE, were);
+        tokio::select! { () = search.settle() => unreachable!("it waits"), asked = asked => asked.unwrap() }
+    };
+    for org in ["wild", "other"] {
+        let mut first = search(org);
+        are_asked(&mut first, org, 10).await;
+        first.leave_running(PATIENCE);
+    }
+    let mut again = Vec::new();
+    for (org, left) in [("wild", 4), ("other", 2)] {
+        let mut second = search(org);
+        are_asked(&mut second, org, 20 - left).await;
+        again.push(second);
+    }
+    go.add_permits(100);
+    for mut search in again {
+        search.settle().await;
+        assert!(search.end().iter().all(|signal| state(&signal.look) == "ok"));
+    }
+    assert_eq!((host.asked("wild").len(), host.asked("other").len()), (16, 18), "what was left was joined");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod fetch;
 mod gate;
 mod judge;
 mod keep;
+mod left;
 mod recall;
 mod retry;
 mod settings;
@@ -30,10 +31,12 @@ use tidegate_schemas::{
     item_types::{Scalar, Values},
 };
 use tidegate_store::Store;
-use tokio::time::timeout;
 
-use self::fetch::{Fetcher, Flight};
 pub(crate) use self::judge::judge_again;
+use self::{
+    fetch::{Fetcher, Flight},
+    left::Left,
+};
 pub use self::{
     judge::{Judged, judge, pending},
     recall::recall,
@@ -90,6 +93,7 @@ pub struct Signal {
 pub struct Signals {
     fetcher: Fetcher,
     per_item: usize,
+    left: Left,
 }
 
 /// The media of an item in the order of its fields, each address once.
@@ -110,7 +114,11 @@ pub fn wanted(values: &Values) -> Vec<Wanted> {
 
 impl Signals {
     pub fn new(client: Client, decoders: Decoders, store: Store, settings: &Settings) -> Self {
-        Self { fetcher: Fetcher::new(client, decoders, store, settings), per_item: settings.per_item }
+        Self {
+            fetcher: Fetcher::new(client, decoders, store, settings),
+            per_item: settings.per_item,
+            left: Left::new(settings.left_running),
+        }
     }
 
     /// Whether the host gave the org a medium and has not rested since.
@@ -129,12 +137,16 @@ impl Signals {
                 Progress::Ended(Look::too_many())
             },
         });
-        Search(sought.collect())
+        Search { sought: sought.collect(), org: org.clone(), left: self.left.clone() }
     }
 }
 
 /// Media that are being looked at.
-pub struct Search(Vec<Sought>);
+pub struct Search {
+    sought: Vec<Sought>,
+    org: OrgId,
+    left: Left,
+}
 
 struct Sought {
     url: String,
@@ -149,7 +161,7 @@ enum Progress {
 impl Search {
     /// Done when each has ended. May be dropped and called again.
     pub async fn settle(&mut self) {
-        join_all(self.0.iter_mut().map(async |sought| {
+        join_all(self.sought.iter_mut().map(async |sought| {
             if let Progress::UnderWay(flight) = &sought.state {
                 let look = flight.clone().await;
                 sought.state = Progress::Ended(look);
@@ -160,7 +172,7 @@ impl Search {
 
     /// The hosts, each once, that something is still to be seen of.
     pub fn awaited_hosts(&self) -> Vec<Arc<str>> {
-        let awaited = self.0.iter().filter(|sought| matches!(sought.state, Progress::UnderWay(_)));
+        let awaited = self.sought.iter().filter(|sought| matches!(sought.state, Progress::UnderWay(_)));
         let targets = awaited.filter_map(|sought| Target::parse(&sought.url).ok());
         let hosts: BTreeSet<Arc<str>> = targets.map(|target| target.host().into()).collect();
         hosts.into_iter().collect()
@@ -175,19 +187,19 @@ impl Search {
                 Progress::UnderWay(_) => Look::given_up(),
             },
         };
-        self.0.into_iter().map(ended).collect()
+        self.sought.into_iter().map(ended).collect()
     }
 
     /// What was found so far; what has not ended goes on for a while although nobody waits for it: somebody will ask for
-    /// it soon.
-    pub fn leave_running(self, most: Duration) -> Vec<(String, Option<Look>)> {
-        let left = |sought: Sought| match sought.state {
+    /// it soon. Where too much does, it begins anew then.
+    pub fn leave_running(self, longest: Duration) -> Vec<(String, Option<Look>)> {
+        let found = |sought: Sought| match sought.state {
             Progress::Ended(look) => (sought.url, Some(look)),
             Progress::UnderWay(flight) => {
-                drop(tokio::spawn(timeout(most, flight)));
+                self.left.leave(&self.org, flight, longest);
                 (sought.url, None)
             }
         };
-        self.0.into_iter().map(left).collect()
+        self.sought.into_iter().map(found).collect()
     }
 }

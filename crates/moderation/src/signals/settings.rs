@@ -24,6 +24,10 @@ pub struct Settings {
     /// Fetches at once for one organisation. A host has no more of them than it leaves to the others, and hosts that
     /// rest, or never gave anything, have half of them together. Default 64.
     pub fetches_per_org: usize,
+    /// Looks that go on at once after their item was handed over, at some 4 KiB each; an organisation has no more of
+    /// them than it leaves to the others. Those beyond begin anew when it is the item's turn; 0: all do. Default
+    /// 16,384.
+    pub left_running: usize,
     /// Memory for bodies that arrive or wait to be decoded, in bytes. It should hold several of the largest, which
     /// `egress.media.max_bytes` bounds. Default 512 MiB.
     pub body_bytes: u64,
@@ -65,6 +69,7 @@ impl Default for Settings {
             fetches_per_host_in_all: 16,
             fetches_per_host: 8,
             fetches_per_org: 64,
+            left_running: 16_384,
             body_bytes: 512 << 20,
             body_bytes_per_org: 128 << 20,
             room_wait_ms: 5_000,
