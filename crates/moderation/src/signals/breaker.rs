@@ -35,6 +35,10 @@ pub(super) enum Admission {
 pub(super) struct Breakers {
     patience: Patience,
     troubled: HashMap<Site, Trouble>,
+    /// Those of them that are not closed: each fetch asks for their number.
+    open: usize,
+    /// When room was looked for.
+    swept_at: Option<Instant>,
 }
 
 /// A host as one org knows it: who could spoil it for others would only have to send them to a place where it fails.
@@ -62,7 +66,7 @@ enum State {
 
 impl Breakers {
     pub(super) fn new(patience: Patience) -> Self {
-        Self { patience, troubled: HashMap::new() }
+        Self { patience, troubled: HashMap::new(), open: 0, swept_at: None }
     }
 
     /// Whether a fetch from the host may start. After a rest it is one alone that tries.
@@ -81,7 +85,9 @@ impl Breakers {
     }
 
     pub(super) fn succeeded(&mut self, site: &Site) {
-        self.troubled.remove(site);
+        if let Some(trouble) = self.troubled.remove(site) {
+            self.open -= usize::from(trouble.is_open());
+        }
     }
 
     /// Says whether the host rests now, as far as it is remembered.
@@ -101,31 +107,49 @@ impl Breakers {
             State::Resting { .. } => false,
         };
         if rests {
+            self.open += usize::from(!trouble.is_open());
             let rest = patience.rest.saturating_mul(1 << trouble.rests.min(16)).min(patience.longest_rest);
             trouble.rests = trouble.rests.saturating_add(1);
             trouble.state = State::Resting { until: now + rest };
         }
-        trouble.state != State::Closed
+        trouble.is_open()
     }
 
     /// Hosts that rest, or are being tried.
     pub(super) fn open(&self) -> usize {
-        self.troubled.values().filter(|trouble| trouble.state != State::Closed).count()
+        self.open
     }
 
-    /// Names are free, so hosts that nobody has asked for lately are forgotten before a new one is remembered.
+    /// Names are free, so hosts that nobody has asked for lately are forgotten before a new one is remembered. Those that
+    /// are not remembered fail often, so room is looked for only now and then.
     fn has_room(&mut self, now: Instant) -> bool {
         if self.troubled.len() < self.patience.hosts {
             return true;
         }
+        if self.swept_at.is_some_and(|at| now.saturating_duration_since(at) < self.patience.rest) {
+            return false;
+        }
+        self.swept_at = Some(now);
         let forget_after = self.patience.longest_rest.saturating_mul(2);
-        self.troubled.retain(|_, trouble| now.saturating_duration_since(trouble.at) < forget_after);
+        self.troubled.retain(|_, trouble| {
+            let stays = now.saturating_duration_since(trouble.at) < forget_after;
+            self.open -= usize::from(!stays && trouble.is_open());
+            stays
+        });
         self.troubled.len() < self.patience.hosts
+    }
+}
+
+impl Trouble {
+    fn is_open(&self) -> bool {
+        self.state != State::Closed
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -221,7 +245,30 @@ mod tests {
             breakers.failed(&site(&format!("{nth}.example")), start);
         }
         assert_eq!(breakers.troubled.len(), 2);
-        breakers.failed(&site("late.example"), start + 60 * SECOND);
-        assert_eq!(breakers.troubled.len(), 1);
+        // Two are old enough after fifty seconds, and were looked at ten seconds before the last.
+        for (seconds, remembered) in [(45, 2), (54, 2), (55, 1)] {
+            breakers.failed(&site("late.example"), start + seconds * SECOND);
+            assert_eq!(breakers.troubled.len(), remembered, "{seconds}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn as_many_are_open_as_are_found_open(
+            events in proptest::collection::vec((0_u8..4, 0_u8..5, 0_u32..40), 0..200),
+        ) {
+            let (mut breakers, mut now) = (breakers(), Instant::now());
+            for (kind, host, seconds) in events {
+                let host = site(&host.to_string());
+                match kind {
+                    0 => breakers.succeeded(&host),
+                    1 => _ = breakers.admit(&host, now),
+                    2 => now += seconds * SECOND,
+                    _ => (0..seconds % 5).for_each(|_| _ = breakers.failed(&host, now)),
+                }
+                let open = breakers.troubled.values().filter(|trouble| trouble.is_open()).count();
+                prop_assert_eq!(breakers.open(), open);
+            }
+        }
     }
 }
