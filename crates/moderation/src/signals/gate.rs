@@ -30,7 +30,11 @@ impl Gate {
     pub(super) async fn enter(&self, site: &Site) -> Inside {
         loop {
             let (sender, turn) = oneshot::channel();
-            self.0.lock().wait(site.clone(), sender);
+            {
+                let mut turns = self.0.lock();
+                turns.wait(site.clone(), sender);
+                turns.sweep(&site.org, oneshot::Sender::is_closed);
+            }
             self.let_in();
             if let Ok(inside) = turn.await {
                 return inside;
@@ -88,6 +92,22 @@ mod tests {
     use tidegate_schemas::ids::OrgId;
 
     use super::*;
+
+    #[tokio::test]
+    async fn who_stops_waiting_is_forgotten_although_no_turn_ends() {
+        let gate = Gate::new(Bounds { all: 1, at_host: 1, per_host: 1, per_org: 1, known: 1 });
+        let site = Site { org: OrgId::new("a"), host: "host".into() };
+        let first = gate.enter(&site).await;
+        let mut second = gate.enter(&site).boxed();
+        assert!(poll!(&mut second).is_pending());
+        for _ in 0..10_000 {
+            assert!(gate.enter(&site).now_or_never().is_none());
+        }
+        assert!(gate.0.lock().waiting() < 5_000, "{}", gate.0.lock().waiting());
+        drop(first);
+        drop(second.now_or_never().unwrap());
+        assert_eq!(gate.0.lock().under_way(), 0);
+    }
 
     #[tokio::test]
     async fn who_stops_waiting_takes_no_turn() {

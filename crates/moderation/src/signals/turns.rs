@@ -61,7 +61,13 @@ struct Line<T> {
     by_host: HashMap<Arc<str>, VecDeque<T>>,
     known: VecDeque<Arc<str>>,
     strangers: VecDeque<Arc<str>>,
+    waiting: usize,
+    /// So many are there when those who left are looked for.
+    sweep_at: usize,
 }
+
+/// Below it, nobody is looked for in a line.
+const FEW: usize = 1_024;
 
 impl<T> Turns<T> {
     pub(super) fn new(bounds: Bounds) -> Self {
@@ -78,6 +84,11 @@ impl<T> Turns<T> {
 
     pub(super) fn under_way(&self) -> usize {
         self.under_way
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.values().map(|line| line.waiting).sum()
     }
 
     pub(super) fn is_known(&mut self, site: &Site) -> bool {
@@ -103,12 +114,26 @@ impl<T> Turns<T> {
         let is_known = self.is_known(&site);
         let line = self.waiting.entry(site.org.clone()).or_insert_with(|| {
             self.order.push_back(site.org);
-            Line { by_host: HashMap::new(), known: VecDeque::new(), strangers: VecDeque::new() }
+            Line::new()
         });
         if !line.by_host.contains_key(&site.host) {
             line.order(is_known).push_back(Arc::clone(&site.host));
         }
         line.by_host.entry(site.host).or_default().push_back(who);
+        line.waiting += 1;
+    }
+
+    /// Looks for those of the org that have left, once there are twice as many as last time. A line may move slowly, and
+    /// those in it come back again and again.
+    pub(super) fn sweep(&mut self, org: &OrgId, has_left: impl Fn(&T) -> bool) {
+        let Some(line) = self.waiting.get_mut(org).filter(|line| line.waiting >= line.sweep_at) else {
+            return;
+        };
+        line.sweep(has_left);
+        if line.by_host.is_empty() {
+            self.waiting.remove(org);
+            self.order.retain(|it| it != org);
+        }
     }
 
     /// The next that may start, which counts as started.
@@ -184,6 +209,32 @@ impl<T> Turns<T> {
 }
 
 impl<T> Line<T> {
+    fn new() -> Self {
+        Self {
+            by_host: HashMap::new(),
+            known: VecDeque::new(),
+            strangers: VecDeque::new(),
+            waiting: 0,
+            sweep_at: FEW,
+        }
+    }
+
+    fn sweep(&mut self, has_left: impl Fn(&T) -> bool) {
+        self.waiting = 0;
+        self.by_host.retain(|_, waiting| {
+            waiting.retain(|who| !has_left(who));
+            waiting.shrink_to_fit();
+            self.waiting += waiting.len();
+            !waiting.is_empty()
+        });
+        for order in [&mut self.known, &mut self.strangers] {
+            order.retain(|host| self.by_host.contains_key(host));
+            order.shrink_to_fit();
+        }
+        self.by_host.shrink_to_fit();
+        self.sweep_at = FEW.max(2 * self.waiting);
+    }
+
     fn order(&mut self, is_known: bool) -> &mut VecDeque<Arc<str>> {
         if is_known { &mut self.known } else { &mut self.strangers }
     }
@@ -205,6 +256,7 @@ impl<T> Line<T> {
         let host = order.remove(at)?;
         let waiting = self.by_host.get_mut(&host)?;
         let who = waiting.pop_front()?;
+        self.waiting -= 1;
         if waiting.is_empty() {
             self.by_host.remove(&host);
         } else {
@@ -345,6 +397,36 @@ mod tests {
             had.push(started.len());
         }
         assert_eq!(had, [8, 4, 2, 1]);
+    }
+
+    #[test]
+    fn who_left_takes_no_place_in_a_line_that_does_not_move() {
+        let mut turns = Turns::new(Bounds { all: 1, at_host: 1, per_host: 1, per_org: 1, known: 9 });
+        let org = OrgId::new("a");
+        let come = |turns: &mut Turns<_>, host: &str, nth: usize, stays: bool| {
+            turns.wait(site("a", host), (nth, stays));
+            turns.sweep(&org, |(_, stays)| !stays);
+        };
+        come(&mut turns, "hangs", 0, true);
+        let (stuck, _) = turns.next().unwrap();
+        for nth in 1..=20_000 {
+            let host = if nth % 2 == 0 { "hangs" } else { &format!("{nth}.example") };
+            come(&mut turns, host, nth, nth % 2_000 == 1);
+            let line = &turns.waiting[&org];
+            assert_eq!(line.waiting, line.by_host.values().map(VecDeque::len).sum::<usize>());
+            assert!(line.waiting <= FEW && line.by_host.len() == line.known.len() + line.strangers.len());
+        }
+        turns.end(&stuck);
+        let mut seen = Vec::new();
+        while let Some((turn, (nth, stays))) = turns.next() {
+            turns.end(&turn);
+            seen.extend(stays.then_some(nth));
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..10).map(|nth| nth * 2_000 + 1).collect::<Vec<_>>());
+        (0..2 * FEW).for_each(|nth| turns.wait(site("a", "hangs"), (nth, false)));
+        turns.sweep(&org, |(_, stays)| !stays);
+        assert!(turns.waiting.is_empty() && turns.order.is_empty());
     }
 
     proptest! {
