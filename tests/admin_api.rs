@@ -279,11 +279,11 @@ fields:
             "id": id,
             "typeId": "full",
             "typeVersion": "v-17",
-            "typeSchemaVariant": if nth % 2 == 0 { "original" } else { "partial" },
+            "typeSchemaVariant": if nth.is_multiple_of(2) { "original" } else { "partial" },
             "data": {
                 "string": format!("text of {id}"),
                 "number": f64::from(nth) + 1_234.5,
-                "boolean": nth % 2 == 0,
+                "boolean": nth.is_multiple_of(2),
                 "images": [format!("https://media.example/{id}.jpg")],
                 "audio": format!("https://media.example/{id}.ogg"),
                 "video": format!("https://media.example/{id}.mp4"),
