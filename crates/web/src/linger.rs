@@ -6,7 +6,10 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -17,26 +20,25 @@ use axum::{
     extract::Request,
     http::{HeaderMap, StatusCode, header},
     response::Response,
-    routing::future::RouteFuture,
 };
 use bytes::Bytes;
-use futures::future::{BoxFuture, Either, FutureExt as _};
+use futures::future::{BoxFuture, FutureExt as _};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
 use crate::Settings;
 
-/// What is shorter is in the system's buffers when the answer is there.
-const SHORT: u64 = 16 << 10;
-
-/// A router that lingers.
+/// A router that lingers, until the server stops.
 #[derive(Clone)]
 pub(crate) struct Lingering {
     router: Router,
     bounds: Bounds,
+    under_way: Arc<AtomicUsize>,
+    stop: CancellationToken,
 }
 
 #[derive(Clone, Copy)]
@@ -47,39 +49,68 @@ struct Bounds {
 }
 
 impl Lingering {
-    pub(crate) fn new(router: Router, settings: &Settings) -> Self {
+    pub(crate) fn new(router: Router, settings: &Settings, stop: CancellationToken) -> Self {
         let bounds = Bounds {
             bytes: settings.discard_bytes,
             pause: settings.discard_pause(),
             all: settings.body_read(),
         };
-        Self { router, bounds }
+        Self { router, bounds, under_way: Arc::default(), stop }
+    }
+
+    /// Requests that are not answered yet.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.load(Ordering::Acquire)
     }
 }
 
 impl hyper::service::Service<hyper::Request<Incoming>> for Lingering {
     type Response = Response;
     type Error = Infallible;
-    type Future = Either<RouteFuture<Infallible>, BoxFuture<'static, Result<Response, Infallible>>>;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        let under_way = UnderWay::new(&self.under_way);
         // A router is always ready.
         let (mut router, bounds) = (self.router.clone(), self.bounds);
-        if request.body().size_hint().exact().is_some_and(|length| length <= SHORT) {
-            return Either::Left(router.call(request));
+        if request.body().is_end_stream() {
+            let answer = router.call(request);
+            return async move {
+                let _under_way = under_way;
+                answer.await
+            }
+            .boxed();
         }
-        let waits = asks_first(request.headers());
+        let (waits, stop) = (asks_first(request.headers()), self.stop.clone());
         let (parts, body) = request.into_parts();
         let rest = Rest(Arc::new(Mutex::new((body, false))));
         let answer = router.call(Request::from_parts(parts, Body::new(rest.clone())));
-        let lingering = async move {
+        async move {
+            let _under_way = under_way;
             let answer = answer.await?;
             if !waits && answer.status() != StatusCode::REQUEST_TIMEOUT && !rest.is_end_stream() {
-                drop(tokio::spawn(timeout(bounds.all, rest.discard(bounds))));
+                let discarded = timeout(bounds.all, rest.discard(bounds));
+                drop(tokio::spawn(async move { stop.run_until_cancelled(discarded).await }));
             }
             Ok(answer)
-        };
-        Either::Right(lingering.boxed())
+        }
+        .boxed()
+    }
+}
+
+/// Counts as long as it is there.
+struct UnderWay(Arc<AtomicUsize>);
+
+impl UnderWay {
+    fn new(all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -68,10 +68,12 @@ pub async fn serve(
     }
     drop(listener);
     let drained = timeout(settings.drain(), graceful.shutdown()).await;
+    let unanswered = server.service.under_way();
     connections.shutdown().await;
     match drained {
-        Ok(()) => Drained::Clean,
-        Err(_) => Drained::Forced,
+        // Whoever has not asked yet, or was answered, loses nothing.
+        Err(_) if unanswered > 0 => Drained::Forced,
+        _ => Drained::Clean,
     }
 }
 
@@ -109,7 +111,7 @@ impl Server {
             .max_header_list_size(settings.header_bytes.try_into().unwrap_or(u32::MAX))
             .keep_alive_interval(Some(settings.header_read()))
             .max_concurrent_streams(settings.streams);
-        let service = Lingering::new(router, settings);
+        let service = Lingering::new(router, settings, stop.clone());
         Self { http1, http2, service, first_bytes: settings.header_read(), stop }
     }
 

@@ -232,12 +232,35 @@ async fn a_refusal_is_told_before_the_body_comes() {
         (settings.body_bytes, settings.discard_pause_ms, settings.body_read_ms) = (1_000, 60_000, 120_000);
     })
     .await;
-    let mut client = server.connect().await;
-    client.send(with_length(MUCH, "").replace("/count", "/refused")).await;
-    assert_eq!(client.answer().await.unwrap().status, 401);
-    client.send(vec![b'x'; MUCH]).await;
-    client.send(with_length(3, "abc")).await;
-    assert_eq!(client.answer().await.unwrap().body, "3");
+    for length in [1, 12, 16_000, MUCH] {
+        let mut client = server.connect().await;
+        client.send(with_length(length, "").replace("/count", "/refused")).await;
+        assert_eq!(client.answer().await.unwrap().status, 401);
+        client.send(vec![b'x'; length]).await;
+        client.send(with_length(3, "abc")).await;
+        assert_eq!(client.answer().await.unwrap().body, "3", "{length}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_stops_waits_for_nobody_who_was_answered_or_has_not_asked_yet() {
+    let server = Running::new(|settings| {
+        (settings.discard_pause_ms, settings.body_read_ms) = (600_000, 600_000);
+        settings.drain_ms = 600_000;
+    })
+    .await;
+    let mut refused = server.connect().await;
+    refused.send(with_length(MUCH, "").replace("/count", "/refused")).await;
+    assert_eq!(refused.answer().await.unwrap().status, 401);
+    refused.send("more of it").await;
+    assert_eq!(server.drained().await, Drained::Clean);
+
+    let server = Running::new(|settings| settings.drain_ms = 100).await;
+    let mut half = server.connect().await;
+    half.send("GET /held HTTP/1.1\r\nhost: h\r\nx-").await;
+    // What is sent after it has been taken when this is answered.
+    assert_eq!(server.ask(&with_length(3, "abc")).await.body, "3");
+    assert_eq!(server.drained().await, Drained::Clean);
 }
 
 #[tokio::test]
