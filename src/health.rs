@@ -7,8 +7,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tidegate_catalog::Live;
-use tidegate_store::Store;
+use tidegate_store::{Error, Store};
 use tidegate_stream::{Log, Readiness};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// How often the store is asked.
@@ -18,7 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One a process; a clone is the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Health(Arc<Mutex<State>>);
+pub(crate) struct Health(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: Mutex<State>,
+    /// What this process can never use again, and why.
+    lost: watch::Sender<Option<String>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -48,20 +56,20 @@ pub(crate) struct Report {
 
 impl Health {
     pub(crate) fn role(&self, name: &'static str, state: Role) {
-        self.0.lock().roles.insert(name, state);
+        self.0.state.lock().roles.insert(name, state);
     }
 
     /// Everything that the roles need is open.
     pub(crate) fn opened(&self) {
-        self.0.lock().opened = true;
+        self.0.state.lock().opened = true;
     }
 
     pub(crate) fn stopping(&self) {
-        self.0.lock().stopping = true;
+        self.0.state.lock().stopping = true;
     }
 
     pub(crate) fn part(&self, name: &'static str, fault: Option<String>) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         match fault {
             Some(why) => state.complaints.insert(name, why),
             None => state.complaints.remove(name),
@@ -69,7 +77,7 @@ impl Health {
     }
 
     pub(crate) fn report(&self) -> Report {
-        let state = self.0.lock();
+        let state = self.0.state.lock();
         let mut complaints = state.complaints.clone();
         if state.stopping {
             complaints.insert("process", "stopping".to_owned());
@@ -78,6 +86,22 @@ impl Health {
         }
         let running = state.roles.values().all(|role| *role == Role::Running);
         Report { ready: running && complaints.is_empty(), roles: state.roles.clone(), complaints }
+    }
+
+    /// Done when something that the roles need can never be used again by this process.
+    pub(crate) async fn lost(&self) -> String {
+        let mut lost = self.0.lost.subscribe();
+        // Its sender is here.
+        let why = lost.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        why.unwrap_or_default()
+    }
+
+    fn lose(&self, why: String) {
+        self.0.lost.send_if_modified(|lost| {
+            let is_first = lost.is_none();
+            lost.get_or_insert(why);
+            is_first
+        });
     }
 
     /// Looks at the parts until it is told to stop.
@@ -93,9 +117,17 @@ impl Health {
     async fn look(&self, parts: &Parts) {
         let store = match tokio::time::timeout(PATIENCE, parts.store.ping()).await {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
+            Ok(Err(error)) => {
+                if matches!(error, Error::Lost) {
+                    self.lose(error.to_string());
+                }
+                Some(error.to_string())
+            }
             Err(_) => Some(format!("no answer within {PATIENCE:?}")),
         };
+        if let Some(why) = parts.log.lost() {
+            self.lose(why.to_owned());
+        }
         self.part("store", store);
         self.part("log", complaint(parts.log.ready()));
         self.part("processing", complaint(parts.processing.readiness()));

@@ -77,7 +77,7 @@ pub(crate) struct Timing {
     pub(crate) drain: Duration,
 }
 
-/// Runs until `signal` is cancelled, twice cancelled (`force`), or a role fails.
+/// Runs until `signal` is cancelled, twice cancelled (`force`), a role fails, or what all of them need is lost.
 pub(crate) async fn run(
     roles: Vec<Role>,
     health: &Health,
@@ -89,6 +89,7 @@ pub(crate) async fn run(
     let failed = tokio::select! {
         () = signal.cancelled() => None,
         ended = crew.next() => Some(ended),
+        why = health.lost() => Some(("data", Err(anyhow::anyhow!(why)))),
     };
     health.stopping();
     if let Some((role, ended)) = failed {

@@ -325,6 +325,33 @@ async fn an_end_that_cut_something_off_has_an_exit_code_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_process_whose_disk_refused_a_write_ends_by_name_and_the_next_one_goes_on() {
+    let place = Place::new();
+    assert_eq!(place.start().await.unwrap().stop().await.code(), Some(0), "the files are made");
+    let mut demo = place.start_with_short_files(800).await.unwrap();
+    let mut accepted = Vec::new();
+    loop {
+        let ids: Vec<_> = (0..50).map(|nth| format!("{}-{nth}", accepted.len())).collect();
+        let items: Vec<_> = ids.iter().map(|id| post(id, "mallory", &"scamcoin ".repeat(100))).collect();
+        let sent = json!({ "items": items });
+        match demo.platform(Method::POST, "/api/v1/items/async/", Some(&sent)).await.0 {
+            StatusCode::ACCEPTED => accepted.extend(ids),
+            refused => break assert_eq!(refused, StatusCode::SERVICE_UNAVAILABLE),
+        }
+    }
+    assert_eq!(demo.process.exit(PATIENCE).await.unwrap().code(), Some(4));
+    let said = demo.process.output().unwrap();
+    assert!(said.contains("another one can") && said.contains("a write had failed"), "{said}");
+
+    let demo = place.start().await.unwrap();
+    assert!(!accepted.is_empty());
+    for id in accepted.iter().step_by(7).chain(accepted.last()) {
+        demo.evaluated("post", id).await;
+    }
+    assert_eq!(demo.stop().await.code(), Some(0));
+}
+
+#[tokio::test]
 async fn a_second_process_on_the_same_data_is_refused_by_name() {
     let place = Place::new();
     let demo = place.start().await.unwrap();

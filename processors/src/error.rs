@@ -118,6 +118,7 @@ fn of_store(error: &store::Error) -> Class {
         // A broken disk, a missing table, a lost permission: every write meets it, none is at fault, and it passes
         // when an operator mends it. Until then the process is not ready and says why.
         | store::Error::Engine(_)
+        | store::Error::Lost
         | store::Error::Schema { .. }
         | store::Error::NewerFormat { .. }
         | store::Error::UnknownTable(_)

@@ -131,7 +131,7 @@ const EXIT_CODES: &str = "\
 SIGTERM and SIGINT drain; a second signal, more than a second later, does not wait for it.
 
 Exit codes:
-  0  drained: nothing was left under way
+  0  drained: nothing was cut off; what waited for a server or for media is read again at the next start
   1  it could not start, or another fault
   2  the command line or the settings are refused
   3  ended with work under way; it is done again at the next start

@@ -32,7 +32,11 @@ impl Place {
     }
 
     fn program(&self) -> Program {
-        Program::new(BINARY, self.folder.path().join("output"))
+        self.told(Program::new(BINARY, self.folder.path().join("output")))
+    }
+
+    fn told(&self, program: Program) -> Program {
+        program
             .args(["up", "--demo", "--api-listen", ANYWHERE, "--console-listen", ANYWHERE])
             .args(["--ops-listen", ANYWHERE, "--receiver-listen", ANYWHERE, "--data"])
             .arg(self.data())
@@ -45,7 +49,17 @@ impl Place {
     }
 
     pub(crate) async fn start_with(&self, env: &[(&str, &str)]) -> Result<Demo> {
-        let program = env.iter().fold(self.program(), |program, (name, value)| program.env(name, value));
+        self.started(env.iter().fold(self.program(), |program, (name, value)| program.env(name, value))).await
+    }
+
+    /// No file of it may grow beyond so many blocks, of the size that the shell has.
+    pub(crate) async fn start_with_short_files(&self, blocks: u32) -> Result<Demo> {
+        let shell = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let program = Program::new("/bin/sh", self.folder.path().join("output"));
+        self.started(self.told(program.args(["-c", &shell, BINARY]))).await
+    }
+
+    async fn started(&self, program: Program) -> Result<Demo> {
         let mut process = program.start()?;
         let ready = process.line("is ready: api", PATIENCE).await?;
         let ops = ready.rsplit("operations http://").next().context("the last address is the operations'")?;

@@ -42,6 +42,12 @@ pub enum Error {
     /// The engine refuses for a reason that does not pass by waiting.
     #[error("the store failed: {0}")]
     Engine(String),
+    /// A write or a sync had failed, so it is not known what is on the disk: only another process, which reads what is
+    /// there, can go on.
+    #[error(
+        "the store's database cannot be used by this process any more, and another one can: a write had failed"
+    )]
+    Lost,
 }
 
 impl Error {
@@ -63,6 +69,7 @@ impl Error {
             Self::BadCursor => "store_bad_cursor",
             Self::Settings(_) => "store_settings",
             Self::Engine(_) => "store_engine",
+            Self::Lost => "store_lost",
         }
     }
 

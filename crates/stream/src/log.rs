@@ -130,6 +130,15 @@ impl Log {
         }
     }
 
+    /// Why the log can never be used again by this process, if that is so. The embedded one has its database of the
+    /// store, which tells by itself.
+    pub fn lost(&self) -> Option<&str> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Kafka(log) => log.lost(),
+        }
+    }
+
     /// Stops the consumers, refuses appends, waits for what is under way until the deadline.
     pub async fn close(&self, deadline: Instant) -> Drained {
         match self {

@@ -472,5 +472,12 @@ fn pick<'a>(table: &'static Table, view: &'static Table, mut cells: Vec<Cell<'a>
 /// Every failure of the database is a defect or a broken disk: none passes by waiting in this process.
 #[allow(clippy::needless_pass_by_value, reason = "handed to map_err")]
 fn engine_error(error: fjall::Error) -> Error {
-    Error::Engine(error.to_string())
+    of_engine(&error)
+}
+
+fn of_engine(error: &fjall::Error) -> Error {
+    match error {
+        fjall::Error::Poisoned => Error::Lost,
+        error => Error::Engine(error.to_string()),
+    }
 }

@@ -22,7 +22,7 @@ use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
-    Slot, engine_error,
+    Slot, engine_error, of_engine,
     value::{Header, wins},
 };
 use crate::{Error, Version, time::Clock};
@@ -147,7 +147,7 @@ impl Writer {
         for (answer, Caller { reply, room }) in answers {
             let answer = match &persisted {
                 Ok(()) => answer,
-                Err(error) => Err(Error::Engine(error.to_string())),
+                Err(error) => Err(of_engine(error)),
             };
             drop(room);
             // The caller may have gone; what was written stays written.
@@ -248,8 +248,7 @@ impl<'a> Together<'a> {
             return;
         }
         let written = std::mem::replace(&mut self.batch, batch(self.db)).commit();
-        let why = written.err().map(|error| error.to_string());
-        let answer = || why.clone().map_or(Ok(Done::Written), |why| Err(Error::Engine(why)));
+        let answer = || written.as_ref().map(|()| Done::Written).map_err(of_engine);
         self.answers.extend(self.waiting.drain(..).map(|caller| (answer(), caller)));
     }
 }

@@ -52,6 +52,9 @@ impl std::fmt::Debug for Log {
     }
 }
 
+/// Between one refused append and the next, beyond the time that each takes.
+const STEADY: Duration = Duration::from_secs(10);
+
 impl Log {
     /// Compares the topics with the settings, registers the schemas, and makes the producer. Waits at most
     /// `kafka.open_timeout_ms` for brokers and registry.
@@ -62,13 +65,14 @@ impl Log {
             tracing::warn!("{warning}");
         }
         let codec = Arc::new(codec(&settings, deadline).await?);
-        let brokers = Arc::new(BrokerHealth::default());
+        let append_timeout = Duration::from_millis(settings.kafka.producer.append_timeout_ms);
+        let brokers = Arc::new(BrokerHealth::new(append_timeout + STEADY));
         // The topics were read from them just now.
         brokers.brokers(true);
         let producer = Producer::new(
             &settings.kafka.producer().map_err(OpenError::Settings)?,
             &settings.prefix,
-            Duration::from_millis(settings.kafka.producer.append_timeout_ms),
+            append_timeout,
             Arc::clone(&brokers),
         )
         .map_err(|why| OpenError::Settings(super::creation(&why)))?;
@@ -140,6 +144,11 @@ impl Log {
             tail::read(settings, names, codec, &query)
         });
         read.await.unwrap_or_else(|stopped| Err(TailError::Unavailable { detail: stopped.to_string() }))
+    }
+
+    /// Why no client of this process can ever be used again, if that is so.
+    pub fn lost(&self) -> Option<&str> {
+        self.0.brokers.fatal_reason()
     }
 
     /// From cached state.

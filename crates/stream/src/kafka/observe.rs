@@ -21,13 +21,16 @@ use crate::log::Readiness;
 /// What librdkafka calls lines about links that broke, or did not come to be.
 pub(super) const BROKEN_LINK: &str = "FAIL";
 
-/// How long one refused append keeps the log from being ready. It must end by itself: who is not ready gets no
-/// requests, and so no append that could succeed.
-const REFUSAL_COUNTS_FOR: Duration = Duration::from_secs(10);
+/// How long records may wait although none is acknowledged.
+const STALL: Duration = Duration::from_secs(5);
 
 /// Whether brokers answer and take records. Every client of a log writes it, the probe only reads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct BrokerHealth {
+    /// How long one refused append keeps the log from being ready: longer than it takes until the next is refused, or
+    /// readiness would come and go. It ends by itself: who is not ready gets no requests, and so no append that could
+    /// succeed.
+    refusal_counts_for: Duration,
     state: Mutex<State>,
     fatal: OnceLock<String>,
 }
@@ -37,9 +40,16 @@ struct State {
     /// Unknown until the first statistics or acknowledgement.
     up: Option<bool>,
     refused: Option<(Instant, String)>,
+    acknowledged: u64,
+    /// When records waited, and how many had been acknowledged by then.
+    waiting: Option<(Instant, u64)>,
 }
 
 impl BrokerHealth {
+    pub(super) fn new(refusal_counts_for: Duration) -> Self {
+        Self { refusal_counts_for, state: Mutex::default(), fatal: OnceLock::new() }
+    }
+
     /// Some broker is connected, or none.
     pub(super) fn brokers(&self, up: bool) {
         self.state.lock().up = Some(up);
@@ -49,6 +59,18 @@ impl BrokerHealth {
         let mut state = self.state.lock();
         state.up = Some(true);
         state.refused = None;
+        state.acknowledged += 1;
+    }
+
+    /// So many records wait to be acknowledged.
+    pub(super) fn waiting(&self, now: Instant, records: usize) {
+        let mut state = self.state.lock();
+        let acknowledged = state.acknowledged;
+        match state.waiting {
+            _ if records == 0 => state.waiting = None,
+            Some((_, before)) if before == acknowledged => {}
+            _ => state.waiting = Some((now, acknowledged)),
+        }
     }
 
     pub(super) fn refused(&self, now: Instant, why: String) {
@@ -74,11 +96,20 @@ impl BrokerHealth {
         match (state.up, &state.refused) {
             (None, _) => not("no kafka broker has answered yet"),
             (Some(false), _) => not("no kafka broker is reachable"),
-            (Some(true), Some((at, why))) if now.saturating_duration_since(*at) < REFUSAL_COUNTS_FOR => {
+            (Some(true), Some((at, why))) if now.saturating_duration_since(*at) < self.refusal_counts_for => {
                 not(why)
             }
+            (Some(true), _) if state.is_stalled(now) => not("kafka acknowledges no record"),
             (Some(true), _) => Readiness::Ready,
         }
+    }
+}
+
+impl State {
+    fn is_stalled(&self, now: Instant) -> bool {
+        self.waiting.is_some_and(|(since, acknowledged)| {
+            acknowledged == self.acknowledged && now.saturating_duration_since(since) >= STALL
+        })
     }
 }
 
@@ -167,9 +198,11 @@ pub(super) fn fault(client: &str, health: &BrokerHealth, error: &KafkaError, rea
 mod tests {
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(30);
+
     #[test]
     fn a_log_is_ready_once_a_broker_answered_and_not_while_all_are_down() {
-        let (health, now) = (BrokerHealth::default(), Instant::now());
+        let (health, now) = (BrokerHealth::new(LONG), Instant::now());
         assert!(!health.readiness(now).is_ready());
         health.brokers(true);
         assert!(health.readiness(now).is_ready());
@@ -179,18 +212,35 @@ mod tests {
 
     #[test]
     fn a_refused_append_counts_until_the_next_success_or_for_a_while() {
-        let (health, now) = (BrokerHealth::default(), Instant::now());
+        let (health, now) = (BrokerHealth::new(LONG), Instant::now());
         health.brokers(true);
         health.refused(now, "not enough replicas".to_owned());
         assert_eq!(health.readiness(now), Readiness::NotReady { why: "not enough replicas".to_owned() });
-        assert!(health.readiness(now + REFUSAL_COUNTS_FOR).is_ready());
+        assert!(health.readiness(now + LONG).is_ready());
         health.acknowledged();
         assert!(health.readiness(now).is_ready());
     }
 
     #[test]
+    fn records_that_wait_while_none_is_acknowledged_count_until_one_is() {
+        let (health, now) = (BrokerHealth::new(LONG), Instant::now());
+        let is_ready = |seconds| health.readiness(now + Duration::from_secs(seconds)).is_ready();
+        let wait = |seconds, records| health.waiting(now + Duration::from_secs(seconds), records);
+        health.acknowledged();
+        wait(0, 3);
+        wait(4, 9);
+        assert!(is_ready(4) && !is_ready(5), "since the first");
+        health.acknowledged();
+        assert!(is_ready(9), "one came back");
+        wait(10, 8);
+        assert!(is_ready(14) && !is_ready(15));
+        wait(16, 0);
+        assert!(is_ready(99), "nothing waits");
+    }
+
+    #[test]
     fn a_fatal_fault_is_never_forgotten() {
-        let (health, now) = (BrokerHealth::default(), Instant::now());
+        let (health, now) = (BrokerHealth::new(LONG), Instant::now());
         health.fatal("fenced".to_owned());
         health.fatal("later".to_owned());
         health.acknowledged();

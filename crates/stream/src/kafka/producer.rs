@@ -115,6 +115,7 @@ impl ClientContext for Context {
 
     fn stats(&self, statistics: Statistics) {
         self.health.brokers(observe::brokers(CLIENT, &statistics));
+        self.health.waiting(Instant::now(), self.in_flight.load(Ordering::Acquire));
         observe::producer_queue(&statistics);
     }
 
