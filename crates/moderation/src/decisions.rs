@@ -182,7 +182,10 @@ fn check(config: &Compiled, job: &Job, ruling: &Ruling) -> Result<(), Refusal> {
     }
     for (index, policy) in ruling.policies.iter().enumerate() {
         if config.policy(policy).is_none() {
-            return invalid(&format!("/policies/{index}"), format!("there is no policy {policy}"));
+            return invalid(
+                &format!("/policies/{index}"),
+                format!("there is no policy with the id {policy}"),
+            );
         }
     }
     Ok(())
