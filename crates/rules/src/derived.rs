@@ -43,10 +43,7 @@ impl<'a> Derived<'a> {
         let plain = |text: Cow<'a, str>| Self { text, original, notes: OnceCell::from(Notes::default()) };
         match view {
             View::Raw => plain(original.into()),
-            View::Lower if original.is_ascii() => {
-                let changes = original.bytes().any(|byte| byte.is_ascii_uppercase());
-                plain(if changes { original.to_ascii_lowercase().into() } else { original.into() })
-            }
+            View::Lower if original.is_ascii() => plain(lower(original)),
             View::Folded if original.is_ascii() => {
                 plain(String::from_utf8(folded_bytes(original.as_bytes())).unwrap_or_default().into())
             }
@@ -208,6 +205,17 @@ impl Runs {
     fn at(&self, at: usize) -> u32 {
         self.0.binary_search_by_key(&at, |(at, _)| *at).map_or(1, |nth| self.0[nth].1)
     }
+}
+
+/// A text in lower case, where nobody asks what came from where.
+pub(crate) fn lower(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        let changes = text.bytes().any(|byte| byte.is_ascii_uppercase());
+        return if changes { text.to_ascii_lowercase().into() } else { text.into() };
+    }
+    let mut lower = String::with_capacity(text.len());
+    text.chars().for_each(|character| push_lower(&mut lower, character));
+    lower.into()
 }
 
 /// A word as it stands in a view. A part of a text stands in the view as a part of the text's view, and whatever

@@ -31,8 +31,8 @@ pub struct Limits {
     /// Regular expressions of all rules of a plan.
     pub regexes_in_all: usize,
     /// Steps that all rules may take on one item. A step is one condition, one place of a word in a text, 16 bytes
-    /// of text searched for many words or 64 for one, or 4 bytes searched with a small regular expression. One with
-    /// more than a few places, its counted repeats written out, costs a step for every four of them.
+    /// of text searched for many words or 64 for one, also in a comparison of a field, or 4 bytes searched with a
+    /// small regular expression. One with more than a few places, its counted repeats written out, costs a step for every four of them.
     pub steps_per_item: u64,
     /// Steps that one rule may take on one item; so a costly rule does not use up the steps of the others.
     pub steps_per_rule: u64,
@@ -101,7 +101,6 @@ impl Contradiction {
 impl Limits {
     /// Refuses limits under which no rule could run, or an explanation could not be read back.
     pub fn validate(&self) -> Result<(), Contradiction> {
-        let wide = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let checks = [
             ("depth", wide(self.depth), 1, 32, "1 to 32"),
             ("text_bytes", wide(self.text_bytes), 4, 16 << 20, "4 to 16 MiB"),
@@ -122,6 +121,11 @@ impl Limits {
         }
         Ok(())
     }
+}
+
+/// A length, to reckon steps with.
+pub(crate) fn wide(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
 }
 
 /// The evaluation has taken all its steps.

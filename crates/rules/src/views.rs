@@ -2,15 +2,16 @@
 //!
 //! It does not search.
 
-use std::cell::OnceCell;
+use std::{borrow::Cow, cell::OnceCell};
 
 use smallvec::SmallVec;
 
 use crate::{
-    derived::{Derived, Runs, is_ignored},
+    derived::{Derived, Runs, is_ignored, lower},
     explain::excerpt,
     form::View,
     item::{Fields, Value},
+    limits::{Spent, Steps, wide},
     vocabulary::Route,
 };
 
@@ -41,7 +42,11 @@ pub(crate) struct Slot<'a> {
     pub(crate) values: Option<Values<'a>>,
     /// Boxed, because most paths are never searched.
     texts: OnceCell<Box<Texts<'a>>>,
+    lower: OnceCell<Box<Lower<'a>>>,
 }
+
+/// By value: the text in lower case, uncut; empty if it is none.
+pub(crate) type Lower<'a> = [Cow<'a, str>];
 
 struct Texts<'a> {
     /// Cut to the limit, with their position among the values.
@@ -120,8 +125,21 @@ impl<'a> Views<'a> {
             Box::new(Slot {
                 values: self.paths[slot].routes.iter().find_map(|route| read(self.fields, route)),
                 texts: OnceCell::new(),
+                lower: OnceCell::new(),
             })
         })
+    }
+
+    /// The texts at a path as comparisons that ignore case read them. Whoever asks first pays for all.
+    pub(crate) fn lower(&self, slot: usize, steps: &mut Steps) -> Result<&Lower<'a>, Spent> {
+        let slot = self.slot(slot);
+        if let Some(lower) = slot.lower.get() {
+            return Ok(lower);
+        }
+        let text = |value: &Value<'a>| if let Value::Text(text) = value { *text } else { "" };
+        let texts = || slot.values.iter().flatten().map(|(_, value)| text(value));
+        steps.take_shared(texts().map(|text| wide(text.len()) / 16).sum())?;
+        Ok(slot.lower.get_or_init(|| texts().map(lower).collect()))
     }
 
     /// The texts at a path, in the form asked for.

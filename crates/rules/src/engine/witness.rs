@@ -8,11 +8,12 @@ use super::{
 };
 use crate::{
     compile::{Node, Rule},
-    leaves::{Leaf, Needle, Sought, TextLeaf},
+    leaves::{FieldLeaf, Leaf, Needle, Sought, TextLeaf},
+    limits::wide,
 };
 
 /// Bytes of the usual text.
-const USUAL: u64 = 300;
+const USUAL: usize = 300;
 
 /// By predicate: how often it announces a rule, and what it takes to judge it.
 #[derive(Debug)]
@@ -113,10 +114,16 @@ fn announcing(leaf: &Leaf) -> Option<f32> {
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
 pub(crate) fn on_usual_text(text: &TextLeaf) -> f32 {
     let patterns = text.needles.iter().map(|needle| match needle {
-        Needle::Pattern { work, .. } => (1 + USUAL / 4).saturating_mul(*work) as f32,
+        Needle::Pattern { work, .. } => (1 + wide(USUAL) / 4).saturating_mul(*work) as f32,
         Needle::Word { .. } => 0.0,
     });
     patterns.sum()
+}
+
+/// What a comparison takes on a value as long as the usual text.
+#[allow(clippy::cast_precision_loss, reason = "a guess")]
+fn on_usual_value(field: &FieldLeaf) -> f32 {
+    field.work(USUAL) as f32
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
@@ -139,7 +146,7 @@ fn judging(leaf: &Leaf) -> f32 {
         Leaf::Geo(geo) => 10.0 + some(geo.size().min(16)),
         Leaf::Domain(_) => 20.0,
         Leaf::Formula(formula) => 4.0 + some(formula.size()),
-        Leaf::Field(field) => 2.0 + some(field.size()),
+        Leaf::Field(field) => 2.0 + on_usual_value(field),
         Leaf::Text(text) => {
             let words = text.needles.iter().filter(|needle| matches!(needle, Needle::Word { .. })).count();
             10.0 + some(words.min(100)) * 4.0 + on_usual_text(text)

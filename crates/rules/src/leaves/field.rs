@@ -2,26 +2,24 @@
 //!
 //! It does not coerce: values come as their item type reads them.
 
-use std::cmp::Ordering;
+mod test;
 
-use memchr::memmem;
 use serde_json::{Map, Value as Json};
-use tidegate_schemas::{
-    ids::{ItemKey, Millis},
-    item_types::datetime,
-};
+use smallvec::SmallVec;
+use tidegate_schemas::ids::{ItemKey, Millis};
 
+pub(crate) use self::test::{Operand, Test};
 use crate::{
     compile::Context,
-    derived::as_seen,
+    derived::lower,
     evaluate::Mask,
     explain::{Explained, FieldExplained, excerpt},
-    facts::Within,
     faults::shown,
-    form::{Comparison, FINER, Of, Op, View},
-    item::{Number, Value},
+    form::{Comparison, Of, Op},
+    item::Value,
     leaves::Scene,
     limits::{Spent, Steps},
+    views::{Element, Lower, Values},
     vocabulary::{Container, Kind},
 };
 
@@ -35,25 +33,6 @@ pub(crate) struct FieldLeaf {
     tests: Vec<Test>,
     /// As written, shortened for explanations.
     written: Map<String, Json>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Test {
-    pub(crate) op: Op,
-    pub(crate) operands: Vec<Operand>,
-    /// Of `exists`.
-    pub(crate) wanted: bool,
-}
-
-#[derive(Debug, PartialEq)]
-pub(crate) enum Operand {
-    Text(String),
-    Number(Number),
-    Boolean(bool),
-    Datetime(Millis),
-    /// So many milliseconds after the item came in.
-    Relative(i64),
-    Related(ItemKey),
 }
 
 /// Values of which a field must have one for its comparison to pass.
@@ -146,11 +125,18 @@ impl FieldLeaf {
 
     /// Whether a text passes one of the tests.
     pub(crate) fn meets(&self, test: usize, text: &str) -> bool {
-        self.tests[test].holds(&Value::Text(text), self.ignore_case, Millis(0)) == Some(true)
+        let text = if self.ignore_case { lower(text) } else { text.into() };
+        self.tests[test].holds(&Value::Text(&text), Millis(0)) == Some(true)
     }
 
-    pub(crate) fn size(&self) -> usize {
-        self.tests.iter().map(|test| 1 + test.operands.len()).sum()
+    pub(crate) fn memory(&self) -> usize {
+        self.tests.iter().map(Test::memory).sum()
+    }
+
+    /// The steps that it takes on one value, of so many bytes if it is a text.
+    pub(crate) fn work(&self, length: usize) -> u64 {
+        let text = |test: &Test| test.operands.first().is_some_and(|operand| operand.text().is_some());
+        self.tests.iter().map(|test| test.work(text(test).then_some(length))).sum()
     }
 
     /// What can be looked up. `None` if the comparison may also pass without any particular value.
@@ -226,22 +212,32 @@ impl FieldLeaf {
             };
             return Ok(self.tests.iter().map(absent).fold(Mask::PASSED, Mask::and));
         };
-        let operands: usize = self.tests.iter().map(|test| test.operands.len()).sum();
-        let work = values.len().saturating_mul(1 + operands / 4);
-        steps.take(u64::try_from(work).unwrap_or(u64::MAX))?;
-        Ok(self.present(values.iter().map(|(_, value)| value), scene.now))
+        let lower = self.lower(scene, steps)?;
+        steps.take(values.iter().map(|(_, value)| self.work_on(value)).fold(0, u64::saturating_add))?;
+        Ok(self.present(values, lower, scene.now))
+    }
+
+    /// The texts in lower case, if that is what is compared.
+    fn lower<'s>(&self, scene: &'s Scene<'_>, steps: &mut Steps) -> Result<Option<&'s Lower<'s>>, Spent> {
+        self.ignore_case.then(|| scene.views.lower(self.slot, steps)).transpose()
+    }
+
+    fn work_on(&self, value: &Value<'_>) -> u64 {
+        let length = if let Value::Text(text) = value { Some(text.len()) } else { None };
+        self.tests.iter().map(|test| test.work(length)).fold(0, u64::saturating_add)
     }
 
     /// `eq`, `in` and the orders ask for one value for which all of them hold; `ne` and `not_in` ask it of all.
-    fn present<'v, 'a: 'v>(&self, values: impl Iterator<Item = &'v Value<'a>>, now: Millis) -> Mask {
+    fn present(&self, values: &Values<'_>, lower: Option<&Lower<'_>>, now: Millis) -> Mask {
         if self.tests.iter().any(|test| test.op == Op::Exists && !test.wanted) {
             return Mask::FAILED;
         }
         let (mut some, mut every, mut comparable, mut seen) = (false, true, false, false);
         let (mut whole, mut all) = (false, true);
-        for value in values {
+        for (nth, (_, value)) in values.iter().enumerate() {
             seen = true;
-            let Some((asked, denied)) = self.one(value, now) else { continue };
+            let lower = lower.map(|lower| &*lower[nth]);
+            let Some((asked, denied)) = self.one(value, lower, now) else { continue };
             comparable = true;
             whole |= asked && denied;
             all &= asked && denied;
@@ -263,10 +259,11 @@ impl FieldLeaf {
     }
 
     /// Whether a value meets the positive and the negative tests; `None` if it cannot be compared.
-    fn one(&self, value: &Value<'_>, now: Millis) -> Option<(bool, bool)> {
-        let (mut positive, mut negative) = (true, true);
+    fn one(&self, value: &Value<'_>, lower: Option<&str>, now: Millis) -> Option<(bool, bool)> {
+        let lower = lower.filter(|_| matches!(value, Value::Text(_))).map(Value::Text);
+        let (value, mut positive, mut negative) = (lower.as_ref().unwrap_or(value), true, true);
         for test in self.tests.iter().filter(|test| test.op != Op::Exists) {
-            let holds = test.holds(value, self.ignore_case, now)?;
+            let holds = test.holds(value, now)?;
             if test.negative() {
                 negative &= holds;
             } else {
@@ -276,21 +273,13 @@ impl FieldLeaf {
         Some((positive, negative))
     }
 
-    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>) -> Explained {
+    /// Shows the values that decided, as far as the steps reach.
+    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>, steps: &mut Steps) -> Explained {
         let length = scene.limits.excerpt_bytes;
         let values = scene.views.slot(self.slot).values.as_deref().filter(|_| !known.is_empty());
         let value = values.map(|values| match values {
             [(_, one)] => json(one, length),
-            many => {
-                // The values that decided come first: they would drown in a long list.
-                let decided = |value: &&Value<'_>| {
-                    self.one(value, scene.now).is_some_and(|(some, every)| some && every)
-                        == ((known == Mask::PASSED) != (self.of == Some(Of::None)))
-                };
-                let values = many.iter().map(|(_, value)| value);
-                let first: Vec<_> = values.filter(decided).take(SHOWN).map(|v| json(v, length)).collect();
-                Json::Array(first)
-            }
+            many => self.deciding(many, known, scene, steps).map(|value| json(value, length)).collect(),
         });
         Explained::Field(FieldExplained {
             outcome: known.verdict(),
@@ -299,168 +288,27 @@ impl FieldLeaf {
             value,
         })
     }
-}
 
-impl Test {
-    fn compile(
-        op: Op,
-        operand: &Json,
-        kind: Kind,
-        ignore_case: bool,
-        context: &mut Context<'_>,
-    ) -> Option<Self> {
-        let text = matches!(op, Op::StartsWith | Op::EndsWith | Op::Contains);
-        if text && kind != Kind::Text {
-            context.fault("type", format!("the field is {}; only texts have parts", kind.name()));
-            return None;
-        }
-        let mut test = Self { op, operands: Vec::new(), wanted: operand.as_bool().unwrap_or(true) };
-        match (op, operand) {
-            (Op::Exists, _) => {}
-            (Op::In | Op::NotIn | Op::StartsWith | Op::EndsWith | Op::Contains, Json::Array(list)) => {
-                context.count_words(list.len())?;
-                for (nth, entry) in list.iter().enumerate() {
-                    test.operands.push(context.at(nth, |c| Operand::compile(entry, kind, c))?);
-                }
+    /// Of a long list the values that decided: they would drown in it.
+    fn deciding<'s, 'a>(
+        &self,
+        values: &'s [(Element<'a>, Value<'a>)],
+        known: Mask,
+        scene: &Scene<'_>,
+        steps: &mut Steps,
+    ) -> impl Iterator<Item = &'s Value<'a>> {
+        let wanted = (known == Mask::PASSED) != (self.of == Some(Of::None));
+        let mut deciding = SmallVec::<[_; SHOWN]>::new();
+        let lower = self.lower(scene, steps);
+        for (nth, (_, value)) in values.iter().enumerate() {
+            let Ok(lower) = &lower else { break };
+            if deciding.len() == SHOWN || steps.take(self.work_on(value)).is_err() {
+                break;
             }
-            (Op::Lt | Op::Lte | Op::Gt | Op::Gte, _) if !matches!(kind, Kind::Number | Kind::Datetime) => {
-                let kind = kind.name();
-                context
-                    .fault("type", format!("the field is {kind}; only numbers and datetimes have an order"));
-                return None;
-            }
-            _ => test.operands.push(Operand::compile(operand, kind, context)?),
+            let one = self.one(value, lower.map(|lower| &*lower[nth]), scene.now);
+            deciding.extend((one.is_some_and(|(some, every)| some && every) == wanted).then_some(value));
         }
-        if ignore_case {
-            for operand in &mut test.operands {
-                if let Operand::Text(text) = operand {
-                    *text = as_seen(text, View::Lower);
-                }
-            }
-        }
-        Some(test)
-    }
-
-    fn negative(&self) -> bool {
-        matches!(self.op, Op::Ne | Op::NotIn)
-    }
-
-    fn holds(&self, value: &Value<'_>, ignore_case: bool, now: Millis) -> Option<bool> {
-        if let (true, Value::Text(text)) = (ignore_case, value) {
-            return self.holds(&Value::Text(&as_seen(text, View::Lower)), false, now);
-        }
-        let order = || self.operands.first().and_then(|operand| operand.order(value, now));
-        let part = |is: fn(&str, &str) -> bool| match value {
-            Value::Text(text) => {
-                Some(self.operands.iter().filter_map(Operand::text).any(|part| is(text, part)))
-            }
-            _ => None,
-        };
-        match self.op {
-            Op::Lt => order().map(Ordering::is_lt),
-            Op::Lte => order().map(Ordering::is_le),
-            Op::Gt => order().map(Ordering::is_gt),
-            Op::Gte => order().map(Ordering::is_ge),
-            Op::Exists => Some(self.wanted),
-            Op::StartsWith => part(|text, part| text.starts_with(part)),
-            Op::EndsWith => part(|text, part| text.ends_with(part)),
-            Op::Contains => part(|text, part| memmem::find(text.as_bytes(), part.as_bytes()).is_some()),
-            Op::Eq | Op::In | Op::Ne | Op::NotIn => {
-                if !self.operands.first()?.fits(value) {
-                    return None;
-                }
-                let equal = self.operands.iter().any(|operand| operand.equals(value, now));
-                Some(equal != self.negative())
-            }
-        }
-    }
-}
-
-impl Operand {
-    fn compile(operand: &Json, kind: Kind, context: &mut Context<'_>) -> Option<Self> {
-        if kind == Kind::Datetime && operand.as_str().is_some_and(datetime::is_finer) {
-            context.fault("type", FINER.to_owned());
-            return None;
-        }
-        let compiled = match (kind, operand) {
-            (Kind::Text, Json::String(text)) => Some(Self::Text(text.clone())),
-            (Kind::Number, Json::Number(number)) => Number::parse(&number.to_string()).map(Self::Number),
-            (Kind::Boolean, Json::Bool(boolean)) => Some(Self::Boolean(*boolean)),
-            (Kind::Datetime, Json::String(text)) => datetime::parse(text).map(Self::Datetime),
-            (Kind::Datetime, Json::Object(object)) => {
-                let span = |key| Within::parse(object.get(key)?.as_str()?).map(Within::millis);
-                span("ago").map(i64::wrapping_neg).or_else(|| span("ahead")).map(Self::Relative)
-            }
-            (Kind::Related, Json::Object(object)) => {
-                let part = |key| object.get(key).and_then(Json::as_str);
-                part("typeId").zip(part("id")).map(|(type_id, id)| Self::Related(ItemKey::new(type_id, id)))
-            }
-            _ => None,
-        };
-        if compiled.is_none() {
-            let kind = match kind {
-                Kind::Datetime => {
-                    "a datetime such as 2026-01-31T12:00:00.000Z or {ago: 7d}, at most {ago: 3660d}"
-                }
-                Kind::Related => "a related item, {typeId, id}",
-                other => other.name(),
-            };
-            context.fault("type", format!("the field is {kind}, and this is not"));
-        }
-        compiled
-    }
-
-    fn text(&self) -> Option<&str> {
-        if let Self::Text(text) = self { Some(text) } else { None }
-    }
-
-    fn related(&self) -> Option<&ItemKey> {
-        if let Self::Related(key) = self { Some(key) } else { None }
-    }
-
-    fn coarse(&self) -> Option<f64> {
-        match self {
-            Self::Number(number) => Some(number.coarse()),
-            Self::Datetime(instant) => Some(Number::from(instant.0).coarse()),
-            _ => None,
-        }
-    }
-
-    fn fits(&self, value: &Value<'_>) -> bool {
-        matches!(
-            (self, value),
-            (Self::Text(_), Value::Text(_))
-                | (Self::Number(_), Value::Number(_))
-                | (Self::Boolean(_), Value::Boolean(_))
-                | (Self::Datetime(_) | Self::Relative(_), Value::Datetime(_))
-                | (Self::Related(_), Value::Related { .. })
-        )
-    }
-
-    fn equals(&self, value: &Value<'_>, now: Millis) -> bool {
-        match (self, value) {
-            (Self::Text(a), Value::Text(b)) => a == b,
-            (Self::Number(a), Value::Number(b)) => a == b,
-            (Self::Boolean(a), Value::Boolean(b)) => a == b,
-            (Self::Datetime(a), Value::Datetime(b)) => a == b,
-            (Self::Relative(a), Value::Datetime(b)) => now.0.saturating_add(*a) == b.0,
-            (Self::Related(a), Value::Related { type_id, id }) => {
-                a.type_id.as_str() == *type_id && a.id.as_str() == *id
-            }
-            _ => false,
-        }
-    }
-
-    /// How the value lies to the operand.
-    fn order(&self, value: &Value<'_>, now: Millis) -> Option<Ordering> {
-        match (self, value) {
-            (Self::Number(operand), Value::Number(value)) => value.partial_cmp(operand),
-            (Self::Datetime(operand), Value::Datetime(value)) => Some(value.cmp(operand)),
-            (Self::Relative(after), Value::Datetime(value)) => {
-                Some(value.0.cmp(&now.0.saturating_add(*after)))
-            }
-            _ => None,
-        }
+        deciding.into_iter()
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
         field::{SHOWN, json},
         text::{Needle, compiled},
     },
-    limits::{Limits, Spent, Steps},
+    limits::{Limits, Spent, Steps, wide},
     views::Views,
     vocabulary::{Container, Kind},
 };
@@ -399,10 +399,6 @@ impl Constant {
     }
 }
 
-fn long(length: usize) -> u64 {
-    u64::try_from(length).unwrap_or(u64::MAX)
-}
-
 fn count(number: usize) -> Worth<'static> {
     Worth::Number(Number::Whole(i128::try_from(number).unwrap_or(i128::MAX)))
 }
@@ -424,7 +420,7 @@ impl Code {
             Self::Count(slot) => scene.views.slot(*slot).values.as_ref().map(|values| count(values.len())),
             Self::Length(of) => match of.work(scene, each, steps)? {
                 Some(Worth::Text(text)) => {
-                    steps.take(long(text.len()) / 16)?;
+                    steps.take(wide(text.len()) / 16)?;
                     Some(count(text.chars().count()))
                 }
                 _ => None,
@@ -451,12 +447,12 @@ impl Code {
             Self::Compare(op, a, b) => {
                 let (a, b) = (a.work(scene, each, steps)?, b.work(scene, each, steps)?);
                 if let Some(Worth::Text(text)) = a {
-                    steps.take(long(text.len()) / 64)?;
+                    steps.take(wide(text.len()) / 64)?;
                 }
                 a.zip(b).and_then(|(a, b)| a.compare(*op, b)).map(Worth::Boolean)
             }
             Self::Among(of, among) => {
-                steps.take(long(among.len()))?;
+                steps.take(wide(among.len()))?;
                 let of = of.work(scene, each, steps)?;
                 let equal =
                     |of: Worth<'_>| among.iter().any(|it| it.worth().compare(Op::Eq, of) == Some(true));
@@ -465,7 +461,7 @@ impl Code {
             Self::In(of, slot) => {
                 let of = of.work(scene, each, steps)?;
                 let values = scene.views.slot(*slot).values.as_deref();
-                steps.take(long(values.map_or(0, <[_]>::len)))?;
+                steps.take(wide(values.map_or(0, <[_]>::len)))?;
                 of.zip(values).map(|(of, values)| {
                     let equal = |value: &Value<'_>| Worth::of(value).and_then(|it| it.compare(Op::Eq, of));
                     Worth::Boolean(values.iter().any(|(_, value)| equal(value) == Some(true)))
@@ -474,7 +470,7 @@ impl Code {
             Self::Part(op, of, part) => {
                 match (of.work(scene, each, steps)?, part.work(scene, each, steps)?) {
                     (Some(Worth::Text(of)), Some(Worth::Text(part))) => {
-                        steps.take(long(of.len()) / 64)?;
+                        steps.take(wide(of.len()) / 64)?;
                         Some(Worth::Boolean(match op {
                             Op::StartsWith => of.starts_with(part),
                             Op::EndsWith => of.ends_with(part),
@@ -486,7 +482,7 @@ impl Code {
             }
             Self::Matches(of, regex, work) => match of.work(scene, each, steps)? {
                 Some(Worth::Text(text)) => {
-                    steps.take((1 + long(text.len()) / 4).saturating_mul(*work))?;
+                    steps.take((1 + wide(text.len()) / 4).saturating_mul(*work))?;
                     Some(Worth::Boolean(regex.is_match(text)))
                 }
                 _ => None,

@@ -89,7 +89,7 @@ impl Leaf {
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::Text(text) => text.memory(),
-            Self::Field(field) => 64 * field.size(),
+            Self::Field(field) => field.memory(),
             _ => 0,
         }
     }
@@ -203,7 +203,7 @@ impl Leaf {
     ) -> Explained {
         match self {
             Self::Text(text) => text.explain(known, found, scene, steps),
-            Self::Field(field) => field.explain(known, scene),
+            Self::Field(field) => field.explain(known, scene, steps),
             Self::Strikes(strikes) => strikes.explain(known, None, None),
             Self::Count(count) => count.explain(known, None, None),
             Self::Media(media) => media.explain(known, scene),

@@ -25,7 +25,7 @@ use crate::{
     faults::shown,
     form::{Search, Text, View},
     leaves::Scene,
-    limits::{Limits, Spent, Steps},
+    limits::{Limits, Spent, Steps, wide},
     views::Seen,
 };
 
@@ -469,10 +469,6 @@ impl Needle {
             Self::Pattern { .. } => false,
         }
     }
-}
-
-fn wide(n: usize) -> u64 {
-    u64::try_from(n).unwrap_or(u64::MAX)
 }
 
 /// What `\w` stands for in regular expressions, so that `words` and `\b` agree: marks and joiners belong to a word.

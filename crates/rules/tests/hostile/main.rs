@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod budgets;
+mod comparisons;
 mod random;
 
 use serde_json::{Map, Value as Json, json};

@@ -1,0 +1,265 @@
+//! One test of a field's value, and the values that it compares with.
+//!
+//! It says what a test takes before it is made, and knows nothing of lists of values.
+
+use std::cmp::Ordering;
+
+use memchr::memmem;
+use serde_json::Value as Json;
+use tidegate_schemas::{
+    ids::{ItemKey, Millis},
+    item_types::datetime,
+};
+
+use crate::{
+    compile::Context,
+    derived::lower,
+    engine::scanner::{Next, Scanner},
+    facts::Within,
+    form::{FINER, Op},
+    item::{Number, Value},
+    limits::wide,
+    vocabulary::Kind,
+};
+
+#[derive(Debug)]
+pub(crate) struct Test {
+    pub(crate) op: Op,
+    /// Texts are sorted, each once.
+    pub(crate) operands: Vec<Operand>,
+    /// Of `exists`.
+    pub(crate) wanted: bool,
+    /// Bytes of all texts, and of the longest.
+    bytes: usize,
+    longest: usize,
+    /// One search for all texts of `contains`, if there are many.
+    bulk: Option<Scanner>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Operand {
+    Text(String),
+    Number(Number),
+    Boolean(bool),
+    Datetime(Millis),
+    /// So many milliseconds after the item came in.
+    Relative(i64),
+    Related(ItemKey),
+}
+
+/// Texts that are searched for one by one at most.
+const FEW: usize = 16;
+
+impl Test {
+    pub(super) fn compile(
+        op: Op,
+        operand: &Json,
+        kind: Kind,
+        ignore_case: bool,
+        context: &mut Context<'_>,
+    ) -> Option<Self> {
+        let text = matches!(op, Op::StartsWith | Op::EndsWith | Op::Contains);
+        if text && kind != Kind::Text {
+            context.fault("type", format!("the field is {}; only texts have parts", kind.name()));
+            return None;
+        }
+        let wanted = operand.as_bool().unwrap_or(true);
+        let mut test = Self { op, operands: Vec::new(), wanted, bytes: 0, longest: 0, bulk: None };
+        match (op, operand) {
+            (Op::Exists, _) => {}
+            (Op::In | Op::NotIn | Op::StartsWith | Op::EndsWith | Op::Contains, Json::Array(list)) => {
+                context.count_words(list.len())?;
+                for (nth, entry) in list.iter().enumerate() {
+                    test.operands.push(context.at(nth, |c| Operand::compile(entry, kind, c))?);
+                }
+            }
+            (Op::Lt | Op::Lte | Op::Gt | Op::Gte, _) if !matches!(kind, Kind::Number | Kind::Datetime) => {
+                let kind = kind.name();
+                context
+                    .fault("type", format!("the field is {kind}; only numbers and datetimes have an order"));
+                return None;
+            }
+            _ => test.operands.push(Operand::compile(operand, kind, context)?),
+        }
+        if kind == Kind::Text {
+            test.gather(ignore_case);
+        }
+        Some(test)
+    }
+
+    /// Prepares for many texts: one look or one pass over a value then serves all of them.
+    fn gather(&mut self, ignore_case: bool) {
+        let mut texts: Vec<String> = self.operands.drain(..).filter_map(Operand::into_text).collect();
+        if ignore_case {
+            texts.iter_mut().for_each(|text| *text = lower(text).into_owned());
+        }
+        if texts.len() > 1 {
+            texts.sort_unstable();
+            texts.dedup();
+        }
+        if self.op == Op::Contains && texts.len() > FEW && !texts[0].is_empty() {
+            let words: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+            self.bulk = Some(Scanner::new(&words));
+        }
+        self.bytes = texts.iter().map(String::len).sum();
+        self.longest = texts.iter().map(String::len).max().unwrap_or_default();
+        self.operands = texts.into_iter().map(Operand::Text).collect();
+    }
+
+    pub(super) fn negative(&self) -> bool {
+        matches!(self.op, Op::Ne | Op::NotIn)
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn memory(&self) -> usize {
+        let search = self.bulk.as_ref().map_or(0, Scanner::memory);
+        64 * (1 + self.operands.len()) + self.bytes + search
+    }
+
+    /// The steps that it takes on a value of so many bytes, if that is a text.
+    pub(super) fn work(&self, length: Option<usize>) -> u64 {
+        let count = wide(self.operands.len());
+        let Some(length) = length.map(wide) else { return 1 + count / 4 };
+        match self.op {
+            Op::Exists => 0,
+            Op::Contains if self.bulk.is_some() => 1 + length / 16,
+            Op::Contains => count.saturating_mul(1 + length / 64),
+            Op::StartsWith | Op::EndsWith => {
+                1 + count / 4 + wide(self.bytes).min(count.saturating_mul(length)) / 64
+            }
+            _ => 1 + wide(self.longest).min(length) / 16,
+        }
+    }
+
+    /// Whether a value passes, a text in the form in which it is compared; `None` if it cannot be compared.
+    pub(super) fn holds(&self, value: &Value<'_>, now: Millis) -> Option<bool> {
+        let order = || self.operands.first().and_then(|operand| operand.order(value, now));
+        let part = |is: fn(&str, &str) -> bool| match value {
+            Value::Text(text) => {
+                Some(self.operands.iter().filter_map(Operand::text).any(|part| is(text, part)))
+            }
+            _ => None,
+        };
+        match self.op {
+            Op::Lt => order().map(Ordering::is_lt),
+            Op::Lte => order().map(Ordering::is_le),
+            Op::Gt => order().map(Ordering::is_gt),
+            Op::Gte => order().map(Ordering::is_ge),
+            Op::Exists => Some(self.wanted),
+            Op::StartsWith => part(|text, part| text.starts_with(part)),
+            Op::EndsWith => part(|text, part| text.ends_with(part)),
+            Op::Contains => match (&self.bulk, value) {
+                (Some(bulk), Value::Text(text)) => {
+                    Some(bulk.scan(text.as_bytes(), &mut |_, _| Next::Stop) == Next::Stop)
+                }
+                _ => part(|text, part| memmem::find(text.as_bytes(), part.as_bytes()).is_some()),
+            },
+            Op::Eq | Op::In | Op::Ne | Op::NotIn => {
+                if !self.operands.first()?.fits(value) {
+                    return None;
+                }
+                let equal = match value {
+                    Value::Text(text) => self.has(text),
+                    _ => self.operands.iter().any(|operand| operand.equals(value, now)),
+                };
+                Some(equal != self.negative())
+            }
+        }
+    }
+
+    fn has(&self, text: &str) -> bool {
+        let to = |operand: &Operand| operand.text().unwrap_or_default().cmp(text);
+        self.operands.binary_search_by(to).is_ok()
+    }
+}
+
+impl Operand {
+    fn compile(operand: &Json, kind: Kind, context: &mut Context<'_>) -> Option<Self> {
+        if kind == Kind::Datetime && operand.as_str().is_some_and(datetime::is_finer) {
+            context.fault("type", FINER.to_owned());
+            return None;
+        }
+        let compiled = match (kind, operand) {
+            (Kind::Text, Json::String(text)) => Some(Self::Text(text.clone())),
+            (Kind::Number, Json::Number(number)) => Number::parse(&number.to_string()).map(Self::Number),
+            (Kind::Boolean, Json::Bool(boolean)) => Some(Self::Boolean(*boolean)),
+            (Kind::Datetime, Json::String(text)) => datetime::parse(text).map(Self::Datetime),
+            (Kind::Datetime, Json::Object(object)) => {
+                let span = |key| Within::parse(object.get(key)?.as_str()?).map(Within::millis);
+                span("ago").map(i64::wrapping_neg).or_else(|| span("ahead")).map(Self::Relative)
+            }
+            (Kind::Related, Json::Object(object)) => {
+                let part = |key| object.get(key).and_then(Json::as_str);
+                part("typeId").zip(part("id")).map(|(type_id, id)| Self::Related(ItemKey::new(type_id, id)))
+            }
+            _ => None,
+        };
+        if compiled.is_none() {
+            let kind = match kind {
+                Kind::Datetime => {
+                    "a datetime such as 2026-01-31T12:00:00.000Z or {ago: 7d}, at most {ago: 3660d}"
+                }
+                Kind::Related => "a related item, {typeId, id}",
+                other => other.name(),
+            };
+            context.fault("type", format!("the field is {kind}, and this is not"));
+        }
+        compiled
+    }
+
+    pub(super) fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    fn into_text(self) -> Option<String> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    pub(super) fn related(&self) -> Option<&ItemKey> {
+        if let Self::Related(key) = self { Some(key) } else { None }
+    }
+
+    pub(super) fn coarse(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(number.coarse()),
+            Self::Datetime(instant) => Some(Number::from(instant.0).coarse()),
+            _ => None,
+        }
+    }
+
+    fn fits(&self, value: &Value<'_>) -> bool {
+        matches!(
+            (self, value),
+            (Self::Text(_), Value::Text(_))
+                | (Self::Number(_), Value::Number(_))
+                | (Self::Boolean(_), Value::Boolean(_))
+                | (Self::Datetime(_) | Self::Relative(_), Value::Datetime(_))
+                | (Self::Related(_), Value::Related { .. })
+        )
+    }
+
+    fn equals(&self, value: &Value<'_>, now: Millis) -> bool {
+        match (self, value) {
+            (Self::Number(a), Value::Number(b)) => a == b,
+            (Self::Boolean(a), Value::Boolean(b)) => a == b,
+            (Self::Datetime(a), Value::Datetime(b)) => a == b,
+            (Self::Relative(a), Value::Datetime(b)) => now.0.saturating_add(*a) == b.0,
+            (Self::Related(a), Value::Related { type_id, id }) => {
+                a.type_id.as_str() == *type_id && a.id.as_str() == *id
+            }
+            _ => false,
+        }
+    }
+
+    /// How the value lies to the operand.
+    fn order(&self, value: &Value<'_>, now: Millis) -> Option<Ordering> {
+        match (self, value) {
+            (Self::Number(operand), Value::Number(value)) => value.partial_cmp(operand),
+            (Self::Datetime(operand), Value::Datetime(value)) => Some(value.cmp(operand)),
+            (Self::Relative(after), Value::Datetime(value)) => {
+                Some(value.0.cmp(&now.0.saturating_add(*after)))
+            }
+            _ => None,
+        }
+    }
+}

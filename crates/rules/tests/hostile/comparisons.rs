@@ -1,0 +1,84 @@
+//! Comparisons of long texts: charged for what they read, and cheap where many ask.
+
+use serde_json::{Value as Json, json};
+use tidegate_rules::{Facts, Item, Kind, Limits, On, Outcome, Plan, RuleSource, Shape, Vocabulary};
+use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
+
+use super::Data;
+
+/// What comparisons of one field come to on a text.
+fn outcome(comparisons: &[Json], text: &str, limits: &Limits) -> Outcome {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let document = |(nth, compared): (usize, &Json)| {
+        let mut field = compared.clone();
+        field["path"] = json!("text");
+        json!({"rule": format!("r{nth}"), "when": {"field": field}})
+    };
+    let documents: Vec<Json> = comparisons.iter().enumerate().map(document).collect();
+    let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
+    let plan = Plan::compile(&sources, &vocabulary, limits).unwrap();
+    let (type_id, values) = (TypeId::new("post"), Data(text.to_owned()));
+    let submission = SubmissionId::random();
+    let item =
+        Item { type_id: &type_id, values: &values, user: None, on: On::Item, now: Millis(0), submission };
+    plan.finish(plan.scan(&item), &Facts::new())
+}
+
+fn matched(outcome: &Outcome) -> Vec<&str> {
+    outcome.matched.iter().map(|it| it.rule.as_str()).collect()
+}
+
+fn errored(outcome: &Outcome) -> Vec<&str> {
+    assert!(outcome.errored.iter().all(|it| it.reason == "deadline"));
+    outcome.errored.iter().map(|it| it.rule.as_str()).collect()
+}
+
+fn words(count: usize) -> Vec<String> {
+    (0..count).map(|nth| format!("word{nth}")).collect()
+}
+
+#[test]
+fn a_comparison_takes_steps_for_what_it_reads() {
+    let comparisons = [
+        json!({"contains": "nowhere"}),
+        json!({"contains": "Nowhere", "ignore_case": true}),
+        json!({"contains": words(17)}),
+        json!({"contains": words(17), "of": "none"}),
+        json!({"contains": words(16)}),
+        // These end at the first letters, or at the length.
+        json!({"starts_with": words(500)}),
+        json!({"ends_with": "nowhere"}),
+        json!({"eq": "nowhere"}),
+        json!({"not_in": words(5_000), "ignore_case": true}),
+    ];
+    let text = "аБ ".repeat(200_000);
+    let all = outcome(&comparisons, &text, &Limits { steps_per_rule: 10_000, ..Limits::default() });
+    assert_eq!((matched(&all), errored(&all)), (vec!["r8"], vec!["r0", "r1", "r2", "r3", "r4"]));
+    let all = outcome(&comparisons, &text, &Limits::default());
+    assert_eq!((matched(&all), errored(&all)), (vec!["r3", "r8"], vec![]));
+}
+
+#[test]
+fn ten_thousand_texts_are_sought_in_one_pass_over_a_value() {
+    let list = words(10_000);
+    let comparisons: Vec<Json> =
+        (0..4).map(|nth| json!({"contains": list[nth..], "ignore_case": nth % 2 == 1})).collect();
+    let limits = Limits { steps_per_rule: 70_000, words: 10_000, ..Limits::default() };
+    let text = format!("{}Word3,", "wor ".repeat(262_000));
+    let all = outcome(&comparisons, &text, &limits);
+    assert_eq!((matched(&all), errored(&all)), (vec!["r1", "r3"], vec![]));
+}
+
+#[test]
+fn a_text_is_put_into_lower_case_once_however_many_ask() {
+    let comparisons: Vec<Json> =
+        words(300).into_iter().map(|word| json!({"contains": word, "ignore_case": true})).collect();
+    let text = "Слово ".repeat(25_000);
+    // Once a step for 16 bytes, and for each rule one for 64.
+    let limits = Limits { steps_per_item: 1_500_000, steps_per_rule: 100_000, ..Limits::default() };
+    let all = outcome(&comparisons, &text, &limits);
+    assert_eq!((matched(&all), errored(&all)), (vec![], vec![]));
+    let short = Limits { steps_per_item: 17_000, steps_per_rule: 17_000, ..Limits::default() };
+    assert_eq!(errored(&outcome(&comparisons, &text, &short)).len(), 300);
+}
