@@ -284,3 +284,70 @@ async fn what_failed_beyond_the_bound_and_what_was_not_counted_is_said() {
         few["errored"] == json!([]) && !few.contains_key("erroredMore") && !few.contains_key("uncounted")
     );
 }
+
+const ASKING: &str = "\
+window: offers
+item_types: [post]
+over: 24h
+---
+bank: pictures
+kind: pdq
+---
+rule: asking
+status: live
+item_types: [post]
+on: [item, report]
+when:
+  all:
+    - not: {strikes: {gte: 3}}
+    - not: {count: {window: offers, gt: 5}}
+    - any:
+        - media: {in: [picture], bank: pictures}
+        - score: {model: toxicity, gte: 0.9}
+        - text: {in: [text], words: [offer]}
+";
+
+#[tokio::test]
+async fn what_a_rule_looks_up_is_explained_as_it_is_run_and_whom_it_does_not_concern_is_told() {
+    let place = Place::new();
+    let types = "item_type: post\nname: Post\nkind: CONTENT\nfields:\n  - {name: text, type: STRING}\n  - {name: picture, type: IMAGE}\n  - {name: author, type: RELATED_ITEM, role: creator}\n";
+    let other = "item_type: note\nname: Note\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n";
+    let user = "item_type: member\nname: Member\nkind: USER\nfields: [{name: text, type: STRING}]\n";
+    let old =
+        "rule: over\nexpires_at: 2020-01-01T00:00:00.000Z\nwhen: {text: {in: [text], words: [offer]}}\n";
+    let rules = [ASKING, old, types, other, user].join("---\n");
+    folder(&place, "documents", &[("all.yaml", &rules)]);
+    let data = json!({"text": "an offer", "picture": "https://a.example/1", "author": {"typeId": "member", "id": "m"}});
+    let lines = [
+        json!({"id": "1", "typeId": "post", "data": data}),
+        json!({"id": "2", "typeId": "post", "data": data, "on": "report"}),
+        json!({"id": "3", "typeId": "note", "data": {"text": "an offer"}}),
+    ];
+    let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+    fs::write(place.folder.path().join("items.ndjson"), lines.join("\n")).unwrap();
+    let told = async |args: &[&str]| -> Vec<Value> {
+        let files = ["--config", "documents", "--items", "items.ndjson"];
+        let ran = place.run(&[&["rules"], args, &files].concat()).await;
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        text(&ran.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let ran = told(&["run", "--explain"]).await;
+    let explained = told(&["explain", "--rule", "asking"]).await;
+    let parts = &explained[0]["tree"]["all"]["of"];
+    assert_eq!(explained[0]["tree"]["all"]["outcome"], "passed", "{}", explained[0]);
+    assert_eq!(
+        (&parts[0]["not"]["of"]["strikes"]["points"], &parts[0]["not"]["outcome"]),
+        (&json!(0), &json!("passed"))
+    );
+    assert_eq!(parts[1]["not"]["of"]["count"]["outcome"], "failed", "{parts}");
+    let looked_up = &parts[2]["any"]["of"];
+    assert_eq!(looked_up[0]["media"]["outcome"], "inapplicable", "{parts}");
+    assert_eq!(looked_up[1]["score"]["outcome"], "inapplicable", "{parts}");
+    assert_eq!(ran[0]["trees"]["asking"]["all"]["of"][0], parts[0], "{}", ran[0]);
+    let concern = |explained: &[Value]| {
+        explained.iter().map(|line| line["isNoConcern"].as_bool().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(concern(&explained), [false, false, true]);
+    assert_eq!(ran[2]["matched"], json!([]));
+    assert_eq!(concern(&told(&["explain", "--rule", "over"]).await), [true, true, true]);
+}

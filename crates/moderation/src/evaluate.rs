@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tidegate_catalog::Compiled;
-use tidegate_rules::{self as rules, Explained, Facts, Inquiry, On, Outcome, Scan};
+use tidegate_rules::{self as rules, Facts, Inquiry, On, Outcome, Scan};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, RuleId},
     item_types::{Mode, Values},
@@ -91,12 +91,7 @@ pub fn finish(prepared: &Prepared, scan: Scan, facts: &Facts) -> Outcome {
     prepared.config.plan().finish(scan, facts)
 }
 
-/// What each condition of a rule comes to on the item, whether or not it matches; nothing is looked up.
-pub fn explain(prepared: &Prepared, rule: &RuleId) -> Option<Explained> {
-    prepared.config.plan().explain(&prepared.item(), rule)
-}
-
-/// The same, for a caller who looks up what the conditions wait for.
+/// What each condition of a rule comes to on the item, whether or not it matches, as far as the item tells.
 pub fn inquire(prepared: &Prepared, rule: &RuleId) -> Option<Inquiry> {
     prepared.config.plan().inquire(&prepared.item(), rule)
 }

@@ -43,6 +43,12 @@ pub(crate) struct Rule {
     pub(crate) tests: Vec<Test>,
 }
 
+impl Rule {
+    pub(crate) fn speaks_of(&self, item_type: &TypeId) -> bool {
+        self.item_types.is_empty() || self.item_types.contains(item_type)
+    }
+}
+
 /// A condition tree over numbered leaves, numbered in document order.
 #[derive(Debug)]
 pub(crate) enum Node {

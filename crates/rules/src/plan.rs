@@ -327,11 +327,9 @@ impl Plan {
 
     fn concerns(&self, rule: u32, item: &Item<'_>) -> bool {
         let candidate = &self.candidates[rule as usize];
-        let typed = || {
-            let types = &candidate.rule.item_types;
-            types.is_empty() || types.contains(item.type_id)
-        };
-        candidate.on & bit(item.on) != 0 && item.now < candidate.expires_at && (!self.parts.shared || typed())
+        // An index that is not shared holds no others.
+        let typed = !self.parts.shared || candidate.rule.speaks_of(item.type_id);
+        candidate.on & bit(item.on) != 0 && item.now < candidate.expires_at && typed
     }
 
     fn run(
@@ -478,7 +476,7 @@ fn partitions(rules: &[Arc<Rule>], predicates: &[Leaf], vocabulary: &Vocabulary)
     let mut places: HashMap<Vec<u32>, Part> = HashMap::new();
     let mut part = |type_id: Option<&TypeId>| {
         let concerns = |rule: &Rule| {
-            rule.item_types.is_empty() || type_id.is_some_and(|type_id| rule.item_types.contains(type_id))
+            rule.item_types.is_empty() || type_id.is_some_and(|type_id| rule.speaks_of(type_id))
         };
         let list =
             (0_u32..).zip(rules).filter(|(_, rule)| concerns(rule)).map(|(number, _)| number).collect();

@@ -1,7 +1,7 @@
 //! `tidegate rules explain`: what each condition of one rule comes to, on items of a file or on a stored item.
 //!
-//! With a file it reads no store: conditions that ask for a standing are shown as skipped. A stored item is judged by the
-//! running service, which looks up what was known when the item came in.
+//! With a file it reads no store, so what it looks up is nothing, as for `run`. A stored item is judged by the running
+//! service, which looks up what was known when the item came in.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,10 +11,9 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::{ArgGroup, Args};
 use serde_json::{Value as Json, json};
-use tidegate_moderation::evaluate;
 use tidegate_schemas::ids::{ItemKey, Millis, RuleId};
 
-use super::{Folder, items, no_such_rule};
+use super::{Folder, explain, items, no_such_rule};
 use crate::{
     client::Server,
     commands::documents,
@@ -83,11 +82,13 @@ fn of_file(file: &Path, folder: &Folder, rule: &RuleId) -> anyhow::Result<ExitCo
         let line = items::read(&config, &line, now);
         match line.item {
             Ok(prepared) => {
-                let Some(tree) = evaluate::explain(&prepared, rule) else {
+                let Some((tree, concerns)) = explain(&prepared, rule) else {
                     bail!("there is no rule `{rule}` that is evaluated");
                 };
-                let key = prepared.key;
-                say(json!({"id": key.id, "typeId": key.type_id, "rule": rule, "tree": tree}));
+                let ItemKey { type_id, id } = prepared.key;
+                say(json!({
+                    "id": id, "typeId": type_id, "rule": rule, "tree": tree, "isNoConcern": !concerns,
+                }));
             }
             Err(fault) => {
                 refused = true;

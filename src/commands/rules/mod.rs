@@ -18,8 +18,8 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use clap::{Args, Subcommand};
 use tidegate_catalog::{Compiled, change};
 use tidegate_moderation::evaluate::{self, Begun, Prepared};
-use tidegate_rules::{Facts, Outcome};
-use tidegate_schemas::nearest;
+use tidegate_rules::{Explained, Facts, Outcome};
+use tidegate_schemas::{ids::RuleId, nearest};
 
 use super::{alone, documents, lint::Lint};
 use crate::{
@@ -117,4 +117,12 @@ fn evaluate(prepared: &Prepared) -> Outcome {
             evaluate::finish(prepared, scan, &facts)
         }
     }
+}
+
+/// What each condition of a rule comes to where there is nobody to ask, as in `evaluate`; and whether the rule is
+/// evaluated for such an item.
+fn explain(prepared: &Prepared, rule: &RuleId) -> Option<(Explained, bool)> {
+    let inquiry = evaluate::inquire(prepared, rule)?;
+    let (needs, concerns) = (inquiry.needs().cloned().collect::<Vec<_>>(), inquiry.concerns);
+    Some((prepared.config.plan().answer(inquiry, &Facts::offline(&needs)), concerns))
 }

@@ -39,7 +39,8 @@ impl Plan {
         // Where the rule's own search takes too many steps, the joint one may have refuted it, as in an evaluation.
         let (alone, spent) = self.look(item, rule, None);
         let open = if spent { self.look(item, rule, Some(self.index_of(item))).0 } else { alone };
-        open.map(|open| Inquiry { open, concerns: self.concerns(place, item) })
+        let concerns = self.concerns(place, item) && rule.speaks_of(item.type_id);
+        open.map(|open| Inquiry { open, concerns })
     }
 
     /// Judges each condition; and whether one takes more steps than there are.
@@ -71,22 +72,11 @@ impl Plan {
         (open, spent)
     }
 
-    /// What each condition comes to, whether or not the rule matches or concerns the item. Those that wait for facts are
-    /// shown as skipped.
-    pub fn explain(&self, item: &Item<'_>, rule: &RuleId) -> Option<Explained> {
-        self.inquire(item, rule).map(|inquiry| inquiry.open.tree())
-    }
-
-    /// The same with what was looked up. A need without an answer counts as failed.
+    /// What each condition comes to with what was looked up, whether or not the rule matches or concerns the item. A need
+    /// without an answer counts as failed.
     pub fn answer(&self, inquiry: Inquiry, facts: &Facts) -> Explained {
         let mut open = inquiry.open;
         open.settle(self, facts);
-        open.tree()
-    }
-}
-
-impl Open {
-    fn tree(self) -> Explained {
-        explain::tree(&self.rule.when, &mut self.explained.into_iter())
+        explain::tree(&open.rule.when, &mut open.explained.into_iter())
     }
 }

@@ -220,7 +220,8 @@ fn a_rule_alone_comes_to_what_it_comes_to_among_others_where_its_own_search_take
             submission: SubmissionId::random(),
         };
         let run = plan.finish(plan.scan(&item), &Facts::new());
-        let tree = json!(plan.explain(&item, &"r".into()).unwrap());
+        let inquiry = plan.inquire(&item, &"r".into()).unwrap();
+        let tree = json!(plan.answer(inquiry, &Facts::new()));
         assert_eq!((run.errored.len(), tree["text"]["outcome"].as_str()), (errored, Some(outcome)), "{tree}");
     }
 }
