@@ -138,6 +138,8 @@ fn comparison(field: &Comparison, positive: bool, single: bool) -> Plain {
     let denies = |op: Op| matches!(op, Op::Ne | Op::NotIn);
     let compare = || field.tests.iter().map(|(op, _)| *op).filter(|op| *op != Op::Exists);
     let of = match field.of {
+        // Of the field itself it says nothing.
+        _ if compare().next().is_none() => None,
         None | Some(Of::Any | Of::All) if single => None,
         None if !compare().any(denies) => Some(Of::Any),
         None if compare().all(denies) => Some(Of::All),
@@ -160,15 +162,14 @@ fn comparison(field: &Comparison, positive: bool, single: bool) -> Plain {
         };
         tests.insert(format!("{op:?} {values:?}"));
     }
-    let about = |tests: String, of: Option<Of>| {
-        let of = if tests.contains("exists") { None } else { of };
+    let about = |tests: String| {
         Plain::Leaf(format!("field {:?} {of:?} {} {tests}", field.path, field.ignore_case), positive)
     };
     // Of one value each test can be asked apart.
     if single && of != Some(Of::None) {
-        return Plain::join(positive, tests.into_iter().map(|test| about(test, of)));
+        return Plain::join(positive, tests.into_iter().map(about));
     }
-    about(format!("{tests:?}"), of)
+    about(format!("{tests:?}"))
 }
 
 fn words(text: &Text, positive: bool) -> Plain {
@@ -259,6 +260,14 @@ mod tests {
                 json!({"text": {"in": ["t"], "any_of": ["a"], "view": "raw"}}),
             ),
             (field("t", "eq", json!("A")), field("t", "eq", json!("a"))),
+            (
+                json!({"field": {"path": "t", "contains": "it exists", "of": "any"}}),
+                json!({"field": {"path": "t", "contains": "it exists", "of": "none"}}),
+            ),
+            (
+                json!({"field": {"path": "n", "in": ["exists"], "of": "all"}}),
+                json!({"field": {"path": "n", "in": ["exists"], "of": "none"}}),
+            ),
         ] {
             assert!(!same_as(one.clone(), other.clone()), "{one} {other}");
         }

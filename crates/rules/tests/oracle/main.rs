@@ -8,6 +8,7 @@ mod edges;
 mod expressions;
 mod generator;
 mod interpreter;
+mod meanings;
 
 use std::collections::BTreeMap;
 

@@ -10,7 +10,7 @@ use tidegate_rules::{Container, Kind, Shape};
 use super::{Dice, World, places::CELLS, texts::SYLLABLES};
 
 impl World {
-    pub(super) fn field(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
+    pub(crate) fn field(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
         let names: Vec<_> = fields.keys().cloned().collect();
         let name = dice.one(&names);
         let shape = fields[&name];
