@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use cel::{Context, Program, Value as Cel};
 use serde_json::{Map, Value as Json, json};
 use tidegate_rules::{
-    Facts, Fields, Item, Kind, Limits, Number, On, Plan, RuleSource, Shape, Value, Vocabulary,
+    Container, Facts, Fields, Item, Kind, Limits, Number, On, Plan, RuleSource, Shape, Value, Vocabulary,
 };
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
@@ -37,7 +37,7 @@ impl Dice {
     }
 }
 
-const FIELDS: [(&str, Shape); 8] = [
+const FIELDS: [(&str, Shape); 9] = [
     ("text", Shape::one(Kind::Text)),
     ("title", Shape::one(Kind::Text)),
     ("likes", Shape::one(Kind::Number)),
@@ -46,6 +46,7 @@ const FIELDS: [(&str, Shape); 8] = [
     ("flagged", Shape::one(Kind::Boolean)),
     ("tags", Shape::list(Kind::Text)),
     ("scores", Shape::list(Kind::Number)),
+    ("labels", Shape::map(Kind::Text)),
 ];
 
 const TEXTS: [&str; 8] = ["en", "de", "", "été", "it's", "u1\\n", "日本語", "eleven"];
@@ -60,7 +61,10 @@ impl Fields for Data {
                 Json::Number(number) => Value::Number(Number::from(number.as_i64().unwrap())),
                 Json::Bool(boolean) => Value::Boolean(*boolean),
                 Json::Array(list) => Value::List(list.iter().map(read).collect()),
-                other => panic!("{other}"),
+                Json::Object(map) => {
+                    Value::Map(map.iter().map(|(key, value)| (key.as_str(), read(value))).collect())
+                }
+                Json::Null => panic!("absent fields are left out"),
             }
         }
         self.0.get(name).map(read)
@@ -93,8 +97,14 @@ fn item(dice: &mut Dice) -> Json {
             Kind::Number => json!(dice.one(&[0, 1, 2, 3, -4, 7, i64::MAX])),
             _ => json!(dice.chance(50)),
         };
-        let several = (0..dice.roll(4)).map(|_| value(dice)).collect();
-        let value = if shape.container == tidegate_rules::Container::List { several } else { value(dice) };
+        let value = match shape.container {
+            Container::One => value(dice),
+            Container::List => (0..dice.roll(4)).map(|_| value(dice)).collect(),
+            Container::Map => {
+                let keys = ["lang", "x", "u1"].iter().filter(|_| dice.chance(60)).collect::<Vec<_>>();
+                Json::Object(keys.into_iter().map(|key| ((*key).to_owned(), value(dice))).collect())
+            }
+        };
         data.insert(name.to_owned(), value);
     }
     Json::Object(data)
@@ -137,11 +147,12 @@ fn ours(expressions: &[String], data: &Json) -> Vec<(bool, bool)> {
 fn an_expression_comes_to_what_cel_makes_of_it() {
     let cases = std::env::var("TIDEGATE_CEL_CASES").map_or(400, |cases| cases.parse().unwrap());
     let named = Named {
-        texts: vec!["text", "title"],
+        texts: vec!["text", "title", "labels.lang"],
         numbers: vec!["likes", "shares"],
         booleans: vec!["verified", "flagged"],
         text_lists: vec!["tags"],
         number_lists: vec!["scores"],
+        sized: vec!["tags", "scores", "labels"],
         words: TEXTS.map(str::to_owned).to_vec(),
     };
     let mut came_to: BTreeMap<&str, u32> = BTreeMap::new();

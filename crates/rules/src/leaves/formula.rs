@@ -241,6 +241,11 @@ impl Compiler<'_, '_> {
 
     fn several(&mut self, path: &str, what: &str) -> Option<(usize, Kind)> {
         match self.path(path)? {
+            (_, Type::Several(_)) if self.context.container(path)? == Container::Map => {
+                // In CEL it would go over the keys.
+                self.fault(&format!("{what} goes over a list, and {} is no list", shown(path)));
+                None
+            }
             (slot, Type::Several(kind)) => Some((slot, kind)),
             (_, one) => {
                 self.fault(&format!("{what} goes over a list, and {} is {}", shown(path), one.name()));

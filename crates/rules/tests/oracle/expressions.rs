@@ -11,6 +11,8 @@ pub(crate) struct Named<'n> {
     pub(crate) booleans: Vec<&'n str>,
     pub(crate) text_lists: Vec<&'n str>,
     pub(crate) number_lists: Vec<&'n str>,
+    /// Lists and maps.
+    pub(crate) sized: Vec<&'n str>,
     /// What texts are compared with.
     pub(crate) words: Vec<String>,
 }
@@ -38,7 +40,7 @@ impl Named<'_> {
             0 => dice.one(&["0", "1", "2", "3", "7"]).to_owned(),
             1..=3 => field.unwrap_or_else(|| "2".to_owned()),
             4 => format!("size({})", self.text(dice)),
-            5 => match Self::one(dice, &self.text_lists) {
+            5 => match Self::one(dice, &self.sized) {
                 Some(list) => format!("{list}.size()"),
                 None => "1".to_owned(),
             },
@@ -91,10 +93,14 @@ impl Named<'_> {
             10 => match dice.roll(3) {
                 0 => format!("{}.matches('^[a-e]?n')", self.text(dice)),
                 1 => format!("{} == {}", self.text(dice), self.text(dice)),
-                _ => match Self::one(dice, &[&self.texts[..], &self.numbers, &self.text_lists].concat()) {
-                    Some(field) => format!("has({field})"),
-                    None => "false".to_owned(),
-                },
+                _ => {
+                    // Whether an absent map has a key is an error in CEL, and no here.
+                    let whole = self.texts.iter().copied().filter(|text| !text.contains('.')).collect();
+                    match Self::one(dice, &[whole, self.numbers.clone(), self.sized.clone()].concat()) {
+                        Some(field) => format!("has({field})"),
+                        None => "false".to_owned(),
+                    }
+                }
             },
             11..=13 => format!("{} && {}", self.grouped(dice, depth), self.grouped(dice, depth)),
             14 | 15 => format!("{} || {}", self.grouped(dice, depth), self.grouped(dice, depth)),

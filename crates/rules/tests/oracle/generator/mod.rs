@@ -168,6 +168,10 @@ impl World {
             booleans: of(Shape::one(Kind::Boolean)),
             text_lists: of(Shape::list(Kind::Text)),
             number_lists: of(Shape::list(Kind::Number)),
+            sized: [Shape::list(Kind::Text), Shape::list(Kind::Number), Shape::map(Kind::Text)]
+                .into_iter()
+                .flat_map(of)
+                .collect(),
             words: ["en", "de", "u1", &self.words[0]].map(str::to_owned).to_vec(),
         };
         if fields.contains_key("createdAt") && dice.chance(10) {
