@@ -14,24 +14,30 @@ pub(crate) struct Host<'a> {
     pub(crate) end: usize,
 }
 
-/// Longer names are none.
+/// Bytes of a name that are compared: of a longer one, the last labels that fit.
 const LONGEST: usize = 253;
 
-/// Calls `found` for each host; it says whether to go on.
+/// Bytes as written that so many compared bytes come from.
+const WRITTEN: usize = 4 * LONGEST;
+
+/// What stands between labels.
+const DOTS: [char; 4] = ['.', '。', '．', '｡'];
+
+/// All hosts, in their order.
 ///
-/// A host is a run of letters, digits, dots and hyphens with a dot in it, wherever it stands but for two places: in the
-/// path of another host, and before an `@`. After `://` it needs no dot.
-pub(crate) fn each<'a>(text: &'a str, found: &mut impl FnMut(Host<'a>) -> bool) {
+/// A host is a run of letters, digits, dots and hyphens with a dot in it, each as itself or as `%2E`, wherever it stands
+/// but for two places: in the path of another host, and before an `@`. After `://` it needs no dot.
+pub(crate) fn all(text: &str) -> Vec<Host<'_>> {
+    let mut found = Vec::new();
     let ends = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | '"' | '`' | '|' | '{' | '}');
     let mut at = 0;
     while at < text.len() {
         let length = text[at..].find(ends).unwrap_or(text.len() - at);
-        if length > 0 && !piece(text, at, at + length, found) {
-            return;
-        }
+        piece(text, at, at + length, &mut found);
         at += length;
         at += text[at..].chars().next().map_or(0, char::len_utf8);
     }
+    found
 }
 
 /// What a run comes after.
@@ -46,21 +52,18 @@ enum After {
     Path,
 }
 
-fn piece<'a>(text: &'a str, mut at: usize, end: usize, found: &mut impl FnMut(Host<'a>) -> bool) -> bool {
+fn piece<'a>(text: &'a str, mut at: usize, end: usize, found: &mut Vec<Host<'a>>) {
     let mut after = After::Anything;
     while at < end {
-        let run = text[at..end].find(|c| !is_of_host(c)).map_or(end, |length| at + length);
+        let (run, escaped) = run(text, at, end);
         let rest = &text[run..end];
-        let host = host(text, at, run).filter(|host| {
-            let is_named = host.name.contains('.') || after == After::Scheme && !has_user(rest);
-            is_named && after != After::Path && !rest.starts_with('@')
-        });
+        let may_be = after != After::Path && !rest.starts_with('@');
+        let is_named = after == After::Scheme && !has_user(rest);
+        let host = if may_be { host(text, at, run, escaped, is_named) } else { None };
         let is_host = host.is_some();
-        if !host.is_none_or(&mut *found) {
-            return false;
-        }
+        found.extend(host);
         let is_port = after == After::Host && run > at && text[at..run].bytes().all(|b| b.is_ascii_digit());
-        let Some(sign) = rest.chars().next() else { return true };
+        let Some(sign) = rest.chars().next() else { return };
         (after, at) = if rest.starts_with("://") {
             (After::Scheme, run + 3)
         } else {
@@ -73,13 +76,11 @@ fn piece<'a>(text: &'a str, mut at: usize, end: usize, found: &mut impl FnMut(Ho
                 }
                 _ => After::Anything,
             };
-            // `%2F` is a slash, and its digits are no part of a name.
-            let is_escape =
-                sign == '%' && rest.bytes().skip(1).take(2).filter(u8::is_ascii_hexdigit).count() == 2;
-            (next, run + if is_escape { 3 } else { sign.len_utf8() })
+            // `%2F` is a slash that nobody wrote, and its digits are no part of a name.
+            let length = escape(rest).map_or(sign.len_utf8(), |(_, length)| length);
+            (next, run + length)
         };
     }
-    true
 }
 
 /// Whether what follows a scheme and a name begins a password, or the rest of one.
@@ -87,7 +88,8 @@ fn has_user(rest: &str) -> bool {
     rest.chars().take(LONGEST).take_while(|c| !matches!(c, '/' | '\\' | '?' | '#')).any(|c| c == '@')
 }
 
-fn is_of_host(c: char) -> bool {
+/// Whether it may be a letter of a host.
+pub(crate) fn is_part(c: char) -> bool {
     c.is_alphanumeric() || is_around(c) || !c.is_ascii() && is_combining_mark(c)
 }
 
@@ -95,36 +97,102 @@ fn is_of_host(c: char) -> bool {
 fn is_around(c: char) -> bool {
     matches!(
         c,
-        '.' | '-' | '_' | '。' | '．' | '｡' | '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}'
+        '.' | '-' | '_' | '。' | '．' | '｡' | '\u{ad}' | '\u{200b}'
+            ..='\u{200d}' | '\u{2060}' | '\u{2064}' | '\u{feff}'
     )
 }
 
-fn host(text: &str, start: usize, end: usize) -> Option<Host<'_>> {
-    let start = start + text[start..end].find(|c| !is_around(c))?;
-    let written = text[start..end].trim_end_matches(is_around);
-    if written.len() > LONGEST {
-        return None;
+/// Where a run ends, and whether some of its letters are escaped.
+fn run(text: &str, start: usize, end: usize) -> (usize, bool) {
+    let (mut at, mut escaped) = (start, false);
+    loop {
+        at += text[at..end].find(|c| !is_part(c)).unwrap_or(end - at);
+        match escape(&text[at..end]).filter(|(c, _)| is_part(*c)) {
+            Some((_, length)) => (at, escaped) = (at + length, true),
+            None => return (at, escaped),
+        }
     }
-    Some(Host { name: name(written)?, start, end: start + written.len() })
 }
 
-/// In lower case, and letters beyond ASCII as the net writes them.
-fn name(written: &str) -> Option<Cow<'_, str>> {
-    if written.is_ascii() {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
-        if !written.bytes().all(plain) {
-            return None;
+/// The character that a text begins with as `%C3%BC`, and the length of that.
+fn escape(text: &str) -> Option<(char, usize)> {
+    let mut bytes = [0; 4];
+    for (nth, written) in text.as_bytes().chunks(3).take(4).enumerate() {
+        let [b'%', high, low] = written else { return None };
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        bytes[nth] = digit(*high)? << 4 | digit(*low)?;
+        if let Ok(decoded) = std::str::from_utf8(&bytes[..=nth]) {
+            return Some((decoded.chars().next()?, 3 * nth + 3));
         }
-        return Some(if written.bytes().any(|b| b.is_ascii_uppercase()) {
-            Cow::Owned(written.to_ascii_lowercase())
-        } else {
-            Cow::Borrowed(written)
-        });
     }
-    match url::Host::parse(written) {
-        Ok(url::Host::Domain(domain)) => Some(Cow::Owned(domain)),
-        _ => None,
+    None
+}
+
+/// The host that a run is, if it has a dot or needs none.
+fn host(text: &str, start: usize, end: usize, escaped: bool, needs_none: bool) -> Option<Host<'_>> {
+    let run = &text[start..end];
+    if escaped || !run.is_ascii() {
+        return decoded(run, start, needs_none);
     }
+    let start = start + run.find(|c| !is_around(c))?;
+    let written = text[start..end].trim_end_matches(is_around);
+    let last = last(written, LONGEST)?;
+    let start = start + written.len() - last.len();
+    if !needs_none && !last.contains('.') {
+        return None;
+    }
+    let name = if last.bytes().any(|b| b.is_ascii_uppercase()) {
+        Cow::Owned(last.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(last)
+    };
+    Some(Host { name, start, end: start + last.len() })
+}
+
+/// A host of which some letters are escaped, or not in ASCII: those are compared as the net writes them.
+fn decoded(run: &str, start: usize, needs_none: bool) -> Option<Host<'static>> {
+    // A character, and where it stands.
+    let mut letters: Vec<(char, usize, usize)> = Vec::new();
+    let mut at = 0;
+    while let Some(first) = run[at..].chars().next() {
+        let (letter, length) = escape(&run[at..]).unwrap_or((first, first.len_utf8()));
+        if !is_left_out(letter) {
+            letters.push((letter, at, at + length));
+        }
+        at += length;
+    }
+    let first = letters.iter().position(|(c, ..)| !is_around(*c))?;
+    let behind = letters.iter().rposition(|(c, ..)| !is_around(*c))? + 1;
+    let written: String = letters[first..behind].iter().map(|(c, ..)| c).collect();
+    let tail = last(&written, if written.is_ascii() { LONGEST } else { WRITTEN })?;
+    // Most runs are words of a text.
+    if !needs_none && !tail.contains(DOTS) {
+        return None;
+    }
+    let from = behind - tail.chars().count();
+    let name = if tail.is_ascii() {
+        tail.to_ascii_lowercase()
+    } else {
+        let Ok(url::Host::Domain(domain)) = url::Host::parse(tail) else { return None };
+        domain
+    };
+    let name = last(&name, LONGEST).filter(|name| needs_none || name.contains('.'))?.to_owned();
+    Some(Host { name: name.into(), start: start + letters[from].1, end: start + letters[behind - 1].2 })
+}
+
+/// The last labels of a name, together no longer than this.
+fn last(name: &str, most: usize) -> Option<&str> {
+    let behind_dots = name.match_indices(DOTS).map(|(at, dot)| at + dot.len());
+    std::iter::once(0).chain(behind_dots).find(|from| name.len() - from <= most).map(|from| &name[from..])
+}
+
+/// Nothing is left of it in a name as the net writes it.
+fn is_left_out(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{200b}' | '\u{2060}' | '\u{2064}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0100}'..='\u{e01ef}'
+    )
 }
 
 /// A name, and each of the domains above it.
@@ -137,14 +205,12 @@ mod tests {
     use super::*;
 
     fn hosts(text: &str) -> Vec<String> {
-        let mut hosts = Vec::new();
-        each(text, &mut |host| {
+        let checked = |host: Host<'_>| {
             assert!(host.start < host.end && host.end <= text.len(), "{host:?} in {text}");
             assert!(text.is_char_boundary(host.start) && text.is_char_boundary(host.end));
-            hosts.push(host.name.into_owned());
-            true
-        });
-        hosts
+            host.name.into_owned()
+        };
+        all(text).into_iter().map(checked).collect()
     }
 
     #[test]
@@ -187,9 +253,39 @@ mod tests {
             ("*bad.example* _bad.example_ ~bad.example~", &["bad.example"; 3]),
             ("bad\u{ad}.exam\u{200b}ple \u{200b}bad.example\u{200b}", &["bad.example"; 2]),
             ("विकि.example", &["xn--11b7d4ab.example"]),
+            ("http://b%61d.example/ https://BAD%2Eexample", &["bad.example"; 2]),
+            ("https://www.B%C3%BCcher.example/x", &["www.xn--bcher-kva.example"]),
+            ("%62ad.example%2e, b%C2%ADad.e\u{200b}xam%70le", &["bad.example"; 2]),
+            ("https://ok.example/b%61d.example", &["ok.example"]),
+            // No character of a host, or none at all: a sign like others.
+            ("%2Fbad.example %F0%9F%91%89bad.example 100%bad.example", &["bad.example"; 3]),
+            ("👉\u{fe0f}bad.example", &["bad.example"]),
         ] {
             assert_eq!(hosts(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn what_stands_before_or_inside_of_a_name_does_not_hide_its_end() {
+        for (before, inside) in [
+            ("a".to_owned() + &".".repeat(300), String::new()),
+            ("sub.".repeat(9_000), String::new()),
+            ("ü.".repeat(9_000), String::new()),
+            ("x".repeat(300) + ".", String::new()),
+            (String::new(), "\u{200b}".repeat(20_000)),
+            ("é".to_owned(), "%E2%80%8B".repeat(5_000)),
+            (String::new(), "\u{fe0f}\u{ad}".repeat(5_000)),
+        ] {
+            let before = if inside.is_empty() { before } else { format!("{before}.") };
+            let found = hosts(&format!("see {before}bad.ex{inside}ample now"));
+            let [found] = &*found else { panic!("{found:?}") };
+            assert!(found.ends_with("bad.example") && found.len() <= 253, "{found}");
+            assert!(upwards(found).any(|name| name == "bad.example"), "{found}");
+        }
+        // A label that is cut off is another one.
+        let cut = format!("{}bad.{}.example", "x".repeat(300), "y".repeat(240));
+        assert_eq!(hosts(&cut), [format!("{}.example", "y".repeat(240))]);
+        assert_eq!(hosts(&format!("x.{}", "y".repeat(254))), [""; 0]);
     }
 
     #[test]

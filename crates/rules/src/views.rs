@@ -10,6 +10,7 @@ use crate::{
     derived::{Derived, Runs, is_ignored, lower},
     explain::excerpt,
     form::View,
+    hosts::{self, Host},
     item::{Fields, Value},
     limits::{Spent, Steps, wide},
     vocabulary::Route,
@@ -53,6 +54,7 @@ struct Texts<'a> {
     cut: SmallVec<[(usize, &'a str); 1]>,
     truncated: bool,
     derived: [OnceCell<SmallVec<[Derived<'a>; 1]>>; 3],
+    hosts: OnceCell<Vec<Vec<Host<'a>>>>,
 }
 
 /// One text in the form that was asked for.
@@ -162,6 +164,13 @@ impl<'a> Views<'a> {
         })
     }
 
+    /// The texts at a path, and the hosts that each names.
+    pub(crate) fn hosts(&self, slot: usize) -> impl Iterator<Item = (Seen<'_, 'a>, &[Host<'a>])> {
+        let texts = self.slot(slot).texts(self.text_bytes);
+        let hosts = texts.hosts.get_or_init(|| texts.cut.iter().map(|(_, text)| hosts::all(text)).collect());
+        self.texts(slot, View::Raw).zip(hosts.iter().map(Vec::as_slice))
+    }
+
     /// Those of these paths whose text is longer than what is searched.
     pub(crate) fn truncated(&self, slots: &[usize]) -> Vec<String> {
         let mut paths: Vec<String> = Vec::new();
@@ -184,7 +193,7 @@ impl<'a> Slot<'a> {
 
 fn cut<'a>(values: &[(Element<'a>, Value<'a>)], mut left: usize) -> Texts<'a> {
     let derived = [const { OnceCell::new() }; 3];
-    let mut texts = Texts { cut: SmallVec::new(), truncated: false, derived };
+    let mut texts = Texts { cut: SmallVec::new(), truncated: false, derived, hosts: OnceCell::new() };
     for (nth, (_, value)) in values.iter().enumerate() {
         let Value::Text(text) = value else { continue };
         let end = text.floor_char_boundary(left);

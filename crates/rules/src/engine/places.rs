@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Run, hashing::Quickly};
 use crate::{
-    form::View,
     geo::Grid,
     hosts,
     leaves::{DomainLeaf, GeoLeaf, Places},
@@ -59,19 +58,13 @@ impl Run<'_, '_> {
             }
         }
         for (slot, names) in &index.around.domains {
-            for seen in scene.views.texts(*slot, View::Raw) {
+            for (seen, hosts) in scene.views.hosts(*slot) {
                 self.steps.take_shared(1 + u64::try_from(seen.text.len() / 16).unwrap_or(u64::MAX))?;
-                let mut result = Ok(());
-                hosts::each(seen.text, &mut |host| {
+                for host in hosts {
                     for witness in hosts::upwards(&host.name).filter_map(|name| names.get(name)).flatten() {
-                        result = self.announced(index.witnesses[*witness as usize]);
-                        if result.is_err() {
-                            return false;
-                        }
+                        self.announced(index.witnesses[*witness as usize])?;
                     }
-                    true
-                });
-                result?;
+                }
             }
         }
         Ok(())

@@ -11,10 +11,10 @@ use crate::{
     compile::Context,
     evaluate::Mask,
     explain::{DomainExplained, Explained, Hit, excerpt},
-    form::{DomainTest, View},
+    form::DomainTest,
     hosts::{self, Host},
     leaves::Scene,
-    limits::{Spent, Steps},
+    limits::{Spent, Steps, wide},
     views::Seen,
 };
 
@@ -76,17 +76,12 @@ impl DomainLeaf {
         &self,
         scene: &Scene<'_>,
         steps: &mut Steps,
-        found: &mut impl FnMut(usize, &Seen<'_, '_>, Host<'_>) -> bool,
+        found: &mut impl FnMut(usize, &Seen<'_, '_>, &Host<'_>) -> bool,
     ) -> Result<(), Spent> {
         for slot in &self.slots {
-            for seen in scene.views.texts(*slot, View::Raw) {
-                steps.take(1 + u64::try_from(seen.text.len() / 16).unwrap_or(u64::MAX))?;
-                let mut on = true;
-                hosts::each(seen.text, &mut |host| {
-                    on = found(*slot, &seen, host);
-                    on
-                });
-                if !on {
+            for (seen, hosts) in scene.views.hosts(*slot) {
+                steps.take(1 + wide(seen.text.len()) / 16)?;
+                if !hosts.iter().all(|host| found(*slot, &seen, host)) {
                     return Ok(());
                 }
             }

@@ -13,7 +13,7 @@ use crate::edges::{self, Circle};
 pub(super) const CELLS: [&str; 9] =
     ["s", "s0", "s00twy01mtw0", "s02", "u33dc0", "u33dc1v00000", "u33db2m", "xbpbpbpbpbpb", "80000"];
 
-const HOSTS: [&str; 8] = [
+const HOSTS: [&str; 11] = [
     "a.example",
     "bad.example",
     "www.Bad.example",
@@ -22,12 +22,15 @@ const HOSTS: [&str; 8] = [
     "example",
     "b-c.d.example",
     "10.0.0.1",
+    "b%61d.exam%70le",
+    "B%C3%BCcher%2Eexample",
+    "bad.ex\u{fe0f}am\u{200b}%E2%80%8Bple",
 ];
 
 /// What may stand between hosts.
-const SIGNS: [&str; 25] = [
+const SIGNS: [&str; 30] = [
     "/", "\\", "?", "#", "://", ":", "@", ",", ";", "=", "&", "(", "👍🏽", "🇩🇪", "+", "%2F", "%", "80", "me",
-    "www.", ".", "-", "\u{200b}", "\u{202e}", " ",
+    "www.", ".", "-", "\u{200b}", "\u{202e}", " ", "%2e", "%C3", "%BC", "%62", "%40",
 ];
 
 pub(super) const DOMAINS: [&str; 6] =
@@ -89,7 +92,7 @@ impl World {
 
 pub(super) fn link(dice: &mut Dice) -> String {
     let (a, b) = (dice.one(&HOSTS), dice.one(&HOSTS));
-    match dice.roll(12) {
+    match dice.roll(13) {
         0 => format!("https://{a}/x?y={b}"),
         1 => format!("HTTP://me:pw@{a}:80/{b}"),
         2 => format!("see {a}, or ({b})."),
@@ -101,6 +104,13 @@ pub(super) fn link(dice: &mut Dice) -> String {
         8..=10 => {
             let parts = 2 + dice.roll(8);
             (0..parts).map(|_| if dice.chance(40) { dice.one(&HOSTS) } else { dice.one(&SIGNS) }).collect()
+        }
+        11 => {
+            let (before, inside) =
+                (dice.one(&["a.", ".", "ü.", "xyz", "%2e"]), dice.one(&["", "\u{200b}", "%C2%AD"]));
+            let (before, inside) =
+                (before.repeat(dice.one(&[1, 90, 300])), inside.repeat(dice.one(&[1, 100])));
+            format!("{before}{a} b{inside}ad.example")
         }
         _ => format!("https://{a}"),
     }

@@ -5,6 +5,8 @@
 
 use Verdict::{Failed, Inapplicable, Passed};
 
+use std::sync::LazyLock;
+
 use regex::Regex;
 use serde_json::json;
 use tidegate_rules::form::{DomainTest, Geo, GeoSource};
@@ -207,17 +209,65 @@ impl Interpreter<'_> {
     }
 }
 
+const LETTER: &str = r"[\p{Alphabetic}\p{N}\p{M}._\-。．｡\u{ad}\u{200b}-\u{200d}\u{2060}\u{2064}\u{feff}]";
+
+/// What stands for an escape that is no letter: a sign like any other.
+const SIGN: char = '\u{e000}';
+
+pub(super) fn is_letter(character: char) -> bool {
+    static IS: LazyLock<Regex> = LazyLock::new(|| Regex::new(&format!("^{LETTER}$")).unwrap());
+    IS.is_match(character.encode_utf8(&mut [0; 4]))
+}
+
+/// The text with its letters unescaped, and by byte of it where that comes from.
+fn unescaped(text: &str) -> (String, Vec<usize>) {
+    let escapes = Regex::new("(?:%[0-9A-Fa-f]{2})+").unwrap();
+    let (mut plain, mut origins, mut at) = (String::new(), Vec::new(), 0);
+    let mut push = |c: char, from: usize| {
+        plain.push(c);
+        origins.extend(std::iter::repeat_n(from, c.len_utf8()));
+    };
+    while at < text.len() {
+        let Some(found) = escapes.find_at(text, at).filter(|found| found.start() == at) else {
+            let c = text[at..].chars().next().unwrap();
+            push(c, at);
+            at += c.len_utf8();
+            continue;
+        };
+        let bytes: Vec<u8> =
+            found.as_str()[1..].split('%').map(|digits| u8::from_str_radix(digits, 16).unwrap()).collect();
+        for chunk in bytes.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if is_letter(c) {
+                    push(c, at);
+                } else {
+                    (0..c.len_utf8()).for_each(|nth| push(SIGN, at + 3 * nth));
+                }
+                at += 3 * c.len_utf8();
+            }
+            // Only the sign is one then: its digits are letters.
+            for _ in chunk.invalid() {
+                push(SIGN, at);
+                text[at + 1..at + 3].char_indices().for_each(|(nth, digit)| push(digit, at + 1 + nth));
+                at += 3;
+            }
+        }
+    }
+    origins.push(text.len());
+    (plain, origins)
+}
+
 /// The hosts in a text, with their places: of each run of letters, what stands before and behind it decides.
 fn hosts(text: &str) -> Vec<(usize, usize, String)> {
-    let letters = r"[\p{Alphabetic}\p{N}\p{M}._\-。．｡\u{ad}\u{200b}-\u{200d}\u{2060}\u{feff}]+";
-    let parts = Regex::new(&format!(r"(?P<run>{letters})|(?P<scheme>://)|%[0-9A-Fa-f]{{2}}|(?s:.)")).unwrap();
+    let parts = Regex::new(&format!("(?P<run>{LETTER}+)|(?P<scheme>://)|(?s:.)")).unwrap();
+    let (plain, origins) = unescaped(text);
     let mut hosts = Vec::new();
     // What the last sign says of the next run, and what the last run says of the next sign.
     let (mut path, mut scheme, mut colon) = (false, false, false);
     let (mut host_before, mut port_before) = (false, false);
-    for part in parts.captures_iter(text) {
+    for part in parts.captures_iter(&plain) {
         let whole = part.get(0).unwrap();
-        let (sign, rest) = (whole.as_str(), &text[whole.end()..]);
+        let (sign, rest) = (whole.as_str(), &text[origins[whole.end()]..]);
         if part.name("run").is_some() {
             let piece = rest.split(|c: char| c.is_whitespace() || "<>\"`|{}".contains(c)).next().unwrap();
             let user: String = piece.chars().take(253).collect();
@@ -225,11 +275,10 @@ fn hosts(text: &str) -> Vec<(usize, usize, String)> {
             let found = host(sign).filter(|(.., name)| name.contains('.') || scheme && !user);
             let found = found.filter(|_| !path && !piece.starts_with('@'));
             host_before = found.is_some();
-            port_before = colon && sign.chars().all(|c| c.is_ascii_digit());
-            hosts.extend(found.map(|(from, host, name)| {
-                let from = whole.start() + from;
-                (from, from + host.len(), name)
-            }));
+            let as_written = &text[origins[whole.start()]..origins[whole.end()]];
+            port_before = colon && as_written.chars().all(|c| c.is_ascii_digit());
+            let origin = |at: usize| origins[whole.start() + at];
+            hosts.extend(found.map(|(from, to, name)| (origin(from), origin(to), name)));
             continue;
         }
         let slash = ["/", "\\", "?", "#"].contains(&sign);
@@ -242,20 +291,33 @@ fn hosts(text: &str) -> Vec<(usize, usize, String)> {
     hosts
 }
 
-fn host(run: &str) -> Option<(usize, &str, String)> {
-    let around = |c: char| ".-_。．｡\u{ad}\u{200b}\u{200c}\u{200d}\u{2060}\u{feff}".contains(c);
-    let host = run.trim_matches(around);
-    if host.is_empty() || host.len() > 253 {
-        return None;
+/// Where the name in a run begins and ends, and the name.
+fn host(run: &str) -> Option<(usize, usize, String)> {
+    let around = |c: char| ".-_。．｡\u{ad}\u{200b}\u{200c}\u{200d}\u{2060}\u{2064}\u{feff}".contains(c);
+    let unseen = Regex::new(
+        r"[\x{ad}\x{34f}\x{180b}-\x{180d}\x{180f}\x{200b}\x{2060}\x{2064}\x{fe00}-\x{fe0f}\x{feff}\x{e0100}-\x{e01ef}]",
+    )
+    .unwrap();
+    let seen = |c: char| !unseen.is_match(c.encode_utf8(&mut [0; 4]));
+    let mut letters: Vec<(usize, char)> = run.char_indices().filter(|(_, c)| seen(*c)).collect();
+    while letters.last().is_some_and(|(_, c)| around(*c)) {
+        letters.pop();
     }
-    let name = if host.is_ascii() {
-        let usual = host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
-        usual.then(|| host.to_lowercase())?
-    } else {
-        match url::Host::parse(host) {
-            Ok(url::Host::Domain(name)) => name,
-            _ => return None,
-        }
+    let mut rest = &letters[letters.iter().position(|(_, c)| !around(*c))?..];
+    let length = |letters: &[(usize, char)]| letters.iter().map(|(_, c)| c.len_utf8()).sum::<usize>();
+    let ascii = rest.iter().all(|(_, c)| c.is_ascii());
+    while length(rest) > if ascii { 253 } else { 4 * 253 } {
+        rest = &rest[1 + rest.iter().position(|(_, c)| ".。．｡".contains(*c))?..];
+    }
+    let ((from, _), (last, end)) = (*rest.first()?, *rest.last()?);
+    let written: String = rest.iter().map(|(_, c)| c).collect();
+    let mut name = match url::Host::parse(&written) {
+        _ if ascii => written.to_lowercase(),
+        Ok(url::Host::Domain(name)) => name,
+        _ => return None,
     };
-    Some((host.as_ptr() as usize - run.as_ptr() as usize, host, name))
+    while name.len() > 253 {
+        name = name.split_once('.')?.1.to_owned();
+    }
+    Some((from, last + end.len_utf8(), name))
 }
