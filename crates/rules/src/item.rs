@@ -46,7 +46,7 @@ impl<'a> From<&'a item_types::Value> for Value<'a> {
             Checked::Text(text) | Checked::Geohash(text) | Checked::Url(text) | Checked::Media(text) => {
                 Self::Text(text)
             }
-            Checked::Number(item_types::Number::Int(whole)) => Self::Number((*whole).into()),
+            Checked::Number(item_types::Number::Int(whole)) => Self::Number(Number::Whole(*whole)),
             Checked::Number(item_types::Number::Float(fraction)) => Self::Number((*fraction).into()),
             Checked::Bool(boolean) => Self::Boolean(*boolean),
             Checked::DateTime(instant) => Self::Datetime(*instant),

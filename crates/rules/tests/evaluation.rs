@@ -282,6 +282,28 @@ fn long_text_is_cut_on_a_character_and_the_outcome_says_so() {
 }
 
 #[test]
+fn whole_numbers_of_more_than_63_bits_are_themselves() {
+    let likes = |text: &str| serde_json::from_str::<Json>(&format!(r#"{{"likes": {text}}}"#)).unwrap();
+    let numbers = [
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551615",
+        "18446744073709551616",
+        "-9223372036854775809",
+    ];
+    for (nth, number) in numbers.iter().enumerate() {
+        let operand = likes(number)["likes"].clone();
+        let equal = json!({"field": {"path": "likes", "eq": operand}});
+        let among = json!({"field": {"path": "likes", "in": [operand]}});
+        for (other, data) in numbers.iter().enumerate() {
+            let expected = if other == nth { Verdict::Passed } else { Verdict::Failed };
+            assert_eq!(verdict(&equal, &likes(data)), expected, "{number} {data}");
+            assert_eq!(verdict(&among, &likes(data)), expected, "{number} {data}");
+        }
+    }
+}
+
+#[test]
 fn a_rule_without_steps_left_is_errored_and_the_next_one_runs() {
     let limits = Limits { steps_per_rule: 50, ..Limits::default() };
     let rules = [

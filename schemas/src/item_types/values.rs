@@ -7,10 +7,10 @@ use std::{borrow::Cow, sync::Arc};
 use super::{fields::Scalar, fields::Shape, roles::Role};
 use crate::ids::{ItemKey, Millis};
 
-/// A number as exact as the client wrote it, up to 64 bits.
+/// A number as the client wrote it: whole ones of up to 128 bits are exact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    Int(i64),
+    Int(i128),
     /// Always finite.
     Float(f64),
 }

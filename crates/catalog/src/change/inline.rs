@@ -60,7 +60,7 @@ fn adapt(value: &item_types::Value) -> Value<'_> {
     use item_types::Value as Typed;
     match value {
         Typed::Text(text) | Typed::Geohash(text) | Typed::Url(text) | Typed::Media(text) => Value::Text(text),
-        Typed::Number(item_types::Number::Int(whole)) => Value::Number(Number::from(*whole)),
+        Typed::Number(item_types::Number::Int(whole)) => Value::Number(Number::Whole(*whole)),
         Typed::Number(item_types::Number::Float(fraction)) => Value::Number(Number::from(*fraction)),
         Typed::Bool(value) => Value::Boolean(*value),
         Typed::DateTime(at) => Value::Datetime(*at),

@@ -79,6 +79,11 @@ impl World {
                 json!(2.5),
                 json!(3),
                 json!(9_007_199_254_740_993_i64),
+                json!(9_007_199_254_740_992.0),
+                json!(u64::MAX),
+                json!(18_446_744_073_709_551_616.0),
+                json!(i64::MIN),
+                json!(0.1),
             ]),
             Kind::Boolean => json!(dice.chance(50)),
             Kind::Datetime => {

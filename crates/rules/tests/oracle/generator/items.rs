@@ -71,7 +71,10 @@ impl Fields for Data {
 fn scalar(kind: Kind, value: &Json) -> Value<'_> {
     match kind {
         Kind::Text | Kind::Geohash | Kind::Media => Value::Text(value.as_str().unwrap()),
-        Kind::Number => Value::Number(Number::parse(&value.to_string()).unwrap()),
+        Kind::Number => Value::Number(match value.to_string().parse() {
+            Ok(whole) => Number::Whole(whole),
+            Err(_) => Number::Fraction(value.as_f64().unwrap()),
+        }),
         Kind::Boolean => Value::Boolean(value.as_bool().unwrap()),
         Kind::Datetime => Value::Datetime(datetime::parse(value.as_str().unwrap()).unwrap()),
         Kind::Related => {

@@ -404,7 +404,8 @@ impl Interpreter<'_> {
                         )
                         .unwrap(),
                         Value::Number(tidegate_rules::Number::Fraction(fraction)) => {
-                            amount.saturating_add(format!("{:.0}", fraction.max(0.0) * 1e6).parse().unwrap())
+                            let millionths: i128 = format!("{:.0}", fraction.max(0.0) * 1e6).parse().unwrap();
+                            amount.saturating_add(i64::try_from(millionths).unwrap_or(i64::MAX))
                         }
                         _ => unreachable!("only numbers are summed up"),
                     };

@@ -7,12 +7,12 @@ use std::cmp::Ordering;
 use Verdict::{Failed, Inapplicable, Passed};
 use serde_json::{Map, Value as Json};
 use tidegate_rules::{
-    Explained, FieldExplained, Kind, Limits, Number, Value, Verdict, Within,
+    Explained, FieldExplained, Kind, Limits, Value, Verdict, Within,
     form::{Comparison, Of, Op},
 };
 use tidegate_schemas::item_types::datetime;
 
-use super::{Interpreter, short, shown, viewed::lower};
+use super::{Interpreter, numbers::Exact, short, shown, viewed::lower};
 
 impl Interpreter<'_> {
     fn kind(&self, path: &str) -> Option<Kind> {
@@ -116,8 +116,8 @@ impl Interpreter<'_> {
                 Some((None, operand.as_str()? == *text))
             }
             (Kind::Boolean, Value::Boolean(boolean)) => Some((None, operand.as_bool()? == *boolean)),
-            (Kind::Number, Value::Number(number)) => {
-                Some(ordered(number.partial_cmp(&Number::parse(&operand.to_string())?)))
+            (Kind::Number, Value::Number(number)) if operand.is_number() => {
+                Some(ordered(Some(Exact::of(*number).cmp(&Exact::written(&operand.to_string())))))
             }
             (Kind::Datetime, Value::Datetime(at)) => {
                 let span = |key: &str| Within::parse(operand[key].as_str()?).map(Within::millis);

@@ -13,9 +13,9 @@ use tidegate_rules::{
 };
 use tidegate_schemas::{ids::Millis, item_types::datetime};
 
-use super::{Interpreter, short, shown};
+use super::{Interpreter, numbers::Exact, short, shown};
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 enum Worth {
     Number(Number),
     Text(String),
@@ -31,6 +31,18 @@ fn worth(value: &Value<'_>) -> Option<Worth> {
         Value::Datetime(at) => Worth::Instant(*at),
         _ => return None,
     })
+}
+
+impl PartialEq for Worth {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Number(a), Self::Number(b)) => Exact::of(*a) == Exact::of(*b),
+            (Self::Text(a), Self::Text(b)) => a == b,
+            (Self::Boolean(a), Self::Boolean(b)) => a == b,
+            (Self::Instant(a), Self::Instant(b)) => a == b,
+            _ => false,
+        }
+    }
 }
 
 impl Interpreter<'_> {
@@ -108,7 +120,7 @@ impl Interpreter<'_> {
             },
             Ast::Compare(op, a, b) => {
                 let order = match (self.worth(a, each)?, self.worth(b, each)?) {
-                    (Worth::Number(a), Worth::Number(b)) => a.partial_cmp(&b),
+                    (Worth::Number(a), Worth::Number(b)) => Some(Exact::of(a).cmp(&Exact::of(b))),
                     (Worth::Text(a), Worth::Text(b)) => a.partial_cmp(&b),
                     (Worth::Boolean(a), Worth::Boolean(b)) => a.partial_cmp(&b),
                     (Worth::Instant(a), Worth::Instant(b)) => a.partial_cmp(&b),
@@ -163,7 +175,7 @@ fn counted(sign: Arithmetic, a: Number, b: Number) -> Option<Number> {
         let whole = match sign {
             Arithmetic::Plus => a + b,
             Arithmetic::Minus => a - b,
-            Arithmetic::Times => a * b,
+            Arithmetic::Times => a.checked_mul(b)?,
             Arithmetic::Over | Arithmetic::Remainder if b == 0 => return None,
             Arithmetic::Over => a / b,
             Arithmetic::Remainder => a % b,

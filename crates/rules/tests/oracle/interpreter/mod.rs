@@ -6,6 +6,7 @@ pub(crate) mod around;
 mod fields;
 mod formulas;
 mod logic;
+mod numbers;
 mod places;
 mod texts;
 mod viewed;
@@ -335,7 +336,7 @@ fn short(text: &str, limits: &Limits) -> String {
 fn shown(value: &Value<'_>, limits: &Limits) -> Json {
     match value {
         Value::Text(text) => Json::from(short(text, limits)),
-        Value::Number(Number::Whole(whole)) => Json::from(i64::try_from(*whole).unwrap()),
+        Value::Number(Number::Whole(whole)) => serde_json::from_str(&whole.to_string()).unwrap(),
         Value::Number(Number::Fraction(fraction)) => Json::from(*fraction),
         Value::Boolean(boolean) => Json::from(*boolean),
         Value::Datetime(at) => Json::from(at.iso()),
