@@ -12,6 +12,7 @@ use crate::{
     form::View,
     hosts::{self, Host},
     item::{Fields, Value},
+    leaves::in_word,
     limits::{Spent, Steps, wide},
     vocabulary::Route,
 };
@@ -191,12 +192,29 @@ impl<'a> Slot<'a> {
     }
 }
 
+/// Bytes that are left out at most, so that a text does not end with the half of a word.
+const HALF: usize = 1 << 10;
+
+/// Where a text ends of which no more than this is searched: before the word or host that the limit falls into, because
+/// half of one would look like a whole one. One that is longer than `HALF` is cut all the same.
+fn end_of(text: &str, most: usize) -> usize {
+    let end = text.floor_char_boundary(most);
+    let whole = |c: char| in_word(c) || hosts::is_part(c) || is_ignored(c);
+    let behind = &text[end..text.floor_char_boundary(end.saturating_add(HALF))];
+    if behind.chars().find(|c| !is_ignored(*c)).is_some_and(|c| !whole(c)) || end == text.len() {
+        return end;
+    }
+    let floor = text.ceil_char_boundary(end.saturating_sub(HALF));
+    let kept = floor + text[floor..end].trim_end_matches(whole).len();
+    if kept > floor || floor == 0 { kept } else { end }
+}
+
 fn cut<'a>(values: &[(Element<'a>, Value<'a>)], mut left: usize) -> Texts<'a> {
     let derived = [const { OnceCell::new() }; 3];
     let mut texts = Texts { cut: SmallVec::new(), truncated: false, derived, hosts: OnceCell::new() };
     for (nth, (_, value)) in values.iter().enumerate() {
         let Value::Text(text) = value else { continue };
-        let end = text.floor_char_boundary(left);
+        let end = end_of(text, left);
         if end < text.len() {
             texts.truncated = true;
         }

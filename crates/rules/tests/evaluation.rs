@@ -282,6 +282,33 @@ fn long_text_is_cut_on_a_character_and_the_outcome_says_so() {
 }
 
 #[test]
+fn a_text_is_cut_before_a_word_or_host_and_not_inside_of_it() {
+    let found = |leaf: Json, text: &str, text_bytes: usize| {
+        let limits = Limits { text_bytes, ..Limits::default() };
+        let plan = compile(&[rule(&leaf)], &limits);
+        let outcome = outcome_of(&plan, json!({ "text": text, "tags": [text] }));
+        assert_eq!(outcome.truncated.len(), usize::from(text.len() > text_bytes), "{text}");
+        !outcome.matched.is_empty()
+    };
+    let words = |view: &str| json!({"text": {"in": ["text"], "words": ["hit"], "view": view}});
+    let pattern = json!({"text": {"in": ["text"], "regex": r"\bhit\b"}});
+    let host = json!({"domain": {"in": ["text"], "any_of": ["bad.example"]}});
+    for view in ["raw", "lower", "folded", "collapsed"] {
+        assert!(!found(words(view), "a hitcoin", 5) && found(words(view), "a hit coin", 5), "{view}");
+        assert!(found(words(view), "a hit", 5) && found(words(view), "a hit, hitcoin", 11), "{view}");
+    }
+    assert!(!found(pattern.clone(), "a hitcoin", 5) && found(pattern, "a hit (", 5));
+    assert!(!found(words("folded"), "a hit\u{200b}coin", 8) && !found(words("folded"), "hitcoin", 3));
+    for (behind, is_found) in [(".org", false), ("-x.org", false), ("/org", true), (" org", true)] {
+        assert_eq!(found(host.clone(), &format!("at bad.example{behind}"), 14), is_found, "{behind}");
+    }
+    // A word that is longer than a kilobyte is cut all the same: it must not hide what stands in it.
+    let any = |word: &str| json!({"text": {"in": ["text"], "any_of": [word]}});
+    assert!(found(any("hit"), &format!("{}hit{}", "x".repeat(1_990), "x".repeat(2_000)), 2_000));
+    assert!(!found(any("hit"), &format!("{} hit{}", "x".repeat(1_990), "x".repeat(2_000)), 2_000));
+}
+
+#[test]
 fn whole_numbers_of_more_than_63_bits_are_themselves() {
     let likes = |text: &str| serde_json::from_str::<Json>(&format!(r#"{{"likes": {text}}}"#)).unwrap();
     let numbers = [

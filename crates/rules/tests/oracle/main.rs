@@ -118,7 +118,7 @@ fn compare(seed: u64, seen: &mut Seen) {
     let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let mut world = World::new(&mut dice);
     let limits = Limits {
-        text_bytes: dice.one(&[16, 200, 64 << 10]),
+        text_bytes: dice.one(&[16, 200, 64 << 10, 1_500]),
         hits: dice.one(&[2, 16]),
         excerpt_bytes: dice.one(&[8, 256]),
         word_bytes: 16 << 10,

@@ -10,7 +10,30 @@ use tidegate_rules::{
 };
 use tidegate_schemas::banks::BankKind;
 
-use super::{Interpreter, short, viewed::Viewed};
+use super::{
+    Interpreter, places, short,
+    viewed::{Viewed, in_word, is_unseen},
+};
+
+/// What is searched of a text of which no more than this is: no half of a word or host, unless it is a long one.
+fn beginning(text: &str, most: usize) -> &str {
+    let whole = |(at, c): (usize, char)| at + c.len_utf8() <= most;
+    let end = text.char_indices().take_while(|it| whole(*it)).map(|(at, c)| at + c.len_utf8()).last();
+    let (cut, behind) = text.split_at(end.unwrap_or(0));
+    let near = |at: usize, c: char| at + c.len_utf8() <= 1_024;
+    let behind: Vec<char> =
+        behind.char_indices().take_while(|(at, c)| near(*at, *c)).map(|(_, c)| c).collect();
+    let parts = cut.len() < text.len()
+        && behind.iter().find(|c| !is_unseen(**c)).is_none_or(|c| in_word(*c) || places::is_letter(*c));
+    if !parts {
+        return cut;
+    }
+    let ours = |c: char| in_word(c) || places::is_letter(c) || is_unseen(c);
+    let last = cut.char_indices().rev().find(|(_, c)| !ours(*c)).map_or(0, |(at, c)| at + c.len_utf8());
+    // The first letter may lie across the border of what is looked at.
+    let first = cut.char_indices().map(|(at, _)| at).find(|at| at + 1_024 >= cut.len()).unwrap_or(0);
+    if last > first || first == 0 { &cut[..last] } else { cut }
+}
 
 impl Interpreter<'_> {
     /// The texts that are searched: together no longer than the limit.
@@ -19,16 +42,10 @@ impl Interpreter<'_> {
         let mut texts = Vec::new();
         for (element, value) in self.values(path).unwrap_or_default() {
             let Value::Text(text) = value else { continue };
-            let mut cut = String::new();
-            for character in text.chars() {
-                if cut.len() + character.len_utf8() > left {
-                    break;
-                }
-                cut.push(character);
-            }
+            let cut = beginning(text, left);
             left = if cut.len() < text.len() { 0 } else { left - cut.len() };
             if !cut.is_empty() || text.is_empty() {
-                texts.push((element, cut));
+                texts.push((element, cut.to_owned()));
             }
         }
         texts

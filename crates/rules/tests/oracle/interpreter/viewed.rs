@@ -116,7 +116,12 @@ fn folded(character: char) -> String {
     lower.chars().map(ascii).collect()
 }
 
-fn in_word(character: char) -> bool {
+/// Whether nothing is left of it in the folded views.
+pub(super) fn is_unseen(character: char) -> bool {
+    folded(character).is_empty()
+}
+
+pub(super) fn in_word(character: char) -> bool {
     static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\w$").unwrap());
     WORD.is_match(character.encode_utf8(&mut [0; 4]))
 }
