@@ -22,6 +22,8 @@ struct Notes {
     /// Only where a character did not become one of the same length; between two shifts offsets differ by a constant.
     shifts: Vec<Shift>,
     runs: Runs,
+    /// Where in the original there are characters that are not seen, as many in a row as there are.
+    unseen: Vec<(usize, usize)>,
 }
 
 /// Letters that stood several times in a row: where in the collapsed text, and how often. Sorted; the others once.
@@ -34,8 +36,8 @@ struct Shift {
     to: usize,
     original_from: usize,
     original_to: usize,
-    /// It begins by repeating the letter before it.
-    repeats: bool,
+    /// Where the last character of it ends that begins by repeating the letter before it.
+    repeats: Option<usize>,
 }
 
 impl<'a> Derived<'a> {
@@ -90,11 +92,17 @@ impl<'a> Derived<'a> {
         };
         // A letter that follows itself belongs to the run, with whatever is not seen in between.
         for shift in shifts[after..].iter().take_while(|shift| shift.from == offset) {
-            if shift.repeats {
-                end = shift.original_to;
-            }
+            end = shift.repeats.unwrap_or(end);
         }
         end
+    }
+
+    /// A span of the original with what is not seen on both sides of it.
+    pub(crate) fn with_unseen(&self, start: usize, end: usize) -> (usize, usize) {
+        let unseen = &self.notes().unseen;
+        let before = unseen.binary_search_by_key(&start, |(_, to)| *to).map(|nth| unseen[nth].0);
+        let behind = unseen.binary_search_by_key(&end, |(from, _)| *from).map(|nth| unseen[nth].1);
+        (before.unwrap_or(start), behind.unwrap_or(end))
     }
 
     /// Whether each letter stands here at least as often as in a word.
@@ -115,10 +123,7 @@ fn mapped(original: &str, push: impl Fn(&mut String, char)) -> (String, Notes) {
     for (at, character) in original.char_indices() {
         let (from, length) = (text.len(), character.len_utf8());
         push(&mut text, character);
-        if !same(&text[from..], length) {
-            let original_to = at + length;
-            notes.shifts.push(Shift { from, to: text.len(), original_from: at, original_to, repeats: false });
-        }
+        notes.note(&text, from, (at, at + length), false);
     }
     (text, notes)
 }
@@ -177,12 +182,33 @@ fn collapsed(original: &str) -> (String, Notes) {
                 last = Some(letter);
             }
         }
-        if repeats || !same(&text[from..], length) {
-            let (to, original_to) = (text.len(), at + length);
-            notes.shifts.push(Shift { from, to, original_from: at, original_to, repeats });
-        }
+        notes.note(&text, from, (at, at + length), repeats);
     }
     (text, notes)
+}
+
+impl Notes {
+    /// Notes what became of a character of the original, if that is to be noted: what stands in the text from here on.
+    fn note(&mut self, text: &str, from: usize, (at, original_to): (usize, usize), repeats: bool) {
+        let to = text.len();
+        if from == to && !repeats {
+            match self.unseen.last_mut() {
+                Some((_, last)) if *last == at => *last = original_to,
+                _ => self.unseen.push((at, original_to)),
+            }
+        }
+        let repeats = repeats.then_some(original_to);
+        match self.shifts.last_mut() {
+            // Any number of characters that add nothing are one shift: each place beside them asks for it.
+            Some(last) if from == to && (last.from, last.to) == (from, to) => {
+                (last.original_to, last.repeats) = (original_to, repeats.or(last.repeats));
+            }
+            _ if repeats.is_some() || !same(&text[from..], original_to - at) => {
+                self.shifts.push(Shift { from, to, original_from: at, original_to, repeats });
+            }
+            _ => {}
+        }
+    }
 }
 
 /// One character of this length: then nothing has to be noted.
@@ -282,6 +308,27 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_is_not_seen_is_passed_over_in_one_look_however_much_there_is() {
+        let unseen = "\u{200b}\u{301}".repeat(10_000);
+        for (view, text, notes) in [
+            (View::Folded, format!("a{unseen}hit{unseen}b{unseen}"), 3),
+            (View::Collapsed, format!("a{unseen}hit{unseen}b{unseen}"), 3),
+            (View::Collapsed, format!("a{}b{}", "\u{200b}a".repeat(10_000), "b".repeat(10_000)), 2),
+        ] {
+            let derived = Derived::new(&text, view);
+            assert_eq!(derived.notes().shifts.len(), notes, "{view:?}");
+        }
+        let text = format!("a{unseen}hit{unseen}b");
+        for view in [View::Folded, View::Collapsed] {
+            let derived = Derived::new(&text, view);
+            let (start, end) = derived.origin(1, 4);
+            assert_eq!(&text[start..end], "hit");
+            assert_eq!(derived.with_unseen(start, end), (1, text.len() - 1));
+            assert_eq!(derived.with_unseen(0, 1), (0, start));
         }
     }
 

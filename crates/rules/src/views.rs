@@ -82,9 +82,9 @@ impl Seen<'_, '_> {
         }
         // In a folded text an exclamation mark may have become a letter, so the original says where a word ends.
         let (start, end) = self.origin(start, end);
-        let before = self.original[..start].chars().rev().find(|character| !is_ignored(*character));
-        let after = self.original[end..].chars().find(|character| !is_ignored(*character));
-        !before.into_iter().chain(after).any(in_word)
+        let (start, end) = self.derived.map_or((start, end), |derived| derived.with_unseen(start, end));
+        let beside = [self.original[..start].chars().next_back(), self.original[end..].chars().next()];
+        !beside.into_iter().flatten().any(in_word)
     }
 
     /// Whether each letter stands here at least as often as in a word.
