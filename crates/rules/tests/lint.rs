@@ -86,6 +86,15 @@ fn parts_that_cannot_hold_together_are_seen() {
         json!({"expr": "item.data.likes > 1 && item.data.likes <= 1"}),
         json!({"expr": "size(item.data.tags) < 0"}),
         json!({"field": {"path": "tags", "eq": "a", "in": ["b"]}}),
+        json!({"field": {"path": "tags", "in": ["a"], "not_in": ["b", "a"]}}),
+        json!({"field": {"path": "tags", "eq": "a", "ne": "a", "of": "any"}}),
+        both(field("tags", "eq", "a"), field("tags", "ne", "a")),
+        both(field("tags", "eq", "a"), json!({"field": {"path": "tags", "in": ["a", "b"], "of": "none"}})),
+        both(
+            json!({"field": {"path": "title", "eq": "Abc", "ignore_case": true}}),
+            field("title", "eq", "xbc"),
+        ),
+        json!({"field": {"path": "title", "contains": "ABC", "in": ["xxx"], "ignore_case": true}}),
     ] {
         assert_eq!(warnings(std::slice::from_ref(&when)), [(0, "unsatisfiable")], "{when}");
     }
@@ -110,6 +119,19 @@ fn parts_that_can_hold_together_are_left_alone() {
         json!({"text": {"in": ["text"], "regex": ["a^b", "ab"]}}),
         json!({"expr": "item.data.likes > 1 && item.data.likes < 2"}),
         json!({"expr": "size(item.data.title) < 1"}),
+        // A list without values.
+        json!({"field": {"path": "tags", "eq": "a", "ne": "a", "of": "all"}}),
+        both(field("tags", "eq", "a"), json!({"field": {"path": "tags", "ne": "a", "of": "any"}})),
+        both(field("tags", "not_in", json!(["a", "b"])), field("tags", "eq", "c")),
+        both(
+            json!({"field": {"path": "title", "eq": "Abc", "ignore_case": true}}),
+            field("title", "eq", "aBc"),
+        ),
+        both(
+            json!({"field": {"path": "title", "eq": "Abc", "ignore_case": true}}),
+            field("title", "contains", "B"),
+        ),
+        json!({"field": {"path": "title", "contains": "X", "in": ["xxx"], "ignore_case": true}}),
     ] {
         assert_eq!(warnings(std::slice::from_ref(&when)), [], "{when}");
     }
@@ -124,6 +146,10 @@ fn a_condition_that_cannot_fail_is_seen() {
         json!({"not": {"all": [field("likes", "gt", 5), field("likes", "lt", 5)]}}),
         json!({"any": [field("title", "exists", true), field("title", "exists", false)]}),
         json!({"any": [field("flag", "eq", true), field("flag", "eq", false)]}),
+        json!({"any": [field("tags", "eq", "a"), field("tags", "ne", "a")]}),
+        json!({"any": [field("tags", "in", json!(["a", "b"])), field("tags", "ne", "a")]}),
+        json!({"field": {"path": "tags", "eq": "a", "ne": "a", "of": "none"}}),
+        json!({"field": {"path": "title", "eq": "a", "ne": "a", "of": "none"}}),
         json!({"expr": "2 > 1"}),
         json!({"expr": "size(item.data.tags) >= 0"}),
     ] {

@@ -224,23 +224,29 @@ fn several(field: &FieldLeaf, positive: bool, atoms: &mut Atoms) -> Tree {
     };
     let mut parts: Vec<Tree> =
         exist.iter().map(|test| Operand::present(slot, test.wanted == positive)).collect();
+    // That none is so, or that all are not, is the opposite of that one is.
+    let (of, turned, holds) = match (of, &compare[..]) {
+        (Some(Of::None), _) => (Some(Of::Any), false, !positive),
+        (Some(Of::All), [test]) if denies(test) => (Some(Of::Any), true, !positive),
+        (of, _) => (of, false, positive),
+    };
     let lower = field.ignores_case();
     let listed = match compare[..] {
-        [test] if of == Some(Of::Any) && matches!(test.op, Op::Eq | Op::In) => Some(test),
+        [test] if of == Some(Of::Any) && (turned || matches!(test.op, Op::Eq | Op::In)) => Some(test),
         _ => None,
     };
     if let Some(test) = listed {
         let item = |value: &Value| (format!("item {slot} {lower} {}", value_key(value)), Some(slot));
-        parts.push(one_of(test.operands.iter().map(item).collect(), positive, String::new(), atoms));
+        parts.push(one_of(test.operands.iter().map(item).collect(), holds, String::new(), atoms));
     } else if !compare.is_empty() {
-        let asked = compare.iter().filter(|test| of == Some(Of::Any) || !denies(test));
-        let one = asked.filter_map(|test| values(slot, test, lower, true));
-        let needs_one = matches!(of, None | Some(Of::Any));
-        if positive && needs_one && has_empty(&Tree::all(one)) {
-            return Tree::never();
+        // Where one value must be as asked, it must not be as denied either.
+        let one = compare.iter().filter_map(|test| values(slot, test, lower, true));
+        if holds && of != Some(Of::All) && has_empty(&Tree::all(one)) {
+            parts.push(Tree::never());
+        } else {
+            let tests: BTreeSet<String> = compare.iter().map(|test| written(test)).collect();
+            parts.push(opaque(format!("list {slot} {of:?} {lower} {tests:?}"), Some(slot), holds, atoms));
         }
-        let tests: BTreeSet<String> = compare.iter().map(|test| written(test)).collect();
-        parts.push(opaque(format!("list {slot} {of:?} {lower} {tests:?}"), Some(slot), positive, atoms));
     }
     join(positive, parts)
 }

@@ -123,6 +123,15 @@ impl Domain {
         }
     }
 
+    /// Whether a text is among them.
+    pub(super) fn has(&self, text: &str) -> bool {
+        match self {
+            Self::Line(_) => true,
+            Self::Listed(texts) => texts.contains(text),
+            Self::Except(texts) => !texts.contains(text),
+        }
+    }
+
     pub(super) fn not(&self) -> Self {
         match self {
             Self::Listed(texts) => Self::Except(texts.clone()),

@@ -9,7 +9,10 @@ use super::{
     domain::Domain,
     tree::{Atoms, Tree},
 };
-use crate::leaves::Leaf;
+use crate::{
+    derived::lower,
+    leaves::{FieldLeaf, Leaf},
+};
 
 /// Steps for one condition; what takes more may be possible.
 const WORK: usize = 100_000;
@@ -99,11 +102,20 @@ impl Look<'_> {
                 Some((field, *nth, passes))
             })
             .collect();
+        let lowered = facts.claims.clone();
         for (operand, domain) in &mut facts.claims {
-            let (Operand::Text(slot), Domain::Listed(texts)) = (operand, &**domain) else { continue };
+            let (Operand::Text(slot) | Operand::Lower(slot), Domain::Listed(texts)) = (operand, &**domain)
+            else {
+                continue;
+            };
+            // Of a text in lower case nobody knows what it was before.
+            let is_lower = *operand == Operand::Lower(*slot);
+            let own = |field: &FieldLeaf| field.slot() == *slot && (field.ignores_case() || !is_lower);
             let fits = |text: &&String| {
-                let mut own = tests.iter().filter(|(field, ..)| field.slot() == *slot);
-                own.all(|(field, nth, passes)| field.meets(*nth, text) == *passes)
+                let mut own = tests.iter().filter(|(field, ..)| own(field));
+                let known = lowered.get(&Operand::Lower(*slot)).filter(|_| !is_lower);
+                known.is_none_or(|known| known.has(&lower(text)))
+                    && own.all(|(field, nth, passes)| field.meets(*nth, text) == *passes)
             };
             let left = texts.iter().filter(fits).cloned().collect();
             *domain = Rc::new(Domain::Listed(left));
