@@ -219,6 +219,69 @@ fn a_declaration_of_another_sign_is_asked_about_and_whoever_converts_has_the_las
 }
 
 #[test]
+fn a_sign_is_declared_wherever_in_a_summary_it_stands() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    fs::remove_file(folder.path("a/summary.csv")).unwrap();
+    job.overrides.id = Some("trees".to_owned());
+    let declared = "vote-convention,agree=-1;disagree=+1;pass=0;format=polis-export/1";
+    let summary = Conversation::SUMMARY;
+    let commas = format!("{summary}{declared}\n").replace('\n', ",\n");
+    for text in [
+        format!("{declared}\n{summary}"),
+        format!("\n{summary}{declared}\n"),
+        format!("  \n\n{summary}{declared}"),
+        commas.clone(),
+        commas.replace('\n', ",\r\n"),
+        format!("views,9\nvoters,10\n{declared}\n"),
+        format!("voters,1\n{}", commas.replace("topic", "Topic")),
+        format!("key,value\n{summary}{}", declared.replace('-', "_").replace("=_", "=-")),
+        format!("{declared}\n"),
+    ] {
+        for name in ["a/summary.csv", "a/Trees-Summary.CSV", "a/facts.csv"] {
+            let path = folder.write(name, &text);
+            job.polis.vote_sign = None;
+            assert_eq!(tag(run(&job)), "sign", "{name} {text:?}");
+            job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
+            let (report, bundle) = bundle(&job);
+            let of_it = |note: &&String| note.contains("no summary") || note.contains("not used");
+            assert_eq!(report.notes.iter().find(of_it), None, "{name} {text:?}");
+            let title = if text.contains("opic,") { "What shall we do?" } else { "trees" };
+            assert_eq!(bundle["source"]["title"], title, "{name} {text:?}");
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_called_a_summary_and_is_none_is_refused_by_name() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
+    let job = folder.job(&conversation.variant_a(&folder, "a"));
+    let wide: Vec<_> = "\u{feff}topic;Trees\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (text, said) in [
+        (&b""[..], "row 1: the file is empty"),
+        (b"topic;Trees\nvote-convention;agree=-1\n", "row 1: its columns are not separated by commas"),
+        (b"votes\n12\n", "row 1: none of its rows is a summary's"),
+        (&wide, "row 1: it is UTF-16"),
+        (b"topic,What, where?\n", "row 1: a row of a summary is a name and a value"),
+        (b"topic,Trees\nvote-convention,agree=-1,disagree=+1\n", "row 2: a row of a summary is a name"),
+    ] {
+        folder.write("a/summary.csv", text);
+        let fault = run(&job).unwrap_err().to_string();
+        assert!(fault.starts_with(&format!("summary.csv, {said}")), "{fault}");
+    }
+    let convention =
+        |plus| format!("vote-convention,agree={plus}1;disagree={}1\n", if plus == "+" { "-" } else { "+" });
+    folder.write("a/summary.csv", convention("+") + &convention("-"));
+    assert_eq!(tag(run(&job)), "sign");
+    // Of a table of another kind nobody would say so.
+    folder.write("a/summary.csv", Conversation::SUMMARY);
+    folder.write("a/links.csv", "comments,url,n\n1,a,2\n");
+    let report = run(&job).unwrap();
+    assert!(report.notes.iter().any(|note| note == "1 file was not used: links.csv."), "{:?}", report.notes);
+}
+
+#[test]
 fn a_declaration_that_the_authors_votes_contradict_is_refused_unless_somebody_insists() {
     let (folder, mut conversation) = (Folder::new(), Conversation::new(3, 15, 30));
     conversation.votes.iter_mut().for_each(|vote| vote.3 = -vote.3);

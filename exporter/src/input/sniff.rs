@@ -2,7 +2,7 @@
 //!
 //! Names of files are hints at most: people rename them.
 
-use std::io::Read as _;
+use std::{collections::BTreeSet, io::Read as _};
 
 use super::{Limits, Member, table::Table};
 use crate::fault::{Fault, Wrong};
@@ -88,6 +88,35 @@ pub(super) static KNOWN: [Known; 11] = [
     known(Role::IdeasNonVotes, &["record type", "left choice id"], &["non_votes", "non-votes"]),
 ];
 
+/// What the rows of a summary begin with, as [`key`] has it.
+const KEYS: [&str; 11] = [
+    "topic",
+    "url",
+    "conversationdescription",
+    "description",
+    "views",
+    "voters",
+    "votersinconv",
+    "commenters",
+    "comments",
+    "groups",
+    "voteconvention",
+];
+/// A table of two columns that begins like this is a summary, whatever else is in it.
+const FIRST_KEYS: [&str; 3] = ["topic", "url", "conversationdescription"];
+
+/// The letters of what a row of a summary begins with.
+fn key(written: &str) -> String {
+    let letters = written.chars().filter(|sign| sign.is_alphanumeric());
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+/// Whether the tool calls its summary as the file is called.
+pub(super) fn is_called_summary(member: &Member) -> bool {
+    let name = member.name.to_lowercase();
+    name.split_once(".csv").is_some_and(|(name, _)| name.ends_with("summary"))
+}
+
 /// The beginning of a file as text.
 pub(super) struct Head {
     pub(super) text: String,
@@ -128,7 +157,19 @@ impl Head {
         header.iter().map(|name| name.trim().to_owned()).collect()
     }
 
-    fn role(&self) -> Role {
+    /// Whether it has rows as only a summary has; of one that is called so a single key will do.
+    fn is_summary(&self, called_so: bool) -> bool {
+        let mut reader =
+            csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(self.text.as_bytes());
+        let rows = reader.records().map_while(Result::ok).filter(|row| row.len() > 1);
+        let keys = rows.map(|row| key(&row[0])).filter(|key| KEYS.contains(&key.as_str()));
+        let keys: BTreeSet<_> = keys.collect();
+        let columns = self.columns();
+        let begins_so = columns.len() == 2 && FIRST_KEYS.contains(&key(&columns[0]).as_str());
+        keys.contains("voteconvention") || keys.len() > usize::from(!called_so) || begins_so
+    }
+
+    fn role(&self, member: &Member) -> Role {
         if self.text.trim_start().starts_with('{') {
             let bundle = self.text.contains("\"bundleId\"") || self.text.contains("\"phases\"");
             let text = self.text.to_lowercase();
@@ -144,14 +185,7 @@ impl Head {
         let columns = self.columns();
         match KNOWN.iter().find(|known| known.missing(&columns).is_empty()) {
             Some(known) => known.role,
-            None if columns.len() == 2
-                && matches!(
-                    columns[0].to_lowercase().as_str(),
-                    "topic" | "url" | "conversation-description"
-                ) =>
-            {
-                Role::PolisSummary
-            }
+            None if self.is_summary(is_called_summary(member)) => Role::PolisSummary,
             None => Role::Unknown,
         }
     }
@@ -160,7 +194,7 @@ impl Head {
 pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, Fault> {
     let head = Head::of(member, limits)?;
     let called = member.name.rsplit('/').next().is_some_and(|name| name.eq_ignore_ascii_case("format.json"));
-    match head.role() {
+    match head.role(member) {
         Role::Unknown if !called => Ok(Role::Unknown),
         _ if head.wide => Err(wide(member)),
         // However it is written: what is not understood of a declaration is told.
@@ -173,16 +207,48 @@ pub(super) fn wide(member: &Member) -> Fault {
     Fault::content(&member.name, 1, Wrong::Encoding, "it is UTF-16: save it as UTF-8")
 }
 
-/// The lines `key,value` of a summary, which has no header.
+/// The lines `key,value` of a summary, which has no header; of the keys only the letters.
 pub(crate) fn pairs(member: &Member, limits: &Limits) -> Result<Vec<(String, String)>, Fault> {
     let mut table = Table::open(member.open(limits, None)?, limits, false)?;
     let mut found = Vec::new();
     while let Some(row) = table.next()? {
-        if row.len() >= 2 {
-            found.push((row.text(0)?.trim().to_owned(), row.text(1)?.to_owned()));
+        if row.len() < 2 {
+            continue;
         }
+        for more in 2..row.len() {
+            if !row.text(more)?.trim().is_empty() {
+                let detail =
+                    "a row of a summary is a name and a value, and a value with commas stands in quotes";
+                return Err(row.wrong(Wrong::Columns, detail));
+            }
+        }
+        found.push((key(row.text(0)?), row.text(1)?.to_owned()));
     }
     Ok(found)
+}
+
+/// A file that is called a summary and is none is not passed over: the sign of votes may stand in it.
+pub(crate) fn hold_summary(files: &[(Member, Role)], limits: &Limits) -> Result<(), Fault> {
+    let Some((member, _)) =
+        files.iter().find(|(member, role)| *role == Role::Unknown && is_called_summary(member))
+    else {
+        return Ok(());
+    };
+    let head = Head::of(member, limits)?;
+    if head.wide {
+        return Err(wide(member));
+    }
+    let begins = |line: &str| line.split([';', '\t']).next().map(key);
+    let separated =
+        head.text.lines().any(|line| begins(line).is_some_and(|key| KEYS.contains(&key.as_str())));
+    let detail = if head.text.trim().is_empty() {
+        "the file is empty"
+    } else if separated {
+        "its columns are not separated by commas: save it with commas"
+    } else {
+        "none of its rows is a summary's, such as topic, url or vote-convention"
+    };
+    Err(Fault::content(&member.name, 1, Wrong::Format, detail))
 }
 
 /// The one file of a role: two of a kind cannot both be right.

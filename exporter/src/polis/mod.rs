@@ -18,7 +18,7 @@ use self::{
 };
 use crate::{
     fault::{Fault, Wrong},
-    input::{Limits, Member, Role, absent, hold_name, missing, need, one_of},
+    input::{Limits, Member, Role, absent, hold_name, hold_summary, missing, need, one_of},
     meter::Meter,
     model::{Head, Keys, Source},
     privacy::people::People,
@@ -95,6 +95,7 @@ impl Polis {
         for role in [Role::PolisVotes, Role::PolisMatrix] {
             hold_name(files, limits, role)?;
         }
+        hold_summary(files, limits)?;
         let comments = need(files, limits, Role::PolisComments, "the file of comments (comments.csv)")?;
         if votes.is_none() && matrix.is_none() {
             let either = "a file of votes (votes.csv) or of participants (participants-votes.csv)";

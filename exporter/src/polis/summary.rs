@@ -27,12 +27,17 @@ impl Summary {
         let Some(member) = member else { return Ok(Self::default()) };
         let mut summary = Self::default();
         for (key, value) in pairs(member, limits)? {
-            match key.to_lowercase().as_str() {
+            match key.as_str() {
                 "topic" => summary.topic = Some(value),
                 "url" => summary.url = Some(value).filter(|url| !url.is_empty()),
-                "conversation-description" | "description" => summary.description = Some(value),
+                "conversationdescription" | "description" => summary.description = Some(value),
                 "views" => summary.has_views = true,
-                "vote-convention" => summary.convention = Some(convention(&value, &member.name)?),
+                "voteconvention" => {
+                    let sign = convention(&value, &member.name)?;
+                    if summary.convention.replace(sign).is_some_and(|before| before != sign) {
+                        return Err(Fault::content(&member.name, None, Wrong::Sign, TWO_SIGNS));
+                    }
+                }
                 _ => {}
             }
         }
@@ -58,6 +63,8 @@ impl Summary {
         if variant == Variant::F { text.replace("\\n", "\n") } else { text }
     }
 }
+
+const TWO_SIGNS: &str = "it declares two signs for a vote of agreement";
 
 /// `agree=+1;disagree=-1;pass=0;format=polis-export/1`
 fn convention(text: &str, file: &str) -> Result<VoteSign, Fault> {
@@ -108,7 +115,7 @@ impl Format {
                 Ok(Self { sign: None, notes: vec![note] })
             }
             [sign] => Ok(Self { sign: Some(sign), notes: Vec::new() }),
-            _ => Err(wrong(Wrong::Sign, "it declares two signs for a vote of agreement".to_owned())),
+            _ => Err(wrong(Wrong::Sign, TWO_SIGNS.to_owned())),
         }
     }
 }
