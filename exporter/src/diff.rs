@@ -287,9 +287,11 @@ fn elements<R: Read>(reader: &mut Reader<R>, list: usize, side: u8, spill: &mut 
     }
 }
 
-/// Lengths first, so that elements of the same content are neighbours in order whichever side they are of.
+/// Numbers and lengths first, so that no content begins with another one: elements of the same content are neighbours in
+/// order, whichever side they are of.
 fn encode(fields: &[(Vec<u8>, Vec<u8>)], side: u8, into: &mut Vec<u8>) {
     into.clear();
+    into.extend_from_slice(&(fields.len() as u64).to_be_bytes());
     for part in fields.iter().flat_map(|(name, value)| [name, value]) {
         into.extend_from_slice(&(part.len() as u64).to_be_bytes());
         into.extend_from_slice(part);
@@ -297,7 +299,8 @@ fn encode(fields: &[(Vec<u8>, Vec<u8>)], side: u8, into: &mut Vec<u8>) {
     into.push(side);
 }
 
-fn decode(mut content: &[u8]) -> BTreeMap<&[u8], &[u8]> {
+fn decode(content: &[u8]) -> BTreeMap<&[u8], &[u8]> {
+    let mut content = content.get(size_of::<u64>()..).unwrap_or_default();
     let mut part = || {
         let (length, rest) = content.split_first_chunk()?;
         let length = usize::try_from(u64::from_be_bytes(*length)).ok()?;
@@ -404,6 +407,8 @@ impl Found {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+
     use super::*;
 
     fn compared(first: &str, second: &str, memory: usize) -> Difference {
@@ -461,6 +466,47 @@ mod tests {
         let totals = &compared(first, second, 0).totals[1];
         assert_eq!((totals.added, totals.removed, totals.changed), (0, 0, 1));
         assert_eq!(totals.fields, BTreeMap::from([("n".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn an_id_that_stands_twice_with_other_fields_is_no_difference_of_a_document_from_itself() {
+        let document = r#"{"items":[{"id":"a"},{"id":"a","n":1}]}"#;
+        assert_eq!(compared(document, document, 0), Difference::default());
+    }
+
+    /// An element by its id and which of its fields have which value.
+    type Drawn = (String, BTreeMap<String, u8>);
+
+    fn written(elements: &[Drawn]) -> String {
+        let element = |(id, fields): &Drawn| {
+            let fields: String = fields.iter().map(|(name, value)| format!(r#","{name}":{value}"#)).collect();
+            format!(r#"{{"id":"{id}"{fields}}}"#)
+        };
+        format!(r#"{{"items":[{}]}}"#, elements.iter().map(element).collect::<Vec<_>>().join(","))
+    }
+
+    proptest! {
+        #[test]
+        fn a_document_is_like_itself_in_any_order_and_what_differs_is_counted(
+            (elements, shuffled) in prop::collection::vec(
+                ("[a\u{0}-\u{1}]{0,2}", prop::collection::btree_map("[i-k]{1,2}", 0..3_u8, 0..4)), 0..12
+            ).prop_map(|mut drawn: Vec<Drawn>| {
+                // Control characters have to be escaped.
+                for (id, _) in &mut drawn {
+                    *id = id.replace('\u{0}', "\\u0000").replace('\u{1}', "\\u0001");
+                }
+                drawn
+            }).prop_flat_map(|drawn| (Just(drawn.clone()), Just(drawn).prop_shuffle())),
+            memory in prop::sample::select(vec![0, 1 << 20]),
+        ) {
+            let (first, second) = (written(&elements), written(&shuffled));
+            prop_assert_eq!(compared(&first, &first, memory), Difference::default());
+            prop_assert_eq!(compared(&first, &second, memory), Difference::default());
+            if let Some((_, others)) = shuffled.split_first() {
+                let totals = &compared(&first, &written(others), memory).totals[1];
+                prop_assert_eq!((totals.added, totals.removed, totals.changed), (0, 1, 0));
+            }
+        }
     }
 
     #[test]
