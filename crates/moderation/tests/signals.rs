@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
 use parking_lot::Mutex;
 use tidegate_egress::{Client, media};
 use tidegate_media::{Decoders, Digests, Limits};
@@ -188,13 +188,17 @@ async fn an_address_is_believed_for_as_long_as_it_says_and_then_asked_whether_it
             ("/always-asked", false) => {
                 Answer::Head("200 OK\r\netag: \"1\"\r\ncache-control: no-cache".to_owned(), picture(1))
             }
+            ("/said-once", false) => {
+                Answer::Head("200 OK\r\netag: \"1\"\r\ncache-control: max-age=0".to_owned(), picture(1))
+            }
+            ("/said-once", true) => Answer::Head("304 Not Modified\r\netag: \"1\"".to_owned(), Vec::new()),
             (_, true) => Answer::Head("304 Not Modified\r\ncache-control: no-cache".to_owned(), Vec::new()),
             _ => Answer::Picture(picture(1)),
         }
     });
     let host = host.await.unwrap();
     let signals = signals(store(&folder), &host, &settings());
-    for (path, requests) in [("never", 3), ("always-asked", 3), ("silent", 1)] {
+    for (path, requests) in [("never", 3), ("always-asked", 3), ("said-once", 3), ("silent", 1)] {
         for _ in 0..3 {
             assert_eq!(state(&look(&signals, host.url(path)).await), "ok", "{path}");
         }
@@ -320,6 +324,27 @@ async fn leading_to(other: &Host) -> Host {
         false => Answer::Head(format!("302 Found\r\nlocation: {there}"), Vec::new()),
     };
     Host::start(answer).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_was_to_try_a_host_and_left_lets_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|head| match head.split(' ').nth(1).unwrap() {
+        "/bad" => Answer::Head("500 Internal Server Error".to_owned(), Vec::new()),
+        _ => Answer::Picture(picture(1)),
+    });
+    let host = host.await.unwrap();
+    let once = Settings { attempts: 1, host_failures: 1, longest_host_rest_ms: 1, ..settings() };
+    let signals = signals(store(&folder), &host, &once);
+    assert_eq!(state(&look(&signals, host.url("bad")).await), "http_500");
+    let tried = async || {
+        let wanted = Wanted { url: host.url("left"), depth: Depth::Picture };
+        // It waits for an answer, or the host still rests.
+        let _left = signals.gather(&OrgId::new("acme"), &[wanted]).settle().now_or_never();
+        (state(&look(&signals, host.url("good")).await) == "ok").then_some(())
+    };
+    // Half of the time that one who tries may take.
+    eventually("the host to be tried", PATIENCE / 2, tried).await.unwrap();
 }
 
 #[tokio::test]

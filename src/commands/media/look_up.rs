@@ -39,6 +39,10 @@ impl Match {
                 match fingerprint(path, &decoders) {
                     Ok(print) => {
                         let name = path.display().to_string();
+                        if print.state != State::Ok {
+                            let why = print.reason.map_or(String::new(), |reason| format!(", {reason}"));
+                            complain(format!("{name}: {}{why}: only its digests are looked up", print.state));
+                        }
                         found += look_up(&client, &name, &asked(&print), &banks).await?;
                     }
                     Err(error) => {

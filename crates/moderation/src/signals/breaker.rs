@@ -25,6 +25,8 @@ pub(super) struct Patience {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Go,
+    /// It is the one that tries the host, and others wait until then if it does not say how that went.
+    Try(Instant),
     /// Not before then.
     Wait(Instant),
     /// There is no use in waiting.
@@ -78,9 +80,19 @@ impl Breakers {
                 if trouble.rests < self.patience.rests { Admission::Wait(until) } else { Admission::GivenUp }
             }
             State::Resting { .. } | State::Trying { .. } => {
-                trouble.state = State::Trying { until: now + self.patience.trial };
-                Admission::Go
+                let until = now + self.patience.trial;
+                trouble.state = State::Trying { until };
+                Admission::Try(until)
             }
+        }
+    }
+
+    /// Whoever was to try the host until then has left without having done so: the next one may.
+    pub(super) fn left(&mut self, site: &Site, until: Instant, now: Instant) {
+        if let Some(trouble) = self.troubled.get_mut(site)
+            && trouble.state == (State::Trying { until })
+        {
+            trouble.state = State::Resting { until: now };
         }
     }
 
@@ -184,10 +196,15 @@ mod tests {
         let until = start + 10 * SECOND;
         assert_eq!(breakers.admit(&host, start), Admission::Wait(until));
         assert_eq!(breakers.admit(&site("other"), start), Admission::Go);
-        assert_eq!(breakers.admit(&host, until), Admission::Go);
+        assert_eq!(breakers.admit(&host, until), Admission::Try(until + 5 * SECOND));
         assert_eq!(breakers.admit(&host, until), Admission::Wait(until + 5 * SECOND));
         // Whoever tried it never said how it went: the next one may.
-        assert_eq!(breakers.admit(&host, until + 5 * SECOND), Admission::Go);
+        let later = until + 5 * SECOND;
+        assert_eq!(breakers.admit(&host, later), Admission::Try(later + 5 * SECOND));
+        breakers.left(&host, later, later);
+        assert_eq!(breakers.admit(&host, later), Admission::Wait(later + 5 * SECOND), "another one's trial");
+        breakers.left(&host, later + 5 * SECOND, later);
+        assert_eq!(breakers.admit(&host, later), Admission::Try(later + 5 * SECOND));
         breakers.succeeded(&host);
         assert_eq!((breakers.admit(&host, until), breakers.open()), (Admission::Go, 0));
     }
@@ -202,7 +219,7 @@ mod tests {
             let until = now + seconds * SECOND;
             assert_eq!(breakers.admit(&host, now), Admission::Wait(until));
             now = until;
-            assert_eq!(breakers.admit(&host, now), Admission::Go);
+            assert_eq!(breakers.admit(&host, now), Admission::Try(now + 5 * SECOND));
             breakers.failed(&host, now);
         }
     }
@@ -214,12 +231,12 @@ mod tests {
         for _ in 1..5 {
             let Admission::Wait(until) = breakers.admit(&host, now) else { panic!("it is waited for") };
             now = until;
-            assert_eq!(breakers.admit(&host, now), Admission::Go);
+            assert_eq!(breakers.admit(&host, now), Admission::Try(now + 5 * SECOND));
             breakers.failed(&host, now);
         }
         assert_eq!(breakers.admit(&host, now), Admission::GivenUp);
         now += 25 * SECOND;
-        assert_eq!(breakers.admit(&host, now), Admission::Go);
+        assert_eq!(breakers.admit(&host, now), Admission::Try(now + 5 * SECOND));
         assert_eq!(
             breakers.admit(&host, now),
             Admission::GivenUp,

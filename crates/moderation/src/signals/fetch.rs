@@ -58,6 +58,8 @@ struct Shown {
     print: Arc<Fingerprint>,
     validators: Validators,
     fresh_until: Instant,
+    /// What it said itself of how long it stands.
+    fresh_for: Option<Duration>,
 }
 
 /// Cheap to clone; clones share all bounds and all that is remembered.
@@ -193,6 +195,7 @@ impl Inner {
         let mut body = Body::new(question.depth, self.decoders.limits().bytes, self.room.of(org));
         let mut spent = Spent::default();
         let mut inside: Option<Inside> = None;
+        let mut trial = None;
         loop {
             let site = Site { org: org.clone(), host: target.host().into() };
             if inside.as_ref().is_none_or(|inside| *inside.host() != site.host) {
@@ -202,6 +205,9 @@ impl Inner {
                 let admission = self.breakers.lock().admit(&site, Instant::now());
                 match admission {
                     Admission::Go => {}
+                    Admission::Try(until) => {
+                        trial = Some(Trial { breakers: &self.breakers, site: site.clone(), until });
+                    }
                     Admission::Wait(until) => return Attempt::Resting(until),
                     Admission::GivenUp => return Attempt::Ended(Look::unavailable()),
                 }
@@ -211,6 +217,8 @@ impl Inner {
             let began = Instant::now();
             let outcome = media::fetch(&self.client, wanted, &mut spent, &mut body, unix_seconds()).await;
             self.tell(&site, &target, &outcome, began);
+            // If something was learnt, it is over; else another one may try.
+            drop(trial.take());
             return Attempt::Ended(match outcome {
                 Outcome::Redirected(next) => {
                     target = *next;
@@ -229,7 +237,10 @@ impl Inner {
                         true => shown.validators,
                         false => freshness.validators.clone(),
                     };
-                    self.remember(question, &shown.print, &Freshness { validators, ..freshness });
+                    // What an answer does not say again still holds.
+                    let fresh_for = freshness.fresh_for.or(shown.fresh_for);
+                    let freshness = Freshness { validators, fresh_for, ..freshness };
+                    self.remember(question, &shown.print, &freshness);
                     Look::Seen(shown.print)
                 }
                 Outcome::TooLarge => Look::TooLarge,
@@ -319,8 +330,22 @@ impl Inner {
             print: Arc::clone(print),
             validators: freshness.validators.clone(),
             fresh_until: Instant::now() + fresh_for,
+            fresh_for: freshness.fresh_for,
         };
         urls.put(question.clone(), shown);
+    }
+}
+
+/// The one fetch that tries a host which rested; given back when dropped, as many are that nobody waits for any more.
+struct Trial<'a> {
+    breakers: &'a Mutex<Breakers>,
+    site: Site,
+    until: Instant,
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        self.breakers.lock().left(&self.site, self.until, Instant::now());
     }
 }
 
