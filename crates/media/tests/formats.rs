@@ -388,17 +388,22 @@ fn gif(frames: &[RgbImage]) -> Vec<u8> {
 }
 
 fn webp(frames: &[RgbImage]) -> Vec<u8> {
+    webp_of(frames.iter().map(|frame| frame.clone().into()), 2)
+}
+
+/// `way`: 1, a frame is disposed of before the next; 2, it replaces what is there.
+fn webp_of(frames: impl Iterator<Item = DynamicImage>, way: u8) -> Vec<u8> {
     fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
         let length = (content.len() as u32).to_le_bytes();
         [kind.as_slice(), &length, content, &[0][..content.len() % 2]].concat()
     }
     let size = |at: u32| (at - 1).to_le_bytes()[..3].to_vec();
     let mut body = b"WEBP".to_vec();
-    body.extend(chunk(b"VP8X", &[vec![2, 0, 0, 0], size(160), size(120)].concat()));
+    body.extend(chunk(b"VP8X", &[vec![0x12, 0, 0, 0], size(160), size(120)].concat()));
     body.extend(chunk(b"ANIM", &[0; 6]));
     for frame in frames {
-        let still = encoded(&frame.clone().into(), ImageFormat::WebP);
-        let head = [vec![0; 6], size(160), size(120), vec![50, 0, 0, 2]].concat();
+        let still = encoded(&frame, ImageFormat::WebP);
+        let head = [vec![0; 6], size(160), size(120), vec![50, 0, 0, way]].concat();
         body.extend(chunk(b"ANMF", &[head, still[12..].to_vec()].concat()));
     }
     chunk(b"RIFF", &body)
@@ -421,6 +426,24 @@ fn the_first_and_evenly_spaced_frames_of_an_animation_are_hashed() {
         }
         let first = print_within(&Limits { frames: 0, ..Limits::default() }, &bytes);
         assert_eq!(first.frames, print.frames[..1]);
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_frame_that_is_disposed_of() {
+    let half = |nth: usize, frame: &RgbImage| {
+        let mut picture = DynamicImage::from(frame.clone()).to_rgba8();
+        let is_shown = |x: u32| (x < 80) == nth.is_multiple_of(2);
+        picture.enumerate_pixels_mut().filter(|(x, ..)| !is_shown(*x)).for_each(|(.., it)| it.0 = [0; 4]);
+        DynamicImage::from(picture)
+    };
+    let frames: Vec<_> = frames().iter().enumerate().map(|(nth, frame)| half(nth, frame)).collect();
+    let print =
+        print_within(&Limits { frames: 9, ..Limits::default() }, &webp_of(frames.clone().into_iter(), 1));
+    assert_eq!((print.state, print.frames.len()), (State::Ok, 9));
+    for (frame, alone) in print.frames.iter().zip(&frames) {
+        let alone = self::print(&encoded(alone, ImageFormat::Png));
+        assert_eq!(alone.frames[0].pdq.distance(&frame.pdq), 0, "{}", frame.at);
     }
 }
 

@@ -5,7 +5,7 @@
 use std::io::Cursor;
 
 use image::{
-    AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult,
+    AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult, Rgba,
     codecs::{gif::GifDecoder, png::PngDecoder, webp::WebPDecoder},
 };
 
@@ -64,6 +64,8 @@ fn frames<'a>(bytes: &'a [u8], format: Format, header: &Header, memory: u64) -> 
         Format::WebP => {
             let mut decoder = WebPDecoder::new(reader)?;
             decoder.set_limits(bounds)?;
+            // Else nothing is ever disposed of.
+            decoder.set_background_color(Rgba([0; 4]))?;
             decoder.into_frames()
         }
         _ => {
