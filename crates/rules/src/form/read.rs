@@ -445,23 +445,19 @@ impl Reader<'_> {
                 .filter(|n| *n >= 1)
                 .or_else(|| r.fault("type", "expected 1 or more"))
         });
-        let mut named = SEARCHES.iter().filter(|name| object.contains_key(**name));
-        let (Some(kind), None) = (named.next(), named.next()) else {
-            return self.fault("shape", format!("expected exactly one of {}", SEARCHES.join(", ")));
-        };
+        let named: Vec<_> = SEARCHES.into_iter().filter(|name| present(object, name)).collect();
         // Whatever does not fit, the rest is read for its own faults.
         let mut fits = present(object, "min_distinct") == distinct.is_some();
-        if word.is_some() && !matches!(*kind, "any_of" | "all_of" | "bank") {
+        if named.len() != 1 {
+            self.fault::<()>("shape", format!("expected exactly one of {}", SEARCHES.join(", ")));
+            fits = false;
+        }
+        if word.is_some() && named.iter().any(|kind| !matches!(*kind, "any_of" | "all_of" | "bank")) {
             self.fault::<()>("shape", "`word` goes with any_of, all_of and bank only");
             fits = false;
         }
-        let whole = word.unwrap_or(*kind == "words");
-        let search = self.required(object, kind, |r, v| match *kind {
-            "regex" => r.regexes(v).map(Search::Regex),
-            "bank" => r.text(v).map(|bank| Search::Bank { bank: BankId::new(bank), whole }),
-            "all_of" => r.words(v).map(|words| Search::AllOf { words, whole }),
-            _ => r.words(v).map(|words| Search::AnyOf { words, whole }),
-        });
+        let mut searches: Vec<_> = named.iter().map(|kind| self.search(object, kind, word)).collect();
+        let (kind, search) = named.last().zip(searches.pop())?;
         let usual = if *kind == "regex" { View::Raw } else { View::Lower };
         let view = view.unwrap_or(usual);
         if *kind == "regex" && view > View::Lower {
@@ -485,6 +481,16 @@ impl Reader<'_> {
         }
         let min_distinct = if *kind == "all_of" { count } else { distinct.unwrap_or(1) };
         Some(Text { fields: fields?, view, search, min_distinct })
+    }
+
+    fn search(&mut self, text: &Object, kind: &str, word: Option<bool>) -> Option<Search> {
+        let whole = word.unwrap_or(kind == "words");
+        self.required(text, kind, |r, v| match kind {
+            "regex" => r.regexes(v).map(Search::Regex),
+            "bank" => r.text(v).map(|bank| Search::Bank { bank: BankId::new(bank), whole }),
+            "all_of" => r.words(v).map(|words| Search::AllOf { words, whole }),
+            _ => r.words(v).map(|words| Search::AnyOf { words, whole }),
+        })
     }
 
     /// One pattern, or a list of which one must be found.

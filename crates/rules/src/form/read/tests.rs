@@ -27,6 +27,15 @@ fn faults_of_one_condition_do_not_hide_each_other() {
             ],
         ),
         (
+            json!({"text": {"in": ["text"], "any_of": [], "words": null, "regex": [""], "view": "lowest"}}),
+            &[
+                "/when/text/view unknown_value",
+                "/when/text shape",
+                "/when/text/any_of empty",
+                "/when/text/regex/0 empty",
+            ],
+        ),
+        (
             json!({"field": {"path": "", "of": "some", "ignore_case": 1}}),
             &[
                 "/when/field/path empty",
