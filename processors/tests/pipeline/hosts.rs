@@ -6,11 +6,12 @@ use futures::future::join_all;
 use tidegate_processors::{MediaSettings, Settings};
 use tidegate_schemas::{ids::SubmissionId, records::ItemEntry};
 use tidegate_store::tables::items::items::{EVALUATED, Item};
+use tidegate_stream::Topic;
 use tidegate_test_support::pictures::{Answer, Host, picture};
 use tokio::sync::Semaphore;
 
 use crate::{
-    media::{impatient, states, with_images, world},
+    media::{impatient, patient, states, with_images, world},
     world::{World, post},
 };
 
@@ -86,6 +87,29 @@ async fn a_dozen_hosts_that_hang_harm_no_item_of_a_good_one_in_their_org() {
     assert!(evaluated(&world, &stuck).await.is_empty(), "they wait still");
     go.add_permits(10_000);
     assert_eq!(ends(&world, &stuck).await, vec![failed("http_404"); 240]);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_that_find_no_seat_in_passing_are_looked_for_in_line() {
+    let go = Arc::new(Semaphore::new(0));
+    let gone = Answer::After(Arc::clone(&go), Box::new(Answer::Head("404 Not Found".to_owned(), Vec::new())));
+    let hanging = hosts(2, 2, move || gone.clone()).await;
+    let good = hosts(100, 1, || Answer::Picture(picture(1))).await;
+    let mut settings = patient();
+    settings.media.waiting_per_org = 8;
+    let mut world = world(settings, &hanging.iter().chain(&good).collect::<Vec<_>>()).await;
+    let stuck = items("stuck", &hanging, 20);
+    world.submit(stuck.clone()).await;
+    let handed_over = async || world.tail(Topic::ItemsSlow).await.len();
+    world.until("32 handed over", async || (handed_over().await == 32).then_some(())).await;
+    let fine = items("fine", &good, 100);
+    world.submit(fine.clone()).await;
+    assert_eq!(ends(&world, &fine).await, vec![ok(); 100]);
+    assert!(evaluated(&world, &stuck).await.is_empty(), "they wait still, and keep their seats");
+    assert_eq!(handed_over().await, 132);
+    go.add_permits(10_000);
+    assert_eq!(ends(&world, &stuck).await, vec![failed("http_404"); 40]);
     world.drain().await;
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn impatient() -> Settings {
 }
 
 /// Time is not what passing items wait for.
-fn patient() -> Settings {
+pub(crate) fn patient() -> Settings {
     let media = MediaSettings { wait_ms: 60_000, slow_wait_ms: 60_000, ..MediaSettings::default() };
     Settings { media, ..Settings::default() }
 }
