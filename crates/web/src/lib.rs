@@ -13,6 +13,7 @@ mod rate_headers;
 mod request_id;
 mod serve;
 mod settings;
+mod unsent;
 
 use axum::{
     Router,

@@ -1,7 +1,8 @@
 //! Takes what a client still sends of a body that nobody read, beside the answer: many clients read nothing before they
 //! have written everything, and would meet a closed connection instead of the answer.
 //!
-//! It keeps none of it, and takes no more than is allowed, for no longer. Why a request was refused is not its to know.
+//! It keeps none of it, and takes no more than is allowed, for no longer. Why a request was refused is not its to know,
+//! unless its head is too long.
 
 use std::{
     convert::Infallible,
@@ -10,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll, ready as is_ready},
     time::Duration,
 };
 
@@ -19,18 +20,19 @@ use axum::{
     body::Body,
     extract::Request,
     http::{HeaderMap, StatusCode, header},
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
-use futures::future::{BoxFuture, FutureExt as _};
+use futures::future::{BoxFuture, Either, FutureExt as _, ready};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
+use tidegate_schemas::wire::fault::tag;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use crate::Settings;
+use crate::{Problem, Settings, dress};
 
 /// A router that lingers, until the server stops.
 #[derive(Clone)]
@@ -43,6 +45,7 @@ pub(crate) struct Lingering {
 
 #[derive(Clone, Copy)]
 struct Bounds {
+    head: usize,
     bytes: usize,
     pause: Duration,
     all: Duration,
@@ -51,6 +54,7 @@ struct Bounds {
 impl Lingering {
     pub(crate) fn new(router: Router, settings: &Settings, stop: CancellationToken) -> Self {
         let bounds = Bounds {
+            head: settings.header_bytes,
             bytes: settings.discard_bytes,
             pause: settings.discard_pause(),
             all: settings.body_read(),
@@ -74,7 +78,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Lingering {
         // A router is always ready.
         let (mut router, bounds) = (self.router.clone(), self.bounds);
         if request.body().is_end_stream() {
-            let answer = router.call(request);
+            let answer = answer(&mut router, request.map(Body::new), bounds.head);
             return async move {
                 let _under_way = under_way;
                 answer.await
@@ -84,7 +88,8 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Lingering {
         let (waits, stop) = (asks_first(request.headers()), self.stop.clone());
         let (parts, body) = request.into_parts();
         let rest = Rest(Arc::new(Mutex::new((body, false))));
-        let answer = router.call(Request::from_parts(parts, Body::new(rest.clone())));
+        let request = Request::from_parts(parts, Body::new(rest.clone()));
+        let answer = answer(&mut router, request, bounds.head);
         async move {
             let _under_way = under_way;
             let answer = answer.await?;
@@ -96,6 +101,26 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Lingering {
         }
         .boxed()
     }
+}
+
+/// What the router says, unless the head is too long.
+fn answer(
+    router: &mut Router,
+    request: Request,
+    head: usize,
+) -> impl Future<Output = Result<Response, Infallible>> + Send + use<> {
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    if headers.sum::<usize>() + target <= head {
+        return Either::Right(router.call(request));
+    }
+    let too_long = Problem::new(
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        tag::TOO_LARGE,
+        "The request's head is too long.",
+        format!("Its target and headers may have {head} bytes in all."),
+    );
+    Either::Left(dress(request, |_, _| ready(too_long.into_response())).map(Ok))
 }
 
 /// Counts as long as it is there.
@@ -147,7 +172,7 @@ impl HttpBody for Rest {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let (body, is_over) = &mut *self.0.lock();
-        let frame = ready!(Pin::new(body).poll_frame(cx));
+        let frame = is_ready!(Pin::new(body).poll_frame(cx));
         *is_over = !matches!(frame, Some(Ok(_)));
         Poll::Ready(frame)
     }

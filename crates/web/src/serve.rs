@@ -2,9 +2,10 @@
 //!
 //! It knows no route. Slow or silent connections end by themselves, and the number of connections is bounded.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
+use futures::future::select;
 use hyper::server::conn::{http1, http2};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -14,11 +15,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinSet,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Settings, linger::Lingering};
+use crate::{Settings, linger::Lingering, unsent::Unsent};
 
 /// How a server let go of its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,9 @@ pub enum Drained {
 
 /// A failed accept is tried again after this time: it mostly means that file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// So long the rest of a request's head may take to come when the server stops, if nothing else is waited for.
+const HEAD_FOLLOWS: Duration = Duration::from_secs(1);
 
 /// Serves until `stop`, and returns when no connection is left.
 pub async fn serve(
@@ -55,7 +59,7 @@ pub async fn serve(
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             },
@@ -67,14 +71,18 @@ pub async fn serve(
         });
     }
     drop(listener);
-    let drained = timeout(settings.drain(), graceful.shutdown()).await;
-    let unanswered = server.service.under_way();
+    // Whoever has not asked yet, or has its answer, loses nothing.
+    let answered = async {
+        sleep(HEAD_FOLLOWS).await;
+        while server.has_unanswered() {
+            sleep(PEEK_PAUSE).await;
+        }
+    };
+    let (finished, answered) = (pin!(graceful.shutdown()), pin!(answered));
+    let drained = timeout(settings.drain(), select(finished, answered)).await;
+    let is_forced = drained.is_err() && server.has_unanswered();
     connections.shutdown().await;
-    match drained {
-        // Whoever has not asked yet, or was answered, loses nothing.
-        Err(_) if unanswered > 0 => Drained::Forced,
-        _ => Drained::Clean,
-    }
+    if is_forced { Drained::Forced } else { Drained::Clean }
 }
 
 #[derive(Clone)]
@@ -82,6 +90,7 @@ struct Server {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
     service: Lingering,
+    unsent: Unsent,
     first_bytes: Duration,
     stop: CancellationToken,
 }
@@ -104,7 +113,8 @@ impl Server {
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(settings.header_read())
-            .max_buf_size(settings.header_bytes.max(8_192));
+            // A head that is a little too long is read, and told so in our own words.
+            .max_buf_size(settings.header_bytes.saturating_add(8_192));
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
@@ -112,7 +122,12 @@ impl Server {
             .keep_alive_interval(Some(settings.header_read()))
             .max_concurrent_streams(settings.streams);
         let service = Lingering::new(router, settings, stop.clone());
-        Self { http1, http2, service, first_bytes: settings.header_read(), stop }
+        let unsent = Unsent::default();
+        Self { http1, http2, service, unsent, first_bytes: settings.header_read(), stop }
+    }
+
+    fn has_unanswered(&self) -> bool {
+        self.service.under_way() + self.unsent.connections() > 0
     }
 
     async fn connection(self, stream: TcpStream, watcher: Watcher) {
@@ -121,7 +136,7 @@ impl Server {
         // A client that says nothing has no request under way: it neither keeps its slot nor holds up a drain.
         let first = self.stop.run_until_cancelled(timeout(self.first_bytes, protocol(&stream))).await;
         let Some(Ok(Ok(Some(protocol)))) = first else { return };
-        let io = TokioIo::new(stream);
+        let io = TokioIo::new(self.unsent.of(stream));
         match protocol {
             Protocol::Http1 => finish(watcher, self.http1.serve_connection(io, self.service)).await,
             Protocol::Http2 => finish(watcher, self.http2.serve_connection(io, self.service)).await,
@@ -143,7 +158,7 @@ async fn protocol(stream: &TcpStream) -> io::Result<Option<Protocol>> {
             _ if length == 0 => return Ok(None),
             None => return Ok(Some(Protocol::Http1)),
             Some([]) => return Ok(Some(Protocol::Http2)),
-            Some(_) => tokio::time::sleep(PEEK_PAUSE).await,
+            Some(_) => sleep(PEEK_PAUSE).await,
         }
     }
 }

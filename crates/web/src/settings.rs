@@ -12,7 +12,7 @@ pub struct Settings {
     pub connections: usize,
     /// Concurrent requests of one HTTP/2 connection.
     pub streams: u32,
-    /// The headers of a request, in all.
+    /// The target and the headers of a request, in all.
     pub header_bytes: usize,
     /// How long a client may take to send its headers, or to send the next request.
     pub header_read_ms: u64,

@@ -1,7 +1,7 @@
 //! The server as sockets see it: limits, envelopes, slow and silent clients, both protocols, drains.
 #![allow(clippy::unwrap_used)]
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use axum::{
@@ -21,9 +21,12 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Notify,
     task::JoinHandle,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
+
+/// More than the system holds for a client.
+const LONG: usize = 64 << 20;
 
 struct Shared {
     settings: Settings,
@@ -47,6 +50,11 @@ async fn held(State(app): App) -> &'static str {
     "done"
 }
 
+async fn long(State(app): App) -> String {
+    app.entered.notify_one();
+    "x".repeat(LONG)
+}
+
 async fn broken() -> &'static str {
     panic!("a secret of the handler")
 }
@@ -68,6 +76,7 @@ impl Running {
             .route("/count", post(count))
             .route("/held", get(held))
             .route("/broken", get(broken))
+            .route("/long", get(long))
             .route("/refused", post(async || StatusCode::UNAUTHORIZED))
             .with_state(Arc::clone(&app));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -255,11 +264,27 @@ async fn a_server_that_stops_waits_for_nobody_who_was_answered_or_has_not_asked_
     refused.send("more of it").await;
     assert_eq!(server.drained().await, Drained::Clean);
 
-    let server = Running::new(|settings| settings.drain_ms = 100).await;
+    let server = Running::new(|settings| settings.drain_ms = 600_000).await;
     let mut half = server.connect().await;
     half.send("GET /held HTTP/1.1\r\nhost: h\r\nx-").await;
     // What is sent after it has been taken when this is answered.
     assert_eq!(server.ask(&with_length(3, "abc")).await.body, "3");
+    assert_eq!(server.drained().await, Drained::Clean);
+}
+
+#[tokio::test]
+async fn a_server_that_stops_waits_for_whoever_is_slow_to_take_an_answer() {
+    let server = Running::new(|settings| settings.drain_ms = 600_000).await;
+    let mut slow = server.connect().await;
+    let mut half = server.connect().await;
+    half.send("GET /held HTTP/1.1\r\nhost: h\r\nx-").await;
+    slow.send("GET /long HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    server.app.entered.notified().await;
+    server.stop.cancel();
+    // Longer than the rest of a head is waited for.
+    sleep(Duration::from_secs(2)).await;
+    assert!(!server.task.is_finished());
+    assert_eq!(slow.answer().await.unwrap().body.len(), LONG);
     assert_eq!(server.drained().await, Drained::Clean);
 }
 
@@ -341,6 +366,15 @@ async fn headers_that_are_too_many_or_too_slow_end_the_connection() {
     .await;
     let long = format!("GET /held HTTP/1.1\r\nhost: h\r\nx: {}\r\n\r\n", "x".repeat(20_000));
     assert_eq!(server.ask(&long).await.status, 431);
+    let target = format!("GET /{} HTTP/1.1\r\nhost: h\r\n\r\n", "x".repeat(8_192));
+    for more in [&target, &long.replace(&"x".repeat(20_000), &"x".repeat(8_192))] {
+        let answer = server.ask(more).await;
+        assert_eq!(answer.status, 431);
+        answer.problem();
+    }
+    let most = "x".repeat(8_192 - "/nothing".len() - "hosth".len() - "x".len());
+    let answer = server.ask(&format!("GET /nothing HTTP/1.1\r\nhost: h\r\nx: {most}\r\n\r\n")).await;
+    assert_eq!(answer.status, 404);
     // Nothing, a part of a request, a part of the other protocol's first words, and nothing after a request.
     for first in ["", "GET /held HTTP/1.1\r\nhost:", "PRI * HT", &with_length(2, "{}")] {
         let mut client = server.connect().await;
