@@ -207,6 +207,10 @@ async fn lists_are_paged_without_gaps_or_repeats() {
         }
         assert_eq!(seen.len(), ids.len(), "{path}");
     }
+    let page = demo.admin("/jobs?queue=default&limit=2").await;
+    let path = format!("/jobs?queue=appeals&cursor={}", page["next"].as_str().unwrap());
+    let (status, answer) = demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, &path, None).await;
+    assert_eq!(status, 400, "{answer}");
 }
 
 #[tokio::test]

@@ -96,7 +96,11 @@ pub(super) async fn page(api: &Api, org: &OrgId, wanted: &Wanted) -> Result<List
         return Err(invalid("", "`state` is open, decided or all."));
     }
     let from = wanted.cursor.as_deref().map(Place::from_str).transpose();
-    let from = from.map_err(|()| invalid("", "This is not a cursor of this list."))?;
+    let from = from.ok().filter(|from| match (from, &wanted.queue) {
+        (Some(from), Some(queue)) => from.queue == *queue,
+        _ => true,
+    });
+    let from = from.ok_or_else(|| invalid("", "This is not a cursor of this list."))?;
     let queues = queues(api, org, wanted, from.as_ref()).await?;
     let mut page = Page {
         api,
