@@ -2,7 +2,11 @@
 //!
 //! It reads no document (the catalog does), and does not know what was pulled (`pulled` does).
 
-use std::{fs, io, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
@@ -80,7 +84,8 @@ pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<File>> {
 
 fn found(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<Unread>)> {
     let (mut files, mut unread) = (Vec::new(), Vec::new());
-    walk(folder, folder, &mut files, &mut unread).with_context(|| unreadable(folder))?;
+    fs::read_dir(folder).with_context(|| unreadable(folder))?;
+    walk(folder, Path::new(""), &mut BTreeMap::new(), &mut files, &mut unread);
     files.sort_by(|left, right| left.name.cmp(&right.name));
     unread.sort_by(|left, right| left.name.cmp(&right.name));
     Ok((files, unread))
@@ -114,24 +119,48 @@ fn text(path: &Path) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
-fn walk(root: &Path, folder: &Path, files: &mut Vec<File>, unread: &mut Vec<Unread>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let path = entry.path();
+/// The folder itself is below itself, too.
+fn shown(folder: &Path) -> String {
+    if folder == Path::new("") { ".".to_owned() } else { folder.display().to_string() }
+}
+
+/// Reads what is in a folder and below, through links too, but each folder once. `known` are those that were read.
+fn walk(
+    root: &Path,
+    folder: &Path,
+    known: &mut BTreeMap<PathBuf, String>,
+    files: &mut Vec<File>,
+    unread: &mut Vec<Unread>,
+) {
+    let listed = fs::canonicalize(root.join(folder)).and_then(|place| {
+        if let Some(known) = known.get(&place) {
+            let why = format!("it is the folder `{known}`, which is read already");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let mut entries = fs::read_dir(&place)?.collect::<io::Result<Vec<_>>>()?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        known.insert(place, shown(folder));
+        Ok(entries)
+    });
+    let entries = match listed {
+        Ok(entries) => entries,
+        Err(why) => return unread.push(Unread { name: shown(folder), why }),
+    };
+    for entry in entries {
         if entry.file_name().to_string_lossy().starts_with('.') {
             continue;
         }
-        if entry.file_type()?.is_dir() {
-            walk(root, &path, files, unread)?;
+        let path = folder.join(entry.file_name());
+        if root.join(&path).is_dir() {
+            walk(root, &path, known, files, unread);
         } else if is_document(&path) {
-            let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-            match text(&path) {
+            let name = path.display().to_string();
+            match text(&root.join(&path)) {
                 Ok(text) => files.push(File { name, text }),
                 Err(why) => unread.push(Unread { name, why }),
             }
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -151,5 +180,26 @@ mod tests {
         let error = format!("{:#}", read(folder.path()).unwrap_err());
         assert!(error.contains("cannot be read: a.yaml: No such file"), "{error}");
         assert!(error.ends_with("; z.yaml: it is no regular file"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folders_are_read_through_links_and_those_that_cannot_be_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shared, own) = (folder.path().join("shared"), folder.path().join("own"));
+        for folder in [&shared, &own] {
+            fs::create_dir_all(folder.join("deep")).unwrap();
+            fs::write(folder.join("deep/q.yaml"), "queue: q\n").unwrap();
+        }
+        std::os::unix::fs::symlink(&shared, own.join("link")).unwrap();
+        let names: Vec<_> = read(&own).unwrap().into_iter().map(|file| file.name).collect();
+        assert_eq!(names, ["deep/q.yaml", "link/deep/q.yaml"]);
+        std::os::unix::fs::symlink(&own, own.join("deep/again")).unwrap();
+        std::os::unix::fs::symlink("nowhere", own.join("gone.yaml")).unwrap();
+        let (read, unread) = found(&own).unwrap();
+        assert_eq!(read.len(), 2);
+        let told: Vec<_> = unread.iter().map(|unread| format!("{}: {}", unread.name, unread.why)).collect();
+        assert_eq!(told[0], "deep/again: it is the folder `.`, which is read already");
+        assert!(told[1].starts_with("gone.yaml: No such file"), "{told:?}");
     }
 }
