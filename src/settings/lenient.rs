@@ -178,7 +178,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
                 _ => Err(self.here()(de::Error::custom("exactly one of its kinds is expected"))),
             },
             Node::Leaf { .. } => self
-                .typed()
+                .text()
+                .filter(|text| text.trim_start().starts_with('{'))
+                .map_or_else(|| self.typed(), inline)
                 .and_then(|value| {
                     value.deserialize_enum(name, variants, visitor).map_err(|error| of_toml(&error))
                 })
@@ -333,6 +335,8 @@ mod tests {
             inner: Some(Box::new(Sample { list: vec!["x,y".to_owned()], ..Sample::default() })),
         };
         assert_eq!(sample.unwrap(), expected);
+        let named = of_variables(&[("COPIES", "{ named = { dc1 = 3 } }")]).unwrap().copies;
+        assert_eq!(named, Some(Copies::Named(BTreeMap::from([("dc1".to_owned(), 3)]))));
     }
 
     #[test]

@@ -282,7 +282,7 @@ fn with_origins(Refusal { section, text }: &Refusal, layers: &Node) -> String {
             // A name in quotes may have dots of its own.
             let quoted: Vec<_> = above.split('.').chain([word]).collect();
             let named = !word.is_empty() && parts.len() > 1;
-            let origin = layers.origin(&parts).or_else(|| layers.origin(&quoted)).filter(|_| named)?;
+            let origin = layers.origin_of(&parts).or_else(|| layers.origin_of(&quoted)).filter(|_| named)?;
             Some(format!("{path} is set by {origin}"))
         });
         origins.extend(found.filter(|origin| !origins.contains(origin)));
@@ -435,6 +435,15 @@ mod tests {
         let uncommented = uncommented.collect::<Vec<_>>().join("\n");
         let layers = Node::of_toml(toml::from_str(&uncommented).unwrap(), &Origin::File(path.to_owned()));
         lenient::read::<Settings>(&layers).unwrap();
+    }
+
+    #[test]
+    fn words_of_a_message_are_not_taken_for_settings() {
+        let mut layers = Node::default();
+        layers.lay_over([("TIDEGATE__DATA__FOLDER".to_owned(), String::new())].into_iter());
+        let settings: Settings = lenient::read(&layers).unwrap();
+        let text = with_origins(&settings.validate().unwrap_err(), &layers);
+        assert_eq!(text, "data.folder: must name a folder (data.folder is set by TIDEGATE__DATA__FOLDER)");
     }
 
     #[test]

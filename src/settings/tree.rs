@@ -84,6 +84,15 @@ impl Node {
         }
     }
 
+    /// Who set the value at the path itself.
+    pub(crate) fn origin_of(&self, path: &[&str]) -> Option<&Origin> {
+        match (self, path) {
+            (Self::Leaf { origin, .. }, []) => Some(origin),
+            (Self::Table(table), [first, rest @ ..]) => table.get(*first)?.origin_of(rest),
+            _ => None,
+        }
+    }
+
     /// Somebody who set something in here, for messages about the whole.
     pub(crate) fn any_origin(&self) -> Option<&Origin> {
         match self {
