@@ -4,6 +4,7 @@
 
 use std::{fmt, str::FromStr};
 
+use futures::future;
 use tidegate_moderation::{Deps, Error};
 use tidegate_schemas::{
     ids::{EventId, Millis, OrgId},
@@ -60,11 +61,14 @@ pub(crate) async fn page(
     now: Millis,
 ) -> Result<(Vec<Delivery>, Option<Place>), tidegate_store::Error> {
     let Query { wants, limit, mut rows, from } = query;
-    let today = now.0.div_euclid(DAY_MS);
-    let mut place = from.unwrap_or(Place { day: today, after: None });
-    place.day = place.day.min(today);
+    let day = |at: Millis| at.0.div_euclid(DAY_MS);
+    let lives = DeliveryByDay::TABLE.ttl.unwrap_or_default();
+    let (oldest, newest) = (day(now.minus(lives)), day(now.plus(lives)));
+    let mut place = match from {
+        Some(from) => Place { day: from.day.min(newest), ..from },
+        None => Place { day: newest_day(store, org, day(now), newest).await?, after: None },
+    };
     let mut found = Vec::new();
-    let oldest = now.minus(DeliveryByDay::TABLE.ttl.unwrap_or_default()).0.div_euclid(DAY_MS);
     while place.day >= oldest {
         let step = rows.min(STEP);
         if step == 0 || found.len() >= limit {
@@ -94,6 +98,21 @@ pub(crate) async fn page(
         };
     }
     Ok((found, None))
+}
+
+/// The newest day that has deliveries, or today. Whoever lists them may have a clock that is ahead of this one, or had
+/// one before it was set back.
+async fn newest_day(
+    store: &Store,
+    org: &OrgId,
+    today: i64,
+    newest: i64,
+) -> Result<i64, tidegate_store::Error> {
+    let ahead = (today + 1..=newest).map(|day| async move {
+        let listed = store.scan::<DeliveryByDay>(&(org.clone(), day), At::all().limit(1)).all().await?;
+        Ok::<_, tidegate_store::Error>(if listed.is_empty() { today } else { day })
+    });
+    Ok(future::try_join_all(ahead).await?.into_iter().max().unwrap_or(today))
 }
 
 /// A delivery and its attempts, the first one first.
@@ -206,6 +225,9 @@ mod tests {
         // Resent on the 29th day, and again.
         store(&rows, 3, ago(60), &[ago(60), ago(31)]).await;
         store(&rows, 4, ago(20), &[ago(20), ago(3)]).await;
+        // By a clock that was set back since, and by one that is ahead by a little.
+        store(&rows, 5, ago(-12), &[ago(-12)]).await;
+        store(&rows, 6, ago(-1), &[ago(-1)]).await;
         for limit in [1, 10] {
             let (mut found, mut from) = (Vec::new(), None);
             loop {
@@ -217,7 +239,7 @@ mod tests {
                     break;
                 }
             }
-            assert_eq!(found, [1, 4, 3, 2], "by their last place, {limit} a page");
+            assert_eq!(found, [5, 6, 1, 4, 3, 2], "by their last place, {limit} a page");
         }
     }
 

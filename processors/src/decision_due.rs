@@ -25,6 +25,12 @@ pub(crate) struct DueDecisions {
     pub(crate) lease: Duration,
 }
 
+impl DueDecisions {
+    async fn cursor(&self, shard: i64) -> Result<Option<DecisionCursor>, Fault> {
+        Ok(self.deps.store.get(&(shard,)).await.map_err(moderation::Error::from)?)
+    }
+}
+
 impl DueRow for DecisionDue {
     type Id = (Millis, OrgId, JobId);
 
@@ -58,9 +64,7 @@ impl DueTable for DueDecisions {
 
     async fn start(&self, shard: u32) -> Result<Option<i64>, Fault> {
         let shard = i64::from(shard);
-        let cursor =
-            self.deps.store.get::<DecisionCursor>(&(shard,)).await.map_err(moderation::Error::from)?;
-        if let Some(cursor) = cursor {
+        if let Some(cursor) = self.cursor(shard).await? {
             return Ok(Some(cursor.minute));
         }
         // Nobody has scanned the shard yet; what was decided meanwhile may be old.
@@ -74,9 +78,11 @@ impl DueTable for DueDecisions {
     }
 
     async fn save(&self, shard: u32, minute: i64) -> Result<(), Fault> {
-        let row = DecisionCursor { shard: i64::from(shard), minute };
-        let saved = self.deps.store.put(WriteTime::after(None, Millis::now()), &[row]).await;
-        Ok(saved.map_err(moderation::Error::from)?)
+        let shard = i64::from(shard);
+        let last = self.cursor(shard).await?.and_then(|cursor| cursor.written).map(WriteTime);
+        let at = WriteTime::after(last, Millis::now());
+        let row = DecisionCursor { shard, minute, written: Some(at.0) };
+        Ok(self.deps.store.put(at, &[row]).await.map_err(moderation::Error::from)?)
     }
 
     async fn act(&self, row: &DecisionDue, now: Millis) -> Result<Next, Fault> {

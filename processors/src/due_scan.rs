@@ -5,12 +5,18 @@
 //! Rows lie in partitions of one shard and one minute. A writer's clock may be behind, so a row may appear in a minute
 //! that was read before: the last ten minutes are always read again, and the cursor passes a minute only when it was
 //! read after those ten and everything in it is settled. What was settled and is seen again costs nothing more.
+//!
+//! The clock may be set back further than that. Then the cursor goes back too, or what is written now would lie behind
+//! it, and rows of the time that is yet to come again wait for it: that is told.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
     ops::RangeInclusive,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -34,6 +40,9 @@ const MINUTE: i64 = 60_000;
 
 /// So many minutes are read again and again: how far behind a writer's clock may be.
 pub(crate) const LATE_MINUTES: i64 = 10;
+
+/// Hosts differ by seconds; a clock that is behind by more was set back.
+const SET_BACK_MINUTES: i64 = 2;
 
 /// A poll between two sweeps reads so far back and ahead.
 const NEAR: Duration = Duration::from_secs(3);
@@ -89,6 +98,18 @@ enum State<R> {
 impl<R: DueRow> Agenda<R> {
     pub(crate) fn new(cursor: i64) -> Self {
         Self { cursor, minutes: BTreeMap::new(), waiting: BTreeSet::new(), closed: BTreeSet::new() }
+    }
+
+    /// Goes back with the clock. How many minutes, if rows are written behind the cursor.
+    pub(crate) fn rewind(&mut self, now: Millis) -> Option<i64> {
+        let latest = minute_of(now) - LATE_MINUTES;
+        let behind = self.cursor - latest;
+        if behind <= 0 {
+            return None;
+        }
+        self.cursor = latest;
+        self.closed.clear();
+        Some(behind)
     }
 
     /// The minutes in which rows may still appear.
@@ -155,15 +176,14 @@ impl<R: DueRow> Agenda<R> {
         self.waiting.first().map(|(at, ..)| *at)
     }
 
-    /// Passes what is settled. The new cursor, if it moved.
-    pub(crate) fn advance(&mut self) -> Option<i64> {
-        let before = self.cursor;
+    /// Passes what is settled, and says where the cursor stands.
+    pub(crate) fn advance(&mut self) -> i64 {
         while self.closed.contains(&self.cursor) && self.is_settled(self.cursor) {
             self.closed.remove(&self.cursor);
             self.minutes.remove(&self.cursor);
             self.cursor += 1;
         }
-        (self.cursor > before).then_some(self.cursor)
+        self.cursor
     }
 
     fn is_settled(&self, minute: i64) -> bool {
@@ -202,6 +222,8 @@ pub(crate) struct Scanner<T> {
     pub(crate) sweep: Duration,
     pub(crate) settings: Arc<Settings>,
     pub(crate) health: Health,
+    /// The latest minute that the clock is known to have shown.
+    pub(crate) latest: AtomicI64,
 }
 
 impl<T: DueTable> Scanner<T> {
@@ -288,11 +310,12 @@ impl<T: DueTable> Scanner<T> {
             Some(agenda) => agenda,
             None => {
                 let latest = minute_of(Millis::now()) - LATE_MINUTES;
-                let start = self.table.start(shard).await?.map_or(latest, |start| start.min(latest));
-                agenda.insert(Agenda::new(start))
+                agenda.insert(Agenda::new(self.table.start(shard).await?.unwrap_or(latest)))
             }
         };
+        let before = agenda.cursor;
         let now = Millis::now();
+        self.follow_clock(shard, agenda, now);
         let backlog = agenda.backlog(now, BACKLOG);
         for minute in &backlog {
             self.read_minute(shard, *minute, agenda, now).await?;
@@ -311,7 +334,8 @@ impl<T: DueTable> Scanner<T> {
             }
         }
         self.act(agenda, now, stop).await?;
-        if let Some(cursor) = agenda.advance() {
+        let cursor = agenda.advance();
+        if cursor != before {
             self.table.save(shard, cursor).await?;
         }
         if backlog.len() == BACKLOG {
@@ -320,6 +344,21 @@ impl<T: DueTable> Scanner<T> {
         let now = Millis::now();
         let until_next = agenda.next_at().map(|at| at.0.saturating_sub(now.0).max(0).unsigned_abs());
         Ok(until_next.map_or(self.poll, |next| Duration::from_millis(next).min(self.poll)))
+    }
+
+    fn follow_clock(&self, shard: u32, agenda: &mut Agenda<T::Row>, now: Millis) {
+        let latest = agenda.cursor + LATE_MINUTES;
+        let behind = self.latest.fetch_max(latest, Relaxed).max(latest) - minute_of(now);
+        let behind = if behind < SET_BACK_MINUTES { 0 } else { behind };
+        metrics::gauge!("tidegate_clock_set_back_minutes", "role" => self.role.0).set(behind as f64);
+        if agenda.rewind(now).is_some_and(|minutes| minutes >= SET_BACK_MINUTES) {
+            tracing::error!(
+                role = %self.role,
+                shard,
+                minutes = behind,
+                "the clock was set back: what came due in the time that is to come again waits for it"
+            );
+        }
     }
 
     async fn read_minute(

@@ -2,7 +2,10 @@
 //!
 //! It only starts and ends them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicI64},
+    time::Duration,
+};
 
 use tidegate_moderation as moderation;
 use tidegate_stream::{Drained, Group, Inbox, Role, Topic};
@@ -100,6 +103,7 @@ impl Roles {
             sweep: Duration::from_millis(self.settings.decision_sweep_ms),
             settings: Arc::clone(&self.settings),
             health: self.health(),
+            latest: AtomicI64::default(),
         };
         let (ownership, stop) = (inbox.ownership(), self.stop.clone());
         self.tasks.spawn(async move {

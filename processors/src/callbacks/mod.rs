@@ -17,7 +17,10 @@ mod scan;
 mod settings;
 mod state;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicI64},
+    time::Duration,
+};
 
 use tidegate_catalog::{Live, Secrets};
 use tidegate_egress::Client;
@@ -73,6 +76,7 @@ pub async fn deliver(
         sweep: Duration::from_millis(settings.sweep_ms),
         settings: Arc::clone(&processing),
         health: deps.health.clone(),
+        latest: AtomicI64::default(),
     };
     let worker = Worker::new(ROLE, inbox, Accept(Arc::clone(&courier)), processing, deps.health.clone());
     let mut accepting = tokio::spawn(worker.run());

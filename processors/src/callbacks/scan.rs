@@ -30,6 +30,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 pub(crate) struct DueDeliveries(pub(crate) Arc<Courier>);
 
+impl DueDeliveries {
+    async fn cursor(&self, shard: i64) -> Result<Option<DueCursor>, Fault> {
+        self.0.store.get(&(shard,)).await.map_err(rows::fault)
+    }
+}
+
 impl DueRow for Due {
     type Id = (Millis, OrgId, EventId);
 
@@ -64,7 +70,7 @@ impl DueTable for DueDeliveries {
         let courier = &*self.0;
         courier.took_over(shard, Millis::now());
         let shard = i64::from(shard);
-        if let Some(cursor) = courier.store.get::<DueCursor>(&(shard,)).await.map_err(rows::fault)? {
+        if let Some(cursor) = self.cursor(shard).await? {
             return Ok(Some(cursor.minute));
         }
         // Nobody has scanned the shard yet; what was accepted meanwhile may be old.
@@ -78,8 +84,11 @@ impl DueTable for DueDeliveries {
     }
 
     async fn save(&self, shard: u32, minute: i64) -> Result<(), Fault> {
-        let row = DueCursor { shard: i64::from(shard), minute };
-        self.0.store.put(WriteTime::after(None, Millis::now()), &[row]).await.map_err(rows::fault)
+        let shard = i64::from(shard);
+        let last = self.cursor(shard).await?.and_then(|cursor| cursor.written).map(WriteTime);
+        let at = WriteTime::after(last, Millis::now());
+        let row = DueCursor { shard, minute, written: Some(at.0) };
+        self.0.store.put(at, &[row]).await.map_err(rows::fault)
     }
 
     async fn act(&self, due: &Due, _: Millis) -> Result<Next, Fault> {

@@ -37,6 +37,8 @@ enum Step {
     Pass { seconds: i64, sweeps: bool, again: usize },
     /// The process dies; its successor has the saved cursor.
     Die,
+    /// The clock is set back, and a pass sees it.
+    Back { minutes: i64 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -45,6 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..300_i64, any::<bool>(), 1..4_usize)
             .prop_map(|(seconds, sweeps, again)| Step::Pass { seconds, sweeps, again }),
         1 => Just(Step::Die),
+        1 => (1..120_i64).prop_map(|minutes| Step::Back { minutes }),
     ]
 }
 
@@ -56,7 +59,9 @@ proptest! {
         let mut settled = BTreeSet::new();
         let mut saved = minute_of(now) - LATE_MINUTES;
         let mut agenda = Agenda::new(saved);
-        let closing = (0..40).map(|_| Step::Pass { seconds: 60, sweeps: true, again: usize::MAX });
+        let back: i64 =
+            steps.iter().map(|step| if let Step::Back { minutes } = step { *minutes } else { 0 }).sum();
+        let closing = (0..40 + back).map(|_| Step::Pass { seconds: 60, sweeps: true, again: usize::MAX });
         for step in steps.into_iter().chain(closing) {
             match step {
                 Step::Write(seconds) => {
@@ -64,8 +69,14 @@ proptest! {
                     table.insert(id, Row { id, due_at: Millis(now.0 + seconds * 1_000) });
                 }
                 Step::Die => agenda = Agenda::new(saved),
+                Step::Back { minutes } => {
+                    now = Millis(now.0 - minutes * MINUTE);
+                    agenda.rewind(now);
+                    saved = agenda.advance();
+                }
                 Step::Pass { seconds, sweeps, again } => {
                     now = Millis(now.0 + seconds * 1_000);
+                    agenda.rewind(now);
                     let mut minutes = agenda.backlog(now, 3);
                     if sweeps {
                         minutes.extend(agenda.recent(now));
@@ -86,10 +97,9 @@ proptest! {
                         };
                         agenda.acted(row, next);
                     }
-                    if let Some(cursor) = agenda.advance() {
-                        prop_assert!(cursor > saved && cursor <= minute_of(now) - LATE_MINUTES);
-                        saved = cursor;
-                    }
+                    let cursor = agenda.advance();
+                    prop_assert!(cursor >= saved && cursor <= minute_of(now) - LATE_MINUTES);
+                    saved = cursor;
                     for row in table.values().filter(|row| row.minute() < saved) {
                         prop_assert!(settled.contains(&row.id), "{row:?} was passed unsettled");
                     }

@@ -38,5 +38,9 @@ table! {
     Fact DecisionCursor in "decision_cursors" ttl None;
     partition { shard: i64 }
     cluster {}
-    values { minute: i64 }
+    values {
+        minute: i64,
+        /// Write time of this row, in microseconds: the next write comes after it, whatever the clock says.
+        written: Option<i64>,
+    }
 }
