@@ -15,7 +15,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    error::{ConsumeError, Stopped},
+    error::{AppendError, ConsumeError, Stopped},
     record::Record,
     registry::{self, Registry},
 };
@@ -181,6 +181,19 @@ async fn bytes_that_nobody_of_ours_wrote_stop_the_consumer_loudly() {
     let ConsumeError::Malformed { role, position, .. } = &error else { panic!("{error}") };
     assert_eq!((*role, position.to_string().as_str()), (ROLE, "items[1]@0"));
     assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), Drained::Forced);
+    log.close(Instant::now() + PATIENCE).await;
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_that_was_removed_acknowledges_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(&folder, Codec::checked_in());
+    append(&log, 0, "before").await;
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    let to = Partition::new(Topic::Items, 0);
+    let refused = log.append(&[(to, Record::new(b"key", &b"after"[..]))]).await;
+    assert!(matches!(refused, Err(AppendError::Unavailable { .. })), "{refused:?}");
     log.close(Instant::now() + PATIENCE).await;
 }
 

@@ -237,6 +237,8 @@ impl Writer {
         }
 
         batch.commit()?;
+        // Files that were removed under us take everything and keep nothing.
+        std::fs::metadata(&state.folder)?;
 
         for (lane, end, after) in segments {
             *lane.segments.lock() = after;
