@@ -321,9 +321,8 @@ fn an_orientation_is_ignored() {
     assert_eq!(print(&plain).frames, print(&turned).frames);
 }
 
-#[test]
-fn inks_are_converted_and_never_taken_for_light() {
-    let inks: Vec<u8> = a_picture()
+fn inks() -> Vec<u8> {
+    a_picture()
         .pixels()
         .flat_map(|pixel| {
             let black = 255 - pixel.0.iter().copied().max().unwrap();
@@ -333,10 +332,41 @@ fn inks_are_converted_and_never_taken_for_light() {
             };
             [ink(pixel[0]), ink(pixel[1]), ink(pixel[2]), black]
         })
-        .collect();
+        .collect()
+}
+
+#[test]
+fn inks_are_converted_and_never_taken_for_light() {
+    let inks = inks();
     for colours in [ColorType::Cmyk, ColorType::CmykAsYcck] {
         for progressive in [false, true] {
             close(&jpeg(&inks, colours, |encoder| encoder.set_progressive(progressive)), Format::Jpeg, 10);
+        }
+    }
+}
+
+/// As libjpeg, and so browsers: 0 says that nothing is transformed, anything else that it is.
+#[test]
+fn adobe_marks_that_nobody_has_defined_are_read_as_browsers_read_them() {
+    let mark = |bytes: &[u8], mark: u8| {
+        let at = bytes.windows(5).position(|five| five == b"Adobe").unwrap() + 11;
+        [&bytes[..at], &[mark], &bytes[at + 1..]].concat()
+    };
+    let adobe = [0xff, 0xee, 0, 14, b'A', b'd', b'o', b'b', b'e', 0, 100, 0, 0, 0, 0, 1];
+    for progressive in [false, true] {
+        let inks = jpeg(&inks(), ColorType::CmykAsYcck, |encoder| encoder.set_progressive(progressive));
+        let light =
+            jpeg(a_picture().as_raw(), ColorType::Rgb, |encoder| encoder.set_progressive(progressive));
+        let light = [&light[..2], &adobe, &light[2..]].concat();
+        // What breaks a rule is left to decoders that go by the mark.
+        let broken = [&light[..light.len() - 2], &[0; 9]].concat();
+        for (bytes, known) in [(inks, 2), (light, 1), (broken, 1)] {
+            let expected = print(&mark(&bytes, known));
+            for other in [1, 3, 77, 255] {
+                close(&mark(&bytes, other), Format::Jpeg, 10);
+                let frames = print(&mark(&bytes, other)).frames;
+                assert!(frames[0].pdq.distance(&expected.frames[0].pdq) <= 2, "{other}");
+            }
         }
     }
 }

@@ -14,9 +14,15 @@ pub(super) enum Colours {
     Rgb,
     /// The same, marked by Adobe's segment.
     AdobeRgb,
-    /// Four components, with or without a transform of three of them.
     Cmyk,
+    /// Inks of which three are transformed: four components under any mark of Adobe's but the one that says no.
+    Ycck,
 }
+
+/// What Adobe's mark says of the components. Others than these three are read as 1, or as 2 for four components.
+const MARKS: [u8; 3] = [0, 1, 2];
+/// Where it stands in its segment.
+const ADOBE: usize = 11;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct JpegHeader {
@@ -36,6 +42,8 @@ pub(in super::super) struct JpegHeader {
     pub(super) components: Vec<Component>,
     /// Luma, or whatever is first, has as many samples as the picture, and scans can name each component.
     pub(super) is_luma_largest: bool,
+    /// One of Adobe's marks says what only we read: others are shown a file that says what is meant.
+    pub(super) has_unknown_mark: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +69,14 @@ fn most(components: &[Component]) -> [u8; 2] {
     [most(|component| component.across), most(|component| component.down)]
 }
 
+#[derive(Default)]
+struct Marks {
+    jfif: bool,
+    /// The last one counts.
+    adobe: Option<u8>,
+    has_unknown: bool,
+}
+
 struct Frame {
     progressive: bool,
     plain: bool,
@@ -79,21 +95,15 @@ const fn unsupported() -> Refusal {
 
 /// Reads segments up to the first scan.
 pub(in super::super) fn read(bytes: &[u8]) -> Result<JpegHeader, Refusal> {
-    let (mut frame, mut adobe, mut jfif) = (None, None, false);
+    let (mut frame, mut marks) = (None, Marks::default());
     let mut rest = bytes.get(2..).ok_or(broken())?;
     loop {
-        let (marker, after) = next_marker(rest).ok_or(broken())?;
-        if matches!(marker, 0x01 | 0xd0..=0xd8) {
-            rest = after;
-            continue;
-        }
-        let length = usize::from(u16::from_be_bytes(*after.first_chunk().ok_or(broken())?));
-        let segment = after.get(2..length.max(2)).ok_or(broken())?;
+        let (marker, segment, after) = next_segment(rest).ok_or(broken())?;
         match marker {
             0xd9 => return Err(broken()),
             0xda => {
                 let in_scan = usize::from(*segment.first().ok_or(broken())?);
-                return header(&frame.ok_or(broken())?, in_scan, adobe, jfif);
+                return header(&frame.ok_or(broken())?, in_scan, &marks);
             }
             0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
                 let earlier = frame.replace(start_of_frame(marker, segment)?);
@@ -101,11 +111,45 @@ pub(in super::super) fn read(bytes: &[u8]) -> Result<JpegHeader, Refusal> {
                     return Err(broken());
                 }
             }
-            0xe0 => jfif |= segment.starts_with(b"JFIF\0"),
-            0xee if segment.starts_with(b"Adobe") => adobe = segment.get(11).copied(),
-            _ => {}
+            0xe0 => marks.jfif |= segment.starts_with(b"JFIF\0"),
+            _ => {
+                if let Some(mark) = adobe(marker, segment) {
+                    marks.adobe = Some(mark);
+                    marks.has_unknown |= !MARKS.contains(&mark);
+                }
+            }
         }
-        rest = &after[length.max(2)..];
+        rest = after;
+    }
+}
+
+fn adobe(marker: u8, segment: &[u8]) -> Option<u8> {
+    segment.get(ADOBE).copied().filter(|_| marker == 0xee && segment.starts_with(b"Adobe"))
+}
+
+/// A file whose header was read, with known marks in place of unknown ones.
+pub(super) fn with_known_marks(bytes: &[u8], header: &JpegHeader) -> Vec<u8> {
+    let meant = if header.components.len() == 4 { 2 } else { 1 };
+    let (mut known, mut rest) = (bytes.to_vec(), &bytes[2..]);
+    while let Some((marker, segment, after)) = next_segment(rest).filter(|(marker, ..)| *marker != 0xda) {
+        if adobe(marker, segment).is_some_and(|mark| !MARKS.contains(&mark)) {
+            known[bytes.len() - after.len() - segment.len() + ADOBE] = meant;
+        }
+        rest = after;
+    }
+    known
+}
+
+/// The next marker that has a segment or ends the picture, its segment, and what follows.
+fn next_segment(mut bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    loop {
+        let (marker, after) = next_marker(bytes)?;
+        if matches!(marker, 0x01 | 0xd0..=0xd8) {
+            bytes = after;
+            continue;
+        }
+        let length = usize::from(u16::from_be_bytes(*after.first_chunk()?)).max(2);
+        return Some((marker, after.get(2..length)?, &after[length..]));
     }
 }
 
@@ -143,14 +187,15 @@ fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, Refusal> {
     Ok(Frame { progressive: matches!(marker, 0xc2 | 0xca), plain, width, height, components })
 }
 
-fn header(frame: &Frame, in_scan: usize, adobe: Option<u8>, jfif: bool) -> Result<JpegHeader, Refusal> {
+fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, Refusal> {
     let ids: Vec<_> = frame.components.iter().map(|component| component.id).collect();
-    let colours = match (ids.len(), adobe) {
+    let colours = match (ids.len(), marks.adobe) {
         (1, _) => Colours::Gray,
-        (3, Some(0)) if !jfif => Colours::AdobeRgb,
-        (3, None) if !jfif && ids == *b"RGB" => Colours::Rgb,
+        (3, Some(0)) if !marks.jfif => Colours::AdobeRgb,
+        (3, None) if !marks.jfif && ids == *b"RGB" => Colours::Rgb,
         (3, _) => Colours::YCbCr,
-        (4, _) => Colours::Cmyk,
+        (4, None | Some(0)) => Colours::Cmyk,
+        (4, Some(_)) => Colours::Ycck,
         _ => return Err(unsupported()),
     };
     let largest = most(&frame.components);
@@ -180,6 +225,7 @@ fn header(frame: &Frame, in_scan: usize, adobe: Option<u8>, jfif: bool) -> Resul
         is_progressive: frame.progressive,
         components: frame.components.clone(),
         is_luma_largest: are_distinct && first == Some(largest.into()),
+        has_unknown_mark: marks.has_unknown,
     })
 }
 
@@ -255,12 +301,36 @@ mod tests {
             (vec![frame(0xc0, &THREE), adobe(0)], Colours::AdobeRgb),
             (vec![jfif(), adobe(0), frame(0xc0, &THREE)], Colours::YCbCr),
             (vec![adobe(1), frame(0xc0, &THREE)], Colours::YCbCr),
+            (vec![adobe(9), frame(0xc0, &rgb)], Colours::YCbCr),
+            (vec![frame(0xc0, &four)], Colours::Cmyk),
             (vec![adobe(0), frame(0xc0, &four)], Colours::Cmyk),
-            (vec![adobe(2), frame(0xc0, &four)], Colours::Cmyk),
+            (vec![adobe(1), frame(0xc0, &four)], Colours::Ycck),
+            (vec![adobe(2), frame(0xc0, &four)], Colours::Ycck),
+            (vec![adobe(255), frame(0xc0, &four)], Colours::Ycck),
+            (vec![adobe(2), frame(0xc0, &four), adobe(0)], Colours::Cmyk),
+            (vec![adobe(0), frame(0xc0, &four), segment(0xee, b"Adobe\0")], Colours::Cmyk),
         ] {
             let bytes = file(&[segments.concat(), segment(0xda, &[1])]);
             assert_eq!(read(&bytes).unwrap().colours, colours);
         }
+    }
+
+    #[test]
+    fn unknown_marks_are_shown_as_what_is_meant_and_nothing_else_is_changed() {
+        let file = |marks: [u8; 3], components: &[[u8; 3]]| {
+            let [first, other, in_scan] =
+                marks.map(|mark| segment(0xee, &[b"Adobe\0\x64\0\0\0\0".as_slice(), &[mark, 7]].concat()));
+            let looks_alike = segment(0xed, b"Adobe\0\x64\0\0\0\0\x09");
+            let scan = segment(0xda, &[1]);
+            file(&[first, looks_alike, frame(0xc0, components), vec![0xff], other, scan, in_scan])
+        };
+        for (components, meant) in [(&THREE[..], 1), (&[[1, 0x11, 0]; 4], 2)] {
+            let bytes = file([9, 0, 9], components);
+            let header = read(&bytes).unwrap();
+            assert!(header.has_unknown_mark);
+            assert_eq!(with_known_marks(&bytes, &header), file([meant, 0, 9], components));
+        }
+        assert!(!read(&file([0, 1, 9], &THREE)).unwrap().has_unknown_mark);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Three decoders can be asked, ours first. What the file's header says was read before.
 
-use std::io::Cursor;
+use std::{borrow::Cow, io::Cursor};
 
 use jpeg_decoder::{ColorTransform, PixelFormat};
 use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
@@ -81,18 +81,20 @@ fn by_zune_jpeg<'a>(
     let pixels = pixels(header);
     // Coefficients of two bytes, and of twice the rows if only those are sampled less often.
     let buffered = if header.is_buffered { 4 * header.samples } else { 0 };
-    let share = budget.share(FIXED + buffered + (out_bytes + 1) * pixels)?;
+    let share = budget.share(FIXED + copied(bytes, header) + buffered + (out_bytes + 1) * pixels)?;
+    let bytes = shown(bytes, header);
     let options = DecoderOptions::default()
         .set_max_width(usize::MAX)
         .set_max_height(usize::MAX)
         .jpeg_set_out_colorspace(out);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(&*bytes), options);
     decoder.decode_headers().map_err(|_| BROKEN)?;
     let as_expected = match decoder.input_colorspace() {
         Some(ColorSpace::Luma) => header.colours == Colours::Gray,
         Some(ColorSpace::YCbCr) => header.colours == Colours::YCbCr,
         Some(ColorSpace::RGB) => header.colours == Colours::Rgb,
-        Some(ColorSpace::CMYK | ColorSpace::YCCK) => header.colours == Colours::Cmyk,
+        Some(ColorSpace::CMYK) => header.colours == Colours::Cmyk,
+        Some(ColorSpace::YCCK) => header.colours == Colours::Ycck,
         _ => false,
     };
     if !as_expected || decoder.dimensions() != Some((header.width as usize, header.height as usize)) {
@@ -116,12 +118,14 @@ fn by_jpeg_decoder<'a>(
         return Err(BROKEN);
     }
     let planes = header.samples * if header.is_buffered { 3 } else { 1 };
-    let share = budget.share(FIXED + planes + 6 * pixels(header))?;
-    let mut decoder = jpeg_decoder::Decoder::new(Cursor::new(bytes));
+    let share = budget.share(FIXED + copied(bytes, header) + planes + 6 * pixels(header))?;
+    let mut decoder = jpeg_decoder::Decoder::new(Cursor::new(shown(bytes, header)));
     match header.colours {
         Colours::YCbCr => decoder.set_color_transform(ColorTransform::YCbCr),
         Colours::Rgb | Colours::AdobeRgb => decoder.set_color_transform(ColorTransform::RGB),
-        Colours::Gray | Colours::Cmyk => {}
+        Colours::Cmyk => decoder.set_color_transform(ColorTransform::CMYK),
+        Colours::Ycck => decoder.set_color_transform(ColorTransform::YCCK),
+        Colours::Gray => {}
     }
     decoder.read_info().map_err(|_| BROKEN)?;
     let info = decoder.info().ok_or(BROKEN)?;
@@ -136,6 +140,16 @@ fn by_jpeg_decoder<'a>(
         PixelFormat::CMYK32 => luma::of_pixels(&samples, |[c, m, y, k]| luma::of_cmyk(c, m, y, k)),
     };
     Ok((gray(header, samples)?, share))
+}
+
+/// What others are shown of a file: unknown marks of Adobe's make both refuse it.
+fn shown<'a>(bytes: &'a [u8], header: &JpegHeader) -> Cow<'a, [u8]> {
+    if header.has_unknown_mark { header::with_known_marks(bytes, header).into() } else { bytes.into() }
+}
+
+/// Bytes that `shown` takes.
+fn copied(bytes: &[u8], header: &JpegHeader) -> u64 {
+    if header.has_unknown_mark { bytes.len() as u64 } else { 0 }
 }
 
 fn pixels(header: &JpegHeader) -> u64 {
