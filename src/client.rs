@@ -10,7 +10,7 @@ use reqwest::{Method, StatusCode};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::server_file;
+use crate::{server_file, settings::Settings};
 
 /// Where the admin API is, and as whom to speak. Without any of it, the process on the data folder of this machine.
 #[derive(Debug, Args)]
@@ -65,6 +65,10 @@ struct ProblemEntry {
 }
 
 impl Connection {
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        Ok(crate::settings::load(self.config.as_deref(), Vec::new())?.settings)
+    }
+
     pub(crate) fn open(self) -> anyhow::Result<Client> {
         self.server.open(self.config.as_deref())
     }

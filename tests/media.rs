@@ -7,7 +7,8 @@ mod running;
 use std::fs;
 
 use running::{Place, text};
-use serde_json::Value;
+use serde_json::{Value, json};
+use tidegate_test_support::{PATIENCE, eventually};
 
 /// A picture of 24 bits: one of two that show different things, mirrored or not.
 fn bmp(kind: u32, mirrored: bool) -> Vec<u8> {
@@ -102,4 +103,71 @@ async fn the_limits_of_the_settings_count() {
     fs::write(place.folder.path().join("tidegate.toml"), "[media]\npixels = 1000\n").unwrap();
     let said = text(&place.run(&["media", "hash", "one.bmp", "--json"]).await.stdout);
     assert!(said.contains(r#""state":"too_large""#) && said.contains(r#""reason":"pixels""#), "{said}");
+}
+
+const BANKS: &str = "\
+bank: pictures
+kind: pdq
+---
+bank: files
+kind: md5
+";
+
+/// One gray, and one of its pixels a little brighter.
+fn faint() -> Vec<u8> {
+    let mut bytes = bmp(1, false);
+    bytes[54..].fill(120);
+    bytes[9_000] = 200;
+    bytes
+}
+
+#[tokio::test]
+async fn match_looks_for_what_a_service_with_these_settings_would_compare() {
+    let place = place();
+    fs::write(place.folder.path().join("faint.bmp"), faint()).unwrap();
+    let demo = place.start().await.unwrap();
+    let change = json!({"files": [{"name": "banks.yaml", "text": BANKS}]});
+    let (status, answer) = demo.command("/config", &change).await;
+    assert_eq!(status, 200, "{answer}");
+    let hashed = place.run(&["media", "hash", "--json", "one.bmp", "faint.bmp", "notes.txt"]).await;
+    let hashed: Vec<Value> =
+        text(&hashed.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |nth: usize, kind: &str| hashed[nth][kind].as_str().unwrap().to_owned();
+    place.tell(&["banks", "add", "pictures", &of(0, "pdq"), &of(1, "pdq")]).await;
+    place.tell(&["banks", "add", "files", &of(2, "md5")]).await;
+    eventually("the entries to be in use", PATIENCE, async || {
+        let said = place.tell(&["banks", "match", &of(2, "md5"), "--kind", "md5"]).await;
+        said.ends_with("1 matches\n").then_some(())
+    })
+    .await
+    .unwrap();
+
+    let data = place.data();
+    let files = ["one.bmp", "mirrored.bmp", "faint.bmp", "notes.txt"];
+    let asked = async |settings: &str, more: &[&str]| {
+        fs::write(place.folder.path().join("tidegate.toml"), settings).unwrap();
+        let all = [&["media", "match"][..], &files, more, &["--data", data.to_str().unwrap()]].concat();
+        let output = place.run(&all).await;
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let found = text(&output.stdout);
+        let found = files.map(|file| found.lines().any(|line| line.starts_with(&format!("{file}  "))));
+        (found, text(&output.stderr))
+    };
+    let (found, complaints) = asked("", &[]).await;
+    assert_eq!(found, [true, true, false, true]);
+    let quality = hashed[1]["quality"].as_u64().unwrap();
+    assert_eq!(
+        complaints,
+        format!(
+            "faint.bmp: low_quality, quality {quality} is below catalog.hash_banks.least_quality = 50: only its \
+             digests are looked up\nnotes.txt: undecodable, unknown_format: only its digests are looked up\n"
+        )
+    );
+    let unturned = "[catalog.hash_banks]\nturned = false\nleast_quality = 0\n";
+    assert_eq!(asked("", &["--turned", "false"]).await.0, [true, false, false, true]);
+    assert_eq!(asked(unturned, &[]).await.0, [true, false, true, true]);
+    assert_eq!(asked(unturned, &["--turned", "true"]).await.0, [true, true, true, true]);
+    let (found, complaints) = asked("[media]\npixels = 1000\n", &[]).await;
+    assert_eq!(found, [false, false, false, true]);
+    assert!(complaints.starts_with("one.bmp: too_large, pixels: only its digests are looked up\n"));
 }

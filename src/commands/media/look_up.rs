@@ -1,12 +1,16 @@
 //! `tidegate media match FILE...`: what files are like in the banks of a running service.
 //!
-//! Hashes are made here; the service only sees those.
+//! Hashes are made here, as the settings that are found here say; the service only sees those.
 
-use std::{iter, path::PathBuf, process::ExitCode};
+use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use serde_json::{Value, json};
-use tidegate_media::{Decoders, Fingerprint, Limits, State, hashes::hex::Hex};
+use tidegate_media::{
+    Decoders, Fingerprint,
+    banks::{Hashes, Settings},
+    hashes::hex::Hex,
+};
 
 use super::read::fingerprint;
 use crate::{
@@ -23,6 +27,9 @@ pub(crate) struct Match {
     /// Only in these banks
     #[arg(long = "bank", value_name = "BANK")]
     banks: Vec<String>,
+    /// Whether pictures are looked up turned and mirrored, too; as `catalog.hash_banks.turned` says if left out
+    #[arg(long, value_name = "BOOL")]
+    turned: Option<bool>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -30,20 +37,23 @@ pub(crate) struct Match {
 impl Match {
     /// A file that cannot be read is named, and the others are looked up all the same.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let Self { files, banks, connection } = self;
+        let Self { files, banks, turned, connection } = self;
         alone(async move {
-            let decoders = Decoders::new(Limits::default())?;
+            let settings = connection.settings()?;
+            let compared = settings.catalog.hash_banks;
+            let compared = Settings { turned: turned.unwrap_or(compared.turned), ..compared };
+            let decoders = Decoders::new(settings.media)?;
             let client = connection.open()?;
             let (mut code, mut found) = (ExitCode::SUCCESS, 0);
             for path in &files {
                 match fingerprint(path, &decoders) {
                     Ok(print) => {
                         let name = path.display().to_string();
-                        if print.state != State::Ok {
-                            let why = print.reason.map_or(String::new(), |reason| format!(", {reason}"));
-                            complain(format!("{name}: {}{why}: only its digests are looked up", print.state));
+                        let hashes = asked(&print, &compared);
+                        if hashes.pictures.is_empty() {
+                            complain(format!("{name}: {}", left_out(&print, &hashes, &compared)));
                         }
-                        found += look_up(&client, &name, &asked(&print), &banks).await?;
+                        found += look_up(&client, &name, &digits(&hashes), &banks).await?;
                     }
                     Err(error) => {
                         complain(format!("error: {error:#}"));
@@ -57,17 +67,45 @@ impl Match {
     }
 }
 
-/// What the service would compare: the file, and each of its frames that says something.
-fn asked(print: &Fingerprint) -> Value {
-    let hex = |bytes: &[u8]| Hex(bytes).to_string();
-    let digests = &print.digests;
-    let mut whole =
-        json!({"md5": hex(&digests.md5), "sha1": hex(&digests.sha1), "sha256": hex(&digests.sha256)});
-    if let Some(gradient) = print.gradient8.filter(|_| print.state == State::Ok) {
-        whole["gradient"] = json!(hex(&gradient));
+/// What a service with these settings would compare.
+fn asked(print: &Fingerprint, settings: &Settings) -> Hashes {
+    let mut hashes = Hashes::made(print, settings.turned);
+    hashes.pictures.retain(|picture| picture.quality >= settings.least_quality);
+    hashes
+}
+
+/// Why no picture is looked up, and what is.
+fn left_out(print: &Fingerprint, hashes: &Hashes, settings: &Settings) -> String {
+    let mut why = print.state.to_string();
+    let told = match (print.reason, print.frames.iter().map(|frame| frame.quality).max()) {
+        (Some(reason), _) => write!(why, ", {reason}"),
+        (None, Some(quality)) => {
+            let least = settings.least_quality;
+            write!(why, ", quality {quality} is below catalog.hash_banks.least_quality = {least}")
+        }
+        (None, None) => Ok(()),
+    };
+    told.expect("writing to a string does not fail");
+    let kept = if hashes.gradient.is_some() { "gradient and digests" } else { "digests" };
+    format!("{why}: only its {kept} are looked up")
+}
+
+fn digits(hashes: &Hashes) -> Value {
+    fn hex(bytes: Option<&[u8]>) -> Option<String> {
+        bytes.map(|bytes| Hex(bytes).to_string())
     }
-    let telling = print.frames.iter().filter(|frame| frame.is_telling());
-    let pictures = telling.flat_map(|frame| iter::once(&frame.pdq).chain(&frame.turned));
-    whole["pdq"] = pictures.map(ToString::to_string).collect();
-    whole
+    let mut all = json!({
+        "pdq": hashes.pictures.iter().map(|picture| hex(Some(&picture.pdq))).collect::<Vec<_>>(),
+    });
+    for (kind, digits) in [
+        ("gradient", hex(hashes.gradient.as_ref().map(|hash| &hash[..]))),
+        ("md5", hex(hashes.md5.as_ref().map(|hash| &hash[..]))),
+        ("sha1", hex(hashes.sha1.as_ref().map(|hash| &hash[..]))),
+        ("sha256", hex(hashes.sha256.as_ref().map(|hash| &hash[..]))),
+    ] {
+        if let Some(digits) = digits {
+            all[kind] = digits.into();
+        }
+    }
+    all
 }
