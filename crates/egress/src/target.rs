@@ -90,6 +90,14 @@ impl Target {
         self.0.port_or_known_default().unwrap_or_default()
     }
 
+    /// What is asked for, as one text however it was written: without the fragment, which is never sent. Not for logs,
+    /// for it has the query.
+    pub fn resource(&self) -> String {
+        let mut url = self.0.clone();
+        url.set_fragment(None);
+        url.into()
+    }
+
     /// The URL for logs: without its query, which may carry a signature.
     pub fn shown(&self) -> String {
         let mut url = self.0.clone();
@@ -158,6 +166,31 @@ mod tests {
         ] {
             assert!(Target::parse(text).is_ok(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_resource_is_one_text_however_its_url_is_written() {
+        let resource = |text: &str| Target::parse(text).unwrap().resource();
+        for text in [
+            "https://example.com/a/b?key=1",
+            " HTTPS://EXAMPLE.com:443/a/b?key=1#part",
+            "https:\\\\example.com/c/../a/./b?key=1#",
+            "https://ex%61mple.com/%2e/a/b?key=1",
+        ] {
+            assert_eq!(resource(text), "https://example.com/a/b?key=1", "{text}");
+        }
+        for other in [
+            "https://example.com/a/b",
+            "https://example.com/a/b?key=2",
+            "https://example.com/a/b?key=1&",
+            "https://example.com/A/b?key=1",
+            "https://example.com/a/%62?key=1",
+            "http://example.com/a/b?key=1",
+            "https://example.com:8443/a/b?key=1",
+        ] {
+            assert_ne!(resource(other), "https://example.com/a/b?key=1", "{other}");
+        }
+        assert_eq!(resource("http://0x7f.1:80/a"), "http://127.0.0.1/a");
     }
 
     #[test]

@@ -108,6 +108,37 @@ async fn who_asks_at_once_has_one_answer_and_other_orgs_ask_for_themselves() {
 }
 
 #[tokio::test]
+async fn a_url_that_is_written_in_other_ways_is_looked_at_once_and_each_is_shown_as_it_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    let port = host.address.port();
+    let urls = [
+        format!("http://127.0.0.1:{port}/a.bmp?key=1"),
+        format!("http://127.0.0.1:{port}/a.bmp?key=1#whole"),
+        format!("HTTP://127.1:{port}/b/../a.bmp?key=1#part"),
+        format!("http:\\\\0x7F.0.0.1:{port}/./a.bmp?key=1"),
+    ];
+    let other = format!("http://127.0.0.1:{port}/a.bmp?key=2");
+    let wanted = |url: &String| Wanted { url: url.clone(), depth: Depth::Picture };
+    let look = async |urls: &[String]| {
+        let all: Vec<_> = urls.iter().map(wanted).collect();
+        let mut search = signals.gather(&OrgId::new("acme"), &all);
+        tokio::time::timeout(PATIENCE, search.settle()).await.unwrap();
+        let found = search.end();
+        assert_eq!(found.iter().map(|signal| signal.url.clone()).collect::<Vec<_>>(), urls);
+        assert!(found.iter().all(|signal| state(&signal.look) == "ok"));
+    };
+    look(&urls).await;
+    assert_eq!(host.asked("a.bmp").len(), 1, "they were joined");
+    look(&urls[2..]).await;
+    look(&urls).await;
+    assert_eq!(host.asked("a.bmp").len(), 1, "it is remembered");
+    look(&[other]).await;
+    assert_eq!(host.asked("a.bmp").len(), 2, "its query is another one");
+}
+
+#[tokio::test]
 async fn when_nobody_waits_any_more_a_look_ends_unless_it_is_left_running() {
     let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
     let open = Arc::clone(&go);

@@ -48,7 +48,8 @@ pub(super) type Flight = Shared<BoxFuture<'static, Look>>;
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Question {
     org: OrgId,
-    url: Box<str>,
+    /// However its URL was written.
+    resource: Box<str>,
     depth: Depth,
 }
 
@@ -120,7 +121,14 @@ impl Fetcher {
 
     /// Joins the look that is under way, or begins one; nothing happens before it is polled.
     pub(super) fn look(&self, org: &OrgId, url: &str, depth: Depth) -> Flight {
-        let question = Question { org: org.clone(), url: url.into(), depth };
+        let target = match Target::parse(url) {
+            Ok(target) => target,
+            Err(fault) => {
+                let refused = async move { Look::FetchFailed(fault.tag().into()).counted() };
+                return refused.boxed().shared();
+            }
+        };
+        let question = Question { org: org.clone(), resource: target.resource().into(), depth };
         let mut board = self.0.flights.lock();
         if let Some(flight) = board.by_question.get(&question).and_then(|(_, flight)| flight.upgrade()) {
             metrics::counter!("tidegate_media_joined_total").increment(1);
@@ -129,11 +137,7 @@ impl Fetcher {
         board.next += 1;
         let nth = board.next;
         let landing = Landing { inner: Arc::clone(&self.0), question: question.clone(), nth };
-        let flight = async move {
-            let look = landing.inner.look(&landing.question).await;
-            metrics::counter!("tidegate_media_looks_total", "state" => look.tag()).increment(1);
-            look
-        };
+        let flight = async move { landing.inner.look(&landing.question, &target).await.counted() };
         let flight = flight.boxed().shared();
         if let Some(weak) = flight.downgrade() {
             board.by_question.insert(question, (nth, weak));
@@ -160,11 +164,7 @@ impl Drop for Landing {
 }
 
 impl Inner {
-    async fn look(&self, question: &Question) -> Look {
-        let target = match Target::parse(&question.url) {
-            Ok(target) => target,
-            Err(fault) => return Look::FetchFailed(fault.tag().into()),
-        };
+    async fn look(&self, question: &Question, target: &Target) -> Look {
         let mut attempt = 0;
         loop {
             let shown = self.urls.lock().get(question);
@@ -375,6 +375,11 @@ impl Done for Waiter {
 }
 
 impl Look {
+    fn counted(self) -> Self {
+        metrics::counter!("tidegate_media_looks_total", "state" => self.tag()).increment(1);
+        self
+    }
+
     fn failed(reason: &'static str) -> Self {
         Self::FetchFailed(Cow::Borrowed(reason))
     }
