@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+mod moving;
 mod pictures;
 #[path = "../../../fuzz/src/media.rs"]
 #[allow(unreachable_pub, reason = "a crate of its own elsewhere")]
@@ -44,6 +45,11 @@ fn a_garbled_file_has_a_state_and_no_decoder_panics() {
         seeds.push(encoded(&image, format));
     }
     seeds.push(encoded(&image.to_luma16().into(), ImageFormat::Png));
+    let (few, lossy) = (&moving::frames()[..3], moving::lossy_part());
+    seeds.extend([moving::apng(few, Some(&few[0])), moving::webp(few), moving::webp_of_parts(&[lossy])]);
+    let inks = seeds[3].clone();
+    let mark = inks.windows(5).position(|five| five == b"Adobe").unwrap() + 11;
+    seeds.push([&inks[..mark], &[9], &inks[mark + 1..]].concat());
     let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
     let pieces: &[&[u8]] = &[
         b"\xff\xd8",
@@ -56,6 +62,10 @@ fn a_garbled_file_has_a_state_and_no_decoder_panics() {
         b"ANMF",
         b"\x7f\xff\xff\xff",
         b"GIF89a",
+        b"IEND",
+        b"fdAT",
+        b"ALPH",
+        b"Adobe",
     ];
     run(600, &seeds, pieces, targets::file);
 }

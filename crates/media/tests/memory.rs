@@ -4,6 +4,7 @@
 #![allow(unsafe_code, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod bombs;
+mod moving;
 mod pictures;
 
 use std::{
@@ -177,6 +178,9 @@ fn decoding_holds_no_more_than_its_share_of_the_budget() {
     }
     drop(encoder);
     holds_its_share("animated GIF", &animated);
+    holds_its_share("animated PNG", &moving::apng(&moving::frames(), Some(&moving::frames()[3])));
+    let parts = moving::frames().into_iter().map(Into::into);
+    holds_its_share("animated WebP", &moving::webp_of(parts, 1));
 }
 
 #[test]
@@ -235,13 +239,15 @@ fn one_of_each() -> Vec<(&'static str, Vec<u8>)> {
         ("progressive JPEG", jpeg(ColorType::Rgb, true)),
         ("JPEG of inks", jpeg(ColorType::CmykAsYcck, false)),
         ("PNG", encoded(&image, ImageFormat::Png)),
+        ("animated PNG", moving::apng(&moving::frames()[..3], Some(&moving::frames()[3]))),
         ("WebP", encoded(&image, ImageFormat::WebP)),
         ("BMP", encoded(&image, ImageFormat::Bmp)),
         ("TIFF", encoded(&image, ImageFormat::Tiff)),
         ("TIFF of indices", bombs::indexed(60, 40)),
         ("GIF", encoded(&image, ImageFormat::Gif)),
         ("animated GIF", moving),
-        ("animated WebP", bombs::webp_with_a_large_picture_inside(true)),
+        ("animated WebP", moving::webp_of(moving::frames().into_iter().take(3).map(Into::into), 1)),
+        ("animated WebP of a large picture", bombs::webp_with_a_large_picture_inside(true)),
     ]
 }
 

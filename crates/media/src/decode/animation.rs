@@ -14,7 +14,7 @@ use super::{
     budget::Budget,
     guard::guarded,
     header::Header,
-    luma,
+    luma, png,
     still::{bounds, refusal},
 };
 use crate::fingerprint::{Format, reason};
@@ -69,7 +69,7 @@ fn frames<'a>(bytes: &'a [u8], format: Format, header: &Header, memory: u64) -> 
             decoder.into_frames()
         }
         _ => {
-            let mut decoder = PngDecoder::with_limits(reader, bounds.clone())?;
+            let mut decoder = PngDecoder::with_limits(png::ended(bytes), bounds.clone())?;
             decoder.set_limits(bounds)?;
             decoder.apng()?.into_frames()
         }

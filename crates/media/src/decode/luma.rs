@@ -26,7 +26,7 @@ const fn left(one: u8, other: u8) -> u8 {
     (((255 - one as u32) * (255 - other as u32) + 127) / 255) as u8
 }
 
-const fn of_rgb16(red: u16, green: u16, blue: u16) -> u8 {
+pub(super) const fn of_rgb16(red: u16, green: u16, blue: u16) -> u8 {
     let sum = RED * red as u32 + GREEN * green as u32 + BLUE * blue as u32 + HALF;
     of_16((sum >> 16) as u16)
 }

@@ -6,8 +6,10 @@ mod animation;
 mod budget;
 mod guard;
 mod header;
+mod joined;
 mod jpeg;
 mod luma;
+mod png;
 mod still;
 mod tiff;
 

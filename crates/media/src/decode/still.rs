@@ -6,7 +6,7 @@ use std::io::Cursor;
 
 use image::{
     DynamicImage, ImageDecoder, ImageError, ImageResult, Limits,
-    codecs::{bmp::BmpDecoder, gif::GifDecoder, png::PngDecoder, tiff::TiffDecoder, webp::WebPDecoder},
+    codecs::{bmp::BmpDecoder, gif::GifDecoder, tiff::TiffDecoder, webp::WebPDecoder},
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     budget::{Budget, Share},
     guard::guarded,
     header::Header,
-    luma,
+    luma, png,
     tiff::Samples,
 };
 use crate::fingerprint::{Format, reason};
@@ -37,6 +37,11 @@ pub(super) fn decode<'a>(
     };
     let share = budget.share(FIXED + (header.pixel_bytes + beside) * header.pixels())?;
     let gray = guarded(format, || {
+        if format == Format::Png {
+            let samples = png::luma(bytes, header, share.bytes())?;
+            return Gray::new(header.width, header.height, samples)
+                .ok_or(Refusal::Undecodable(reason::BROKEN));
+        }
         if format == Format::Tiff
             && let Some(samples) = Samples::of(bytes)?
         {
@@ -54,11 +59,10 @@ pub(super) fn decode<'a>(
 fn image(bytes: &[u8], format: Format, header: &Header, memory: u64) -> ImageResult<DynamicImage> {
     let reader = Cursor::new(bytes);
     match format {
-        Format::Png => pixels(PngDecoder::with_limits(reader, bounds(header, memory))?, header, memory),
         Format::Gif => pixels(GifDecoder::new(reader)?, header, memory),
         Format::WebP => pixels(WebPDecoder::new(reader)?, header, memory),
         Format::Bmp => pixels(BmpDecoder::new(reader)?, header, memory),
-        Format::Tiff | Format::Jpeg => pixels(TiffDecoder::new(reader)?, header, memory),
+        Format::Tiff | Format::Jpeg | Format::Png => pixels(TiffDecoder::new(reader)?, header, memory),
     }
 }
 

@@ -1,0 +1,86 @@
+//! Which frames of an animation are hashed, and that they show what players show.
+
+#![allow(clippy::unwrap_used)]
+
+mod moving;
+mod pictures;
+
+use image::{DynamicImage, ImageFormat, RgbImage};
+use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State, fingerprint::reason};
+
+use self::moving::{apng, encoded, frames, gif, webp, webp_of};
+
+fn decoders(limits: &Limits) -> Decoders {
+    Decoders::new(Limits { threads: 1, ..limits.clone() }).unwrap()
+}
+
+fn print(bytes: &[u8]) -> Fingerprint {
+    print_within(&Limits::default(), bytes)
+}
+
+fn print_within(limits: &Limits, bytes: &[u8]) -> Fingerprint {
+    decoders(limits).fingerprint(bytes, Digests::of(bytes))
+}
+
+#[test]
+fn the_first_and_evenly_spaced_frames_of_an_animation_are_hashed() {
+    let frames = frames();
+    for (bytes, within) in [(gif(&frames), 10), (webp(&frames), 0)] {
+        let print = print(&bytes);
+        assert_eq!(print.state, State::Ok);
+        assert_eq!(print.frames.iter().map(|frame| frame.at).collect::<Vec<_>>(), [0, 2, 4, 6, 8]);
+        for frame in &print.frames {
+            let alone = encoded(&frames[frame.at as usize].clone().into(), ImageFormat::Png);
+            let alone = self::print(&alone);
+            assert!(alone.frames[0].pdq.distance(&frame.pdq) <= within, "{}", frame.at);
+            if frame.at == 0 && within == 0 {
+                assert_eq!((print.gradient8, print.dct16), (alone.gradient8, alone.dct16));
+            }
+        }
+        let first = print_within(&Limits { frames: 0, ..Limits::default() }, &bytes);
+        assert_eq!(first.frames, print.frames[..1]);
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_frame_that_is_disposed_of() {
+    let half = |nth: usize, frame: &RgbImage| {
+        let mut picture = DynamicImage::from(frame.clone()).to_rgba8();
+        let is_shown = |x: u32| (x < 80) == nth.is_multiple_of(2);
+        picture.enumerate_pixels_mut().filter(|(x, ..)| !is_shown(*x)).for_each(|(.., it)| it.0 = [0; 4]);
+        DynamicImage::from(picture)
+    };
+    let frames: Vec<_> = frames().iter().enumerate().map(|(nth, frame)| half(nth, frame)).collect();
+    let print =
+        print_within(&Limits { frames: 9, ..Limits::default() }, &webp_of(frames.clone().into_iter(), 1));
+    assert_eq!((print.state, print.frames.len()), (State::Ok, 9));
+    for (frame, alone) in print.frames.iter().zip(&frames) {
+        let alone = self::print(&encoded(alone, ImageFormat::Png));
+        assert_eq!(alone.frames[0].pdq.distance(&frame.pdq), 0, "{}", frame.at);
+    }
+}
+
+#[test]
+fn an_apng_without_its_end_has_all_of_its_frames() {
+    let bytes = apng(&frames(), None);
+    assert_eq!(print(&bytes[..bytes.len() - 12]).frames, print(&bytes).frames);
+    assert_eq!(print(&bytes).frames.len(), 5);
+}
+
+#[test]
+fn what_was_hashed_before_a_fault_stands() {
+    let bytes = gif(&frames());
+    let print = print(&bytes[..bytes.len() * 3 / 4]);
+    assert_eq!((print.state, print.reason), (State::Ok, None));
+    assert!((1..5).contains(&print.frames.len()));
+}
+
+#[test]
+fn all_frames_together_have_only_so_many_pixels() {
+    let limits = |animation_pixels| Limits { animation_pixels, pixels: 160 * 120, ..Limits::default() };
+    for bytes in [gif(&frames()), webp(&frames()), apng(&frames(), None)] {
+        let print = print_within(&limits(160 * 120 * 9 - 1), &bytes);
+        assert_eq!((print.state, print.reason), (State::TooLarge, Some(reason::ANIMATION)));
+        assert_eq!(print_within(&limits(160 * 120 * 9), &bytes).state, State::Ok);
+    }
+}
