@@ -130,7 +130,10 @@ impl Work {
         let (mut about, mut first) = (About::default(), None);
         let limits = Limits { frames: 0, ..self.limits.clone() };
         // What was handed out before a fault stands.
-        decode(bytes, &limits, &self.budget, &mut about, &mut |_, gray| first = Some(gray)).ok();
+        decode(bytes, &limits, &self.budget, &mut about, &mut |_, gray| {
+            first.get_or_insert(gray);
+        })
+        .ok();
         first
     }
 

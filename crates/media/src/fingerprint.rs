@@ -120,7 +120,8 @@ impl fmt::Display for Format {
 /// A frame of an animation, or the one picture of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Its place among the frames, from 0.
+    /// Its place among the frames, from 0. After them comes the picture that an animated PNG has for those who do not
+    /// play it, if it is none of them.
     pub at: u32,
     pub pdq: PdqHash,
     /// How much is to be seen, 0 to 100.

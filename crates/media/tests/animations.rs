@@ -61,10 +61,38 @@ fn nothing_is_left_of_a_frame_that_is_disposed_of() {
 }
 
 #[test]
-fn an_apng_without_its_end_has_all_of_its_frames() {
-    let bytes = apng(&frames(), None);
-    assert_eq!(print(&bytes[..bytes.len() - 12]).frames, print(&bytes).frames);
-    assert_eq!(print(&bytes).frames.len(), 5);
+fn what_an_apng_shows_to_those_who_do_not_play_it_is_hashed_beside_its_frames() {
+    let frames = frames();
+    let default = pictures::sized(7, 77, 160, 120).image();
+    let alone = |frame: &RgbImage| print(&encoded(&frame.clone().into(), ImageFormat::Png));
+    let hashes = |print: &Fingerprint| -> Vec<_> { print.frames.iter().map(|it| (it.at, it.pdq)).collect() };
+    let of = |at: &u32| (*at, alone(&frames[*at as usize]).frames[0].pdq);
+    let mut expected: Vec<_> = [0, 2, 4, 6, 8].iter().map(of).collect();
+    let plain = apng(&frames, None);
+    assert_eq!(hashes(&print(&plain)), expected);
+    // The last frame came, and nothing after it.
+    assert_eq!(hashes(&print(&plain[..plain.len() - 12])), expected);
+
+    expected.push((9, alone(&default).frames[0].pdq));
+    let both = apng(&frames, Some(&default));
+    let print = print(&both);
+    assert_eq!(hashes(&print), expected);
+    assert_eq!(print.gradient8, alone(&frames[0]).gradient8);
+    assert_eq!(hashes(&self::print(&both[..both.len() - 12])), expected);
+    assert_eq!(
+        decoders(&Limits::default()).luma(&both).unwrap(),
+        decoders(&Limits::default()).luma(&encoded(&frames[0].clone().into(), ImageFormat::Png)).unwrap()
+    );
+    // However the frames break, it is there.
+    let second = both.windows(4).enumerate().filter(|(_, kind)| *kind == b"fdAT").nth(1).unwrap().0;
+    let mut broken = both.clone();
+    broken[second + 20] ^= 0xff;
+    assert_eq!(hashes(&self::print(&broken)), [expected[0], expected[5]]);
+    let pixels = 160 * 120 * 10;
+    for (animation_pixels, why) in [(pixels, None), (pixels - 1, Some(reason::ANIMATION))] {
+        let limits = Limits { animation_pixels, pixels: 160 * 120, ..Limits::default() };
+        assert_eq!(print_within(&limits, &both).reason, why);
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub(super) struct Header {
     pub(super) largest_frame: u64,
     /// Pixels of all frames, each at least the canvas, which is composed anew for each.
     pub(super) pixels_of_frames: u64,
+    /// A picture for those who play no animations is not among the frames.
+    pub(super) is_default_apart: bool,
 }
 
 impl Header {
@@ -94,12 +96,17 @@ fn png(bytes: &[u8]) -> Option<Header> {
             b"fcTL" => header.frame(big(bytes, at + 12)?, big(bytes, at + 16)?),
             // Without its control before the first data, a file is one picture, whatever follows.
             b"IDAT" if !animated => break,
+            b"IDAT" => header.is_default_apart |= header.frames == 0,
             _ => {}
         }
         at = at.saturating_add(12).saturating_add(length as usize);
     }
-    if !animated {
-        header = Header { frames: 0, pixels_of_frames: 0, ..header };
+    if !animated || header.frames == 0 {
+        header = Header { frames: 0, pixels_of_frames: 0, is_default_apart: false, ..header };
+    }
+    if header.is_default_apart {
+        let pixels = u64::from(header.width) * u64::from(header.height);
+        header.pixels_of_frames = header.pixels_of_frames.saturating_add(pixels);
     }
     Some(header)
 }

@@ -55,8 +55,9 @@ pub(crate) struct About {
     pub(crate) height: u32,
 }
 
-/// Decodes a file, and hands out the luma of its first frame and of those chosen after it, each with its place. A frame
-/// is dropped before the next is decoded. What has been handed out stands, even if a later frame is broken.
+/// Decodes a file, and hands out the luma of its first frame and of those chosen after it, each with its place; then that
+/// of a picture beside the frames. A frame is dropped before the next is decoded. What has been handed out stands, even
+/// if a later frame is broken.
 pub(crate) fn decode(
     bytes: &[u8],
     limits: &Limits,
@@ -89,12 +90,12 @@ pub(crate) fn decode(
         });
         // What cannot be played may still have a picture for those who do not try.
         match done {
-            Ok(()) | Err(Refusal::Undecodable(_)) if !handed_out => {}
+            Ok(()) | Err(Refusal::Undecodable(_)) if !handed_out || header.is_default_apart => {}
             done => return done,
         }
     }
     let (gray, _share) = still::decode(bytes, format, &header, budget)?;
-    each(0, gray);
+    each(if header.is_default_apart { header.frames } else { 0 }, gray);
     Ok(())
 }
 
