@@ -5,10 +5,10 @@
 mod moving;
 mod pictures;
 
-use image::{DynamicImage, ImageFormat, RgbImage};
+use image::{DynamicImage, ImageFormat, RgbImage, RgbaImage};
 use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State, fingerprint::reason};
 
-use self::moving::{apng, encoded, frames, gif, webp, webp_of};
+use self::moving::{Part, apng, encoded, frames, gif, lossy_part, webp, webp_of, webp_of_parts};
 
 fn decoders(limits: &Limits) -> Decoders {
     Decoders::new(Limits { threads: 1, ..limits.clone() }).unwrap()
@@ -94,6 +94,60 @@ fn what_an_apng_shows_to_those_who_do_not_play_it_is_hashed_beside_its_frames() 
         assert_eq!(print_within(&limits, &both).reason, why);
     }
 }
+
+/// What frames leave on the canvas, told pixel by pixel.
+#[test]
+fn frames_of_a_webp_are_disposed_of_where_they_were_and_nowhere_else() {
+    let part = |seed: u64, width, height| {
+        DynamicImage::from(pictures::sized(seed, 5, width, height).image()).to_rgba8()
+    };
+    let with_alpha = |mut picture: RgbaImage| {
+        picture.enumerate_pixels_mut().filter(|(x, ..)| x % 20 < 10).for_each(|(.., pixel)| pixel.0 = [0; 4]);
+        picture
+    };
+    let all = Area(0, 0, 160, 120);
+    let picture = |area: Area, way, picture: RgbaImage| (area, way, picture, None);
+    let gray = RgbaImage::from_pixel(64, 64, image::Rgba([120, 120, 120, 255]));
+    let frames = [
+        picture(all, KEPT, part(1, 160, 120)),
+        picture(Area(40, 20, 90, 80), DISPOSED, part(2, 90, 80)),
+        // Only the place of the last one is cleared, although this one covers all.
+        picture(all, KEPT, with_alpha(part(3, 160, 120))),
+        picture(Area(10, 6, 100, 90), DISPOSED, with_alpha(part(4, 100, 90))),
+        // Without alpha, and not as large as the canvas.
+        (Area(90, 50, 64, 64), KEPT, gray, Some(lossy_part().chunks)),
+        picture(Area(0, 60, 70, 50), DISPOSED | REPLACES, with_alpha(part(5, 70, 50))),
+        picture(Area(2, 2, 60, 100), KEPT, part(6, 60, 100)),
+    ];
+    let (mut canvas, mut disposed) = (RgbaImage::new(160, 120), None);
+    let (mut file, mut expected) = (Vec::new(), Vec::new());
+    for (area, way, picture, lossy) in frames {
+        let Area(x, y, width, height) = area;
+        if let Some(Area(x, y, width, height)) = disposed.take() {
+            image::imageops::replace(&mut canvas, &RgbaImage::new(width, height), i64::from(x), i64::from(y));
+        }
+        for (dx, dy, pixel) in picture.enumerate_pixels() {
+            if way & REPLACES != 0 || pixel[3] == 255 {
+                canvas.put_pixel(x + dx, y + dy, *pixel);
+            }
+        }
+        disposed = (way & DISPOSED != 0).then_some(area);
+        expected.push(encoded(&canvas.clone().into(), ImageFormat::Png));
+        let still = lossy.unwrap_or_else(|| encoded(&picture.into(), ImageFormat::WebP)[12..].to_vec());
+        file.push(Part { at: (x, y), size: (width, height), way, chunks: still });
+    }
+    let print = print_within(&Limits { frames: 9, ..Limits::default() }, &webp_of_parts(&file));
+    let frames: Vec<_> = print.frames.iter().map(|frame| frame.pdq).collect();
+    let expected: Vec<_> = expected.iter().map(|png| self::print(png).frames[0].pdq).collect();
+    assert_eq!(frames, expected);
+}
+
+const KEPT: u8 = 0;
+const DISPOSED: u8 = 1;
+const REPLACES: u8 = 2;
+
+#[derive(Clone, Copy)]
+struct Area(u32, u32, u32, u32);
 
 #[test]
 fn what_was_hashed_before_a_fault_stands() {

@@ -5,8 +5,8 @@
 use std::io::Cursor;
 
 use image::{
-    AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult, Rgba,
-    codecs::{gif::GifDecoder, png::PngDecoder, webp::WebPDecoder},
+    AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult, RgbaImage,
+    codecs::{gif::GifDecoder, png::PngDecoder},
 };
 
 use super::{
@@ -16,6 +16,7 @@ use super::{
     header::Header,
     luma, png,
     still::{bounds, refusal},
+    webp,
 };
 use crate::fingerprint::{Format, reason};
 
@@ -33,46 +34,39 @@ pub(super) fn decode(
 ) -> Result<(), Refusal> {
     let share = budget.share(FIXED + PIXEL_BYTES * header.pixels())?;
     guarded(format, || {
-        let all = frames(bytes, format, header, share.bytes()).map_err(|error| refusal(&error))?;
         let mut wanted = chosen(header.frames, spaced).into_iter().peekable();
-        for (at, frame) in (0..).zip(all) {
-            let Some(next) = wanted.peek() else { break };
-            let frame = frame.map_err(|error| refusal(&error))?;
-            if at != *next {
-                continue;
+        let mut at = 0;
+        let mut see = |frame: &RgbaImage| {
+            if wanted.next_if_eq(&at).is_some() {
+                let (width, height) = frame.dimensions();
+                let gray = Gray::new(width, height, luma::of_frame(frame));
+                each(at, gray.ok_or(Refusal::Undecodable(reason::BROKEN))?);
             }
-            wanted.next();
-            let image = frame.into_buffer();
-            let (width, height) = image.dimensions();
-            let samples = luma::of_frame(&image);
-            drop(image);
-            each(at, Gray::new(width, height, samples).ok_or(Refusal::Undecodable(reason::BROKEN))?);
+            at += 1;
+            Ok(wanted.peek().is_some())
+        };
+        if format == Format::WebP {
+            return webp::play(bytes, header, share.bytes(), &mut see);
+        }
+        for frame in frames(bytes, format, header, share.bytes()).map_err(|error| refusal(&error))? {
+            if !see(&frame.map_err(|error| refusal(&error))?.into_buffer())? {
+                break;
+            }
         }
         Ok(())
     })
 }
 
 fn frames<'a>(bytes: &'a [u8], format: Format, header: &Header, memory: u64) -> ImageResult<Frames<'a>> {
-    let reader = Cursor::new(bytes);
     let bounds = bounds(header, memory);
-    Ok(match format {
-        Format::Gif => {
-            let mut decoder = GifDecoder::new(reader)?;
-            decoder.set_limits(bounds)?;
-            decoder.into_frames()
-        }
-        Format::WebP => {
-            let mut decoder = WebPDecoder::new(reader)?;
-            decoder.set_limits(bounds)?;
-            // Else nothing is ever disposed of.
-            decoder.set_background_color(Rgba([0; 4]))?;
-            decoder.into_frames()
-        }
-        _ => {
-            let mut decoder = PngDecoder::with_limits(png::ended(bytes), bounds.clone())?;
-            decoder.set_limits(bounds)?;
-            decoder.apng()?.into_frames()
-        }
+    Ok(if format == Format::Gif {
+        let mut decoder = GifDecoder::new(Cursor::new(bytes))?;
+        decoder.set_limits(bounds)?;
+        decoder.into_frames()
+    } else {
+        let mut decoder = PngDecoder::with_limits(png::ended(bytes), bounds.clone())?;
+        decoder.set_limits(bounds)?;
+        decoder.apng()?.into_frames()
     })
 }
 

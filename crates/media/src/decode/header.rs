@@ -72,7 +72,7 @@ fn little16(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?).into())
 }
 
-fn little24(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn little24(bytes: &[u8], at: usize) -> Option<u32> {
     let three: [u8; 3] = *bytes.get(at..)?.first_chunk()?;
     Some(u32::from_le_bytes([three[0], three[1], three[2], 0]))
 }
@@ -156,7 +156,7 @@ fn after_blocks(bytes: &[u8], mut at: usize) -> usize {
 fn webp(bytes: &[u8]) -> Option<Header> {
     let mut header = Header { pixel_bytes: 4, ..Header::default() };
     let mut animated = false;
-    for (kind, content) in Chunks(bytes.get(12..)?) {
+    for (kind, content, _) in Chunks(bytes.get(12..)?) {
         match kind {
             b"VP8X" => {
                 animated = content.first()? & 2 != 0;
@@ -165,7 +165,7 @@ fn webp(bytes: &[u8]) -> Option<Header> {
             b"ANMF" => {
                 let (width, height) = (little24(content, 6)? + 1, little24(content, 9)? + 1);
                 header.frame(width, height);
-                for (kind, content) in Chunks(content.get(16..)?) {
+                for (kind, content, _) in Chunks(content.get(16..)?) {
                     if let Some((width, height)) = bitstream(kind, content) {
                         header.embedded(width, height);
                     }
@@ -199,19 +199,21 @@ fn bitstream(kind: &[u8; 4], content: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// The chunks of a RIFF file. The last one may be cut.
-struct Chunks<'a>(&'a [u8]);
+/// The chunks of a RIFF file: kind, content, and all of it with what fills it up. The last one may be cut.
+pub(super) struct Chunks<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Chunks<'a> {
-    type Item = (&'a [u8; 4], &'a [u8]);
+    type Item = (&'a [u8; 4], &'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
         let kind = self.0.first_chunk()?;
         let length = little(self.0, 4)? as usize;
         let rest = &self.0[8..];
         let content = &rest[..length.min(rest.len())];
-        self.0 = rest.get(length.saturating_add(length % 2)..).unwrap_or_default();
-        Some((kind, content))
+        let end = length.saturating_add(8 + length % 2).min(self.0.len());
+        let (whole, rest) = self.0.split_at(end);
+        self.0 = rest;
+        Some((kind, content, whole))
     }
 }
 

@@ -12,6 +12,7 @@ mod luma;
 mod png;
 mod still;
 mod tiff;
+mod webp;
 
 pub(crate) use self::budget::Budget;
 use self::header::Header;

@@ -66,7 +66,11 @@ fn image(bytes: &[u8], format: Format, header: &Header, memory: u64) -> ImageRes
     }
 }
 
-fn pixels(mut decoder: impl ImageDecoder, header: &Header, memory: u64) -> ImageResult<DynamicImage> {
+pub(super) fn pixels(
+    mut decoder: impl ImageDecoder,
+    header: &Header,
+    memory: u64,
+) -> ImageResult<DynamicImage> {
     decoder.set_limits(bounds(header, memory))?;
     DynamicImage::from_decoder(decoder)
 }
