@@ -1,12 +1,12 @@
 //! Which frames of an animation are hashed, and that they show what players show.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod moving;
 mod pictures;
 
 use image::{DynamicImage, ImageFormat, RgbImage, RgbaImage};
-use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State, fingerprint::reason};
+use tidegate_media::{Decoders, Digests, Fingerprint, Limits, PdqHash, State, fingerprint::reason};
 
 use self::moving::{Part, apng, encoded, frames, gif, lossy_part, webp, webp_of, webp_of_parts};
 
@@ -95,59 +95,123 @@ fn what_an_apng_shows_to_those_who_do_not_play_it_is_hashed_beside_its_frames() 
     }
 }
 
-/// What frames leave on the canvas, told pixel by pixel.
-#[test]
-fn frames_of_a_webp_are_disposed_of_where_they_were_and_nowhere_else() {
-    let part = |seed: u64, width, height| {
-        DynamicImage::from(pictures::sized(seed, 5, width, height).image()).to_rgba8()
-    };
-    let with_alpha = |mut picture: RgbaImage| {
-        picture.enumerate_pixels_mut().filter(|(x, ..)| x % 20 < 10).for_each(|(.., pixel)| pixel.0 = [0; 4]);
-        picture
-    };
-    let all = Area(0, 0, 160, 120);
-    let picture = |area: Area, way, picture: RgbaImage| (area, way, picture, None);
-    let gray = RgbaImage::from_pixel(64, 64, image::Rgba([120, 120, 120, 255]));
-    let frames = [
-        picture(all, KEPT, part(1, 160, 120)),
-        picture(Area(40, 20, 90, 80), DISPOSED, part(2, 90, 80)),
-        // Only the place of the last one is cleared, although this one covers all.
-        picture(all, KEPT, with_alpha(part(3, 160, 120))),
-        picture(Area(10, 6, 100, 90), DISPOSED, with_alpha(part(4, 100, 90))),
-        // Without alpha, and not as large as the canvas.
-        (Area(90, 50, 64, 64), KEPT, gray, Some(lossy_part().chunks)),
-        picture(Area(0, 60, 70, 50), DISPOSED | REPLACES, with_alpha(part(5, 70, 50))),
-        picture(Area(2, 2, 60, 100), KEPT, part(6, 60, 100)),
-    ];
-    let (mut canvas, mut disposed) = (RgbaImage::new(160, 120), None);
-    let (mut file, mut expected) = (Vec::new(), Vec::new());
-    for (area, way, picture, lossy) in frames {
-        let Area(x, y, width, height) = area;
-        if let Some(Area(x, y, width, height)) = disposed.take() {
-            image::imageops::replace(&mut canvas, &RgbaImage::new(width, height), i64::from(x), i64::from(y));
-        }
+#[derive(Clone, Copy)]
+struct Area(u32, u32, u32, u32);
+
+const ALL: Area = Area(0, 0, 160, 120);
+
+#[derive(Clone, Copy, PartialEq)]
+enum After {
+    Stays,
+    Cleared,
+    Undone,
+}
+
+fn part(seed: u64, Area(_, _, width, height): Area) -> RgbaImage {
+    DynamicImage::from(pictures::sized(seed, 5, width, height).image()).to_rgba8()
+}
+
+fn with_alpha(mut picture: RgbaImage) -> RgbaImage {
+    picture.enumerate_pixels_mut().filter(|(x, ..)| x % 20 < 10).for_each(|(.., pixel)| pixel.0 = [0; 4]);
+    picture
+}
+
+/// The hashes of what frames come to, pixel by pixel: whether each is blended, and what becomes of its place.
+fn drawn(frames: &[(Area, bool, After, RgbaImage)]) -> Vec<PdqHash> {
+    let (mut canvas, mut hashes) = (RgbaImage::new(160, 120), Vec::new());
+    for (Area(x, y, width, height), is_blended, after, picture) in frames {
+        let before = canvas.clone();
         for (dx, dy, pixel) in picture.enumerate_pixels() {
-            if way & REPLACES != 0 || pixel[3] == 255 {
+            if !is_blended || pixel[3] == 255 {
                 canvas.put_pixel(x + dx, y + dy, *pixel);
             }
         }
-        disposed = (way & DISPOSED != 0).then_some(area);
-        expected.push(encoded(&canvas.clone().into(), ImageFormat::Png));
-        let still = lossy.unwrap_or_else(|| encoded(&picture.into(), ImageFormat::WebP)[12..].to_vec());
-        file.push(Part { at: (x, y), size: (width, height), way, chunks: still });
+        hashes.push(print(&encoded(&canvas.clone().into(), ImageFormat::Png)).frames[0].pdq);
+        match after {
+            After::Stays => {}
+            After::Undone => canvas = before,
+            After::Cleared => {
+                let nothing = RgbaImage::new(*width, *height);
+                image::imageops::replace(&mut canvas, &nothing, i64::from(*x), i64::from(*y));
+            }
+        }
     }
-    let print = print_within(&Limits { frames: 9, ..Limits::default() }, &webp_of_parts(&file));
-    let frames: Vec<_> = print.frames.iter().map(|frame| frame.pdq).collect();
-    let expected: Vec<_> = expected.iter().map(|png| self::print(png).frames[0].pdq).collect();
-    assert_eq!(frames, expected);
+    hashes
 }
 
-const KEPT: u8 = 0;
-const DISPOSED: u8 = 1;
-const REPLACES: u8 = 2;
+fn all_hashes(bytes: &[u8]) -> Vec<PdqHash> {
+    let print = print_within(&Limits { frames: 9, ..Limits::default() }, bytes);
+    print.frames.iter().map(|frame| frame.pdq).collect()
+}
 
-#[derive(Clone, Copy)]
-struct Area(u32, u32, u32, u32);
+#[test]
+fn frames_of_a_webp_are_disposed_of_where_they_were_and_nowhere_else() {
+    let (left, middle, under) = (Area(10, 6, 100, 90), Area(40, 20, 90, 80), Area(0, 60, 70, 50));
+    let gray = RgbaImage::from_pixel(64, 64, image::Rgba([120, 120, 120, 255]));
+    let frames = [
+        (ALL, true, After::Stays, part(1, ALL)),
+        (middle, true, After::Cleared, part(2, middle)),
+        // Only the place of the last one is cleared, although this one covers all.
+        (ALL, true, After::Stays, with_alpha(part(3, ALL))),
+        (left, true, After::Cleared, with_alpha(part(4, left))),
+        // Without alpha, and not as large as the canvas.
+        (Area(90, 50, 64, 64), true, After::Stays, gray),
+        (under, false, After::Cleared, with_alpha(part(5, under))),
+        (left, true, After::Stays, part(6, left)),
+    ];
+    let file =
+        frames.iter().enumerate().map(|(nth, (Area(x, y, width, height), is_blended, after, picture))| {
+            if nth == 4 {
+                return lossy_part();
+            }
+            let still = encoded(&picture.clone().into(), ImageFormat::WebP);
+            let way = u8::from(!is_blended) << 1 | u8::from(*after == After::Cleared);
+            Part { at: (*x, *y), size: (*width, *height), way, chunks: still[12..].to_vec() }
+        });
+    assert_eq!(all_hashes(&webp_of_parts(&file.collect::<Vec<_>>())), drawn(&frames));
+}
+
+#[test]
+fn frames_of_an_apng_leave_what_they_say() {
+    let (left, middle, under) = (Area(11, 7, 99, 91), Area(41, 20, 90, 80), Area(0, 60, 71, 50));
+    let frames = [
+        // Of the first frame nothing can come back, so it is cleared.
+        (ALL, true, After::Undone, part(1, ALL)),
+        (ALL, true, After::Stays, with_alpha(part(2, ALL))),
+        (middle, true, After::Cleared, part(3, middle)),
+        // What comes back is what was cleared.
+        (left, true, After::Undone, with_alpha(part(4, left))),
+        (under, false, After::Undone, with_alpha(part(5, under))),
+        (under, true, After::Stays, part(6, under)),
+        (ALL, true, After::Cleared, with_alpha(part(7, ALL))),
+        (middle, true, After::Stays, with_alpha(part(8, middle))),
+    ];
+    for deep in [false, true] {
+        let depth = if deep { png::BitDepth::Sixteen } else { png::BitDepth::Eight };
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, 160, 120);
+        encoder.set_color(png::ColorType::Rgba);
+        encoder.set_depth(depth);
+        encoder.set_animated(frames.len() as u32, 0).unwrap();
+        let mut writer = encoder.write_header().unwrap();
+        for (Area(x, y, width, height), is_blended, after, picture) in &frames {
+            writer.reset_frame_position().unwrap();
+            writer.set_frame_dimension(*width, *height).unwrap();
+            writer.set_frame_position(*x, *y).unwrap();
+            writer.set_blend_op(if *is_blended { png::BlendOp::Over } else { png::BlendOp::Source }).unwrap();
+            let dispose = match after {
+                After::Stays => png::DisposeOp::None,
+                After::Cleared => png::DisposeOp::Background,
+                After::Undone => png::DisposeOp::Previous,
+            };
+            writer.set_dispose_op(dispose).unwrap();
+            let samples = picture.iter().flat_map(|sample| vec![*sample; 1 + usize::from(deep)]);
+            writer.write_image_data(&samples.collect::<Vec<_>>()).unwrap();
+        }
+        writer.finish().unwrap();
+        assert_eq!(all_hashes(&bytes), drawn(&frames), "{depth:?}");
+    }
+}
 
 #[test]
 fn what_was_hashed_before_a_fault_stands() {

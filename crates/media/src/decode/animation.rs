@@ -5,8 +5,7 @@
 use std::io::Cursor;
 
 use image::{
-    AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult, RgbaImage,
-    codecs::{gif::GifDecoder, png::PngDecoder},
+    AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult, RgbaImage, codecs::gif::GifDecoder,
 };
 
 use super::{
@@ -45,29 +44,25 @@ pub(super) fn decode(
             at += 1;
             Ok(wanted.peek().is_some())
         };
-        if format == Format::WebP {
-            return webp::play(bytes, header, share.bytes(), &mut see);
-        }
-        for frame in frames(bytes, format, header, share.bytes()).map_err(|error| refusal(&error))? {
-            if !see(&frame.map_err(|error| refusal(&error))?.into_buffer())? {
-                break;
+        match format {
+            Format::WebP => webp::play(bytes, header, share.bytes(), &mut see),
+            Format::Png => png::play(bytes, header, share.bytes(), &mut see),
+            _ => {
+                for frame in gif(bytes, header, share.bytes()).map_err(|error| refusal(&error))? {
+                    if !see(&frame.map_err(|error| refusal(&error))?.into_buffer())? {
+                        break;
+                    }
+                }
+                Ok(())
             }
         }
-        Ok(())
     })
 }
 
-fn frames<'a>(bytes: &'a [u8], format: Format, header: &Header, memory: u64) -> ImageResult<Frames<'a>> {
-    let bounds = bounds(header, memory);
-    Ok(if format == Format::Gif {
-        let mut decoder = GifDecoder::new(Cursor::new(bytes))?;
-        decoder.set_limits(bounds)?;
-        decoder.into_frames()
-    } else {
-        let mut decoder = PngDecoder::with_limits(png::ended(bytes), bounds.clone())?;
-        decoder.set_limits(bounds)?;
-        decoder.apng()?.into_frames()
-    })
+fn gif<'a>(bytes: &'a [u8], header: &Header, memory: u64) -> ImageResult<Frames<'a>> {
+    let mut decoder = GifDecoder::new(Cursor::new(bytes))?;
+    decoder.set_limits(bounds(header, memory))?;
+    Ok(decoder.into_frames())
 }
 
 /// The places of the first frame and so many after it, evenly spaced and with the last one, in order.

@@ -4,6 +4,7 @@
 
 mod animation;
 mod budget;
+mod canvas;
 mod guard;
 mod header;
 mod joined;

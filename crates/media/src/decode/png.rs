@@ -1,16 +1,28 @@
 //! The default picture of a PNG file, row by row: what is missing at a file's end costs no more than the rows that it
-//! held.
+//! held; and the frames of an animated one.
 //!
-//! Animations are put together elsewhere.
+//! What is left of a frame is the canvas' matter.
 
-use png::{BitDepth, ColorType, Decoder, DecodingError, InterlaceInfo, Limits, Transformations};
+use image::RgbaImage;
+use png::{
+    BitDepth, BlendOp, ColorType, Decoder, DecodingError, DisposeOp, InterlaceInfo, Limits, Reader,
+    Transformations,
+};
 
-use super::{Refusal, header::Header, joined::Joined, luma};
+use super::{
+    Refusal,
+    canvas::{After, Area, Canvas, Placed},
+    header::Header,
+    joined::Joined,
+    luma,
+};
 use crate::fingerprint::reason;
+
+const BROKEN: Refusal = Refusal::Undecodable(reason::BROKEN);
 
 /// A file up to the end of its chunks, and an end where it has none of its own: decoders hold back what came until they
 /// see the next chunk.
-pub(super) fn ended(bytes: &[u8]) -> Joined<'_, 2> {
+fn ended(bytes: &[u8]) -> Joined<'_, 2> {
     const END: &[u8] = b"\0\0\0\0IEND\xae\x42\x60\x82";
     let mut at = 8;
     loop {
@@ -28,17 +40,12 @@ pub(super) fn ended(bytes: &[u8]) -> Joined<'_, 2> {
 
 /// Rows that did not come are black, as everything is that nothing was drawn on.
 pub(super) fn luma(bytes: &[u8], header: &Header, memory: u64) -> Result<Vec<u8>, Refusal> {
-    let limits = Limits { bytes: usize::try_from(memory).unwrap_or(usize::MAX) };
-    let mut decoder = Decoder::new_with_limits(ended(bytes), limits);
-    decoder.set_transformations(Transformations::EXPAND);
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
-    let mut reader = decoder.read_info().map_err(|error| refusal(&error))?;
+    let mut reader = reader(bytes, memory, Transformations::EXPAND)?;
     let info = reader.info();
     let (width, height) = (header.width as usize, header.height as usize);
     let is_whole = info.frame_control.is_none_or(|frame| (frame.width, frame.height) == info.size());
     if info.size() != (header.width, header.height) || !is_whole {
-        return Err(Refusal::Undecodable(reason::BROKEN));
+        return Err(BROKEN);
     }
     let kind = reader.output_color_type();
     let line = reader.output_line_size(header.width).ok_or(Refusal::TooLarge(reason::MEMORY))?;
@@ -59,6 +66,65 @@ pub(super) fn luma(bytes: &[u8], header: &Header, memory: u64) -> Result<Vec<u8>
         rows += 1;
     }
     Ok(samples)
+}
+
+/// Shows the canvas after each frame for as long as more are wanted.
+pub(super) fn play(
+    bytes: &[u8],
+    header: &Header,
+    memory: u64,
+    see: &mut dyn FnMut(&RgbaImage) -> Result<bool, Refusal>,
+) -> Result<(), Refusal> {
+    let shapes = Transformations::EXPAND | Transformations::STRIP_16 | Transformations::ALPHA;
+    let mut reader = reader(bytes, memory, shapes)?;
+    if reader.info().size() != (header.width, header.height) {
+        return Err(BROKEN);
+    }
+    if header.is_default_apart {
+        reader.next_frame_info().map_err(|error| refusal(&error))?;
+    }
+    let mut canvas = Canvas::new(header.width, header.height);
+    let mut buffer = vec![0; reader.output_buffer_size().ok_or(Refusal::TooLarge(reason::MEMORY))?];
+    for nth in 0..header.frames {
+        let about = reader.next_frame(&mut buffer).map_err(|error| refusal(&error))?;
+        let frame = reader.info().frame_control().ok_or(BROKEN)?;
+        let area = Area { x: frame.x_offset, y: frame.y_offset, width: frame.width, height: frame.height };
+        let after = match frame.dispose_op {
+            DisposeOp::None => After::Stays,
+            // Before the first there is nothing.
+            DisposeOp::Previous if nth > 0 => After::Undone,
+            DisposeOp::Background | DisposeOp::Previous => After::Cleared,
+        };
+        let placed = Placed { area, is_blended: frame.blend_op == BlendOp::Over, after };
+        let samples = &buffer[..about.buffer_size()];
+        let samples = match (about.color_type, about.bit_depth) {
+            (ColorType::Rgba, BitDepth::Eight) => samples.to_vec(),
+            (ColorType::GrayscaleAlpha, BitDepth::Eight) => {
+                samples.as_chunks().0.iter().flat_map(|[luma, alpha]| [*luma, *luma, *luma, *alpha]).collect()
+            }
+            _ => return Err(Refusal::Undecodable(reason::UNSUPPORTED)),
+        };
+        let picture = RgbaImage::from_raw(area.width, area.height, samples).ok_or(BROKEN)?;
+        if !area.is_within(header.width, header.height) {
+            return Err(BROKEN);
+        }
+        canvas.draw(placed, &picture);
+        drop(picture);
+        if !see(canvas.picture())? {
+            break;
+        }
+        canvas.end(placed);
+    }
+    Ok(())
+}
+
+fn reader(bytes: &[u8], memory: u64, shapes: Transformations) -> Result<Reader<Joined<'_, 2>>, Refusal> {
+    let limits = Limits { bytes: usize::try_from(memory).unwrap_or(usize::MAX) };
+    let mut decoder = Decoder::new_with_limits(ended(bytes), limits);
+    decoder.set_transformations(shapes);
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
+    decoder.read_info().map_err(|error| refusal(&error))
 }
 
 fn of_row(row: &[u8], kind: (ColorType, BitDepth)) -> Option<Vec<u8>> {
@@ -87,6 +153,6 @@ fn of_row(row: &[u8], kind: (ColorType, BitDepth)) -> Option<Vec<u8>> {
 fn refusal(error: &DecodingError) -> Refusal {
     match error {
         DecodingError::LimitsExceeded => Refusal::TooLarge(reason::MEMORY),
-        _ => Refusal::Undecodable(reason::BROKEN),
+        _ => BROKEN,
     }
 }

@@ -6,6 +6,7 @@ use image::{DynamicImage, RgbaImage, codecs::webp::WebPDecoder};
 
 use super::{
     Refusal,
+    canvas::{After, Area, Canvas, Placed},
     header::{Chunks, Header, little24},
     joined::Joined,
     still::{pixels, refusal},
@@ -21,97 +22,22 @@ pub(super) fn play(
     memory: u64,
     see: &mut dyn FnMut(&RgbaImage) -> Result<bool, Refusal>,
 ) -> Result<(), Refusal> {
-    let mut canvas = Canvas {
-        picture: RgbaImage::new(header.width, header.height),
-        is_clear: true,
-        left_by: Area::default(),
-    };
+    let mut canvas = Canvas::new(header.width, header.height);
     for (kind, content, _) in Chunks(bytes.get(12..).unwrap_or_default()) {
         if kind == b"ANMF" {
             let frame = Frame::read(content, header).ok_or(BROKEN)?;
-            let was_clear = canvas.is_clear;
-            canvas.draw(&frame, &frame.picture(header, memory)?);
-            if !see(&canvas.picture)? {
+            canvas.draw(frame.placed, &frame.picture(header, memory)?);
+            if !see(canvas.picture())? {
                 break;
             }
-            if frame.is_disposed_of {
-                canvas.clear(frame.area);
-                canvas.is_clear |= was_clear;
-            }
+            canvas.end(frame.placed);
         }
     }
     Ok(())
 }
 
-#[derive(Clone, Copy, Default)]
-struct Area {
-    x: u32,
-    y: u32,
-    width: u32,
-    height: u32,
-}
-
-impl Area {
-    fn has(self, x: u32, y: u32) -> bool {
-        (self.x..self.x + self.width).contains(&x) && (self.y..self.y + self.height).contains(&y)
-    }
-}
-
-struct Canvas {
-    picture: RgbaImage,
-    /// Nothing is left on it.
-    is_clear: bool,
-    /// Where the last frame was disposed of.
-    left_by: Area,
-}
-
-impl Canvas {
-    /// Where there is nothing, pixels are taken as they are, with the colours that their alpha hides.
-    fn draw(&mut self, frame: &Frame<'_>, picture: &RgbaImage) {
-        let all = !frame.is_blended || self.is_clear;
-        for (x, y, pixel) in picture.enumerate_pixels() {
-            let (x, y) = (x + frame.area.x, y + frame.area.y);
-            let under = self.picture.get_pixel_mut(x, y);
-            under.0 = if all || self.left_by.has(x, y) { pixel.0 } else { blended(pixel.0, under.0) };
-        }
-        self.left_by = Area::default();
-        self.is_clear = false;
-    }
-
-    fn clear(&mut self, area: Area) {
-        for y in area.y..area.y + area.height {
-            for x in area.x..area.x + area.width {
-                self.picture.get_pixel_mut(x, y).0 = [0; 4];
-            }
-        }
-        self.left_by = area;
-        self.is_clear = self.picture.dimensions() == (area.width, area.height);
-    }
-}
-
-/// In libwebp's whole numbers.
-#[expect(clippy::cast_possible_truncation, reason = "means of two bytes")]
-fn blended(over: [u8; 4], under: [u8; 4]) -> [u8; 4] {
-    let alpha = u32::from(over[3]);
-    if alpha == 0 {
-        return under;
-    }
-    if alpha == 255 {
-        return over;
-    }
-    let left = (u32::from(under[3]) * (256 - alpha)) >> 8;
-    let scale = (1 << 24) / (alpha + left);
-    let mix = |at: usize| {
-        let sum = u32::from(over[at]) * alpha + u32::from(under[at]) * left;
-        ((sum * scale) >> 24) as u8
-    };
-    [mix(0), mix(1), mix(2), (alpha + left) as u8]
-}
-
 struct Frame<'a> {
-    area: Area,
-    is_blended: bool,
-    is_disposed_of: bool,
+    placed: Placed,
     /// Chunks with their heads.
     alpha: Option<&'a [u8]>,
     picture: &'a [u8],
@@ -124,7 +50,9 @@ impl<'a> Frame<'a> {
         let area =
             Area { x: 2 * number(0)?, y: 2 * number(3)?, width: number(6)? + 1, height: number(9)? + 1 };
         let flags = *content.get(15)?;
-        if area.x + area.width > header.width || area.y + area.height > header.height {
+        let after = if flags & 1 == 0 { After::Stays } else { After::Cleared };
+        let placed = Placed { area, is_blended: flags & 2 == 0, after };
+        if !area.is_within(header.width, header.height) {
             return None;
         }
         let mut alpha = None;
@@ -132,13 +60,7 @@ impl<'a> Frame<'a> {
             match kind {
                 b"ALPH" if alpha.is_none() => alpha = Some(whole),
                 b"VP8 " | b"VP8L" => {
-                    return Some(Self {
-                        area,
-                        is_blended: flags & 2 == 0,
-                        is_disposed_of: flags & 1 != 0,
-                        alpha: alpha.filter(|_| kind == b"VP8 "),
-                        picture: whole,
-                    });
+                    return Some(Self { placed, alpha: alpha.filter(|_| kind == b"VP8 "), picture: whole });
                 }
                 _ => {}
             }
@@ -149,7 +71,7 @@ impl<'a> Frame<'a> {
     /// Decoded as a file of its own.
     fn picture(&self, header: &Header, memory: u64) -> Result<RgbaImage, Refusal> {
         const HEAD: usize = 30;
-        let Area { width, height, .. } = self.area;
+        let Area { width, height, .. } = self.placed.area;
         let length = (HEAD - 8 + self.alpha.map_or(0, <[u8]>::len) + self.picture.len()) as u64;
         let length = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
         let mut head = [0; HEAD];
