@@ -20,6 +20,8 @@ use crate::{error::OpenError, settings::Settings, topics::Topic};
 const CLIENT: &str = "admin";
 /// Between two looks at something that must come true soon.
 const PAUSE: Duration = Duration::from_millis(100);
+/// So long it may take until each broker knows a topic that one of them made.
+const SPREADS: Duration = Duration::from_secs(5);
 
 /// What `create_topics` did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,8 +137,13 @@ impl<'a> Admin<'a> {
 
     /// Refuses topics that are missing or that differ where a promise rests on it. Returns the lesser differences.
     pub(super) async fn verify(&self) -> Result<Vec<String>, OpenError> {
+        let deadline = Instant::now() + self.patience.min(SPREADS);
         for topic in Topic::ALL {
-            let found = self.partitions(topic).await?;
+            let mut found = self.partitions(topic).await?;
+            while found == 0 && Instant::now() < deadline {
+                tokio::time::sleep(PAUSE).await;
+                found = self.partitions(topic).await?;
+            }
             if found == 0 {
                 let name = topic.name(&self.settings.prefix);
                 return Err(OpenError::Topic {
