@@ -139,6 +139,27 @@ async fn a_file_that_may_not_grow_is_told_like_a_full_disk_and_leaves_what_was_t
 }
 
 #[tokio::test]
+async fn sidecars_that_contradict_each_other_are_refused_and_a_preview_refuses_them_too() {
+    let place = Place::new();
+    write(&place, 4);
+    for sidecars in [
+        &["--sidecar", "parquet,parquet"][..],
+        &["--sidecar", "ndjson", "--sidecar", "ndjson"],
+        &["--sidecar", "none,parquet"],
+        &["--sidecar", "ndjson", "--sidecar", "none"],
+    ] {
+        for more in [&["--dry-run"][..], &[]] {
+            let (code, _, said) = run(&place, &convert("bundle.json", &[sidecars, more].concat())).await;
+            assert!(code == 2 && said.contains("--sidecar"), "{sidecars:?}: {code} {said}");
+        }
+    }
+    let mut left: Vec<_> =
+        fs::read_dir(place.folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["export", "key"]);
+}
+
+#[tokio::test]
 async fn an_input_is_not_written_over_and_both_names_are_told() {
     let place = Place::new();
     write(&place, 4);

@@ -445,3 +445,26 @@ fn a_preview_refuses_what_would_be_refused_and_names_what_would_be_written() {
     let done = serde_json::to_value(run(&job).unwrap()).unwrap();
     assert_eq!((&done["dryRun"], &done["files"]), (&false.into(), &told["files"]));
 }
+
+#[test]
+fn a_sidecar_that_is_asked_for_twice_is_refused_before_anything_is_named() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(9, 4, 20));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let (parquet, ndjson) = (Sidecar::Parquet, Sidecar::Ndjson);
+    for (sidecars, twice) in [
+        (vec![parquet, parquet], "parquet"),
+        (vec![parquet, ndjson, ndjson], "ndjson"),
+        (vec![ndjson, parquet, ndjson], "ndjson"),
+    ] {
+        job.sidecars = Some(sidecars);
+        for dry_run in [true, false] {
+            job.dry_run = dry_run;
+            let fault = run(&job).unwrap_err();
+            assert_eq!(
+                (fault.tag(), fault.to_string()),
+                ("refused", format!("--sidecar: {twice} is named twice"))
+            );
+            assert_eq!(folder.names(), ["a"]);
+        }
+    }
+}

@@ -70,6 +70,15 @@ pub enum Sidecar {
     Ndjson,
 }
 
+impl Sidecar {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Ndjson => "ndjson",
+        }
+    }
+}
+
 /// One conversion.
 #[derive(Clone, Debug)]
 pub struct Job {

@@ -168,6 +168,10 @@ fn check(job: &Job) -> Result<(), Fault> {
     {
         return refused("standard output has room for the bundle only, not for sidecars or a package");
     }
+    let sidecars = job.sidecars.as_deref().unwrap_or_default();
+    if let Some((_, twice)) = sidecars.iter().enumerate().find(|(at, form)| sidecars[..*at].contains(form)) {
+        return refused(&format!("--sidecar: {} is named twice", twice.name()));
+    }
     if let Some(license) = &job.license {
         if !job.package {
             return refused("--license: only a package has a place for it (--package frictionless)");

@@ -288,7 +288,7 @@ impl Convert {
             resume: running.resume,
             force: running.force,
             dry_run: running.dry_run,
-            sidecars: sidecars(&self.sidecar),
+            sidecars: sidecars(&self.sidecar)?,
             package: self.package.is_some(),
             license: self.license,
             to: self.to.and_then(shape),

@@ -2,6 +2,7 @@
 //!
 //! Which options there are is the command's.
 
+use anyhow::ensure;
 use clap::ValueEnum;
 use tidegate_exporter::{
     convert::{Format, Sidecar},
@@ -94,13 +95,15 @@ pub(super) fn shape(to: To) -> Option<Shape> {
     }
 }
 
-pub(super) fn sidecars(asked: &[Beside]) -> Option<Vec<Sidecar>> {
+pub(super) fn sidecars(asked: &[Beside]) -> anyhow::Result<Option<Vec<Sidecar>>> {
     let one = |beside: &Beside| match beside {
         Beside::Parquet => Some(Sidecar::Parquet),
         Beside::Ndjson => Some(Sidecar::Ndjson),
         Beside::None => None,
     };
-    (!asked.is_empty()).then(|| asked.iter().filter_map(one).collect())
+    let wanted: Vec<_> = asked.iter().filter_map(one).collect();
+    ensure!(wanted.is_empty() || wanted.len() == asked.len(), "--sidecar none goes with no other");
+    Ok((!asked.is_empty()).then_some(wanted))
 }
 
 pub(super) fn vote_sign(text: &str) -> Result<VoteSign, String> {
