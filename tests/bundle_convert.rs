@@ -28,7 +28,8 @@ fn export(voters: u32) -> [(&'static str, String); 3] {
             _ = writeln!(votes, "{},x,{comment},{voter},{vote}", 1_600_000_000_000_u64 + u64::from(voter));
         }
     }
-    let summary = "topic,Trees\nvote-convention,agree=+1;disagree=-1;pass=0\n".to_owned();
+    let summary =
+        "topic,Trees\nurl,https://pol.is/3trees\nvote-convention,agree=+1;disagree=-1;pass=0\n".to_owned();
     [("votes.csv", votes), ("comments.csv", comments), ("summary.csv", summary)]
 }
 

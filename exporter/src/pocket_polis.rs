@@ -11,7 +11,7 @@ use crate::{
     meter::Meter,
     model::{Head, Item, Keys, Published, Source},
     moment::Moment,
-    privacy::people::People,
+    privacy::people::{People, PeopleOf},
     rows::{NO_OBJECT, Read, Row, order::Flow},
     spill::{Room, Spill},
 };
@@ -27,16 +27,17 @@ impl PocketPolis {
         files: &[(Member, Role)],
         limits: &Limits,
         source_id: Option<&str>,
-        people_of: &mut dyn FnMut(&str) -> People,
+        people_of: &mut PeopleOf<'_>,
     ) -> Result<(Self, Head, People), Fault> {
         let votes = need(files, limits, Role::PocketVotes, "the file of votes (votes.csv)")?;
         let statements =
             need(files, limits, Role::PocketStatements, "the file of statements (statements.csv)")?;
+        // Nothing in the files says which conversation it is, and participants are `p1` and so on in each.
+        let people = people_of(source_id)?;
         let id = source_id.map_or_else(|| votes.stem(), str::to_owned);
         let mut items = items(statements, limits)?;
         let keys = Keys::sort(&mut items, &statements.name)?;
         hold_once(votes, limits, &keys)?;
-        let people = people_of(&id);
         let source = Source {
             tool: "pocket-polis".to_owned(),
             schema: "https://delib.mashbean.net/schemas/pocket-polis/v1".to_owned(),

@@ -14,7 +14,10 @@ use crate::{
         table::{Table, twice},
     },
     model::{Head, Item, Keys, Published, Source, by_key},
-    privacy::{people::People, suppress::Counts},
+    privacy::{
+        people::{People, PeopleOf},
+        suppress::Counts,
+    },
     rows::NO_OBJECT,
     tally::{Pair, Unknown},
     words::{counted, were},
@@ -36,7 +39,7 @@ impl Sensemaking {
         files: &[(Member, Role)],
         limits: &Limits,
         source_id: Option<&str>,
-        people_of: &mut dyn FnMut(&str) -> People,
+        people_of: &mut PeopleOf<'_>,
     ) -> Result<(Self, Head, People), Fault> {
         let member = need(files, limits, Role::Tallies, "the file of comments")?;
         let id = source_id.map_or_else(|| member.stem(), str::to_owned);
@@ -49,7 +52,8 @@ impl Sensemaking {
             .map(|(subject, (counts, unknown))| Pair { unknown, ..Pair::of(subject, NO_OBJECT, counts) })
             .collect();
         let known = "The source holds tallies only: how many people took part is not known.".to_owned();
-        let people = people_of(&id);
+        // Nobody is in them who could be taken for somebody else.
+        let people = people_of(Some(&id))?;
         let source = Source {
             tool: "sensemaking".to_owned(),
             schema: "https://github.com/Jigsaw-Code/sensemaking-tools".to_owned(),

@@ -99,11 +99,11 @@ fn told(change: impl Fn(&str, &str) -> Vec<(String, String)>) -> Vec<(String, St
     let mut told = Vec::new();
     for (export, files) in exports().into_iter().enumerate() {
         let input = written(&folder, &files, None);
-        bundle(&folder.job(&input));
+        bundle(&folder.fresh(&input));
         for (name, text) in &files {
             for (changed, wanted) in change(name, text) {
                 let input = written(&folder, &files, Some((name, &changed)));
-                let said = match run(&folder.job(&input)) {
+                let said = match run(&folder.fresh(&input)) {
                     Ok(_) => "nothing".to_owned(),
                     Err(fault) => format!("{} {fault}", fault.tag()),
                 };
@@ -204,7 +204,7 @@ fn a_column_of_a_comment_stands_once_where_it_is_a_vote() {
     let matrix = conversation.matrix_csv();
     let again = edited(&matrix, |at, cells| cells.push(if at == 0 { "3".to_owned() } else { String::new() }));
     let input = written(&folder, &[comments(), ("participants-votes.csv", again)], None);
-    let fault = run(&folder.job(&input)).unwrap_err();
+    let fault = run(&folder.fresh(&input)).unwrap_err();
     let said = "participants-votes.csv, row 1: the columns 11 and 14 are both called 3";
     assert_eq!((fault.tag(), fault.to_string().as_str()), ("duplicate", said));
 }
@@ -237,7 +237,7 @@ fn a_participant_stands_once_in_the_table_of_participants() {
             ),
         ] {
             let input = written(&folder, files, Some(("participants-votes.csv", &changed)));
-            let fault = run(&folder.job(&input)).unwrap_err();
+            let fault = run(&folder.fresh(&input)).unwrap_err();
             assert_eq!((fault.tag(), fault.to_string()), (tag, format!("participants-votes.csv, {said}")));
         }
     }

@@ -378,7 +378,7 @@ fn a_source_without_an_address_has_its_id_after_the_round_trip_too() {
         fs::remove_file(input.join(name)).unwrap();
     }
     fs::rename(input.join("participants-votes.csv"), input.join("two words & more.csv")).unwrap();
-    let first = bundle(&folder.job(&input)).1;
+    let first = bundle(&folder.fresh(&input)).1;
     assert_eq!(first["source"]["sourceId"], "two words & more");
     let mut back = folder.job(&folder.path("bundle.json"));
     (back.key, back.to) = (None, Some(Shape::PolisCsv));

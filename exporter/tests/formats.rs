@@ -157,7 +157,7 @@ fn pocket_polis_keeps_its_own_tallies_beside_the_recount() {
         "participant,statement_id,vote,updated_at\np1,1,1,2026-01-02T00:00:00.123Z\np2,1,-1,2026-01-02T00:00:00.123Z\n\
          p1,2,0,2026-01-02T00:00:00.123Z\n",
     );
-    let (report, bundle) = bundle(&folder.job(&folder.path("p")));
+    let (report, bundle) = bundle(&folder.fresh(&folder.path("p")));
     assert_eq!((report.format, report.responses, report.participants), ("pocket-polis", 3, 2));
     assert!((report.coverage - 1.0).abs() < 1e-12);
     assert_eq!(bundle["items"][0]["origin"], "organizer");
@@ -170,7 +170,7 @@ fn a_second_answer_in_pocket_polis_is_a_fault_of_the_file() {
     folder.write("p/statements.csv", "statement_id,text\n1,one\n2,two\n");
     let head = "participant,statement_id,vote,updated_at\n";
     let rows = "p1,1,1,\np2,1,0,\np1,2,1,\np2,2,1,\n";
-    let mut job = folder.job(&folder.path("p"));
+    let mut job = folder.fresh(&folder.path("p"));
     folder.write("p/votes.csv", format!("{head}{rows}"));
     bundle(&job);
     folder.write("p/votes.csv", format!("{head}{rows}p2,2,-1,\np1,1,1,\n"));

@@ -20,7 +20,7 @@ use tidegate_exporter::{
 
 #[track_caller]
 fn refused(folder: &Folder, input: &Path, tag: &str, says: &str) {
-    let mut job = folder.job(input);
+    let mut job = folder.fresh(input);
     job.limits.record = 1 << 20;
     let fault = run(&job).unwrap_err();
     assert_eq!(fault.tag(), tag, "{fault}");
@@ -215,7 +215,7 @@ fn names_of_files_tell_nobody_in_a_public_bundle() {
         ("jo@home.example/jo@work.example.csv", &votes),
         ("jo@home.example/notes.txt", "jo"),
     ]);
-    let mut job = folder.job(&folder.write("jo@zip.example.zip", bytes));
+    let mut job = folder.fresh(&folder.write("jo@zip.example.zip", bytes));
     for (profile, told) in [(Profile::Private, true), (Profile::Public, false)] {
         job.profile = profile;
         run(&job).unwrap();

@@ -350,7 +350,7 @@ fn what_an_export_lacks_is_told_and_its_variant_is_known_without_it() {
     let (folder, conversation) = (Folder::new(), Conversation::new(8, 5, 20));
     folder.write("a/votes.csv", conversation.votes_csv(1000));
     folder.write("a/comments.csv", conversation.comments_csv(1000));
-    let (report, _) = bundle(&folder.job(&folder.path("a")));
+    let (report, _) = bundle(&folder.fresh(&folder.path("a")));
     assert_eq!(report.variant, Some("A"));
     let lacks = |report: &Report| -> Vec<String> {
         report.notes.iter().filter(|note| note.contains("There was no")).cloned().collect()
@@ -366,7 +366,7 @@ fn what_an_export_lacks_is_told_and_its_variant_is_known_without_it() {
     let comments = conversation.comments_csv(1000);
     let zoned = comments.replace("Jul 27 WIB", "Jul 27 2026 12:00:00 GMT+0000 (Coordinated Universal Time)");
     folder.write("a/comments.csv", zoned);
-    assert_eq!(bundle(&folder.job(&folder.path("a"))).0.variant, Some("D"));
+    assert_eq!(bundle(&folder.fresh(&folder.path("a"))).0.variant, Some("D"));
 }
 
 #[test]

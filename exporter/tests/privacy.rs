@@ -4,7 +4,9 @@
 
 mod support;
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
+
+use serde_json::Value;
 
 use support::{Conversation, Folder, VOTERS_FROM, bundle, run};
 use tidegate_exporter::{
@@ -138,6 +140,60 @@ fn keys_link_bundles_and_fresh_ones_do_not() {
     let other = refs(&job);
     job.overrides.id = Some("another conversation".to_owned());
     assert_ne!(refs(&job), other);
+}
+
+#[test]
+fn a_kept_key_wants_to_know_which_conversation_it_is() {
+    let folder = Folder::new();
+    let conversation = Conversation::new(15, 3, 20);
+    let comments = conversation.comments_csv(1000);
+    let summary = Conversation::SUMMARY.replace("url,https://pol.is/3invented\n", "");
+    folder.write("votes/votes.csv", conversation.votes_csv(1000));
+    folder.write("matrix/participants-votes.csv", conversation.matrix_csv());
+    for name in ["votes", "matrix"] {
+        folder.write(&format!("{name}/comments.csv"), &comments);
+        folder.write(&format!("{name}/summary.csv"), &summary);
+    }
+    folder.write("pocket/statements.csv", "statement_id,text\ns1,one\n");
+    folder.write("pocket/votes.csv", "participant,statement_id,vote\np1,s1,1\n");
+    folder.write("ideas/ideas.csv", "Idea ID,Idea Text\n1,one\n2,two\n");
+    let header = "Vote ID,Session ID,Winner ID,Loser ID,Left Choice ID,Right Choice ID\n";
+    folder.write("ideas/votes.csv", format!("{header}1,s1,1,2,1,2\n"));
+    let refs = |bundle: Value| {
+        let responses = bundle["responses"].as_array().unwrap().clone();
+        responses.iter().map(|it| it["participantRef"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
+    };
+    for name in ["votes", "matrix", "pocket", "ideas"] {
+        let mut job = folder.job(&folder.path(name));
+        for dry_run in [true, false] {
+            job.dry_run = dry_run;
+            let fault = run(&job).unwrap_err();
+            assert!(
+                fault.tag() == "refused" && fault.to_string().ends_with("--source-id says it"),
+                "{fault}"
+            );
+        }
+        let kept = job.key.take();
+        let fresh = refs(bundle(&job).1);
+        job.key = kept;
+        job.profile = Profile::Public;
+        run(&job).unwrap();
+        job.profile = Profile::Private;
+        job.overrides.id = Some("here".to_owned());
+        let here = refs(bundle(&job).1);
+        assert_eq!(here, refs(bundle(&job).1), "{name}");
+        job.overrides.id = Some("there".to_owned());
+        let there = refs(bundle(&job).1);
+        assert!(here.is_disjoint(&there) && here.is_disjoint(&fresh), "{name}");
+    }
+    // Each alone refers to the same people as both together do.
+    let of = |name: &str| {
+        let mut job = folder.job(&folder.path(name));
+        job.overrides.id = Some("3invented".to_owned());
+        refs(bundle(&job).1)
+    };
+    let whole = refs(bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1);
+    assert_eq!((of("votes"), of("matrix")), (whole.clone(), whole));
 }
 
 #[test]
@@ -305,7 +361,7 @@ fn addresses_in_ids_are_for_nobody_else() {
     let votes = |id: &str| (0..9).map(|who| format!("p{who},{id},1,\n")).collect::<String>();
     let votes = ids.map(votes).concat();
     folder.write("p/votes.csv", format!("participant,statement_id,vote,updated_at\n{votes}"));
-    let mut job = folder.job(&folder.path("p"));
+    let mut job = folder.fresh(&folder.path("p"));
     let (_, private) = bundle(&job);
     assert_eq!(private["dataCard"]["containsDirectIdentifiers"], true);
     assert!(private.to_string().contains("statement:ada@town.example"));
@@ -314,7 +370,7 @@ fn addresses_in_ids_are_for_nobody_else() {
     let text = public.to_string();
     assert!(!text.contains("ada@") && !text.contains("12345678"), "{text}");
     assert_eq!(public["dataCard"]["suitableForPublicSharing"], true);
-    let found: std::collections::BTreeSet<_> =
+    let found: BTreeSet<_> =
         public["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect();
     let wanted = ["statement:hidden-1", "statement:hidden-2", "statement:hidden-3", "statement:s1"];
     assert_eq!(found.into_iter().collect::<Vec<_>>(), wanted);

@@ -58,7 +58,8 @@ pub(super) fn read(member: &Member, limits: &Limits) -> Result<Read, Fault> {
         let of = |name: &str| cells.get(name).and_then(serde_json::Value::as_u64);
         let observations = of("wins").zip(of("losses")).and_then(|(wins, losses)| wins.checked_add(losses));
         if survey.is_none() {
-            survey = Some(row.maybe(survey_column)?.trim().to_owned()).filter(|id| !id.is_empty());
+            survey = Some(row.maybe(survey_column)?.trim().to_owned())
+                .filter(|id| !matches!(id.as_str(), "" | "NA"));
         }
         texts.push(row.text(text)?.to_owned());
         items.push(Item {

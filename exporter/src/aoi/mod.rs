@@ -13,7 +13,7 @@ use crate::{
     meter::Meter,
     model::{Head, Keys, Source},
     moment::Moment,
-    privacy::people::People,
+    privacy::people::{People, PeopleOf},
     rows::{Read, Row, order::Flow},
 };
 
@@ -44,16 +44,17 @@ impl Ideas {
         limits: &Limits,
         options: &Options,
         source_id: Option<&str>,
-        people_of: &mut dyn FnMut(&str) -> People,
+        people_of: &mut PeopleOf<'_>,
     ) -> Result<(Self, Head, People), Fault> {
         let votes = need(files, limits, Role::IdeasVotes, "the file of votes")?;
         let ideas = need(files, limits, Role::Ideas, "the file of ideas")?;
         hold_name(files, limits, Role::IdeasNonVotes)?;
         let read = ideas::read(ideas, limits)?;
-        let id = source_id.map(str::to_owned).or(read.survey).unwrap_or_else(|| votes.stem());
+        let known = source_id.map(str::to_owned).or(read.survey);
+        let people = people_of(known.as_deref())?;
+        let id = known.unwrap_or_else(|| votes.stem());
         let mut items = read.items;
         let keys = Keys::sort(&mut items, &ideas.name)?;
-        let people = people_of(&id);
         let source = Source {
             tool: "all-our-ideas".to_owned(),
             schema: "https://github.com/allourideas/pairwise-api".to_owned(),

@@ -13,7 +13,7 @@ use crate::{
     model::Head,
     pocket_polis::PocketPolis,
     polis::Polis,
-    privacy::people::People,
+    privacy::people::{People, PeopleOf},
     rows::{Read, Row, order::Flow},
     sensemaking::Sensemaking,
     tally::Pair,
@@ -33,7 +33,7 @@ impl Adapter {
         format: Format,
         files: &[(Member, Role)],
         job: &Job,
-        people_of: &mut dyn FnMut(&str) -> People,
+        people_of: &mut PeopleOf<'_>,
     ) -> Result<(Self, Head, People), Fault> {
         let id = job.overrides.id.as_deref();
         match format {

@@ -32,7 +32,8 @@ pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
     let mut files = roles(&input, job)?;
     files.iter_mut().for_each(|(member, _)| *member = member.without_digest());
     let key = job.key.clone().unwrap_or(Key(Vec::new()));
-    let mut people_of = |scope: &str| People::new(&key, scope, job.participants);
+    let mut people_of =
+        |scope: Option<&str>| Ok(People::new(&key, scope.unwrap_or_default(), job.participants));
     let format = adapter::format(&files, job)?;
     let (adapter, head, mut people) = Adapter::open(format, &files, job, &mut people_of)?;
     let items = head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));

@@ -42,7 +42,7 @@ use crate::{
     privacy::{
         Profile,
         card::{Card, Content, card},
-        people::{Key, People},
+        people::People,
     },
     tally::Tally,
     validate::formats::uri,
@@ -102,20 +102,17 @@ fn run(
         let (tool, format) = (tool.name(), format.name());
         return Err(Fault::Refused(format!("{option}: of --from {tool} only, and this is {format}")));
     }
-    let mut key_fault = None;
-    let mut people_of = |scope: &str| {
-        let key = job.key.clone().map_or_else(|| place.parts.key(), Ok);
-        // Only the writing of a fresh key can fail; the caller looks before anything is done with it.
-        let key = key.unwrap_or_else(|fault| {
-            key_fault = Some(fault);
-            Key(Vec::new())
-        });
-        People::new(&key, scope, job.participants).telling(job.few())
+    let mut people_of = |source: Option<&str>| {
+        let key = match &job.key {
+            Some(_) if source.is_none() && job.profile == Profile::Private => {
+                return Err(Fault::Refused(UNNAMED.to_owned()));
+            }
+            Some(key) => key.clone(),
+            None => place.parts.key()?,
+        };
+        Ok(People::new(&key, source.unwrap_or_default(), job.participants).telling(job.few()))
     };
     let (adapter, mut head, mut people) = Adapter::open(format, files, job, &mut people_of)?;
-    if let Some(fault) = key_fault {
-        return Err(fault);
-    }
     others::hold_shape(job, &head, adapter.tallies().is_some())?;
     job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
     if job.profile == Profile::Public {
@@ -136,6 +133,10 @@ fn run(
     let report = work.individual()?;
     work.end(report)
 }
+
+/// With a key that is kept, equal ids of two conversations would be one participant.
+const UNNAMED: &str = "--linkage-key-file: the input does not say which conversation it is, and pseudonyms of one key have to \
+    differ from conversation to conversation: --source-id says it";
 
 fn check(job: &Job) -> Result<(), Fault> {
     let refused = |detail: &str| Err(Fault::Refused(detail.to_owned()));

@@ -21,7 +21,7 @@ use crate::{
     input::{Limits, Member, Role, absent, hold_name, hold_summary, missing, need, one_of},
     meter::Meter,
     model::{Head, Keys, Source},
-    privacy::people::People,
+    privacy::people::{People, PeopleOf},
     rows::{MOST_GROUPS, Read, Row, order::Flow},
 };
 
@@ -88,7 +88,7 @@ impl Polis {
         limits: &Limits,
         options: &Options,
         source_id: Option<&str>,
-        people_of: &mut dyn FnMut(&str) -> People,
+        people_of: &mut PeopleOf<'_>,
     ) -> Result<(Self, Head, People), Fault> {
         let one = |role| one_of(files, role);
         let (votes, matrix) = (one(Role::PolisVotes)?, one(Role::PolisMatrix)?);
@@ -112,9 +112,9 @@ impl Polis {
         let declared = Declared::of(summary.convention, format.sign);
         let (sign, said, overruled) = sign::settle(options.vote_sign, declared)?;
 
-        let last_resort = votes.or(matrix).map_or_else(String::new, Member::stem);
-        let id = source_id.map(str::to_owned).or_else(|| summary.id()).unwrap_or(last_resort);
-        let mut people = people_of(&id);
+        let known = source_id.map(str::to_owned).or_else(|| summary.id());
+        let mut people = people_of(known.as_deref())?;
+        let id = known.or_else(|| votes.or(matrix).map(Member::stem)).unwrap_or_default();
         let mut read = Comments::read(comments, limits, variant, sign, &options.organizers, &people)?;
         let keys = Keys::sort(&mut read.items, &comments.name)?;
         let mut notes = read.notes;

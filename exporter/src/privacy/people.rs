@@ -15,7 +15,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use super::Participants;
-use crate::{model::number, words::Few, write::json};
+use crate::{fault::Fault, model::number, words::Few, write::json};
 
 /// The secret that pseudonyms are made with. It is never printed.
 #[derive(Clone)]
@@ -49,6 +49,9 @@ const DOMAIN: &[u8] = b"participant";
 
 /// References by pseudonym, shared with whoever writes rows.
 pub(crate) type Names = Arc<RwLock<HashMap<u128, String>>>;
+
+/// Gives the participants of a source, as its pseudonyms are made; nothing, if the input does not say which source it is.
+pub(crate) type PeopleOf<'p> = dyn FnMut(Option<&str>) -> Result<People, Fault> + 'p;
 
 /// All participants of one source.
 #[derive(Debug)]

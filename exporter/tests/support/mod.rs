@@ -50,6 +50,11 @@ impl Folder {
         names
     }
 
+    /// The same with a fresh key, which need not be told which conversation it is.
+    pub fn fresh(&self, input: &Path) -> Job {
+        Job { key: None, ..self.job(input) }
+    }
+
     /// A job from a path to `bundle.json`, with a kept key and a fixed time.
     pub fn job(&self, input: &Path) -> Job {
         let mut job = Job::new(vec![input.to_owned()], Target::File(self.path("bundle.json")));
