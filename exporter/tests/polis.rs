@@ -570,3 +570,41 @@ fn of_votes_at_the_same_time_the_later_row_counts_and_events_keep_all() {
             || all["items"][0]["status"] != "approved"
     );
 }
+
+#[test]
+fn a_quote_that_is_not_closed_on_its_line_is_refused_among_votes_and_never_becomes_a_vote() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let votes = |rows: &str| {
+        let text = format!("timestamp,comment-id,voter-id,vote,why\n1600000000000,0,7700001,1,\n{rows}");
+        folder.write("a/votes.csv", text);
+    };
+    let open = "votes.csv, row 3: a quote is not closed on its line";
+    let early = "votes.csv, row 3: a quote ends before its column does";
+    for (rows, says) in [
+        ("1600000000000,1,7700002,1,\"so\n", open),
+        ("1600000000000,1,7700002,\"1\n1600000000000,2,7700002,1,\n", open),
+        ("1600000000000,1,7700002,1,\"", open),
+        (
+            "1600000000000,1,7700002,1,\"so\n1600000000000,2,7700002,-1,x\"\n1600000000000,3,7700002,1,\n",
+            open,
+        ),
+        ("1600000000000,1,7700002,1,\"so\r\n1600000000000,2,7700002,-1,\"\"\"\r\n", open),
+        ("1600000000000,1,7700002,1,\"so\" and so\n", early),
+    ] {
+        votes(rows);
+        for sorted in [false, true] {
+            job.limits.memory = if sorted { 1 } else { 1 << 20 };
+            let fault = run(&job).unwrap_err();
+            assert_eq!(fault.tag(), "quote", "{fault}");
+            assert!(fault.to_string().starts_with(says), "{rows:?}: {fault}");
+        }
+    }
+    folder.write("a/votes.csv", "timestamp,comment-id,voter-id,vote,\"why\n1600000000000,0,7700001,1,\n");
+    let fault = run(&job).unwrap_err().to_string();
+    assert!(fault.starts_with("votes.csv, row 1: a quote is not closed"), "{fault}");
+    votes("1600000000000,1,7700002,1,\"so, \"\"so\"\"\"\n1600000000000,2,\"7700002\",\"-1\",6\" of rain\n");
+    let (_, bundle) = bundle(&job);
+    let words: Vec<_> = bundle["responses"].as_array().unwrap().iter().map(|it| &it["response"]).collect();
+    assert_eq!(words, ["agree", "agree", "disagree"]);
+}

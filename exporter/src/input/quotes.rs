@@ -29,6 +29,10 @@ pub(super) struct Quotes {
 impl Quotes {
     /// The bytes that come next.
     pub(super) fn pass(&mut self, file: &str, bytes: &[u8]) -> Result<(), Fault> {
+        self.go_on(bytes).map_err(|()| self.wrong(file, EARLY))
+    }
+
+    fn go_on(&mut self, bytes: &[u8]) -> Result<(), ()> {
         let mut rest = bytes;
         loop {
             let next = match self.at {
@@ -51,13 +55,7 @@ impl Quotes {
                     self.columns = 0;
                     At::Beginning
                 }
-                (At::Closing, _) => {
-                    return Err(self.wrong(
-                        file,
-                        "a quote ends before its column does: the one before it is missing, or quotes in the text are \
-                         not doubled",
-                    ));
-                }
+                (At::Closing, _) => return Err(()),
                 (At::Beginning | At::Plain, _) => At::Plain,
             };
         }
@@ -65,13 +63,25 @@ impl Quotes {
 
     /// There are no more.
     pub(super) fn end(&self, file: &str) -> Result<(), Fault> {
-        if self.at == At::Quoted { Err(self.wrong(file, "a quote is never closed")) } else { Ok(()) }
+        if self.at == At::Quoted { Err(self.wrong(file, OPEN)) } else { Ok(()) }
     }
 
     fn wrong(&self, file: &str, what: &str) -> Fault {
         let detail = format!("column {}: {what}", self.columns + 1);
         Fault::content(file, self.rows + 1, Wrong::Quote, detail)
     }
+}
+
+const EARLY: &str = "a quote ends before its column does: the one before it is missing, or quotes in the text are not doubled";
+const OPEN: &str = "a quote is never closed";
+
+/// Whether the quotes of a row belong together that stands on one line.
+pub(crate) fn of_line(line: &[u8]) -> Result<(), &'static str> {
+    let mut quotes = Quotes::default();
+    quotes.go_on(line).map_err(|()| EARLY)?;
+    let over = "a quote is not closed on its line: it never is, or its cell has several lines, which no list of votes \
+                is read with";
+    if quotes.at == At::Quoted { Err(over) } else { Ok(()) }
 }
 
 #[cfg(test)]

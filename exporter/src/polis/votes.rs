@@ -1,7 +1,7 @@
 //! The list of votes: the long file, so it is split by hand.
 //!
-//! A row is one line. What is as nearly all rows are is read at a glance (`glance.rs`), everything else field by field, and
-//! lines with quotes as CSV.
+//! A row is one line, and refused if a cell of it has more. What is as nearly all rows are is read at a glance
+//! (`glance.rs`), everything else field by field, and lines with quotes as CSV.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -17,6 +17,7 @@ use crate::{
     input::{
         Limits, Member,
         lines::Lines,
+        of_line,
         table::{LONGER, NOT_UTF8, column, no_column},
     },
     meter::Meter,
@@ -126,6 +127,7 @@ pub(super) fn rows(
 
 fn header(line: &[u8], name: &str) -> Result<Places, Fault> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    of_line(line).map_err(|why| Fault::content(name, 1, Wrong::Quote, why))?;
     let mut record = csv::ByteRecord::new();
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)
@@ -256,6 +258,7 @@ impl Reading<'_> {
 
     #[cold]
     fn slow(&mut self, line: &[u8], places: &Places) -> Result<Row, Said> {
+        of_line(line).map_err(|why| (Wrong::Quote, why))?;
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line);
         let mut record = csv::ByteRecord::new();
         if !matches!(reader.read_byte_record(&mut record), Ok(true)) {
