@@ -19,8 +19,8 @@ pub(crate) const FINE: usize = 24;
 const SECONDS: usize = 19;
 const DAY: i64 = 86_400_000;
 /// The years 0000 to 9999, which is what the form of a date-time can hold.
-const FIRST: i64 = -62_167_219_200_000;
-const LAST: i64 = 253_402_300_799_999;
+pub(crate) const FIRST: i64 = -62_167_219_200_000;
+pub(crate) const LAST: i64 = 253_402_300_799_999;
 /// Epoch seconds stay below this until the year 5138; milliseconds have been above it since 1973.
 const SECONDS_BELOW: i64 = 100_000_000_000;
 

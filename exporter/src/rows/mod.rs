@@ -12,7 +12,11 @@ pub(crate) mod order;
 pub(crate) mod sorter;
 
 use self::order::Flow;
-use crate::{form::Answer, input::Ended, moment::Moment};
+use crate::{
+    form::Answer,
+    input::Ended,
+    moment::{self, Moment},
+};
 
 /// 32 bytes. Items are named by their place in the list of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +25,7 @@ pub(crate) struct Row {
     pub(crate) subject: u32,
     /// `NO_OBJECT` if there is no second item.
     pub(crate) object: u32,
-    /// From the top: time (48 bits, 0 for none), group (12 bits, 0 for none), fine (1 bit), answer (3 bits).
+    /// From the top: time (49 bits, 0 for none), group (11 bits, 0 for none), fine (1 bit), answer (3 bits).
     packed: u64,
 }
 
@@ -35,12 +39,15 @@ pub(crate) struct Read {
 }
 
 pub(crate) const NO_OBJECT: u32 = u32::MAX;
-/// The years of a [`Moment`] lie between minus and plus this.
-const OFFSET: i64 = 1 << 47;
-const TIME: u32 = 16;
+/// The first moment that there can be is 1.
+const OFFSET: i64 = 1 - moment::FIRST;
+const TIME: u32 = 15;
 const GROUP: u32 = 4;
+const GROUPS: u64 = (1 << (TIME - GROUP)) - 1;
 /// How many groups a row can tell apart.
-pub(crate) const MOST_GROUPS: usize = 4_094;
+pub(crate) const MOST_GROUPS: usize = GROUPS as usize;
+
+const _: () = assert!((moment::LAST + OFFSET).cast_unsigned() < 1 << (u64::BITS - TIME), "each has a place");
 
 impl Row {
     /// Stands where a row will be.
@@ -56,15 +63,16 @@ impl Row {
     ) -> Self {
         let time = at.map_or(0, |at| (at.millis + OFFSET).cast_unsigned());
         let fine = u64::from(at.is_some_and(|at| at.fine));
-        let packed = time << TIME | u64::from(group & 0xfff) << GROUP | fine << 3 | u64::from(answer as u8);
+        let packed =
+            time << TIME | (u64::from(group) & GROUPS) << GROUP | fine << 3 | u64::from(answer as u8);
         Self { who, subject, object, packed }
     }
 
     /// The same answer by somebody, who may be in a group.
     #[inline]
     pub(crate) fn by(self, who: u128, group: u16) -> Self {
-        let others = self.packed & !(0xfff << GROUP);
-        Self { who, packed: others | u64::from(group & 0xfff) << GROUP, ..self }
+        let others = self.packed & !(GROUPS << GROUP);
+        Self { who, packed: others | (u64::from(group) & GROUPS) << GROUP, ..self }
     }
 
     pub(crate) fn answer(self) -> Answer {
@@ -73,7 +81,7 @@ impl Row {
 
     /// 0 for none, else one more than its place among the groups.
     pub(crate) fn group(self) -> usize {
-        (self.packed >> GROUP & 0xfff) as usize
+        (self.packed >> GROUP & GROUPS) as usize
     }
 
     pub(crate) fn at(self) -> Option<Moment> {
@@ -130,12 +138,17 @@ mod tests {
 
     #[test]
     fn a_row_keeps_what_it_was_made_of() {
-        for at in [None, Moment::from_epoch(1_658_933_760_180), Moment::from_epoch(-5)] {
+        let ends = ["0000-01-01T00:00:00Z", "6429-10-17T02:45:55.328Z", "9999-12-31T23:59:59.999Z"];
+        let ends = ends.map(|text| Some(Moment::parse(text).unwrap()));
+        let most = u16::try_from(MOST_GROUPS).unwrap();
+        for at in
+            [None, Moment::from_epoch(1_658_933_760_180), Moment::from_epoch(-5)].into_iter().chain(ends)
+        {
             for answer in Answer::ALL {
-                let row = Row::new(u128::MAX - 7, 3, 9, answer, at, 4_094);
+                let row = Row::new(u128::MAX - 7, 3, 9, answer, at, most).by(u128::MAX - 7, most);
                 let back = Row::from_bytes(&row.to_bytes());
                 assert_eq!(row, back);
-                assert_eq!((back.answer(), back.at(), back.group()), (answer, at, 4_094));
+                assert_eq!((back.answer(), back.at(), back.group()), (answer, at, MOST_GROUPS));
             }
         }
     }
