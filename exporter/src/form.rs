@@ -110,6 +110,8 @@ pub const ELIGIBLE_STATUSES: [&str; 2] = ["approved", "active"];
 pub const RESPONSE_COUNTS: &str = "response-counts";
 /// An outcome whose `counts` are what the source published; held against nothing.
 pub const SOURCE_RESPONSE_COUNTS: &str = "source-response-counts";
+/// An outcome whose `groups` are what each group has answered.
+pub const GROUP_RESPONSE_COUNTS: &str = "group-response-counts";
 /// An outcome whose `members` are the participants that the source has put into its `group`.
 pub const GROUP_MEMBERS: &str = "group-members";
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     fault::{Fault, Wrong},
-    form::Answer,
+    form::{Answer, GROUP_RESPONSE_COUNTS},
     input::{
         Limits, Member, Role, need,
         table::{Table, twice},
@@ -153,7 +153,7 @@ fn read(member: &Member, limits: &Limits) -> Result<Found, Fault> {
         }
         if !by_group.is_empty() {
             let more = Map::from_iter([("groups".to_owned(), Value::Object(by_group))]);
-            outcomes.push(Published { more, ..Published::counts("group-response-counts", Map::new()) });
+            outcomes.push(Published { more, ..Published::counts(GROUP_RESPONSE_COUNTS, Map::new()) });
         }
         let mut topics = Map::new();
         for (name, column) in &words {

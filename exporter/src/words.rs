@@ -17,6 +17,11 @@ pub fn were(number: u64) -> &'static str {
 pub(crate) struct Few(pub(crate) u64);
 
 impl Few {
+    /// Whether there are numbers that are not told.
+    pub(crate) fn is_any(self) -> bool {
+        self.0 > 1
+    }
+
     /// How a sentence begins about a number that is not told.
     pub(crate) fn told(self, number: u64) -> Option<String> {
         (1..self.0).contains(&number).then(|| format!("Fewer than {}", self.0))

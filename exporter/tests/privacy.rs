@@ -267,6 +267,80 @@ fn a_preview_writes_nothing() {
     assert_eq!((preview.items, preview.responses, preview.notes), (done.items, done.responses, done.notes));
 }
 
+/// A conversation in which each voter has answered these comments.
+fn answered(comments: u32, answered: &dyn Fn(u32) -> Vec<u32>, voters: u32) -> Conversation {
+    let mut conversation = Conversation::new(23, comments, voters);
+    conversation.comments.iter_mut().for_each(|comment| comment.2 = 1);
+    let votes =
+        (0..voters).flat_map(|voter| answered(voter).into_iter().map(move |comment| (comment, voter)));
+    conversation.votes =
+        votes.map(|(comment, voter)| (comment, VOTERS_FROM + voter, 1_600_000_000, 1)).collect();
+    conversation.votes.sort_unstable();
+    conversation
+}
+
+#[test]
+fn how_many_took_part_tells_of_no_few_who_have_not_answered() {
+    let folder = Folder::new();
+    let own = |voter| if voter < 10 { vec![0] } else { vec![1] };
+    for (voters, told) in [(14, 0), (15, 15), (10, 10)] {
+        let job = public(&folder, &answered(2, &own, voters));
+        for dry_run in [true, false] {
+            let report = run(&Job { dry_run, ..job.clone() }).unwrap();
+            assert_eq!((report.participants, report.coverage > 0.0), (told, told > 0), "{voters}");
+            let noted = report.notes.iter().any(|note| note.starts_with("How many took part is not told"));
+            assert_eq!(noted, told == 0, "{:?}", report.notes);
+        }
+        assert_eq!(bundle(&job).1["summary"]["participants"], told);
+        // Of a private one it is known.
+        assert_eq!(bundle(&Job { profile: Profile::Private, ..job }).1["summary"]["participants"], voters);
+    }
+}
+
+#[test]
+fn nothing_that_totals_of_a_public_bundle_leave_when_subtracted_is_a_few_people() {
+    let folder = Folder::new();
+    let (mut told, mut untold) = (0, 0);
+    for seed in 0..60_u32 {
+        let mixed = |voter: u32, comment: u32| {
+            i64::from((voter * 7 + comment * 13 + seed * 31).wrapping_mul(2_654_435_761) >> 7)
+        };
+        let own = |voter: u32| {
+            (0..4).filter(|at| mixed(voter, *at) % 9 < 8 - 2 * i64::from(at + seed % 3)).collect::<Vec<_>>()
+        };
+        let mut conversation = answered(4, &own, 8 + seed % 30);
+        conversation
+            .votes
+            .iter_mut()
+            .for_each(|vote| vote.3 = [1, 1, -1, 1, 0][(vote.0 + vote.1) as usize % 5]);
+        let mut job = public(&folder, &conversation);
+        (job.k, job.texts) = (3 + u64::from(seed % 4), Some(Texts::Omit));
+        let (_, shared) = bundle(&job);
+        let participants = shared["summary"]["participants"].as_u64().unwrap();
+        let responses = shared["summary"]["responses"].as_u64().unwrap();
+        let mut totals = vec![responses];
+        for outcome in shared["outcomes"].as_array().unwrap() {
+            totals.push(
+                outcome["counts"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum(),
+            );
+        }
+        for total in totals {
+            let few = 1..job.k;
+            assert!(!few.contains(&participants.saturating_sub(total)), "{seed}: {shared}");
+            assert!(!few.contains(&(responses - total)), "{seed}: {shared}");
+        }
+        let mut options = Options::new(Room { memory: 1 << 24, folder: folder.path("") });
+        options.k = job.k;
+        let text = fs::read(folder.path("bundle.json")).unwrap();
+        let found = validate(&mut text.as_slice(), &options).unwrap();
+        assert!(found.is_valid(), "{seed}: {:?}", found.findings);
+        if responses > 0 {
+            *if participants > 0 { &mut told } else { &mut untold } += 1;
+        }
+    }
+    assert!(told > 9 && untold > 9, "{told} {untold}");
+}
+
 #[test]
 fn what_was_replaced_is_told_as_a_number_or_not_at_all() {
     let folder = Folder::new();
@@ -280,7 +354,7 @@ fn what_was_replaced_is_told_as_a_number_or_not_at_all() {
         for dry_run in [true, false] {
             let report = run(&Job { dry_run, ..job.clone() }).unwrap();
             let told = serde_json::to_value(&report).unwrap()["superseded"].clone();
-            assert_eq!(told, if few { serde_json::Value::Null } else { votes.into() });
+            assert_eq!(told, if few { Value::Null } else { votes.into() });
             let note = report.notes.iter().find(|note| note.contains("replaced by a later"));
             assert_eq!(note.is_some_and(|note| note.starts_with("Fewer than 5")), few, "{note:?}");
         }
@@ -427,7 +501,7 @@ fn notes_for_everybody_tell_no_small_number_of_people() {
     has(&public, "Fewer than 5 participants without an answer were left out.");
     has(&public, "Fewer than 5 answers were replaced by a later one");
     has(&public, "Fewer than 5 addresses, numbers, links and handles in participants' texts were replaced");
-    has(&public, "Fewer than 5 participants had an id of the embedding site (xid)");
+    has(&public, "Participants had an id of the embedding site (xid)");
     (job.profile, job.texts) = (Profile::Private, Some(Texts::Redact));
     let private = notes(&job);
     has(&private, "3 participants without an answer were left out.");

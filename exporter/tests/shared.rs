@@ -4,8 +4,9 @@
 
 mod common;
 
-use common::{check, found, shared};
+use common::{check, check_with, found, options, shared, shuffled};
 use serde_json::{Value, json};
+use tidegate_exporter::validate::Options;
 
 /// Where something is put, what, and what is found then.
 type Way = (String, Value, Vec<String>);
@@ -108,6 +109,30 @@ fn each_time_of_day_is_found_alone() {
     ways.push(one("/exportedAt", json!("2024-05-06T07:08:09.123Z"), ""));
     ways.push(one("/provenance/transformedAt", json!("2024-05-06T07:08:09.123Z"), ""));
     assert_found(ways);
+}
+
+#[test]
+fn groups_that_leave_a_few_out_are_found_whatever_comes_first() {
+    let mut bundle = shared();
+    let mut of_groups = bundle["outcomes"][0].clone();
+    let members = of_groups.as_object_mut().unwrap();
+    members.remove("counts");
+    members.insert("id".to_owned(), json!("by-group:1"));
+    members.insert("type".to_owned(), json!("group-response-counts"));
+    members.insert("groups".to_owned(), json!({ "a": { "agree": 5 }, "b": { "agree": 5 } }));
+    bundle["outcomes"].as_array_mut().unwrap().insert(0, of_groups);
+    for (agree, wanted) in [(10, 0), (11, 1), (14, 1), (15, 0)] {
+        bundle["responses"][0]["count"] = json!(agree);
+        bundle["outcomes"][1]["counts"] = json!({ "agree": agree, "disagree": 0, "pass": 0 });
+        bundle["responses"].as_array_mut().unwrap().retain(|response| response["response"] != "disagree");
+        bundle["summary"]["responses"] = json!(agree + 7);
+        bundle["summary"]["participants"] = json!(agree + 7);
+        let options = Options { k: 5, ..options() };
+        for seed in 0..20 {
+            let found = found(&check_with(shuffled(&bundle, seed).as_bytes(), &options));
+            assert_eq!(found, vec!["BND-PRV-20 /outcomes/0/groups"; wanted], "{agree}");
+        }
+    }
 }
 
 #[test]
@@ -241,6 +266,40 @@ fn each_small_count_is_found_alone_under_any_name_and_as_a_text() {
     }
     ways.push(one("/outcomes/1/observations", json!(2), "BND-PRV-12 /outcomes/1/observations"));
     ways.push(one("/summary/participants", json!(2), "BND-PRV-13 /summary/participants"));
+    // Statement 1 has seven answers, all of which are counted.
+    for few in [8, 9] {
+        ways.push(one("/summary/participants", json!(few), "BND-PRV-19 /items/0"));
+    }
+    // There are fourteen in all.
+    for few in [15, 16] {
+        ways.push(one("/summary/participants", json!(few), "BND-PRV-21 /summary/participants"));
+    }
+    for enough in [7, 10, 14, 17] {
+        ways.push(one("/summary/participants", json!(enough), ""));
+    }
+    let mut of_groups = shared()["outcomes"][0].clone();
+    let members = of_groups.as_object_mut().unwrap();
+    members.remove("counts");
+    members.insert("id".to_owned(), json!("by-group:1"));
+    members.insert("type".to_owned(), json!("group-response-counts"));
+    // Four agree, and three disagree.
+    for (groups, wanted) in [
+        (json!({ "a": { "agree": 3 } }), "BND-PRV-20 /outcomes/2/groups"),
+        (
+            json!([{ "id": "a", "agree": 0 }, { "id": "b", "agree": 3, "pass": 0 }]),
+            "BND-PRV-20 /outcomes/2/groups",
+        ),
+        (json!({ "agree": { "agree": 3 }, "b": { "disagree": 3 } }), ""),
+        (json!({ "a": { "agree": 4 }, "b": { "disagree": 3 } }), ""),
+        (json!({ "a": { "agree": 0 }, "b": { "disagree": 3 } }), ""),
+        (json!({ "a": { "agree": 9, "disagree": "3" } }), ""),
+        (json!({ "a": { "agree": { "agree": 3 } } }), ""),
+        (json!({ "a": { "agree": [3] } }), ""),
+        (json!(3), ""),
+    ] {
+        members.insert("groups".to_owned(), groups);
+        ways.push(one("/outcomes/-", json!(members), wanted));
+    }
     ways.push(one("/outcomes/1/suppressed", json!(["agree"]), "BND-PRV-14 /outcomes/1/suppressed"));
     ways.push(one("/outcomes/1/suppressed", json!(["agree", "agree"]), "BND-PRV-14 /outcomes/1/suppressed"));
     let shown = json!({ "agree": 4, "disagree": 3 });

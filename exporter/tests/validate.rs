@@ -228,6 +228,7 @@ fn shared_cases() -> Vec<Case> {
             &[
                 "BND-PRV-09 /items/0",
                 "BND-PRV-09 /responses/1/count",
+                "BND-PRV-21 /summary/participants",
                 "BND-SUM-03 /summary/responses",
                 "BND-SUM-05 /outcomes/0/counts/disagree",
             ],
@@ -305,6 +306,8 @@ fn shared_cases() -> Vec<Case> {
         ("/provenance/sourceArtifacts/0/by", json!("see participant:7"), LINKED),
         ("/provenance/sourceArtifacts/0/by", json!("participant: nobody"), &[]),
         ("/summary/participants", json!(2), &["BND-PRV-13 /summary/participants"]),
+        ("/summary/participants", json!(8), &["BND-PRV-19 /items/0"]),
+        ("/summary/participants", json!(15), &["BND-PRV-21 /summary/participants"]),
         (
             "/outcomes/1/counts",
             json!({ "agree": 4, "disagree": 3 }),
@@ -368,7 +371,15 @@ fn every_rule_is_found_where_it_is_broken_and_nothing_else_is() {
     judge(&shared(), &shared_cases(), &mut shown);
     shown.extend(lexical().iter().map(|(_, rule, _)| *rule));
     // Shown in tests of their own.
-    shown.extend(["BND-LEX-14", "BND-SCH-12", "BND-PRV-08", "BND-DLB-01", "BND-DLB-02", "BND-DLB-03"]);
+    shown.extend([
+        "BND-LEX-14",
+        "BND-SCH-12",
+        "BND-PRV-08",
+        "BND-PRV-20",
+        "BND-DLB-01",
+        "BND-DLB-02",
+        "BND-DLB-03",
+    ]);
     let missing: Vec<_> = Rule::ALL.iter().map(|rule| rule.id()).filter(|id| !shown.contains(id)).collect();
     assert_eq!(missing, [""; 0], "each rule has a case");
 }
@@ -592,8 +603,9 @@ fn the_number_that_must_stand_behind_what_is_shared_can_be_raised() {
     let rows = [0, 1, 2].map(|at| format!("BND-PRV-09 /responses/{at}/count"));
     let outcomes = ["agree", "disagree"].map(|answer| format!("BND-PRV-12 /outcomes/0/counts/{answer}"));
     assert_eq!(at(5), [&cells[..], &outcomes, &rows[..2]].concat());
-    let eight = ["BND-PRV-08 /items/0", "BND-PRV-09 /items/0", "BND-PRV-09 /items/0", "BND-PRV-09 /items/2"];
-    assert_eq!(at(8), [&eight.map(str::to_owned)[..], &outcomes, &rows].concat());
+    let items = [("08", 0), ("09", 0), ("09", 0), ("19", 0), ("09", 2)];
+    let eight = items.map(|(rule, item)| format!("BND-PRV-{rule} /items/{item}"));
+    assert_eq!(at(8), [&eight[..], &outcomes, &rows].concat());
 }
 
 #[test]

@@ -318,7 +318,14 @@ impl Work<'_> {
             self.hide_sources();
         }
         // Of tallies it is not known: nobody has been seen.
-        let participants = self.people.count();
+        let participants = shown.participants(self.people.count());
+        if participants.is_none() {
+            let few = self.job.k;
+            self.head.notes.push(format!(
+                "How many took part is not told (0 stands for it), nor is coverage: it would tell of fewer than {few} people \
+                 what they have not answered."
+            ));
+        }
         let summary = shown.summary(&self.head, &self.prepared.lines, participants);
         let content = Content {
             responses: summary.responses > 0,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::{
     form::{Answer, SOURCE_RESPONSE_COUNTS},
     model::Head,
-    privacy::suppress::{Shown, suppress_with},
+    privacy::suppress::{Shown, suppress_with, tell},
     rows::NO_OBJECT,
     tally::{Pair, Tally},
     words::{counted, were},
@@ -84,6 +84,20 @@ pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
 }
 
 impl Tables {
+    /// How many took part, if that gives nobody away.
+    pub(super) fn participants(&self, all: u64) -> Option<u64> {
+        let Some(k) = self.k else { return Some(all) };
+        let totals = self.tables.iter().map(|(table, hidden)| {
+            let cells = || table.counts.iter().zip(hidden);
+            let shown = cells().filter(|(_, hidden)| !**hidden).map(|(count, _)| count).sum::<u64>();
+            (table.counts.iter().sum(), shown)
+        });
+        let totals: Vec<_> = totals.collect();
+        // Where all answers are hidden, nobody is seen to have given one.
+        let any = totals.iter().any(|(_, shown)| *shown > 0);
+        tell(all, &totals, k).map(|all| if any { all } else { 0 })
+    }
+
     pub(super) fn notes(&self) -> Vec<String> {
         let Some(k) = self.k else { return Vec::new() };
         let of_pairs = self.tables.iter().any(|(table, _)| table.object != NO_OBJECT);
@@ -145,7 +159,8 @@ impl Tables {
     }
 
     /// Of what is shown: a total of everything would give away what is not.
-    pub(super) fn summary(&self, head: &Head, lines: &[Line], participants: u64) -> Summary {
+    pub(super) fn summary(&self, head: &Head, lines: &[Line], participants: Option<u64>) -> Summary {
+        let participants = participants.unwrap_or_default();
         let eligible: BTreeSet<_> =
             (0..head.items.len()).filter(|at| lines[*at].kept && head.items[*at].eligible()).collect();
         let (mut responses, mut answered) = (0_u64, 0_u64);
@@ -160,8 +175,6 @@ impl Tables {
             }
         }
         let eligible = eligible.len() as u64;
-        // Where all answers are hidden, nobody is seen to have given one.
-        let participants = if responses == 0 { 0 } else { participants };
         let phase = if head.pairwise {
             crate::coverage::Phase::Pairwise { eligible, compared: compared.len() as u64 }
         } else {

@@ -18,6 +18,7 @@ use crate::{
     model::Keys,
     privacy::people::People,
     rows::{NO_OBJECT, Read, Row, order::Flow},
+    words::counted,
 };
 
 #[derive(Debug)]
@@ -96,7 +97,9 @@ pub(super) fn participants(
             .push(format!("{told} {were} without an id of the embedding site (xid): a pseudonym stands in."));
     }
     if external > 0 && !wanted {
-        let (told, _) = people.few.counted(external, "participant");
+        // Of all who took part, the others could be few.
+        let told =
+            if people.few.is_any() { "Participants".to_owned() } else { counted(external, "participant") };
         notes.push(format!(
             "{told} had an id of the embedding site (xid), which identifies them directly: only \
              `--participants external-ids` keeps it."

@@ -48,6 +48,16 @@ pub(crate) fn suppress_with(counts: &Counts, unknown: Hidden, k: u64, answers: u
     if hidden.iter().filter(|hidden| **hidden).count() < 2 { Shown::Nothing } else { Shown::All { hidden } }
 }
 
+/// How many people have answered, `all` of them: of fewer than k nobody is to learn how many have not answered a table, or
+/// none that is shown. `tables` has the total of each and what is shown of it. Nothing, if it is not to be told: the
+/// number may be any of at least k - 1 then.
+pub(crate) fn tell(all: u64, tables: &[(u64, u64)], k: u64) -> Option<u64> {
+    let sums = tables.iter().fold((0, 0), |sums, table| (sums.0 + table.0, sums.1 + table.1));
+    let tells = |part: u64| (1..k).contains(&all.saturating_sub(part));
+    let tells = tables.iter().chain([&sums]).any(|(total, shown)| tells(*total) || tells(*shown));
+    (!tells).then_some(all)
+}
+
 fn first_choice(counts: &Counts, k: u64) -> Option<Hidden> {
     if counts.iter().sum::<u64>() < k {
         return None;
@@ -212,6 +222,67 @@ mod tests {
         }
         // Three people and three answers: each may have given another one, and then hiding would hide nothing.
         assert_eq!(suppress(&counts(&[3]), 3, 3), Shown::Nothing);
+    }
+
+    /// Item by item: how many have answered it, and what is shown of that.
+    type Table = (u64, u64);
+
+    fn tables_of(answers: &[Vec<Option<usize>>], k: u64) -> (u64, Vec<Table>) {
+        let mut counted: Vec<Counts> = vec![Counts::default(); answers.first().map_or(0, Vec::len)];
+        for (item, answer) in answers.iter().flat_map(|own| own.iter().enumerate()) {
+            answer.iter().for_each(|answer| counted[item][*answer] += 1);
+        }
+        let people = answers.iter().filter(|own| own.iter().any(Option::is_some)).count() as u64;
+        let of = |counts: &Counts| match suppress(counts, k, 3) {
+            Shown::Nothing => None,
+            Shown::All { hidden } => {
+                let shown =
+                    counts.iter().zip(hidden).filter(|(_, hidden)| !hidden).map(|(count, _)| count).sum();
+                Some((counts.iter().sum(), shown))
+            }
+        };
+        (people, counted.iter().filter_map(of).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_totals_that_are_told_differ_by_a_small_number_of_people(
+            answers in (1..5_usize).prop_flat_map(|items| prop::collection::vec(
+                prop::collection::vec(prop::option::of(0..3_usize), items..=items), 0..24
+            )),
+            k in 3_u64..7,
+        ) {
+            let (people, tables) = tables_of(&answers, k);
+            let responses: u64 = tables.iter().map(|(_, shown)| shown).sum();
+            if let Some(told) = tell(people, &tables, k) {
+                let totals = tables.iter().flat_map(|(total, shown)| [*total, *shown]);
+                for other in totals.chain([responses, tables.iter().map(|(total, _)| total).sum()]) {
+                    let rest = told.saturating_sub(other);
+                    prop_assert!(rest == 0 || rest >= k, "{told} people, {other} in {tables:?}");
+                }
+            }
+            for (total, shown) in &tables {
+                prop_assert!(total == shown || total - shown >= k);
+                prop_assert!(responses == *shown || responses - shown >= k || *shown == 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_of_people_that_is_not_told_may_be_several() {
+        for k in 3..7 {
+            let least = k.max(4);
+            let ones = (least..16).map(|one| vec![one]);
+            let twos = (least..16).flat_map(|one| (least..=one).map(move |two| vec![one, two]));
+            for (totals, left_out) in ones.chain(twos).flat_map(|totals| [(totals.clone(), 0), (totals, 1)]) {
+                let tables: Vec<_> = totals.iter().map(|total| (*total, *total)).collect();
+                let sum: u64 = totals.iter().sum();
+                // Fewer have answered what is left out, and nobody has answered nothing.
+                let possible = totals[0]..=sum + left_out * (least - 1);
+                let hidden: Vec<_> = possible.filter(|people| tell(*people, &tables, k).is_none()).collect();
+                assert!(hidden.len() != 1, "k {k} {totals:?} {left_out}: {hidden:?}");
+            }
+        }
     }
 
     proptest! {

@@ -24,13 +24,14 @@ use crate::{
 };
 
 /// What is looked for in each row, and matters only in what is shared.
-pub(super) const SHARED_ROW_BY_ROW: [Rule; 6] = [
+pub(super) const SHARED_ROW_BY_ROW: [Rule; 7] = [
     Rule::SmallCell,
     Rule::FineTime,
     Rule::SmallOutcome,
     Rule::LoneHidden,
     Rule::SmallHidden,
     Rule::UnclearHidden,
+    Rule::SmallUngrouped,
 ];
 
 const DATA: usize = 0;
@@ -251,11 +252,17 @@ impl Card {
             SHARED_ROW_BY_ROW.into_iter().for_each(|rule| faults.forget(rule));
             return Ok(());
         }
-        if let Some((participants, at)) = self.participants
-            && (1..u128::from(self.k)).contains(&participants)
-        {
+        let is_few = |people: u128| (1..u128::from(self.k)).contains(&people);
+        // Of answers that may be of one participant it is not known how many gave them.
+        let people = self.participants.filter(|_| !self.events).map_or(0, |(participants, _)| participants);
+        if let Some((participants, at)) = self.participants {
             let steps = [Step::Name(Part::Summary.name()), Step::Name(SUMMARY.fields[PARTICIPANTS].name)];
-            faults.add(Rule::SmallSummary, at, &steps, None);
+            if is_few(participants) {
+                faults.add(Rule::SmallSummary, at, &steps, None);
+            }
+            if counted.answers > 0 && is_few(people.saturating_sub(counted.answers)) {
+                faults.add(Rule::SmallUnseen, at, &steps, None);
+            }
         }
         let small = |count: u64| count > 0 && count < self.k;
         let mut few = |item: u32, rule: Rule| {
@@ -264,6 +271,10 @@ impl Card {
             faults.add(rule, item.at, &steps, None);
         };
         for tally in tallies {
+            let answered: u128 = tally.single.iter().map(|count| u128::from(*count)).sum();
+            if tally.whole && is_few(people.saturating_sub(answered)) {
+                few(tally.item, Rule::SmallSilent);
+            }
             if small(tally.single.iter().fold(0, |sum, count| sum.saturating_add(*count))) {
                 few(tally.item, Rule::SmallItem);
             }

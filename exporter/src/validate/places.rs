@@ -38,6 +38,8 @@ pub(crate) mod outcome {
     pub(crate) const SUPPRESSED: usize = 9;
     /// No field: which answers are suppressed, a bit for each, where that is known.
     pub(crate) const HIDDEN: usize = 10;
+    /// No fields: what its `groups` add up to, answer by answer, where that is known.
+    pub(crate) const GROUPED: usize = 16;
 }
 
 #[cold]

@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 
 use crate::json::{Number, Position};
 
-/// The most fields that an object of the form has, and what its totals take up.
-const FIELDS: usize = 16;
+/// The most fields that an object of the form has, and what its totals and the sums of its groups take up.
+const FIELDS: usize = 22;
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Held {
@@ -37,7 +37,7 @@ pub(crate) struct Row {
     pub(crate) at: Position,
     /// In its list.
     pub(crate) index: u64,
-    seen: u16,
+    seen: u32,
     cells: [Cell; FIELDS],
     texts: Vec<u8>,
     numbers: Vec<Number>,
@@ -117,7 +117,7 @@ impl Row {
     }
 
     /// The places of such numbers.
-    pub(crate) const MORE: std::ops::Range<usize> = 12..FIELDS;
+    pub(crate) const MORE: std::ops::Range<usize> = 12..16;
 
     pub(crate) fn put_flag(&mut self, field: usize, at: Position, flag: bool) {
         self.put(field, at, Held::Flag(flag));
@@ -172,9 +172,9 @@ impl Row {
         self.texts.clear();
         self.numbers.clear();
         self.index = load_word(from)?;
-        let mut seen = [0; 2];
+        let mut seen = [0; 4];
         from.read_exact(&mut seen)?;
-        self.seen = u16::from_le_bytes(seen);
+        self.seen = u32::from_le_bytes(seen);
         self.at = load_position(from)?;
         for field in (0..FIELDS).filter(|field| self.seen & (1 << field) != 0) {
             let at = load_position(from)?;

@@ -138,6 +138,9 @@ rules! {
     UnclearHidden "BND-PRV-16" Error "suitableForPublicSharing is true, and suppressed is no list of names: what is hidden is not known";
     PublicLinkage "BND-PRV-17" Error "publicationStatus is public, and responses name participants";
     LinkedCounts "BND-PRV-18" Error "aggregation says that nobody is linked, and responses name participants";
+    SmallSilent "BND-PRV-19" Error "suitableForPublicSharing is true, and fewer than k of summary.participants have not answered the item, whose answers are all counted";
+    SmallUngrouped "BND-PRV-20" Error "suitableForPublicSharing is true, and fewer than k of those who gave an answer are in none of the groups that are counted";
+    SmallUnseen "BND-PRV-21" Error "suitableForPublicSharing is true, and fewer than k of summary.participants are left if all responses are subtracted: so many at least are in none";
     PlainRef "BND-PRV-11" Warning "participantRef looks like a counted number, which can be guessed back";
 
     DelibOrigin "BND-DLB-01" Error "Delib knows participant, organizer and model as origins only";

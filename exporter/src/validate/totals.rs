@@ -35,11 +35,13 @@ pub(crate) struct Tally {
     /// Responses of participants to it by itself, and how many of them repeat another.
     pub(crate) answered: u64,
     pub(crate) repeated: u64,
+    /// An outcome says of each opinion how many have it, and hides none.
+    pub(crate) whole: bool,
 }
 
 impl Tally {
     pub(crate) fn new(phase: u32, item: u32) -> Self {
-        Self { phase, item, counts: [0; 6], single: [0; 6], answered: 0, repeated: 0 }
+        Self { phase, item, counts: [0; 6], single: [0; 6], answered: 0, repeated: 0, whole: false }
     }
 }
 

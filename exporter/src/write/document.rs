@@ -4,7 +4,7 @@
 
 use super::json::{self, Object, hex_of};
 use crate::{
-    form::{Answer, GROUP_MEMBERS, Naming, ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
+    form::{Answer, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, Naming, ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
     model::{Artifact, Head, Published},
     moment::Moment,
     privacy::{card::Card, suppress::Counts},
@@ -177,7 +177,7 @@ impl<'o> Outcomes<'o> {
         groups: &[Counts],
         answers: &[Answer],
     ) {
-        let mut object = self.begin("group-response-counts", key, item);
+        let mut object = self.begin(GROUP_RESPONSE_COUNTS, key, item);
         let mut members = Object::begin(object.key("groups"));
         for (name, counts) in names.iter().zip(groups) {
             let mut cells = Object::begin(members.key(name));

@@ -21,7 +21,10 @@ use super::{
     walk::{Part, Sink},
 };
 use crate::{
-    form::{Answer, ELIGIBLE_STATUSES, GROUP_MEMBERS, Hand, ORIGIN_PARTICIPANT, ORIGINS, RESPONSE_COUNTS},
+    form::{
+        Answer, ELIGIBLE_STATUSES, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, Hand, ORIGIN_PARTICIPANT, ORIGINS,
+        RESPONSE_COUNTS,
+    },
     json::{Number, Position, Stop},
     privacy::text::{identifies, is_address},
     spill::Room,
@@ -210,6 +213,12 @@ impl Content {
         {
             self.groups.group(row.index, phase);
         }
+        if self.level >= Level::Privacy
+            && kind == Some(GROUP_RESPONSE_COUNTS.as_bytes())
+            && let (Some(Some(phase)), Some(Some(item))) = (phase, item)
+        {
+            self.ungrouped((phase, item), row, faults);
+        }
         let Some(counts) = counts else { return };
         let hidden = row.number(outcome::HIDDEN).map_or(0, |answers| answers.count());
         let is_hidden = |answer: Answer| hidden & 1 << answer as u128 != 0;
@@ -258,6 +267,31 @@ impl Content {
         let given = |answer: Answer| tally.is_some_and(|tally| tally.counts[answer as usize] > 0);
         if is_clear && Answer::ALL.into_iter().any(|answer| unsaid(answer) && given(answer)) {
             faults.add(Rule::Counts, row.place(outcome::COUNTS), &at(None), None);
+        }
+        let opinions = [Answer::Agree, Answer::Disagree, Answer::Pass];
+        let hides = row.number(outcome::SUPPRESSED).is_some_and(|names| names.count() > 0);
+        if is_clear && !hides && opinions.into_iter().all(|answer| counts.has(answer as usize)) {
+            let tally = known.and_then(|known| self.tally_of.get(&known));
+            tally.into_iter().for_each(|tally| self.tallies[*tally as usize].whole = true);
+        }
+    }
+
+    /// Those who gave an answer, less those of the groups.
+    fn ungrouped(&self, known: (u32, u32), row: &Row, faults: &mut Faults) {
+        let Some(tally) = self.tally_of.get(&known) else { return };
+        for (answer, counted) in self.tallies[*tally as usize].counts.iter().enumerate() {
+            let field = outcome::GROUPED + answer;
+            let Some(grouped) = row.number(field) else { continue };
+            let rest = u128::from(*counted).saturating_sub(grouped.count());
+            if self.card.is_small(Number::small(u64::try_from(rest).unwrap_or(u64::MAX))) {
+                let [list, index] = at_row(Part::Outcomes, row.index);
+                faults.add(
+                    Rule::SmallUngrouped,
+                    row.place(field),
+                    &[list, index, Step::Name("groups")],
+                    None,
+                );
+            }
         }
     }
 

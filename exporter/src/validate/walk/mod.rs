@@ -22,7 +22,7 @@ use super::{
     members::Members,
     places::{
         item,
-        outcome::{HIDDEN, MEMBERS, SUPPRESSED},
+        outcome::{GROUPED, HIDDEN, MEMBERS, SUPPRESSED},
     },
     row::Row,
     rules::Rule,
@@ -47,6 +47,16 @@ pub(crate) struct Walk<'w, R, S> {
     members: Members,
     /// The number that was read last, of those that the form says nothing about.
     number: Option<(Position, Number)>,
+    /// While the groups of an outcome are read.
+    split: Option<Split>,
+}
+
+/// What the groups of an outcome have answered.
+struct Split {
+    /// How deep the answers of a group stand.
+    depth: usize,
+    /// The sum of each answer, unless it stands where it should not, or is none that could be added.
+    sums: [Option<u64>; Answer::ALL.len()],
 }
 
 /// What the name of a member says.
@@ -56,6 +66,8 @@ enum Named {
     Other(Counting, Step),
     /// None of the form's, and how many answers there are in all.
     Total(Counting, Step),
+    /// None of the form's, and holds what groups have answered.
+    Groups(Counting, Step),
 }
 
 impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
@@ -79,6 +91,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             depth: 0,
             members,
             number: None,
+            split: None,
         }
     }
 
@@ -160,6 +173,9 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                         self.steps.pop();
                     }
                     Named::Other(counting, name) => self.other(counting, name)?,
+                    Named::Groups(counting, name) => {
+                        self.next_groups(counting, name, level)?;
+                    }
                     Named::Total(counting, name) => {
                         let begins_with = self.reader.next()?;
                         self.number = None;
@@ -226,7 +242,9 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 _ => Counting::Nothing,
             };
             let (counting, name) = around.member(key.bytes);
-            if around == Counting::ByName && is_total(key.bytes) {
+            if around == Counting::ByName && key.bytes == b"groups" {
+                Named::Groups(counting, name)
+            } else if around == Counting::ByName && is_total(key.bytes) {
                 Named::Total(counting, name)
             } else {
                 Named::Other(counting, name)
@@ -256,7 +274,8 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 if !of_row {
                     self.sink.said(text.bytes);
                 }
-                if (self.part == Part::Outcomes || matches!(form, Value::Anything))
+                // Of the bundle itself another member may come next.
+                if (self.part == Part::Outcomes && level > 0 || matches!(form, Value::Anything))
                     && self.sink.is_fine(text.bytes)
                 {
                     self.faults.add(Rule::FineTime, at, &self.steps, Some(text.bytes));

@@ -6,11 +6,11 @@ use std::io::Read;
 
 use super::{
     super::{faults::Step, rules::Rule},
-    Sink, Walk, flaws,
+    GROUPED, Sink, Split, Walk, flaws,
     names::{Told, counts_people, is_time},
 };
 use crate::{
-    form::Hand,
+    form::{Answer, Hand},
     json::{Number, Stop},
 };
 
@@ -81,6 +81,31 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
         self.any(counting)?;
         self.steps.pop();
         Ok(())
+    }
+
+    /// The groups of an outcome: what they have answered together is held in its row.
+    pub(super) fn next_groups(&mut self, counting: Counting, name: Step, level: usize) -> Result<(), Stop> {
+        self.reader.next()?;
+        let at = self.reader.position();
+        self.split = Some(Split { depth: self.depth + 2, sums: [Some(0); Answer::ALL.len()] });
+        self.other(counting, name)?;
+        let sums = self.split.take().map(|split| split.sums).unwrap_or_default();
+        for (answer, sum) in sums.into_iter().enumerate() {
+            // Of what no group has answered nothing is said.
+            if let Some(sum) = sum.filter(|sum| *sum > 0) {
+                self.rows[level].put_number(GROUPED + answer, at, Number::small(sum));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a group has answered, the value of which was read; small numbers are faults already.
+    fn add_to_split(&mut self, answer: Answer) {
+        let Some(split) = &mut self.split else { return };
+        let sum = &mut split.sums[answer as usize];
+        let number = self.number.take().filter(|(_, number)| number.whole && self.depth == split.depth);
+        let count = number.and_then(|(_, number)| u64::try_from(number.count()).ok());
+        *sum = sum.zip(count).and_then(|(sum, count)| sum.checked_add(count));
     }
 
     /// A value that the form says nothing about.
@@ -174,8 +199,15 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 }
                 self.sink.said(key.bytes);
                 let (inner, name) = counting.member(key.bytes);
+                let answer = if self.split.is_some() { Answer::parse(key.bytes) } else { None };
                 self.reader.expect(b':')?;
+                let begins_with = self.reader.next()?;
+                self.number = None;
                 self.other(inner, name)?;
+                if let Some(answer) = answer {
+                    self.number = self.number.filter(|_| !b"[{".contains(&begins_with));
+                    self.add_to_split(answer);
+                }
                 if !self.another(b'}')? {
                     break;
                 }
