@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use serde_json::{Value, json};
 use support::{Conversation, Folder, bundle, content, run};
 use tidegate_exporter::{
-    convert::{Sidecar, Target},
+    convert::{Job, Sidecar, Target},
     export::{Cells, Shape, VoterIds},
     privacy::{Participants, Profile, Texts},
 };
@@ -388,4 +388,48 @@ fn a_source_without_an_address_has_its_id_after_the_round_trip_too() {
     let mut again = folder.job(&folder.path("tables"));
     again.participants = Participants::KeepPseudonyms;
     assert_eq!(bundle(&again).1["source"], first["source"]);
+}
+
+#[test]
+fn a_preview_says_what_a_shape_or_sidecar_leaves_out_as_the_run_does() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(47, 8, 40));
+    let input = conversation.variant_a(&folder, "a");
+    let counts = "comment-id,comment_text,a-agree-count,a-disagree-count\n1,one,9,\n2,two,5,6\n";
+    let counts = folder.write("t.csv", counts);
+    let before = folder.names();
+    let mut said = BTreeSet::new();
+    let mut compare = |job: &Job, what: &str| {
+        let preview = run(&Job { dry_run: true, ..job.clone() }).unwrap();
+        assert_eq!(folder.names(), before, "{what}");
+        assert_eq!((preview.dry_run, &preview.bundle_id, preview.bytes), (true, &None, 0));
+        let done = run(job).unwrap();
+        assert_eq!((&preview.notes, &preview.files), (&done.notes, &done.files), "{what}");
+        assert_eq!((preview.participants, preview.responses), (done.participants, done.responses));
+        said.extend(done.notes);
+        for name in folder.names().iter().filter(|name| !before.contains(name)) {
+            let path = folder.path(name);
+            if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        }
+    };
+    for (input, profile) in
+        [(&input, Profile::Private), (&input, Profile::Public), (&counts, Profile::Private)]
+    {
+        let mut job = folder.fresh(input);
+        (job.profile, job.texts) = (profile, Some(Texts::Omit));
+        for sidecars in [None, Some(vec![Sidecar::Parquet]), Some(vec![Sidecar::Ndjson])] {
+            let what = format!("{profile:?} {sidecars:?}");
+            compare(&Job { sidecars, ..job.clone() }, &what);
+        }
+        job.target = Target::File(folder.path("tables"));
+        let votes = (profile == Profile::Private && *input != counts).then_some(Shape::PolisCsv);
+        for shape in [Shape::SensemakingCsv, Shape::Ndjson, Shape::Parquet].into_iter().chain(votes) {
+            compare(&Job { to: Some(shape), ..job.clone() }, &format!("{profile:?} {shape:?}"));
+        }
+    }
+    // Its Parquet files come by themselves.
+    let large = Conversation::new(48, 60, 2_200).variant_a(&folder, "a");
+    compare(&folder.fresh(&large), "large");
+    for note in ["Parquet files hold items and responses: 182 outcomes are", "The table has no place for"] {
+        assert!(said.iter().any(|told| told.starts_with(note)), "{note}: {said:?}");
+    }
 }

@@ -230,26 +230,39 @@ impl Work<'_> {
     }
 
     fn end(self, mut report: Report) -> Result<Report, Fault> {
-        if self.job.dry_run {
-            (report.dry_run, report.files) = (true, others::would_be(self.job));
+        if self.previews() {
             self.place.abandon()?;
-            return Ok(report);
+        } else {
+            report = others::publish(self.job, self.place, report, self.meter)?;
         }
-        others::publish(self.job, self.place, report, self.meter)
+        if self.job.dry_run {
+            report.dry_run = true;
+            (report.bundle_id, report.bytes, report.content_sha256) = (None, 0, None);
+        }
+        Ok(report)
+    }
+
+    /// Nothing is written. What another shape has no place for is known only when it is, which a preview does elsewhere.
+    fn previews(&self) -> bool {
+        self.job.dry_run && self.job.to.is_none()
     }
 
     /// Every answer of every participant.
     fn individual(&mut self) -> Result<Report, Fault> {
         let mut tally = self.tally();
         let mut sorted = !self.adapter.by_item();
-        if self.job.dry_run {
-            let mut sink = Counting::new(&mut tally, self.meter);
-            let read =
-                rows(&self.adapter, self.job, self.meter, self.people, &self.place, sorted, &mut sink)?;
-            return Ok(self.finish_individual(&tally, &read).1);
-        }
         let shape = self.shape();
         let beginning = self.beginning();
+        if self.previews() {
+            let counting = Counting::new(&mut tally, self.meter);
+            let mut sink = counting.measuring(&shape, self.people.names(), others::LARGE);
+            let read =
+                rows(&self.adapter, self.job, self.meter, self.people, &self.place, sorted, &mut sink)?;
+            let measured = sink.measured() + beginning.bytes.len() as u64;
+            let (end, mut report, outcomes) = self.finish_individual(&tally, &read);
+            others::preview(self.job, &mut report, measured + end.len() as u64, outcomes);
+            return Ok(report);
+        }
         let streams = self.job.stream().is_some();
         if streams && !sorted {
             let mut ahead = self.tally();
@@ -284,7 +297,7 @@ impl Work<'_> {
             let detail = "it has fewer rows than when the conversion was interrupted: --force begins anew";
             return Err(Fault::content("the input", None, Wrong::Value, detail));
         }
-        let (end, mut report) = self.finish_individual(&tally, &read);
+        let (end, mut report, _) = self.finish_individual(&tally, &read);
         opened.out.write(&end)?;
         self.seal(opened.out, &beginning, &mut report)?;
         report.resumed_rows = resumed_rows(&opened.kept);
@@ -337,16 +350,18 @@ impl Work<'_> {
         let mut report = self.report(summary, &card);
         let replaced = read.as_ref().map(|read| read.superseded);
         report.superseded = replaced.filter(|replaced| self.job.few().told(*replaced).is_none());
-        if self.job.dry_run {
-            return Ok(report);
-        }
-        let beginning = self.beginning();
-        let mut opened = self.open_out(&beginning, false)?;
-        let shape = self.shape();
-        opened.out.write(&shown.lines(&shape))?;
+        let (beginning, lines) = (self.beginning(), shown.lines(&self.shape()));
         let outcomes = shown.outcomes(&self.head, !public);
         let any = summary.responses > 0;
-        opened.out.write(&document::end(any, &outcomes, summary, &self.head, &self.constants, &card))?;
+        let end = document::end(any, &outcomes, summary, &self.head, &self.constants, &card);
+        if self.previews() {
+            let bytes = beginning.bytes.len() + lines.len() + end.len();
+            others::preview(self.job, &mut report, bytes as u64, outcomes.count);
+            return Ok(report);
+        }
+        let mut opened = self.open_out(&beginning, false)?;
+        opened.out.write(&lines)?;
+        opened.out.write(&end)?;
         self.seal(opened.out, &beginning, &mut report)?;
         Ok(report)
     }
@@ -386,7 +401,7 @@ impl Work<'_> {
     }
 
     /// What stands behind the rows.
-    fn finish_individual(&mut self, tally: &Tally, read: &Done) -> (Vec<u8>, Report) {
+    fn finish_individual(&mut self, tally: &Tally, read: &Done) -> (Vec<u8>, Report, u64) {
         self.note_rows(read);
         let participants = self.people.count();
         let summary = Summary {
@@ -408,7 +423,8 @@ impl Work<'_> {
         let mut report = self.report(summary, &card);
         report.superseded = Some(read.superseded);
         let outcomes = tables::individual(&self.head, tally, &self.people.members(self.head.groups.len()));
-        (document::end(any, &outcomes, summary, &self.head, &self.constants, &card), report)
+        let end = document::end(any, &outcomes, summary, &self.head, &self.constants, &card);
+        (end, report, outcomes.count)
     }
 
     fn report(&self, summary: Summary, card: &Card) -> Report {

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Common readers take no larger document.
-const LARGE: u64 = 16 << 20;
+pub(super) const LARGE: u64 = 16 << 20;
 
 /// Gives everything its name; the bundle itself comes after its sidecars, so that it is never without them.
 pub(super) fn publish(job: &Job, place: Place, mut report: Report, meter: &Meter) -> Result<Report, Fault> {
@@ -75,12 +75,14 @@ pub(super) fn still_to_read(job: &Job, bytes: u64) -> u64 {
     bytes * readings
 }
 
-/// What a preview would have written, as far as was asked for.
-pub(super) fn would_be(job: &Job) -> Vec<String> {
-    match (job.to, &job.target) {
-        (Some(shape), _) => export::names(shape).into_iter().map(str::to_owned).collect(),
-        (None, Target::File(out)) => names(&beside_it(job, out, &[])),
-        (None, Target::Stream(_)) => Vec::new(),
+/// What would be written beside a bundle of so many bytes and outcomes, and what is said of that.
+pub(super) fn preview(job: &Job, report: &mut Report, bytes: u64, outcomes: u64) {
+    let sidecars = sidecars(job, bytes);
+    if sidecars.contains(&Sidecar::Parquet) {
+        report.notes.extend(parquet::left_out(outcomes));
+    }
+    if let Target::File(out) = &job.target {
+        report.files = names(&beside_it(job, out, sidecars));
     }
 }
 

@@ -155,13 +155,14 @@ pub(crate) fn write(
     let [items, responses] = FILES.map(|name| Growing::create(named(name)));
     let (mut items, mut responses) = (items?, responses?);
     let outcomes = fill(from, &mut items, &mut responses, meter)?;
+    Ok((vec![items.finish()?, responses.finish()?], left_out(outcomes).into_iter().collect()))
+}
+
+/// What is said of outcomes, if there are any.
+pub(crate) fn left_out(outcomes: u64) -> Option<String> {
     let are = if outcomes == 1 { "is" } else { "are" };
-    let note = format!(
-        "Parquet files hold items and responses: {} {are} not in them.",
-        words::counted(outcomes, "outcome")
-    );
-    let notes = if outcomes == 0 { Vec::new() } else { vec![note] };
-    Ok((vec![items.finish()?, responses.finish()?], notes))
+    let outcomes = (outcomes > 0).then(|| words::counted(outcomes, "outcome"))?;
+    Some(format!("Parquet files hold items and responses: {outcomes} {are} not in them."))
 }
 
 /// Tells how many outcomes there were.

@@ -125,16 +125,17 @@ impl<'l> List<'l> {
 pub(crate) struct Outcomes<'o> {
     phase: &'o str,
     bytes: Vec<u8>,
-    empty: bool,
+    pub(crate) count: u64,
 }
 
 impl<'o> Outcomes<'o> {
     pub(crate) fn new(phase: &'o str) -> Self {
-        Self { phase, bytes: Vec::new(), empty: true }
+        Self { phase, bytes: Vec::new(), count: 0 }
     }
 
     fn begin(&mut self, kind: &str, key: &str, item: &str) -> Object<'_> {
-        self.bytes.extend_from_slice(if std::mem::take(&mut self.empty) { b"\n" } else { b",\n" });
+        self.bytes.extend_from_slice(if self.count == 0 { b"\n" } else { b",\n" });
+        self.count += 1;
         let mut object = Object::begin(&mut self.bytes);
         object
             .text("id", &format!("{kind}:{key}"))
@@ -238,7 +239,7 @@ pub(crate) fn end(
     let mut bytes = if any { b"\n]".to_vec() } else { b"]".to_vec() };
     bytes.extend_from_slice(b",\"outcomes\":[");
     bytes.extend_from_slice(&outcomes.bytes);
-    bytes.extend_from_slice(if outcomes.empty { b"]" } else { b"\n]" });
+    bytes.extend_from_slice(if outcomes.count == 0 { b"]" } else { b"\n]" });
     bytes.extend_from_slice(b",\"summary\":");
     let mut object = Object::begin(&mut bytes);
     object

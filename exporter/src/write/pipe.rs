@@ -272,11 +272,44 @@ pub(crate) struct Counting<'c> {
     pub(crate) tally: &'c mut Tally,
     pub(crate) meter: &'c Meter,
     rows: u64,
+    measure: Option<Measure<'c>>,
+}
+
+/// How many bytes rows would have, as far as it matters.
+struct Measure<'m> {
+    shape: &'m Shape,
+    names: Option<Names>,
+    line: Vec<u8>,
+    bytes: u64,
+    upto: u64,
 }
 
 impl<'c> Counting<'c> {
     pub(crate) fn new(tally: &'c mut Tally, meter: &'c Meter) -> Self {
-        Self { tally, meter, rows: 0 }
+        Self { tally, meter, rows: 0, measure: None }
+    }
+
+    /// Measures the rows, too, until they have more than so many bytes.
+    pub(crate) fn measuring(self, shape: &'c Shape, names: Option<Names>, upto: u64) -> Self {
+        Self { measure: Some(Measure { shape, names, line: Vec::new(), bytes: 0, upto }), ..self }
+    }
+
+    /// Bytes of the rows that were measured.
+    pub(crate) fn measured(&self) -> u64 {
+        self.measure.as_ref().map_or(0, |measure| measure.bytes)
+    }
+}
+
+impl Measure<'_> {
+    fn take(&mut self, row: Row, number: u32) {
+        if self.bytes > self.upto {
+            return;
+        }
+        let named = self.names.as_ref().map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
+        self.line.clear();
+        self.shape.row(&mut self.line, row, number, named.as_deref(), &mut Before::default());
+        // A line end, and a comma before all but the first.
+        self.bytes += self.line.len() as u64 + if self.bytes == 0 { 1 } else { 2 };
     }
 }
 
@@ -284,6 +317,9 @@ impl Sink for Counting<'_> {
     fn take(&mut self, row: Row, number: u32) -> Result<(), Fault> {
         self.tally.add(row, number);
         self.rows += 1;
+        if let Some(measure) = &mut self.measure {
+            measure.take(row, number);
+        }
         if self.rows.is_multiple_of(BLOCK as u64) && self.meter.stopped() {
             return Err(Fault::Stopped { rows: self.rows, resumable: false });
         }
@@ -293,6 +329,9 @@ impl Sink for Counting<'_> {
     fn again(&mut self) -> Result<(), Fault> {
         self.rows = 0;
         self.tally.clear();
+        if let Some(measure) = &mut self.measure {
+            measure.bytes = 0;
+        }
         Ok(())
     }
 }
