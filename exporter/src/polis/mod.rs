@@ -114,7 +114,8 @@ impl Polis {
 
         let known = source_id.map(str::to_owned).or_else(|| summary.id());
         let mut people = people_of(known.as_deref())?;
-        let id = known.or_else(|| votes.or(matrix).map(Member::stem)).unwrap_or_default();
+        let unknown = || summary.invented().or_else(|| votes.or(matrix).map(Member::stem));
+        let id = known.or_else(unknown).unwrap_or_default();
         let mut read = Comments::read(comments, limits, variant, sign, &options.organizers, &people)?;
         let keys = Keys::sort(&mut read.items, &comments.name)?;
         let mut notes = read.notes;

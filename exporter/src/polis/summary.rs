@@ -46,15 +46,16 @@ impl Summary {
 
     /// The last part of the conversation's address.
     pub(super) fn id(&self) -> Option<String> {
-        let url = self.url.as_deref()?;
-        // Of what has no address, the name that this exporter has invented.
-        if let Some(name) = url.strip_prefix(URN) {
-            let name = url::form_urlencoded::parse(name.as_bytes()).next()?;
-            return Some(name.0.into_owned()).filter(|id| !id.is_empty());
-        }
-        let url = url::Url::parse(url).ok()?;
+        let url = url::Url::parse(self.url.as_deref().filter(|url| !url.starts_with(URN))?).ok()?;
         let last = url.path_segments()?.rfind(|part| !part.is_empty())?;
         Some(last.to_owned())
+    }
+
+    /// Of what has no address, what is in the name that this exporter has invented: perhaps no more than a file was called.
+    pub(super) fn invented(&self) -> Option<String> {
+        let name = self.url.as_deref()?.strip_prefix(URN)?;
+        let name = url::form_urlencoded::parse(name.as_bytes()).next()?;
+        Some(name.0.into_owned()).filter(|id| !id.is_empty())
     }
 
     pub(super) fn description(&self, variant: Variant) -> String {
