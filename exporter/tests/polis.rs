@@ -608,3 +608,36 @@ fn a_quote_that_is_not_closed_on_its_line_is_refused_among_votes_and_never_becom
     let words: Vec<_> = bundle["responses"].as_array().unwrap().iter().map(|it| &it["response"]).collect();
     assert_eq!(words, ["agree", "agree", "disagree"]);
 }
+
+#[test]
+fn times_are_carried_to_the_end_of_the_year_9999_and_refused_after_it() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(5, 4, 10));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let times = [
+        (140_737_488_355_327_u64, "6429-10-17T02:45:55.327Z"),
+        (140_737_488_355_328, "6429-10-17T02:45:55.328Z"),
+        (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+    ];
+    let mut votes = "timestamp,comment-id,voter-id,vote\n".to_owned();
+    for (comment, (at, _)) in times.iter().enumerate() {
+        votes += &format!("{at},{comment},7700001,1\n");
+    }
+    folder.write("a/votes.csv", &votes);
+    for memory in [1, 1 << 20] {
+        job.limits.memory = memory;
+        let (_, bundle) = bundle(&job);
+        let told: Vec<_> = bundle["responses"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["occurredAt"].as_str().unwrap())
+            .collect();
+        assert_eq!(told, times.map(|(_, text)| text));
+        for late in ["253402300800000", "140737488355328000"] {
+            folder.write("a/votes.csv", format!("{votes}{late},3,7700001,1\n"));
+            let fault = run(&job).unwrap_err().to_string();
+            assert_eq!(fault, "votes.csv, row 5: timestamp is no time from 1970 to 9999");
+        }
+        folder.write("a/votes.csv", &votes);
+    }
+}

@@ -225,7 +225,7 @@ impl Making<'_> {
             "" => None,
             text => {
                 let count = text.parse().ok().and_then(Moment::from_epoch);
-                Some(count.ok_or_else(|| wrong(Wrong::Value, "timestamp is no time since 1970"))?)
+                Some(count.ok_or_else(|| wrong(Wrong::Value, "timestamp is no time from 1970 to 9999"))?)
             }
         };
         let status = match maybe(places.moderated)? {

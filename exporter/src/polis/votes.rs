@@ -292,7 +292,7 @@ impl Reading<'_> {
             [] => None,
             digits => {
                 let moment = whole(digits).and_then(Moment::from_epoch);
-                Some(moment.ok_or((Wrong::Value, "timestamp is no time since 1970"))?)
+                Some(moment.ok_or((Wrong::Value, "timestamp is no time from 1970 to 9999"))?)
             }
         };
         let (who, group) = self.people.see(voter);
