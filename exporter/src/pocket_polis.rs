@@ -138,6 +138,9 @@ fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, Fault> {
     let mut items = Vec::new();
     while let Some(row) = table.next()? {
         let key = row.text(id)?;
+        if key.trim().is_empty() {
+            return Err(row.wrong(Wrong::Value, "statement_id is empty"));
+        }
         let created = match row.maybe(created)? {
             "" => None,
             text => Some(

@@ -117,6 +117,9 @@ fn read(member: &Member, limits: &Limits) -> Result<Found, Fault> {
     let mut empty = 0_u64;
     while let Some(row) = table.next()? {
         let key = row.text(id)?.trim();
+        if key.is_empty() {
+            return Err(row.wrong(Wrong::Value, "comment-id is empty"));
+        }
         // Missing is not none.
         let count = |column: usize| {
             if row.maybe(Some(column))?.trim().is_empty() {

@@ -332,3 +332,32 @@ fn again(folder: &Folder, path: &std::path::Path) -> String {
     run(&job).unwrap();
     fs::read_to_string(folder.path("again/comments.csv")).unwrap()
 }
+
+#[test]
+fn an_item_without_an_id_is_refused_with_its_row() {
+    let folder = Folder::new();
+    let votes = "participant,statement_id,vote\np1,1,1\n";
+    let ideas = "Vote ID,Session ID,Winner ID,Loser ID,Left Choice ID,Right Choice ID\n1,a,1,2,1,2\n";
+    for empty in ["", " "] {
+        for (name, table, header, row, votes, says) in [
+            ("p", "statements.csv", "statement_id,text", "text", votes, "statement_id is empty"),
+            ("s", "comments.csv", "comment-id,comment_text,agrees", "text,9", "", "comment-id is empty"),
+            (
+                "c",
+                "comments.csv",
+                "comment-id,comment-body",
+                "\"text\"",
+                "comment-id,voter-id,vote\n",
+                "comment-id is empty",
+            ),
+            ("i", "ideas.csv", "Idea ID,Idea Text", "text", ideas, "Idea ID is empty"),
+        ] {
+            folder.write(&format!("{name}/{table}"), format!("{header}\n1,{row}\n{empty},{row}\n"));
+            if !votes.is_empty() {
+                folder.write(&format!("{name}/votes.csv"), votes);
+            }
+            let fault = run(&folder.fresh(&folder.path(name))).unwrap_err();
+            assert_eq!((fault.tag(), fault.to_string()), ("value", format!("{table}, row 3: {says}")));
+        }
+    }
+}

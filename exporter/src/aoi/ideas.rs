@@ -34,6 +34,9 @@ pub(super) fn read(member: &Member, limits: &Limits) -> Result<Read, Fault> {
     let (mut items, mut texts) = (Vec::new(), Vec::new());
     while let Some(row) = table.next()? {
         let key = row.text(id)?.trim();
+        if key.is_empty() {
+            return Err(row.wrong(Wrong::Value, "Idea ID is empty"));
+        }
         let created = match row.maybe(created)?.trim() {
             "" | "NA" => None,
             text => Some(
