@@ -334,6 +334,74 @@ fn again(folder: &Folder, path: &std::path::Path) -> String {
 }
 
 #[test]
+fn columns_that_are_left_out_are_told_by_name_and_in_a_public_bundle_those_that_tools_have_named() {
+    let exports = [
+        [
+            ("comments.csv", "comment-id,datetime,agrees,moderated,comment-body", "1,x,1,1,\"one\""),
+            ("votes.csv", "timestamp,datetime,comment-id,voter-id,vote", "1600000000000,x,1,7,1"),
+        ],
+        [
+            ("statements.csv", "statement_id,text,status,is_seed,created_at,agrees", "1,one,approved,0,,1"),
+            ("votes.csv", "participant,statement_id,vote,updated_at", "7,1,1,"),
+        ],
+        [
+            (
+                "ideas.csv",
+                "Wikisurvey ID,Idea ID,Idea Text,Wins,Losses,Score,Active",
+                "7,1,one,1,1,50,TRUE\n7,2,two,1,1,50,TRUE",
+            ),
+            (
+                "votes.csv",
+                "Vote ID,Session ID,Winner ID,Loser ID,Left Choice ID,Right Choice ID",
+                "1,a,1,2,1,2",
+            ),
+        ],
+        [
+            (
+                "a.csv",
+                "comment-id,comment_text,topics,moderated,g-agree-count,g-pass-count",
+                "1,one,all,1,9,9",
+            ),
+            ("readme.txt", "nothing", "here"),
+        ],
+    ];
+    let folder = Folder::new();
+    let told = |more: [(&str, &str); 2], export: &[(&str, &str, &str); 2], profile| {
+        drop(fs::remove_dir_all(folder.path("in")));
+        for ((name, header, rows), (column, cell)) in export.iter().zip(more) {
+            let rows = rows
+                .lines()
+                .map(|row| if column.is_empty() { format!("{row}\n") } else { format!("{cell}{row}\n") });
+            folder.write(&format!("in/{name}"), format!("{column}{header}\n{}", rows.collect::<String>()));
+        }
+        let mut job = folder.fresh(&folder.path("in"));
+        job.profile = profile;
+        let notes = run(&job).unwrap_or_else(|fault| panic!("{fault}")).notes;
+        notes.into_iter().filter(|note| note.starts_with("Columns")).collect::<Vec<_>>()
+    };
+    let start = |file: &str, what: &str| {
+        format!("Columns of {file} that a bundle has no place for were left out: {what}.")
+    };
+    for export in &exports {
+        let [(first, ..), (second, ..)] = export;
+        let tables = if *second == "readme.txt" { 1 } else { 2 };
+        assert_eq!(told([("", ""), ("", "")], export, Profile::Private), [""; 0]);
+        let more = [("is-meta,", "0,"), ("importance,jo@home.example,", "0,0,")];
+        let private = [start(first, "is-meta"), start(second, "importance, jo@home.example")];
+        assert_eq!(told(more, export, Profile::Private), private[..tables]);
+        let public = [start(first, "is-meta"), start(second, "importance, 1 more")];
+        assert_eq!(told(more, export, Profile::Public), public[..tables]);
+        let others = [("Ada,Jo,", "0,0,"), ("Jo,", "0,")];
+        let public = [start(first, "2 columns"), start(second, "1 column")];
+        assert_eq!(told(others, export, Profile::Public), public[..tables]);
+    }
+    let many: Vec<_> = (0..25).map(|at| format!("more-{at}")).collect();
+    let (columns, cells) = (many.join(",") + ",", ",".repeat(25));
+    let private = start("comments.csv", &format!("{}, 5 more", many[..20].join(", ")));
+    assert_eq!(told([(&columns, &cells), ("", "")], &exports[0], Profile::Private), [private]);
+}
+
+#[test]
 fn an_item_without_an_id_is_refused_with_its_row() {
     let folder = Folder::new();
     let votes = "participant,statement_id,vote\np1,1,1\n";

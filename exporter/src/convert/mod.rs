@@ -37,7 +37,7 @@ use crate::{
     export,
     fault::{Fault, Wrong},
     form::{K_DEFAULT, K_FLOOR, LONGEST_ID},
-    input::{Input, Member, Role},
+    input::{Input, Member, Role, unread},
     meter::Meter,
     privacy::{
         Profile,
@@ -120,6 +120,7 @@ fn run(
     }
     head.artifacts = artifacts(input, files, adapter.rows_file(), &head.rows, job, meter)?;
     head.notes.extend(unused(files));
+    head.notes.extend(unread(files, &job.limits, job.profile == Profile::Public)?);
     head.notes.extend(passed_over(&input.passed_over, job));
     let prepared = prepare::texts(&head, job);
     head.notes.extend(prepare::notes(&prepared, job));

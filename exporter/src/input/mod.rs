@@ -9,6 +9,7 @@ mod quotes;
 mod sniff;
 mod stream;
 pub(crate) mod table;
+mod unread;
 mod zipped;
 
 pub(crate) use self::{
@@ -17,6 +18,7 @@ pub(crate) use self::{
     quotes::of_line,
     sniff::{Role, hold_summary, one_of, pairs, role},
     stream::{Ended, Stream},
+    unread::unread,
 };
 use crate::fault::{Fault, Wrong};
 
