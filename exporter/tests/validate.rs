@@ -748,3 +748,15 @@ fn a_long_value_is_no_missing_one_and_what_follows_a_bundle_is_called_so() {
     let failed = differ(&texts[0], &format!("{} {{}}", texts[1])).unwrap_err().to_string();
     assert!(failed.contains("BND-LEX-03"), "{failed}");
 }
+
+#[test]
+fn the_guide_lists_all_rules_and_no_others() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/bundles.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let listed: Vec<_> = guide.lines().filter(|line| line.starts_with("| `BND-")).collect();
+    let row = |rule: &Rule| format!("| `{}` | {} | {} |", rule.id(), rule.severity().as_str(), rule.says());
+    assert_eq!(listed, Rule::ALL.iter().map(row).collect::<Vec<_>>());
+    let told = guide.match_indices("BND-").filter_map(|(at, _)| guide.get(at..at + 10));
+    let unknown: Vec<_> = told.filter(|id| Rule::ALL.iter().all(|rule| rule.id() != *id)).collect();
+    assert_eq!(unknown, [""; 0]);
+}
