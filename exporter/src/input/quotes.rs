@@ -29,7 +29,12 @@ pub(super) struct Quotes {
 impl Quotes {
     /// The bytes that come next.
     pub(super) fn pass(&mut self, file: &str, bytes: &[u8]) -> Result<(), Fault> {
-        self.go_on(bytes).map_err(|()| self.wrong(file, EARLY))
+        self.go_on(bytes).map_err(|()| self.wrong(file, EARLY))?;
+        if self.columns > MOST {
+            let detail = format!("the row has more than {MOST} cells");
+            return Err(Fault::content(file, self.rows + 1, Wrong::Columns, detail));
+        }
+        Ok(())
     }
 
     fn go_on(&mut self, bytes: &[u8]) -> Result<(), ()> {
@@ -72,6 +77,8 @@ impl Quotes {
     }
 }
 
+/// A reader keeps where each cell ends, which takes more room than an empty cell.
+const MOST: u64 = 1 << 20;
 const EARLY: &str = "a quote ends before its column does: the one before it is missing, or quotes in the text are not doubled";
 const OPEN: &str = "a quote is never closed";
 

@@ -275,13 +275,26 @@ impl Making<'_> {
 
 fn whole_text(member: &Member, limits: &Limits) -> Result<String, Fault> {
     let mut bytes = Vec::new();
-    let most = (limits.record as u64).saturating_mul(16);
-    let mut stream = member.open(limits, None)?.take(most);
-    stream.read_to_end(&mut bytes).map_err(|error| Fault::from_io(&member.name, error))?;
-    if bytes.len() as u64 == most {
-        let detail = "it is too large without quotes (--max-record allows more)";
-        return Err(Fault::content(&member.name, None, Wrong::LongRecord, detail));
-    }
+    let most = limits.record.saturating_mul(16);
+    let too_long =
+        |row: Option<u64>, detail: &str| Fault::content(&member.name, row, Wrong::LongRecord, detail);
+    // Where the last line begins, and which one it is.
+    let (mut begins, mut line) = (0, 1);
+    member.open(limits, None)?.each(|block| {
+        let before = bytes.len();
+        bytes.extend_from_slice(block);
+        if let Some(last) = memchr::memrchr(b'\n', block) {
+            begins = before + last + 1;
+            line += memchr::memchr_iter(b'\n', block).count() as u64;
+        }
+        if bytes.len() - begins > limits.record {
+            return Err(too_long(Some(line), "a line is too long (--max-record allows more)"));
+        }
+        if bytes.len() > most {
+            return Err(too_long(None, "it is too large without quotes (--max-record allows more)"));
+        }
+        Ok(())
+    })?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Fault::content(&member.name, None, Wrong::Encoding, NOT_UTF8))?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))

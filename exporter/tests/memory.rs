@@ -1,0 +1,202 @@
+//! Memory that does not grow with what is read: jobs in processes of their own, each of which tells its peak.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    env,
+    fmt::Write as _,
+    fs::{self, File},
+    io::{self, BufWriter, Write as _},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+use support::{Folder, run};
+use tidegate_exporter::{
+    convert::{Job, Target},
+    spill::Room,
+    unpack,
+    validate::{Options, validate},
+};
+
+const CHILD: &str = "JOB_OF_WHICH_THE_PEAK_IS_TOLD";
+const MIB: u64 = 1 << 20;
+
+/// The process that is measured: this test in a process of its own.
+#[test]
+fn a_job_for_the_tests_below() {
+    let Ok(told) = env::var(CHILD) else { return };
+    let [kind, input] = told.split('\n').collect::<Vec<_>>().try_into().unwrap();
+    let (folder, input) = (Folder::new(), PathBuf::from(input));
+    let said = match kind {
+        "convert" => {
+            let mut job = streaming(&folder, &input);
+            // What is packed well is meant to be read here.
+            job.limits.expansion = 1 << 20;
+            run(&job)
+                .map_or_else(|fault| fault.to_string(), |report| format!("{} responses", report.responses))
+        }
+        "validate" => {
+            let room = Room { memory: 4 << 20, folder: folder.path("") };
+            let report = validate(&mut unpack::File::new(&input), &Options::new(room)).unwrap();
+            let found: Vec<_> = report.findings.iter().map(|finding| finding.rule.id()).collect();
+            format!("{} responses {}", report.counted.responses, found.join(" "))
+        }
+        other => panic!("{other}"),
+    };
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    writeln!(io::stdout(), "\nPEAK {} {said}", peak.trim().trim_end_matches(" kB")).unwrap();
+}
+
+fn streaming(folder: &Folder, input: &Path) -> Job {
+    let mut job = folder.fresh(input);
+    job.target = Target::Stream(Arc::new(File::options().write(true).open("/dev/null").unwrap()));
+    (job.bundle_id, job.limits.memory) = (Some("flat".to_owned()), 4 << 20);
+    job
+}
+
+/// The peak in bytes, and what came of it.
+fn measured(kind: &str, input: &Path) -> (u64, String) {
+    let child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "a_job_for_the_tests_below", "--nocapture"])
+        .env(CHILD, format!("{kind}\n{}", input.display()))
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    let out = String::from_utf8(child.stdout).unwrap();
+    assert!(child.status.success(), "{out}");
+    let told = out.lines().find_map(|line| line.strip_prefix("PEAK ")).unwrap();
+    let (peak, said) = told.split_once(' ').unwrap();
+    (peak.parse::<u64>().unwrap() * 1024, said.to_owned())
+}
+
+/// Votes on so many comments, each by the same people.
+fn votes(into: &Path, comments: u32, in_order: bool) -> u64 {
+    const PEOPLE: u32 = 4_000;
+    let mut file = BufWriter::new(File::create(into).unwrap());
+    writeln!(file, "timestamp,comment-id,voter-id,vote").unwrap();
+    let [outer, inner] = if in_order { [comments, PEOPLE] } else { [PEOPLE, comments] };
+    for first in 0..outer {
+        for second in 0..inner {
+            let [comment, voter] = if in_order { [first, second] } else { [second, first] };
+            writeln!(file, "{},{comment},{},1", 1_600_000_000_000_u64 + u64::from(second), 7_700_000 + voter)
+                .unwrap();
+        }
+    }
+    file.into_inner().unwrap().metadata().unwrap().len()
+}
+
+fn comments(count: u32) -> String {
+    let mut text = "comment-id,comment-body\n".to_owned();
+    (0..count).for_each(|id| writeln!(text, "{id},\"{id}\"").unwrap());
+    text
+}
+
+#[test]
+fn a_conversion_has_the_same_peak_for_ten_times_the_votes_in_order_or_not() {
+    let folder = Folder::new();
+    for in_order in [true, false] {
+        let peaks = [80, 800].map(|count| {
+            let name = format!("{in_order}-{count}");
+            folder.write(&format!("{name}/comments.csv"), comments(count));
+            let path = folder.path(&name);
+            let bytes = votes(&path.join("votes.csv"), count, in_order);
+            let (peak, said) = measured("convert", &path);
+            assert_eq!(said, format!("{} responses", count * 4_000));
+            fs::remove_dir_all(path).unwrap();
+            (bytes, peak)
+        });
+        let [(few, small), (many, large)] = peaks;
+        assert!(few > 8 * MIB && many > 80 * MIB, "{few} {many}");
+        assert!(large < small + 10 * MIB, "{in_order}: {} and {} MiB", small / MIB, large / MIB);
+    }
+}
+
+#[test]
+fn a_check_has_the_same_peak_for_ten_times_the_responses() {
+    let folder = Folder::new();
+    let [(few, small), (many, large)] = [10, 100].map(|count| {
+        let path = folder.path("in");
+        folder.write("in/comments.csv", comments(count));
+        votes(&path.join("votes.csv"), count, true);
+        let mut job = folder.fresh(&path);
+        job.sidecars = Some(Vec::new());
+        run(&job).unwrap();
+        let bundle = folder.path("bundle.json");
+        let (peak, said) = measured("validate", &bundle);
+        assert_eq!(said, format!("{} responses ", count * 4_000));
+        (fs::metadata(bundle).unwrap().len(), peak)
+    });
+    assert!(few > 8 * MIB && many > 80 * MIB, "{few} {many}");
+    assert!(large < small + 10 * MIB, "{} and {} MiB", small / MIB, large / MIB);
+}
+
+/// A file of hundreds of megabytes without the end of a line, packed to next to nothing.
+fn endless(path: &Path, start: &str, fill: u8, end: &str) {
+    let mut packed = zstd::Encoder::new(File::create(path).unwrap(), 1).unwrap();
+    packed.write_all(start.as_bytes()).unwrap();
+    let block = vec![fill; 1 << 20];
+    (0..400).for_each(|_| packed.write_all(&block).unwrap());
+    packed.write_all(end.as_bytes()).unwrap();
+    packed.finish().unwrap();
+}
+
+#[test]
+fn a_line_of_hundreds_of_megabytes_is_refused_before_it_is_in_memory() {
+    let folder = Folder::new();
+    let good = [
+        ("comments.csv", "comment-id,comment-body\n1,\"one\"\n"),
+        ("votes.csv", "timestamp,comment-id,voter-id,vote\n1600000000000,1,7,1\n"),
+        ("participants-votes.csv", "participant,group-id,n-votes,1\n7,0,1,1\n"),
+        ("summary.csv", "topic,Trees\nurl,https://pol.is/3trees\n"),
+    ];
+    // A text with a comma tells that none has quotes.
+    let unquoted =
+        "timestamp,comment-id,comment-body\n1600000000,1,one, and\n1600000000,2,two\n1600000000,3,";
+    for (name, start, fill, says) in [
+        ("votes.csv", good[1].1, b'1', "row 3: a line is too long"),
+        ("votes.csv", "timestamp,comment-id,voter-id,vote\n1,1,7,\"", b'1', "row 2: a line is too long"),
+        ("votes.csv", "", b'1', ""),
+        ("comments.csv", "comment-id,comment-body\n1,\"", b'x', "row 2: the row is too long"),
+        ("comments.csv", "comment-id,comment-body\n1,", b',', "row 2: the row has more than 1048576 cells"),
+        ("comments.csv", unquoted, b'x', "row 4: a line is too long"),
+        ("participants-votes.csv", good[2].1, b'1', "row 3: the row is too long"),
+        ("summary.csv", good[3].1, b'x', "row 3: the row is too long"),
+    ] {
+        let path = folder.path("in");
+        drop(fs::remove_dir_all(&path));
+        good.iter().for_each(|(name, text)| drop(folder.write(&format!("in/{name}"), text)));
+        endless(&path.join(name), start, fill, "");
+        let (peak, said) = measured("convert", &path);
+        assert!(
+            said.starts_with(&format!("{name}, {says}")) || says.is_empty() && !said.ends_with("responses"),
+            "{said}"
+        );
+        assert!(peak < 128 * MIB, "{name} {says}: {} MiB", peak / MIB);
+    }
+    let (bundle, mut found) = (folder.path("bundle.json"), Vec::new());
+    for (start, fill, end, rule) in [
+        ("{\"schema\":\"", b'x', "\"}", "BND-LEX-11"),
+        ("{\"schema\":\"", b'x', "", "BND-LEX-02"),
+        ("{\"", b'x', "\":1}", "BND-LEX-11"),
+        ("{\"schema\":1", b'1', "}", "BND-LEX-11"),
+        ("{\"schema\":", b'[', "", "BND-LEX-02"),
+        ("{\"schema\":", b' ', "", "BND-LEX-02"),
+    ] {
+        endless(&bundle, start, fill, end);
+        let (peak, said) = measured("validate", &bundle);
+        found.push((
+            start,
+            end,
+            said.split(' ').any(|word| word == rule) && peak < 128 * MIB,
+            said,
+            peak / MIB,
+        ));
+    }
+    assert!(found.iter().all(|found| found.2), "{found:?}");
+}
