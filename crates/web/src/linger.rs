@@ -32,7 +32,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use crate::{Problem, Settings, dress};
+use crate::{Problem, Settings, dress, unsent::Exchange};
 
 /// A router that lingers, until the server stops.
 #[derive(Clone)]
@@ -40,6 +40,7 @@ pub(crate) struct Lingering {
     router: Router,
     bounds: Bounds,
     under_way: Arc<AtomicUsize>,
+    within: Option<Exchange>,
     stop: CancellationToken,
 }
 
@@ -59,7 +60,11 @@ impl Lingering {
             pause: settings.discard_pause(),
             all: settings.body_read(),
         };
-        Self { router, bounds, under_way: Arc::default(), stop }
+        Self { router, bounds, under_way: Arc::default(), within: None, stop }
+    }
+
+    pub(crate) fn within(self, exchange: Exchange) -> Self {
+        Self { within: Some(exchange), ..self }
     }
 
     /// Requests that are not answered yet.
@@ -74,6 +79,9 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Lingering {
     type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        if let Some(exchange) = &self.within {
+            exchange.asks();
+        }
         let under_way = UnderWay::new(&self.under_way);
         // A router is always ready.
         let (mut router, bounds) = (self.router.clone(), self.bounds);

@@ -139,7 +139,10 @@ impl Server {
         let io = TokioIo::new(self.unsent.of(stream));
         match protocol {
             Protocol::Http1 => finish(watcher, self.http1.serve_connection(io, self.service)).await,
-            Protocol::Http2 => finish(watcher, self.http2.serve_connection(io, self.service)).await,
+            Protocol::Http2 => {
+                let service = self.service.within(self.unsent.exchange());
+                finish(watcher, self.http2.serve_connection(io, service)).await;
+            }
         }
     }
 }

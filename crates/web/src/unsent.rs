@@ -1,11 +1,14 @@
 //! A client's connection that knows whether answers are still on their way out, and counts itself as long as they are.
+//!
+//! HTTP/2 keeps what its client has not asked for yet: nobody sees it written, so that such a connection counts as long
+//! as it is there, once it has asked for something.
 
 use std::{
     io::{self, IoSlice},
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
@@ -24,8 +27,38 @@ impl Unsent {
         Connection { stream, is_unsent: false, all: self.clone() }
     }
 
+    pub(crate) fn exchange(&self) -> Exchange {
+        Exchange(Arc::new(Counted { has_asked: AtomicBool::default(), all: self.clone() }))
+    }
+
     pub(crate) fn connections(&self) -> usize {
         self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A connection of HTTP/2, as long as anybody holds it.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange(Arc<Counted>);
+
+impl Exchange {
+    pub(crate) fn asks(&self) {
+        if !self.0.has_asked.swap(true, Ordering::AcqRel) {
+            self.0.all.0.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Counted {
+    has_asked: AtomicBool,
+    all: Unsent,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if *self.has_asked.get_mut() {
+            self.all.0.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 

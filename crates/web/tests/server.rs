@@ -12,6 +12,7 @@ use axum::{
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tidegate_test_support::PATIENCE;
@@ -97,6 +98,15 @@ impl Running {
         let mut client = self.connect().await;
         client.send(text).await;
         client.answer().await.unwrap()
+    }
+
+    async fn get_http2(&self, path: &str) -> http::Response<Incoming> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (mut send, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let request = http::Request::get(format!("http://{}{path}", self.address));
+        send.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
     }
 
     async fn drained(self) -> Drained {
@@ -280,11 +290,14 @@ async fn a_server_that_stops_waits_for_whoever_is_slow_to_take_an_answer() {
     half.send("GET /held HTTP/1.1\r\nhost: h\r\nx-").await;
     slow.send("GET /long HTTP/1.1\r\nhost: h\r\n\r\n").await;
     server.app.entered.notified().await;
+    let slower = server.get_http2("/long").await;
     server.stop.cancel();
     // Longer than the rest of a head is waited for.
     sleep(Duration::from_secs(2)).await;
     assert!(!server.task.is_finished());
     assert_eq!(slow.answer().await.unwrap().body.len(), LONG);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(slower.into_body().collect().await.unwrap().to_bytes().len(), LONG);
     assert_eq!(server.drained().await, Drained::Clean);
 }
 
@@ -406,12 +419,7 @@ async fn above_its_connections_a_server_takes_no_more_until_one_ends() {
 #[tokio::test]
 async fn a_second_protocol_is_spoken_on_the_same_port() {
     let server = Running::new(|_| {}).await;
-    let stream = TcpStream::connect(server.address).await.unwrap();
-    let (mut send, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-    tokio::spawn(connection);
-    let request = http::Request::get(format!("http://{}/nothing", server.address));
-    let answer = send.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
+    let answer = server.get_http2("/nothing").await;
     assert_eq!((answer.version(), answer.status().as_u16()), (http::Version::HTTP_2, 404));
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["status"], 404);
