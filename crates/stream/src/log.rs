@@ -130,11 +130,10 @@ impl Log {
         }
     }
 
-    /// Why the log can never be used again by this process, if that is so. The embedded one has its database of the
-    /// store, which tells by itself.
+    /// Why the log can never be used again by this process, if that is so.
     pub fn lost(&self) -> Option<&str> {
         match self {
-            Self::Embedded(_) => None,
+            Self::Embedded(log) => log.lost(),
             Self::Kafka(log) => log.lost(),
         }
     }

@@ -84,7 +84,7 @@ pub(super) fn measure(state: &State) -> Headroom {
 
 #[cfg(unix)]
 fn free_bytes(state: &State) -> u64 {
-    match rustix::fs::statvfs(&state.folder) {
+    match rustix::fs::statvfs(state.folder.path()) {
         Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
         Err(error) => {
             tracing::warn!(%error, "the free space of the disk cannot be measured");

@@ -3,6 +3,7 @@
 //! It does not rebalance: each group has one consumer, which owns every partition.
 
 mod engine;
+mod folder;
 mod format;
 mod keeper;
 mod room;
@@ -119,6 +120,11 @@ impl Log {
             threads: Mutex::new(threads),
         };
         Ok(Self { inner: Arc::new(inner), claim: Claim::Request })
+    }
+
+    /// Why nothing that is written by this process will be found again, if that is so.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.inner.state.lost.get().map(String::as_str)
     }
 
     pub(crate) fn partitions(&self) -> u32 {

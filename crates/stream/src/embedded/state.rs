@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    path::PathBuf,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicI64, AtomicUsize, Ordering},
@@ -20,6 +19,7 @@ use fjall::{
 use parking_lot::{Mutex, RwLock};
 
 use super::{
+    folder::Folder,
     format::{self, Mark},
     room::Room,
     segments::{Segment, Segments},
@@ -75,7 +75,9 @@ struct Watcher {
 pub(super) struct State {
     pub(super) db: Database,
     pub(super) meta: Keyspace,
-    pub(super) folder: PathBuf,
+    pub(super) folder: Folder,
+    /// Why nothing that is written here will be found again.
+    pub(super) lost: OnceLock<String>,
     pub(super) settings: Settings,
     pub(super) partitions: u32,
     lanes: HashMap<Partition, Lane>,
@@ -107,7 +109,7 @@ impl State {
     ) -> Result<Self, OpenError> {
         let meta =
             db.keyspace(format::META, KeyspaceCreateOptions::default).map_err(|error| storage(&error))?;
-        let folder = meta.path().to_owned();
+        let folder = Folder::open(meta.path()).map_err(|error| storage(&error.into()))?;
         check_format(&db, &meta, partitions)?;
         let mut state = Self {
             groups: RwLock::new(read_groups(&meta)?),
@@ -119,6 +121,7 @@ impl State {
             db,
             meta,
             folder,
+            lost: OnceLock::new(),
             settings,
             partitions,
             health,

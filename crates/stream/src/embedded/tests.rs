@@ -190,10 +190,17 @@ async fn a_folder_that_was_removed_acknowledges_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let log = open(&folder, Codec::checked_in());
     append(&log, 0, "before").await;
+    assert_eq!(log.lost(), None);
     std::fs::remove_dir_all(folder.path()).unwrap();
     let to = Partition::new(Topic::Items, 0);
-    let refused = log.append(&[(to, Record::new(b"key", &b"after"[..]))]).await;
-    assert!(matches!(refused, Err(AppendError::Unavailable { .. })), "{refused:?}");
+    for place in ["nothing", "another log"] {
+        let refused = log.append(&[(to, Record::new(b"key", &b"after"[..]))]).await;
+        assert!(matches!(refused, Err(AppendError::Unavailable { .. })), "{place}: {refused:?}");
+        assert!(log.lost().is_some());
+        let another = open(&folder, Codec::checked_in());
+        append(&another, 0, "another's").await;
+        another.close(Instant::now() + PATIENCE).await;
+    }
     log.close(Instant::now() + PATIENCE).await;
 }
 

@@ -237,8 +237,9 @@ impl Writer {
         }
 
         batch.commit()?;
-        // Files that were removed under us take everything and keep nothing.
-        std::fs::metadata(&state.folder)?;
+        state.folder.is_in_place().inspect_err(|why| {
+            let _first = state.lost.set(format!("the data folder was taken away: {why}"));
+        })?;
 
         for (lane, end, after) in segments {
             *lane.segments.lock() = after;
