@@ -62,12 +62,12 @@ impl DueTable for DueDecisions {
         Ok(rows.map_err(moderation::Error::from)?)
     }
 
-    async fn start(&self, shard: u32) -> Result<Option<i64>, Fault> {
+    async fn saved(&self, shard: u32) -> Result<Option<i64>, Fault> {
+        Ok(self.cursor(i64::from(shard)).await?.map(|cursor| cursor.minute))
+    }
+
+    async fn oldest(&self, shard: u32) -> Result<Option<i64>, Fault> {
         let shard = i64::from(shard);
-        if let Some(cursor) = self.cursor(shard).await? {
-            return Ok(Some(cursor.minute));
-        }
-        // Nobody has scanned the shard yet; what was decided meanwhile may be old.
         let mut oldest = None;
         let mut rows = self.deps.store.scan_all::<DecisionDue>(&Split::whole());
         while let Some(rows) = rows.next_page().await.map_err(moderation::Error::from)? {

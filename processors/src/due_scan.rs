@@ -205,8 +205,11 @@ pub(crate) trait DueTable: Send + Sync + 'static {
         due: Option<RangeInclusive<Millis>>,
     ) -> impl Future<Output = Result<Vec<Self::Row>, Fault>> + Send;
 
-    /// The minute that the cursor stands at; without a cursor, the oldest minute with a row.
-    fn start(&self, shard: u32) -> impl Future<Output = Result<Option<i64>, Fault>> + Send;
+    /// The minute that the cursor was saved at. Asked first, when a shard was taken over.
+    fn saved(&self, shard: u32) -> impl Future<Output = Result<Option<i64>, Fault>> + Send;
+
+    /// The oldest minute with a row. Nobody may have scanned the shard yet, and what was written meanwhile be old.
+    fn oldest(&self, shard: u32) -> impl Future<Output = Result<Option<i64>, Fault>> + Send;
 
     fn save(&self, shard: u32, minute: i64) -> impl Future<Output = Result<(), Fault>> + Send;
 
@@ -310,7 +313,11 @@ impl<T: DueTable> Scanner<T> {
             Some(agenda) => agenda,
             None => {
                 let latest = minute_of(Millis::now()) - LATE_MINUTES;
-                agenda.insert(Agenda::new(self.table.start(shard).await?.unwrap_or(latest)))
+                let start = match self.table.saved(shard).await? {
+                    Some(saved) => saved,
+                    None => self.table.oldest(shard).await?.map_or(latest, |oldest| oldest.min(latest)),
+                };
+                agenda.insert(Agenda::new(start))
             }
         };
         let before = agenda.cursor;

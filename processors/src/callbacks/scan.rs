@@ -66,16 +66,15 @@ impl DueTable for DueDeliveries {
         self.0.store.scan::<Due>(&partition, range).all().await.map_err(rows::fault)
     }
 
-    async fn start(&self, shard: u32) -> Result<Option<i64>, Fault> {
-        let courier = &*self.0;
-        courier.took_over(shard, Millis::now());
+    async fn saved(&self, shard: u32) -> Result<Option<i64>, Fault> {
+        self.0.took_over(shard, Millis::now());
+        Ok(self.cursor(i64::from(shard)).await?.map(|cursor| cursor.minute))
+    }
+
+    async fn oldest(&self, shard: u32) -> Result<Option<i64>, Fault> {
         let shard = i64::from(shard);
-        if let Some(cursor) = self.cursor(shard).await? {
-            return Ok(Some(cursor.minute));
-        }
-        // Nobody has scanned the shard yet; what was accepted meanwhile may be old.
         let mut oldest = None;
-        let mut rows = courier.store.scan_all::<Due>(&Split::whole());
+        let mut rows = self.0.store.scan_all::<Due>(&Split::whole());
         while let Some(rows) = rows.next_page().await.map_err(rows::fault)? {
             let own = rows.iter().filter(|row| row.shard == shard).map(|row| row.minute);
             oldest = own.chain(oldest).min();

@@ -1,11 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use proptest::prelude::*;
 use tidegate_schemas::ids::Millis;
 
-use super::{Agenda, DueRow, LATE_MINUTES, MINUTE, Next, minute_of};
+use super::*;
 
 #[derive(Clone, Debug)]
 struct Row {
@@ -126,4 +124,48 @@ fn a_row_that_was_settled_is_not_acted_on_when_it_is_read_again() {
     agenda.see(row);
     assert!(agenda.due(now).is_empty());
     assert_eq!(agenda.next_at(), None);
+}
+
+/// A shard that nobody has scanned, with a row that comes due later.
+struct Fresh(Millis);
+
+impl DueTable for Fresh {
+    type Row = Row;
+
+    async fn read(&self, _: u32, _: i64, _: Option<RangeInclusive<Millis>>) -> Result<Vec<Row>, Fault> {
+        Ok(Vec::new())
+    }
+
+    async fn saved(&self, _: u32) -> Result<Option<i64>, Fault> {
+        Ok(None)
+    }
+
+    async fn oldest(&self, _: u32) -> Result<Option<i64>, Fault> {
+        Ok(Some(minute_of(self.0)))
+    }
+
+    async fn save(&self, _: u32, _: i64) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn act(&self, _: &Row, _: Millis) -> Result<Next, Fault> {
+        Ok(Next::Settled)
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_comes_due_later_says_nothing_of_the_clock() {
+    let now = Millis::now();
+    let scanner = Scanner {
+        role: Role("test"),
+        topic: Topic::Decisions,
+        table: Fresh(now.plus(Duration::from_secs(3_600))),
+        poll: Duration::ZERO,
+        sweep: Duration::ZERO,
+        settings: Arc::default(),
+        health: Health::default(),
+        latest: AtomicI64::default(),
+    };
+    scanner.pass(0, &mut None, &mut Instant::now(), &CancellationToken::new()).await.unwrap();
+    assert!(scanner.latest.load(Relaxed) <= minute_of(Millis::now()));
 }
