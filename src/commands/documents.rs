@@ -151,14 +151,20 @@ fn walk(
             continue;
         }
         let path = folder.join(entry.file_name());
-        if root.join(&path).is_dir() {
-            walk(root, &path, known, files, unread);
-        } else if is_document(&path) {
-            let name = path.display().to_string();
-            match text(&root.join(&path)) {
-                Ok(text) => files.push(File { name, text }),
-                Err(why) => unread.push(Unread { name, why }),
+        // What a link leads to may be a folder of documents, whatever the link is called.
+        let text = match fs::metadata(root.join(&path)) {
+            Ok(found) if found.is_dir() => {
+                walk(root, &path, known, files, unread);
+                continue;
             }
+            Ok(_) if !is_document(&path) => continue,
+            Ok(_) => text(&root.join(&path)),
+            Err(why) => Err(why),
+        };
+        let name = path.display().to_string();
+        match text {
+            Ok(text) => files.push(File { name, text }),
+            Err(why) => unread.push(Unread { name, why }),
         }
     }
 }
@@ -195,11 +201,11 @@ mod tests {
         let names: Vec<_> = read(&own).unwrap().into_iter().map(|file| file.name).collect();
         assert_eq!(names, ["deep/q.yaml", "link/deep/q.yaml"]);
         std::os::unix::fs::symlink(&own, own.join("deep/again")).unwrap();
-        std::os::unix::fs::symlink("nowhere", own.join("gone.yaml")).unwrap();
+        std::os::unix::fs::symlink("nowhere", own.join("gone")).unwrap();
         let (read, unread) = found(&own).unwrap();
         assert_eq!(read.len(), 2);
         let told: Vec<_> = unread.iter().map(|unread| format!("{}: {}", unread.name, unread.why)).collect();
         assert_eq!(told[0], "deep/again: it is the folder `.`, which is read already");
-        assert!(told[1].starts_with("gone.yaml: No such file"), "{told:?}");
+        assert!(told[1].starts_with("gone: No such file"), "{told:?}");
     }
 }
