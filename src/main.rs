@@ -5,6 +5,7 @@
 mod client;
 mod commands;
 mod demo;
+mod full_files;
 mod health;
 mod open;
 mod operations;
@@ -30,5 +31,7 @@ fn main() -> ExitCode {
     let command = commands::Cli::parse();
     // One provider for all of rustls' users; a second installation would be refused, and there is none.
     let _first = rustls::crypto::ring::default_provider().install_default();
-    output::ended(command.run().unwrap_or_else(|error| output::failed(&error)))
+    output::ended(
+        full_files::outlive().and_then(|()| command.run()).unwrap_or_else(|error| output::failed(&error)),
+    )
 }

@@ -35,33 +35,19 @@ pub(crate) enum Bundle {
 impl Bundle {
     /// Exit codes are those of all bundle commands: 0 for well, 1 for a content that is not, 2 for all other faults.
     pub(crate) fn run(self) -> ExitCode {
-        let result = outlive_full_files().and_then(|()| match self {
+        let result = match self {
             Self::Convert(command) => command.run(),
             Self::Validate(command) => command.run(),
             Self::Inspect(command) => command.run(),
             Self::Diff(command) => command.run(),
             Self::Digest(command) => command.run(),
             Self::Schema(command) => Ok(command.run()),
-        });
+        };
         result.unwrap_or_else(|error: anyhow::Error| {
             complain(format!("error: {error:#}"));
             ExitCode::from(REFUSED)
         })
     }
-}
-
-/// SIGXFSZ on all systems that this is built for.
-const FILE_TOO_LARGE: std::ffi::c_int = 25;
-
-/// A file that may not grow any more (`ulimit -f`) ends the process, unless somebody asks for the signal: then writing to
-/// it fails, which is told like a full disk.
-fn outlive_full_files() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let _inside = runtime.enter();
-    // Whoever has asked once has asked for the life of the process.
-    drop(signal(SignalKind::from_raw(FILE_TOO_LARGE))?);
-    Ok(())
 }
 
 /// A bundle that is read.
