@@ -16,6 +16,7 @@ use tidegate_catalog::{
     change::{Change, Changes, File},
     first_start,
     keys::NewKey,
+    secrets::SecretError,
 };
 use tidegate_egress::Secret;
 use tidegate_schemas::{
@@ -115,7 +116,14 @@ impl Demo {
         seed(wiring.changes, &org, receiver_address).await?;
         // What the demo is about must be live before it says that it is ready.
         wiring.live.latest(&org).await?;
-        let secret = wiring.secrets.reveal(&org, &EndpointId::new(ENDPOINT)).await?;
+        let secret = match wiring.secrets.reveal(&org, &EndpointId::new(ENDPOINT)).await {
+            // Its key is lost, as the settings say: callbacks are held, and the rest goes on.
+            Err(lost @ SecretError::OtherMasterKey { .. }) => {
+                tracing::warn!("the demo's receiver verifies nothing: {lost}");
+                None
+            }
+            secret => secret?,
+        };
         let receiver = Receiver::open(folder, secret.as_deref().map(Secret::parse).transpose()?).await?;
 
         let url = |address: Option<SocketAddr>| {
