@@ -11,6 +11,8 @@ use tidegate_stream::Topic;
 #[derive(Clone, Debug)]
 pub struct Which {
     pub org: OrgId,
+    /// Those as well of which nobody could read whose they are.
+    pub or_nobodys: bool,
     pub topic: Option<Topic>,
     pub reason: Option<String>,
     /// One letter: its id in the list.

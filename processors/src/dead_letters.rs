@@ -24,6 +24,8 @@ const PAGE: usize = 100;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     pub org: Option<OrgId>,
+    /// Those as well of which nobody could read whose they are.
+    pub or_nobodys: bool,
     pub topic: Option<Topic>,
     pub reason: Option<String>,
     /// One letter: its `id` in the list.
@@ -161,7 +163,8 @@ pub async fn replay(log: &Log, store: &Store, which: &Selection, order: &Order) 
 
 impl Selection {
     fn holds(&self, tailed: &Tailed, letter: &DeadLetter) -> bool {
-        self.org.as_ref().is_none_or(|org| letter.org.as_ref() == Some(org))
+        let is_theirs = |org| letter.org.as_ref().map_or(self.or_nobodys, |own| own == org);
+        self.org.as_ref().is_none_or(is_theirs)
             && self.topic.is_none_or(|topic| letter.topic == topic.label())
             && self.reason.as_ref().is_none_or(|reason| letter.reason == *reason)
             && self.id.as_ref().is_none_or(|id| *id == id_of(tailed))

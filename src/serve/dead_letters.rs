@@ -42,7 +42,8 @@ impl DeadLetters for OfLog {
 }
 
 fn selection(which: Which) -> Selection {
-    Selection { org: Some(which.org), topic: which.topic, reason: which.reason, id: which.id }
+    let Which { org, or_nobodys, topic, reason, id } = which;
+    Selection { org: Some(org), or_nobodys, topic, reason, id }
 }
 
 fn fault(error: &Error) -> Fault {

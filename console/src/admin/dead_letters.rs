@@ -106,7 +106,8 @@ fn which(
     let topic = topic.map(|label| {
         Topic::from_label(label).ok_or_else(|| invalid("", format!("There is no topic `{label}`.")))
     });
-    Ok(Which { org: caller.org.clone(), topic: topic.transpose()?, reason, id })
+    let (org, or_nobodys) = (caller.org.clone(), caller.is_operator);
+    Ok(Which { org, or_nobodys, topic: topic.transpose()?, reason, id })
 }
 
 fn told(fault: Fault) -> Problem {

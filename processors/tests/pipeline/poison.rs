@@ -69,6 +69,12 @@ async fn a_record_that_cannot_be_read_is_a_dead_letter_as_it_is() {
     let letter = letters(&world, 1).await.remove(0);
     assert_eq!((letter.reason.as_str(), letter.stage.as_str()), ("malformed_record", "reports"));
     assert!(letter.value.ends_with(&[255; 9]));
+    // Whose it is, nobody can say: it is the operator's.
+    for (or_nobodys, listed) in [(true, 1), (false, 0)] {
+        let which = Selection { org: Some(org()), or_nobodys, ..Selection::default() };
+        let page = dead_letters::list(&world.deps.log, &world.deps.store, &which, 10, None).await.unwrap();
+        assert_eq!(page.items.len(), listed, "{or_nobodys}");
+    }
     world.drain().await;
 }
 
