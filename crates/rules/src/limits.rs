@@ -30,9 +30,9 @@ pub struct Limits {
     pub words_in_all: usize,
     /// Regular expressions of all rules of a plan.
     pub regexes_in_all: usize,
-    /// Steps that all rules may take on one item. A step is one condition, one place of a word in a text, 16 bytes
-    /// of text searched for many words or 64 for one, also in a comparison of a field, or 4 bytes searched with a
-    /// small regular expression. One with more than a few places, its counted repeats written out, costs a step for every four of them.
+    /// Steps that all rules may take on one item. A step is one condition, one place of a word in a text, one of several
+    /// texts or values, 16 bytes of text searched for many words or 64 for one, also in a comparison of a field, 8 bytes
+    /// of the word that is searched for, or 4 bytes searched with a small regular expression. One with more than a few places, its counted repeats written out, costs a step for every four of them.
     pub steps_per_item: u64,
     /// Steps that one rule may take on one item; so a costly rule does not use up the steps of the others.
     pub steps_per_rule: u64,
@@ -126,6 +126,12 @@ impl Limits {
 /// A length, to reckon steps with.
 pub(crate) fn wide(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+/// The steps of looking for one word in one text: a search that is made for it first reads the word, more slowly than it
+/// then reads the text.
+pub(crate) fn search(text: usize, word: usize) -> u64 {
+    if word > text { 1 } else { 1 + wide(text) / 64 + wide(word) / 8 }
 }
 
 /// The evaluation has taken all its steps.

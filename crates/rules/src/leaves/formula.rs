@@ -27,7 +27,7 @@ use crate::{
         field::{SHOWN, json},
         text::{Needle, compiled},
     },
-    limits::{Limits, Spent, Steps, wide},
+    limits::{Limits, Spent, Steps, search, wide},
     views::Views,
     vocabulary::{Container, Kind},
 };
@@ -451,32 +451,31 @@ impl Code {
             }
             Self::Compare(op, a, b) => {
                 let (a, b) = (a.work(scene, each, steps)?, b.work(scene, each, steps)?);
-                if let Some(Worth::Text(text)) = a {
-                    steps.take(wide(text.len()) / 64)?;
+                if let (Some(Worth::Text(a)), Some(Worth::Text(b))) = (a, b) {
+                    steps.take(wide(a.len().min(b.len())) / 64)?;
                 }
                 a.zip(b).and_then(|(a, b)| a.compare(*op, b)).map(Worth::Boolean)
             }
             Self::Among(of, among) => {
-                steps.take(wide(among.len()))?;
-                let of = of.work(scene, each, steps)?;
-                let equal =
-                    |of: Worth<'_>| among.iter().any(|it| it.worth().compare(Op::Eq, of) == Some(true));
-                of.map(|of| Worth::Boolean(equal(of)))
+                let Some(of) = of.work(scene, each, steps)? else { return Ok(None) };
+                Some(Worth::Boolean(is_among(of, among.iter().map(|it| Some(it.worth())), steps)?))
             }
             Self::In(of, slot) => {
-                let of = of.work(scene, each, steps)?;
-                let values = scene.views.slot(*slot).values.as_deref();
-                steps.take(wide(values.map_or(0, <[_]>::len)))?;
-                of.zip(values).map(|(of, values)| {
-                    let equal = |value: &Value<'_>| Worth::of(value).and_then(|it| it.compare(Op::Eq, of));
-                    Worth::Boolean(values.iter().any(|(_, value)| equal(value) == Some(true)))
-                })
+                let Some(of) = of.work(scene, each, steps)? else { return Ok(None) };
+                let Some(values) = scene.views.slot(*slot).values.as_deref() else { return Ok(None) };
+                Some(Worth::Boolean(is_among(of, values.iter().map(|(_, value)| Worth::of(value)), steps)?))
             }
             Self::Part(op, of, part) => {
                 match (of.work(scene, each, steps)?, part.work(scene, each, steps)?) {
                     (Some(Worth::Text(of)), Some(Worth::Text(part))) => {
-                        steps.take(wide(of.len()) / 64)?;
+                        let read = match op {
+                            _ if part.len() > of.len() => 1,
+                            Op::StartsWith | Op::EndsWith => 1 + wide(part.len()) / 64,
+                            _ => search(of.len(), part.len()),
+                        };
+                        steps.take(read)?;
                         Some(Worth::Boolean(match op {
+                            _ if part.len() > of.len() => false,
                             Op::StartsWith => of.starts_with(part),
                             Op::EndsWith => of.ends_with(part),
                             _ => memmem::find(of.as_bytes(), part.as_bytes()).is_some(),
@@ -508,6 +507,26 @@ impl Code {
             }
         })
     }
+}
+
+/// Whether it equals one of them. Texts of different lengths are told apart without being read.
+fn is_among<'w>(
+    of: Worth<'_>,
+    values: impl Iterator<Item = Option<Worth<'w>>>,
+    steps: &mut Steps,
+) -> Result<bool, Spent> {
+    for value in values {
+        let read = match (value, of) {
+            (Some(Worth::Text(value)), Worth::Text(of)) if value.len() != of.len() => None,
+            (Some(Worth::Text(_)), Worth::Text(of)) => Some(of.len()),
+            _ => Some(0),
+        };
+        steps.take(1 + wide(read.unwrap_or_default()) / 64)?;
+        if read.and(value).and_then(|value| value.compare(Op::Eq, of)) == Some(true) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// `deciding` settles it whatever the other side is, even if that fails.

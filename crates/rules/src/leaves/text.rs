@@ -7,7 +7,7 @@ use std::{
     sync::LazyLock,
 };
 
-use memchr::memmem;
+use memchr::memmem::{self, Finder};
 use regex::{Regex, RegexBuilder};
 use tidegate_schemas::{banks::BankKind, ids::BankId};
 
@@ -25,7 +25,7 @@ use crate::{
     faults::shown,
     form::{Search, Text, View},
     leaves::Scene,
-    limits::{Limits, Spent, Steps, wide},
+    limits::{Limits, Spent, Steps, search, wide},
     views::Seen,
 };
 
@@ -70,6 +70,9 @@ struct Bulk {
 
 /// Words that are searched one by one at most.
 const FEW_WORDS: usize = 16;
+
+/// Bytes of text below which `memmem` makes no search either.
+const BRIEF: usize = 64;
 
 /// Bytes of program up to which a pattern costs at least this many steps for every four bytes of text.
 const WEIGHTS: [(usize, u64); 3] = [(16 << 10, 1), (64 << 10, 8), (usize::MAX, 32)];
@@ -434,10 +437,19 @@ impl Needle {
                 Ok(regex.find(text).map(|found| (found.start(), found.end())))
             }
             Self::Word { seen: word, .. } => {
-                steps.take(wide(text.len()) / 64)?;
+                steps.take(search(text.len(), word.len()))?;
+                if word.len() > text.len() {
+                    return Ok(None);
+                }
+                // In a few bytes one is found sooner than a search is made.
+                let finder = (text.len() >= BRIEF).then(|| Finder::new(word));
+                let find = |rest: &[u8]| match &finder {
+                    Some(finder) => finder.find(rest),
+                    None => memmem::find(rest, word.as_bytes()),
+                };
                 let again = 1 + wide(word.len()) / 64;
                 let mut from = 0;
-                while let Some(at) = memmem::find(&text.as_bytes()[from..], word.as_bytes()) {
+                while let Some(at) = find(&text.as_bytes()[from..]) {
                     let start = from + at;
                     if self.is_at(seen, start) {
                         return Ok(Some((start, start + word.len())));

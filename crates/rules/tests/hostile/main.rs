@@ -3,6 +3,7 @@
 
 mod budgets;
 mod comparisons;
+mod lists;
 mod random;
 
 use serde_json::{Map, Value as Json, json};

@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde_json::Value as Json;
 use tidegate_schemas::{
     ids::{ItemKey, Millis},
@@ -32,6 +32,8 @@ pub(crate) struct Test {
     /// Bytes of all texts, and of the longest.
     bytes: usize,
     longest: usize,
+    /// By text of `contains`: a search that has read it, so that it is not read again for each value.
+    few: Vec<Finder<'static>>,
     /// One search for all texts of `contains`, if there are many.
     bulk: Option<Scanner>,
 }
@@ -64,7 +66,8 @@ impl Test {
             return None;
         }
         let wanted = operand.as_bool().unwrap_or(true);
-        let mut test = Self { op, operands: Vec::new(), wanted, bytes: 0, longest: 0, bulk: None };
+        let (operands, few) = (Vec::new(), Vec::new());
+        let mut test = Self { op, operands, wanted, bytes: 0, longest: 0, few, bulk: None };
         match (op, operand) {
             (Op::Exists, _) => {}
             (Op::In | Op::NotIn | Op::StartsWith | Op::EndsWith | Op::Contains, Json::Array(list)) => {
@@ -97,9 +100,14 @@ impl Test {
             texts.sort_unstable();
             texts.dedup();
         }
-        if self.op == Op::Contains && texts.len() > FEW && !texts[0].is_empty() {
-            let words: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
-            self.bulk = Some(Scanner::new(&words));
+        let words = texts.iter().map(String::as_bytes);
+        match self.op {
+            // Every text contains the empty one, which is the first if it is there.
+            Op::Contains if texts.len() > FEW && !texts[0].is_empty() => {
+                self.bulk = Some(Scanner::new(&words.collect::<Vec<_>>()));
+            }
+            Op::Contains => self.few = words.take(FEW).map(|word| Finder::new(word).into_owned()).collect(),
+            _ => {}
         }
         self.bytes = texts.iter().map(String::len).sum();
         self.longest = texts.iter().map(String::len).max().unwrap_or_default();
@@ -113,7 +121,9 @@ impl Test {
     /// Bytes that it takes.
     pub(super) fn memory(&self) -> usize {
         let search = self.bulk.as_ref().map_or(0, Scanner::memory);
-        64 * (1 + self.operands.len()) + self.bytes + search
+        let few =
+            self.few.iter().map(|finder| size_of::<Finder<'_>>() + finder.needle().len()).sum::<usize>();
+        64 * (1 + self.operands.len()) + self.bytes + few + search
     }
 
     /// The steps that it takes on a value of so many bytes, if that is a text.
@@ -121,13 +131,13 @@ impl Test {
         let count = wide(self.operands.len());
         let Some(length) = length.map(wide) else { return 1 + count / 4 };
         match self.op {
-            Op::Exists => 0,
+            Op::Exists => 1,
             Op::Contains if self.bulk.is_some() => 1 + length / 16,
-            Op::Contains => count.saturating_mul(1 + length / 64),
+            Op::Contains => wide(self.few.len()).saturating_mul(1 + length / 64),
             Op::StartsWith | Op::EndsWith => {
                 1 + count / 4 + wide(self.bytes).min(count.saturating_mul(length)) / 64
             }
-            _ => 1 + wide(self.longest).min(length) / 16,
+            _ => 1 + u64::from(count.max(1).ilog2()) / 4 + wide(self.longest).min(length) / 16,
         }
     }
 
@@ -152,7 +162,10 @@ impl Test {
                 (Some(bulk), Value::Text(text)) => {
                     Some(bulk.scan(text.as_bytes(), &mut |_, _| Next::Stop) == Next::Stop)
                 }
-                _ => part(|text, part| memmem::find(text.as_bytes(), part.as_bytes()).is_some()),
+                (None, Value::Text(text)) => {
+                    Some(self.few.iter().any(|part| part.find(text.as_bytes()).is_some()))
+                }
+                _ => None,
             },
             Op::Eq | Op::In | Op::Ne | Op::NotIn => {
                 if !self.operands.first()?.fits(value) {
