@@ -212,13 +212,16 @@ fn end_of(text: &str, most: usize) -> usize {
 fn cut<'a>(values: &[(Element<'a>, Value<'a>)], mut left: usize) -> Texts<'a> {
     let derived = [const { OnceCell::new() }; 3];
     let mut texts = Texts { cut: SmallVec::new(), truncated: false, derived, hosts: OnceCell::new() };
+    let mut some_empty = false;
     for (nth, (_, value)) in values.iter().enumerate() {
         let Value::Text(text) = value else { continue };
         let end = end_of(text, left);
         if end < text.len() {
             texts.truncated = true;
         }
-        if end > 0 || text.is_empty() {
+        // Whatever is found in an empty text is found in the first: further ones would cost time for nothing.
+        let first = text.is_empty() && !std::mem::replace(&mut some_empty, true);
+        if end > 0 || first {
             texts.cut.push((nth, &text[..end]));
         }
         // A text that had to be cut ends the search: a shorter one behind it must not slip in.

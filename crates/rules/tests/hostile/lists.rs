@@ -85,3 +85,22 @@ fn long_words_are_charged_where_a_search_is_made_of_them() {
     let all = outcome(&conditions, &post("ab".repeat(500)), &few(17_000));
     assert_eq!(numbers(&all), (vec![0], vec![]));
 }
+
+#[test]
+fn each_text_is_charged_however_short_and_of_empty_ones_the_first_alone_is_searched() {
+    let conditions = [
+        json!({"not": {"text": {"in": ["tags"], "any_of": ["nowhere"]}}}),
+        json!({"text": {"in": ["tags"], "regex": "^$"}}),
+        json!({"field": {"path": "tags", "exists": true}}),
+    ];
+    let post = |tag: &str| Post { text: String::new(), tags: vec![tag.to_owned(); 10_000] };
+    let all = outcome(&conditions, &post("x"), &few(9_000));
+    assert_eq!(numbers(&all), (vec![], vec![0, 2]));
+    let mut post = post("");
+    post.tags[0] = "x".to_owned();
+    post.tags[4] = "y".to_owned();
+    let all = outcome(&conditions, &post, &few(9_000));
+    assert_eq!(numbers(&all), (vec![0, 1], vec![2]));
+    let tree = json!(all.matched[1].tree);
+    assert_eq!(tree["text"]["hits"][0]["element"], "1", "{tree}");
+}
