@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use idna_adapter::Adapter;
 use unicode_normalization::char::is_combining_mark;
 
 /// A host in a text, as it is compared, and where it stands.
@@ -25,8 +26,8 @@ const DOTS: [char; 4] = ['.', '。', '．', '｡'];
 
 /// All hosts, in their order.
 ///
-/// A host is a run of letters, digits, dots and hyphens with a dot in it, each as itself or as `%2E`, wherever it stands
-/// but for two places: in the path of another host, and before an `@`. After `://` it needs no dot.
+/// A host is a run of letters, digits, dots and hyphens with a dot in it, each as itself, as `%2E`, or as a sign that
+/// stands for some of them such as `№`, wherever it stands but for two places: in the path of another host, and before an `@`. After `://` it needs no dot.
 pub(crate) fn all(text: &str) -> Vec<Host<'_>> {
     let mut found = Vec::new();
     let ends = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | '"' | '`' | '|' | '{' | '}');
@@ -88,9 +89,20 @@ fn has_user(rest: &str) -> bool {
     rest.chars().take(LONGEST).take_while(|c| !matches!(c, '/' | '\\' | '?' | '#')).any(|c| c == '@')
 }
 
-/// Whether it may be a letter of a host.
+/// Whether it may be a letter of a host, or stands for some.
 pub(crate) fn is_part(c: char) -> bool {
+    // The sign of the rial stands for letters that no name has beside Latin ones.
+    is_letter(c) || !c.is_ascii() && c != '﷼' && as_the_net(c).all(|letter| letter != c && is_letter(letter))
+}
+
+fn is_letter(c: char) -> bool {
     c.is_alphanumeric() || is_around(c) || !c.is_ascii() && is_combining_mark(c)
+}
+
+/// What the net makes of a character: for many signs nothing or some letters, and `U+FFFD` if no host can have it.
+fn as_the_net(c: char) -> impl Iterator<Item = char> {
+    static ADAPTER: Adapter = Adapter::new();
+    ADAPTER.map_normalize(std::iter::once(c))
 }
 
 /// What a name may hold, but neither begins nor ends with: also dots of other writings, and signs that nobody sees.
@@ -151,12 +163,18 @@ fn host(text: &str, start: usize, end: usize, escaped: bool, needs_none: bool) -
 
 /// A host of which some letters are escaped, or not in ASCII: those are compared as the net writes them.
 fn decoded(run: &str, start: usize, needs_none: bool) -> Option<Host<'static>> {
+    // Most runs are words of a text.
+    if !needs_none && !run.contains(|c| c == '%' || DOTS.contains(&c)) {
+        return None;
+    }
     // A character, and where it stands.
     let mut letters: Vec<(char, usize, usize)> = Vec::new();
     let mut at = 0;
     while let Some(first) = run[at..].chars().next() {
         let (letter, length) = escape(&run[at..]).unwrap_or((first, first.len_utf8()));
-        if !is_left_out(letter) {
+        if !is_letter(letter) {
+            letters.extend(as_the_net(letter).map(|letter| (letter, at, at + length)));
+        } else if !is_left_out(letter) {
             letters.push((letter, at, at + length));
         }
         at += length;
@@ -165,7 +183,6 @@ fn decoded(run: &str, start: usize, needs_none: bool) -> Option<Host<'static>> {
     let behind = letters.iter().rposition(|(c, ..)| !is_around(*c))? + 1;
     let written: String = letters[first..behind].iter().map(|(c, ..)| c).collect();
     let tail = last(&written, if written.is_ascii() { LONGEST } else { WRITTEN })?;
-    // Most runs are words of a text.
     if !needs_none && !tail.contains(DOTS) {
         return None;
     }
@@ -186,12 +203,13 @@ fn last(name: &str, most: usize) -> Option<&str> {
     std::iter::once(0).chain(behind_dots).find(|from| name.len() - from <= most).map(|from| &name[from..])
 }
 
-/// Nothing is left of it in a name as the net writes it.
+/// Nothing is left of this letter in a name as the net writes it.
 fn is_left_out(c: char) -> bool {
     matches!(
         c,
-        '\u{ad}' | '\u{34f}' | '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{200b}' | '\u{2060}' | '\u{2064}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0100}'..='\u{e01ef}'
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180d}'
+            | '\u{180f}' | '\u{200b}' | '\u{2060}' | '\u{2064}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{e0100}'..='\u{e01ef}'
     )
 }
 
@@ -260,6 +278,11 @@ mod tests {
             // No character of a host, or none at all: a sign like others.
             ("%2Fbad.example %F0%9F%91%89bad.example 100%bad.example", &["bad.example"; 3]),
             ("👉\u{fe0f}bad.example", &["bad.example"]),
+            // What the net reads as other letters, or not at all.
+            ("https://casi№.example/ ™.example", &["casino.example", "tm.example"]),
+            ("b\u{2063}ad\u{206a}.example\u{2061} b\u{180e}ad%E2%81%A3.example", &["bad.example"; 2]),
+            ("bad－site.example －bad﹣site.example＿", &["bad-site.example"; 2]),
+            ("㊊.example", &["xn--7ov.example"]),
         ] {
             assert_eq!(hosts(text), expected, "{text}");
         }
@@ -275,6 +298,7 @@ mod tests {
             (String::new(), "\u{200b}".repeat(20_000)),
             ("é".to_owned(), "%E2%80%8B".repeat(5_000)),
             (String::new(), "\u{fe0f}\u{ad}".repeat(5_000)),
+            (String::new(), "\u{2062}\u{3164}".repeat(5_000)),
         ] {
             let before = if inside.is_empty() { before } else { format!("{before}.") };
             let found = hosts(&format!("see {before}bad.ex{inside}ample now"));
@@ -286,6 +310,39 @@ mod tests {
         let cut = format!("{}bad.{}.example", "x".repeat(300), "y".repeat(240));
         assert_eq!(hosts(&cut), [format!("{}.example", "y".repeat(240))]);
         assert_eq!(hosts(&format!("x.{}", "y".repeat(254))), [""; 0]);
+    }
+
+    #[test]
+    fn every_character_of_a_host_is_read_as_the_net_reads_it_and_every_other_hides_none() {
+        let (mut plain, mut folded, mut refused) = (0, 0, 0);
+        for c in ('\u{80}'..=char::MAX).filter(|c| !c.is_whitespace()) {
+            let link = format!("za{c}bz.example");
+            let parsed = url::Host::parse(&link).ok().map(|host| host.to_string());
+            let is_plain =
+                |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+            match parsed {
+                Some(name) if is_plain(&name) && !name.contains("xn--") => {
+                    plain += 1;
+                    assert_eq!(hosts(&format!("https://{link}/")), [name], "{c:?}");
+                }
+                Some(name) if is_part(c) => {
+                    folded += usize::from(!is_letter(c));
+                    assert_eq!(hosts(&format!("https://{link}/")), [name], "{c:?}");
+                }
+                None if is_letter(c) => {}
+                // Some signs make another host of it, which nobody can own.
+                _ => {
+                    refused += 1;
+                    assert_eq!(
+                        hosts(&format!("see {c}bad.example, bad.example{c}")),
+                        ["bad.example"; 2],
+                        "{c:?}"
+                    );
+                }
+            }
+            assert!(!is_letter(c) || is_left_out(c) == as_the_net(c).next().is_none(), "{c:?}");
+        }
+        assert!(plain > 1_300 && folded > 500 && refused > 100_000, "{plain} {folded} {refused}");
     }
 
     #[test]

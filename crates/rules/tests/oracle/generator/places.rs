@@ -13,7 +13,7 @@ use crate::edges::{self, Circle};
 pub(super) const CELLS: [&str; 9] =
     ["s", "s0", "s00twy01mtw0", "s02", "u33dc0", "u33dc1v00000", "u33db2m", "xbpbpbpbpbpb", "80000"];
 
-const HOSTS: [&str; 11] = [
+const HOSTS: [&str; 14] = [
     "a.example",
     "bad.example",
     "www.Bad.example",
@@ -25,12 +25,16 @@ const HOSTS: [&str; 11] = [
     "b%61d.exam%70le",
     "B%C3%BCcher%2Eexample",
     "bad.ex\u{fe0f}am\u{200b}%E2%80%8Bple",
+    "b\u{1d41a}d.exa㎜\u{2063}ple",
+    "bad.exa%E2%81%A3mple",
+    "㏈.bad.exam\u{206a}ple",
 ];
 
 /// What may stand between hosts.
-const SIGNS: [&str; 30] = [
+const SIGNS: [&str; 36] = [
     "/", "\\", "?", "#", "://", ":", "@", ",", ";", "=", "&", "(", "👍🏽", "🇩🇪", "+", "%2F", "%", "80", "me",
-    "www.", ".", "-", "\u{200b}", "\u{202e}", " ", "%2e", "%C3", "%BC", "%62", "%40",
+    "www.", ".", "-", "\u{200b}", "\u{202e}", " ", "%2e", "%C3", "%BC", "%62", "%40", "№", "\u{2063}", "－",
+    "㊊", "…", "％",
 ];
 
 pub(super) const DOMAINS: [&str; 6] =

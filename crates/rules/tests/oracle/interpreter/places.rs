@@ -14,6 +14,7 @@ use tidegate_rules::{
     Bank, DomainExplained, EntryName, Explained, GeoExplained, GeoHit, Hit, Number, Value, Verdict,
 };
 use tidegate_schemas::{banks::BankKind, ids::BankId};
+use unicode_normalization::UnicodeNormalization;
 
 use super::{Interpreter, short};
 
@@ -214,9 +215,26 @@ const LETTER: &str = r"[\p{Alphabetic}\p{N}\p{M}._\-。．｡\u{ad}\u{200b}-\u{2
 /// What stands for an escape that is no letter: a sign like any other.
 const SIGN: char = '\u{e000}';
 
-pub(super) fn is_letter(character: char) -> bool {
+fn is_own(character: char) -> bool {
     static IS: LazyLock<Regex> = LazyLock::new(|| Regex::new(&format!("^{LETTER}$")).unwrap());
     IS.is_match(character.encode_utf8(&mut [0; 4]))
+}
+
+/// The letters that a sign stands for in a host, perhaps none: `None` if it stands for nothing but itself.
+fn stands_for(character: char) -> Option<String> {
+    if character.is_ascii() || character == '﷼' || is_own(character) {
+        return None;
+    }
+    let host = url::Host::parse(&format!("za{character}bz.example")).ok()?.to_string();
+    if let Some(letters) = host.strip_prefix("za").and_then(|host| host.strip_suffix("bz.example")) {
+        return letters.chars().all(|c| is_own(c) && c != '.').then(|| letters.to_owned());
+    }
+    let letters: String = character.nfkc().collect();
+    (!letters.contains(character) && letters.chars().all(is_own)).then_some(letters)
+}
+
+pub(super) fn is_letter(character: char) -> bool {
+    is_own(character) || stands_for(character).is_some()
 }
 
 /// The text with its letters unescaped, and by byte of it where that comes from.
@@ -259,8 +277,11 @@ fn unescaped(text: &str) -> (String, Vec<usize>) {
 
 /// The hosts in a text, with their places: of each run of letters, what stands before and behind it decides.
 fn hosts(text: &str) -> Vec<(usize, usize, String)> {
-    let parts = Regex::new(&format!("(?P<run>{LETTER}+)|(?P<scheme>://)|(?s:.)")).unwrap();
     let (plain, origins) = unescaped(text);
+    // A sign that stands for letters is one of the run's.
+    let signs: String = plain.chars().filter(|c| stands_for(*c).is_some()).collect();
+    let signs = if signs.is_empty() { String::new() } else { format!("[{signs}]|") };
+    let parts = Regex::new(&format!("(?P<run>(?:{signs}{LETTER})+)|(?P<scheme>://)|(?s:.)")).unwrap();
     let mut hosts = Vec::new();
     // What the last sign says of the next run, and what the last run says of the next sign.
     let (mut path, mut scheme, mut colon) = (false, false, false);
@@ -295,22 +316,27 @@ fn hosts(text: &str) -> Vec<(usize, usize, String)> {
 fn host(run: &str) -> Option<(usize, usize, String)> {
     let around = |c: char| ".-_。．｡\u{ad}\u{200b}\u{200c}\u{200d}\u{2060}\u{2064}\u{feff}".contains(c);
     let unseen = Regex::new(
-        r"[\x{ad}\x{34f}\x{180b}-\x{180d}\x{180f}\x{200b}\x{2060}\x{2064}\x{fe00}-\x{fe0f}\x{feff}\x{e0100}-\x{e01ef}]",
+        r"[\x{ad}\x{34f}\x{115f}\x{1160}\x{17b4}\x{17b5}\x{180b}-\x{180d}\x{180f}\x{200b}\x{2060}\x{2064}\x{3164}\x{fe00}-\x{fe0f}\x{feff}\x{ffa0}\x{e0100}-\x{e01ef}]",
     )
     .unwrap();
     let seen = |c: char| !unseen.is_match(c.encode_utf8(&mut [0; 4]));
-    let mut letters: Vec<(usize, char)> = run.char_indices().filter(|(_, c)| seen(*c)).collect();
-    while letters.last().is_some_and(|(_, c)| around(*c)) {
+    // Where each stands, and where it ends.
+    let mut letters: Vec<(usize, usize, char)> = Vec::new();
+    for (at, c) in run.char_indices().filter(|(_, c)| seen(*c)) {
+        let written = stands_for(c).unwrap_or_else(|| c.to_string());
+        letters.extend(written.chars().map(|letter| (at, at + c.len_utf8(), letter)));
+    }
+    while letters.last().is_some_and(|(.., c)| around(*c)) {
         letters.pop();
     }
-    let mut rest = &letters[letters.iter().position(|(_, c)| !around(*c))?..];
-    let length = |letters: &[(usize, char)]| letters.iter().map(|(_, c)| c.len_utf8()).sum::<usize>();
-    let ascii = rest.iter().all(|(_, c)| c.is_ascii());
+    let mut rest = &letters[letters.iter().position(|(.., c)| !around(*c))?..];
+    let length = |letters: &[(usize, usize, char)]| letters.iter().map(|(.., c)| c.len_utf8()).sum::<usize>();
+    let ascii = rest.iter().all(|(.., c)| c.is_ascii());
     while length(rest) > if ascii { 253 } else { 4 * 253 } {
-        rest = &rest[1 + rest.iter().position(|(_, c)| ".。．｡".contains(*c))?..];
+        rest = &rest[1 + rest.iter().position(|(.., c)| ".。．｡".contains(*c))?..];
     }
-    let ((from, _), (last, end)) = (*rest.first()?, *rest.last()?);
-    let written: String = rest.iter().map(|(_, c)| c).collect();
+    let ((from, ..), (_, end, _)) = (*rest.first()?, *rest.last()?);
+    let written: String = rest.iter().map(|(.., c)| c).collect();
     let mut name = match url::Host::parse(&written) {
         _ if ascii => written.to_lowercase(),
         Ok(url::Host::Domain(name)) => name,
@@ -319,5 +345,5 @@ fn host(run: &str) -> Option<(usize, usize, String)> {
     while name.len() > 253 {
         name = name.split_once('.')?.1.to_owned();
     }
-    Some((from, last + end.len_utf8(), name))
+    Some((from, end, name))
 }
