@@ -132,7 +132,8 @@ impl Allowances {
         if self.has_alarm(&watched).await? {
             return Ok(true);
         }
-        if !watch.counts || self.one_of(Span::of(org, rule, Unit::Hour, applicant.at), most).await? {
+        let hour = Span::of(org, rule, Unit::HourOf(watch.version.clone()), applicant.at);
+        if !watch.counts || self.one_of(hour, most).await? {
             return Ok(false);
         }
         if limits::raise_alarm(&self.store, &watched, applicant.submission, applicant.at).await? {
@@ -358,11 +359,13 @@ mod tests {
         let refused = ask(&processes, vec![watched("one"); 50]).await;
         assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 20);
         assert!(refused.iter().flatten().all(|why| *why == Suppressed::Alarm));
-        // An hour later, and in a process that has just begun, too.
+        // At once, and an hour later, and in a process that has just begun, too.
         let (org, later) = (OrgId::new("acme"), Millis(AT.0 + 7_200_000));
         let fresh = process(&store);
-        for (version, refused) in [("one", true), ("two", false)] {
-            let applicant = Applicant { org: &org, submission: SubmissionId::random(), at: later };
+        for (version, at, refused) in
+            [("two", AT, false), ("one", AT, true), ("one", later, true), ("two", later, false)]
+        {
+            let applicant = Applicant { org: &org, submission: SubmissionId::random(), at };
             assert_eq!(!fresh.ask(applicant, &[watched(version)]).await.unwrap().is_empty(), refused);
         }
     }

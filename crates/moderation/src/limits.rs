@@ -16,13 +16,14 @@ use tidegate_store::{
 use crate::{Error, queues::DAY_MS};
 
 /// What places are counted by (UTC, of the log).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     Day,
-    Hour,
+    /// Of one version of the rule: the matches of another say nothing of it.
+    HourOf(String),
 }
 
-/// A rule on a day, or in an hour.
+/// A rule on a day, or a version of it in an hour.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     pub org: OrgId,
@@ -37,7 +38,7 @@ impl Span {
     pub fn of(org: &OrgId, rule: &RuleId, unit: Unit, at: Millis) -> Self {
         let length = match unit {
             Unit::Day => DAY_MS,
-            Unit::Hour => HOUR_MS,
+            Unit::HourOf(_) => HOUR_MS,
         };
         Self { org: org.clone(), rule: rule.clone(), unit, number: at.0.div_euclid(length) }
     }
@@ -59,15 +60,23 @@ pub async fn take(
     wanted: i64,
     known: Option<Known>,
 ) -> Result<(i64, Known), Error> {
-    match span.unit {
-        Unit::Day => take_of::<RuleDay>(store, span, limit, wanted, known).await,
-        Unit::Hour => take_of::<RuleHour>(store, span, limit, wanted, known).await,
+    let (org, rule, number) = (span.org.clone(), span.rule.clone(), span.number);
+    match &span.unit {
+        Unit::Day => {
+            let row = RuleDay { org, rule, day: number, taken: 0, version: 1 };
+            take_of(store, row, limit, wanted, known).await
+        }
+        Unit::HourOf(rule_version) => {
+            let rule_version = rule_version.clone();
+            let row = RuleHour { org, rule, rule_version, hour: number, taken: 0, version: 1 };
+            take_of(store, row, limit, wanted, known).await
+        }
     }
 }
 
-trait Places: Versioned<Key = (OrgId, RuleId, i64)> {
-    fn new(span: &Span, taken: i64) -> Self;
+trait Places: Versioned {
     fn taken(&self) -> i64;
+    fn with(&self, taken: i64) -> Self;
 
     fn known(&self) -> Known {
         Known { taken: self.taken(), version: self.version() }
@@ -75,45 +84,42 @@ trait Places: Versioned<Key = (OrgId, RuleId, i64)> {
 }
 
 impl Places for RuleDay {
-    fn new(span: &Span, taken: i64) -> Self {
-        Self { org: span.org.clone(), rule: span.rule.clone(), day: span.number, taken, version: 1 }
-    }
-
     fn taken(&self) -> i64 {
         self.taken
+    }
+
+    fn with(&self, taken: i64) -> Self {
+        Self { taken, ..self.clone() }
     }
 }
 
 impl Places for RuleHour {
-    fn new(span: &Span, taken: i64) -> Self {
-        Self { org: span.org.clone(), rule: span.rule.clone(), hour: span.number, taken, version: 1 }
-    }
-
     fn taken(&self) -> i64 {
         self.taken
+    }
+
+    fn with(&self, taken: i64) -> Self {
+        Self { taken, ..self.clone() }
     }
 }
 
 async fn take_of<R: Places>(
     store: &Store,
-    span: &Span,
+    row: R,
     limit: i64,
     wanted: i64,
     known: Option<Known>,
 ) -> Result<(i64, Known), Error> {
     let mut there = match known {
         Some(known) => Some(known),
-        None => {
-            let key = (span.org.clone(), span.rule.clone(), span.number);
-            store.get::<R>(&key).await?.map(|row| row.known())
-        }
+        None => store.get::<R>(&row.to_key()).await?.map(|row| row.known()),
     };
     loop {
         let Some(Known { taken, version }) = there else {
             let granted = limit.min(wanted);
-            match store.insert_new(&R::new(span, granted)).await? {
+            match store.insert_new(&row.with(granted)).await? {
                 Inserted::New => return Ok((granted, Known { taken: granted, version: 1 })),
-                Inserted::Existing(row) => there = Some(row.known()),
+                Inserted::Existing(current) => there = Some(current.known()),
             }
             continue;
         };
@@ -122,7 +128,7 @@ async fn take_of<R: Places>(
             return Ok((0, Known { taken, version }));
         }
         let taken = taken + granted;
-        match store.replace(&R::new(span, taken), version).await? {
+        match store.replace(&row.with(taken), version).await? {
             Replaced::Yes => return Ok((granted, Known { taken, version: version + 1 })),
             Replaced::No(current) => there = Some(current.known()),
             Replaced::Gone => there = None,

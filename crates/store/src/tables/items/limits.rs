@@ -16,9 +16,9 @@ table! {
 }
 
 table! {
-    /// How many matches of an hour a rule had, up to its alarm.
-    Versioned RuleHour in "rule_hours" ttl Some(35 days);
-    partition { org: OrgId, rule: RuleId, hour: i64 }
+    /// How many matches of an hour a rule had, as one version of its document has it, up to its alarm.
+    Versioned RuleHour in "rule_version_hours" ttl Some(35 days);
+    partition { org: OrgId, rule: RuleId, rule_version: String, hour: i64 }
     cluster {}
     values { taken: i64 }
 }
