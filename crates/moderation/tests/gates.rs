@@ -125,6 +125,14 @@ fn only_live_rules_act_and_the_others_say_why_they_do_not() {
 }
 
 #[test]
+fn an_alarm_is_told_before_the_part_of_the_items_that_a_rule_acts_for() {
+    let case = Case::new(&rule("partly", "status: live\nrollout: {percent: 0}\nactions: [hide]"));
+    let plan = case.plan_without(&[("partly", Suppressed::Alarm)], None);
+    assert!(!plan.has_effects());
+    assert_eq!(listed(&plan).0[0]["suppressed"], "alarm");
+}
+
+#[test]
 fn an_action_that_one_rule_may_take_is_taken_for_that_rule_alone() {
     let rules = rule("limited", "status: live\nlimits: {actions_per_day: 1}\nactions: [hide, look]")
         + &rule("free", "status: live\nactions: [hide]");
@@ -138,7 +146,7 @@ fn an_action_that_one_rule_may_take_is_taken_for_that_rule_alone() {
 }
 
 #[test]
-fn only_rules_that_are_about_to_act_ask_their_limits() {
+fn only_rules_that_are_about_to_act_ask_their_limits_and_all_that_are_live_are_watched() {
     let limits = "limits: {actions_per_day: 3, per_user_cooldown: 24h}";
     let rules = rule("acts", &format!("status: live\nactions: [hide]\n{limits}"))
         + &rule("idle", &format!("status: background\nactions: [hide]\n{limits}"))
@@ -147,10 +155,12 @@ fn only_rules_that_are_about_to_act_ask_their_limits() {
         + &rule("free", "status: live\nactions: [hide]");
     let claims = Case::new(&rules).claims();
     let asking: Vec<_> = claims.iter().map(|claim| (claim.rule.as_str(), claim.per_day)).collect();
-    assert_eq!(asking, [("acts", Some(3)), ("free", None)]);
+    assert_eq!(asking, [("acts", Some(3)), ("free", None), ("out", None), ("says-nothing", None)]);
     // What nobody limits is held against its last backtest, if there was one.
-    let watched = claims[1].alarm.as_ref().unwrap();
-    assert_eq!((watched.expected, watched.counts, &claims[1].cooldown), (Expected::Measured, true, &None));
+    for claim in &claims[1..] {
+        let watched = claim.alarm.as_ref().unwrap();
+        assert_eq!((watched.expected, watched.counts, &claim.cooldown), (Expected::Measured, true, &None));
+    }
     let (user, span) = claims[0].cooldown.clone().unwrap();
     assert_eq!((user.to_string().as_str(), span.as_secs()), ("user/u1", 86_400));
 }

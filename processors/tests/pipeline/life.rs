@@ -118,6 +118,19 @@ async fn a_rule_with_an_alarm_acts_no_more_until_its_document_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_alarm_counts_the_matches_that_a_rule_is_not_rolled_out_for_too() {
+    let mut world = World::started().await;
+    world.configure(&rule("{alarm_per_hour: 3}\nrollout: {percent: 0}"), false).await;
+    // Ten are too many for two hours as well, should one end meanwhile.
+    let rows = submit(&world, (0..10).map(|nth| by("u1", &format!("p{nth}"))).collect()).await;
+    let out = rows.iter().filter(|row| suppressed(row).as_deref() == Some("rollout")).count();
+    let alarmed = rows.iter().filter(|row| suppressed(row).as_deref() == Some("alarm")).count();
+    assert!((3..=6).contains(&out) && out + alarmed == 10, "{out} {alarmed}");
+    world.drain().await;
+    assert_eq!(world.events(AUTOMATIC).await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_replay_acts_on_what_was_allowed_and_on_nothing_else() {
     let mut first = World::started().await;
     first.configure(&rule("{actions_per_day: 3, per_user_cooldown: 30d}"), false).await;

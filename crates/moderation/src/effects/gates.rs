@@ -42,7 +42,7 @@ impl Suppressed {
 /// The rules whose limits refused them.
 pub type Refused = HashMap<RuleId, Suppressed>;
 
-/// What a rule's limits must be asked for before it acts.
+/// What a rule's limits must be asked for before it acts, or only that a match is to be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub rule: RuleId,
@@ -122,10 +122,10 @@ fn suppressed(
     if status != Status::Live {
         return Some(Suppressed::Background);
     }
-    if life.is_some_and(|life| !life.includes(rule, evaluated.item, evaluated.user)) {
-        return Some(Suppressed::Rollout);
-    }
-    evaluated.refused.get(rule).copied()
+    let refused = evaluated.refused.get(rule).copied();
+    let is_out = life.is_some_and(|life| !life.includes(rule, evaluated.item, evaluated.user));
+    // A rule with an alarm acts for nobody; of one that is out nothing else was asked.
+    refused.or(is_out.then_some(Suppressed::Rollout))
 }
 
 /// In the order in which the rules stand, those that failed after those that matched.
@@ -153,26 +153,29 @@ pub(super) fn counts_as(config: &Compiled, failed: &Errored) -> Option<OnError> 
     (on_error != OnError::NotMatched).then_some(on_error)
 }
 
-/// What must be asked of limits before the plan can be made. Only rules that are about to act ask.
+/// What must be asked of limits before the plan can be made. Only rules that are about to act ask for places; each match
+/// of a live rule is watched, because that is what a backtest counts, too.
 pub fn claims(config: &Compiled, evaluated: &Evaluated<'_>) -> Vec<Claim> {
     if evaluated.outcome.matched.is_empty() && evaluated.outcome.errored.is_empty() {
         return Vec::new();
     }
-    let acting = found(config, evaluated).into_iter().filter(Found::acts);
-    let asking = acting.filter(|it| it.actions.iter().any(|action| is_open(config, evaluated, &action.id)));
+    let live =
+        found(config, evaluated).into_iter().filter(|it| it.suppressed != Some(Suppressed::Background));
     let claim = |it: Found<'_>| {
         let head = config.rule(it.rule)?;
         let limits = head.life.limits;
+        let asks = it.acts() && it.actions.iter().any(|action| is_open(config, evaluated, &action.id));
         let span = limits.per_user_cooldown.map(|span| Duration::from_millis(span.millis().unsigned_abs()));
-        let cooldown = evaluated.user.cloned().zip(span);
+        let cooldown = evaluated.user.cloned().zip(span).filter(|_| asks);
         let alarm = Watch {
             version: head.version.clone(),
             expected: limits.alarm_per_hour.map_or(Expected::Measured, Expected::Said),
             counts: evaluated.again.is_none(),
         };
-        Some(Claim { rule: it.rule.clone(), per_day: limits.actions_per_day, cooldown, alarm: Some(alarm) })
+        let per_day = limits.actions_per_day.filter(|_| asks);
+        Some(Claim { rule: it.rule.clone(), per_day, cooldown, alarm: Some(alarm) })
     };
-    asking.filter_map(claim).collect()
+    live.filter_map(claim).collect()
 }
 
 /// Whether the action is taken if a rule may.
