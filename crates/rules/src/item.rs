@@ -113,6 +113,18 @@ impl Number {
         }
     }
 
+    /// As it is written where equal numbers must be the same: a whole one without a point.
+    pub(crate) fn plain(self) -> String {
+        match self {
+            // Farther out no whole number is equal to it.
+            #[allow(clippy::cast_possible_truncation, reason = "it is whole, and inside of the range")]
+            Self::Fraction(fraction) if fraction.fract() == 0.0 && fraction.abs() < 1.7e38 => {
+                (fraction as i128).to_string()
+            }
+            _ => self.to_json().to_string(),
+        }
+    }
+
     pub(crate) fn to_json(self) -> serde_json::Value {
         let number = match self {
             Self::Whole(whole) => serde_json::Number::from_i128(whole),
@@ -182,6 +194,24 @@ mod tests {
         assert!(n("170141183460469231731687303715884105727") < n("1e300"));
         assert!(n("-170141183460469231731687303715884105728") > n("-1e300"));
         assert_eq!(n("-0.0"), n("0"));
+    }
+
+    #[test]
+    fn equal_numbers_are_written_alike() {
+        let plain = |text| Number::parse(text).unwrap().plain();
+        for (text, written) in [
+            ("1", "1"),
+            ("1.0", "1"),
+            ("1e0", "1"),
+            ("-0.0", "0"),
+            ("-2.50", "-2.5"),
+            ("1e30", "1000000000000000019884624838656"),
+            ("1e300", "1e+300"),
+            ("0.1", "0.1"),
+        ] {
+            assert_eq!(plain(text), written);
+        }
+        assert_eq!(plain("1267650600228229401496703205376"), plain("1267650600228229401496703205376.0"));
     }
 
     #[test]

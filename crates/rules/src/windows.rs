@@ -84,7 +84,7 @@ impl WindowKey {
     pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
         let text = match value {
             Value::Text(text) => (*text).to_owned(),
-            Value::Number(number) => number.to_json().to_string(),
+            Value::Number(number) => number.plain(),
             Value::Boolean(boolean) => boolean.to_string(),
             Value::Datetime(instant) => instant.iso(),
             // No key of an item type holds a slash.
@@ -261,6 +261,7 @@ mod tests {
         }
         assert_eq!(tally.amount(), Amount::whole(2));
         assert_eq!(member(&Value::Number(Number::Whole(1))), member(&Value::Text("1")));
+        assert_eq!(member(&Value::Number(Number::Fraction(1.0))), member(&Value::Text("1")));
     }
 
     #[test]

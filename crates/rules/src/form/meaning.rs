@@ -66,7 +66,7 @@ fn plain(condition: &Condition, positive: bool, single: &dyn Fn(&str) -> bool) -
         Condition::Field(field) => comparison(field, positive, single(&field.path)),
         Condition::Score(score) => {
             let one = |(op, end): &(Op, Number)| {
-                leaf(format!("{:?} {:?} {op:?} {}", score.model, score.label, number(*end)))
+                leaf(format!("{:?} {:?} {op:?} {}", score.model, score.label, end.plain()))
             };
             Plain::join(positive, score.tests.iter().map(one))
         }
@@ -99,22 +99,11 @@ fn set(list: &[String]) -> BTreeSet<&str> {
     list.iter().map(String::as_str).collect()
 }
 
-fn number(number: Number) -> String {
-    match number {
-        #[allow(clippy::cast_possible_truncation, reason = "it is whole, and far inside of the range")]
-        Number::Fraction(fraction) if fraction.fract() == 0.0 && fraction.abs() < 1e30 => {
-            (fraction as i128).to_string()
-        }
-        Number::Fraction(fraction) => fraction.to_string(),
-        Number::Whole(whole) => whole.to_string(),
-    }
-}
-
 /// A value that is compared with.
 fn value(value: &Json, ignore_case: bool) -> String {
     match value {
         Json::Number(written) => {
-            Number::parse(&written.to_string()).map_or_else(|| written.to_string(), number)
+            Number::parse(&written.to_string()).map_or_else(|| written.to_string(), Number::plain)
         }
         Json::String(text) if ignore_case => format!("{:?}", as_seen(text, View::Lower)),
         Json::Object(object) => {

@@ -450,6 +450,13 @@ fn plain(value: &Value<'_>) -> String {
     let text = match value {
         Value::Text(text) => (*text).to_owned(),
         Value::Number(tidegate_rules::Number::Whole(whole)) => whole.to_string(),
+        // Of equal numbers one text, as far as whole ones go.
+        Value::Number(tidegate_rules::Number::Fraction(zero)) if *zero == 0.0 => "0".to_owned(),
+        Value::Number(tidegate_rules::Number::Fraction(whole))
+            if whole % 1.0 == 0.0 && whole.abs() < 1.7e38 =>
+        {
+            format!("{whole:.0}")
+        }
         Value::Number(tidegate_rules::Number::Fraction(fraction)) => Json::from(*fraction).to_string(),
         Value::Boolean(boolean) => boolean.to_string(),
         Value::Datetime(at) => at.iso(),
