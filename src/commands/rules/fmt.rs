@@ -111,11 +111,14 @@ const MOST_PLACES: usize = 1_000;
 
 /// Whether something can be left out, from a `#` to the end of its line, and the documents are the same.
 fn has_comment(yaml: &str, documents: &[(Origin, Document)]) -> bool {
-    let begins = |at: &usize| yaml[..*at].chars().next_back().is_none_or(char::is_whitespace);
+    // A byte order mark is no space, and stands before what is at the beginning all the same.
+    let begins = |at: &usize| {
+        yaml[..*at].chars().next_back().is_none_or(|before| before.is_whitespace() || before == '\u{feff}')
+    };
     let places: Vec<usize> = yaml.match_indices('#').map(|(at, _)| at).filter(begins).collect();
     places.len() > MOST_PLACES
         || places.into_iter().any(|at| {
-            let end = yaml[at..].find('\n').map_or(yaml.len(), |line| at + line);
+            let end = yaml[at..].find(['\n', '\r']).map_or(yaml.len(), |line| at + line);
             let without = format!("{}{}", &yaml[..at], &yaml[end..]);
             parse(&[("file.yaml", without)]).is_ok_and(|left| {
                 left.iter().map(|(_, document)| document).eq(documents.iter().map(|(_, document)| document))
@@ -142,6 +145,12 @@ mod tests {
         let block = "rule: r\nwhen:\n  text: {in: [text], any_of: [a]}\nname: |\n  one\n  # two\n";
         assert!(matches!(formed("rules.yaml", block), Form::Other(text) if text.contains("# two")));
         assert_eq!(formed("rules.yaml", &format!("{block}status: live # why\n")), Form::Commented);
+        assert_eq!(formed("rules.yaml", &format!("\u{feff}# why\n{loose}")), Form::Commented);
+        assert_eq!(formed("rules.yaml", &format!("# why\r{}", loose.replace('\n', "\r"))), Form::Commented);
+        assert_eq!(
+            formed("rules.yaml", &format!("# why\r\n{}", loose.replace('\n', "\r\n"))),
+            Form::Commented
+        );
     }
 
     #[test]
