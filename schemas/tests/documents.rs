@@ -264,6 +264,31 @@ fn broken_yaml_names_its_line_and_bombs_are_refused() {
 }
 
 #[test]
+fn rules_are_read_deeper_than_any_may_be_so_that_their_own_limit_is_told() {
+    let nested = |levels: usize| {
+        let leaf = json!({"field": {"path": "author", "in": [{"typeId": "user", "id": "u"}]}});
+        (0..levels).fold(leaf, |inner, _| json!({"all": [inner]}))
+    };
+    for levels in [31, 32, 40] {
+        let rule = json!({"rule": "r", "when": nested(levels)});
+        let inline = format!("rule: r\nwhen: {}\n", rule["when"]);
+        for (name, text) in
+            [("r.yaml", inline), ("r.json", rule.to_string()), ("l.json", json!([rule]).to_string())]
+        {
+            let document =
+                parse(&[(name, &text)]).unwrap_or_else(|faults| panic!("{levels}: {faults:?}")).remove(0).1;
+            for (name, format) in [("again.yaml", Format::Yaml), ("again.json", Format::Json)] {
+                let again = parse(&[(name, render(&document, format))]).unwrap().remove(0).1;
+                assert!(again == document, "{levels} {name}");
+            }
+        }
+    }
+    let deep = json!({"rule": "r", "when": nested(60)}).to_string();
+    assert!(messages(&[("r.json", &deep)])[0].contains("nested 96 deep at most"));
+    assert!(messages(&[("r.yaml", &deep)])[0].contains("nested too deep"));
+}
+
+#[test]
 fn a_file_holds_as_many_documents_as_there_is_room_for() {
     let queues: String = (0..3_000).map(|nth| format!("queue: q{nth}\nname: Q\n---\n")).collect();
     assert_eq!(parse(&[("q.yaml", &queues)]).unwrap().len(), 3_000);

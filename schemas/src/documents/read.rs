@@ -2,7 +2,10 @@
 //!
 //! It does not look from one document to another; see `set`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic, thread,
+};
 
 use serde::de::DeserializeOwned;
 
@@ -189,16 +192,24 @@ fn beginning(part: &str) -> (Option<DocumentKind>, Option<String>) {
     (kind, (kind.is_some() && super::is_key(key)).then(|| key.to_owned()))
 }
 
+/// How deep documents may be nested. 32 levels of conditions are twice as many of mappings and lists, and then there is
+/// the last condition; it is for the reader of rules to say that there are too many. Below what `serde_json` reads back.
+pub(super) const MAX_DEPTH: usize = 96;
+
 /// Also an empty text is a document, with a beginning and an end.
 const LEAST_PARTS: usize = 16;
 
 fn yaml_trees(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
+    on_a_deep_stack(&|| yaml_trees_here(name, text))
+}
+
+fn yaml_trees_here(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
     // What is written out has at most as many parts as the text has bytes, and how long a text may be is for others to
     // say. Only what aliases repeat has bounds of its own.
     let most = text.len() + LEAST_PARTS;
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_depth: json::MAX_DEPTH,
+            max_depth: MAX_DEPTH,
             max_documents: most,
             max_nodes: most,
             max_events: 2 * most,
@@ -211,6 +222,21 @@ fn yaml_trees(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
         let origin = Origin { file: name.to_owned(), line: line.unwrap_or(0), index: 0 };
         let column = error.location().map_or(String::new(), |at| format!("column {}: ", at.column()));
         vec![DocumentFault::new(&origin, "", column + &said(error.without_snippet()))]
+    })
+}
+
+/// A level of YAML takes the parser tens of kilobytes of stack in a build without optimization.
+const STACK: usize = 16 << 20;
+
+fn on_a_deep_stack<T: Send>(read: &(dyn Fn() -> T + Sync)) -> T {
+    thread::scope(|scope| {
+        let deep = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read);
+        match deep.map(thread::ScopedJoinHandle::join) {
+            Ok(Ok(read)) => read,
+            Ok(Err(panic)) => panic::resume_unwind(panic),
+            // No thread is to be had: most documents need none.
+            Err(_) => read(),
+        }
     })
 }
 
@@ -244,9 +270,11 @@ fn said(error: &serde_saphyr::Error) -> String {
 /// One document, or a list of them.
 fn json_trees(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
     let origin = Origin { file: name.to_owned(), line: 0, index: 0 };
-    let tape = json::scan_at(text.as_bytes(), &Pointer::Root).map_err(|faults| -> Vec<DocumentFault> {
-        faults.iter().map(|fault| DocumentFault::new(&origin, "", fault.to_string())).collect()
-    })?;
+    let tape = json::scan_to(text.as_bytes(), &Pointer::Root, MAX_DEPTH).map_err(
+        |faults| -> Vec<DocumentFault> {
+            faults.iter().map(|fault| DocumentFault::new(&origin, "", fault.to_string())).collect()
+        },
+    )?;
     let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let line = |at: usize| u32::try_from(ends.partition_point(|end| *end < at) + 1).unwrap_or(0);
     let root = Tree::of_json(tape.root(text.as_bytes()), &line)

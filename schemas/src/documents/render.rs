@@ -6,9 +6,10 @@ use std::fmt::Write;
 
 use super::{
     Document,
+    read::MAX_DEPTH,
     tree::{Shape, Tree},
 };
-use crate::wire::json;
+use crate::wire::{Pointer, json};
 
 /// The notation of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,8 @@ pub fn render(document: &Document, format: Format) -> String {
         Format::Json => text + "\n",
         Format::Yaml => {
             let bytes = text.as_bytes();
-            let tree = json::scan(bytes).ok().and_then(|tape| Tree::of_json(tape.root(bytes), &|_| 0).ok());
+            let tape = json::scan_to(bytes, &Pointer::Root, MAX_DEPTH).ok();
+            let tree = tape.and_then(|tape| Tree::of_json(tape.root(bytes), &|_| 0).ok());
             let mut out = String::new();
             if let Some(tree) = tree {
                 block(&tree, 0, &mut out);

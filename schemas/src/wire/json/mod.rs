@@ -7,7 +7,7 @@ mod node;
 mod scan;
 
 pub use node::{Kind, Node};
-pub use scan::{MAX_DEPTH, scan, scan_at};
+pub use scan::{scan, scan_at, scan_to};
 
 /// Where one value or key lies in the text.
 #[derive(Clone, Copy, Debug)]

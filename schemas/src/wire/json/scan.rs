@@ -8,8 +8,8 @@ use crate::{
     wire::fault::{Fault, Faults, Pointer, push_key},
 };
 
-/// Containers may be nested this deep, the root included.
-pub const MAX_DEPTH: usize = 64;
+/// Containers of a request may be nested this deep, the root included.
+const MAX_DEPTH: usize = 64;
 
 /// Up to this many keys of one object are compared pairwise, without a detour through a sort.
 const FEW_KEYS: usize = 12;
@@ -21,9 +21,15 @@ pub fn scan(text: &[u8]) -> Result<Tape, Vec<Fault>> {
 
 /// As [`scan`], for a text that stands at `base` of a request.
 pub fn scan_at(text: &[u8], base: &Pointer<'_>) -> Result<Tape, Vec<Fault>> {
+    scan_to(text, base, MAX_DEPTH)
+}
+
+/// As [`scan_at`], for a text whose containers may be nested `depth` deep.
+pub fn scan_to(text: &[u8], base: &Pointer<'_>, depth: usize) -> Result<Tape, Vec<Fault>> {
     let mut scanner = Scanner {
         text,
         base,
+        depth,
         at: 0,
         tape: Vec::with_capacity(text.len() / 12 + 8),
         open: Vec::with_capacity(8),
@@ -58,6 +64,7 @@ enum Stop {
 struct Scanner<'a> {
     text: &'a [u8],
     base: &'a Pointer<'a>,
+    depth: usize,
     at: usize,
     tape: Vec<Entry>,
     open: Vec<Open>,
@@ -152,7 +159,7 @@ impl Scanner<'_> {
 
     #[allow(clippy::cast_possible_truncation, reason = "`check_utf8` bounds the text below 2 GiB")]
     fn open(&mut self, object: bool) -> Result<(), Stop> {
-        if self.open.len() == MAX_DEPTH {
+        if self.open.len() == self.depth {
             return Err(Stop::Deep);
         }
         self.open.push(Open { entry: self.tape.len() as u32, object, keys: self.keys.len(), index: 0 });
@@ -418,7 +425,8 @@ impl Scanner<'_> {
             Stop::Deep => (
                 "JSON nested too deeply",
                 format!(
-                    "Line {line}, column {column}: objects and arrays may be nested {MAX_DEPTH} deep at most."
+                    "Line {line}, column {column}: objects and arrays may be nested {} deep at most.",
+                    self.depth
                 ),
             ),
             Stop::Huge => ("Malformed JSON", "The text is longer than 2 GiB.".to_owned()),
