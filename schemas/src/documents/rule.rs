@@ -122,8 +122,7 @@ impl<'de> Deserialize<'de> for RuleAction {
         #[serde(deny_unknown_fields)]
         struct Long {
             id: ActionId,
-            #[serde(default)]
-            params: BTreeMap<String, Value>,
+            params: Option<BTreeMap<String, Value>>,
         }
 
         struct Either;
@@ -141,7 +140,7 @@ impl<'de> Deserialize<'de> for RuleAction {
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<RuleAction, A::Error> {
                 let long = Long::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                Ok(RuleAction { id: long.id, params: long.params })
+                Ok(RuleAction { id: long.id, params: long.params.unwrap_or_default() })
             }
         }
 

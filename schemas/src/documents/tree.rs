@@ -324,7 +324,20 @@ impl<'de> Deserializer<'de> for &'de Tree {
             },
             Shape::Text(text) => visitor.visit_str(text),
             Shape::List(trees) => visitor.visit_seq(Members { trees, next: 0 }),
-            Shape::Map(entries) => visitor.visit_map(Entries { entries, next: 0 }),
+            Shape::Map(entries) => visitor.visit_map(Entries { entries, optional: &[], next: 0 }),
+        }
+    }
+
+    /// A key that holds nothing is as if it were absent; one that is unknown is told all the same.
+    fn deserialize_struct<V: de::Visitor<'de>>(
+        self,
+        _: &'static str,
+        optional: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        match &self.shape {
+            Shape::Map(entries) => visitor.visit_map(Entries { entries, optional, next: 0 }),
+            _ => self.deserialize_any(visitor),
         }
     }
 
@@ -360,7 +373,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
-        tuple tuple_struct map struct identifier ignored_any
+        tuple tuple_struct map identifier ignored_any
     }
 }
 
@@ -382,6 +395,8 @@ impl<'de> de::SeqAccess<'de> for Members<'de> {
 
 struct Entries<'de> {
     entries: &'de [(String, Tree)],
+    /// Those of these that hold nothing are passed over.
+    optional: &'static [&'static str],
     next: usize,
 }
 
@@ -389,6 +404,10 @@ impl<'de> de::MapAccess<'de> for Entries<'de> {
     type Error = Misfit;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
+        let absent = |(key, tree): &&(String, Tree)| {
+            matches!(tree.shape, Shape::Null) && self.optional.contains(&key.as_str())
+        };
+        self.next += self.entries[self.next..].iter().take_while(absent).count();
         let Some((key, _)) = self.entries.get(self.next) else { return Ok(None) };
         let key: de::value::StrDeserializer<'_, Misfit> = key.as_str().into_deserializer();
         seed.deserialize(key).map(Some)

@@ -355,7 +355,7 @@ impl Reader<'_> {
             };
         }
         let object = self.object(value, &CONDITIONS)?;
-        let named: Vec<_> = CONDITIONS.iter().filter(|name| object.contains_key(**name)).collect();
+        let named: Vec<_> = CONDITIONS.iter().filter(|name| present(object, name)).collect();
         if named.len() != 1 {
             self.fault::<()>("shape", format!("expected exactly one of {}", CONDITIONS.join(", ")));
         }
@@ -516,7 +516,7 @@ impl Reader<'_> {
         let mut tests = Vec::new();
         let mut complete = true;
         for (name, op) in Op::NAMES {
-            let Some(operand) = object.get(name) else { continue };
+            let Some(operand) = object.get(name).filter(|operand| !operand.is_null()) else { continue };
             let read = self.at(name, |r| match op {
                 Op::In | Op::NotIn => {
                     let count = r.filled(operand, Self::operand)?.len();
@@ -537,6 +537,12 @@ impl Reader<'_> {
             r.name(v, &[("any", Of::Any), ("all", Of::All), ("none", Of::None)])
         });
         let ignore_case = self.optional(object, "ignore_case", Self::boolean).unwrap_or_default();
+        if let Some((name, _)) = Op::NAMES.iter().find(|(name, _)| object.contains_key(*name))
+            && tests.is_empty()
+        {
+            let detail = "compares with nothing; `exists: false` asks for absence";
+            return self.at(name, |r| r.fault("type", detail));
+        }
         if tests.is_empty() {
             let ops: Vec<_> = Op::NAMES.iter().map(|(name, _)| *name).collect();
             return self
@@ -598,9 +604,9 @@ impl Reader<'_> {
             Within::parse(text)
                 .or_else(|| r.fault("type", "expected a span above nothing, such as 30d, 24h or 15m"))
         });
-        let at_least = match (object.get("gte"), object.get("gt")) {
-            (Some(n), None) => self.at("gte", |r| r.whole(n)),
-            (None, Some(n)) => self.at("gt", |r| r.whole(n)).map(|n| n.saturating_add(1)),
+        let at_least = match (present(object, "gte"), present(object, "gt")) {
+            (true, false) => self.required(object, "gte", Self::whole),
+            (false, true) => self.required(object, "gt", Self::whole).map(|n| n.saturating_add(1)),
             _ => return self.fault("shape", "expected either `gte` or `gt`"),
         }?;
         if at_least < 1 {

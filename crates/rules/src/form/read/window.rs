@@ -88,9 +88,9 @@ impl Reader<'_> {
     }
 
     fn at_least(&mut self, object: &Object) -> Option<Amount> {
-        let at_least = match (object.get("gte"), object.get("gt")) {
-            (Some(n), None) => self.at("gte", |r| r.amount(n)),
-            (None, Some(n)) => self.at("gt", |r| r.amount(n)).map(Amount::next),
+        let at_least = match (present(object, "gte"), present(object, "gt")) {
+            (true, false) => self.required(object, "gte", Self::amount),
+            (false, true) => self.required(object, "gt", Self::amount).map(Amount::next),
             _ => return self.fault("shape", "expected either `gte` or `gt`"),
         }?;
         if at_least <= Amount::ZERO {
