@@ -3,6 +3,7 @@
 //! It judges each rule as it was compiled, and refuses none.
 
 mod claims;
+mod coarser;
 mod domain;
 mod patterns;
 mod possible;
@@ -42,12 +43,16 @@ pub(crate) fn look<'r>(
     let mut atoms = Atoms::default();
     let mut trees = Vec::with_capacity(rules.len());
     let mut same = HashSet::new();
-    for (number, rule) in (0_u32..).zip(&rules) {
+    let both = rules.iter().map(|rule| {
+        let of = |positive: bool, atoms: &mut Atoms| tree(&rule.when, positive, rule, predicates, atoms);
+        (of(true, &mut atoms), of(false, &mut atoms))
+    });
+    let both: Vec<_> = both.collect();
+    atoms.relate();
+    for ((number, rule), (holds, fails)) in (0_u32..).zip(&rules).zip(both) {
         let mut warn = |pointer: &str, tag: &'static str, detail: String| {
             warnings.push(Warning::new("rule", rule.head.rule.as_str(), pointer, tag, detail));
         };
-        let holds = tree(&rule.when, true, rule, predicates, &mut atoms);
-        let fails = tree(&rule.when, false, rule, predicates, &mut atoms);
         let never = !possible(&holds, &atoms, predicates);
         if never {
             warn("/when", "unsatisfiable", "the condition can never hold".to_owned());
@@ -89,7 +94,7 @@ pub(crate) fn look<'r>(
         trees.push((!never).then_some(holds));
     }
     // What is the same is said above.
-    let found = subsumed::look(&rules, &trees);
+    let found = subsumed::look(&rules, &trees, &atoms.coarser);
     let warn = |nth: usize, detail: String| {
         Warning::new("rule", rules[nth].head.rule.as_str(), "/when", "subsumed", detail)
     };

@@ -16,6 +16,7 @@ fn vocabulary() -> Vocabulary {
             ("flag", Shape::one(Kind::Boolean)),
             ("at", Shape::one(Kind::Datetime)),
             ("tags", Shape { kind: Kind::Text, container: Container::List }),
+            ("place", Shape::one(Kind::Geohash)),
         ],
     );
     vocabulary
@@ -97,6 +98,88 @@ fn parts_that_cannot_hold_together_are_seen() {
         json!({"field": {"path": "title", "contains": "ABC", "in": ["xxx"], "ignore_case": true}}),
     ] {
         assert_eq!(warnings(std::slice::from_ref(&when)), [(0, "unsatisfiable")], "{when}");
+    }
+}
+
+fn sought(how: &str, what: impl Into<Json>) -> Json {
+    json!({"text": {"in": ["text"], how: what.into()}})
+}
+
+fn viewed(view: &str, word: &str) -> Json {
+    json!({"text": {"in": ["text"], "any_of": [word], "view": view}})
+}
+
+fn domain(name: &str) -> Json {
+    json!({"domain": {"in": ["text"], "any_of": [name]}})
+}
+
+fn circle(metres: u32) -> Json {
+    json!({"geo": {"in": ["place"], "within": {"lat": 52.5, "lng": 13.4, "m": metres}}})
+}
+
+#[test]
+fn a_condition_inside_of_another_is_seen_from_both() {
+    let any = |word: &str| sought("any_of", json!([word]));
+    let least = |count: u8| json!({"text": {"in": ["text"], "any_of": ["one", "two", "six", "ten"], "min_distinct": count}});
+    for (narrow, wide) in [
+        (sought("words", json!(["abcd"])), any("abcd")),
+        (any("abcde"), any("abcd")),
+        (any("abcde"), any("bcd")),
+        (sought("words", json!(["free money"])), sought("words", json!(["money"]))),
+        (viewed("raw", "abCD"), viewed("lower", "bcd")),
+        (viewed("lower", "scam"), viewed("folded", "scam")),
+        (viewed("folded", "heello"), viewed("collapsed", "hel")),
+        (least(2), sought("any_of", json!(["six", "ten", "two", "one"]))),
+        (least(3), least(2)),
+        (
+            json!({"geo": {"in": ["place"], "cells": "u33d"}}),
+            json!({"geo": {"in": ["place"], "cells": "u33"}}),
+        ),
+        (circle(100), circle(200)),
+        (domain("x.bad.example"), domain("bad.example")),
+        (field("title", "eq", "abcdef"), field("title", "starts_with", "abc")),
+        (field("title", "in", json!(["abcdef", "xabc"])), field("title", "contains", json!(["abc", "z"]))),
+        (field("title", "starts_with", "abcd"), field("title", "starts_with", "abc")),
+        (field("title", "ends_with", "abcd"), field("title", "contains", "bc")),
+        (
+            field("title", "eq", "ABcdef"),
+            json!({"field": {"path": "title", "starts_with": "abc", "ignore_case": true}}),
+        ),
+    ] {
+        for (first, second, told) in [(&narrow, &wide, 0), (&wide, &narrow, 1)] {
+            assert_eq!(warnings(&[first.clone(), second.clone()]), [(told, "subsumed")], "{first} {second}");
+        }
+        let (not_narrow, not_wide) = (json!({"not": narrow}), json!({"not": wide}));
+        // Of what is denied less is seen.
+        let silent = narrow.get("field").is_some() || narrow["text"].get("min_distinct").is_some();
+        let both = json!({"all": [narrow, not_wide]});
+        assert_eq!(warnings(std::slice::from_ref(&both)), [(0, "unsatisfiable")], "{both}");
+        let subsumed = warnings(&[not_wide.clone(), not_narrow.clone()]);
+        assert!(subsumed == [(0, "subsumed")] || silent && subsumed.is_empty(), "{not_wide} {not_narrow}");
+    }
+    for (one, other) in [
+        (any("abcd"), sought("words", json!(["abcd"]))),
+        (sought("words", json!(["abcd"])), sought("words", json!(["abc"]))),
+        (sought("words", json!(["abcdx"])), sought("words", json!(["abcd"]))),
+        (viewed("lower", "abcd"), viewed("raw", "abcd")),
+        (viewed("collapsed", "helo"), viewed("collapsed", "hello")),
+        (any("abcd"), json!({"text": {"in": ["title"], "any_of": ["abc"]}})),
+        (sought("any_of", json!(["abcd", "xyz"])), any("abc")),
+        (domain("xbad.example"), domain("bad.example")),
+        (field("title", "starts_with", "abc"), field("title", "ends_with", "bc")),
+        (field("title", "starts_with", json!(["abcd", "x"])), field("title", "starts_with", "abc")),
+        (field("title", "in", json!(["abc", "x"])), field("title", "starts_with", "ab")),
+        (json!({"geo": {"in": ["place"], "cells": "u33"}}), json!({"geo": {"in": ["place"], "cells": "33"}})),
+    ] {
+        assert_eq!(
+            warnings(&[one.clone(), json!({"not": {"not": other}})])
+                .iter()
+                .filter(|(nth, _)| *nth == 0)
+                .count(),
+            0,
+            "{one} {other}"
+        );
+        assert_eq!(warnings(&[json!({"all": [one, {"not": other}]})]), [], "{one} {other}");
     }
 }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::{
+    coarser::Meaning,
     domain::{Domain, Grain},
     patterns,
     tree::{Atoms, Tree},
@@ -106,14 +107,16 @@ pub(super) fn tree(predicate: usize, leaf: &Leaf, positive: bool, atoms: &mut At
         }
         Leaf::Domain(domain) => {
             let each = domain.slots.iter().flat_map(|slot| {
-                domain.names().map(move |name| (format!("host {slot} {name}"), Some(*slot)))
+                let host = |name: &str| Meaning::Host { slot: *slot, name: name.to_owned() };
+                domain.names().map(move |name| (format!("host {slot} {name}"), Some(*slot), Some(host(name))))
             });
             one_of(each.collect(), positive, format!("no host {:?}", sorted(&domain.slots)), atoms)
         }
         Leaf::Geo(geo) => {
             let areas: Vec<String> = geo.names().collect();
             let each = |of: String, slot| {
-                areas.iter().map(move |area| (format!("place {of} {area}"), slot)).collect::<Vec<_>>()
+                let key = |area: &String| (format!("place {of} {area}"), slot, Some(area_of(&of, area)));
+                areas.iter().map(key).collect::<Vec<_>>()
             };
             let all = match &geo.places {
                 Places::Hashes(slots) => {
@@ -142,12 +145,24 @@ fn opaque(key: String, slot: Option<usize>, positive: bool, atoms: &mut Atoms) -
     if positive { Tree::one(atom) } else { Tree::Without([atom].into()) }
 }
 
+/// A circle is written as its centre and metres, a cell as its geohash.
+fn area_of(of: &str, written: &str) -> Meaning {
+    let circle = written.rsplit_once(',').and_then(|(centre, metres)| Some((centre, metres.parse().ok()?)));
+    match circle {
+        Some((centre, metres)) => Meaning::Circle { centre: format!("{of} {centre}"), metres },
+        None => Meaning::Cell { of: of.to_owned(), hash: written.to_owned() },
+    }
+}
+
+/// What an atom is called, the field without which it does not hold, and what is known of it.
+type Key = (String, Option<usize>, Option<Meaning>);
+
 /// One of several is enough; if there are none, which may change with a bank, it is never found.
-fn one_of(keys: Vec<(String, Option<usize>)>, positive: bool, none: String, atoms: &mut Atoms) -> Tree {
+fn one_of(keys: Vec<Key>, positive: bool, none: String, atoms: &mut Atoms) -> Tree {
     if keys.is_empty() && !positive {
         return opaque(none, None, false, atoms);
     }
-    let numbers = keys.into_iter().map(|(key, slot)| atoms.number(key, slot)).collect();
+    let numbers = keys.into_iter().map(|(key, slot, meaning)| atoms.meaning(key, slot, meaning)).collect();
     if positive { Tree::Any(numbers, Vec::new()) } else { Tree::Without(numbers) }
 }
 
@@ -167,8 +182,11 @@ fn single(predicate: usize, field: &FieldLeaf, positive: bool, atoms: &mut Atoms
         }
         values(slot, test, field.ignores_case(), positive).unwrap_or_else(|| {
             let key = format!("test {slot} {} {}", field.ignores_case(), written(test));
-            let tree = opaque(key.clone(), Some(slot), positive, atoms);
-            let atom = atoms.number(key, Some(slot));
+            let parts = test.operands.iter().filter_map(Value::text).map(str::to_owned).collect();
+            let part = Meaning::Part { slot, lower: field.ignores_case(), op: test.op, parts };
+            let part = matches!(test.op, Op::StartsWith | Op::EndsWith | Op::Contains).then_some(part);
+            let atom = atoms.meaning(key, Some(slot), part);
+            let tree = if positive { Tree::one(atom) } else { Tree::Without([atom].into()) };
             atoms.tests.entry(atom).or_insert((predicate, nth));
             // What has failed had something to compare.
             Tree::all([tree, Operand::present(slot, true)])
@@ -236,7 +254,7 @@ fn several(field: &FieldLeaf, positive: bool, atoms: &mut Atoms) -> Tree {
         _ => None,
     };
     if let Some(test) = listed {
-        let item = |value: &Value| (format!("item {slot} {lower} {}", value_key(value)), Some(slot));
+        let item = |value: &Value| (format!("item {slot} {lower} {}", value_key(value)), Some(slot), None);
         parts.push(one_of(test.operands.iter().map(item).collect(), holds, String::new(), atoms));
     } else if !compare.is_empty() {
         // Where one value must be as asked, it must not be as denied either.
@@ -276,9 +294,12 @@ fn written(test: &FieldTest) -> String {
     format!("{op:?} {values:?}")
 }
 
+/// How many fewer words than asked for are looked at.
+const FEWER: usize = 8;
+
 /// Words and patterns, each in each of the fields.
 fn texts(text: &TextLeaf, positive: bool, atoms: &mut Atoms) -> Tree {
-    let found = |needle: &Needle| -> Option<Vec<(String, Option<usize>)>> {
+    let found = |needle: &Needle| -> Option<Vec<Key>> {
         let key = match needle {
             Needle::Word { seen, runs, whole, .. } => {
                 let runs = if text.view == View::Collapsed { format!("{runs:?}") } else { String::new() };
@@ -287,7 +308,18 @@ fn texts(text: &TextLeaf, positive: bool, atoms: &mut Atoms) -> Tree {
             Needle::Pattern { regex, .. } if patterns::never(regex.as_str()) => return None,
             Needle::Pattern { regex, .. } => format!("pattern {}", regex.as_str()),
         };
-        let each = text.slots.iter().map(|slot| (format!("text {slot} {:?} {key}", text.view), Some(*slot)));
+        let meaning = |slot: usize| match needle {
+            Needle::Word { seen, runs, whole, .. } => Some(Meaning::Word {
+                slot,
+                view: text.view,
+                seen: seen.clone(),
+                whole: *whole,
+                runs: !runs.is_empty(),
+            }),
+            Needle::Pattern { .. } => None,
+        };
+        let each = |slot: &usize| (format!("text {slot} {:?} {key}", text.view), Some(*slot), meaning(*slot));
+        let each = text.slots.iter().map(each);
         Some(each.collect())
     };
     let all: Vec<_> = text.needles.iter().map(found).collect();
@@ -304,7 +336,15 @@ fn texts(text: &TextLeaf, positive: bool, atoms: &mut Atoms) -> Tree {
         let each = all.into_iter().flatten().map(|keys| one_of(keys, positive, none(), atoms));
         return join(positive, each.collect::<Vec<_>>());
     }
-    let keys: BTreeSet<_> = all.into_iter().flatten().flatten().map(|(key, _)| key).collect();
+    let each: Vec<Key> = all.into_iter().flatten().flatten().collect();
+    let keys: BTreeSet<_> = each.iter().map(|(key, ..)| key).collect();
     let only = <[usize; 1]>::try_from(slots).ok().map(|[slot]| slot);
-    opaque(format!("{} of {keys:?}", text.needed), only, positive, atoms)
+    let of = |needed: usize| format!("{needed} of {keys:?}");
+    if !positive {
+        return opaque(of(text.needed), only, false, atoms);
+    }
+    // Where so many are, fewer are as well, and one is.
+    let fewer = (2.max(text.needed.saturating_sub(FEWER))..=text.needed).map(of);
+    let fewer: Vec<_> = fewer.map(|key| opaque(key, only, true, atoms)).collect();
+    Tree::all(fewer.into_iter().chain([one_of(each, true, String::new(), atoms)]))
 }

@@ -53,7 +53,10 @@ impl Look<'_> {
 
     fn may_be(&self, atom: u32, facts: &Facts) -> bool {
         let absent = |slot| facts.claims.get(&Operand::Present(slot)) == Some(&Rc::new(absent(slot)));
-        !facts.without.contains(&atom) && !self.atoms.slots[atom as usize].is_some_and(absent)
+        let coarser = || self.atoms.coarser.of(atom).iter();
+        !facts.without.contains(&atom)
+            && !coarser().any(|coarse| facts.without.contains(coarse))
+            && !self.atoms.slots[atom as usize].is_some_and(absent)
     }
 
     fn together(&mut self, parts: &[Tree], facts: &Facts) -> bool {

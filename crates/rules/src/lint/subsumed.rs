@@ -4,7 +4,11 @@
 
 use std::collections::HashMap;
 
-use super::tree::{Mark, Tree};
+use super::{
+    coarser::Coarser,
+    domain::Domain,
+    tree::{Mark, Tree},
+};
 use crate::{Allowance, compile::Rule, lint::claims::Operand};
 
 /// Comparisons of conditions that are made at most; so many rules may have a word in common that all pairs are too many.
@@ -18,12 +22,12 @@ pub(super) struct Found {
 }
 
 /// `trees` are those of the rules; a rule without one can never match.
-pub(super) fn look(rules: &[&Rule], trees: &[Option<Tree>]) -> Found {
+pub(super) fn look(rules: &[&Rule], trees: &[Option<Tree>], coarser: &Coarser) -> Found {
     // By mark: the rules that cannot match without it, or one of its like.
     let mut keyed: HashMap<Mark, Vec<usize>> = HashMap::new();
     for (nth, tree) in trees.iter().enumerate() {
         let mut key = Vec::new();
-        tree.iter().for_each(|tree| tree.key(&mut key));
+        tree.iter().for_each(|tree| tree.key(coarser, &mut key));
         for mark in key {
             keyed.entry(mark).or_default().push(nth);
         }
@@ -33,7 +37,7 @@ pub(super) fn look(rules: &[&Rule], trees: &[Option<Tree>]) -> Found {
     for (nth, (rule, tree)) in rules.iter().zip(trees).enumerate() {
         let Some(tree) = tree else { continue };
         let mut own = Vec::new();
-        tree.marks(&mut own);
+        tree.marks(coarser, &mut own);
         let mut others: Vec<usize> =
             own.iter().filter_map(|mark| keyed.get(mark)).flatten().copied().collect();
         left = left.saturating_sub(own.len() + others.len());
@@ -46,8 +50,8 @@ pub(super) fn look(rules: &[&Rule], trees: &[Option<Tree>]) -> Found {
             *other != nth
                 && left > 0
                 && covers(rules[*other], rule)
-                && implies(tree, wide, &mut left)
-                && (*other < nth || !implies(wide, tree, &mut left))
+                && implies(tree, wide, coarser, &mut left)
+                && (*other < nth || !implies(wide, tree, coarser, &mut left))
         });
         found.pairs.extend(wider.map(|other| (nth, other)));
         if left == 0 {
@@ -87,28 +91,39 @@ fn acts_alike(wider: &Rule, rule: &Rule) -> bool {
         && wide.on_error == own.on_error
 }
 
-fn implies(narrow: &Tree, wide: &Tree, left: &mut usize) -> bool {
+fn implies(narrow: &Tree, wide: &Tree, coarser: &Coarser, left: &mut usize) -> bool {
     *left = left.saturating_sub(1);
     if *left == 0 {
         return false;
     }
     match (narrow, wide) {
-        (_, Tree::All(parts)) => parts.iter().all(|part| implies(narrow, part, left)),
+        (_, Tree::All(parts)) => parts.iter().all(|part| implies(narrow, part, coarser, left)),
         (Tree::Any(simple, rest), _) => {
             let direct = match wide {
                 Tree::Any(wide, _) => {
                     *left = left.saturating_sub(simple.len());
-                    simple.is_subset(wide)
+                    let covered = |atom: &u32| {
+                        wide.contains(atom) || coarser.of(*atom).iter().any(|coarse| wide.contains(coarse))
+                    };
+                    simple.iter().all(covered)
                 }
                 _ => simple.is_empty(),
             };
-            direct && rest.iter().all(|part| implies(part, wide, left))
+            direct && rest.iter().all(|part| implies(part, wide, coarser, left))
         }
-        (Tree::All(parts), _) if parts.iter().any(|part| implies(part, wide, left)) => true,
-        (_, Tree::Any(_, rest)) => rest.iter().any(|part| implies(narrow, part, left)),
+        (Tree::All(parts), _) if parts.iter().any(|part| implies(part, wide, coarser, left)) => true,
+        (Tree::Claim(operand, Domain::Listed(texts)), Tree::Any(simple, _))
+            if !simple.is_empty() && !coarser.of_texts(operand, texts).is_disjoint(simple) =>
+        {
+            true
+        }
+        (_, Tree::Any(_, rest)) => rest.iter().any(|part| implies(narrow, part, coarser, left)),
         (Tree::Without(more), Tree::Without(fewer)) => {
             *left = left.saturating_sub(fewer.len());
-            fewer.is_subset(more)
+            let covered = |atom: &u32| {
+                more.contains(atom) || coarser.of(*atom).iter().any(|coarse| more.contains(coarse))
+            };
+            fewer.iter().all(covered)
         }
         (Tree::Claim(operand, domain), Tree::Claim(other, wider)) => {
             // What has a value is there.

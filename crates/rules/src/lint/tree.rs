@@ -6,7 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{claims::Operand, domain::Domain};
+use super::{
+    claims::Operand,
+    coarser::{Coarser, Meaning},
+    domain::Domain,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Tree {
@@ -27,15 +31,28 @@ pub(super) struct Atoms {
     pub(super) slots: Vec<Option<usize>>,
     /// Atoms that are tests of one text: by predicate and place in it.
     pub(super) tests: HashMap<u32, (usize, usize)>,
+    /// By atom.
+    meanings: Vec<Option<Meaning>>,
+    pub(super) coarser: Coarser,
 }
 
 impl Atoms {
     pub(super) fn number(&mut self, key: String, slot: Option<usize>) -> u32 {
+        self.meaning(key, slot, None)
+    }
+
+    pub(super) fn meaning(&mut self, key: String, slot: Option<usize>, meaning: Option<Meaning>) -> u32 {
         let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         *self.numbers.entry(key).or_insert_with(|| {
             self.slots.push(slot);
+            self.meanings.push(meaning);
             next
         })
+    }
+
+    /// To be done once all are numbered.
+    pub(super) fn relate(&mut self) {
+        self.coarser = Coarser::new(&self.meanings);
     }
 }
 
@@ -97,34 +114,45 @@ impl Tree {
     }
 
     /// All atoms and operands, as numbers: what implies something has one of its keys.
-    pub(super) fn marks(&self, marks: &mut Vec<Mark>) {
+    pub(super) fn marks(&self, coarser: &Coarser, marks: &mut Vec<Mark>) {
         match self {
-            Self::Claim(operand, domain) => claimed(operand, domain, marks, true),
+            Self::Claim(operand, domain) => {
+                claimed(operand, domain, marks, true);
+                if let Domain::Listed(texts) = domain {
+                    marks.extend(coarser.of_texts(operand, texts).into_iter().map(Mark::Atom));
+                }
+            }
             Self::Any(atoms, rest) => {
-                marks.extend(atoms.iter().map(|atom| Mark::Atom(*atom)));
-                rest.iter().for_each(|part| part.marks(marks));
+                for atom in atoms {
+                    marks.extend([*atom].iter().chain(coarser.of(*atom)).copied().map(Mark::Atom));
+                }
+                rest.iter().for_each(|part| part.marks(coarser, marks));
             }
             Self::Without(atoms) => marks.extend(atoms.iter().map(|atom| Mark::Not(*atom))),
-            Self::All(parts) => parts.iter().for_each(|part| part.marks(marks)),
+            Self::All(parts) => parts.iter().for_each(|part| part.marks(coarser, marks)),
         }
     }
 
     /// Marks of which each condition that implies this one has one.
-    pub(super) fn key(&self, key: &mut Vec<Mark>) {
+    pub(super) fn key(&self, coarser: &Coarser, key: &mut Vec<Mark>) {
         match self {
             Self::All(parts) => {
                 // Of a range there are more than of a word.
                 let vague =
                     |part: &&Self| matches!(part, Self::Claim(_, Domain::Line(_) | Domain::Except(_)));
                 if let Some(part) = parts.iter().find(|part| !vague(part)).or(parts.first()) {
-                    part.key(key);
+                    part.key(coarser, key);
                 }
             }
-            Self::Without(atoms) => key.extend(atoms.iter().next().map(|atom| Mark::Not(*atom))),
+            Self::Without(atoms) => {
+                if let Some(atom) = atoms.first() {
+                    key.extend([*atom].iter().chain(coarser.of(*atom)).copied().map(Mark::Not));
+                }
+            }
             Self::Claim(operand, domain) => claimed(operand, domain, key, false),
             Self::Any(atoms, rest) => {
                 key.extend(atoms.iter().map(|atom| Mark::Atom(*atom)));
-                rest.iter().for_each(|part| part.key(key));
+                rest.iter().for_each(|part| part.key(coarser, key));
             }
         }
     }
