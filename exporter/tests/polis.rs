@@ -219,6 +219,37 @@ fn a_declaration_of_another_sign_is_asked_about_and_whoever_converts_has_the_las
 }
 
 #[test]
+fn whatever_is_declared_of_a_sign_whoever_converts_has_the_last_word() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let plus = "agree=+1;disagree=-1";
+    for (conventions, declares) in [
+        (&[plus, "agree=-1;disagree=+1"][..], "both agree=+1 and agree=-1"),
+        (&["agree=+1;disagree=+1"], "a vote convention that is not known"),
+        (&["agree=-1"], "a vote convention that is not known"),
+        (&["agree=+1;agree=-1;disagree=-1"], "a vote convention that is not known"),
+        (&["agree=+1;disagree=-1;pass=2"], "a vote convention that is not known"),
+        (&["agree=+1;disagree=-1;pass=x"], "a vote convention that is not known"),
+        (&[plus, "agree"], "a vote convention that is not known"),
+    ] {
+        let rows: String = conventions.iter().map(|said| format!("vote-convention,{said}\n")).collect();
+        let object = |said: &&str| format!(r#"{{"vote-convention":"{said}"}}"#);
+        let objects = conventions.iter().map(object).collect::<Vec<_>>().join(",");
+        for (summary, format) in [(&*rows, "{\"agree\":1}".to_owned()), ("", format!("[{objects}]"))] {
+            folder.write("a/summary.csv", format!("{}{summary}", Conversation::SUMMARY));
+            folder.write("a/format.json", format);
+            job.polis.vote_sign = None;
+            let fault = run(&job).unwrap_err();
+            assert!(fault.tag() == "sign" && fault.to_string().contains("--vote-sign"), "{fault}");
+            job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
+            let note = format!("The export declares {declares}; --vote-sign agree=+1 has the last word.");
+            let notes = bundle(&job).0.notes;
+            assert!(notes.contains(&note), "{conventions:?} {notes:?}");
+        }
+    }
+}
+
+#[test]
 fn a_sign_is_declared_wherever_in_a_summary_it_stands() {
     let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));

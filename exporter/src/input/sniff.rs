@@ -207,10 +207,9 @@ pub(super) fn wide(member: &Member) -> Fault {
     Fault::content(&member.name, 1, Wrong::Encoding, "it is UTF-16: save it as UTF-8")
 }
 
-/// The lines `key,value` of a summary, which has no header; of the keys only the letters.
-pub(crate) fn pairs(member: &Member, limits: &Limits) -> Result<Vec<(String, String)>, Fault> {
+/// Passes on the lines `key,value` of a summary, which has no header; of the keys only the letters.
+pub(crate) fn pairs(member: &Member, limits: &Limits, mut each: impl FnMut(&str, &str)) -> Result<(), Fault> {
     let mut table = Table::open(member.open(limits, None)?, limits, false)?;
-    let mut found = Vec::new();
     while let Some(row) = table.next()? {
         if row.len() < 2 {
             continue;
@@ -222,9 +221,9 @@ pub(crate) fn pairs(member: &Member, limits: &Limits) -> Result<Vec<(String, Str
                 return Err(row.wrong(Wrong::Columns, detail));
             }
         }
-        found.push((key(row.text(0)?), row.text(1)?.to_owned()));
+        each(&key(row.text(0)?), row.text(1)?);
     }
-    Ok(found)
+    Ok(())
 }
 
 /// A file that is called a summary and is none is not passed over: the sign of votes may stand in it.

@@ -106,10 +106,9 @@ impl Polis {
         let named_old =
             matrix.is_some_and(|matrix| matrix.name.to_lowercase().contains("participants-votes"));
         let look = comments::look(comments, limits)?;
-        let is_declared = summary.convention.is_some() || format.sign.is_some();
-        let found = look.variant(is_declared, named_old, summary.has_views);
+        let declared = summary.sign.and(format.sign);
+        let found = look.variant(declared != Declared::Nothing, named_old, summary.has_views);
         let variant = options.variant.unwrap_or(found);
-        let declared = Declared::of(summary.convention, format.sign);
         let (sign, said, overruled) = sign::settle(options.vote_sign, declared)?;
 
         let known = source_id.map(str::to_owned).or_else(|| summary.id());

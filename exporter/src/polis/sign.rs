@@ -26,18 +26,25 @@ impl VoteSign {
 }
 
 /// What the export says of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Declared {
+    #[default]
     Nothing,
     One(VoteSign),
     Both,
+    /// Something that is not understood.
+    Unknown,
 }
 
 impl Declared {
-    pub(super) fn of(summary: Option<VoteSign>, format: Option<VoteSign>) -> Self {
-        match (summary, format) {
-            (Some(one), Some(other)) if one != other => Self::Both,
-            (one, other) => one.or(other).map_or(Self::Nothing, Self::One),
+    /// Of all that is said.
+    pub(super) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (one, Self::Nothing) => one,
+            (Self::Nothing, other) => other,
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            (one, other) if one == other => one,
+            _ => Self::Both,
         }
     }
 }
@@ -54,10 +61,14 @@ pub(super) fn settle(
     };
     match (told, declared) {
         (Some(told), Declared::Both) => overruled("both agree=+1 and agree=-1", told),
+        (Some(told), Declared::Unknown) => overruled("a vote convention that is not known", told),
         (Some(told), Declared::One(declared)) if told != declared => overruled(declared.written(), told),
         (Some(told), _) => Ok((told, Said::Told, None)),
         (None, Declared::Both) => Err(refused(
             "the export declares two signs for a vote of agreement: --vote-sign says which one holds",
+        )),
+        (None, Declared::Unknown) => Err(refused(
+            "the vote convention that the export declares is not known: --vote-sign says what holds",
         )),
         (None, Declared::One(VoteSign::AgreeIsMinus)) => {
             Err(refused("the export declares agree=-1: confirm it with --vote-sign agree=-1"))

@@ -6,7 +6,10 @@ use std::io::Read as _;
 
 use serde_json::Value;
 
-use super::{Variant, sign::VoteSign};
+use super::{
+    Variant,
+    sign::{Declared, VoteSign},
+};
 use crate::{
     fault::{Fault, Wrong},
     input::{Limits, Member, pairs},
@@ -18,7 +21,7 @@ pub(super) struct Summary {
     pub(super) topic: Option<String>,
     pub(super) url: Option<String>,
     description: Option<String>,
-    pub(super) convention: Option<VoteSign>,
+    pub(super) sign: Declared,
     pub(super) has_views: bool,
 }
 
@@ -26,21 +29,14 @@ impl Summary {
     pub(super) fn read(member: Option<&Member>, limits: &Limits) -> Result<Self, Fault> {
         let Some(member) = member else { return Ok(Self::default()) };
         let mut summary = Self::default();
-        for (key, value) in pairs(member, limits)? {
-            match key.as_str() {
-                "topic" => summary.topic = Some(value),
-                "url" => summary.url = Some(value).filter(|url| !url.is_empty()),
-                "conversationdescription" | "description" => summary.description = Some(value),
-                "views" => summary.has_views = true,
-                "voteconvention" => {
-                    let sign = convention(&value, &member.name)?;
-                    if summary.convention.replace(sign).is_some_and(|before| before != sign) {
-                        return Err(Fault::content(&member.name, None, Wrong::Sign, TWO_SIGNS));
-                    }
-                }
-                _ => {}
-            }
-        }
+        pairs(member, limits, |key, value| match key {
+            "topic" => summary.topic = Some(value.to_owned()),
+            "url" => summary.url = Some(value.to_owned()).filter(|url| !url.is_empty()),
+            "conversationdescription" | "description" => summary.description = Some(value.to_owned()),
+            "views" => summary.has_views = true,
+            "voteconvention" => summary.sign = summary.sign.and(convention(value)),
+            _ => {}
+        })?;
         Ok(summary)
     }
 
@@ -65,20 +61,22 @@ impl Summary {
     }
 }
 
-const TWO_SIGNS: &str = "it declares two signs for a vote of agreement";
-
 /// `agree=+1;disagree=-1;pass=0;format=polis-export/1`
-fn convention(text: &str, file: &str) -> Result<VoteSign, Fault> {
-    let of = |name: &str| {
-        let mut parts = text.split(';').filter_map(|part| part.split_once('='));
-        parts.find(|(key, _)| key.trim().eq_ignore_ascii_case(name)).and_then(|(_, value)| vote(value))
-    };
-    match (of("agree"), of("disagree"), of("pass").unwrap_or_default()) {
-        (Some(1), Some(-1), 0) => Ok(VoteSign::AgreeIsPlus),
-        (Some(-1), Some(1), 0) => Ok(VoteSign::AgreeIsMinus),
-        _ => {
-            Err(Fault::content(file, None, Wrong::Sign, "the vote convention that it declares is not known"))
+fn convention(text: &str) -> Declared {
+    let parts = || text.split(';').filter_map(|part| part.split_once('='));
+    // What stands twice or is no vote is none that is known.
+    let of = |name: &str, unsaid: Option<i8>| {
+        let mut said = parts().filter(|(key, _)| key.trim().eq_ignore_ascii_case(name));
+        match (said.next(), said.next()) {
+            (None, _) => unsaid,
+            (Some((_, value)), None) => vote(value),
+            (Some(_), Some(_)) => None,
         }
+    };
+    match (of("agree", None), of("disagree", None), of("pass", Some(0))) {
+        (Some(1), Some(-1), Some(0)) => Declared::One(VoteSign::AgreeIsPlus),
+        (Some(-1), Some(1), Some(0)) => Declared::One(VoteSign::AgreeIsMinus),
+        _ => Declared::Unknown,
     }
 }
 
@@ -91,7 +89,7 @@ fn vote(text: &str) -> Option<i8> {
 /// The same, in a file of its own.
 #[derive(Debug, Default)]
 pub(super) struct Format {
-    pub(super) sign: Option<VoteSign>,
+    pub(super) sign: Declared,
     pub(super) notes: Vec<String>,
 }
 
@@ -107,41 +105,33 @@ impl Format {
             let detail = format!("line {}, column {}: it is not JSON", error.line(), error.column());
             wrong(Wrong::Format, detail)
         })?;
-        let mut signs = Vec::new();
-        signs_in(&value, &member.name, &mut signs)?;
-        signs.dedup();
-        match signs[..] {
-            [] => {
-                let note = format!("{} declares no sign of votes that is understood.", member.name);
-                Ok(Self { sign: None, notes: vec![note] })
-            }
-            [sign] => Ok(Self { sign: Some(sign), notes: Vec::new() }),
-            _ => Err(wrong(Wrong::Sign, TWO_SIGNS.to_owned())),
-        }
+        let sign = sign_in(&value);
+        let nothing = format!("{} declares no sign of votes that is understood.", member.name);
+        Ok(Self { sign, notes: if sign == Declared::Nothing { vec![nothing] } else { Vec::new() } })
     }
 }
 
 /// Where exactly it stands has changed; what it is called has not, but for how it is spelled.
-fn signs_in(value: &Value, file: &str, into: &mut Vec<VoteSign>) -> Result<(), Fault> {
+fn sign_in(value: &Value) -> Declared {
     let members = match value {
         Value::Object(members) => members,
-        Value::Array(elements) => return elements.iter().try_for_each(|value| signs_in(value, file, into)),
-        _ => return Ok(()),
+        Value::Array(elements) => return elements.iter().map(sign_in).fold(Declared::Nothing, Declared::and),
+        _ => return Declared::Nothing,
     };
-    for (name, value) in members {
+    let of = |(name, value): (&String, &Value)| {
         let name: String = name.chars().filter(|sign| sign.is_alphanumeric()).collect();
         match (name.to_lowercase().as_str(), value) {
             ("agree", Value::String(_) | Value::Number(_)) => {
                 let written = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 match vote(&written) {
-                    Some(1) => into.push(VoteSign::AgreeIsPlus),
-                    Some(-1) => into.push(VoteSign::AgreeIsMinus),
-                    _ => {}
+                    Some(1) => Declared::One(VoteSign::AgreeIsPlus),
+                    Some(-1) => Declared::One(VoteSign::AgreeIsMinus),
+                    _ => Declared::Nothing,
                 }
             }
-            ("voteconvention", Value::String(text)) => into.push(convention(text, file)?),
-            _ => signs_in(value, file, into)?,
+            ("voteconvention", Value::String(text)) => convention(text),
+            _ => sign_in(value),
         }
-    }
-    Ok(())
+    };
+    members.iter().map(of).fold(Declared::Nothing, Declared::and)
 }
