@@ -15,7 +15,7 @@ mod zipped;
 pub(crate) use self::{
     files::{Input, Member, name_of},
     near::{absent, hold_name, missing, nearest_of_all, need},
-    quotes::of_line,
+    quotes::{MOST_CELLS, of_line},
     sniff::{Role, hold_summary, one_of, pairs, role},
     stream::{Ended, Stream},
     unread::unread,

@@ -30,8 +30,8 @@ impl Quotes {
     /// The bytes that come next.
     pub(super) fn pass(&mut self, file: &str, bytes: &[u8]) -> Result<(), Fault> {
         self.go_on(bytes).map_err(|()| self.wrong(file, EARLY))?;
-        if self.columns > MOST {
-            let detail = format!("the row has more than {MOST} cells");
+        if self.columns > MOST_CELLS {
+            let detail = format!("the row has more than {MOST_CELLS} cells");
             return Err(Fault::content(file, self.rows + 1, Wrong::Columns, detail));
         }
         Ok(())
@@ -78,7 +78,7 @@ impl Quotes {
 }
 
 /// A reader keeps where each cell ends, which takes more room than an empty cell.
-const MOST: u64 = 1 << 20;
+pub(crate) const MOST_CELLS: u64 = 1 << 20;
 const EARLY: &str = "a quote ends before its column does: the one before it is missing, or quotes in the text are not doubled";
 const OPEN: &str = "a quote is never closed";
 

@@ -86,6 +86,9 @@ fn vote(text: &str) -> Option<i8> {
     [-1_i8, 0, 1].into_iter().find(|vote| f64::from(*vote) == number)
 }
 
+/// Bytes of a declaration in a file of its own.
+const MOST: u64 = 1 << 20;
+
 /// The same, in a file of its own.
 #[derive(Debug, Default)]
 pub(super) struct Format {
@@ -98,8 +101,11 @@ impl Format {
         let Some(member) = member else { return Ok(Self::default()) };
         let wrong = |wrong, detail: String| Fault::content(&member.name, None, wrong, detail);
         let mut text = Vec::new();
-        let mut stream = member.open(limits, None)?.take(limits.record as u64);
+        let mut stream = member.open(limits, None)?.take(MOST + 1);
         stream.read_to_end(&mut text).map_err(|error| Fault::from_io(&member.name, error))?;
+        if text.len() as u64 > MOST {
+            return Err(wrong(Wrong::TooLong, "a declaration of the format has 1 MiB at most".to_owned()));
+        }
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
         let value: Value = serde_json::from_slice(text).map_err(|error| {
             let detail = format!("line {}, column {}: it is not JSON", error.line(), error.column());

@@ -15,7 +15,7 @@ use crate::{
     fault::{Fault, Wrong},
     form::Answer,
     input::{
-        Limits, Member,
+        Limits, MOST_CELLS, Member,
         lines::Lines,
         of_line,
         table::{LONGER, NOT_UTF8, column, no_column},
@@ -127,6 +127,10 @@ pub(super) fn rows(
 
 fn header(line: &[u8], name: &str) -> Result<Places, Fault> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    if memchr_iter(b',', line).count() as u64 > MOST_CELLS {
+        let detail = format!("the row has more than {MOST_CELLS} cells");
+        return Err(Fault::content(name, 1, Wrong::Columns, detail));
+    }
     of_line(line).map_err(|why| Fault::content(name, 1, Wrong::Quote, why))?;
     let mut record = csv::ByteRecord::new();
     let mut reader = csv::ReaderBuilder::new()
