@@ -11,10 +11,12 @@ use crate::{
     meter::Meter,
     model::{Head, Item, Keys, Published, Source},
     moment::Moment,
-    privacy::people::{People, PeopleOf},
+    privacy::people::{People, PeopleOf, scope},
     rows::{NO_OBJECT, Read, Row, order::Flow},
     spill::{Room, Spill},
 };
+
+const TOOL: &str = "pocket-polis";
 
 #[derive(Debug)]
 pub(crate) struct PocketPolis {
@@ -33,13 +35,13 @@ impl PocketPolis {
         let statements =
             need(files, limits, Role::PocketStatements, "the file of statements (statements.csv)")?;
         // Nothing in the files says which conversation it is, and participants are `p1` and so on in each.
-        let people = people_of(source_id)?;
+        let people = people_of(source_id.map(|id| scope(TOOL, id)).as_deref())?;
         let id = source_id.map_or_else(|| votes.stem(), str::to_owned);
         let mut items = items(statements, limits)?;
         let keys = Keys::sort(&mut items, &statements.name)?;
         hold_once(votes, limits, &keys)?;
         let source = Source {
-            tool: "pocket-polis".to_owned(),
+            tool: TOOL.to_owned(),
             schema: "https://delib.mashbean.net/schemas/pocket-polis/v1".to_owned(),
             id,
             ..Source::default()

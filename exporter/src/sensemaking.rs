@@ -15,7 +15,7 @@ use crate::{
     },
     model::{Head, Item, Keys, Published, Source, by_key},
     privacy::{
-        people::{People, PeopleOf},
+        people::{People, PeopleOf, scope},
         suppress::Counts,
     },
     rows::NO_OBJECT,
@@ -32,6 +32,7 @@ pub(crate) struct Sensemaking {
 type Columns = [Option<usize>; 3];
 /// More people there are not, and no sum of counts is too large.
 const MOST: u64 = 1 << 40;
+const TOOL: &str = "sensemaking";
 const ANSWERS: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
 
 impl Sensemaking {
@@ -53,9 +54,9 @@ impl Sensemaking {
             .collect();
         let known = "The source holds tallies only: how many people took part is not known.".to_owned();
         // Nobody is in them who could be taken for somebody else.
-        let people = people_of(Some(&id))?;
+        let people = people_of(Some(&scope(TOOL, &id)))?;
         let source = Source {
-            tool: "sensemaking".to_owned(),
+            tool: TOOL.to_owned(),
             schema: "https://github.com/Jigsaw-Code/sensemaking-tools".to_owned(),
             id,
             ..Source::default()

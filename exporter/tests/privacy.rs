@@ -189,11 +189,52 @@ fn a_kept_key_wants_to_know_which_conversation_it_is() {
     // Each alone refers to the same people as both together do.
     let of = |name: &str| {
         let mut job = folder.job(&folder.path(name));
-        job.overrides.id = Some("3invented".to_owned());
+        job.overrides.id = Some("pol.is/3invented".to_owned());
         refs(bundle(&job).1)
     };
     let whole = refs(bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1);
     assert_eq!((of("votes"), of("matrix")), (whole.clone(), whole));
+}
+
+#[test]
+fn equal_ids_of_conversations_on_two_servers_or_of_two_tools_are_two_people() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(15, 3, 20));
+    conversation.variant_a(&folder, "a");
+    let refs = |job: &Job| {
+        let found = bundle(job).1;
+        let of = |it: &Value| it["participantRef"].as_str().unwrap().to_owned();
+        let refs: BTreeSet<_> = found["responses"].as_array().unwrap().iter().map(of).collect();
+        (found["source"]["sourceId"].clone(), refs)
+    };
+    let at = |url: &str| {
+        folder.write("a/summary.csv", Conversation::SUMMARY.replace("https://pol.is/3invented", url));
+        refs(&folder.job(&folder.path("a")))
+    };
+    let plain = at("https://pol.is/77");
+    for same in ["https://pol.is/77/", "http://POL.is:80/77?x=1"] {
+        assert_eq!(at(same), plain, "{same}");
+    }
+    let mut others = vec![plain];
+    for other in ["https://polis.example.org/77", "https://pol.is/m/77", "https://pol.is:8443/77"] {
+        others.push(at(other));
+    }
+    let session = VOTERS_FROM;
+    folder.write("i/ideas.csv", "Wikisurvey ID,Idea ID,Idea Text\n77,1,one\n77,2,two\n");
+    let header = "Vote ID,Session ID,Winner ID,Loser ID,Left Choice ID,Right Choice ID\n";
+    let rows: String = (0..20).map(|at| format!("{at},{},1,2,1,2\n", session + at)).collect();
+    folder.write("i/votes.csv", header.to_owned() + &rows);
+    let ideas = folder.job(&folder.path("i"));
+    others.push(refs(&ideas));
+    let told = |mut job: Job| {
+        job.overrides.id = Some("77".to_owned());
+        refs(&job)
+    };
+    assert_eq!(told(ideas), others[4]);
+    others.push(told(folder.job(&folder.path("a"))));
+    assert!(others.iter().all(|(id, refs)| id == "77" && !refs.is_empty()));
+    for (at, (_, refs)) in others.iter().enumerate() {
+        assert!(others[..at].iter().all(|(_, before)| before.is_disjoint(refs)), "{at}");
+    }
 }
 
 #[test]

@@ -13,9 +13,11 @@ use crate::{
     meter::Meter,
     model::{Head, Keys, Source},
     moment::Moment,
-    privacy::people::{People, PeopleOf},
+    privacy::people::{People, PeopleOf, scope},
     rows::{Read, Row, order::Flow},
 };
+
+const TOOL: &str = "all-our-ideas";
 
 /// Reasons for a skip that say that both are as good; the others say nothing about the ideas.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,12 +53,12 @@ impl Ideas {
         hold_name(files, limits, Role::IdeasNonVotes)?;
         let read = ideas::read(ideas, limits)?;
         let known = source_id.map(str::to_owned).or(read.survey);
-        let people = people_of(known.as_deref())?;
+        let people = people_of(known.as_deref().map(|id| scope(TOOL, id)).as_deref())?;
         let id = known.unwrap_or_else(|| votes.stem());
         let mut items = read.items;
         let keys = Keys::sort(&mut items, &ideas.name)?;
         let source = Source {
-            tool: "all-our-ideas".to_owned(),
+            tool: TOOL.to_owned(),
             schema: "https://github.com/allourideas/pairwise-api".to_owned(),
             id,
             ..Source::default()

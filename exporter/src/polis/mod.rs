@@ -21,7 +21,7 @@ use crate::{
     input::{Limits, Member, Role, absent, hold_name, hold_summary, missing, need, one_of},
     meter::Meter,
     model::{Head, Keys, Source},
-    privacy::people::{People, PeopleOf},
+    privacy::people::{People, PeopleOf, scope},
     rows::{MOST_GROUPS, Read, Row, order::Flow},
 };
 
@@ -112,7 +112,8 @@ impl Polis {
         let (sign, said, overruled) = sign::settle(options.vote_sign, declared)?;
 
         let known = source_id.map(str::to_owned).or_else(|| summary.id());
-        let mut people = people_of(known.as_deref())?;
+        let scope = source_id.map(str::to_owned).or_else(|| summary.address()).map(|id| scope(TOOL, &id));
+        let mut people = people_of(scope.as_deref())?;
         let unknown = || summary.invented().or_else(|| votes.or(matrix).map(Member::stem));
         let id = known.or_else(unknown).unwrap_or_default();
         let mut read = Comments::read(comments, limits, variant, sign, &options.organizers, &people)?;

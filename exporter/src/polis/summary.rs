@@ -42,9 +42,21 @@ impl Summary {
 
     /// The last part of the conversation's address.
     pub(super) fn id(&self) -> Option<String> {
-        let url = url::Url::parse(self.url.as_deref().filter(|url| !url.starts_with(URN))?).ok()?;
+        let url = self.parsed()?;
         let last = url.path_segments()?.rfind(|part| !part.is_empty())?;
         Some(last.to_owned())
+    }
+
+    /// What tells the conversation from those of other servers: the host, and the whole path.
+    pub(super) fn address(&self) -> Option<String> {
+        let url = self.parsed()?;
+        let path = url.path().trim_end_matches('/');
+        let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+        (!path.is_empty()).then(|| format!("{}{port}{path}", url.host_str().unwrap_or_default()))
+    }
+
+    fn parsed(&self) -> Option<url::Url> {
+        url::Url::parse(self.url.as_deref().filter(|url| !url.starts_with(URN))?).ok()
     }
 
     /// Of what has no address, what is in the name that this exporter has invented: perhaps no more than a file was called.

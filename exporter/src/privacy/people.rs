@@ -50,8 +50,13 @@ const DOMAIN: &[u8] = b"participant";
 /// References by pseudonym, shared with whoever writes rows.
 pub(crate) type Names = Arc<RwLock<HashMap<u128, String>>>;
 
-/// Gives the participants of a source, as its pseudonyms are made; nothing, if the input does not say which source it is.
+/// Gives the participants of a source by its [`scope`], as its pseudonyms are made; nothing, if the input does not say which source it is.
 pub(crate) type PeopleOf<'p> = dyn FnMut(Option<&str>) -> Result<People, Fault> + 'p;
+
+/// What the pseudonyms of a source differ by from those of all others: ids are its tool's own.
+pub(crate) fn scope(tool: &str, source: &str) -> String {
+    format!("{tool}\0{source}")
+}
 
 /// All participants of one source.
 #[derive(Debug)]
