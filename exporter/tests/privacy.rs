@@ -339,6 +339,18 @@ fn how_many_took_part_tells_of_no_few_who_have_not_answered() {
 }
 
 #[test]
+fn people_who_must_all_have_answered_what_is_left_out_are_not_told() {
+    let folder = Folder::new();
+    // Statements 1 to 3 are left out; 4 nobody has answered. Some have answered only these, at most four each.
+    let own = |voter| if voter < 10 { vec![0] } else { vec![(voter - 10) / 4 + 1] };
+    let fewer = |voter| if voter < 10 { vec![0] } else { vec![(voter - 10) % 3 + 1] };
+    let all = answered(5, &own, 22);
+    for (conversation, told) in [(all, 0), (answered(5, &fewer, 21), 0), (answered(5, &fewer, 20), 20)] {
+        assert_eq!(run(&public(&folder, &conversation)).unwrap().participants, told);
+    }
+}
+
+#[test]
 fn nothing_that_totals_of_a_public_bundle_leave_when_subtracted_is_a_few_people() {
     let folder = Folder::new();
     let (mut told, mut untold) = (0, 0);

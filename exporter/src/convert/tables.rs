@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::{
     form::{Answer, SOURCE_RESPONSE_COUNTS},
     model::Head,
-    privacy::suppress::{Shown, suppress_with, tell},
+    privacy::suppress::{Shown, least, suppress_with, tell},
     rows::NO_OBJECT,
     tally::{Pair, Tally},
     words::{counted, were},
@@ -50,6 +50,8 @@ pub(super) struct Tables {
     pub(super) items: Vec<bool>,
     items_dropped: u64,
     tables_dropped: u64,
+    /// Answers that what is left out holds at most.
+    unseen: u64,
     cells_hidden: u64,
     k: Option<u64>,
 }
@@ -59,16 +61,27 @@ pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
     let Some(k) = k else {
         let tables = tables.iter().map(|table| (*table, Default::default())).collect();
         let items = vec![true; head.items.len()];
-        return Tables { tables, items, items_dropped: 0, tables_dropped: 0, cells_hidden: 0, k: None };
+        return Tables {
+            tables,
+            items,
+            items_dropped: 0,
+            tables_dropped: 0,
+            unseen: 0,
+            cells_hidden: 0,
+            k: None,
+        };
     };
     let mut kept = Vec::new();
-    let mut cells_hidden = 0;
+    let (mut cells_hidden, mut unseen) = (0, 0);
     for table in tables {
-        let answers = if table.object == NO_OBJECT { SINGLE.len() } else { COMPARED.len() };
-        let shown = suppress_with(&table.counts, table.unknown.hidden, k, answers as u64);
+        let answers = if table.object == NO_OBJECT { SINGLE.len() } else { COMPARED.len() } as u64;
+        let shown = suppress_with(&table.counts, table.unknown.hidden, k, answers);
         if let Shown::All { hidden } = shown {
             cells_hidden += hidden.iter().filter(|hidden| **hidden).count() as u64;
             kept.push((*table, hidden));
+        } else if table.counts.iter().any(|count| *count > 0) {
+            // What nobody has answered, such as what was rejected, may be known.
+            unseen += least(k, answers) - 1;
         }
     }
     let mut items = vec![false; head.items.len()];
@@ -80,7 +93,7 @@ pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
     }
     let items_dropped = items.iter().filter(|kept| !**kept).count() as u64;
     let tables_dropped = (tables.len() - kept.len()) as u64;
-    Tables { tables: kept, items, items_dropped, tables_dropped, cells_hidden, k: Some(k) }
+    Tables { tables: kept, items, items_dropped, tables_dropped, unseen, cells_hidden, k: Some(k) }
 }
 
 impl Tables {
@@ -95,7 +108,7 @@ impl Tables {
         let totals: Vec<_> = totals.collect();
         // Where all answers are hidden, nobody is seen to have given one.
         let any = totals.iter().any(|(_, shown)| *shown > 0);
-        tell(all, &totals, k).map(|all| if any { all } else { 0 })
+        tell(all, &totals, self.unseen, k).map(|all| if any { all } else { 0 })
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
@@ -187,6 +200,6 @@ impl Tables {
 
 fn too_few(dropped: u64, what: &str, k: u64, of_pairs: bool) -> String {
     let answers = if of_pairs { COMPARED.len() } else { SINGLE.len() };
-    let least = k.max(answers as u64 + 1);
+    let least = least(k, answers as u64);
     format!("{} {} left out: fewer than {least} answers.", counted(dropped, what), were(dropped))
 }

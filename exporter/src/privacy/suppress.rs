@@ -36,6 +36,11 @@ pub(crate) fn suppress(counts: &Counts, k: u64, answers: u64) -> Shown {
     }
 }
 
+/// The fewest answers of a table that is not left out.
+pub(crate) fn least(k: u64, answers: u64) -> u64 {
+    k.max(answers + 1)
+}
+
 /// The same of a table with counts that its source hides. What the total leaves for them is not known here: everything is
 /// hidden with them, for which there has to be something.
 pub(crate) fn suppress_with(counts: &Counts, unknown: Hidden, k: u64, answers: u64) -> Shown {
@@ -49,13 +54,16 @@ pub(crate) fn suppress_with(counts: &Counts, unknown: Hidden, k: u64, answers: u
 }
 
 /// How many people have answered, `all` of them: of fewer than k nobody is to learn how many have not answered a table, or
-/// none that is shown. `tables` has the total of each and what is shown of it. Nothing, if it is not to be told: the
-/// number may be any of at least k - 1 then.
-pub(crate) fn tell(all: u64, tables: &[(u64, u64)], k: u64) -> Option<u64> {
+/// none that is shown. `tables` has the total of each and what is shown of it. Who is in none of them has answered what is
+/// left out, which holds `unseen` answers at most: where nearly all of these must be there, each total would be known, with
+/// one answer missing still to whoever has given two. Nothing, if it is not to be told: it may be several numbers then.
+pub(crate) fn tell(all: u64, tables: &[(u64, u64)], unseen: u64, k: u64) -> Option<u64> {
     let sums = tables.iter().fold((0, 0), |sums, table| (sums.0 + table.0, sums.1 + table.1));
     let tells = |part: u64| (1..k).contains(&all.saturating_sub(part));
     let tells = tables.iter().chain([&sums]).any(|(total, shown)| tells(*total) || tells(*shown));
-    (!tells).then_some(all)
+    let rest = all.saturating_sub(sums.0);
+    let fills = rest > 0 && rest + 1 >= unseen;
+    (!tells && !fills).then_some(all)
 }
 
 fn first_choice(counts: &Counts, k: u64) -> Option<Hidden> {
@@ -227,7 +235,8 @@ mod tests {
     /// Item by item: how many have answered it, and what is shown of that.
     type Table = (u64, u64);
 
-    fn tables_of(answers: &[Vec<Option<usize>>], k: u64) -> (u64, Vec<Table>) {
+    /// And how many with answers are left out.
+    fn tables_of(answers: &[Vec<Option<usize>>], k: u64) -> (u64, Vec<Table>, u64) {
         let mut counted: Vec<Counts> = vec![Counts::default(); answers.first().map_or(0, Vec::len)];
         for (item, answer) in answers.iter().flat_map(|own| own.iter().enumerate()) {
             answer.iter().for_each(|answer| counted[item][*answer] += 1);
@@ -241,7 +250,9 @@ mod tests {
                 Some((counts.iter().sum(), shown))
             }
         };
-        (people, counted.iter().filter_map(of).collect())
+        let tables: Vec<_> = counted.iter().filter_map(of).collect();
+        let any = counted.iter().filter(|counts| counts.iter().any(|count| *count > 0)).count();
+        (people, tables.clone(), (any - tables.len()) as u64)
     }
 
     proptest! {
@@ -252,9 +263,9 @@ mod tests {
             )),
             k in 3_u64..7,
         ) {
-            let (people, tables) = tables_of(&answers, k);
+            let (people, tables, left_out) = tables_of(&answers, k);
             let responses: u64 = tables.iter().map(|(_, shown)| shown).sum();
-            if let Some(told) = tell(people, &tables, k) {
+            if let Some(told) = tell(people, &tables, left_out * (least(k, 3) - 1), k) {
                 let totals = tables.iter().flat_map(|(total, shown)| [*total, *shown]);
                 for other in totals.chain([responses, tables.iter().map(|(total, _)| total).sum()]) {
                     let rest = told.saturating_sub(other);
@@ -271,16 +282,26 @@ mod tests {
     #[test]
     fn a_number_of_people_that_is_not_told_may_be_several() {
         for k in 3..7 {
-            let least = k.max(4);
+            let least = least(k, 3);
             let ones = (least..16).map(|one| vec![one]);
             let twos = (least..16).flat_map(|one| (least..=one).map(move |two| vec![one, two]));
-            for (totals, left_out) in ones.chain(twos).flat_map(|totals| [(totals.clone(), 0), (totals, 1)]) {
+            for (totals, left_out) in
+                ones.chain(twos).flat_map(|totals| (0..4).map(move |out| (totals.clone(), out)))
+            {
                 let tables: Vec<_> = totals.iter().map(|total| (*total, *total)).collect();
                 let sum: u64 = totals.iter().sum();
                 // Fewer have answered what is left out, and nobody has answered nothing.
-                let possible = totals[0]..=sum + left_out * (least - 1);
-                let hidden: Vec<_> = possible.filter(|people| tell(*people, &tables, k).is_none()).collect();
+                let unseen = left_out * (least - 1);
+                let (told, hidden): (Vec<u64>, Vec<u64>) = (totals[0]..=sum + unseen)
+                    .partition(|people| tell(*people, &tables, unseen, k).is_some());
                 assert!(hidden.len() != 1, "k {k} {totals:?} {left_out}: {hidden:?}");
+                for rest in told.iter().filter_map(|people| people.checked_sub(sum)).filter(|rest| *rest > 0)
+                {
+                    // The others of what is left out hold this many at most. One answer may be known to be a second one.
+                    let others = (left_out - 1) * (least - 1);
+                    let possible = (rest + 1).saturating_sub(others).max(1)..least;
+                    assert!(possible.count() > 1, "k {k} {totals:?} {left_out}: {rest}");
+                }
             }
         }
     }
