@@ -83,6 +83,21 @@ fn an_address_in_the_head_identifies_somebody_too() {
 }
 
 #[test]
+fn an_address_is_one_as_addresses_of_pages_write_it_too() {
+    let (folder, mut conversation) = (Folder::new(), Conversation::new(12, 3, 20));
+    conversation.comments[1].3 = "See jane.doe%40example.org".to_owned();
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    job.texts = Some(Texts::Redact);
+    let redacted = bundle(&job).1;
+    assert_eq!(redacted["items"][1]["text"], "See [email]");
+    assert_eq!(redacted["dataCard"]["containsDirectIdentifiers"], false);
+    for url in ["https://pol.is/abc?u=ada%40example.org", "mailto:ada%2540example.org"] {
+        job.overrides.url = Some(url.to_owned());
+        assert_eq!(bundle(&job).1["dataCard"]["containsDirectIdentifiers"], true, "{url}");
+    }
+}
+
+#[test]
 fn a_bundle_is_for_everybody_once_its_texts_are_read_or_gone() {
     let (folder, conversation) = (Folder::new(), Conversation::new(12, 8, 60));
     let mut job = public(&folder, &conversation);

@@ -21,8 +21,10 @@ const KINDS: [(&str, &str, bool); 6] = [
     ("[phone]", r"\+?\(?\d(?:[\s().\p{Pd}\u{2212}/]{0,2}\d){7,}|\b\d{3}[\p{Pd}\u{2212}]\d{4}\b", true),
 ];
 
-/// The name may be quoted.
-const MAIL: &str = r#"(?x) (?: [\p{L}\p{M}\p{N}._%+-]+ | "[^"\s]*(?:\x20[^"\s]+)*" ) [@\u{ff20}]
+/// The name may be quoted, and the sign between it and the host written as addresses of pages write it, or as those within
+/// others do.
+const MAIL: &str = r#"(?x) (?: [\p{L}\p{M}\p{N}._%+-]+ | "[^"\s]*(?:\x20[^"\s]+)*" )
+    (?: [@\u{ff20}] | %(?:25)*40 )
     (?: [\p{L}\p{M}\p{N}-]+ (?: \. [\p{L}\p{M}\p{N}-]+ )+ | localhost\b )"#;
 
 /// A host by its name alone, and what stands behind it. Endings that are words, too, count only if a path follows: people
@@ -90,6 +92,9 @@ const DIGEST: &str =
 static COUNT: LazyLock<Regex> = LazyLock::new(|| compiled(COUNTED));
 static DIGESTS: LazyLock<Regex> = LazyLock::new(|| compiled(DIGEST));
 
+/// The sign of an address, as it stands in addresses of pages.
+static ESCAPED: LazyLock<Regex> = LazyLock::new(|| compiled("%(?:25)*40"));
+
 /// A number with the sign of its country's.
 static ABROAD: LazyLock<Regex> = LazyLock::new(|| compiled(r"\+\(?\d(?:[\s().\p{Pd}\u{2212}/]{0,2}\d){7,}"));
 
@@ -99,7 +104,7 @@ pub(crate) fn is_address(id: &[u8]) -> bool {
         return false;
     }
     let id = String::from_utf8_lossy(id);
-    id.contains(['@', '\u{ff20}']) || id.contains("%40") || ABROAD.is_match(&id)
+    id.contains(['@', '\u{ff20}']) || ESCAPED.is_match(&id) || ABROAD.is_match(&id)
 }
 
 /// Whether something in the text would identify a person directly.
@@ -107,7 +112,7 @@ pub(crate) fn identifies(text: &str, hand: Hand) -> bool {
     if hand == Hand::Reference {
         return is_address(text.as_bytes());
     }
-    // All that is looked for has one of these.
+    // All that is looked for has one of these; an escaped sign has digits.
     if !text.bytes().any(|byte| matches!(byte, b'@' | b':' | b'0'..=b'9') || !byte.is_ascii()) {
         return false;
     }
@@ -148,6 +153,8 @@ mod tests {
                     "bob@localhost",
                     "bob\u{ff20}city.example",
                     "\"bob b\"@city.example",
+                    "jane.doe%40city.example",
+                    "jane.doe%2540city.example",
                 ][..],
             ),
             (
