@@ -147,6 +147,7 @@ async fn sidecars_that_contradict_each_other_are_refused_and_a_preview_refuses_t
         &["--sidecar", "parquet,parquet"][..],
         &["--sidecar", "ndjson", "--sidecar", "ndjson"],
         &["--sidecar", "none,parquet"],
+        &["--sidecar", "none", "--sidecar", "none"],
         &["--sidecar", "ndjson", "--sidecar", "none"],
     ] {
         for more in [&["--dry-run"][..], &[]] {

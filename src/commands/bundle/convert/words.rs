@@ -103,6 +103,7 @@ pub(super) fn sidecars(asked: &[Beside]) -> anyhow::Result<Option<Vec<Sidecar>>>
     };
     let wanted: Vec<_> = asked.iter().filter_map(one).collect();
     ensure!(wanted.is_empty() || wanted.len() == asked.len(), "--sidecar none goes with no other");
+    ensure!(!wanted.is_empty() || asked.len() <= 1, "--sidecar: none is named twice");
     Ok((!asked.is_empty()).then_some(wanted))
 }
 
