@@ -290,17 +290,49 @@ impl Card {
     }
 }
 
-/// A text that is a time, in any of the ways in which tools write it, and finer than a day.
+/// A text that is a time, in the ways in which tools write it, and finer than a day.
 pub(super) fn is_fine(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
-    let time = if like(text, b"0000-00-00") && text.get(10).is_some_and(|between| b"Tt ".contains(between)) {
-        Some(&text[11..]).filter(|time| like(time, b"00:00"))
-    } else if like(text, b"00000000") && text.get(8).is_some_and(|between| b"Tt".contains(between)) {
-        Some(&text[9..]).filter(|time| like(time, b"0000"))
-    } else {
-        in_words(text)
+    dated(text).or_else(|| in_words(text)).is_some_and(|time| !is_midnight(time))
+}
+
+/// A time of day without a date.
+pub(super) fn is_clock(text: &[u8]) -> bool {
+    let text = text.trim_ascii();
+    let is_time =
+        |byte: &u8| byte.is_ascii_digit() || b":.,+-\x20ZAPMUTC".contains(&byte.to_ascii_uppercase());
+    begins_as_clock(text) && text.iter().all(is_time) && !is_midnight(text)
+}
+
+/// The time of day behind a date of numbers: of a month, a week or a year, whatever stands between them.
+fn dated(text: &[u8]) -> Option<&[u8]> {
+    const BEHIND: &[u8] = b"Tt ,";
+    let end = text.iter().take(12).position(|byte| BEHIND.contains(byte))?;
+    let (date, rest) = text.split_at(end);
+    let digits = date.iter().filter(|byte| byte.is_ascii_digit()).count();
+    let between = date.iter().filter(|byte| b"-/.Ww".contains(byte)).count();
+    let joined = matches!(rest, [b'T' | b't', ..]);
+    let is_date = match between {
+        0 => joined && (digits == 7 || digits == 8),
+        1 => digits == 7,
+        2 | 3 => (4..=8).contains(&digits),
+        _ => false,
     };
-    time.is_some_and(|time| time.iter().any(|byte| (b'1'..=b'9').contains(byte)))
+    let time = &rest[rest.iter().position(|byte| !BEHIND.contains(byte))?..];
+    let is_time = begins_as_clock(time) || joined && like(time, b"0000");
+    (is_date && digits + between == date.len() && is_time).then_some(time)
+}
+
+fn begins_as_clock(text: &[u8]) -> bool {
+    like(text, b"00:00") || like(text, b"0:00")
+}
+
+fn is_midnight(time: &[u8]) -> bool {
+    let time = match time {
+        [b'1', b'2', rest @ ..] if time.to_ascii_lowercase().ends_with(b"am") => rest,
+        time => time,
+    };
+    !time.iter().any(|byte| (b'1'..=b'9').contains(byte))
 }
 
 /// Whether it begins like the pattern, whose noughts are digits.
@@ -329,7 +361,7 @@ fn in_words(text: &[u8]) -> Option<&[u8]> {
     if days < 2 || !words().any(is_month) {
         return None;
     }
-    words().find(|word| like(word, b"00:00") || like(word, b"0:00"))
+    words().find(|word| begins_as_clock(word))
 }
 
 /// Seconds or milliseconds since 1970 that are no beginning of a day.
@@ -383,6 +415,49 @@ mod tests {
             "ada",
         ] {
             assert!(!is_counted(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_time_of_day_is_found_behind_a_date_however_it_is_written() {
+        for fine in [
+            "2026-01-01T10:15",
+            "2026-01-01 10:15:00",
+            "20260101T1015Z",
+            "2026-W01-4T10:15",
+            "2026W014T1015",
+            "2026-001T10:15",
+            "2026001T1015",
+            "01/02/2026 10:15",
+            "1/2/26, 9:05 PM",
+            "2026/01/02 10:15",
+            "01.02.2026, 10:15",
+            "1/2/2026, 12:00:00 PM",
+            "Thu, 1 Jan 2026 10:15:00 +0000",
+        ] {
+            assert!(is_fine(fine.as_bytes()), "{fine}");
+        }
+        for other in [
+            "2026-01-01T00:00:00Z",
+            "2026-W01-4T00:00",
+            "1/2/2026, 12:00:00 AM",
+            "01/02/2026",
+            "01/02/2026 10 people",
+            "2024/2025 10:15",
+            "1.5 10:15",
+            "12345678 10:15",
+            "10:15",
+            "",
+            " ",
+            "2026-01-01T",
+        ] {
+            assert!(!is_fine(other.as_bytes()), "{other}");
+        }
+        for clock in ["10:15", "9:05", " 10:15:30.5 ", "10:15 pm", "10:15Z", "10:15 UTC"] {
+            assert!(is_clock(clock.as_bytes()), "{clock}");
+        }
+        for other in ["00:00", "12:00 AM", "10", "10:15 to 11", "1:2", "a 10:15", ""] {
+            assert!(!is_clock(other.as_bytes()), "{other}");
         }
     }
 

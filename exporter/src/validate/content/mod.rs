@@ -8,7 +8,7 @@ use std::{collections::HashMap, io};
 
 use super::{
     again::Lost,
-    card::{Card, is_fine, is_fine_count},
+    card::{Card, is_clock, is_fine, is_fine_count},
     faults::{Faults, Step},
     groups::Groups,
     later::Later,
@@ -481,6 +481,10 @@ impl Sink for Content {
 
     fn is_fine(&self, time: &[u8]) -> bool {
         self.level >= Level::Privacy && is_fine(time)
+    }
+
+    fn is_clock(&self, time: &[u8]) -> bool {
+        self.level >= Level::Privacy && is_clock(time)
     }
 
     fn is_fine_count(&self, count: u128) -> bool {

@@ -124,7 +124,9 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 self.sink.said(text.bytes);
                 self.number = written(text.bytes).map(|number| (at, number));
                 let fine = self.sink.is_fine(text.bytes)
-                    || counting.times() && written(text.bytes).is_some_and(|it| is_fine(self.sink, it));
+                    || counting.times()
+                        && (self.sink.is_clock(text.bytes)
+                            || written(text.bytes).is_some_and(|it| is_fine(self.sink, it)));
                 if fine {
                     self.faults.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
                 }

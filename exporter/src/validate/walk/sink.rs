@@ -78,6 +78,11 @@ pub(crate) trait Sink {
         false
     }
 
+    /// Whether it is one without a date.
+    fn is_clock(&self, _time: &[u8]) -> bool {
+        false
+    }
+
     /// Whether so many seconds or milliseconds since 1970 are one.
     fn is_fine_count(&self, _count: u128) -> bool {
         false
