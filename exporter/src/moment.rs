@@ -82,17 +82,30 @@ impl Moment {
     }
 }
 
-/// The last two days of the year 9999, part of which lies beyond what the parser of moments takes.
+/// The last days of the year 9999, part of which lies beyond what the parser of moments takes, in whatever zone.
 fn last_days(text: &str) -> Option<i64> {
-    let begins = LAST + 1 - 2 * DAY;
-    let (begins, time) = match text.strip_prefix("9999-12-30") {
-        Some(time) => (begins, time),
-        None => (begins + DAY, text.strip_prefix("9999-12-31")?),
+    let (date, rest) = text.split_at_checked("9999-12-31".len())?;
+    // A zone may be a day away at most.
+    let before = ["9999-12-31", "9999-12-30", "9999-12-29"].iter().position(|day| *day == date)?;
+    let begins = LAST + 1 - DAY * (i64::try_from(before).ok()? + 1);
+    let rest = rest.strip_prefix(['T', 't', ' '])?;
+    let (time, ahead) = match rest.strip_suffix(['Z', 'z']) {
+        Some(time) => (time, 0),
+        None => {
+            let at = rest.rfind(['+', '-'])?;
+            let (time, zone) = rest.split_at(at);
+            let (sign, zone) = zone.split_at(1);
+            let minutes = since_midnight(zone)? / 60_000;
+            (time, if sign == "-" { -minutes } else { minutes })
+        }
     };
-    let time = time.strip_prefix(['T', 't', ' '])?.strip_suffix(['Z', 'z'])?;
-    let since_midnight =
-        time.parse::<jiff::civil::Time>().ok()?.duration_since(jiff::civil::Time::midnight());
-    Some(begins + i64::try_from(since_midnight.as_millis()).ok()?)
+    begins.checked_add(since_midnight(time)?)?.checked_sub(ahead * 60_000)
+}
+
+/// Milliseconds of the time of a day.
+fn since_midnight(time: &str) -> Option<i64> {
+    let since = time.parse::<jiff::civil::Time>().ok()?.duration_since(jiff::civil::Time::midnight());
+    i64::try_from(since.as_millis()).ok()
 }
 
 /// The day that was written last: rows that follow each other mostly share theirs.
@@ -174,6 +187,14 @@ mod tests {
         for last in ["9999-12-30T23:59:59Z", "9999-12-31T00:00:00Z", "9999-12-31T23:59:59.999Z"] {
             assert_eq!(Moment::parse(last).unwrap().to_string(), last);
         }
+        for (zoned, same) in [
+            ("9999-12-31T00:30:00+01:00", "9999-12-30T23:30:00Z"),
+            ("9999-12-31T23:59:59+01:00", "9999-12-31T22:59:59Z"),
+            ("9999-12-29T23:59:59.5-23:59", "9999-12-30T23:58:59.500Z"),
+        ] {
+            assert_eq!(Moment::parse(zoned).unwrap().to_string(), same, "{zoned}");
+        }
+        assert_eq!(Moment::parse("9999-12-31T23:59:59-00:01"), None);
         for none in ["9999-12-32T00:00:00Z", "9999-12-31T24:00:00Z", "9999-12-31T23:59:59", "9999-12-31Tx"] {
             assert_eq!(Moment::parse(none), None, "{none}");
         }

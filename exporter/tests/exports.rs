@@ -11,6 +11,7 @@ use support::{Conversation, Folder, bundle, content, run};
 use tidegate_exporter::{
     convert::{Job, Sidecar, Target},
     export::{Cells, Shape, VoterIds},
+    moment::Moment,
     privacy::{Participants, Profile, Texts},
 };
 use tidegate_test_support::servers;
@@ -434,5 +435,42 @@ fn a_preview_says_what_a_shape_or_sidecar_leaves_out_as_the_run_does() {
     compare(&folder.fresh(&large), "large");
     for note in ["Parquet files hold items and responses: 182 outcomes are", "The table has no place for"] {
         assert!(said.iter().any(|told| told.starts_with(note)), "{note}: {said:?}");
+    }
+}
+
+#[test]
+fn a_time_is_written_as_it_is_read_or_in_words_only() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(41, 3, 30));
+    let mut changed = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
+    let times = [
+        ("1970-01-01T00:00:00Z", true),
+        ("1969-12-31T23:59:59Z", false),
+        ("1972-12-31T00:00:00.500Z", false),
+        ("1972-12-31T00:00:00Z", true),
+        ("5138-11-16T09:46:39Z", true),
+        ("5138-11-16T09:46:40Z", false),
+        ("5138-11-16T09:46:40.000Z", true),
+        ("9999-12-31T00:30:00.000+01:00", true),
+    ];
+    for (at, (time, _)) in times.iter().enumerate() {
+        changed["responses"][at]["occurredAt"] = json!(time);
+    }
+    changed["items"][0]["createdAt"] = json!("1969-12-31T23:59:59Z");
+    let file = folder.write("changed.json", changed.to_string());
+    let mut back = folder.job(&file);
+    (back.key, back.to, back.voter_ids) = (None, Some(Shape::PolisCsv), VoterIds::References);
+    back.target = Target::File(folder.path("tables"));
+    let untold = times.iter().filter(|(_, told)| !told).count() + 1;
+    let report = run(&back).unwrap();
+    let note = format!("{untold} times were written in words only (datetime): ");
+    assert!(report.notes.iter().any(|said| said.starts_with(&note)), "{:?}", report.notes);
+    let mut again = folder.job(&folder.path("tables"));
+    again.target = Target::File(folder.path("again.json"));
+    again.participants = Participants::KeepPseudonyms;
+    let again = bundle(&again).1;
+    assert_eq!(again["items"][0]["createdAt"], Value::Null);
+    for (at, (time, told)) in times.iter().enumerate() {
+        let read = again["responses"][at]["occurredAt"].as_str().and_then(Moment::parse);
+        assert_eq!(read, Moment::parse(time).filter(|_| *told), "{time}");
     }
 }

@@ -89,6 +89,8 @@ fn wrong_files_are_named() {
     let open = comments.trim_end().strip_suffix('"').unwrap();
     folder.write("a/comments.csv", open);
     refused(&folder, &input, "quote", "comments.csv, row 6: column 8: a quote is never closed");
+    folder.write("a/comments.csv", comments.replacen("1600000004000", "-1", 1));
+    refused(&folder, &input, "value", "comments.csv, row 2: timestamp is no time from 1970 to 9999");
     folder.write("a/comments.csv", comments.replacen("Statement 4", "State\u{0}ment", 1));
     refused(&folder, &input, "nul", "comments.csv, row 2");
     let mut latin = comments.clone().into_bytes();

@@ -83,6 +83,8 @@ struct Votes<'v> {
     voters: VoterIds,
     numbers: HashMap<Rc<str>, u32>,
     matrix: Matrix,
+    /// Times that have no number.
+    untold: u64,
     name: String,
 }
 
@@ -100,13 +102,14 @@ pub(crate) fn write(
     let mut file = Growing::create(folder.join(VOTES))?;
     csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"])?;
     let matrix = Matrix::new(folder, memory);
-    let mut votes = Votes { file, keys, voters, numbers: HashMap::new(), matrix, name: name_of(from) };
+    let mut votes =
+        Votes { file, keys, voters, numbers: HashMap::new(), matrix, untold: 0, name: name_of(from) };
     bundle(from, &mut votes, meter)?;
-    let Votes { file, matrix, .. } = votes;
+    let Votes { file, matrix, mut untold, .. } = votes;
     let votes = file.finish()?;
     let columns: Vec<_> = around.items.iter().map(Item::key).collect();
     let participants = matrix.write(folder.join(PARTICIPANTS), &columns, voters, &around.groups, meter)?;
-    let comments = comments(&around, folder.join(COMMENTS), cells)?;
+    let comments = comments(&around, folder.join(COMMENTS), cells, &mut untold)?;
     let mut file = Growing::create(folder.join(SUMMARY))?;
     for (name, member) in [("topic", "title"), ("url", "url"), ("conversation-description", "description")] {
         csv_row(&mut file, &[name, &cell(rest["source"][member].as_str().unwrap_or_default(), cells)])?;
@@ -118,19 +121,30 @@ pub(crate) fn write(
         notes
             .push(format!("{groups} {were} left out: nobody in them has answered, and tables list who has."));
     }
+    if untold > 0 {
+        let (times, were) = (counted(untold, "time"), words::were(untold));
+        notes.push(format!(
+            "{times} {were} written in words only (datetime): before 1970, from 5138 on, or before 1973 with a fraction, \
+             numbers would be read as others."
+        ));
+    }
     Ok((vec![votes, comments, participants, file.finish()?], notes))
 }
 
-/// Milliseconds where they are known, else seconds; and the time in words.
-fn times(at: Option<&str>) -> (String, &str) {
-    let Some((text, at)) = at.and_then(|text| Some((text, Moment::parse(text)?))) else {
-        return Default::default();
+/// Milliseconds where they are known, else seconds; and the time in words. Those that would be read as another time are
+/// told in words only, and counted.
+fn times<'t>(at: Option<&'t str>, untold: &mut u64) -> (String, &'t str) {
+    let Some(text) = at else { return Default::default() };
+    let count = |at: Moment| if at.fine { at.millis } else { at.millis.div_euclid(1000) };
+    let same = |at: &Moment| at.millis >= 0 && Moment::from_epoch(count(*at)) == Some(*at);
+    let Some(at) = Moment::parse(text).filter(same) else {
+        *untold += 1;
+        return (String::new(), text);
     };
-    let count = if at.fine { at.millis } else { at.millis / 1000 };
-    (count.to_string(), text)
+    (count(at).to_string(), text)
 }
 
-fn comments(around: &Around, path: PathBuf, cells: Cells) -> Result<Whole, Fault> {
+fn comments(around: &Around, path: PathBuf, cells: Cells, untold: &mut u64) -> Result<Whole, Fault> {
     let mut file = Growing::create(path)?;
     csv_row(
         &mut file,
@@ -157,7 +171,7 @@ fn comments(around: &Around, path: PathBuf, cells: Cells) -> Result<Whole, Fault
             _ => "0",
         };
         let seed = if item.origin == ORIGIN_PARTICIPANT { "false" } else { "true" };
-        let (timestamp, datetime) = times(item.created_at.as_deref());
+        let (timestamp, datetime) = times(item.created_at.as_deref(), untold);
         let text = cell(&item.text, cells);
         let row =
             [&timestamp, datetime, item.key(), "", &agrees, &disagrees, &passes, moderated, seed, &text];
@@ -198,7 +212,7 @@ impl Reader for Votes<'_> {
             VoterIds::References => who,
             VoterIds::Numbers => number.to_string(),
         };
-        let (timestamp, datetime) = times(at);
+        let (timestamp, datetime) = times(at, &mut self.untold);
         csv_row(&mut self.file, &[&timestamp, datetime, key, &who, vote])
     }
 }

@@ -224,7 +224,8 @@ impl Making<'_> {
         let created = match maybe(places.timestamp)? {
             "" => None,
             text => {
-                let count = text.parse().ok().and_then(Moment::from_epoch);
+                let digits = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok());
+                let count = digits.flatten().and_then(Moment::from_epoch);
                 Some(count.ok_or_else(|| wrong(Wrong::Value, "timestamp is no time from 1970 to 9999"))?)
             }
         };
