@@ -26,7 +26,7 @@ pub struct Item {
     /// Empty unless texts were asked for.
     pub text: String,
     /// By answer, in the order of [`Answer::ALL`]; of comparisons, those in which it stands first.
-    pub counts: [u64; 6],
+    pub counts: [u128; 6],
     /// Counts that outcomes say are suppressed.
     pub hidden: u64,
 }
@@ -40,17 +40,17 @@ pub struct Overview {
     pub phases: Vec<Map<String, Value>>,
     pub artifacts: Vec<Map<String, Value>>,
     pub items: Vec<Item>,
-    /// The sum of the counts of its rows.
-    pub responses: u64,
+    /// The sum of the counts of its rows. No sum of counts goes beyond what its type holds: it stays there.
+    pub responses: u128,
     /// Entries of the list.
     pub rows: u64,
     /// Those that are named.
     pub participants: u64,
     /// Responses that name no participant.
-    pub unlinked: u64,
+    pub unlinked: u128,
     pub outcomes: BTreeMap<String, u64>,
     /// Answers to what is no item of the bundle.
-    pub elsewhere: [u64; 6],
+    pub elsewhere: [u128; 6],
     /// At how many places it is not what a bundle should be.
     pub faults: u64,
     pub complete: bool,
@@ -153,7 +153,7 @@ impl Overview {
 }
 
 /// By name, without those that are nought.
-pub fn counts(counts: &[u64; 6]) -> BTreeMap<&'static str, u64> {
+pub fn counts(counts: &[u128; 6]) -> BTreeMap<&'static str, u128> {
     let named = Answer::ALL.into_iter().map(|answer| (answer.as_str(), counts[answer as usize]));
     named.filter(|(_, count)| *count > 0).collect()
 }
@@ -163,7 +163,7 @@ struct Overseer {
     overview: Overview,
     items: HashMap<Box<[u8]>, usize>,
     /// Answers that came before the items.
-    subjects: HashMap<Box<[u8]>, [u64; 6]>,
+    subjects: HashMap<Box<[u8]>, [u128; 6]>,
     /// Of items, how many of their counts are suppressed.
     hidden: HashMap<Box<[u8]>, u64>,
     participants: Set,
@@ -173,8 +173,7 @@ struct Overseer {
 impl Overseer {
     fn response(&mut self, row: &Row) -> io::Result<()> {
         let overview = &mut self.overview;
-        let count =
-            row.number(response::COUNT).map_or(0, |count| u64::try_from(count.count()).unwrap_or(u64::MAX));
+        let count = row.number(response::COUNT).map_or(0, |count| count.count());
         overview.rows += 1;
         overview.responses = overview.responses.saturating_add(count);
         match row.text(response::PARTICIPANT) {
@@ -271,8 +270,8 @@ fn fields(row: &Row, form: &Object) -> Map<String, Value> {
             json!(text(row, place))
         } else if let Some(number) = row.number(place) {
             // A count as it is; anything else as near as a double comes.
-            match u64::try_from(number.count()) {
-                Ok(count) if number.whole && number.at_least(0) => json!(count),
+            match number.count() {
+                count if number.whole && number.at_least(0) && count < u128::MAX => json!(count),
                 _ => json!(number.double),
             }
         } else if let Some(flag) = row.flag(place) {
@@ -289,7 +288,7 @@ fn text(row: &Row, field: usize) -> String {
     String::from_utf8_lossy(row.text(field).unwrap_or_default()).into_owned()
 }
 
-fn add(into: &mut [u64; 6], counts: &[u64; 6]) {
+fn add(into: &mut [u128; 6], counts: &[u128; 6]) {
     for (sum, count) in into.iter_mut().zip(counts) {
         *sum = sum.saturating_add(*count);
     }

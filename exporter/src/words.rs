@@ -4,7 +4,13 @@
 
 /// `1 file`, `2 files`.
 pub fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+    counted_wide(number.into(), what)
+}
+
+/// The same of sums of what may be any number; one that its type does not hold is told as such.
+pub fn counted_wide(number: u128, what: &str) -> String {
+    let least = if number == u128::MAX { "at least " } else { "" };
+    format!("{least}{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// What has happened to so many.

@@ -11,8 +11,12 @@ use support::{Conversation, Folder, bundle, content, run};
 use tidegate_exporter::{
     convert::{Job, Sidecar, Target},
     export::{Cells, Shape, VoterIds},
+    form::Naming,
+    inspect::inspect,
     moment::Moment,
     privacy::{Participants, Profile, Texts},
+    spill::Room,
+    validate::Limits,
 };
 use tidegate_test_support::servers;
 
@@ -439,6 +443,66 @@ fn a_preview_says_what_a_shape_or_sidecar_leaves_out_as_the_run_does() {
 }
 
 #[test]
+fn counts_are_exact_in_every_shape_or_refused_for_what_they_are() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(41, 3, 30));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    (job.profile, job.k, job.texts) = (Profile::Public, 3, Some(Texts::Omit));
+    let whole = bundle(&job).1;
+    let with = |counts: [&str; 2]| {
+        let mut changed = whole.clone();
+        let row = |id: &str, count: &str| {
+            let mut row = whole["responses"][0].clone();
+            (row["id"], row["count"]) = (json!(id), serde_json::from_str(count).unwrap());
+            row
+        };
+        changed["responses"] = json!([row("a", counts[0]), row("b", counts[1])]);
+        changed
+    };
+    let outcome = |shape, bundle: &Value| {
+        let mut job = folder.job(&folder.write("changed.json", bundle.to_string()));
+        (job.key, job.to) = (None, Some(shape));
+        job.target = Target::File(folder.path("tables"));
+        run(&job).map_err(|fault| fault.to_string())
+    };
+    let read = |name: &str| fs::read_to_string(folder.path("tables").join(name)).unwrap();
+    let answer = whole["responses"][0]["response"].as_str().unwrap();
+    let wide = with(["18446744073709551615", "1.0"]);
+    outcome(Shape::SensemakingCsv, &wide).unwrap();
+    assert!(read("comments.csv").contains(",18446744073709551616,"), "{}", read("comments.csv"));
+    outcome(Shape::Ndjson, &with(["18446744073709551617", "1e0"])).unwrap();
+    assert!(read("responses.ndjson").contains("\"count\":18446744073709551617,"));
+    assert!(read("responses.ndjson").contains("\"count\":1,"));
+    let nines = "9".repeat(38);
+    let refused = [
+        (
+            Shape::SensemakingCsv,
+            [nines.as_str(), "1"],
+            format!("/responses/1: with it the count of {answer} has more than 38 digits"),
+        ),
+        (Shape::SensemakingCsv, ["1", "1e38"], "/responses/1: its count has more than 38 digits".to_owned()),
+        (Shape::Ndjson, ["1e400", "1"], "/responses/0: its count has more than 38 digits".to_owned()),
+        (
+            Shape::Parquet,
+            ["1", "9223372036854775808"],
+            "/responses/1: its count is more than 9223372036854775807, the most that Parquet holds"
+                .to_owned(),
+        ),
+    ];
+    for (shape, counts, says) in refused {
+        assert_eq!(outcome(shape, &with(counts)).unwrap_err(), format!("changed.json: {says}"));
+    }
+    outcome(Shape::Parquet, &with(["9223372036854775807", "1"])).unwrap();
+    let no_count = outcome(Shape::Ndjson, &with(["1.5", "1"])).unwrap_err();
+    assert!(no_count.ends_with("it is not a bundle: `bundle validate` says more"), "{no_count}");
+    let text = with(["1e30", "2"]).to_string();
+    let room = Room { memory: 1 << 20, folder: folder.path("") };
+    let seen = inspect(&mut text.as_bytes(), Naming::Service, false, Limits::default(), &room).unwrap();
+    let most = 10_u128.pow(30);
+    assert_eq!((seen.responses, seen.unlinked), (most + 2, most + 2));
+    assert_eq!(seen.to_json("a")["responses"].to_string(), (most + 2).to_string());
+}
+
+#[test]
 fn a_time_is_written_as_it_is_read_or_in_words_only() {
     let (folder, conversation) = (Folder::new(), Conversation::new(41, 3, 30));
     let mut changed = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
@@ -473,4 +537,10 @@ fn a_time_is_written_as_it_is_read_or_in_words_only() {
         let read = again["responses"][at]["occurredAt"].as_str().and_then(Moment::parse);
         assert_eq!(read, Moment::parse(time).filter(|_| *told), "{time}");
     }
+    back.to = Some(Shape::Parquet);
+    run(&back).unwrap();
+    changed["responses"][1]["occurredAt"] = json!("0000-01-01T00:00:00+00:01");
+    fs::write(&file, changed.to_string()).unwrap();
+    let refused = run(&back).unwrap_err().to_string();
+    assert_eq!(refused, "changed.json: /responses/1: occurredAt is no time of the years 0000 to 9999");
 }

@@ -67,7 +67,7 @@ impl Reader for Files {
         object
             .value("participantRef", &response.participant_ref)
             .text("response", &response.response)
-            .whole("count", response.count)
+            .value("count", &response.count)
             .value("occurredAt", &response.occurred_at);
         object.end();
         self.line.push(b'\n');

@@ -25,7 +25,15 @@ use super::{
     Growing, Whole,
     rows::{Rows, rows},
 };
-use crate::{fault::Fault, input::name_of, json::Number, meter::Meter, moment::Moment, validate::Row, words};
+use crate::{
+    fault::{Fault, Wrong},
+    input::name_of,
+    json::Number,
+    meter::Meter,
+    moment::Moment,
+    validate::Row,
+    words,
+};
 
 // Columns stand in the order of the form's fields.
 const ITEMS: &str = "message items {
@@ -81,19 +89,20 @@ impl Column {
         true
     }
 
-    fn whole(&mut self, number: Option<Number>) -> bool {
-        let (Self::Whole(values), Some(number)) = (self, number) else { return false };
-        values.push(i64::try_from(number.count()).unwrap_or(i64::MAX));
-        number.whole
+    /// False, if it is no count; nothing, if there is no room for it.
+    fn whole(&mut self, number: Option<Number>) -> Option<bool> {
+        let (Self::Whole(values), Some(number)) = (self, number) else { return Some(false) };
+        values.push(i64::try_from(number.count()).ok()?);
+        Some(number.whole)
     }
 
-    fn time(&mut self, text: Option<&[u8]>) {
-        if let Self::MaybeTime(values, levels) = self {
-            let text = text.and_then(|text| std::str::from_utf8(text).ok());
-            let at = text.and_then(Moment::parse);
-            levels.push(i16::from(at.is_some()));
-            values.extend(at.map(|at| at.millis));
-        }
+    /// False, if there is one that is none.
+    fn time(&mut self, text: Option<&[u8]>) -> bool {
+        let Self::MaybeTime(values, levels) = self else { return false };
+        let at = text.and_then(|text| std::str::from_utf8(text).ok()).and_then(Moment::parse);
+        levels.push(i16::from(at.is_some()));
+        values.extend(at.map(|at| at.millis));
+        text.is_none() || at.is_some()
     }
 
     fn write(&mut self, mut into: SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
@@ -142,6 +151,8 @@ struct Tables<'t> {
     items: Table<'t>,
     responses: Table<'t>,
     outcomes: u64,
+    /// The bundle's name.
+    name: String,
 }
 
 pub(crate) const FILES: [&str; 2] = ["items.parquet", "responses.parquet"];
@@ -182,6 +193,7 @@ fn fill(from: &Path, items: &mut Growing, responses: &mut Growing, meter: &Meter
         items: Table::new(items, ITEMS, item_columns)?,
         responses: Table::new(responses, RESPONSES, response_columns)?,
         outcomes: 0,
+        name: name_of(from),
     };
     rows(from, &mut tables, meter)?;
     tables.items.finish()?;
@@ -244,6 +256,11 @@ impl<'t> Table<'t> {
     }
 }
 
+fn no_time(name: &str, list: &str, row: &Row, field: &str) -> Fault {
+    let detail = format!("/{list}/{}: {field} is no time of the years 0000 to 9999", row.index);
+    Fault::content(name, None, Wrong::Value, detail)
+}
+
 impl Rows for Tables<'_> {
     fn outcome(&mut self) {
         self.outcomes += 1;
@@ -253,7 +270,9 @@ impl Rows for Tables<'_> {
         let table = &mut self.items;
         let (texts, times) = table.columns.split_at_mut(6);
         let whole = texts.iter_mut().enumerate().all(|(field, column)| column.text_of(row, field));
-        times[0].time(row.text(6));
+        if !times[0].time(row.text(6)) {
+            return Err(no_time(&self.name, "items", row, "createdAt"));
+        }
         if whole { table.row().map(|()| true) } else { Ok(false) }
     }
 
@@ -261,8 +280,16 @@ impl Rows for Tables<'_> {
         let table = &mut self.responses;
         let (texts, numbers) = table.columns.split_at_mut(6);
         let mut whole = texts.iter_mut().enumerate().all(|(field, column)| column.text_of(row, field));
-        whole &= numbers[0].whole(row.number(6));
-        numbers[1].time(row.text(7));
+        let Some(is_count) = numbers[0].whole(row.number(6)) else {
+            let (at, most) = (row.index, i64::MAX);
+            let detail =
+                format!("/responses/{at}: its count is more than {most}, the most that Parquet holds");
+            return Err(Fault::content(&self.name, None, Wrong::Value, detail));
+        };
+        whole &= is_count;
+        if !numbers[1].time(row.text(7)) {
+            return Err(no_time(&self.name, "responses", row, "occurredAt"));
+        }
         if whole { table.row().map(|()| true) } else { Ok(false) }
     }
 }

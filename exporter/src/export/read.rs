@@ -17,8 +17,9 @@ use serde_json::{Map, Value};
 
 use super::{Growing, Whole, rows::no_bundle};
 use crate::{
-    fault::Fault,
+    fault::{Fault, Wrong},
     input::name_of,
+    json::Number,
     meter::{Meter, Metered},
 };
 
@@ -51,8 +52,20 @@ pub(crate) struct Response {
     pub(crate) object_ref: Option<String>,
     pub(crate) participant_ref: Option<String>,
     pub(crate) response: String,
-    pub(crate) count: u64,
+    #[serde(deserialize_with = "count")]
+    pub(crate) count: u128,
     pub(crate) occurred_at: Option<String>,
+}
+
+/// Larger counts are refused, and larger sums of them.
+pub(crate) const MOST_COUNTED: u128 = 10_u128.pow(38) - 1;
+
+/// As its digits say, for `1.0` is a count, too. Nothing is lost: what is beyond all counts stays so.
+fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
+    let number = serde_json::Number::deserialize(from)?;
+    let number = Number::parse(number.to_string().as_bytes()).filter(|number| number.whole);
+    let count = number.filter(|number| number.at_least(0)).map(|number| number.count());
+    count.ok_or_else(|| serde::de::Error::custom("not a count"))
 }
 
 /// What a reader wants; the rest is passed over.
@@ -84,14 +97,15 @@ pub(crate) fn bundle<R: Reader>(
     let file = BufReader::with_capacity(1 << 18, Metered::new(file, meter));
     let mut json = serde_json::Deserializer::from_reader(file);
     let mut fault = None;
-    let rest = Document { reader, fault: &mut fault, meter }
+    let name = name_of(path);
+    let rest = Document { reader, fault: &mut fault, meter, name: &name }
         .deserialize(&mut json)
         .and_then(|rest| json.end().map(|()| rest));
     match (fault, rest) {
         (Some(fault), _) => Err(fault),
         (None, Ok(rest)) => Ok(rest),
-        (None, Err(error)) if error.is_io() => Err(Fault::from_io(&name_of(path), error.into())),
-        (None, Err(error)) => Err(no_bundle(&name_of(path), error.line() as u64)),
+        (None, Err(error)) if error.is_io() => Err(Fault::from_io(&name, error.into())),
+        (None, Err(error)) => Err(no_bundle(&name, error.line() as u64)),
     }
 }
 
@@ -99,6 +113,7 @@ struct Document<'d, R> {
     reader: &'d mut R,
     fault: &'d mut Option<Fault>,
     meter: &'d Meter,
+    name: &'d str,
 }
 
 impl<'de, R: Reader> DeserializeSeed<'de> for Document<'_, R> {
@@ -127,8 +142,15 @@ impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
                     map.next_value_seed(List { each: |item: Item| reader.item(item), fault }.of::<Item>())?;
                 }
                 "responses" if R::RESPONSES => {
+                    let (name, mut rows) = (self.name, 0_u64);
                     let each = |response: Response| {
                         meter.row();
+                        rows += 1;
+                        if response.count > MOST_COUNTED {
+                            let detail =
+                                format!("/responses/{}: its count has more than 38 digits", rows - 1);
+                            return Err(Fault::content(name, None, Wrong::Value, detail));
+                        }
                         reader.response(response)
                     };
                     map.next_value_seed(List { each, fault }.of::<Response>())?;

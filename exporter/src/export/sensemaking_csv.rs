@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     Cells, Growing, Whole, cell, csv_row,
-    read::{Item, Reader, Response, bundle},
+    read::{Item, MOST_COUNTED, Reader, Response, bundle},
 };
 use crate::{
     fault::{Fault, Wrong},
@@ -29,7 +29,9 @@ const MOST_TYPES: usize = 20;
 #[derive(Default)]
 struct Counted {
     items: Vec<Item>,
-    counts: HashMap<String, [u64; 3]>,
+    counts: HashMap<String, [u128; 3]>,
+    /// Responses so far.
+    rows: u64,
     /// Of items, which of the three are hidden: they are no zeros.
     hidden: HashMap<String, [bool; 3]>,
     /// Of items, which of the three their counts do not name: if nobody has given such an answer, it may not have been asked.
@@ -54,14 +56,13 @@ impl Reader for Counted {
             let detail = "it holds comparisons, which are no votes on statements";
             return Err(Fault::content(&self.name, None, Wrong::Format, detail));
         };
-        match self.counts.get_mut(&response.subject_ref) {
-            Some(counts) => counts[at] += response.count,
-            None => {
-                let mut counts = [0; 3];
-                counts[at] = response.count;
-                self.counts.insert(response.subject_ref, counts);
-            }
-        }
+        self.rows += 1;
+        let (row, answer) = (self.rows - 1, ANSWERS[at]);
+        let sum = &mut self.counts.entry(response.subject_ref).or_default()[at];
+        *sum = sum.checked_add(response.count).filter(|sum| *sum <= MOST_COUNTED).ok_or_else(|| {
+            let detail = format!("/responses/{row}: with it the count of {answer} has more than 38 digits");
+            Fault::content(&self.name, None, Wrong::Value, detail)
+        })?;
         Ok(())
     }
 
@@ -117,7 +118,7 @@ pub(crate) fn write(
     bundle(from, &mut counted, meter)?;
     let mut file = Growing::create(path)?;
     csv_row(&mut file, &["comment-id", "comment_text", "agrees", "disagrees", "passes", "moderated"])?;
-    let (mut undecided, mut in_part) = (0_u64, 0_u64);
+    let (mut undecided, mut in_part) = (0_u64, 0_u128);
     for item in &counted.items {
         let counts = counted.counts.get(&item.id).copied().unwrap_or_default();
         let hidden = counted.hidden.get(&item.id).copied().unwrap_or_default();
@@ -127,7 +128,7 @@ pub(crate) fn write(
             if is_unknown { String::new() } else { counts[at].to_string() }
         };
         let [agrees, disagrees, passes] = [0, 1, 2].map(shown);
-        in_part += (0..3).filter(|at| hidden[*at]).map(|at| counts[at]).sum::<u64>();
+        in_part += (0..3).filter(|at| hidden[*at]).map(|at| counts[at]).sum::<u128>();
         let moderated = moderated(&item.status);
         undecided += u64::from(moderated.is_none());
         let text = cell(&item.text, cells);
@@ -142,7 +143,8 @@ pub(crate) fn write(
         ));
     }
     if in_part > 0 {
-        let (responses, were) = (words::counted(in_part, "response"), words::were(in_part));
+        let responses = words::counted_wide(in_part, "response");
+        let were = if in_part == 1 { "was" } else { "were" };
         notes.push(format!(
             "{responses} {were} left out: of their counts only a part is known, and the cells are empty."
         ));

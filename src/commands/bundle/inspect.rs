@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 use tidegate_exporter::{
     inspect::{self, Overview, counts},
-    words::counted,
+    words::{counted, counted_wide},
 };
 
 use super::{Costs, Input, schema::Constants};
@@ -86,14 +86,14 @@ fn shown(overview: &Overview, name: &str, items: usize) -> String {
         _ => counted(overview.participants, "participant"),
     };
     let rows = match overview.rows {
-        rows if rows == overview.responses => String::new(),
+        rows if u128::from(rows) == overview.responses => String::new(),
         rows => format!(" in {}", counted(rows, "row")),
     };
     _ = writeln!(
         text,
         "{participants}, {}, {}{rows}{unlinked}",
         counted(overview.items.len() as u64, "item"),
-        counted(overview.responses, "response")
+        counted_wide(overview.responses, "response")
     );
     for item in overview.items.iter().take(items) {
         let hidden = (item.hidden > 0).then(|| format!("{} hidden", counted(item.hidden, "count")));
