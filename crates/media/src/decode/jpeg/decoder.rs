@@ -37,10 +37,10 @@ pub(super) fn decode<'a>(
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
     let frame = Frame::new(header);
-    let kept =
-        if header.is_progressive { Coefficients::bytes((frame.columns * frame.rows) as u64) } else { 0 };
+    let is_kept = header.is_progressive || scans::is_luma_repeated(bytes, header);
+    let kept = if is_kept { Coefficients::bytes((frame.columns * frame.rows) as u64) } else { 0 };
     let share = budget.share(FIXED + kept + Pieces::most(bytes) as u64 + pixels(header))?;
-    let samples = Decoder::new(bytes, header, frame).decode().ok_or(BROKEN)?;
+    let samples = Decoder::new(bytes, header, frame).decode(is_kept).ok_or(BROKEN)?;
     Ok((gray(header, samples)?, share))
 }
 
@@ -73,9 +73,9 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn decode(mut self) -> Option<Vec<u8>> {
+    fn decode(mut self, is_kept: bool) -> Option<Vec<u8>> {
         let mut plane = Plane::new(self.header);
-        let mut kept = self.header.is_progressive.then(|| Coefficients::new(&self.frame));
+        let mut kept = is_kept.then(|| Coefficients::new(&self.frame));
         let (mut marker, mut at) = marker(self.bytes, 2)?;
         let mut is_begun = false;
         loop {
@@ -103,8 +103,7 @@ impl<'a> Decoder<'a> {
                     if head.has_luma() {
                         (marker, at) = self.scan(&head, at, &mut plane, kept.as_mut())?;
                         if kept.is_none() {
-                            let is_whole = head.parts.len() == self.header.components.len();
-                            return (marker == END || !is_whole).then_some(plane.samples);
+                            return (marker == END || self.header.is_buffered).then_some(plane.samples);
                         }
                     } else {
                         at = scans::end_of_scan(self.bytes, at);

@@ -23,6 +23,8 @@ pub(super) enum Colours {
 const MARKS: [u8; 3] = [0, 1, 2];
 /// Where it stands in its segment.
 const ADOBE: usize = 11;
+/// Bytes of a segment that says JFIF. One that is shorter says nothing to libjpeg.
+const JFIF: usize = 14;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct JpegHeader {
@@ -111,7 +113,7 @@ pub(in super::super) fn read(bytes: &[u8]) -> Result<JpegHeader, Refusal> {
                     return Err(broken());
                 }
             }
-            0xe0 => marks.jfif |= segment.starts_with(b"JFIF\0"),
+            0xe0 => marks.jfif |= segment.starts_with(b"JFIF\0") && segment.len() >= JFIF,
             _ => {
                 if let Some(mark) = adobe(marker, segment) {
                     marks.adobe = Some(mark);
@@ -154,7 +156,7 @@ fn next_segment(mut bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 }
 
 /// The next marker, past anything between segments, and what follows it.
-fn next_marker(bytes: &[u8]) -> Option<(u8, &[u8])> {
+pub(super) fn next_marker(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let mut at = 0;
     loop {
         at += bytes.get(at..)?.iter().position(|byte| *byte == 0xff)? + 1;
@@ -288,7 +290,8 @@ mod tests {
 
     #[test]
     fn colours_are_told_as_browsers_tell_them() {
-        let jfif = || segment(0xe0, b"JFIF\0\x01\x02");
+        let jfif = || segment(0xe0, b"JFIF\0\x01\x02\0\0\x01\0\x01\0\0");
+        let short = || segment(0xe0, b"JFIF\0\x01\x02\0\0\x01\0\x01\0");
         let adobe = |transform| segment(0xee, &[b"Adobe\0\x64\0\0\0\0".as_slice(), &[transform]].concat());
         let rgb = [[b'R', 0x11, 0], [b'G', 0x11, 0], [b'B', 0x11, 0]];
         let four = [[1, 0x11, 0], [2, 0x11, 0], [3, 0x11, 0], [4, 0x11, 0]];
@@ -300,6 +303,8 @@ mod tests {
             (vec![adobe(0), frame(0xc0, &THREE)], Colours::AdobeRgb),
             (vec![frame(0xc0, &THREE), adobe(0)], Colours::AdobeRgb),
             (vec![jfif(), adobe(0), frame(0xc0, &THREE)], Colours::YCbCr),
+            (vec![short(), adobe(0), frame(0xc0, &THREE)], Colours::AdobeRgb),
+            (vec![short(), frame(0xc0, &rgb)], Colours::Rgb),
             (vec![adobe(1), frame(0xc0, &THREE)], Colours::YCbCr),
             (vec![adobe(9), frame(0xc0, &rgb)], Colours::YCbCr),
             (vec![frame(0xc0, &four)], Colours::Cmyk),

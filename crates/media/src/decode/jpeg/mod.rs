@@ -63,6 +63,9 @@ fn by_others<'a>(
     header: &JpegHeader,
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
+    if scans::are_repeated(bytes, header) {
+        return Err(BROKEN);
+    }
     // zune-jpeg takes Adobe's mark for one of four components, and gives wrong luma, without saying so, for
     // progressive files that are sampled less often downwards alone. What is rare is not left to it.
     if header.colours == Colours::AdobeRgb || !header.is_common {

@@ -1,4 +1,5 @@
-//! Scans of parts of luma's coefficients, which are kept until the last one: bands of them, and bits of bands.
+//! Scans of parts of luma's coefficients, which are kept until the last one: bands of them, bits of bands, and whole
+//! blocks that come again.
 
 use std::ops::Range;
 
@@ -7,7 +8,8 @@ use super::{
     frame::{Frame, Plane},
     huffman::{A_FILL, END, Table},
     places::list,
-    scan::{Band, Scan},
+    scan::{Band, Scan, WHOLE},
+    sequential,
     transform::{ORDER, samples},
     vectors::Vectors,
 };
@@ -45,6 +47,10 @@ impl Coefficients {
 
     /// Nothing if the bits of the band are not the next ones that are to come.
     pub(super) fn begin(&mut self, band: &Band) -> Option<()> {
+        if *band == WHOLE {
+            self.missing.fill(Some(0));
+            return Some(());
+        }
         let before = (band.is_refined).then_some(band.low + 1);
         let missing = &mut self.missing[band.first as usize..=band.last as usize];
         if missing.iter().any(|missing| *missing != before) {
@@ -61,12 +67,42 @@ impl Coefficients {
     #[inline(always)]
     pub(super) fn units(&mut self, bits: Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> Option<()> {
         let bits = match (scan.band.first, scan.band.is_refined) {
+            _ if scan.band == WHOLE => self.whole(bits, units, scan),
             (0, false) => self.first(bits, units, scan),
             (0, true) => self.refine_first(bits, units, scan),
             (_, false) => self.others(bits, units, &scan.band, scan.others(scan.parts.first()?)?),
             (_, true) => self.refine_others(bits, units, &scan.band, scan.others(scan.parts.first()?)?),
         }?;
         bits.is_used_up().then_some(())
+    }
+
+    /// Where a scan has zeros, what an earlier one said stays, as in libjpeg.
+    fn whole<'b>(&mut self, mut bits: Bits<'b>, units: Range<usize>, scan: &Scan<'_>) -> Option<Bits<'b>> {
+        let mut level = 0;
+        bits.fill();
+        scan.blocks(units, |part, row, column| {
+            let (first, others) = (scan.first(part)?, scan.others(part)?);
+            if part.is_luma {
+                let mut block = [0; 64];
+                sequential::block(&mut bits, first, others, &mut level, &mut block)?;
+                if let Some(first) = self.first_of(row, column) {
+                    *first = block[0];
+                    let at = row * self.columns + column;
+                    let (values, set) =
+                        (self.values.as_chunks_mut::<64>().0.get_mut(at)?, self.set.get_mut(at)?);
+                    for (nth, place) in ORDER.iter().map(|place| usize::from(*place)).enumerate().skip(1) {
+                        if block[place] != 0 {
+                            values[place] = block[place];
+                            *set |= 1 << nth;
+                        }
+                    }
+                }
+            } else {
+                sequential::pass_over(&mut bits, first, others)?;
+            }
+            (!bits.has_ended_early()).then_some(())
+        })?;
+        Some(bits)
     }
 
     #[inline(always)]

@@ -27,7 +27,8 @@ pub(super) struct Band {
     pub(super) low: u32,
 }
 
-const WHOLE: Band = Band { first: 0, last: 63, is_refined: false, low: 0 };
+/// All coefficients at once: what sequential files have, and no others.
+pub(super) const WHOLE: Band = Band { first: 0, last: 63, is_refined: false, low: 0 };
 
 /// A component within a scan: how many of its blocks a unit has, and which codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,14 @@
 
 use memchr::memchr_iter;
 
+use super::header::{JpegHeader, next_marker};
+
 /// Scans that a picture may have. Each goes over the whole picture, and takes a few bytes in the file; encoders make
 /// about ten.
 pub(super) const MOST: usize = 100;
 
 const START: u8 = 0xda;
+const END: u8 = 0xd9;
 
 pub(super) fn are_too_many(bytes: &[u8]) -> bool {
     // Within a scan these two bytes never follow each other.
@@ -20,6 +23,62 @@ pub(super) fn end_of_scan(bytes: &[u8], from: usize) -> usize {
     let data = bytes.get(from..).unwrap_or_default();
     let is_end = |at: &usize| !matches!(data.get(at + 1), Some(0 | 0xd0..=0xd7 | 0xff));
     memchr_iter(0xff, data).find(is_end).map_or(bytes.len(), |at| from + at)
+}
+
+/// The scans up to the picture's end: what each names.
+struct Scans<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Scans<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 2 }
+    }
+}
+
+impl<'a> Iterator for Scans<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (marker, after) = next_marker(self.bytes.get(self.at..)?)?;
+            self.at = self.bytes.len() - after.len();
+            match marker {
+                END => self.at = self.bytes.len(),
+                // Of these, only garbage within data can have a length.
+                0x01..=0xbf | 0xd0..=0xd8 => {}
+                _ => {
+                    let length = usize::from(u16::from_be_bytes(*after.first_chunk()?)).max(2);
+                    self.at += length;
+                    if marker == START {
+                        self.at = end_of_scan(self.bytes, self.at);
+                        let (count, named) = after.get(2..length)?.split_first()?;
+                        return named.get(..2 * usize::from(*count));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn names(named: &[u8]) -> impl Iterator<Item = u8> {
+    named.iter().copied().step_by(2)
+}
+
+/// Luma is among what is repeated.
+pub(super) fn is_luma_repeated(bytes: &[u8], header: &JpegHeader) -> bool {
+    let has_luma = |named: &&[u8]| names(named).any(|id| id == header.components[0].id);
+    header.is_buffered && !header.is_progressive && Scans::new(bytes).filter(has_luma).nth(1).is_some()
+}
+
+/// Several scans name one component of a sequential file: the last one counts, which only we know. In a file that has
+/// all components in its first scan, nothing follows that counts.
+pub(super) fn are_repeated(bytes: &[u8], header: &JpegHeader) -> bool {
+    let mut earlier = [false; 256];
+    let mut is_repeated =
+        |named: &[u8]| names(named).any(|id| std::mem::replace(&mut earlier[usize::from(id)], true));
+    header.is_buffered && !header.is_progressive && Scans::new(bytes).any(|scan| is_repeated(scan))
 }
 
 #[cfg(test)]

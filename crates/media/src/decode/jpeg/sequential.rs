@@ -43,7 +43,7 @@ pub(super) fn units(
 
 /// Reads a block, and says which of its coefficients is the last one that is not zero.
 #[inline(always)]
-fn block(
+pub(super) fn block(
     bits: &mut Bits<'_>,
     first: &Table,
     others: &Table,
@@ -73,7 +73,7 @@ fn block(
 }
 
 #[inline(always)]
-fn pass_over(bits: &mut Bits<'_>, first: &Table, others: &Table) -> Option<()> {
+pub(super) fn pass_over(bits: &mut Bits<'_>, first: &Table, others: &Table) -> Option<()> {
     first.fill_and_next(bits)?;
     let mut at = 0;
     loop {

@@ -368,3 +368,101 @@ fn bits_that_are_not_the_next_ones_to_come_and_scans_without_end_are_refused() {
     scans.push(scan(&[0], (51, 51), 0, 0));
     assert!(!reads(&scans));
 }
+
+/// The scans of a file, with their codes, and nothing before or after them.
+fn scans_of(file: &[u8]) -> &[u8] {
+    let begin = file.windows(2).position(|pair| pair == [0xff, 0xc4]).unwrap();
+    &file[begin..end_of_data(file)]
+}
+
+/// What libjpeg shows: later scans replace what is not zero in them, and the first coefficient.
+#[test]
+fn a_component_that_comes_again_is_as_its_last_scans_say() {
+    let mut draw = Draw::new(15);
+    for case in 0..60 {
+        let samplings = SAMPLINGS[[2, 3, 5, 6][case % 4]];
+        let decoy = drawn(&mut draw, samplings);
+        let real = drawn_as(&mut draw, &decoy);
+        let blocks = decoy.components[0].blocks.iter().zip(&real.components[0].blocks);
+        let merged = blocks.map(|(decoy, real)| {
+            std::array::from_fn(|at| if at == 0 || real[at] != 0 { real[at] } else { decoy[at] })
+        });
+        let Component { across, down, .. } = decoy.components[0];
+        let luma = Component { across, down, blocks: merged.collect() };
+        let Picture { width, height, steps, .. } = decoy;
+        let shown = Picture { width, height, components: vec![luma], steps };
+        let expected = expected(&shown, &mut draw);
+        let restart = [0, 3][case % 2];
+        let mut part = |picture: &Picture, named: &[usize]| {
+            picture.write(0xc0, &[scan(named, (0, 63), 0, 0)], restart, &mut draw)
+        };
+        let (first, again) = (part(&decoy, &[0]), part(&real, &[0]));
+        let colours = part(&real, &[1, 2]);
+        let head = &first[..end_of_data(&first)];
+        let (again, colours) = (scans_of(&again), scans_of(&colours));
+        for scans in [[colours, again, b""], [again, colours, b""], [again, again, colours]] {
+            let file = [head, &scans.concat(), &[0xff, 0xd9]].concat();
+            assert!(ours(&file).is_some_and(|ours| ours == expected), "{case}");
+        }
+    }
+}
+
+fn file_of(marks: &[u8], whole: &[u8], scans: &[&[u8]]) -> Vec<u8> {
+    let head = &whole[2..whole.windows(2).position(|pair| pair == [0xff, 0xc4]).unwrap()];
+    [&[0xff, 0xd8], marks, head, &scans.concat(), &[0xff, 0xd9]].concat()
+}
+
+#[test]
+fn what_repeats_a_component_is_shown_to_no_other_decoder() {
+    let mut draw = Draw::new(16);
+    let adobe = segment(0xee, b"Adobe\0\x64\0\0\0\0\0");
+    for samplings in [SAMPLINGS[2], &[(1, 1); 4]] {
+        let picture = drawn(&mut draw, samplings);
+        let all: Vec<usize> = (0..samplings.len()).collect();
+        let mut part = |named: &[usize]| picture.write(0xc1, &[scan(named, (0, 63), 0, 0)], 0, &mut draw);
+        let (one, two) = (part(&all[..1]), part(&all[1..]));
+        let whole = part(&all);
+        let [first, rest] = [&one, &two].map(|file| scans_of(file));
+        let others = |file: &[u8]| {
+            let read = header::read(file).unwrap();
+            by_others(file, &read, &Budget::new(ALL)).ok().map(|done| done.0.samples)
+        };
+        let once = others(&file_of(&adobe, &whole, &[first, rest]));
+        assert!(once.is_some());
+        // An application's segment can look like a scan; a marker within data has no length.
+        let hidden = segment(0xe9, &[0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0]);
+        assert!(others(&file_of(&adobe, &whole, &[first, &hidden, rest])) == once);
+        for scans in
+            [&[first, rest, first][..], &[first, first, rest], &[first, b"\xff\x05\xff\xf0", rest, first]]
+        {
+            assert!(others(&file_of(&adobe, &whole, scans)).is_none());
+        }
+        // All at once in the first scan is all that is shown.
+        let other = drawn_as(&mut draw, &picture);
+        let mut part = |named: &[usize]| other.write(0xc1, &[scan(named, (0, 63), 0, 0)], 0, &mut draw);
+        let (again, luma) = (part(&all), part(&all[..1]));
+        let once = others(&file_of(&adobe, &whole, &[scans_of(&whole)]));
+        assert!(once.is_some());
+        for scans in [[scans_of(&again), b""], [scans_of(&luma), scans_of(&again)]] {
+            let scans = [scans_of(&whole), scans[0], scans[1]];
+            assert!(others(&file_of(&adobe, &whole, &scans)) == once);
+        }
+    }
+}
+
+fn segment(marker: u8, content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len() + 2).unwrap().to_be_bytes();
+    [&[0xff, marker], &length[..], content].concat()
+}
+
+/// Another one of the same size.
+fn drawn_as(draw: &mut Draw, picture: &Picture) -> Picture {
+    let samplings: Vec<_> = picture.components.iter().map(|it| (it.across, it.down)).collect();
+    let mut other = drawn(draw, &samplings);
+    (other.width, other.height, other.steps) = (picture.width, picture.height, picture.steps);
+    for (other, like) in other.components.iter_mut().zip(&picture.components) {
+        let blocks = other.blocks.iter().copied().cycle().take(like.blocks.len()).collect();
+        other.blocks = blocks;
+    }
+    other
+}
