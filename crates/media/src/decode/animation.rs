@@ -2,8 +2,6 @@
 //!
 //! How many frames there may be was decided by the header.
 
-use std::io::Cursor;
-
 use image::{
     AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult, RgbaImage, codecs::gif::GifDecoder,
 };
@@ -13,6 +11,7 @@ use super::{
     budget::Budget,
     guard::guarded,
     header::Header,
+    joined::Joined,
     luma, png,
     still::{bounds, refusal},
     webp,
@@ -48,7 +47,10 @@ pub(super) fn decode(
             Format::WebP => webp::play(bytes, header, share.bytes(), &mut see),
             Format::Png => png::play(bytes, header, share.bytes(), &mut see),
             _ => {
-                for frame in gif(bytes, header, share.bytes()).map_err(|error| refusal(&error))? {
+                let screen = header.screen();
+                for frame in gif(Joined::patched(bytes, 6, &screen), header, share.bytes())
+                    .map_err(|error| refusal(&error))?
+                {
                     if !see(&frame.map_err(|error| refusal(&error))?.into_buffer())? {
                         break;
                     }
@@ -59,8 +61,8 @@ pub(super) fn decode(
     })
 }
 
-fn gif<'a>(bytes: &'a [u8], header: &Header, memory: u64) -> ImageResult<Frames<'a>> {
-    let mut decoder = GifDecoder::new(Cursor::new(bytes))?;
+fn gif<'a>(file: Joined<'a, 3>, header: &Header, memory: u64) -> ImageResult<Frames<'a>> {
+    let mut decoder = GifDecoder::new(file)?;
     decoder.set_limits(bounds(header, memory))?;
     Ok(decoder.into_frames())
 }

@@ -30,6 +30,20 @@ impl Header {
         (u64::from(self.width) * u64::from(self.height)).max(self.largest_frame)
     }
 
+    /// Of a GIF, as its bytes say it.
+    pub(super) fn screen(&self) -> [u8; 4] {
+        let [width, height] = [self.width, self.height].map(|side| u16::try_from(side).unwrap_or(u16::MAX));
+        let ([a, b], [c, d]) = (width.to_le_bytes(), height.to_le_bytes());
+        [a, b, c, d]
+    }
+
+    /// As viewers: the first frame of a GIF is shown as a whole.
+    fn enlarge_screen(&mut self, bytes: &[u8], at: usize, width: u32, height: u32) {
+        let place = |at| little16(bytes, at).unwrap_or_default();
+        self.width = self.width.max(place(at + 1) + width);
+        self.height = self.height.max(place(at + 3) + height);
+    }
+
     fn embedded(&mut self, width: u32, height: u32) -> u64 {
         let pixels = u64::from(width) * u64::from(height);
         self.largest_frame = self.largest_frame.max(pixels);
@@ -77,6 +91,9 @@ pub(super) fn little24(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes([three[0], three[1], three[2], 0]))
 }
 
+/// Bytes of a frame's control in a PNG.
+const CONTROL: usize = 26;
+
 fn png(bytes: &[u8]) -> Option<Header> {
     if bytes.get(12..16)? != b"IHDR" {
         return None;
@@ -89,19 +106,31 @@ fn png(bytes: &[u8]) -> Option<Header> {
         pixel_bytes: channels * depth,
         ..Header::default()
     };
-    let (mut at, mut animated) = (8, false);
+    let (mut at, mut most) = (8, None);
     while let (Some(length), Some(kind)) = (big(bytes, at), bytes.get(at + 4..at + 8)) {
+        let content = bytes.get(at + 8..).unwrap_or_default();
+        let content = &content[..content.len().min(length as usize)];
         match kind {
-            b"acTL" => animated = true,
-            b"fcTL" => header.frame(big(bytes, at + 12)?, big(bytes, at + 16)?),
+            b"IEND" => break,
+            b"acTL" => most = most.or(big(content, 0).filter(|most| *most > 0 && content.len() >= 8)),
+            b"fcTL" => {
+                let (Some(width), Some(height)) = (big(content, 4), big(content, 8)) else { break };
+                // What is cut is no frame, and hides none of those before it.
+                if content.len() < CONTROL {
+                    break;
+                }
+                if most.is_none_or(|most| header.frames < most) {
+                    header.frame(width, height);
+                }
+            }
             // Without its control before the first data, a file is one picture, whatever follows.
-            b"IDAT" if !animated => break,
+            b"IDAT" if most.is_none() => break,
             b"IDAT" => header.is_default_apart |= header.frames == 0,
             _ => {}
         }
         at = at.saturating_add(12).saturating_add(length as usize);
     }
-    if !animated || header.frames == 0 {
+    if most.is_none() || header.frames == 0 {
         header = Header { frames: 0, pixels_of_frames: 0, is_default_apart: false, ..header };
     }
     if header.is_default_apart {
@@ -128,6 +157,9 @@ fn gif(bytes: &[u8]) -> Option<Header> {
                 else {
                     break;
                 };
+                if header.frames == 0 {
+                    header.enlarge_screen(bytes, at, width, height);
+                }
                 header.frame(width, height);
                 at = after_blocks(bytes, at + 11 + table(*flags));
             }
@@ -153,36 +185,40 @@ fn after_blocks(bytes: &[u8], mut at: usize) -> usize {
     at + 1
 }
 
+/// A WebP without what follows its end.
+pub(super) fn within_riff(bytes: &[u8]) -> &[u8] {
+    let end = little(bytes, 4).map_or(0, |length| (length as usize).saturating_add(8));
+    &bytes[..end.min(bytes.len())]
+}
+
+/// Which kind of file it is, its first chunk says alone.
 fn webp(bytes: &[u8]) -> Option<Header> {
     let mut header = Header { pixel_bytes: 4, ..Header::default() };
-    let mut animated = false;
-    for (kind, content, _) in Chunks(bytes.get(12..)?) {
-        match kind {
-            b"VP8X" => {
-                animated = content.first()? & 2 != 0;
-                (header.width, header.height) = (little24(content, 4)? + 1, little24(content, 7)? + 1);
-            }
-            b"ANMF" => {
-                let (width, height) = (little24(content, 6)? + 1, little24(content, 9)? + 1);
-                header.frame(width, height);
-                for (kind, content, _) in Chunks(content.get(16..)?) {
-                    if let Some((width, height)) = bitstream(kind, content) {
-                        header.embedded(width, height);
-                    }
-                }
-            }
-            _ => {
-                if let Some((width, height)) = bitstream(kind, content) {
-                    header.embedded(width, height);
-                    if header.width == 0 {
-                        (header.width, header.height) = (width, height);
-                    }
-                }
-            }
-        }
+    let mut chunks = Chunks(bytes.get(12..)?);
+    let (kind, first, _) = chunks.next()?;
+    if kind != b"VP8X" {
+        (header.width, header.height) = bitstream(kind, first)?;
+        return Some(header);
     }
-    if !animated {
-        header = Header { frames: 0, pixels_of_frames: 0, ..header };
+    (header.width, header.height) = (little24(first, 4)? + 1, little24(first, 7)? + 1);
+    let is_animated = first[0] & 2 != 0;
+    for (kind, content, _) in chunks {
+        if is_animated && kind == b"ANMF" {
+            let (Some(width), Some(height), Some(parts)) =
+                (little24(content, 6), little24(content, 9), content.get(16..))
+            else {
+                break;
+            };
+            header.frame(width + 1, height + 1);
+            let mut pictures = Chunks(parts).filter_map(|(kind, content, _)| bitstream(kind, content));
+            if let Some((width, height)) = pictures.next() {
+                header.embedded(width, height);
+            }
+        } else if !is_animated && let Some((width, height)) = bitstream(kind, content) {
+            // Others after it are not shown.
+            header.embedded(width, height);
+            break;
+        }
     }
     Some(header)
 }
@@ -223,7 +259,32 @@ fn bmp(bytes: &[u8]) -> Option<Header> {
     } else {
         (little(bytes, 18)?.cast_signed().unsigned_abs(), little(bytes, 22)?.cast_signed().unsigned_abs())
     };
+    pixels_of_bmp(bytes)?;
     Some(Header { width, height, pixel_bytes: 4, ..Header::default() })
+}
+
+/// Where they are: right after the header, masks and palette where the file does not say. Nothing if they were within the
+/// header.
+pub(super) fn pixels_of_bmp(bytes: &[u8]) -> Option<u32> {
+    let (said, length) = (little(bytes, 10)?, little(bytes, 14)?);
+    let header = length.checked_add(14)?;
+    if said > 0 {
+        return (said >= header).then_some(said);
+    }
+    let is_old = length == 12;
+    let of_new = |at| if is_old { Some(0) } else { little(bytes, at) };
+    let bits = little16(bytes, if is_old { 24 } else { 28 })?;
+    let masks = match of_new(30)? {
+        3 if length == 40 => 12,
+        6 if length == 40 => 16,
+        _ => 0,
+    };
+    let colours = match (bits, of_new(46)?) {
+        (1..=8, 0) => 1 << bits,
+        (1..=8, colours) => colours.min(1 << bits),
+        _ => 0,
+    };
+    header.checked_add(masks + colours * if is_old { 3 } else { 4 })
 }
 
 /// Its directory may lie anywhere in the file, so the decoder reads it, within its own bounds for a directory.

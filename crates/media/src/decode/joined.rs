@@ -28,6 +28,14 @@ impl<'a, const N: usize> Joined<'a, N> {
     }
 }
 
+impl<'a> Joined<'a, 3> {
+    /// A file with other bytes in one place.
+    pub(super) fn patched(bytes: &'a [u8], at: usize, with: &'a [u8]) -> Self {
+        let (before, after) = (bytes.get(..at), bytes.get(at + with.len()..));
+        Self::new([before.unwrap_or(bytes), with, after.unwrap_or_default()])
+    }
+}
+
 impl<const N: usize> Read for Joined<'_, N> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.left().read(into)?;

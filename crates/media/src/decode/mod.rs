@@ -10,6 +10,7 @@ mod header;
 mod joined;
 mod jpeg;
 mod luma;
+mod needed;
 mod png;
 mod still;
 mod tiff;
@@ -80,6 +81,7 @@ pub(crate) fn decode(
         each(0, gray);
         return Ok(());
     }
+    let bytes = if format == Format::WebP { header::within_riff(bytes) } else { bytes };
     let header = header::read(bytes, format)?;
     (about.width, about.height) = (header.width, header.height);
     bounds(header.width, header.height, limits)?;

@@ -13,38 +13,18 @@ use super::{
     Refusal,
     canvas::{After, Area, Canvas, Placed},
     header::Header,
-    joined::Joined,
     luma,
+    needed::{Needed, Shown},
 };
 use crate::fingerprint::reason;
 
 const BROKEN: Refusal = Refusal::Undecodable(reason::BROKEN);
 
-/// A file up to the end of its chunks, and an end where it has none of its own: decoders hold back what came until they
-/// see the next chunk.
-fn ended(bytes: &[u8]) -> Joined<'_, 2> {
-    const END: &[u8] = b"\0\0\0\0IEND\xae\x42\x60\x82";
-    let mut at = 8;
-    loop {
-        let rest = bytes.get(at..).unwrap_or_default();
-        let length = rest.first_chunk().map(|length| u32::from_be_bytes(*length) as usize);
-        let is_whole = length.is_some_and(|length| rest.len() >= length.saturating_add(12));
-        match (rest.get(4..8), length) {
-            (Some(kind), Some(length)) if is_whole && kind != b"IEND" => at += 12 + length,
-            // Rows of a chunk that is cut are worth having.
-            (Some(b"IDAT"), _) => return Joined::new([bytes, &[]]),
-            _ => return Joined::new([&bytes[..at.min(bytes.len())], END]),
-        }
-    }
-}
-
 /// Rows that did not come are black, as everything is that nothing was drawn on.
 pub(super) fn luma(bytes: &[u8], header: &Header, memory: u64) -> Result<Vec<u8>, Refusal> {
-    let mut reader = reader(bytes, memory, Transformations::EXPAND)?;
-    let info = reader.info();
+    let mut reader = reader(bytes, Shown::Still, memory, Transformations::EXPAND)?;
     let (width, height) = (header.width as usize, header.height as usize);
-    let is_whole = info.frame_control.is_none_or(|frame| (frame.width, frame.height) == info.size());
-    if info.size() != (header.width, header.height) || !is_whole {
+    if reader.info().size() != (header.width, header.height) {
         return Err(BROKEN);
     }
     let kind = reader.output_color_type();
@@ -76,7 +56,7 @@ pub(super) fn play(
     see: &mut dyn FnMut(&RgbaImage) -> Result<bool, Refusal>,
 ) -> Result<(), Refusal> {
     let shapes = Transformations::EXPAND | Transformations::STRIP_16 | Transformations::ALPHA;
-    let mut reader = reader(bytes, memory, shapes)?;
+    let mut reader = reader(bytes, Shown::Animation, memory, shapes)?;
     if reader.info().size() != (header.width, header.height) {
         return Err(BROKEN);
     }
@@ -118,12 +98,15 @@ pub(super) fn play(
     Ok(())
 }
 
-fn reader(bytes: &[u8], memory: u64, shapes: Transformations) -> Result<Reader<Joined<'_, 2>>, Refusal> {
+fn reader(
+    bytes: &[u8],
+    shown: Shown,
+    memory: u64,
+    shapes: Transformations,
+) -> Result<Reader<Needed<'_>>, Refusal> {
     let limits = Limits { bytes: usize::try_from(memory).unwrap_or(usize::MAX) };
-    let mut decoder = Decoder::new_with_limits(ended(bytes), limits);
+    let mut decoder = Decoder::new_with_limits(Needed::new(bytes, shown), limits);
     decoder.set_transformations(shapes);
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
     decoder.read_info().map_err(|error| refusal(&error))
 }
 

@@ -13,7 +13,8 @@ use super::{
     Gray, Refusal,
     budget::{Budget, Share},
     guard::guarded,
-    header::Header,
+    header::{self, Header},
+    joined::Joined,
     luma, png,
     tiff::Samples,
 };
@@ -59,9 +60,15 @@ pub(super) fn decode<'a>(
 fn image(bytes: &[u8], format: Format, header: &Header, memory: u64) -> ImageResult<DynamicImage> {
     let reader = Cursor::new(bytes);
     match format {
-        Format::Gif => pixels(GifDecoder::new(reader)?, header, memory),
+        Format::Gif => {
+            let screen = header.screen();
+            pixels(GifDecoder::new(Joined::patched(bytes, 6, &screen))?, header, memory)
+        }
         Format::WebP => pixels(WebPDecoder::new(reader)?, header, memory),
-        Format::Bmp => pixels(BmpDecoder::new(reader)?, header, memory),
+        Format::Bmp => {
+            let at = header::pixels_of_bmp(bytes).unwrap_or_default().to_le_bytes();
+            pixels(BmpDecoder::new(Joined::patched(bytes, 10, &at))?, header, memory)
+        }
         Format::Tiff | Format::Jpeg | Format::Png => pixels(TiffDecoder::new(reader)?, header, memory),
     }
 }

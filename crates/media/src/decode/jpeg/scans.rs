@@ -76,9 +76,9 @@ pub(super) fn is_luma_repeated(bytes: &[u8], header: &JpegHeader) -> bool {
 /// all components in its first scan, nothing follows that counts.
 pub(super) fn are_repeated(bytes: &[u8], header: &JpegHeader) -> bool {
     let mut earlier = [false; 256];
-    let mut is_repeated =
+    let is_repeated =
         |named: &[u8]| names(named).any(|id| std::mem::replace(&mut earlier[usize::from(id)], true));
-    header.is_buffered && !header.is_progressive && Scans::new(bytes).any(|scan| is_repeated(scan))
+    header.is_buffered && !header.is_progressive && Scans::new(bytes).any(is_repeated)
 }
 
 #[cfg(test)]

@@ -1,0 +1,126 @@
+//! What stands in a file beside the picture that viewers show neither hides it nor is hashed for it.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+mod moving;
+mod pictures;
+
+use image::{DynamicImage, ImageFormat};
+use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State, fingerprint::reason};
+
+use self::moving::{apng, encoded, frames, gif, webp};
+
+fn print(bytes: &[u8]) -> Fingerprint {
+    let decoders = Decoders::new(Limits { threads: 1, ..Limits::default() }).unwrap();
+    decoders.fingerprint(bytes, Digests::of(bytes))
+}
+
+#[track_caller]
+fn same(bytes: &[u8], plain: &[u8]) {
+    let (print, plain) = (print(bytes), print(plain));
+    assert_eq!((print.state, print.reason), (State::Ok, None));
+    assert_eq!((print.width, print.height, print.frames), (plain.width, plain.height, plain.frames));
+}
+
+fn picture() -> DynamicImage {
+    pictures::sized(4, 11, 160, 120).image().into()
+}
+
+/// With all of what it has within its bounds.
+fn whole_riff(mut bytes: Vec<u8>) -> Vec<u8> {
+    let length = (bytes.len() as u32 - 8).to_le_bytes();
+    bytes[4..8].copy_from_slice(&length);
+    bytes
+}
+
+#[test]
+fn what_is_appended_to_a_webp_is_not_hashed_for_it() {
+    let (still, moving) = (encoded(&picture(), ImageFormat::WebP), webp(&frames()));
+    let other = &webp(&frames()[3..6])[12..];
+    let large = b"VP8 \x0a\0\0\0\x90\x03\0\x9d\x01\x2a\xff\x3f\xff\x3f";
+    for more in [other, b"ANMF\0\0\0\0", b"VP8X\0\0\0\0", large] {
+        same(&[&still, more].concat(), &still);
+        same(&whole_riff([&still, more].concat()), &still);
+        same(&[&moving, more].concat(), &moving);
+    }
+    same(&whole_riff([&moving[..], b"ANMF\0\0\0\0"].concat()), &moving);
+}
+
+fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let all = [kind, content].concat();
+    let sum = !all.iter().fold(!0u32, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg()))
+    });
+    [&(content.len() as u32).to_be_bytes()[..], &all, &sum.to_be_bytes()].concat()
+}
+
+/// Where the nth chunk of a kind begins.
+fn nth(png: &[u8], kind: &[u8; 4], nth: usize) -> usize {
+    let mut found = (4..png.len()).filter(|at| png[*at..].starts_with(kind));
+    found.nth(nth).unwrap() - 4
+}
+
+fn control(number: u32, width: u32, height: u32) -> Vec<u8> {
+    let place = [number, width, height, 0, 0].map(u32::to_be_bytes).concat();
+    chunk(b"fcTL", &[&place[..], &[0, 1, 0, 10, 0, 0]].concat())
+}
+
+fn with(png: &[u8], before: &[u8; 4], chunk: &[u8]) -> Vec<u8> {
+    let at = nth(png, before, 0);
+    [&png[..at], chunk, &png[at..]].concat()
+}
+
+#[test]
+fn a_still_png_needs_none_of_the_chunks_beside_its_pixels() {
+    let png = encoded(&picture(), ImageFormat::Png);
+    for chunk in [
+        chunk(b"eXIf", &vec![b'M'; 5 << 20]),
+        chunk(b"pHYs", &vec![0; 5 << 20]),
+        chunk(b"PLTE", &[7; 900]),
+        chunk(b"fcTL", &[0; 9]),
+        control(0, 40, 40),
+        control(5, 160, 120),
+        chunk(b"fdAT", &[0; 30]),
+        [chunk(b"acTL", &[0, 0, 0, 2, 0, 0, 0, 0]), control(0, 40, 40)].concat(),
+        [chunk(b"acTL", &[0, 0, 0, 2]), control(0, 160, 120)].concat(),
+    ] {
+        same(&with(&png, b"IDAT", &chunk), &png);
+    }
+    let moving = apng(&frames(), None);
+    same(&with(&moving, b"acTL", &chunk(b"eXIf", &vec![b'M'; 5 << 20])), &moving);
+}
+
+#[test]
+fn an_apng_ends_where_it_ends_and_has_the_frames_that_came() {
+    let moving = apng(&frames(), None);
+    same(&[&moving[..], &control(0, 1, 1).repeat(400)].concat(), &moving);
+    // It says how many there are.
+    same(&with(&moving, b"IEND", &control(17, 160, 120).repeat(30)), &moving);
+    let three = print(&apng(&frames()[..3], None));
+    let at = nth(&moving, b"fcTL", 3);
+    for length in 8..38 {
+        let print = print(&moving[..at + length]);
+        assert_eq!((print.state, print.reason), (State::Ok, None), "{length}");
+        assert_eq!(print.frames, three.frames, "{length}");
+    }
+}
+
+#[test]
+fn a_gif_whose_first_frame_is_larger_than_its_screen_is_shown_as_a_whole() {
+    for gif in [gif(&frames()[..1]), gif(&frames())] {
+        for [width, height] in [[0, 0], [1, 1], [64, 64], [159, 119], [160, 0]] {
+            same(&[&gif[..6], &[width, 0, height, 0], &gif[10..]].concat(), &gif);
+        }
+    }
+}
+
+#[test]
+fn a_bmp_that_does_not_say_where_its_pixels_are_has_them_behind_its_header() {
+    let picture = picture();
+    for picture in [picture.to_rgb8().into(), picture.to_rgba8().into(), picture.to_luma8().into()] {
+        let bmp = encoded(&picture, ImageFormat::Bmp);
+        let at = |at: u8| [&bmp[..10], &[at, 0, 0, 0], &bmp[14..]].concat();
+        same(&at(0), &bmp);
+        assert_eq!(print(&at(20)).reason, Some(reason::BROKEN));
+    }
+}
