@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+
 use crate::failure::Failure;
 
 /// What became of one attempt.
@@ -87,11 +89,17 @@ pub fn retry_after(value: &str, now: u64) -> Option<Duration> {
         // More digits than fit are still a wish for "very long".
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
-    if !value.ends_with("GMT") {
-        return None;
-    }
-    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
+    let date = http_date(value)?;
     Some(Duration::from_secs(u64::try_from(date.as_second()).unwrap_or(0).saturating_sub(now)))
+}
+
+/// The form that HTTP has now, and the two old ones that must be understood (RFC 9110, 5.6.7).
+fn http_date(value: &str) -> Option<Timestamp> {
+    const OLD: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+    let usual = || jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok();
+    let old = |form| DateTime::strptime(form, value).ok()?.to_zoned(TimeZone::UTC).ok();
+    let usual = value.ends_with("GMT").then(usual).flatten();
+    usual.or_else(|| OLD.into_iter().find_map(old).map(|date| date.timestamp()))
 }
 
 #[cfg(test)]
@@ -155,6 +163,12 @@ mod tests {
             ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some(0)),
             ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("Sunday, 06-Nov-94 08:50:37 GMT", Some(60)),
+            ("Monday, 06-Nov-23 08:50:37 GMT", Some(915_148_860)),
+            ("Sun Nov  6 08:50:37 1994", Some(60)),
+            ("Wed Nov 16 08:49:37 1994", Some(864_000)),
+            ("Sunday, 06-Nov-94 08:50:37", None),
+            ("Sun Nov  6 08:50:37 1994 GMT", None),
             ("Thu, 01 Jan 1960 00:00:00 GMT", None),
             ("", None),
             ("soon", None),
