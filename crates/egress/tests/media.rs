@@ -68,7 +68,7 @@ async fn fetch_into(
         loop {
             let wanted = Wanted { org: &org, target, validators };
             match media::fetch(client, wanted, &mut spent, &mut kept, receiver::NOW).await {
-                Outcome::Redirected(next) => target = *next,
+                Outcome::Redirected { to, .. } => target = *to,
                 outcome => break outcome,
             }
         }

@@ -216,6 +216,10 @@ async fn an_address_is_believed_for_as_long_as_it_says_and_then_asked_whether_it
         let unchanged = head.to_lowercase().contains("if-none-match: \"1\"");
         match (head.split(' ').nth(1).unwrap(), unchanged) {
             ("/never", _) => Answer::Head("200 OK\r\ncache-control: no-store".to_owned(), picture(1)),
+            ("/led", _) => {
+                let head = "302 Found\r\nlocation: /elsewhere\r\ncache-control: no-store";
+                Answer::Head(head.to_owned(), Vec::new())
+            }
             ("/always-asked", false) => {
                 Answer::Head("200 OK\r\netag: \"1\"\r\ncache-control: no-cache".to_owned(), picture(1))
             }
@@ -229,7 +233,7 @@ async fn an_address_is_believed_for_as_long_as_it_says_and_then_asked_whether_it
     });
     let host = host.await.unwrap();
     let signals = signals(store(&folder), &host, &settings());
-    for (path, requests) in [("never", 3), ("always-asked", 3), ("said-once", 3), ("silent", 1)] {
+    for (path, requests) in [("never", 3), ("always-asked", 3), ("said-once", 3), ("led", 3), ("silent", 1)] {
         for _ in 0..3 {
             assert_eq!(state(&look(&signals, host.url(path)).await), "ok", "{path}");
         }

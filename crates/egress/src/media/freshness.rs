@@ -32,6 +32,15 @@ impl Validators {
 }
 
 impl Freshness {
+    /// What is left of it where another answer led there: no longer than either says.
+    pub fn within(self, way: &Self) -> Self {
+        Self {
+            no_store: self.no_store || way.no_store,
+            fresh_for: self.fresh_for.into_iter().chain(way.fresh_for).min(),
+            validators: self.validators,
+        }
+    }
+
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut freshness = Self {
             no_store: false,
@@ -100,6 +109,21 @@ mod tests {
         assert_eq!(seconds(&[("cache-control", "max-age=60, no-cache")]), Some(0));
         assert_eq!(seconds(&[("cache-control", "max-age=soon")]), Some(0));
         assert!(of(&[("cache-control", "max-age=60,no-store")]).no_store);
+    }
+
+    #[test]
+    fn what_is_led_to_stands_no_longer_than_the_way() {
+        let both = |one, other| {
+            let both = of(&[("cache-control", one), ("etag", "1")]).within(&of(&[("cache-control", other)]));
+            assert!(both.validators.etag.is_some());
+            (both.no_store, both.fresh_for.map(|fresh| fresh.as_secs()))
+        };
+        assert_eq!(both("max-age=60", ""), (false, Some(60)));
+        assert_eq!(both("", "max-age=60"), (false, Some(60)));
+        assert_eq!(both("max-age=60", "no-cache"), (false, Some(0)));
+        assert_eq!(both("max-age=6", "max-age=60"), (false, Some(6)));
+        assert_eq!(both("", "no-store"), (true, None));
+        assert_eq!(both("no-store", ""), (true, None));
     }
 
     #[test]

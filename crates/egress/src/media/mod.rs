@@ -69,7 +69,7 @@ pub async fn fetch(
         Err(failure) => Outcome::failed(Reason::Failure(failure)),
     };
     spent.time += began.elapsed();
-    spent.redirects += u32::from(matches!(outcome, Outcome::Redirected(_)));
+    spent.redirects += u32::from(matches!(outcome, Outcome::Redirected { .. }));
     outcome
 }
 
@@ -105,7 +105,7 @@ async fn request(
     }
     Ok(match next(&target, response.headers()) {
         Ok(_) if redirects >= settings.redirects => Outcome::failed(Reason::TooManyRedirects),
-        Ok(next) => Outcome::Redirected(Box::new(next)),
+        Ok(next) => Outcome::Redirected { to: Box::new(next), freshness: Freshness::of(response.headers()) },
         Err(reason) => Outcome::failed(reason),
     })
 }

@@ -16,7 +16,10 @@ pub enum Outcome {
     /// What is at hand is still what the address shows.
     Unchanged(Freshness),
     /// The body is said to be there. Asking there is the attempt's next request.
-    Redirected(Box<Target>),
+    Redirected {
+        to: Box<Target>,
+        freshness: Freshness,
+    },
     /// The body is, or says that it is, longer than the settings allow.
     TooLarge,
     /// The address, or one that it redirects to, may not be called.
@@ -116,7 +119,7 @@ impl Outcome {
         match self {
             Self::Ok(_) => "ok",
             Self::Unchanged(_) => "unchanged",
-            Self::Redirected(_) => "redirected",
+            Self::Redirected { .. } => "redirected",
             Self::TooLarge => "too_large",
             Self::BlockedAddress => "blocked_address",
             Self::FetchFailed { .. } => "fetch_failed",

@@ -193,7 +193,7 @@ impl Inner {
     async fn attempt(&self, question: &Question, mut target: Target, shown: Option<Shown>) -> Attempt {
         let org = &question.org;
         let mut body = Body::new(question.depth, self.decoders.limits().bytes, self.room.of(org));
-        let mut spent = Spent::default();
+        let (mut spent, mut way) = (Spent::default(), Freshness::default());
         let mut inside: Option<Inside> = None;
         let mut trial = None;
         loop {
@@ -220,15 +220,16 @@ impl Inner {
             // If something was learnt, it is over; else another one may try.
             drop(trial.take());
             return Attempt::Ended(match outcome {
-                Outcome::Redirected(next) => {
-                    target = *next;
+                Outcome::Redirected { to, freshness } => {
+                    target = *to;
+                    way = freshness.within(&way);
                     continue;
                 }
                 Outcome::Ok(arrived) => {
                     // Still inside, so that an org and a host have no more of the decoders than of the fetches.
                     let print = self.print(question.depth, body.finish()).await;
                     drop(inside);
-                    self.remember(question, &print, &arrived.freshness);
+                    self.remember(question, &print, &arrived.freshness.within(&way));
                     Look::Seen(print)
                 }
                 Outcome::Unchanged(freshness) => {
@@ -272,7 +273,9 @@ impl Inner {
             (rests, breakers.open())
         };
         match outcome {
-            Outcome::Ok(_) | Outcome::Unchanged(_) | Outcome::Redirected(_) => self.gate.learn(site, true),
+            Outcome::Ok(_) | Outcome::Unchanged(_) | Outcome::Redirected { .. } => {
+                self.gate.learn(site, true);
+            }
             // One address that fails says nothing of the others.
             _ if rests => self.gate.learn(site, false),
             _ => {}
