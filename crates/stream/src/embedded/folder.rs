@@ -3,25 +3,38 @@
 //! Files that were removed or moved go on taking everything and keep nothing, and another process may write to their
 //! names.
 
+#[cfg(unix)]
+use std::fs::File;
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 pub(super) struct Folder {
     path: PathBuf,
+    #[cfg(unix)]
+    number: (u64, u64),
     /// As long as it is open, no other folder gets its number.
     #[cfg(unix)]
-    opened: File,
+    _opened: File,
+}
+
+#[cfg(unix)]
+fn number(found: &fs::Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+    (found.dev(), found.ino())
 }
 
 impl Folder {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
+        #[cfg(unix)]
+        let opened = File::open(path)?;
         Ok(Self {
             path: path.to_owned(),
             #[cfg(unix)]
-            opened: File::open(path)?,
+            number: number(&opened.metadata()?),
+            #[cfg(unix)]
+            _opened: opened,
         })
     }
 
@@ -31,9 +44,7 @@ impl Folder {
 
     #[cfg(unix)]
     pub(super) fn is_in_place(&self) -> io::Result<()> {
-        use std::os::unix::fs::MetadataExt as _;
-        let (found, opened) = (fs::metadata(&self.path)?, self.opened.metadata()?);
-        if (found.dev(), found.ino()) == (opened.dev(), opened.ino()) {
+        if number(&fs::metadata(&self.path)?) == self.number {
             return Ok(());
         }
         Err(io::Error::other("another folder is in its place"))
