@@ -4,23 +4,16 @@
 
 mod moving;
 mod pictures;
+mod prints;
 
 use image::{DynamicImage, ImageFormat, RgbImage, RgbaImage};
-use tidegate_media::{Decoders, Digests, Fingerprint, Limits, PdqHash, State, fingerprint::reason};
+use tidegate_media::{Fingerprint, Limits, PdqHash, State, fingerprint::reason};
 
-use self::moving::{Part, apng, encoded, frames, gif, lossy_part, webp, webp_of, webp_of_parts};
-
-fn decoders(limits: &Limits) -> Decoders {
-    Decoders::new(Limits { threads: 1, ..limits.clone() }).unwrap()
-}
-
-fn print(bytes: &[u8]) -> Fingerprint {
-    print_within(&Limits::default(), bytes)
-}
-
-fn print_within(limits: &Limits, bytes: &[u8]) -> Fingerprint {
-    decoders(limits).fingerprint(bytes, Digests::of(bytes))
-}
+use self::{
+    moving::{Part, apng, frames, gif, lossy_part, webp, webp_of, webp_of_parts},
+    pictures::encoded,
+    prints::{decoders, print, print_within},
+};
 
 #[test]
 fn the_first_and_evenly_spaced_frames_of_an_animation_are_hashed() {

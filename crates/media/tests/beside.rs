@@ -4,16 +4,16 @@
 
 mod moving;
 mod pictures;
+mod prints;
 
 use image::{DynamicImage, ImageFormat};
-use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State, fingerprint::reason};
+use tidegate_media::{State, fingerprint::reason};
 
-use self::moving::{apng, encoded, frames, gif, webp};
-
-fn print(bytes: &[u8]) -> Fingerprint {
-    let decoders = Decoders::new(Limits { threads: 1, ..Limits::default() }).unwrap();
-    decoders.fingerprint(bytes, Digests::of(bytes))
-}
+use self::{
+    moving::{apng, frames, gif, webp},
+    pictures::encoded,
+    prints::print,
+};
 
 #[track_caller]
 fn same(bytes: &[u8], plain: &[u8]) {

@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod pictures;
-
-use std::io::Cursor;
+mod prints;
 
 use image::{
     DynamicImage, ExtendedColorType, Frame as GifFrame, ImageEncoder as _, ImageFormat, RgbImage,
@@ -12,30 +11,17 @@ use image::{
 };
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use tidegate_media::{
-    Decoders, Digests, Fingerprint, Format, Limits, PIPELINE, PdqHash, State, Turn, fingerprint::reason,
+    Decoders, Digests, Format, Limits, PIPELINE, PdqHash, State, Turn, fingerprint::reason,
 };
 
-fn decoders(limits: &Limits) -> Decoders {
-    Decoders::new(Limits { threads: 1, ..limits.clone() }).unwrap()
-}
-
-fn print(bytes: &[u8]) -> Fingerprint {
-    print_within(&Limits::default(), bytes)
-}
-
-fn print_within(limits: &Limits, bytes: &[u8]) -> Fingerprint {
-    decoders(limits).fingerprint(bytes, Digests::of(bytes))
-}
+use self::{
+    pictures::encoded,
+    prints::{decoders, print, print_within},
+};
 
 /// Odd sides, so that every block at a border is cut.
 fn a_picture() -> RgbImage {
     pictures::sized(4, 11, 413, 299).image()
-}
-
-fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
-    let mut bytes = Cursor::new(Vec::new());
-    image.write_to(&mut bytes, format).unwrap();
-    bytes.into_inner()
 }
 
 fn jpeg(samples: &[u8], colours: ColorType, change: impl FnOnce(&mut Encoder<&mut Vec<u8>>)) -> Vec<u8> {

@@ -8,17 +8,11 @@ mod pictures;
 #[allow(unreachable_pub, reason = "a crate of its own elsewhere")]
 mod targets;
 
-use std::io::Cursor;
-
 use image::{DynamicImage, Frame, ImageFormat, codecs::gif::GifEncoder};
 use jpeg_encoder::{ColorType, Encoder};
 use tidegate_test_support::garbled::run;
 
-fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
-    let mut bytes = Cursor::new(Vec::new());
-    image.write_to(&mut bytes, format).unwrap();
-    bytes.into_inner()
-}
+use self::pictures::encoded;
 
 fn jpeg(image: &DynamicImage, colours: ColorType, progressive: bool) -> Vec<u8> {
     let (samples, mut bytes) = (image.to_rgba8().into_raw(), Vec::new());

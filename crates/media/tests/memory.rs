@@ -9,7 +9,6 @@ mod pictures;
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
-    io::Cursor,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -19,6 +18,8 @@ use std::{
 use image::{DynamicImage, ImageFormat, RgbImage};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State, fingerprint::reason};
+
+use self::pictures::encoded;
 
 /// Counts what is held, and the most that was.
 struct Counting;
@@ -75,12 +76,6 @@ fn measured_by(decoders: &Decoders, bytes: &[u8]) -> (Fingerprint, usize) {
     PEAK.store(before, SeqCst);
     let print = decoders.fingerprint(bytes, digests);
     (print, PEAK.load(SeqCst) - before)
-}
-
-fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
-    let mut bytes = Cursor::new(Vec::new());
-    image.write_to(&mut bytes, format).unwrap();
-    bytes.into_inner()
 }
 
 fn png(image: &RgbImage) -> Vec<u8> {

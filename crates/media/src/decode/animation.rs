@@ -16,7 +16,7 @@ use super::{
     still::{bounds, refusal},
     webp,
 };
-use crate::fingerprint::{Format, reason};
+use crate::fingerprint::Format;
 
 /// Bytes a pixel of the largest of canvas and frames: canvas, frame, what either was before, and luma twice.
 const PIXEL_BYTES: u64 = 24;
@@ -38,7 +38,7 @@ pub(super) fn decode(
             if wanted.next_if_eq(&at).is_some() {
                 let (width, height) = frame.dimensions();
                 let gray = Gray::new(width, height, luma::of_frame(frame));
-                each(at, gray.ok_or(Refusal::Undecodable(reason::BROKEN))?);
+                each(at, gray.ok_or(Refusal::BROKEN)?);
             }
             at += 1;
             Ok(wanted.peek().is_some())

@@ -39,7 +39,7 @@ mod tests {
 
     use super::*;
 
-    const BROKEN: Result<u32, Refusal> = Err(Refusal::Undecodable(reason::BROKEN));
+    const BROKEN: Result<u32, Refusal> = Err(Refusal::BROKEN);
 
     #[test]
     fn a_panic_is_a_state_and_the_other_decoder_gets_its_turn() {

@@ -7,7 +7,7 @@ use std::io::Cursor;
 use image::{ImageDecoder as _, codecs::tiff::TiffDecoder};
 
 use super::{Refusal, guard::guarded, still::refusal, tiff::Samples};
-use crate::fingerprint::{Format, reason};
+use crate::fingerprint::Format;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
@@ -67,7 +67,7 @@ pub(super) fn read(bytes: &[u8], format: Format) -> Result<Header, Refusal> {
         Format::Tiff => return tiff(bytes),
         Format::Jpeg => None,
     };
-    header.ok_or(Refusal::Undecodable(reason::BROKEN))
+    header.ok_or(Refusal::BROKEN)
 }
 
 fn big(bytes: &[u8], at: usize) -> Option<u32> {

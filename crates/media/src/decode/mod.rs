@@ -50,6 +50,10 @@ pub(crate) enum Refusal {
     Undecodable(&'static str),
 }
 
+impl Refusal {
+    const BROKEN: Self = Self::Undecodable(reason::BROKEN);
+}
+
 /// What the header says; zero where it says nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct About {
@@ -117,7 +121,7 @@ fn sniff(bytes: &[u8]) -> Option<Format> {
 
 fn bounds(width: u32, height: u32, limits: &Limits) -> Result<(), Refusal> {
     if width.min(height) == 0 {
-        Err(Refusal::Undecodable(reason::BROKEN))
+        Err(Refusal::BROKEN)
     } else if width.max(height) > limits.side {
         Err(Refusal::TooLarge(reason::SIDE))
     } else if u64::from(width) * u64::from(height) > limits.pixels {

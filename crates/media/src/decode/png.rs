@@ -18,14 +18,12 @@ use super::{
 };
 use crate::fingerprint::reason;
 
-const BROKEN: Refusal = Refusal::Undecodable(reason::BROKEN);
-
 /// Rows that did not come are black, as everything is that nothing was drawn on.
 pub(super) fn luma(bytes: &[u8], header: &Header, memory: u64) -> Result<Vec<u8>, Refusal> {
     let mut reader = reader(bytes, Shown::Still, memory, Transformations::EXPAND)?;
     let (width, height) = (header.width as usize, header.height as usize);
     if reader.info().size() != (header.width, header.height) {
-        return Err(BROKEN);
+        return Err(Refusal::BROKEN);
     }
     let kind = reader.output_color_type();
     let line = reader.output_line_size(header.width).ok_or(Refusal::TooLarge(reason::MEMORY))?;
@@ -58,7 +56,7 @@ pub(super) fn play(
     let shapes = Transformations::EXPAND | Transformations::STRIP_16 | Transformations::ALPHA;
     let mut reader = reader(bytes, Shown::Animation, memory, shapes)?;
     if reader.info().size() != (header.width, header.height) {
-        return Err(BROKEN);
+        return Err(Refusal::BROKEN);
     }
     if header.is_default_apart {
         reader.next_frame_info().map_err(|error| refusal(&error))?;
@@ -67,7 +65,7 @@ pub(super) fn play(
     let mut buffer = vec![0; reader.output_buffer_size().ok_or(Refusal::TooLarge(reason::MEMORY))?];
     for nth in 0..header.frames {
         let about = reader.next_frame(&mut buffer).map_err(|error| refusal(&error))?;
-        let frame = reader.info().frame_control().ok_or(BROKEN)?;
+        let frame = reader.info().frame_control().ok_or(Refusal::BROKEN)?;
         let area = Area { x: frame.x_offset, y: frame.y_offset, width: frame.width, height: frame.height };
         let after = match frame.dispose_op {
             DisposeOp::None => After::Stays,
@@ -84,9 +82,9 @@ pub(super) fn play(
             }
             _ => return Err(Refusal::Undecodable(reason::UNSUPPORTED)),
         };
-        let picture = RgbaImage::from_raw(area.width, area.height, samples).ok_or(BROKEN)?;
+        let picture = RgbaImage::from_raw(area.width, area.height, samples).ok_or(Refusal::BROKEN)?;
         if !area.is_within(header.width, header.height) {
-            return Err(BROKEN);
+            return Err(Refusal::BROKEN);
         }
         canvas.draw(placed, &picture);
         drop(picture);
@@ -136,6 +134,6 @@ fn of_row(row: &[u8], kind: (ColorType, BitDepth)) -> Option<Vec<u8>> {
 fn refusal(error: &DecodingError) -> Refusal {
     match error {
         DecodingError::LimitsExceeded => Refusal::TooLarge(reason::MEMORY),
-        _ => BROKEN,
+        _ => Refusal::BROKEN,
     }
 }

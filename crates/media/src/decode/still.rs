@@ -38,21 +38,17 @@ pub(super) fn decode<'a>(
     };
     let share = budget.share(FIXED + (header.pixel_bytes + beside) * header.pixels())?;
     let gray = guarded(format, || {
-        if format == Format::Png {
-            let samples = png::luma(bytes, header, share.bytes())?;
-            return Gray::new(header.width, header.height, samples)
-                .ok_or(Refusal::Undecodable(reason::BROKEN));
-        }
-        if format == Format::Tiff
+        let samples = if format == Format::Png {
+            png::luma(bytes, header, share.bytes())?
+        } else if format == Format::Tiff
             && let Some(samples) = Samples::of(bytes)?
         {
-            let samples = samples.luma(share.bytes())?;
-            return Gray::new(header.width, header.height, samples)
-                .ok_or(Refusal::Undecodable(reason::BROKEN));
-        }
-        let image = image(bytes, format, header, share.bytes()).map_err(|error| refusal(&error))?;
-        let samples = luma::of_image(image).ok_or(Refusal::Undecodable(reason::UNSUPPORTED))?;
-        Gray::new(header.width, header.height, samples).ok_or(Refusal::Undecodable(reason::BROKEN))
+            samples.luma(share.bytes())?
+        } else {
+            let image = image(bytes, format, header, share.bytes()).map_err(|error| refusal(&error))?;
+            luma::of_image(image).ok_or(Refusal::Undecodable(reason::UNSUPPORTED))?
+        };
+        Gray::new(header.width, header.height, samples).ok_or(Refusal::BROKEN)
     })?;
     Ok((gray, share))
 }
@@ -95,6 +91,6 @@ pub(super) fn refusal(error: &ImageError) -> Refusal {
     match error {
         ImageError::Limits(_) => Refusal::TooLarge(reason::MEMORY),
         ImageError::Unsupported(_) => Refusal::Undecodable(reason::UNSUPPORTED),
-        _ => Refusal::Undecodable(reason::BROKEN),
+        _ => Refusal::BROKEN,
     }
 }

@@ -110,7 +110,7 @@ impl<'a> Samples<'a> {
         let colours = colours.unwrap_or_default();
         let count = 1 << self.bits;
         if colours.len() != 3 * count {
-            return Err(Refusal::Undecodable(reason::BROKEN));
+            return Err(Refusal::BROKEN);
         }
         // Some write eight bits where there should be sixteen.
         let shift = if colours.iter().all(|value| *value < 256) { 0 } else { 8 };
@@ -205,7 +205,7 @@ impl From<TiffError> for Refusal {
         match error {
             TiffError::LimitsExceeded => Self::TooLarge(reason::MEMORY),
             TiffError::UnsupportedError(_) => Self::Undecodable(reason::UNSUPPORTED),
-            _ => Self::Undecodable(reason::BROKEN),
+            _ => Self::BROKEN,
         }
     }
 }

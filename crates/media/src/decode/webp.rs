@@ -11,9 +11,6 @@ use super::{
     joined::Joined,
     still::{pixels, refusal},
 };
-use crate::fingerprint::reason;
-
-const BROKEN: Refusal = Refusal::Undecodable(reason::BROKEN);
 
 /// Shows the canvas after each frame for as long as more are wanted.
 pub(super) fn play(
@@ -25,7 +22,7 @@ pub(super) fn play(
     let mut canvas = Canvas::new(header.width, header.height);
     for (kind, content, _) in Chunks(bytes.get(12..).unwrap_or_default()) {
         if kind == b"ANMF" {
-            let frame = Frame::read(content, header).ok_or(BROKEN)?;
+            let frame = Frame::read(content, header).ok_or(Refusal::BROKEN)?;
             canvas.draw(frame.placed, &frame.picture(header, memory)?);
             if !see(canvas.picture())? {
                 break;
@@ -86,6 +83,6 @@ impl<'a> Frame<'a> {
         let file = Joined::new([head, self.alpha.unwrap_or_default(), self.picture]);
         let picture = WebPDecoder::new(file).and_then(|decoder| pixels(decoder, header, memory));
         let picture = picture.map(DynamicImage::into_rgba8).map_err(|error| refusal(&error))?;
-        Some(picture).filter(|picture| picture.dimensions() == (width, height)).ok_or(BROKEN)
+        Some(picture).filter(|picture| picture.dimensions() == (width, height)).ok_or(Refusal::BROKEN)
     }
 }

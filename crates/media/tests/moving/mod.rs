@@ -2,17 +2,9 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
-use std::io::Cursor;
-
 use image::{DynamicImage, Frame, ImageFormat, RgbImage, codecs::gif::GifEncoder};
 
-use super::pictures;
-
-pub(crate) fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
-    let mut bytes = Cursor::new(Vec::new());
-    image.write_to(&mut bytes, format).unwrap();
-    bytes.into_inner()
-}
+use super::pictures::{self, encoded};
 
 pub(crate) fn frames() -> Vec<RgbImage> {
     (0..9).map(|seed| pictures::sized(seed, 3, 160, 120).image()).collect()

@@ -4,7 +4,14 @@
 
 #![allow(dead_code, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "drawn, not measured")]
 
-use std::f64::consts::TAU;
+use std::{f64::consts::TAU, io::Cursor};
+
+/// The whole file of a picture.
+pub(crate) fn encoded(image: &image::DynamicImage, format: image::ImageFormat) -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    image.write_to(&mut bytes, format).expect("memory takes everything");
+    bytes.into_inner()
+}
 
 pub(crate) const FAMILIES: u64 = 10;
 

@@ -9,7 +9,7 @@ use super::{
         Gray, Refusal,
         budget::{Budget, Share},
     },
-    BROKEN, FIXED,
+    FIXED,
     bits::{Bits, Pieces},
     frame::{Frame, Plane},
     gray,
@@ -40,7 +40,7 @@ pub(super) fn decode<'a>(
     let is_kept = header.is_progressive || scans::is_luma_repeated(bytes, header);
     let kept = if is_kept { Coefficients::bytes((frame.columns * frame.rows) as u64) } else { 0 };
     let share = budget.share(FIXED + kept + Pieces::most(bytes) as u64 + pixels(header))?;
-    let samples = Decoder::new(bytes, header, frame).decode(is_kept).ok_or(BROKEN)?;
+    let samples = Decoder::new(bytes, header, frame).decode(is_kept).ok_or(Refusal::BROKEN)?;
     Ok((gray(header, samples)?, share))
 }
 

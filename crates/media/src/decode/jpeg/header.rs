@@ -87,10 +87,6 @@ struct Frame {
     components: Vec<Component>,
 }
 
-const fn broken() -> Refusal {
-    Refusal::Undecodable(reason::BROKEN)
-}
-
 const fn unsupported() -> Refusal {
     Refusal::Undecodable(reason::UNSUPPORTED)
 }
@@ -98,19 +94,19 @@ const fn unsupported() -> Refusal {
 /// Reads segments up to the first scan.
 pub(in super::super) fn read(bytes: &[u8]) -> Result<JpegHeader, Refusal> {
     let (mut frame, mut marks) = (None, Marks::default());
-    let mut rest = bytes.get(2..).ok_or(broken())?;
+    let mut rest = bytes.get(2..).ok_or(Refusal::BROKEN)?;
     loop {
-        let (marker, segment, after) = next_segment(rest).ok_or(broken())?;
+        let (marker, segment, after) = next_segment(rest).ok_or(Refusal::BROKEN)?;
         match marker {
-            0xd9 => return Err(broken()),
+            0xd9 => return Err(Refusal::BROKEN),
             0xda => {
-                let in_scan = usize::from(*segment.first().ok_or(broken())?);
-                return header(&frame.ok_or(broken())?, in_scan, &marks);
+                let in_scan = usize::from(*segment.first().ok_or(Refusal::BROKEN)?);
+                return header(&frame.ok_or(Refusal::BROKEN)?, in_scan, &marks);
             }
             0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
                 let earlier = frame.replace(start_of_frame(marker, segment)?);
                 if earlier.is_some() {
-                    return Err(broken());
+                    return Err(Refusal::BROKEN);
                 }
             }
             0xe0 => marks.jfif |= segment.starts_with(b"JFIF\0") && segment.len() >= JFIF,
@@ -168,9 +164,9 @@ pub(super) fn next_marker(bytes: &[u8]) -> Option<(u8, &[u8])> {
 }
 
 fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, Refusal> {
-    let [precision, h0, h1, w0, w1, count, components @ ..] = segment else { return Err(broken()) };
+    let [precision, h0, h1, w0, w1, count, components @ ..] = segment else { return Err(Refusal::BROKEN) };
     if components.len() != 3 * usize::from(*count) {
-        return Err(broken());
+        return Err(Refusal::BROKEN);
     }
     let components: Vec<_> = components
         .chunks_exact(3)
@@ -179,7 +175,7 @@ fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, Refusal> {
     let is_sampled =
         |component: &Component| (1..=4).contains(&component.across) && (1..=4).contains(&component.down);
     if !components.iter().all(is_sampled) {
-        return Err(broken());
+        return Err(Refusal::BROKEN);
     }
     let (width, height) = (u16::from_be_bytes([*w0, *w1]).into(), u16::from_be_bytes([*h0, *h1]).into());
     if width == 0 || height == 0 {

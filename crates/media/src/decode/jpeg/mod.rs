@@ -14,7 +14,7 @@ use super::{
     guard::{either, guarded},
     luma,
 };
-use crate::fingerprint::{Format, reason};
+use crate::fingerprint::Format;
 
 mod bits;
 mod decoder;
@@ -36,8 +36,6 @@ mod vectors;
 
 use self::header::Colours;
 pub(super) use self::header::{JpegHeader, read};
-
-const BROKEN: Refusal = Refusal::Undecodable(reason::BROKEN);
 
 /// Tables, rows in work, and what else does not grow with the picture.
 const FIXED: u64 = 1 << 20;
@@ -64,7 +62,7 @@ fn by_others<'a>(
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
     if scans::are_repeated(bytes, header) {
-        return Err(BROKEN);
+        return Err(Refusal::BROKEN);
     }
     // zune-jpeg takes Adobe's mark for one of four components, and gives wrong luma, without saying so, for
     // progressive files that are sampled less often downwards alone. What is rare is not left to it.
@@ -91,7 +89,7 @@ fn by_zune_jpeg<'a>(
         .set_max_height(usize::MAX)
         .jpeg_set_out_colorspace(out);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(&*bytes), options);
-    decoder.decode_headers().map_err(|_| BROKEN)?;
+    decoder.decode_headers().map_err(|_| Refusal::BROKEN)?;
     let as_expected = match decoder.input_colorspace() {
         Some(ColorSpace::Luma) => header.colours == Colours::Gray,
         Some(ColorSpace::YCbCr) => header.colours == Colours::YCbCr,
@@ -101,9 +99,9 @@ fn by_zune_jpeg<'a>(
         _ => false,
     };
     if !as_expected || decoder.dimensions() != Some((header.width as usize, header.height as usize)) {
-        return Err(BROKEN);
+        return Err(Refusal::BROKEN);
     }
-    let samples = decoder.decode().map_err(|_| BROKEN)?;
+    let samples = decoder.decode().map_err(|_| Refusal::BROKEN)?;
     let samples = if as_stored {
         samples
     } else {
@@ -118,7 +116,7 @@ fn by_jpeg_decoder<'a>(
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
     if header.is_buffered && scans::are_too_many(bytes) {
-        return Err(BROKEN);
+        return Err(Refusal::BROKEN);
     }
     let planes = header.samples * if header.is_buffered { 3 } else { 1 };
     let share = budget.share(FIXED + copied(bytes, header) + planes + 6 * pixels(header))?;
@@ -130,12 +128,12 @@ fn by_jpeg_decoder<'a>(
         Colours::Ycck => decoder.set_color_transform(ColorTransform::YCCK),
         Colours::Gray => {}
     }
-    decoder.read_info().map_err(|_| BROKEN)?;
-    let info = decoder.info().ok_or(BROKEN)?;
+    decoder.read_info().map_err(|_| Refusal::BROKEN)?;
+    let info = decoder.info().ok_or(Refusal::BROKEN)?;
     if (u32::from(info.width), u32::from(info.height)) != (header.width, header.height) {
-        return Err(BROKEN);
+        return Err(Refusal::BROKEN);
     }
-    let samples = decoder.decode().map_err(|_| BROKEN)?;
+    let samples = decoder.decode().map_err(|_| Refusal::BROKEN)?;
     let samples = match info.pixel_format {
         PixelFormat::L8 => samples,
         PixelFormat::L16 => luma::of_pixels(&samples, |pair| luma::of_16(u16::from_ne_bytes(pair))),
@@ -160,5 +158,5 @@ fn pixels(header: &JpegHeader) -> u64 {
 }
 
 fn gray(header: &JpegHeader, samples: Vec<u8>) -> Result<Gray, Refusal> {
-    Gray::new(header.width, header.height, samples).ok_or(BROKEN)
+    Gray::new(header.width, header.height, samples).ok_or(Refusal::BROKEN)
 }
