@@ -6,10 +6,11 @@ mod running;
 
 use std::{fs, time::Duration};
 
+use anyhow::bail;
 use reqwest::{Method, StatusCode};
 use running::{Place, post, text};
-use serde_json::json;
-use tidegate_test_support::{PATIENCE, eventually};
+use serde_json::{Value, json};
+use tidegate_test_support::{PATIENCE, eventually, eventually_ok};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -406,6 +407,26 @@ async fn another_master_key_than_that_of_the_data_refuses_to_start() {
     }
     assert!(!said.contains(&key), "{said}");
     assert_eq!(place.start().await.unwrap().stop().await.code(), Some(0));
+
+    // Lost, as the settings say: the demo starts, and what only the former key opens is held, not sent unsigned.
+    let former = said.split("fingerprint ").nth(1).unwrap().split(',').next().unwrap();
+    let demo = place
+        .start_with(&[
+            ("TIDEGATE__SECURITY__MASTER_KEY", &key),
+            ("TIDEGATE__SECURITY__LOST_MASTER_KEY", former),
+        ])
+        .await
+        .unwrap();
+    demo.submit(&post("p1", "mallory", "scamcoin")).await;
+    let held = eventually_ok("the callback to be held", PATIENCE, async || {
+        let listed = demo.admin("/deliveries?itemId=p1").await;
+        let delivery = listed["items"][0].clone();
+        if delivery["state"] == "held" { Ok(delivery) } else { bail!("{listed}") }
+    });
+    let held = held.await.unwrap();
+    assert_eq!(held["heldReason"], "secret_other_master_key", "{held}");
+    assert_eq!(demo.all_received().await.unwrap(), Vec::<Value>::new());
+    assert_eq!(demo.stop().await.code(), Some(0));
 }
 
 #[tokio::test]
