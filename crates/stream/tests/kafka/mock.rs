@@ -1,6 +1,6 @@
 //! Against librdkafka's own mock cluster: no server is needed, so this runs everywhere.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use rdkafka::{mocking::MockCluster, producer::DefaultProducerContext};
 use tidegate_stream::{Drained, Log, Partition, Topic};
@@ -29,6 +29,23 @@ async fn records_pass_through_the_mock_cluster() {
     let records = take(&mut inbox, 1_000).await;
     assert_eq!(records.iter().map(text).collect::<Vec<_>>(), numbers(0..1_000).collect::<Vec<_>>());
     complete(records);
+    assert_eq!(close(&log).await, Drained::Clean);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_the_broker_does_not_know_yet_is_asked_for_again() {
+    let cluster = cluster();
+    let settings = settings(&cluster.bootstrap_servers());
+    let names = Topic::ALL.map(|topic| topic.name(&settings.prefix));
+    let (late, known) = names.split_last().unwrap();
+    for name in known {
+        cluster.create_topic(name, 2, 1).unwrap();
+    }
+    let mut opening = tokio::spawn(Log::open_kafka(settings));
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut opening).await;
+    assert!(early.is_err(), "it gave up, or did not ask: {:?}", early.map(|opened| opened.unwrap().err()));
+    cluster.create_topic(late, 2, 1).unwrap();
+    let log = opening.await.unwrap().unwrap();
     assert_eq!(close(&log).await, Drained::Clean);
 }
 
