@@ -213,31 +213,16 @@ async fn open(
     now: Millis,
 ) -> Result<Inserted<Job>, Error> {
     let priority = 0;
-    let day = day_of(now);
-    let at = WriteTime::of(now, 0);
-    // The day's own start as its write time: never over a later mark of how far the day is decided.
-    let day_start = Millis(day * crate::queues::DAY_MS);
+    let created_at = place(store, opening, priority, now).await?;
     store
         .put(
-            WriteTime::of(day_start, 0),
-            &[QueueDay {
-                org: opening.org.clone(),
-                queue: opening.queue.clone(),
-                priority,
-                day,
-                first_at: day_start,
-            }],
-        )
-        .await?;
-    store
-        .put(
-            at,
+            WriteTime::of(now, 0),
             &[QueueEntry {
                 org: opening.org.clone(),
                 queue: opening.queue.clone(),
                 priority,
-                day,
-                created_at: now,
+                day: day_of(created_at),
+                created_at,
                 job_id,
                 item: opening.subject.clone(),
             }],
@@ -252,7 +237,7 @@ async fn open(
         item: opening.subject.clone(),
         generation,
         priority,
-        created_at: now,
+        created_at,
         appeal_id: opening.cause.appeal_id.clone(),
         epoch: 0,
         claimed_by: None,
@@ -266,6 +251,20 @@ async fn open(
         put_cause(store, opening, job_id).await?;
     }
     Ok(inserted)
+}
+
+/// The instant that a new job stands at in its queue's day. It is now, or where reviewers look from if a clock that
+/// was ahead has put that behind now: nobody would come by there.
+async fn place(store: &Store, opening: &Opening, priority: i64, now: Millis) -> Result<Millis, Error> {
+    let (org, queue, day) = (&opening.org, &opening.queue, day_of(now));
+    if let Some(known) = store.get::<QueueDay>(&(org.clone(), queue.clone(), priority, day)).await? {
+        return Ok(now.max(known.first_at));
+    }
+    let first_at = Millis(day * crate::queues::DAY_MS);
+    let new = QueueDay { org: org.clone(), queue: queue.clone(), priority, day, first_at };
+    // The day's own start as its write time: never over a later mark of how far the day is decided.
+    store.put(WriteTime::of(first_at, 0), &[new]).await?;
+    Ok(now)
 }
 
 async fn put_cause(store: &Store, opening: &Opening, job_id: JobId) -> Result<(), Error> {

@@ -135,6 +135,32 @@ async fn a_job_is_listed_once_though_an_opener_that_died_left_an_entry_too() {
 }
 
 #[tokio::test]
+async fn a_job_that_is_opened_when_the_clock_was_set_back_is_handed_out() {
+    let Fixture { store, _folder } = fixture();
+    const HOUR: i64 = 3_600_000;
+    let today = Millis::now().0.div_euclid(queues::DAY_MS);
+    let at = |hour: i64| Millis(today * queues::DAY_MS + hour * HOUR);
+    let mut opened = Vec::new();
+    for (hour, item) in [(5, "p1"), (6, "p2")] {
+        let opening =
+            Opening { subject: ItemKey::new("post", item), ..opening(hour as u128, JobClass::Review) };
+        opened.push(jobs::open_or_join(&store, &opening, at(hour)).await.unwrap());
+    }
+    let queue = QueueId::new("default");
+    let next =
+        async |hour| queues::claim_next(&store, &org(), &queue, &reviewer("ada"), at(hour), |_| 0).await;
+    for job in &opened {
+        decide(&store, *job).await;
+    }
+    assert!(next(9).await.unwrap().is_none(), "and it is known from where on to look");
+
+    let late = Opening { subject: ItemKey::new("post", "p3"), ..opening(3, JobClass::Review) };
+    let late = jobs::open_or_join(&store, &late, at(1)).await.unwrap();
+    assert_eq!(next(1).await.unwrap().map(|job| job.job_id), Some(late));
+    assert_eq!(next(9).await.unwrap().map(|job| job.job_id), Some(late), "also when the clock has caught up");
+}
+
+#[tokio::test]
 async fn child_safety_and_review_never_share_a_job() {
     let Fixture { store, _folder } = fixture();
     let review = join(&store, 1).await;
