@@ -107,6 +107,28 @@ async fn an_appeal_is_decided_and_the_platform_is_told() {
 }
 
 #[tokio::test]
+async fn an_accepted_appeal_takes_back_only_what_was_taken_before_it() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let first = post("p1", "mallory", "scamcoin, the first time");
+    demo.submit(&first).await;
+    demo.received("action.automatic", 1).await;
+    let sent = demo.platform(Method::POST, "/api/v1/report/appeal", Some(&appeal("a1", &first))).await;
+    assert_eq!(sent.0, 204);
+    let job = demo.job("appeals", "p1").await;
+    demo.submit(&post("p1", "mallory", "scamcoin, the second time")).await;
+    demo.received("action.automatic", 2).await;
+    demo.decide(&job, "accept", &[]).await;
+    demo.received("appeal.decision", 1).await;
+    // The second strike stands: two more are three.
+    for id in ["p2", "p3"] {
+        demo.submit(&post(id, "mallory", "scamcoin")).await;
+    }
+    let callbacks = demo.received("user.threshold", 1).await;
+    assert_eq!(callbacks[0]["userStrikeCount"], 3);
+}
+
+#[tokio::test]
 async fn three_strikes_cross_the_threshold_once() {
     let place = Place::new();
     let demo = place.start().await.unwrap();

@@ -451,14 +451,22 @@ async fn answer_appeal(
     Ok(())
 }
 
-/// The actions that the appeal is against, as far as they were taken.
+/// The actions that the appeal is against, as far as they were taken. What was taken after it was sent, of an action
+/// that had been taken before, is another matter: the item may be another by then.
 async fn appealed(deps: &Deps, appeal: &Appeal) -> Result<Vec<ActionByItem>, Error> {
     let against: Vec<StoredMention> =
         serde_json::from_str(&appeal.actions_taken).map_err(Error::corrupt("appeal"))?;
     let partition = (appeal.org.clone(), appeal.item.type_id.clone(), appeal.item.id.clone());
     let taken = deps.store.scan::<ActionByItem>(&partition, At::all()).all().await?;
-    let named = |action: &ActionId| against.iter().any(|mention| mention.id == action.as_str());
-    Ok(taken.into_iter().filter(|row| named(&row.action)).collect())
+    let (before, after): (Vec<_>, Vec<_>) = taken
+        .into_iter()
+        .filter(|row| against.iter().any(|mention| mention.id == row.action.as_str()))
+        .partition(|row| row.at <= appeal.written_at);
+    // An appeal comes after its action; where none did, it was the clock that went back.
+    let only_after =
+        after.into_iter().filter(|row| !before.iter().any(|earlier| earlier.action == row.action));
+    let only_after: Vec<_> = only_after.collect();
+    Ok(before.into_iter().chain(only_after).collect())
 }
 
 /// Takes back the strikes of the actions that the appeal was against.
