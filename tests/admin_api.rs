@@ -4,6 +4,9 @@
 
 mod running;
 
+use std::collections::BTreeSet;
+
+use anyhow::bail;
 use reqwest::Method;
 use running::{Demo, Place, post, report};
 use serde_json::{Value, json};
@@ -364,4 +367,41 @@ async fn reported(demo: &Demo, id: &str) -> Value {
     let sent = report(&post(id, "mallory", "hm"));
     assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
     demo.job("default", id).await
+}
+
+#[tokio::test]
+async fn what_led_to_a_job_is_told_page_by_page_where_it_is_much() {
+    let place = Place::new();
+    let demo = place.start_with(&[("TIDEGATE__REVIEW__CAUSE_BYTES", "1000")]).await.unwrap();
+    let mut sent = BTreeSet::new();
+    for size in [10, 400, 900, 5_000, 30, 600] {
+        let mut report = report(&post("p1", "mallory", "hm"));
+        report["additionalItems"] = json!([post("beside", "bob", &"x".repeat(size))]);
+        let (status, told) = demo.platform(Method::POST, "/api/v1/report", Some(&report)).await;
+        assert_eq!(status, 201, "{told}");
+        sent.insert(told["reportId"].as_str().unwrap().to_owned());
+    }
+    let job = demo.job("default", "p1").await;
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let all = eventually_ok("all causes", PATIENCE, async || {
+        let whole = demo.admin(&path).await;
+        let mut found = vec![whole["causes"].clone()];
+        let mut next = whole["nextCause"].clone();
+        while let Some(cursor) = next.as_str() {
+            let page = demo.admin(&format!("{path}/causes?cursor={cursor}")).await;
+            found.push(page["items"].clone());
+            next = page["next"].clone();
+        }
+        let count: usize = found.iter().map(|page| page.as_array().unwrap().len()).sum();
+        if count < sent.len() { bail!("{count} causes") } else { Ok(found) }
+    });
+    let all = all.await.unwrap();
+    // One holds the largest by itself, and what is left of the others is more than two take.
+    assert!(all.iter().filter(|page| **page != json!([])).count() >= 4, "{all:?}");
+    let ids = all.iter().flat_map(|page| page.as_array().unwrap());
+    let ids: Vec<_> = ids.map(|cause| cause["report"]["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!((ids.len(), BTreeSet::from_iter(ids)), (sent.len(), sent));
+
+    let none = demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, "/jobs/0/causes", None).await;
+    assert_eq!(none.0, 404);
 }

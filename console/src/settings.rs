@@ -21,11 +21,21 @@ pub struct Settings {
     /// How many rows one page of a filtered list may cost; such a page may be short, and names where to go on.
     /// Default 5,000.
     pub rows_per_page: usize,
+    /// How many bytes of what was sent along one answer about a job may show; it names where to go on. One report or
+    /// appeal is always shown as a whole. Default 4 MiB.
+    pub cause_bytes: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { undo_ms: 10_000, lease_ms: 600_000, page: 50, page_most: 500, rows_per_page: 5_000 }
+        Self {
+            undo_ms: 10_000,
+            lease_ms: 600_000,
+            page: 50,
+            page_most: 500,
+            rows_per_page: 5_000,
+            cause_bytes: 4 << 20,
+        }
     }
 }
 

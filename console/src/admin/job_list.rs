@@ -3,7 +3,7 @@
 //! It only reads. A queue's index grows and never shrinks, so a page is bounded by the rows that it costs: it may be
 //! short, even empty, and still say where to go on.
 
-use std::{fmt, str::FromStr};
+use std::{cmp::Reverse, fmt, str::FromStr};
 
 use serde::Deserialize;
 use tidegate_moderation::job_answers::{self, Summary};
@@ -83,7 +83,7 @@ impl FromStr for Place {
 impl Place {
     /// Whether a day of the same queue comes before this place: priorities fall, days rise.
     fn is_after(&self, day: &QueueDay) -> bool {
-        (-day.priority, day.day) < (-self.priority, self.day)
+        (Reverse(day.priority), day.day) < (Reverse(self.priority), self.day)
     }
 
     fn is_in(&self, day: &QueueDay) -> bool {
@@ -284,5 +284,7 @@ mod tests {
         assert!(place.is_after(&day(1, 9)));
         assert!(place.is_in(&day(1, 10)) && !place.is_after(&day(1, 10)));
         assert!(!place.is_after(&day(1, 11)) && !place.is_after(&day(0, 1)));
+        let lowest = Place { priority: i64::MIN, ..place };
+        assert!(lowest.is_after(&day(0, 1)));
     }
 }

@@ -12,7 +12,7 @@ use axum::{
 use serde::Deserialize;
 use tidegate_moderation::{
     decisions::{self, Refusal, Ruling},
-    job_answers::{self, Answer, DecisionAnswer, Summary},
+    job_answers::{self, Answer, Cause, DecisionAnswer, Room, Summary},
     queues::{self, Claim, Reviewer},
 };
 use tidegate_schemas::{
@@ -20,6 +20,7 @@ use tidegate_schemas::{
     names,
     records::Verdict,
 };
+use tidegate_store::{Cursor, tables::review::jobs::Job};
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
@@ -34,6 +35,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/jobs", get(list))
         .route("/jobs/claim-next", post(claim_next))
         .route("/jobs/{id}", get(one))
+        .route("/jobs/{id}/causes", get(causes))
         .route("/jobs/{id}/claim", post(claim))
         .route("/jobs/{id}/release", post(release))
         .route("/jobs/{id}/decisions", post(decide))
@@ -79,6 +81,15 @@ struct Said {
     reviewer: Option<String>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CausePage {
+    limit: Option<usize>,
+    cursor: Option<String>,
+    #[serde(rename = "org")]
+    _org: Option<String>,
+}
+
 async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -92,8 +103,31 @@ async fn one(
     caller: Caller,
     Path(job): Path<String>,
 ) -> Result<Json<Answer>, Problem> {
-    let answer = job_answers::answer(&api.deps.moderation.store, &caller.org, id(&job)?).await;
+    let room = room(&api, None)?;
+    let answer = job_answers::answer(&api.deps.moderation.store, &caller.org, id(&job)?, room).await;
     answer.map_err(faults::moderation)?.map(Json).ok_or_else(no_such_job)
+}
+
+/// What led to a job, where its answer had no room for all of it.
+async fn causes(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(job): Path<String>,
+    Query(page): Query<CausePage>,
+) -> Result<Json<List<Cause>>, Problem> {
+    let room = room(&api, page.limit)?;
+    let after = page.cursor.map(|cursor| cursor.parse::<Cursor>());
+    let after = after.transpose().map_err(|_| invalid("", "This is not a cursor of this list."))?;
+    let (store, job) = (&api.deps.moderation.store, id(&job)?);
+    let known = store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
+    known.ok_or_else(no_such_job)?;
+    let found = job_answers::causes(store, &caller.org, job, after, room).await;
+    let (items, next) = found.map_err(faults::moderation)?;
+    Ok(Json(List { items, next: next.map(|cursor| cursor.to_string()) }))
+}
+
+fn room(api: &Api, wanted: Option<usize>) -> Result<Room, Problem> {
+    Ok(Room { causes: job_list::limit(api, wanted)?, bytes: api.settings.cause_bytes })
 }
 
 async fn claim(
@@ -189,7 +223,7 @@ fn reviewer_of(api: &Api, caller: &Caller, named: Option<String>) -> Result<Revi
     Ok(Reviewer { name, lease: api.settings.lease() })
 }
 
-fn summary(job: tidegate_store::tables::review::jobs::Job) -> Result<Json<Summary>, Problem> {
+fn summary(job: Job) -> Result<Json<Summary>, Problem> {
     job_answers::summary(job).map(Json).map_err(faults::moderation)
 }
 

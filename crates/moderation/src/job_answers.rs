@@ -12,7 +12,7 @@ use tidegate_schemas::{
     wire::reports::REPORTER_KIND,
 };
 use tidegate_store::{
-    At, Store,
+    At, Cursor, Store,
     tables::review::{
         appeals::Appeal,
         jobs::{Job, JobCause},
@@ -86,9 +86,20 @@ pub struct Answer {
     #[serde(flatten)]
     pub job: Summary,
     pub causes: Vec<Cause>,
+    /// Where the causes go on that found no room here.
+    #[serde(rename = "nextCause", skip_serializing_if = "Option::is_none")]
+    pub next_cause: Option<String>,
     /// The item as it is known now; absent until a processor stored it.
     #[serde(rename = "latestItem", skip_serializing_if = "Option::is_none")]
     pub latest_item: Option<items::Answer>,
+}
+
+/// How much of what led to a job one answer shows. One cause is always shown, and each as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub causes: usize,
+    /// Of what was sent along.
+    pub bytes: usize,
 }
 
 /// What opened or joined the job, with what the platform sent.
@@ -192,15 +203,63 @@ pub fn summary(job: Job) -> Result<Summary, Error> {
     })
 }
 
-pub async fn answer(store: &Store, org: &OrgId, job_id: JobId) -> Result<Option<Answer>, Error> {
+pub async fn answer(store: &Store, org: &OrgId, job_id: JobId, room: Room) -> Result<Option<Answer>, Error> {
     let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
-    let rows = store.scan::<JobCause>(&(org.clone(), job_id), At::all()).all().await?;
-    let mut causes = Vec::with_capacity(rows.len());
-    for row in rows {
-        causes.push(cause(store, org, row).await?);
-    }
+    let (causes, next) = causes(store, org, job_id, None, room).await?;
     let latest_item = items::answer(store, org, &job.item, None).await?;
-    Ok(Some(Answer { job: summary(job)?, causes, latest_item }))
+    let next_cause = next.map(|cursor| cursor.to_string());
+    Ok(Some(Answer { job: summary(job)?, causes, next_cause, latest_item }))
+}
+
+/// What led to a job, and where to go on if that is not all.
+pub async fn causes(
+    store: &Store,
+    org: &OrgId,
+    job_id: JobId,
+    after: Option<Cursor>,
+    room: Room,
+) -> Result<(Vec<Cause>, Option<Cursor>), Error> {
+    let partition = (org.clone(), job_id);
+    let scan = |rows| store.scan::<JobCause>(&partition, At::all().limit(rows).after(after.clone()));
+    let mut all = scan(room.causes);
+    let rows = all.all().await?;
+    let there = rows.len();
+    let (mut causes, mut bytes) = (Vec::new(), 0);
+    for row in rows {
+        let cause = cause(store, org, row).await?;
+        bytes += cause.bytes();
+        if bytes > room.bytes && !causes.is_empty() {
+            break;
+        }
+        causes.push(cause);
+    }
+    if causes.len() == there {
+        return Ok((causes, all.cursor()));
+    }
+    let mut shown = scan(causes.len());
+    shown.all().await?;
+    Ok((causes, shown.cursor()))
+}
+
+impl Cause {
+    /// Of what was sent along, which is nearly all of it.
+    fn bytes(&self) -> usize {
+        let of = |raw: &RawValue| raw.get().len();
+        let report = self.report.as_ref().map_or(0, |report| {
+            of(&report.reported_item.data)
+                + of(&report.reported_item_thread)
+                + of(&report.reported_items_in_thread)
+                + of(&report.additional_items)
+        });
+        let appeal = self.appeal.as_ref().map_or(0, |appeal| {
+            of(&appeal.actioned_item.data)
+                + of(&appeal.actions_taken)
+                + of(&appeal.violating_policies)
+                + of(&appeal.additional_items)
+        });
+        let media: usize = self.media.iter().map(|item| of(&item.media)).sum();
+        of(&self.rules) + report + appeal + media
+    }
 }
 
 async fn cause(store: &Store, org: &OrgId, row: JobCause) -> Result<Cause, Error> {

@@ -246,8 +246,9 @@ async fn a_job_is_open_before_any_picture_is_there_and_shows_those_that_come_lat
         .await;
     world.until("the request", async || host.asked("").pop()).await;
     let media = async || {
-        let answer = job_answers::answer(&world.deps.store, &org(), job.job_id).await.unwrap().unwrap();
-        answer.causes.into_iter().flat_map(|cause| cause.media).next()
+        let room = job_answers::Room { causes: 10, bytes: usize::MAX };
+        let shown = job_answers::causes(&world.deps.store, &org(), job.job_id, None, room).await;
+        shown.unwrap().0.into_iter().flat_map(|cause| cause.media).next()
     };
     assert!(media().await.is_none());
     go.add_permits(1);
