@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tidegate_catalog::Live;
-use tidegate_store::{Error, Store};
+use tidegate_store::Store;
 use tidegate_stream::{Log, Readiness};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -118,7 +118,7 @@ impl Health {
         let store = match tokio::time::timeout(PATIENCE, parts.store.ping()).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => {
-                if matches!(error, Error::Lost) {
+                if error.is_final() {
                     self.lose(error.to_string());
                 }
                 Some(error.to_string())

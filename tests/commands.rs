@@ -352,6 +352,17 @@ async fn a_process_whose_disk_refused_a_write_ends_by_name_and_the_next_one_goes
     assert_eq!(demo.stop().await.code(), Some(0));
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_process_whose_data_is_taken_away_ends_by_name_without_traffic() {
+    let place = Place::new();
+    let mut demo = place.start().await.unwrap();
+    fs::rename(place.data(), place.folder.path().join("aside")).unwrap();
+    assert_eq!(demo.process.exit(PATIENCE).await.unwrap().code(), Some(4));
+    let said = demo.process.output().unwrap();
+    assert!(said.contains("role data failed: the data folder was taken away"), "{said}");
+}
+
 #[tokio::test]
 async fn a_second_process_on_the_same_data_is_refused_by_name() {
     let place = Place::new();

@@ -119,6 +119,7 @@ fn of_store(error: &store::Error) -> Class {
         // when an operator mends it. Until then the process is not ready and says why.
         | store::Error::Engine(_)
         | store::Error::Lost
+        | store::Error::TakenAway(_)
         | store::Error::Schema { .. }
         | store::Error::NewerFormat { .. }
         | store::Error::UnknownTable(_)

@@ -4,6 +4,7 @@
 
 pub mod banks;
 pub mod documents;
+mod folder;
 mod hex;
 pub mod ids;
 pub mod item_types;
@@ -12,5 +13,6 @@ mod nearest;
 pub mod records;
 pub mod wire;
 
+pub use folder::Folder;
 pub use hex::hex;
 pub use nearest::nearest;

@@ -48,6 +48,9 @@ pub enum Error {
         "the store's database cannot be used by this process any more, and another one can: a write had failed"
     )]
     Lost,
+    /// What is written here will not be found again.
+    #[error("the data folder was taken away: {0}")]
+    TakenAway(String),
 }
 
 impl Error {
@@ -70,12 +73,18 @@ impl Error {
             Self::Settings(_) => "store_settings",
             Self::Engine(_) => "store_engine",
             Self::Lost => "store_lost",
+            Self::TakenAway(_) => "store_taken_away",
         }
     }
 
     /// The values are at fault, not the store: no waiting helps, and other values are taken.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::KeyTooLong { .. } | Self::TooLarge { .. } | Self::Refused(_))
+    }
+
+    /// This process can never use the store again.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Lost | Self::TakenAway(_))
     }
 
     /// The store is away for a while: keep the work and try again without limit. Everything else is a defect.

@@ -118,8 +118,8 @@ impl Engine {
         let (queue, requests) = mpsc::unbounded_channel();
         let (stop_sweep, stop) = std::sync::mpsc::channel();
         let failed = |error: std::io::Error| Error::Engine(format!("no thread for the store: {error}"));
-        let writer =
-            writer::start(db.clone(), Arc::clone(&clock), settings.group_bytes, requests).map_err(failed)?;
+        let writer = writer::Writer::new(db.clone(), Arc::clone(&clock))?;
+        let writer = writer::start(writer, settings.group_bytes, requests).map_err(failed)?;
         let sweep = sweep::Sweep {
             slots: slots.values().map(Arc::clone).collect(),
             queue: queue.clone(),
@@ -217,7 +217,8 @@ impl Engine {
         })
     }
 
-    /// The writer answers, and it has not failed before: fjall refuses every write after one failed.
+    /// The writer answers, its folder is in place, and it has not failed before: fjall refuses every write after one
+    /// failed.
     pub(crate) async fn ping(&self) -> Result<(), Error> {
         self.run(Work::Put { puts: Vec::new(), durable: false }, 0).await.map(|_| ())
     }
@@ -342,7 +343,7 @@ impl Engine {
 }
 
 fn open_slots(db: &Database, tables: &[&'static Table]) -> Result<HashMap<&'static str, Arc<Slot>>, Error> {
-    let meta = db.keyspace(META, KeyspaceCreateOptions::default).map_err(engine_error)?;
+    let meta = meta(db).map_err(engine_error)?;
     match meta.get("format").map_err(engine_error)? {
         None => meta.insert("format", FORMAT.to_be_bytes()).map_err(engine_error)?,
         Some(found) => {
@@ -384,6 +385,10 @@ fn open_slots(db: &Database, tables: &[&'static Table]) -> Result<HashMap<&'stat
     // Rows are written with the ids that the descriptors just gave: those must not be lost behind the rows.
     db.persist(PersistMode::SyncAll).map_err(engine_error)?;
     Ok(slots)
+}
+
+fn meta(db: &Database) -> fjall::Result<Keyspace> {
+    db.keyspace(META, KeyspaceCreateOptions::default)
 }
 
 /// When a row written then expires, in milliseconds.

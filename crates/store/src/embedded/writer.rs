@@ -19,10 +19,11 @@ use std::{collections::HashSet, sync::Arc, thread::JoinHandle, time::Instant};
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue};
+use tidegate_schemas::Folder;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
-    Slot, engine_error, of_engine,
+    Slot, engine_error, meta, of_engine,
     value::{Header, wins},
 };
 use crate::{Error, Version, time::Clock};
@@ -82,13 +83,11 @@ pub(super) struct Request {
 }
 
 pub(super) fn start(
-    db: Database,
-    clock: Clock,
+    writer: Writer,
     group_bytes: usize,
     mut queue: mpsc::UnboundedReceiver<Request>,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
-        let writer = Writer { db, clock };
         let mut open = true;
         while open && let Some(first) = queue.blocking_recv() {
             let mut bytes = first.bytes;
@@ -108,12 +107,19 @@ pub(super) fn start(
     })
 }
 
-struct Writer {
+pub(super) struct Writer {
     db: Database,
     clock: Clock,
+    folder: Folder,
 }
 
 impl Writer {
+    pub(super) fn new(db: Database, clock: Clock) -> Result<Self, Error> {
+        let meta = meta(&db).map_err(engine_error)?;
+        let folder = Folder::open(meta.path()).map_err(|error| engine_error(error.into()))?;
+        Ok(Self { db, clock, folder })
+    }
+
     fn run(&self, group: Vec<Request>) {
         let (synced, plain): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|request| request.work.wants_sync());
@@ -128,8 +134,14 @@ impl Writer {
         }
         let started = Instant::now();
         let mut together = Together::new(&self.db);
+        let lost = self.folder.is_in_place().err().map(|why| why.to_string());
         for Request { work, reply, room, .. } in group {
             let caller = Caller { reply, room };
+            if let Some(why) = &lost {
+                // A table's first row would make folders where there is none.
+                together.answers.push((Err(Error::TakenAway(why.clone())), caller));
+                continue;
+            }
             match work {
                 Work::Put { puts, .. } => together.put(puts, caller),
                 work => {
@@ -142,12 +154,14 @@ impl Writer {
         together.flush();
         let answers = together.answers;
         let persisted = self.db.persist(mode);
+        let in_place = self.folder.is_in_place();
         metrics::histogram!("tidegate_store_commit_seconds", "sync" => sync_label(mode))
             .record(started.elapsed().as_secs_f64());
         for (answer, Caller { reply, room }) in answers {
-            let answer = match &persisted {
-                Ok(()) => answer,
-                Err(error) => Err(of_engine(error)),
+            let answer = match (&persisted, &in_place) {
+                (Ok(()), Ok(())) => answer,
+                (Err(error), _) => Err(of_engine(error)),
+                (_, Err(why)) => Err(Error::TakenAway(why.to_string())),
             };
             drop(room);
             // The caller may have gone; what was written stays written.
@@ -310,7 +324,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = Database::builder(folder.path()).open().unwrap();
         let slot = Arc::clone(&open_slots(&db, &[Thing::TABLE]).unwrap()["things"]);
-        let writer = Writer { db, clock: system_clock() };
+        let writer = Writer::new(db, system_clock()).unwrap();
         let puts: [&[(&str, i64, &str)]; 5] = [
             &[("a", 5, "five"), ("b", 1, "one")],
             &[("c", 1, "alone")],

@@ -15,7 +15,8 @@ use tidegate_test_support::eventually;
 use crate::{
     facts::event,
     fixture::{MINUTE, open_folder, table},
-    tables::{Event, Fleeting},
+    tables::{Counter, Event, Fleeting},
+    versioned::counter,
 };
 
 #[tokio::test]
@@ -60,6 +61,30 @@ async fn a_table_takes_room_with_its_first_row_and_is_empty_before() {
     assert!(store.get::<Fleeting>(&nobody.to_key()).await.unwrap().is_none());
     assert_eq!(made(), [true, false]);
     store.close().await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_folder_that_was_removed_or_moved_acknowledges_nothing_and_is_not_made_again() {
+    for is_moved in [false, true] {
+        let place = tempfile::tempdir().unwrap();
+        let (data, aside) = (place.path().join("data"), place.path().join("aside"));
+        let store = open_folder(&data, &[table::<Event>(), table::<Counter>()]);
+        store.ping().await.unwrap();
+        if is_moved {
+            std::fs::rename(&data, &aside).unwrap();
+        } else {
+            std::fs::remove_dir_all(&data).unwrap();
+        }
+        let taken_away =
+            |told: Error| assert!(matches!(told, Error::TakenAway(_)) && told.is_final(), "{told}");
+        taken_away(store.ping().await.unwrap_err());
+        taken_away(store.put(WriteTime(1), &[event(1, "p", None)]).await.unwrap_err());
+        taken_away(store.insert_new(&counter("c", 1)).await.unwrap_err());
+        store.close().await.unwrap();
+        drop(store);
+        assert!(!data.exists());
+    }
 }
 
 #[tokio::test]

@@ -17,9 +17,9 @@ use fjall::{
     config::{BlockSizePolicy, FilterPolicy},
 };
 use parking_lot::{Mutex, RwLock};
+use tidegate_schemas::Folder;
 
 use super::{
-    folder::Folder,
     format::{self, Mark},
     room::Room,
     segments::{Segment, Segments},
@@ -181,6 +181,13 @@ impl State {
             start: AtomicI64::new(start),
             end: AtomicI64::new(end),
             segments: Mutex::new(Segments::new(closed, open, close_at)),
+        })
+    }
+
+    /// Told once, and for good.
+    pub(super) fn is_in_place(&self) -> std::io::Result<()> {
+        self.folder.is_in_place().inspect_err(|why| {
+            let _first = self.lost.set(format!("the data folder was taken away: {why}"));
         })
     }
 

@@ -197,10 +197,22 @@ async fn a_folder_that_was_removed_acknowledges_nothing() {
         let refused = log.append(&[(to, Record::new(b"key", &b"after"[..]))]).await;
         assert!(matches!(refused, Err(AppendError::Unavailable { .. })), "{place}: {refused:?}");
         assert!(log.lost().is_some());
+        assert_eq!(folder.path().exists(), place == "another log", "nothing is made in its place");
         let another = open(&folder, Codec::checked_in());
         append(&another, 0, "another's").await;
         another.close(Instant::now() + PATIENCE).await;
     }
+    log.close(Instant::now() + PATIENCE).await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_folder_that_was_moved_is_noticed_without_traffic() {
+    let (folder, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let log = open(&folder, Codec::checked_in());
+    assert_eq!(log.lost(), None);
+    std::fs::rename(folder.path(), aside.path().join("moved")).unwrap();
+    assert!(log.lost().is_some());
     log.close(Instant::now() + PATIENCE).await;
 }
 

@@ -184,6 +184,8 @@ impl Writer {
     /// Everything of the group in one batch and one sync. Readers see it only after that.
     fn write_durably(&self, group: &mut Group) -> fjall::Result<BTreeMap<Topic, u64>> {
         let state = &self.state;
+        // Or the partitions' folders would be made again in its place.
+        state.is_in_place()?;
         // `SyncData` suffices: fdatasync also writes the metadata that reading back needs.
         let mut batch = state.db.batch().durability(Some(PersistMode::SyncData));
         let mut advances: BTreeMap<Partition, Advance> = BTreeMap::new();
@@ -237,9 +239,7 @@ impl Writer {
         }
 
         batch.commit()?;
-        state.folder.is_in_place().inspect_err(|why| {
-            let _first = state.lost.set(format!("the data folder was taken away: {why}"));
-        })?;
+        state.is_in_place()?;
 
         for (lane, end, after) in segments {
             *lane.segments.lock() = after;

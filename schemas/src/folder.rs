@@ -1,4 +1,4 @@
-//! The folder that the log was opened in: whether it is still where it was.
+//! A folder that data was opened in: whether it is still where it was.
 //!
 //! Files that were removed or moved go on taking everything and keep nothing, and another process may write to their
 //! names.
@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(super) struct Folder {
+pub struct Folder {
     path: PathBuf,
     #[cfg(unix)]
     number: (u64, u64),
@@ -26,7 +26,7 @@ fn number(found: &fs::Metadata) -> (u64, u64) {
 }
 
 impl Folder {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         #[cfg(unix)]
         let opened = File::open(path)?;
         Ok(Self {
@@ -38,12 +38,12 @@ impl Folder {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     #[cfg(unix)]
-    pub(super) fn is_in_place(&self) -> io::Result<()> {
+    pub fn is_in_place(&self) -> io::Result<()> {
         if number(&fs::metadata(&self.path)?) == self.number {
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl Folder {
     }
 
     #[cfg(not(unix))]
-    pub(super) fn is_in_place(&self) -> io::Result<()> {
+    pub fn is_in_place(&self) -> io::Result<()> {
         fs::metadata(&self.path).map(drop)
     }
 }
