@@ -4,6 +4,7 @@
 
 mod client;
 mod commands;
+mod database;
 mod demo;
 mod full_files;
 mod health;

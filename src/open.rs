@@ -10,6 +10,7 @@ use tidegate_store::Store;
 use tidegate_stream::{EngineKind, Log};
 
 use crate::{
+    database,
     settings::{Settings, StoreEngine},
     waiting::{Fault, Patience},
 };
@@ -22,9 +23,6 @@ pub(crate) struct Opened {
     pub(crate) keys: Keys,
     pub(crate) secrets: Secrets,
 }
-
-/// The folder of the database inside the data folder.
-const DATABASE: &str = "db";
 
 /// Opens all of it. Servers that are away are waited for; what is wrong with the settings or the data is told at once.
 pub(crate) async fn open(settings: &Settings, patience: &Patience) -> anyhow::Result<Opened> {
@@ -62,24 +60,27 @@ pub(crate) async fn open(settings: &Settings, patience: &Patience) -> anyhow::Re
 /// A new key would open none of the secrets that the data holds. The key is made before the database, so data
 /// without one has lost it.
 fn has_its_key(settings: &Settings) -> anyhow::Result<()> {
-    let (security, database) = (&settings.security, settings.data.folder.join(DATABASE));
-    let file = MasterKey::file_in(&settings.data.folder);
+    let (security, folder) = (&settings.security, &settings.data.folder);
+    let file = MasterKey::file_in(folder);
     let is_named = security.master_key.is_some() || security.master_key_file.is_some();
-    if is_named || file.exists() || !database.exists() {
+    if is_named || file.exists() || !database::is_in(folder) {
         return Ok(());
     }
     bail!(
         "the master key {} is missing, and secrets in {} are sealed under it: put it back, or name the key as \
          security.master_key or security.master_key_file",
         file.display(),
-        database.display()
+        database::folder_in(folder).display()
     )
 }
 
 async fn log_and_store(settings: &Settings, patience: &Patience) -> anyhow::Result<(Log, Store)> {
     let database = match settings.embedded_parts().as_slice() {
         [] => None,
-        _ => Some(database(&settings.data.folder).await?),
+        _ => {
+            let folder = settings.data.folder.clone();
+            Some(tokio::task::spawn_blocking(move || database::open_in(&folder)).await??)
+        }
     };
     let log = async {
         match (settings.stream.engine, &database) {
@@ -124,20 +125,6 @@ async fn cql(settings: &Settings) -> Result<Store, Fault> {
         return Err(Fault::Refused(anyhow::Error::msg(text)));
     }
     Ok(store)
-}
-
-async fn database(folder: &Path) -> anyhow::Result<fjall::Database> {
-    let path = folder.join(DATABASE);
-    let shown = path.display().to_string();
-    let opened = tokio::task::spawn_blocking(move || fjall::Database::builder(&path).open()).await?;
-    match opened {
-        Ok(database) => Ok(database),
-        Err(fjall::Error::Locked) => bail!(
-            "{shown} is open in another process: one process opens embedded data, every command reaches it through \
-             the admin API of that process"
-        ),
-        Err(error) => Err(error).with_context(|| format!("{shown} cannot be opened")),
-    }
 }
 
 /// Only its owner may look into it: it holds what platforms sent, and keys.

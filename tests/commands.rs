@@ -361,6 +361,21 @@ async fn a_process_whose_data_is_taken_away_ends_by_name_without_traffic() {
     assert_eq!(demo.process.exit(PATIENCE).await.unwrap().code(), Some(4));
     let said = demo.process.output().unwrap();
     assert!(said.contains("role data failed: the data folder was taken away"), "{said}");
+
+    // What a process that is about to end may make in its place is no data that lost its key.
+    let table = place.data().join("db/keyspaces/7");
+    fs::create_dir_all(table.join("tables")).unwrap();
+    fs::write(table.join("current"), "list").unwrap();
+    assert_eq!(place.start().await.unwrap().stop().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_first_start_without_room_leaves_nothing_in_the_way_of_the_next() {
+    let place = Place::new();
+    assert!(place.start_with_short_files(6).await.is_err());
+    let database = place.data().join("db");
+    assert!(!database.exists() && !place.data().join("db.new").exists());
+    assert_eq!(place.start().await.unwrap().stop().await.code(), Some(0));
 }
 
 #[tokio::test]
