@@ -28,16 +28,20 @@ pub(crate) fn path(folder: &Path) -> PathBuf {
 }
 
 /// The file as long as the process runs; a clean end takes it away.
-#[derive(Debug)]
 pub(crate) struct Written {
-    path: PathBuf,
+    folder: PathBuf,
+    token: String,
     /// Ends with the process, however that ends.
     _lock: fs::File,
 }
 
 impl Drop for Written {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.path) {
+        // The folder may be another one by now, with a process of its own.
+        if !read(&self.folder).is_ok_and(|file| file.is_some_and(|file| file.token == self.token)) {
+            return;
+        }
+        if let Err(error) = fs::remove_file(path(&self.folder)) {
             tracing::debug!(%error, "server.json stays behind");
         }
     }
@@ -53,7 +57,7 @@ pub(crate) fn write(folder: &Path, admin: SocketAddr, token: &str) -> anyhow::Re
     let lock = lock(folder)?;
     write_private(&path, &serde_json::to_vec_pretty(&content)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(Written { path, _lock: lock })
+    Ok(Written { folder: folder.to_owned(), token: token.to_owned(), _lock: lock })
 }
 
 /// Commands on a folder ask one process, and it should be known which.
@@ -103,11 +107,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_file_of_another_process_in_the_folders_place_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, aside) = (place.path().join("data"), place.path().join("aside"));
+        fs::create_dir(&folder).unwrap();
+        let first = write(&folder, "127.0.0.1:1".parse().unwrap(), "a").unwrap();
+        fs::rename(&folder, &aside).unwrap();
+        fs::create_dir(&folder).unwrap();
+        let second = write(&folder, "127.0.0.1:2".parse().unwrap(), "b").unwrap();
+        drop(first);
+        assert_eq!(read(&folder).unwrap().unwrap().token, "b");
+        drop(second);
+        assert!(read(&folder).unwrap().is_none());
+    }
+
+    #[test]
     fn the_file_stays_that_of_the_process_that_came_first() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let first = write(folder, "127.0.0.1:1".parse().unwrap(), "a").unwrap();
-        let refused = write(folder, "127.0.0.1:2".parse().unwrap(), "b").unwrap_err().to_string();
+        let refused = write(folder, "127.0.0.1:2".parse().unwrap(), "b").err().unwrap().to_string();
         assert!(refused.contains("another process") && refused.contains("data.folder"), "{refused}");
         assert_eq!(read(folder).unwrap().unwrap().token, "a");
         drop(first);
