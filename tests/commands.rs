@@ -52,6 +52,44 @@ async fn documents_go_round_and_a_moved_head_is_refused() {
 }
 
 #[tokio::test]
+async fn a_folder_pulled_from_one_organisation_is_not_applied_to_another() {
+    let place = Place::new();
+    let _demo = place.start().await.unwrap();
+    place.tell(&["org", "create", "acme"]).await;
+    let (pulled, own) = (place.folder.path().join("pulled"), place.folder.path().join("own"));
+    let (documents, data) = (pulled.to_str().unwrap(), place.data());
+    place.tell(&["pull", documents]).await;
+    // As many changes, so that the versions are the same.
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("q.yaml"), "queue: day\n").unwrap();
+    place.tell(&["apply", own.to_str().unwrap(), "--org", "acme"]).await;
+    let version = |told: &str| told.lines().last().unwrap().to_owned();
+    let other = place.folder.path().join("other");
+    let told = place.tell(&["pull", other.to_str().unwrap(), "--org", "acme"]).await;
+    assert_eq!(version(&told), version(&place.tell(&["pull", documents]).await));
+
+    for command in ["apply", "diff"] {
+        let args = [command, documents, "--prune", "--org", "acme", "--data", data.to_str().unwrap()];
+        let refused = place.run(&args).await;
+        assert_eq!(refused.status.code(), Some(1), "{command}");
+        let said = text(&refused.stderr);
+        assert!(said.contains("`default`") && said.contains("`acme`"), "{command}: {said}");
+    }
+    let told = place.tell(&["apply", documents, "--prune", "--force", "--org", "acme"]).await;
+    assert!(told.contains("- queue: day"), "{told}");
+    // It is that organisation's from now on, as its version is.
+    assert_eq!(place.tell(&["diff", documents, "--org", "acme"]).await, "");
+    let refused = place.run(&["diff", documents, "--data", data.to_str().unwrap()]).await;
+    assert_eq!(refused.status.code(), Some(1));
+    // As an earlier version pulled it.
+    let kept = pulled.join(".tidegate.json");
+    let without = fs::read_to_string(&kept).unwrap().replace(r#","org":"acme""#, "");
+    assert!(!without.contains("org"), "{without}");
+    fs::write(&kept, without).unwrap();
+    assert_eq!(place.tell(&["diff", documents]).await, "");
+}
+
+#[tokio::test]
 async fn what_was_removed_elsewhere_is_not_brought_back_by_a_pulled_folder() {
     let place = Place::new();
     let demo = place.start().await.unwrap();

@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     documents::{self, Change},
@@ -27,7 +27,7 @@ pub(crate) struct Apply {
     /// Remove documents that are not in the folder
     #[arg(long)]
     prune: bool,
-    /// Go over changes that somebody else made since the folder was pulled
+    /// Go over changes that somebody else made since the folder was pulled, or over another organisation
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -38,6 +38,8 @@ pub(crate) struct Apply {
 #[serde(rename_all = "camelCase")]
 struct Applied {
     version: i64,
+    /// Earlier versions do not tell it.
+    org: Option<String>,
     changes: Vec<Change>,
     warnings: Vec<String>,
     new_secrets: Vec<String>,
@@ -54,9 +56,13 @@ impl Apply {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let files = documents::read(&self.folder)?;
         let pulled = Pulled::read_whole(&self.folder)?;
-        let expected = pulled.as_ref().filter(|_| !self.force).map(|pulled| pulled.version);
+        let expected = pulled.as_ref().filter(|_| !self.force);
         let client = self.connection.open()?;
-        let body = json!({ "files": files, "prune": self.prune, "expectedVersion": expected });
+        let mut body = json!({ "files": files, "prune": self.prune });
+        if let Some(Pulled { version, org, .. }) = expected {
+            body["expectedVersion"] = json!(version);
+            expect_org(&mut body, org.as_deref());
+        }
         let applied: Applied = client.post("/config", &body).await?;
         for warning in &applied.warnings {
             complain(format!("warning: {warning}"));
@@ -73,9 +79,17 @@ impl Apply {
             if applied.changes.is_empty() { ", unchanged" } else { "" }
         ));
         if let Some(pulled) = pulled {
-            Pulled { version: applied.version, ..pulled }.write(&self.folder)?;
+            let org = applied.org.or(pulled.org);
+            Pulled { version: applied.version, org, ..pulled }.write(&self.folder)?;
         }
         if self.wait { wait(&client, applied.version).await } else { Ok(ExitCode::SUCCESS) }
+    }
+}
+
+/// Earlier versions of the service do not know the member, and no folder that was pulled from them has it.
+pub(super) fn expect_org(body: &mut Value, org: Option<&str>) {
+    if let Some(org) = org {
+        body["expectedOrg"] = json!(org);
     }
 }
 

@@ -8,7 +8,11 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::documents::{self, Change};
+use super::{
+    apply::expect_org,
+    documents::{self, Change},
+    pulled::Pulled,
+};
 use crate::{
     client::Connection,
     output::{DIFFERENT, say},
@@ -21,6 +25,9 @@ pub(crate) struct Diff {
     /// As `apply --prune` would
     #[arg(long)]
     prune: bool,
+    /// Compare also with another organisation than the one that the folder was pulled from
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -33,8 +40,10 @@ struct Checked {
 impl Diff {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let files = documents::read(&self.folder)?;
+        let pulled = Pulled::read(&self.folder)?.filter(|_| !self.force);
         let client = self.connection.open()?;
-        let body = json!({ "files": files, "prune": self.prune });
+        let mut body = json!({ "files": files, "prune": self.prune });
+        expect_org(&mut body, pulled.as_ref().and_then(|pulled| pulled.org.as_deref()));
         let checked: Checked = client.post("/config/validate", &body).await?;
         checked.changes.iter().for_each(say);
         Ok(if checked.changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })

@@ -40,6 +40,8 @@ pub(crate) struct Pull {
 #[derive(Deserialize)]
 struct Configuration {
     version: i64,
+    /// Earlier versions do not tell it.
+    org: Option<String>,
     files: Vec<File>,
 }
 
@@ -120,8 +122,13 @@ impl Plan {
     fn carry_out(&self, folder: &Path) -> anyhow::Result<()> {
         let new = self.configuration.files.iter();
         let new: Hashes = new.map(|file| (file.name.clone(), hash(file.text.as_bytes()))).collect();
-        let version = self.before.as_ref().map_or(self.configuration.version, |before| before.version);
-        Pulled { version, files: self.there.clone(), writing: Some(new.clone()) }.write(folder)?;
+        let Configuration { version, org, .. } = &self.configuration;
+        let (version, org) = (*version, org.clone());
+        let (old_version, old_org) =
+            self.before.as_ref().map_or((version, &org), |before| (before.version, &before.org));
+        let writing = Some(new.clone());
+        Pulled { version: old_version, org: old_org.clone(), files: self.there.clone(), writing }
+            .write(folder)?;
         for file in self.write.iter().map(|place| &self.configuration.files[*place]) {
             let path = folder.join(&file.name);
             write_whole(&path, file.text.as_bytes())?;
@@ -132,7 +139,7 @@ impl Plan {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             say(format!("removed {}", path.display()));
         }
-        Pulled { version: self.configuration.version, files: new, writing: None }.write(folder)
+        Pulled { version, org, files: new, writing: None }.write(folder)
     }
 
     /// What files that were not pulled would do to the next `apply`.
@@ -208,7 +215,7 @@ mod tests {
 
     fn plan(folder: &Path, version: i64, files: &[(&str, &str)]) -> Plan {
         let file = |(name, text): &(&str, &str)| File { name: (*name).into(), text: (*text).into() };
-        let configuration = Configuration { version, files: files.iter().map(file).collect() };
+        let configuration = Configuration { version, org: None, files: files.iter().map(file).collect() };
         Plan::new(folder, Pulled::read(folder).unwrap(), configuration).unwrap()
     }
 
@@ -270,7 +277,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for name in ["../a.yaml", "/a.yaml", "b/a.yaml", "", ".."] {
             let files = vec![File { name: name.into(), text: String::new() }];
-            assert!(Plan::new(folder.path(), None, Configuration { version: 1, files }).is_err(), "{name}");
+            assert!(
+                Plan::new(folder.path(), None, Configuration { version: 1, org: None, files }).is_err(),
+                "{name}"
+            );
         }
     }
 }

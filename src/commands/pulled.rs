@@ -1,4 +1,4 @@
-//! `.tidegate.json`: which version of the configuration a folder was pulled from, and what each pulled file held.
+//! `.tidegate.json`: of which organisation, and in which version, a folder was pulled, and what each pulled file held.
 //!
 //! It decides nothing about files; `pull` does.
 
@@ -17,10 +17,13 @@ use tidegate_schemas::hex;
 /// Names of files, each with the SHA-256 of its content.
 pub(super) type Hashes = BTreeMap<String, String>;
 
-/// What is known of the last pull. `apply` refuses to go over another version.
+/// What is known of the last pull. `apply` refuses to go over another version, or another organisation.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pulled {
     pub(super) version: i64,
+    /// Whose it is. Earlier versions did not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) org: Option<String>,
     /// The files that `pull` wrote. Earlier versions did not keep them.
     #[serde(default)]
     pub(super) files: Hashes,

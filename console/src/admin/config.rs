@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_catalog::change::{ApplyError, Change, Difference, File, How, Waited};
 use tidegate_schemas::{
     documents::DocumentFault,
-    ids::{ConfigVersion, EndpointId},
+    ids::{ConfigVersion, EndpointId, OrgId},
     wire::{Fault, Pointer},
 };
 use tidegate_web::{Problem, Query};
@@ -49,12 +49,24 @@ struct Documents {
     /// The version that the change was made from; another current one refuses it.
     #[serde(default)]
     expected_version: Option<ConfigVersion>,
+    /// The organisation that they were made for; another one refuses them.
+    #[serde(default)]
+    expected_org: Option<OrgId>,
     /// Whether documents that are not in the files go.
     #[serde(default)]
     prune: bool,
 }
 
 impl Documents {
+    fn are_for(&self, org: &OrgId) -> Result<(), Problem> {
+        match &self.expected_org {
+            Some(own) if own != org => Err(Problem::conflict(format!(
+                "the documents are of the organisation `{own}`, and this is `{org}`"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn files(self) -> Vec<File> {
         self.files.into_iter().map(Named::into_file).collect()
     }
@@ -63,6 +75,7 @@ impl Documents {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Pulled {
+    org: OrgId,
     version: ConfigVersion,
     changed_at: String,
     author: String,
@@ -90,6 +103,7 @@ impl From<Difference> for Changed {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Applied {
+    org: OrgId,
     version: ConfigVersion,
     changes: Vec<Changed>,
     warnings: Vec<String>,
@@ -133,6 +147,7 @@ struct Answer {
 async fn pull(State(api): State<Api>, caller: Caller) -> Result<Json<Pulled>, Problem> {
     let pulled = api.deps.changes.pull(&caller.org).await.map_err(faults::catalog)?;
     Ok(Json(Pulled {
+        org: caller.org,
         version: pulled.version,
         changed_at: pulled.changed_at.iso(),
         author: pulled.author,
@@ -145,6 +160,7 @@ async fn apply(
     caller: Caller,
     Body(documents): Body<Documents>,
 ) -> Result<Json<Applied>, Problem> {
+    documents.are_for(&caller.org)?;
     let change = Change {
         expected_version: documents.expected_version,
         prune: documents.prune,
@@ -161,6 +177,7 @@ async fn apply(
         tracing::warn!(tag = error.tag(), "an applied configuration is not live here yet");
     }
     Ok(Json(Applied {
+        org: caller.org,
         version: applied.version,
         changes: applied.differences.into_iter().map(Changed::from).collect(),
         warnings: applied.warnings.iter().map(ToString::to_string).collect(),
@@ -173,6 +190,7 @@ async fn validate(
     caller: Caller,
     Body(documents): Body<Documents>,
 ) -> Result<Json<Valid>, Problem> {
+    documents.are_for(&caller.org)?;
     let prune = documents.prune;
     let differences = api.deps.changes.diff(&caller.org, documents.files(), prune).await.map_err(refused)?;
     Ok(Json(Valid { changes: differences.into_iter().map(Changed::from).collect() }))
