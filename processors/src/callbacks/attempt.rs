@@ -16,7 +16,7 @@ use tidegate_stream::failpoint;
 use tokio::time::sleep;
 
 use super::{
-    ROLE,
+    ROLE, body,
     courier::Courier,
     lanes::Work,
     rows,
@@ -269,9 +269,11 @@ impl Courier {
     }
 }
 
-/// The endpoint that the event names, or else the first that takes events of its type.
-fn endpoint<'a>(config: &'a Compiled, row: &Delivery) -> Option<&'a Endpoint> {
-    match &row.endpoint {
+/// The endpoint that the event names. Without one it goes where a new event would: to the endpoint that its action
+/// names by now, or else to the first that takes events of its type.
+pub(super) fn endpoint<'a>(config: &'a Compiled, row: &Delivery) -> Option<&'a Endpoint> {
+    let by_action = || config.action(&body::action(&row.body)?)?.endpoint();
+    match row.endpoint.as_ref().or_else(by_action) {
         Some(named) => config.endpoint(named),
         None => config.endpoints_for(&row.event_type).next(),
     }

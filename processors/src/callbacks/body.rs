@@ -3,7 +3,11 @@
 //! It does not build events. The bytes stay as they are: a body that is written again from a parsed one may differ.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::{
+    Deserialize,
+    de::{Error as _, IgnoredAny, MapAccess, Visitor},
+};
+use tidegate_schemas::ids::ActionId;
 
 /// Why a record's body cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +44,19 @@ pub(crate) fn with_sequence(body: &Bytes, sequence: i64) -> Result<Bytes, BadBod
 pub(crate) fn too_large(body: &Bytes, limit: usize) -> Option<String> {
     let bytes = body.len();
     (bytes > limit).then(|| format!("the body has {bytes} bytes, above callbacks.max_body_bytes = {limit}"))
+}
+
+/// The action that the event is of, if it is of one.
+pub(crate) fn action(body: &[u8]) -> Option<ActionId> {
+    #[derive(Deserialize)]
+    struct Event {
+        action: Action,
+    }
+    #[derive(Deserialize)]
+    struct Action {
+        id: ActionId,
+    }
+    serde_json::from_slice::<Event>(body).ok().map(|event| event.action.id)
 }
 
 /// How many members the object has.

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Settings,
+    attempt::endpoint,
     lanes::{LaneKey, Lanes, Offered, Work},
     rows,
     state::Schedule,
@@ -129,7 +130,7 @@ impl Courier {
         let named = row.endpoint.clone();
         let resolved = named.or_else(|| {
             let config = self.live.org(&row.org)?;
-            config.endpoints_for(&row.event_type).next().map(|endpoint| endpoint.key.clone())
+            endpoint(&config, row).map(|endpoint| endpoint.key.clone())
         });
         resolved.unwrap_or_else(|| EndpointId::new(""))
     }

@@ -1,5 +1,6 @@
 //! What receivers do, and what becomes of the deliveries.
 
+use bytes::Bytes;
 use tidegate_catalog::{MasterKey, Secrets};
 use tidegate_processors::callbacks::Settings;
 use tidegate_schemas::ids::EndpointId;
@@ -181,6 +182,33 @@ async fn without_an_endpoint_a_callback_is_held_and_sent_once_there_is_one() {
         assert_eq!(row.held_reason, None);
     }
     receiver.all_are_signed(&[world.secret("platform").await]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callback_that_found_no_endpoint_goes_where_a_new_one_of_its_action_would() {
+    let first = Receiver::start(|_, _| Answer::Status(200)).await;
+    let named = Receiver::start(|_, _| Answer::Status(200)).await;
+    let mut world = World::new(quick()).await;
+    let action = |line: &str| format!("action: act\nkind: callback\n{line}---\n");
+    world.configure(&action("")).await;
+    world.start();
+    let (one, another, other) = (callback(None), callback(None), callback(None));
+    let body = Bytes::from_static(br#"{"action":{"id":"act"}}"#);
+    for (event, body) in [(&one, &body), (&another, &body), (&other, &Bytes::from_static(b"{}"))] {
+        world.append(&tidegate_schemas::records::Callback { body: body.clone(), ..event.clone() }).await;
+        world.until_state(event.event_id, "held").await;
+    }
+    let endpoints = format!(
+        "endpoint: zzz\nurl: {}\nevents: [appeal.decision]\n---\nendpoint: aaa\nurl: {}\n",
+        named.url("/hook"),
+        first.url("/hook")
+    );
+    world.configure(&(action("endpoint: zzz\n") + &endpoints)).await;
+    for (event, endpoint) in [(&one, "zzz"), (&another, "zzz"), (&other, "aaa")] {
+        let row = world.until_state(event.event_id, "delivered").await;
+        assert_eq!((row.attempts, row.endpoint.unwrap().as_str()), (1, endpoint));
+    }
+    assert_eq!((named.requests().len(), first.requests().len()), (2, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
