@@ -15,7 +15,7 @@ use std::{
     ops::RangeInclusive,
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -227,6 +227,8 @@ pub(crate) struct Scanner<T> {
     pub(crate) health: Health,
     /// The latest minute that the clock is known to have shown.
     pub(crate) latest: AtomicI64,
+    /// Whether it was told that the clock is behind that: once, whichever shards see it.
+    pub(crate) is_told: AtomicBool,
 }
 
 impl<T: DueTable> Scanner<T> {
@@ -322,7 +324,13 @@ impl<T: DueTable> Scanner<T> {
         };
         let before = agenda.cursor;
         let now = Millis::now();
-        self.follow_clock(shard, agenda, now);
+        if let Some(minutes) = self.follow_clock(agenda, now) {
+            tracing::error!(
+                role = %self.role,
+                minutes,
+                "the clock was set back: what came due in the time that is to come again waits for it"
+            );
+        }
         let backlog = agenda.backlog(now, BACKLOG);
         for minute in &backlog {
             self.read_minute(shard, *minute, agenda, now).await?;
@@ -353,19 +361,17 @@ impl<T: DueTable> Scanner<T> {
         Ok(until_next.map_or(self.poll, |next| Duration::from_millis(next).min(self.poll)))
     }
 
-    fn follow_clock(&self, shard: u32, agenda: &mut Agenda<T::Row>, now: Millis) {
+    /// How many minutes the clock was set back, where that is seen for the first time.
+    fn follow_clock(&self, agenda: &mut Agenda<T::Row>, now: Millis) -> Option<i64> {
         let latest = agenda.cursor + LATE_MINUTES;
         let behind = self.latest.fetch_max(latest, Relaxed).max(latest) - minute_of(now);
         let behind = if behind < SET_BACK_MINUTES { 0 } else { behind };
         metrics::gauge!("tidegate_clock_set_back_minutes", "role" => self.role.0).set(behind as f64);
-        if agenda.rewind(now).is_some_and(|minutes| minutes >= SET_BACK_MINUTES) {
-            tracing::error!(
-                role = %self.role,
-                shard,
-                minutes = behind,
-                "the clock was set back: what came due in the time that is to come again waits for it"
-            );
+        if behind == 0 {
+            self.is_told.store(false, Relaxed);
         }
+        let is_set_back = agenda.rewind(now).is_some_and(|minutes| minutes >= SET_BACK_MINUTES);
+        (is_set_back && !self.is_told.swap(true, Relaxed)).then_some(behind)
     }
 
     async fn read_minute(

@@ -3,7 +3,10 @@
 //! It only starts and ends them.
 
 use std::{
-    sync::{Arc, atomic::AtomicI64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64},
+    },
     time::Duration,
 };
 
@@ -104,6 +107,7 @@ impl Roles {
             settings: Arc::clone(&self.settings),
             health: self.health(),
             latest: AtomicI64::default(),
+            is_told: AtomicBool::default(),
         };
         let (ownership, stop) = (inbox.ownership(), self.stop.clone());
         self.tasks.spawn(async move {

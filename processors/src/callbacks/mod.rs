@@ -18,7 +18,10 @@ mod settings;
 mod state;
 
 use std::{
-    sync::{Arc, atomic::AtomicI64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64},
+    },
     time::Duration,
 };
 
@@ -77,6 +80,7 @@ pub async fn deliver(
         settings: Arc::clone(&processing),
         health: deps.health.clone(),
         latest: AtomicI64::default(),
+        is_told: AtomicBool::default(),
     };
     let worker = Worker::new(ROLE, inbox, Accept(Arc::clone(&courier)), processing, deps.health.clone());
     let mut accepting = tokio::spawn(worker.run());

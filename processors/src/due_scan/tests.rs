@@ -153,19 +153,43 @@ impl DueTable for Fresh {
     }
 }
 
-#[tokio::test]
-async fn a_row_that_comes_due_later_says_nothing_of_the_clock() {
-    let now = Millis::now();
-    let scanner = Scanner {
+fn scanner(oldest: Millis) -> Scanner<Fresh> {
+    Scanner {
         role: Role("test"),
         topic: Topic::Decisions,
-        table: Fresh(now.plus(Duration::from_secs(3_600))),
+        table: Fresh(oldest),
         poll: Duration::ZERO,
         sweep: Duration::ZERO,
         settings: Arc::default(),
         health: Health::default(),
         latest: AtomicI64::default(),
-    };
+        is_told: AtomicBool::default(),
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_is_told_once_by_all_shards_and_again_when_it_was_right_meanwhile() {
+    let now = Millis(10_000 * MINUTE);
+    let scanner = scanner(now);
+    let mut shards = [0; 2].map(|_| Agenda::new(minute_of(now) - LATE_MINUTES));
+    for (minutes, told) in
+        [(0, [None; 2]), (60, [Some(60), None]), (30, [None; 2]), (0, [None; 2]), (90, [Some(90), None])]
+    {
+        let now = Millis(now.0 - minutes * MINUTE);
+        assert_eq!(shards.each_mut().map(|agenda| scanner.follow_clock(agenda, now)), told, "{minutes}");
+        for agenda in &mut shards {
+            for minute in agenda.backlog(now, usize::MAX) {
+                agenda.read(minute, now);
+            }
+            agenda.advance();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_comes_due_later_says_nothing_of_the_clock() {
+    let now = Millis::now();
+    let scanner = scanner(now.plus(Duration::from_secs(3_600)));
     scanner.pass(0, &mut None, &mut Instant::now(), &CancellationToken::new()).await.unwrap();
     assert!(scanner.latest.load(Relaxed) <= minute_of(Millis::now()));
 }
