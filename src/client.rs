@@ -141,6 +141,9 @@ impl Client {
     ) -> anyhow::Result<T> {
         let mut url = reqwest::Url::parse(&format!("{}/admin/v1{path}", self.base))
             .with_context(|| format!("{} (from {}) is no address", self.base, self.found_in))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            bail!("{} (from {}) does not begin with http:// or https://", self.base, self.found_in);
+        }
         let org = self.org.iter().map(|org| ("org", org.clone()));
         let pairs: Vec<_> = query.iter().cloned().chain(org).collect();
         if !pairs.is_empty() {

@@ -512,6 +512,8 @@ async fn commands_without_a_process_say_what_to_do() {
         (&["demo", "send", "scam"], "tidegate up --demo"),
         (&["keys", "list", "--server", "http://127.0.0.1:1"], "--token"),
         (&["keys", "list", "--server", "http://127.0.0.1:1", "--token", "tg_x"], "nobody listens"),
+        (&["keys", "list", "--server", "ftp://127.0.0.1:1", "--token", "tg_x"], "http://"),
+        (&["keys", "list", "--server", "localhost:8081", "--token", "tg_x"], "http://"),
     ] {
         let output = place.run(args).await;
         assert_eq!(output.status.code(), Some(1), "{args:?}");
