@@ -49,6 +49,21 @@ async fn secrets_are_masked() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_no_toml_is_told_by_its_place_without_its_text() {
+    for (file, place) in [
+        ("# ä\n[security]\nmaster_key = \"hunter2\n", "line 3, column 22: "),
+        ("[security]\nmaster_key = hunter2\n", "line 2, column 14: "),
+        ("[security]\nmaster_key = \"a\"\nmaster_key = \"hunter2\"\n", "line 3, column 1: "),
+        ("[security] hunter2", "line 1, column 12: "),
+    ] {
+        let (code, _, said) = check(file, &[]).await;
+        assert_eq!(code, Some(2));
+        assert!(said.contains(&format!("tidegate.toml is not TOML: {place}")), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_work_is_refused_by_name_and_by_who_set_it() {
     for (file, env, named) in [
         ("[api]\nlisen = \"x\"\n", None, &["api.lisen", "tidegate.toml"][..]),

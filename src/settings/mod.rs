@@ -261,11 +261,19 @@ impl Loaded {
 fn read_file(path: &Path) -> Result<Node, SettingsError> {
     let text =
         fs::read_to_string(path).map_err(|error| SettingsError::File { path: path.to_owned(), error })?;
-    let table: toml::Table = toml::from_str(&text).map_err(|error| SettingsError::Toml {
-        path: path.to_owned(),
-        message: error.to_string().trim_end().to_owned(),
-    })?;
+    let table: toml::Table = toml::from_str(&text)
+        .map_err(|error| SettingsError::Toml { path: path.to_owned(), message: told(&error, &text) })?;
     Ok(Node::of_toml(toml::Value::Table(table), &Origin::File(path.to_owned())))
+}
+
+/// Where and what, without the text that stands there: it may be a secret.
+fn told(error: &toml::de::Error, text: &str) -> String {
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
+        return error.message().to_owned();
+    };
+    let (line, column) =
+        before.rsplit_once('\n').map_or((1, before), |(above, last)| (above.matches('\n').count() + 2, last));
+    format!("line {line}, column {}: {}", column.chars().count() + 1, error.message())
 }
 
 /// Says of every setting that a message names who set it.
