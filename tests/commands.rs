@@ -490,6 +490,8 @@ async fn another_master_key_than_that_of_the_data_refuses_to_start() {
     let held = held.await.unwrap();
     assert_eq!(held["heldReason"], "secret_other_master_key", "{held}");
     assert_eq!(demo.all_received().await.unwrap(), Vec::<Value>::new());
+    let told = place.tell(&["demo", "send", "scam"]).await;
+    assert!(told.contains("the callback is held") && !told.contains("printed"), "{told}");
     assert_eq!(demo.stop().await.code(), Some(0));
 }
 

@@ -87,7 +87,11 @@ impl Platform {
             "it is {}: rules {}, actions {}",
             answer["state"], answer["matchedRules"], answer["actions"]
         ));
-        say(format!("the callback is printed by the demo, and listed at {}/received", self.env.receiver_url));
+        say(if self.env.can_verify() {
+            format!("the callback is printed by the demo, and listed at {}/received", self.env.receiver_url)
+        } else {
+            "the callback is held: the key that its signing secret is sealed under is lost".to_owned()
+        });
         Ok(item)
     }
 

@@ -27,6 +27,11 @@ impl EnvFile {
         folder.join("env")
     }
 
+    /// Without its secret the receiver is sent nothing.
+    pub(crate) fn can_verify(&self) -> bool {
+        !self.webhook_secret.is_empty()
+    }
+
     fn pairs(&self) -> [(&'static str, &str); 6] {
         [
             ("TIDEGATE_URL", &self.url),

@@ -205,8 +205,9 @@ fn has_receiver(files: &[File]) -> bool {
 fn invite(folder: &Path, env: &EnvFile) {
     let data =
         if folder == Path::new(FOLDER) { String::new() } else { format!(" --data {}", folder.display()) };
+    let callbacks = if env.can_verify() { "printed here" } else { "held" };
     say(format!(
-        "the demo is ready; callbacks are printed here. In another terminal:
+        "the demo is ready; callbacks are {callbacks}. In another terminal:
 
   tidegate demo send scam{data}      a post that a rule acts on: a callback
   tidegate demo send report{data}    a user reports a post: a job for a moderator
