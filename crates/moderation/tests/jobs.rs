@@ -141,9 +141,8 @@ async fn a_job_that_is_opened_when_the_clock_was_set_back_is_handed_out() {
     let today = Millis::now().0.div_euclid(queues::DAY_MS);
     let at = |hour: i64| Millis(today * queues::DAY_MS + hour * HOUR);
     let mut opened = Vec::new();
-    for (hour, item) in [(5, "p1"), (6, "p2")] {
-        let opening =
-            Opening { subject: ItemKey::new("post", item), ..opening(hour as u128, JobClass::Review) };
+    for (cause, hour, item) in [(1, 5, "p1"), (2, 6, "p2")] {
+        let opening = Opening { subject: ItemKey::new("post", item), ..opening(cause, JobClass::Review) };
         opened.push(jobs::open_or_join(&store, &opening, at(hour)).await.unwrap());
     }
     let queue = QueueId::new("default");
