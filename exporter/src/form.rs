@@ -102,6 +102,7 @@ impl Answer {
 pub const ORIGINS: [&str; 3] = ["participant", "organizer", "model"];
 /// Of an item that a participant wrote; its text is participants' free text.
 pub const ORIGIN_PARTICIPANT: &str = "participant";
+pub const ORIGIN_ORGANIZER: &str = "organizer";
 
 /// Items of these statuses count for coverage.
 pub const ELIGIBLE_STATUSES: [&str; 2] = ["approved", "active"];

@@ -4,6 +4,7 @@
 
 pub(crate) mod license;
 pub(crate) mod ndjson;
+mod opinions;
 pub(crate) mod package;
 pub(crate) mod parquet;
 pub(crate) mod polis_csv;
@@ -43,7 +44,7 @@ pub enum Shape {
 /// Whether a spreadsheet may take a cell for a formula.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cells {
-    /// An apostrophe stands before `=`, `+`, `-` and `@`.
+    /// An apostrophe stands before `=`, `+`, `-`, `@`, tabs and carriage returns.
     #[default]
     Guarded,
     Exact,
@@ -171,18 +172,22 @@ pub(crate) fn names(shape: Shape) -> Vec<&'static str> {
 
 const CARD: &str = "card.json";
 
-/// One row of a table.
-pub(crate) fn csv_row(file: &mut Growing, cells: &[&str]) -> Result<(), Fault> {
+/// One row of a table. What a spreadsheet would take for a formula gets an apostrophe wherever it stands: of ids, names
+/// and references nobody knows who has made them up.
+pub(crate) fn csv_row(file: &mut Growing, row: &[&str], cells: Cells) -> Result<(), Fault> {
     let mut line = Vec::new();
-    for (at, cell) in cells.iter().enumerate() {
+    for (at, cell) in row.iter().enumerate() {
         if at > 0 {
             line.push(b',');
         }
+        let guard = if cells == Cells::Guarded && is_formula(cell) { "'" } else { "" };
         if cell.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
             line.push(b'"');
+            line.extend_from_slice(guard.as_bytes());
             line.extend_from_slice(cell.replace('"', "\"\"").as_bytes());
             line.push(b'"');
         } else {
+            line.extend_from_slice(guard.as_bytes());
             line.extend_from_slice(cell.as_bytes());
         }
     }
@@ -190,8 +195,7 @@ pub(crate) fn csv_row(file: &mut Growing, cells: &[&str]) -> Result<(), Fault> {
     file.write(&line)
 }
 
-/// A free text for a cell.
-pub(crate) fn cell(text: &str, cells: Cells) -> String {
-    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    if formula && cells == Cells::Guarded { format!("'{text}") } else { text.to_owned() }
+/// Also behind apostrophes, so that no two cells become one. A disagreement (`-1`) is a number.
+fn is_formula(cell: &str) -> bool {
+    cell != "-1" && cell.trim_start_matches('\'').starts_with(['=', '+', '-', '@', '\t', '\r'])
 }

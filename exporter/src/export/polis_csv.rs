@@ -11,13 +11,17 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    Cells, Growing, VoterIds, Whole, cell, csv_row,
+    Cells, Growing, VoterIds, Whole, csv_row,
+    opinions::{Opinions, moderated},
     polis_matrix::Matrix,
     read::{Item, Reader, Response, bundle},
 };
 use crate::{
     fault::{Fault, Wrong},
-    form::{Answer, GROUP_MEMBERS, ORIGIN_PARTICIPANT, RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS},
+    form::{
+        Answer, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, ORIGIN_ORGANIZER, ORIGIN_PARTICIPANT, RESPONSE_COUNTS,
+        SOURCE_RESPONSE_COUNTS,
+    },
     input::name_of,
     meter::Meter,
     moment::Moment,
@@ -28,13 +32,18 @@ const VOTES: &str = "votes.csv";
 const COMMENTS: &str = "comments.csv";
 const PARTICIPANTS: &str = "participant-votes.csv";
 const SUMMARY: &str = "summary.csv";
+const PLACED: [&str; 3] = [RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS, GROUP_MEMBERS];
 pub(crate) const FILES: [&str; 4] = [VOTES, COMMENTS, PARTICIPANTS, SUMMARY];
 
+/// In the order of [`ANSWERS`](super::opinions::ANSWERS).
+const VOTES_OF: [(Answer, &str); 3] = [(Answer::Agree, "1"), (Answer::Disagree, "-1"), (Answer::Pass, "0")];
+
 /// Everything that is small.
-#[derive(Default)]
 struct Around {
+    opinions: Opinions,
     items: Vec<Item>,
-    counts: HashMap<String, Counts>,
+    /// Of items, what is said in which phase.
+    counts: HashMap<String, Vec<Said>>,
     /// Of participants, by their references.
     groups: HashMap<String, String>,
     /// Those that have no members.
@@ -43,6 +52,13 @@ struct Around {
 
 /// Agrees, disagrees and passes, as far as they are said.
 type Counts = [Option<u64>; 3];
+
+struct Said {
+    phase: String,
+    /// By the source.
+    published: bool,
+    counts: Counts,
+}
 
 impl Reader for Around {
     const ITEMS: bool = true;
@@ -54,6 +70,7 @@ impl Reader for Around {
     }
 
     fn outcome(&mut self, outcome: Value) -> Result<(), Fault> {
+        self.opinions.outcome(&outcome, &PLACED)?;
         let kind = outcome["type"].as_str().unwrap_or_default();
         if kind == GROUP_MEMBERS
             && let (Some(group), Some(members)) = (outcome["group"].as_str(), outcome["members"].as_array())
@@ -67,10 +84,8 @@ impl Reader for Around {
             && (published || kind == RESPONSE_COUNTS)
         {
             let counts = ["agree", "disagree", "pass"].map(|name| outcome["counts"][name].as_u64());
-            // What the source has published goes before what was counted.
-            if published || !self.counts.contains_key(item) {
-                self.counts.insert(item.to_owned(), counts);
-            }
+            let phase = outcome["phaseId"].as_str().unwrap_or_default().to_owned();
+            self.counts.entry(item.to_owned()).or_default().push(Said { phase, published, counts });
         }
         Ok(())
     }
@@ -81,11 +96,12 @@ struct Votes<'v> {
     /// By id: the place among the items, and the source's key.
     keys: HashMap<&'v str, (u32, &'v str)>,
     voters: VoterIds,
+    cells: Cells,
+    opinions: Opinions,
     numbers: HashMap<Rc<str>, u32>,
     matrix: Matrix,
     /// Times that have no number.
     untold: u64,
-    name: String,
 }
 
 pub(crate) fn write(
@@ -96,28 +112,42 @@ pub(crate) fn write(
     memory: usize,
     meter: &Meter,
 ) -> Result<(Vec<Whole>, Vec<String>), Fault> {
-    let mut around = Around::default();
+    let mut around = Around {
+        opinions: Opinions::new(name_of(from)),
+        items: Vec::new(),
+        counts: HashMap::new(),
+        groups: HashMap::new(),
+        empty_groups: 0,
+    };
     let rest = bundle(from, &mut around, meter)?;
-    let keys = (0..).zip(&around.items).map(|(at, item)| (item.id.as_str(), (at, item.key()))).collect();
+    let Around { mut opinions, items, counts, groups, empty_groups } = around;
+    if !groups.is_empty() {
+        // They follow from who is in a group.
+        opinions.place(GROUP_RESPONSE_COUNTS);
+    }
+    opinions.items(&items)?;
+    let keys = (0..).zip(&items).map(|(at, item)| (item.id.as_str(), (at, item.key()))).collect();
     let mut file = Growing::create(folder.join(VOTES))?;
-    csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"])?;
-    let matrix = Matrix::new(folder, memory);
-    let mut votes =
-        Votes { file, keys, voters, numbers: HashMap::new(), matrix, untold: 0, name: name_of(from) };
+    csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"], cells)?;
+    let (matrix, numbers) = (Matrix::new(folder, memory), HashMap::new());
+    let mut votes = Votes { file, keys, voters, cells, opinions, numbers, matrix, untold: 0 };
     bundle(from, &mut votes, meter)?;
-    let Votes { file, matrix, mut untold, .. } = votes;
+    let Votes { file, matrix, opinions, mut untold, .. } = votes;
+    opinions.hold_responses(&items)?;
     let votes = file.finish()?;
-    let columns: Vec<_> = around.items.iter().map(Item::key).collect();
-    let participants = matrix.write(folder.join(PARTICIPANTS), &columns, voters, &around.groups, meter)?;
-    let comments = comments(&around, folder.join(COMMENTS), cells, &mut untold)?;
+    let columns: Vec<_> = items.iter().map(Item::key).collect();
+    let participants = matrix.write(folder.join(PARTICIPANTS), &columns, (voters, cells), &groups, meter)?;
+    let counted_of = |item: &Item| counts_of(item, &counts, &opinions);
+    let comments = comments(&items, counted_of, folder.join(COMMENTS), cells, &mut untold)?;
     let mut file = Growing::create(folder.join(SUMMARY))?;
     for (name, member) in [("topic", "title"), ("url", "url"), ("conversation-description", "description")] {
-        csv_row(&mut file, &[name, &cell(rest["source"][member].as_str().unwrap_or_default(), cells)])?;
+        csv_row(&mut file, &[name, rest["source"][member].as_str().unwrap_or_default()], cells)?;
     }
-    csv_row(&mut file, &["vote-convention", "agree=+1;disagree=-1;pass=0;format=polis-export/1"])?;
+    let convention = ["vote-convention", "agree=+1;disagree=-1;pass=0;format=polis-export/1"];
+    csv_row(&mut file, &convention, cells)?;
     let mut notes = Vec::new();
-    if around.empty_groups > 0 {
-        let (groups, were) = (counted(around.empty_groups, "group"), words::were(around.empty_groups));
+    if empty_groups > 0 {
+        let (groups, were) = (counted(empty_groups, "group"), words::were(empty_groups));
         notes
             .push(format!("{groups} {were} left out: nobody in them has answered, and tables list who has."));
     }
@@ -128,6 +158,24 @@ pub(crate) fn write(
              numbers would be read as others."
         ));
     }
+    let count = |of: &dyn Fn(&Item) -> bool| items.iter().filter(|item| of(item)).count() as u64;
+    let undecided = count(&|item| moderated(&item.status).is_none());
+    if undecided > 0 {
+        let it_were = if undecided == 1 { "it were" } else { "they were" };
+        notes.push(format!(
+            "Of {} `moderated` is 0, as if {it_were} pending: the status is none of approved, pending and rejected.",
+            counted(undecided, "item")
+        ));
+    }
+    let others = count(&|item| ![ORIGIN_PARTICIPANT, ORIGIN_ORGANIZER].contains(&item.origin.as_str()));
+    if others > 0 {
+        let it = if others == 1 { "it" } else { "them" };
+        notes.push(format!(
+            "Of {} `is-seed` is true, as if an organizer had written {it}: the origin is another one.",
+            counted(others, "item")
+        ));
+    }
+    notes.extend(opinions.notes(&items, &rest));
     Ok((vec![votes, comments, participants, file.finish()?], notes))
 }
 
@@ -144,38 +192,43 @@ fn times<'t>(at: Option<&'t str>, untold: &mut u64) -> (String, &'t str) {
     (count(at).to_string(), text)
 }
 
-fn comments(around: &Around, path: PathBuf, cells: Cells, untold: &mut u64) -> Result<Whole, Fault> {
+/// Those of the phase in which it was answered; what the source has published goes before what was counted.
+fn counts_of(item: &Item, counts: &HashMap<String, Vec<Said>>, opinions: &Opinions) -> Counts {
+    let said =
+        counts.get(&item.id).into_iter().flatten().filter(|said| opinions.is_of(&item.id, &said.phase));
+    said.rev().max_by_key(|said| said.published).map_or(Counts::default(), |said| said.counts)
+}
+
+fn comments(
+    items: &[Item],
+    counts: impl Fn(&Item) -> Counts,
+    path: PathBuf,
+    cells: Cells,
+    untold: &mut u64,
+) -> Result<Whole, Fault> {
     let mut file = Growing::create(path)?;
-    csv_row(
-        &mut file,
-        &[
-            "timestamp",
-            "datetime",
-            "comment-id",
-            "author-id",
-            "agrees",
-            "disagrees",
-            "passes",
-            "moderated",
-            "is-seed",
-            "comment-body",
-        ],
-    )?;
-    for item in &around.items {
-        let counts = around.counts.get(&item.id).copied().unwrap_or_default();
+    let header = [
+        "timestamp",
+        "datetime",
+        "comment-id",
+        "author-id",
+        "agrees",
+        "disagrees",
+        "passes",
+        "moderated",
+        "is-seed",
+        "comment-body",
+    ];
+    csv_row(&mut file, &header, cells)?;
+    for item in items {
         let [agrees, disagrees, passes] =
-            counts.map(|count| count.map_or_else(String::new, |count| count.to_string()));
-        let moderated = match item.status.as_str() {
-            "approved" | "active" => "1",
-            "rejected" => "-1",
-            _ => "0",
-        };
+            counts(item).map(|count| count.map_or_else(String::new, |count| count.to_string()));
+        let moderated = moderated(&item.status).unwrap_or("0");
         let seed = if item.origin == ORIGIN_PARTICIPANT { "false" } else { "true" };
         let (timestamp, datetime) = times(item.created_at.as_deref(), untold);
-        let text = cell(&item.text, cells);
-        let row =
-            [&timestamp, datetime, item.key(), "", &agrees, &disagrees, &passes, moderated, seed, &text];
-        csv_row(&mut file, &row)?;
+        let text = &item.text;
+        let row = [&timestamp, datetime, item.key(), "", &agrees, &disagrees, &passes, moderated, seed, text];
+        csv_row(&mut file, &row, cells)?;
     }
     file.finish()
 }
@@ -184,19 +237,14 @@ impl Reader for Votes<'_> {
     const RESPONSES: bool = true;
 
     fn response(&mut self, response: Response) -> Result<(), Fault> {
-        let wrong = |detail: &str| Err(Fault::content(&self.name, None, Wrong::Format, detail));
+        let answer = self.opinions.response(&response)?;
         let Some(who) = response.participant_ref else {
-            return wrong("it holds counts, not votes: --to sensemaking-csv fits");
+            let detail = "it holds counts, not votes: --to sensemaking-csv fits";
+            return Err(Fault::content(self.opinions.name(), None, Wrong::Format, detail));
         };
-        let (answer, vote) = match response.response.as_str() {
-            "agree" => (Answer::Agree, "1"),
-            "disagree" => (Answer::Disagree, "-1"),
-            "pass" => (Answer::Pass, "0"),
-            _ => return wrong("it holds comparisons, which are no votes on statements"),
-        };
-        let Some((item, key)) = self.keys.get(response.subject_ref.as_str()).copied() else {
-            return wrong("a response is about no item");
-        };
+        let (answer, vote) = VOTES_OF[answer];
+        // Of one about no item it is told once all are read.
+        let Some((item, key)) = self.keys.get(response.subject_ref.as_str()).copied() else { return Ok(()) };
         let number = match self.numbers.get(who.as_str()) {
             Some(number) => *number,
             None => {
@@ -213,6 +261,6 @@ impl Reader for Votes<'_> {
             VoterIds::Numbers => number.to_string(),
         };
         let (timestamp, datetime) = times(at, &mut self.untold);
-        csv_row(&mut self.file, &[&timestamp, datetime, key, &who, vote])
+        csv_row(&mut self.file, &[&timestamp, datetime, key, &who, vote], self.cells)
     }
 }

@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
 };
 
-use super::{Growing, VoterIds, Whole, csv_row};
+use super::{Cells, Growing, VoterIds, Whole, csv_row};
 use crate::{
     fault::Fault,
     form::Answer,
@@ -51,7 +51,7 @@ impl Matrix {
         self,
         path: PathBuf,
         columns: &[&str],
-        voters: VoterIds,
+        (voters, cells): (VoterIds, Cells),
         groups: &HashMap<String, String>,
         meter: &Meter,
     ) -> Result<Whole, Fault> {
@@ -67,8 +67,8 @@ impl Matrix {
             "n-pass",
         ];
         header.extend(columns);
-        csv_row(&mut file, &header)?;
-        let mut line = Line { file, votes: vec![None; columns.len()] };
+        csv_row(&mut file, &header, cells)?;
+        let mut line = Line { file, votes: vec![None; columns.len()], cells };
         let named = |at: u32| {
             let reference = &*self.participants[at as usize];
             let id = match voters {
@@ -102,6 +102,7 @@ impl Matrix {
 struct Line {
     file: Growing,
     votes: Vec<Option<Answer>>,
+    cells: Cells,
 }
 
 impl Line {
@@ -110,14 +111,14 @@ impl Line {
         let counts = [Answer::Agree, Answer::Disagree, Answer::Pass].map(count);
         let [agrees, disagrees, passes] = counts.map(|count| count.to_string());
         let all = counts.iter().sum::<usize>().to_string();
-        let mut cells = vec![id, "", group, "", &all, &agrees, &disagrees, &passes];
-        cells.extend(self.votes.iter().map(|vote| match vote {
+        let mut row = vec![id, "", group, "", &all, &agrees, &disagrees, &passes];
+        row.extend(self.votes.iter().map(|vote| match vote {
             Some(Answer::Agree) => "1",
             Some(Answer::Disagree) => "-1",
             Some(_) => "0",
             None => "",
         }));
-        csv_row(&mut self.file, &cells)?;
+        csv_row(&mut self.file, &row, self.cells)?;
         self.votes.fill(None);
         Ok(())
     }

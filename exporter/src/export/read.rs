@@ -3,6 +3,7 @@
 //! It checks no more than it needs: judging bundles is another command's.
 
 use std::{
+    collections::HashSet,
     fmt,
     fs::File,
     io::BufReader,
@@ -132,8 +133,11 @@ impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut rest = Map::new();
+        let (mut rest, mut seen) = (Map::new(), HashSet::new());
         while let Some(key) = map.next_key::<String>()? {
+            if !seen.insert(key.clone()) {
+                return Err(serde::de::Error::custom("a member stands twice"));
+            }
             let fault = &mut *self.fault;
             let reader = &mut *self.reader;
             let meter = self.meter;

@@ -3,31 +3,29 @@
 //! Its header is never quoted: the tools that read it split it at bare commas.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     path::{Path, PathBuf},
 };
 
 use serde_json::Value;
 
 use super::{
-    Cells, Growing, Whole, cell, csv_row,
+    Cells, Growing, Whole, csv_row,
+    opinions::{ANSWERS, Opinions, column, moderated},
     read::{Item, MOST_COUNTED, Reader, Response, bundle},
 };
 use crate::{
     fault::{Fault, Wrong},
-    form::RESPONSE_COUNTS,
+    form::{ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
     input::name_of,
     meter::Meter,
     words,
 };
 
 pub(crate) const FILE: &str = "comments.csv";
-const ANSWERS: [&str; 3] = ["agree", "disagree", "pass"];
-/// More types of outcomes are not told apart.
-const MOST_TYPES: usize = 20;
 
-#[derive(Default)]
 struct Counted {
+    opinions: Opinions,
     items: Vec<Item>,
     counts: HashMap<String, [u128; 3]>,
     /// Responses so far.
@@ -36,8 +34,6 @@ struct Counted {
     hidden: HashMap<String, [bool; 3]>,
     /// Of items, which of the three their counts do not name: if nobody has given such an answer, it may not have been asked.
     unsaid: HashMap<String, [bool; 3]>,
-    /// What has no place in the table, by type.
-    left_out: BTreeMap<String, u64>,
     name: String,
 }
 
@@ -52,10 +48,7 @@ impl Reader for Counted {
     }
 
     fn response(&mut self, response: Response) -> Result<(), Fault> {
-        let Some(at) = column(&response.response) else {
-            let detail = "it holds comparisons, which are no votes on statements";
-            return Err(Fault::content(&self.name, None, Wrong::Format, detail));
-        };
+        let at = self.opinions.response(&response)?;
         self.rows += 1;
         let (row, answer) = (self.rows - 1, ANSWERS[at]);
         let sum = &mut self.counts.entry(response.subject_ref).or_default()[at];
@@ -67,16 +60,9 @@ impl Reader for Counted {
     }
 
     fn outcome(&mut self, outcome: Value) -> Result<(), Fault> {
-        let kind = outcome["type"].as_str().unwrap_or_default();
-        if kind != RESPONSE_COUNTS {
-            // Others may write anything there.
-            let is_plain = kind.len() <= 40
-                && !kind.is_empty()
-                && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
-            let kind = if is_plain && self.left_out.len() < MOST_TYPES { kind } else { "other types" };
-            *self.left_out.entry(kind.to_owned()).or_default() += 1;
-        } else if let (Some(item), Some(counts)) =
-            (outcome["itemRef"].as_str(), outcome["counts"].as_object())
+        self.opinions.outcome(&outcome, &[RESPONSE_COUNTS])?;
+        if outcome["type"] == RESPONSE_COUNTS
+            && let (Some(item), Some(counts)) = (outcome["itemRef"].as_str(), outcome["counts"].as_object())
         {
             let unsaid = ANSWERS.map(|answer| !counts.contains_key(answer));
             self.unsaid.insert(item.to_owned(), unsaid);
@@ -92,21 +78,6 @@ impl Reader for Counted {
     }
 }
 
-/// The place of an answer among the columns.
-fn column(answer: &str) -> Option<usize> {
-    ANSWERS.iter().position(|known| *known == answer)
-}
-
-/// As their decisions are written; of others there is no word.
-fn moderated(status: &str) -> Option<&'static str> {
-    match status {
-        "approved" | "active" => Some("1"),
-        "pending" => Some("0"),
-        "rejected" => Some("-1"),
-        _ => None,
-    }
-}
-
 /// Also gives what the table has no place for, in words.
 pub(crate) fn write(
     from: &Path,
@@ -114,11 +85,23 @@ pub(crate) fn write(
     cells: Cells,
     meter: &Meter,
 ) -> Result<(Vec<Whole>, Vec<String>), Fault> {
-    let mut counted = Counted { name: name_of(from), ..Counted::default() };
-    bundle(from, &mut counted, meter)?;
+    let name = name_of(from);
+    let mut counted = Counted {
+        opinions: Opinions::new(name.clone()),
+        items: Vec::new(),
+        counts: HashMap::new(),
+        rows: 0,
+        hidden: HashMap::new(),
+        unsaid: HashMap::new(),
+        name,
+    };
+    let card = bundle(from, &mut counted, meter)?;
+    counted.opinions.items(&counted.items)?;
+    counted.opinions.hold_responses(&counted.items)?;
     let mut file = Growing::create(path)?;
-    csv_row(&mut file, &["comment-id", "comment_text", "agrees", "disagrees", "passes", "moderated"])?;
-    let (mut undecided, mut in_part) = (0_u64, 0_u128);
+    let header = ["comment-id", "comment_text", "agrees", "disagrees", "passes", "moderated"];
+    csv_row(&mut file, &header, cells)?;
+    let (mut undecided, mut others, mut in_part) = (0_u64, 0_u64, 0_u128);
     for item in &counted.items {
         let counts = counted.counts.get(&item.id).copied().unwrap_or_default();
         let hidden = counted.hidden.get(&item.id).copied().unwrap_or_default();
@@ -131,9 +114,9 @@ pub(crate) fn write(
         in_part += (0..3).filter(|at| hidden[*at]).map(|at| counts[at]).sum::<u128>();
         let moderated = moderated(&item.status);
         undecided += u64::from(moderated.is_none());
-        let text = cell(&item.text, cells);
-        let row = [item.key(), &text, &agrees, &disagrees, &passes, moderated.unwrap_or_default()];
-        csv_row(&mut file, &row)?;
+        others += u64::from(item.origin != ORIGIN_PARTICIPANT);
+        let row = [item.key(), &item.text, &agrees, &disagrees, &passes, moderated.unwrap_or_default()];
+        csv_row(&mut file, &row, cells)?;
     }
     let mut notes = Vec::new();
     if undecided > 0 {
@@ -149,12 +132,12 @@ pub(crate) fn write(
             "{responses} {were} left out: of their counts only a part is known, and the cells are empty."
         ));
     }
-    let left_out: u64 = counted.left_out.values().sum();
-    if left_out > 0 {
-        let (outcomes, were) = (words::counted(left_out, "outcome"), words::were(left_out));
-        let of = counted.left_out.iter().map(|(kind, count)| format!("{count} of {kind}"));
-        let of = of.collect::<Vec<_>>().join(", ");
-        notes.push(format!("The table has no place for {outcomes}, which {were} left out: {of}."));
+    if others > 0 {
+        let items = words::counted(others, "item");
+        let were = words::were(others);
+        notes
+            .push(format!("The table has no place for origins: {items} {were} not written by participants."));
     }
+    notes.extend(counted.opinions.notes(&counted.items, &card));
     Ok((vec![file.finish()?], notes))
 }
