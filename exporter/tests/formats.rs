@@ -100,6 +100,41 @@ fn three_generations_of_surveys_give_the_same_bundle() {
 }
 
 #[test]
+fn one_person_is_one_whatever_columns_their_votes_and_skips_have() {
+    let folder = Folder::new();
+    let votes = "Vote ID,Session ID,Session Identifier,Winner ID,Loser ID,Left Choice ID,Right Choice ID\n\
+                 1,9,long-9,1,2,1,2\n2,8,long-8,1,2,1,2\n";
+    folder.write(
+        "a/ideas.csv",
+        "Wikisurvey ID,Idea ID,Idea Text,Wins,Losses,Score\n7,1,one,1,0,60\n7,2,two,0,1,40\n",
+    );
+    let skips = |session: &str, whose: [&str; 2]| {
+        let [nine, eight] = whose;
+        let text = format!(
+            "Record Type,{session},Left Choice ID,Right Choice ID,Reason\nSkip,{nine},2,1,NA\nSkip,{eight},2,1,NA\n"
+        );
+        folder.write("a/non_votes.csv", text);
+    };
+    folder.write("a/votes.csv", votes);
+    let note = "Participants are told apart by Session ID, which all files have: not all have Session Identifier, which \
+                outlives a session.";
+    for (session, whose, noted) in
+        [("Session ID", ["9", "8"], true), ("Session Identifier", ["long-9", "long-8"], false)]
+    {
+        skips(session, whose);
+        let report = bundle(&folder.job(&folder.path("a"))).0;
+        assert_eq!(report.participants, 2, "{session}");
+        assert_eq!(report.notes.iter().any(|said| said == note), noted, "{:?}", report.notes);
+    }
+    folder.write("a/votes.csv", votes.replace("Session ID,", "Other,"));
+    skips("Session ID", ["9", "8"]);
+    let fault = run(&folder.job(&folder.path("a"))).unwrap_err();
+    let said = "non_votes.csv, row 1: it lacks the column Session Identifier, another file Session ID: who is the same in \
+                both is not known";
+    assert_eq!((fault.tag(), fault.to_string().as_str()), ("missing_column", said));
+}
+
+#[test]
 fn answers_of_nobody_are_left_out_and_counted() {
     let folder = Folder::new();
     survey(&folder, "middle", "Question", false, false);

@@ -9,7 +9,10 @@ use std::sync::{Arc, atomic::Ordering};
 use crate::{
     fault::{Fault, Wrong},
     form::Answer,
-    input::{Limits, Member, Role, hold_name, need, one_of, table::Table},
+    input::{
+        Limits, Member, Role, hold_name, need, one_of,
+        table::{Table, no_column},
+    },
     meter::Meter,
     model::{Head, Keys, Source},
     moment::Moment,
@@ -36,6 +39,8 @@ impl Default for Options {
 pub(crate) struct Ideas {
     votes: Member,
     skips: Option<Member>,
+    /// The column by which votes and skips tell participants apart.
+    session: &'static str,
     keys: Keys,
     equal_reasons: Vec<String>,
 }
@@ -64,11 +69,12 @@ impl Ideas {
             ..Source::default()
         };
         let rows = vec![(Role::Ideas, items.len() as u64)];
-        let head =
-            Head { rows, notes: read.notes, ..Head::of_options("tidegate:all-our-ideas/v1", source, items) };
         let skips = one_of(files, Role::IdeasNonVotes)?.cloned();
+        let (session, note) = session(votes, skips.as_ref(), limits)?;
         let equal_reasons = options.equal_reasons.iter().map(|reason| plain(reason)).collect();
-        Ok((Self { votes: votes.clone(), skips, keys, equal_reasons }, head, people))
+        let notes = read.notes.into_iter().chain(note).collect();
+        let head = Head { rows, notes, ..Head::of_options("tidegate:all-our-ideas/v1", source, items) };
+        Ok((Self { votes: votes.clone(), skips, session, keys, equal_reasons }, head, people))
     }
 
     pub(crate) fn rows_file(&self) -> &Member {
@@ -101,7 +107,7 @@ impl Ideas {
         each: &mut impl FnMut(Row) -> Result<Flow, Fault>,
     ) -> Result<Read, Fault> {
         let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
-        let common = Common::find(&table)?;
+        let common = Common::find(&table, self.session)?;
         let (winner, loser) = (table.need(&["Winner ID"])?, table.need(&["Loser ID"])?);
         let valid = table.find(&["Valid"])?;
         let (mut invalid, mut nobodys) = (0_u64, 0_u64);
@@ -149,7 +155,7 @@ impl Ideas {
         each: &mut impl FnMut(Row) -> Result<Flow, Fault>,
     ) -> Result<Flow, Fault> {
         let mut table = Table::open(member.open(limits, None)?, limits, true)?;
-        let common = Common::find(&table)?;
+        let common = Common::find(&table, self.session)?;
         let (kind, reason) = (table.need(&["Record Type"])?, table.find(&["Reason"])?);
         let valid = table.find(&["Valid"])?;
         let (mut left_out, mut nobodys) = (0_u64, 0_u64);
@@ -192,6 +198,48 @@ impl Ideas {
     }
 }
 
+/// The identifier outlives a session; it came later.
+const SESSIONS: [&str; 2] = ["Session Identifier", "Session ID"];
+
+/// The first column that all files have: by two of them one person would be two. And what is said of the other one.
+fn session(
+    votes: &Member,
+    skips: Option<&Member>,
+    limits: &Limits,
+) -> Result<(&'static str, Option<String>), Fault> {
+    let mut tables = Vec::new();
+    for member in [Some(votes), skips].into_iter().flatten() {
+        let table = Table::open(member.without_digest().open(limits, None)?, limits, true)?;
+        let mut has = [false; 2];
+        for (has, name) in has.iter_mut().zip(SESSIONS) {
+            *has = table.columns.iter().any(|column| column.eq_ignore_ascii_case(name));
+        }
+        if !has.contains(&true) {
+            return Err(no_column(&table.name, &SESSIONS.join(" or "), &table.columns));
+        }
+        tables.push((table.name, has));
+    }
+    let everywhere = |at: usize| tables.iter().all(|(_, has)| has[at]);
+    let [identifier, id] = SESSIONS;
+    match tables.iter().find(|(_, has)| !has[0]) {
+        None => Ok((identifier, None)),
+        Some((name, _)) if !everywhere(1) => {
+            let detail = format!(
+                "it lacks the column {identifier}, another file {id}: who is the same in both is not known"
+            );
+            Err(Fault::content(name, 1, Wrong::MissingColumn, detail))
+        }
+        Some(_) if tables.iter().any(|(_, has)| has[0]) => {
+            let note = format!(
+                "Participants are told apart by {id}, which all files have: not all have {identifier}, which outlives a \
+                 session."
+            );
+            Ok((id, Some(note)))
+        }
+        Some(_) => Ok((id, None)),
+    }
+}
+
 /// Columns that votes and skips share.
 struct Common {
     left: usize,
@@ -201,12 +249,11 @@ struct Common {
 }
 
 impl Common {
-    fn find(table: &Table) -> Result<Self, Fault> {
+    fn find(table: &Table, session: &str) -> Result<Self, Fault> {
         Ok(Self {
             left: table.need(&["Left Choice ID"])?,
             right: table.need(&["Right Choice ID"])?,
-            // The identifier outlives a session; it came later.
-            session: table.need(&["Session Identifier", "Session ID"])?,
+            session: table.need(&[session])?,
             created: table.find(&["Created at"])?,
         })
     }
