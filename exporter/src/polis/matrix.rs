@@ -17,7 +17,7 @@ use crate::{
     meter::Meter,
     model::Keys,
     privacy::people::People,
-    rows::{NO_OBJECT, Read, Row, order::Flow},
+    rows::{MOST_GROUPS, NO_OBJECT, Read, Row, order::Flow},
     words::counted,
 };
 
@@ -46,7 +46,8 @@ pub(super) fn participants(
         return Err(Fault::content(&table.name, 1, Wrong::MissingColumn, detail));
     }
     let mut known_outside = HashMap::<Box<str>, u64>::new();
-    let (mut names, mut external) = (Vec::<String>::new(), 0_u64);
+    let (mut names, mut places_of, mut external) =
+        (Vec::<String>::new(), HashMap::<String, usize>::new(), 0_u64);
     while let Some(row) = table.next()? {
         let (who, name, xid) = (row.text(id)?.as_bytes(), row.maybe(group)?.trim(), row.maybe(xid)?.trim());
         if who.is_empty() {
@@ -73,10 +74,17 @@ pub(super) fn participants(
             people.set_group(who, 0);
             continue;
         }
-        let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
-            names.push(name.to_owned());
-            names.len() - 1
-        });
+        let at = match places_of.get(name) {
+            Some(at) => *at,
+            None if names.len() == MOST_GROUPS => {
+                return Err(row.wrong(Wrong::Value, format!("there are more than {MOST_GROUPS} groups")));
+            }
+            None => {
+                names.push(name.to_owned());
+                places_of.insert(name.to_owned(), names.len() - 1);
+                names.len() - 1
+            }
+        };
         members.push((Box::<[u8]>::from(who), at));
     }
     let mut order: Vec<_> = (0..names.len()).collect();
@@ -123,7 +131,7 @@ pub(super) fn rows(
     // Comments are the columns behind the counts.
     let counts =
         ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];
-    let mut items = Vec::<(usize, u32)>::new();
+    let (mut items, mut first_of) = (Vec::<(usize, u32)>::new(), HashMap::new());
     for (at, column) in table.columns.iter().enumerate() {
         if counts.contains(&column.to_lowercase().as_str()) {
             continue;
@@ -131,8 +139,8 @@ pub(super) fn rows(
         let item = keys.find(column.as_bytes()).ok_or_else(|| {
             Fault::content(&table.name, 1, Wrong::UnknownItem, format!("column {} is no comment", at + 1))
         })?;
-        if let Some((first, _)) = items.iter().find(|(_, other)| *other == item) {
-            return Err(twice(&table.name, column, *first, at));
+        if let Some(first) = first_of.insert(item, at) {
+            return Err(twice(&table.name, column, first, at));
         }
         items.push((at, item));
     }

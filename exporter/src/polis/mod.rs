@@ -17,12 +17,12 @@ use self::{
     sign::{Check, Declared, Said},
 };
 use crate::{
-    fault::{Fault, Wrong},
+    fault::Fault,
     input::{Limits, Member, Role, absent, hold_name, hold_summary, missing, need, one_of},
     meter::Meter,
     model::{Head, Keys, Source},
     privacy::people::{People, PeopleOf, scope},
-    rows::{MOST_GROUPS, Read, Row, order::Flow},
+    rows::{Read, Row, order::Flow},
 };
 
 /// The shapes of exports, in the order in which they came about.
@@ -131,10 +131,6 @@ impl Polis {
             groups = found.groups;
             rows.push((Role::PolisMatrix, found.rows));
             notes.extend(found.notes);
-            if groups.len() > MOST_GROUPS {
-                let detail = format!("there are more than {MOST_GROUPS} groups");
-                return Err(Fault::content(&matrix.name, None, Wrong::Value, detail));
-            }
         }
         if votes.is_none() {
             notes.push("There was no list of votes (votes.csv); the matrix has no times.".to_owned());
