@@ -72,6 +72,7 @@ pub(crate) fn fault_of(error: &io::Error) -> Option<String> {
         _ if is_told => Some(error.to_string()),
         _ if error.raw_os_error().is_some() => None,
         io::ErrorKind::UnexpectedEof => Some(Damaged::Cut.to_string()),
+        io::ErrorKind::Unsupported => Some(format!("it is packed in a way that is not read: {error}")),
         _ => Some(format!("{}: {error}", Damaged::Spoiled)),
     }
 }

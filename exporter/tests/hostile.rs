@@ -125,6 +125,16 @@ fn wrong_files_are_named() {
             refused(&folder, input, "encoding", "comments.csv, row 1: it is UTF-16: save it as UTF-8");
         }
     }
+    let signs = || comments.chars().map(u32::from);
+    let little: Vec<u8> = signs().flat_map(u32::to_le_bytes).collect();
+    let big: Vec<u8> = signs().flat_map(u32::to_be_bytes).collect();
+    let marked = [[&[0xff, 0xfe, 0, 0][..], &little].concat(), [&[0, 0, 0xfe, 0xff][..], &big].concat()];
+    for wide in marked.into_iter().chain([little, big]) {
+        let path = folder.write("a/comments.csv", wide);
+        for input in [&input, &path] {
+            refused(&folder, input, "encoding", "comments.csv, row 1: it is UTF-32: save it as UTF-8");
+        }
+    }
 }
 
 #[test]
@@ -469,4 +479,38 @@ fn a_sidecar_that_is_asked_for_twice_is_refused_before_anything_is_named() {
             assert_eq!(folder.names(), ["a"]);
         }
     }
+}
+
+#[test]
+fn a_file_of_an_archive_that_is_packed_in_another_way_is_not_called_damaged() {
+    let folder = Folder::new();
+    let mut zipped = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let plain = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    zipped.start_file("t.csv", plain).unwrap();
+    std::io::Write::write_all(&mut zipped, b"comment-id,comment_text,agrees\n1,one,2\n").unwrap();
+    let mut bytes = zipped.finish().unwrap().into_inner();
+    for (header, method) in [(b"PK\x03\x04", 8), (b"PK\x01\x02", 10)] {
+        let at = bytes.windows(4).position(|four| four == header).unwrap();
+        bytes[at + method] = 14;
+    }
+    let path = folder.write("t.zip", bytes);
+    let fault = run(&folder.job(&path)).unwrap_err().to_string();
+    assert!(fault.starts_with("t.csv: it is packed in a way that is not read"), "{fault}");
+}
+
+#[test]
+fn groups_beyond_the_limit_are_refused_at_the_first_of_them() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(25, 3, 10));
+    let input = conversation.variant_a(&folder, "a");
+    let matrix = |groups: u32, ending: &str| {
+        let mut text = "participant,group-id,n-votes\n".to_owned();
+        // Each twice.
+        (0..groups * 2).for_each(|at| text += &format!("{at},g{},0\n", at % groups));
+        folder.write("a/participants-votes.csv", text + ending);
+    };
+    matrix(2047, "");
+    run(&folder.job(&input)).unwrap();
+    fs::remove_file(folder.path("bundle.json")).unwrap();
+    matrix(2048, "\u{0}");
+    refused(&folder, &input, "value", "participants-votes.csv, row 2049: there are more than 2047 groups");
 }

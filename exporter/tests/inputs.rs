@@ -343,3 +343,46 @@ fn a_window_that_is_too_wide_is_told_with_the_file() {
         );
     }
 }
+
+#[test]
+fn files_that_are_packed_within_an_archive_are_read_as_in_a_folder() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(54, 5, 30));
+    let path = conversation.variant_a(&folder, "a");
+    for name in ["comments.csv", "votes.csv"] {
+        let text = fs::read(path.join(name)).unwrap();
+        fs::remove_file(path.join(name)).unwrap();
+        let packed = if name == "votes.csv" { zstd::encode_all(&*text, 1).unwrap() } else { gzip(&text) };
+        folder.write(&format!("a/{name}.packed"), packed);
+    }
+    let mut in_a_folder = bundle(&folder.job(&path)).1;
+    let mut in_an_archive = bundle(&folder.job(&folder.write("a.zip", zipped(&path)))).1;
+    let digests = |bundle: &mut serde_json::Value| {
+        let mut listed = bundle["provenance"]["sourceArtifacts"].take();
+        let listed = listed.as_array_mut().unwrap();
+        let digests = listed.iter().map(|it| it["sha256"].to_string());
+        digests.collect::<std::collections::BTreeSet<_>>()
+    };
+    // Both are told by what lies there, packed.
+    assert!(digests(&mut in_a_folder).is_subset(&digests(&mut in_an_archive)));
+    assert_eq!(content(in_an_archive), content(in_a_folder));
+    let votes = path.join("votes.csv.packed");
+    let mut cut = fs::read(&votes).unwrap();
+    cut.truncate(cut.len() - 3);
+    fs::write(&votes, cut).unwrap();
+    let fault = run(&folder.job(&folder.write("a.zip", zipped(&path)))).unwrap_err();
+    assert_eq!(fault.to_string(), "votes.csv.packed: its packed data ends too early");
+}
+
+#[test]
+fn an_archive_behind_what_unpacks_it_is_one() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(55, 5, 30));
+    let path = conversation.variant_a(&folder, "a");
+    let archive = zipped(&path);
+    let plain = bundle(&folder.job(&folder.write("a.zip", &archive))).1;
+    for name in ["a.zip", "a.EXE"] {
+        let unpacks_itself = [b"#!/bin/sh\nexit\n", &*archive].concat();
+        let behind = bundle(&folder.job(&folder.write(name, unpacks_itself))).1;
+        assert_eq!(content(behind), content(plain.clone()));
+    }
+    assert!(run(&folder.job(&folder.write("b.zip", "no archive"))).is_err());
+}

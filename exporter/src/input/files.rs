@@ -113,7 +113,10 @@ impl Input {
         let path: Arc<Path> = Arc::from(path);
         let within: Arc<str> = name.as_str().into();
         let file = Member { name, whence: Whence::File { path: Arc::clone(&path) }, hashed: true };
-        let packed = packed(&path)?;
+        let packed = match packed(&path)? {
+            Packed::No if zipped::follows(&path) => Packed::Zip,
+            packed => packed,
+        };
         let kept = match packed {
             Packed::Zip => None,
             // An archive is read from its end.

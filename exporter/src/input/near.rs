@@ -85,8 +85,8 @@ fn is_called(member: &Member, known: &Known) -> bool {
 
 fn misfit(member: &Member, known: &Known, head: &Head) -> Fault {
     let wrong = |detail: String| Fault::content(&member.name, 1, Wrong::MissingColumn, detail);
-    if head.wide {
-        return wide(member);
+    if let Some(encoding) = head.wide {
+        return wide(member, encoding);
     }
     if head.text.trim().is_empty() {
         return wrong("the file is empty".to_owned());

@@ -120,8 +120,8 @@ pub(super) fn is_called_summary(member: &Member) -> bool {
 /// The beginning of a file as text.
 pub(super) struct Head {
     pub(super) text: String,
-    /// It was UTF-16, which is not read further.
-    pub(super) wide: bool,
+    /// The encoding, if it is one that is not read further.
+    pub(super) wide: Option<&'static str>,
 }
 
 /// Enough for the header of a matrix with many thousand comments.
@@ -133,20 +133,15 @@ impl Head {
         let stream = member.without_digest().open(limits, None)?;
         let read = stream.take(ENOUGH).read_to_end(&mut first);
         read.map_err(|error| Fault::from_io(&member.name, error))?;
-        // Without a mark it is known by letters of which every second byte is nothing.
-        let unit: Option<fn([u8; 2]) -> u16> = match first[..] {
-            [0xff, 0xfe, ..] | [1..=255, 0, 1..=255, 0, ..] => Some(u16::from_le_bytes),
-            [0xfe, 0xff, ..] | [0, 1..=255, 0, 1..=255, ..] => Some(u16::from_be_bytes),
-            _ => None,
+        // Without a mark they are known by letters of which other bytes are nothing.
+        let (wide, text) = match first[..] {
+            [0xff, 0xfe, 0, 0, ..] | [1..=255, 0, 0, 0, ..] => utf32(&first, u32::from_le_bytes),
+            [0, 0, 0xfe, 0xff, ..] | [0, 0, 0, 1..=255, ..] => utf32(&first, u32::from_be_bytes),
+            [0xff, 0xfe, ..] | [1..=255, 0, 1..=255, 0, ..] => utf16(&first, u16::from_le_bytes),
+            [0xfe, 0xff, ..] | [0, 1..=255, 0, 1..=255, ..] => utf16(&first, u16::from_be_bytes),
+            _ => (None, String::from_utf8_lossy(&first).into_owned()),
         };
-        let text = match unit {
-            Some(unit) => {
-                let units: Vec<_> = first.as_chunks().0.iter().map(|pair| unit(*pair)).collect();
-                String::from_utf16_lossy(&units)
-            }
-            None => String::from_utf8_lossy(&first).into_owned(),
-        };
-        Ok(Self { text: text.trim_start_matches('\u{feff}').to_owned(), wide: unit.is_some() })
+        Ok(Self { text: text.trim_start_matches('\u{feff}').to_owned(), wide })
     }
 
     /// The names of the columns, if it is a table.
@@ -191,20 +186,30 @@ impl Head {
     }
 }
 
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> (Option<&'static str>, String) {
+    let units: Vec<_> = bytes.as_chunks().0.iter().map(|pair| unit(*pair)).collect();
+    (Some("UTF-16"), String::from_utf16_lossy(&units))
+}
+
+fn utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> (Option<&'static str>, String) {
+    let signs = bytes.as_chunks().0.iter().map(|four| char::from_u32(unit(*four)));
+    (Some("UTF-32"), signs.map(|sign| sign.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+}
+
 pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, Fault> {
     let head = Head::of(member, limits)?;
     let called = member.name.rsplit('/').next().is_some_and(|name| name.eq_ignore_ascii_case("format.json"));
-    match head.role(member) {
-        Role::Unknown if !called => Ok(Role::Unknown),
-        _ if head.wide => Err(wide(member)),
+    match (head.role(member), head.wide) {
+        (Role::Unknown, _) if !called => Ok(Role::Unknown),
+        (_, Some(encoding)) => Err(wide(member, encoding)),
         // However it is written: what is not understood of a declaration is told.
-        Role::Unknown => Ok(Role::PolisFormat),
-        role => Ok(role),
+        (Role::Unknown, None) => Ok(Role::PolisFormat),
+        (role, None) => Ok(role),
     }
 }
 
-pub(super) fn wide(member: &Member) -> Fault {
-    Fault::content(&member.name, 1, Wrong::Encoding, "it is UTF-16: save it as UTF-8")
+pub(super) fn wide(member: &Member, encoding: &str) -> Fault {
+    Fault::content(&member.name, 1, Wrong::Encoding, format!("it is {encoding}: save it as UTF-8"))
 }
 
 /// Passes on the lines `key,value` of a summary, which has no header; of the keys only the letters.
@@ -234,8 +239,8 @@ pub(crate) fn hold_summary(files: &[(Member, Role)], limits: &Limits) -> Result<
         return Ok(());
     };
     let head = Head::of(member, limits)?;
-    if head.wide {
-        return Err(wide(member));
+    if let Some(encoding) = head.wide {
+        return Err(wide(member, encoding));
     }
     let begins = |line: &str| line.split([';', '\t']).next().map(key);
     let separated =

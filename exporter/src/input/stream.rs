@@ -198,10 +198,14 @@ impl Reading {
                     let part = u128::from(packed) * u128::from(read.get()) / size;
                     u64::try_from(part).unwrap_or(packed).min(packed)
                 };
-                if !self.copy(&mut hashed, || Some(packed), stored)? {
+                let failed = |error| self.unreadable(true, error);
+                let (again, magic) = Packed::of(&mut hashed).map_err(failed)?;
+                let from = unpacked(again, magic, &mut hashed).map_err(failed)?;
+                if !self.copy(from, || Some(packed), stored)? {
                     return Ok(None);
                 }
-                // A file of an archive is known to people unpacked.
+                io::copy(&mut hashed, &mut io::sink()).map_err(failed)?;
+                // A file of an archive is known to people as it is unpacked from there.
                 Ok(Some((hashed.ended(), packed)))
             }
         }

@@ -75,6 +75,14 @@ pub(super) fn open(
     Ok((archive, entries))
 }
 
+/// Whether something else stands before an archive, as in one that unpacks itself; only what is called so is looked at.
+pub(super) fn follows(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    let opened = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    ending.is_some_and(|ending| ["zip", "exe"].contains(&ending.as_str()))
+        && opened().and_then(|(size, file)| archive_end(&file, size)).is_ok_and(|end| listed(&end).is_some())
+}
+
 /// Where the directory of an archive ends: a record of 22 bytes, and a comment.
 fn archive_end(file: &File, size: u64) -> io::Result<Vec<u8>> {
     let from = size.saturating_sub(22 + u64::from(u16::MAX));
