@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_schemas::{
     documents::{
         Document, DocumentFault, DocumentKind, Event, Expectation, Format, Missing, On, Origin, Set, Status,
@@ -127,6 +127,93 @@ fn json_is_read_as_yaml_is_one_document_or_a_list() {
     assert_eq!(keys, ["a", "b"]);
     assert!(messages(&[("q.json", "[{\"queue\":\"a\",\n\"queue\":\"b\"}]")])[0].contains("more than once"));
     assert!(messages(&[("q.json", "{\n\"queue\" 1}")])[0].contains("Line 2, column 9"));
+}
+
+fn rule_of(name: &str, text: &str) -> Value {
+    let documents = parse(&[(name, text)]).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
+    let Document::Rule(rule) = &documents[0].1 else { panic!("{text}") };
+    rule.when.clone()
+}
+
+#[test]
+fn whole_numbers_stay_what_they_are_however_they_are_written() {
+    let whole = [
+        "9007199254740993",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "18446744073709551617",
+        "-18446744073709551617",
+        "1267650600228229401496703205377",
+        "170141183460469231731687303715884105727",
+        "-170141183460469231731687303715884105728",
+    ];
+    for digits in whole {
+        let json = format!("{{\"rule\": \"r\", \"when\": {{\"n\": [{digits}]}}}}");
+        for (name, text) in [
+            ("r.json", json.clone()),
+            ("r.yaml", json),
+            ("r.yaml", format!("rule: r\nwhen:\n  n:\n    - {digits}")),
+            ("r.yaml", format!("rule: r\r\nwhen: {{n: [{digits}]}} # as it is\r\n")),
+            ("r.yaml", format!("\u{feff}# \u{1f600} é\nrule: r\nwhen: {{n: [  {digits}  ]}}\n")),
+            ("r.yaml", format!("rule: r\nname: &n \"é\"\nwhen: {{n: [&a {digits}]}}\ntests: []")),
+            ("r.yaml", format!("---\nrule: r\nitem_types: [\"ü\"]\nwhen:\n  n: [\n    {digits}\n  ]\n...\n")),
+        ] {
+            let when = rule_of(name, &text);
+            assert_eq!(when["n"][0].to_string(), digits, "{text}");
+            for format in [Format::Yaml, Format::Json] {
+                let (_, document) = parse(&[(name, &text)]).unwrap().remove(0);
+                let written = render(&document, format);
+                let name = if format == Format::Yaml { "r.yaml" } else { "r.json" };
+                assert_eq!(parse(&[(name, &written)]).unwrap()[0].1, document, "{written}");
+            }
+        }
+        if !digits.starts_with('-') {
+            assert_eq!(
+                rule_of("r.yaml", &format!("rule: r\nwhen: {{n: +{digits}}}"))["n"].to_string(),
+                digits
+            );
+        }
+    }
+    let twice = rule_of("r.yaml", "rule: r\nwhen: {a: &a 18446744073709551617, b: [*a, *a]}");
+    assert_eq!(twice["b"].to_string(), "[18446744073709551617,18446744073709551617]");
+    for (written, read) in [("1.50", "1.5"), ("1e3", "1000.0"), (".5", "0.5"), ("!!float 3.5", "3.5")] {
+        assert_eq!(rule_of("r.yaml", &format!("rule: r\nwhen: {{n: {written}}}"))["n"].to_string(), read);
+    }
+    assert_eq!(
+        rule_of("r.yaml", "rule: r\nwhen: {n: \"18446744073709551617\"}")["n"],
+        "18446744073709551617"
+    );
+}
+
+#[test]
+fn a_whole_number_of_too_many_bits_is_refused_where_it_stands() {
+    let digits = "170141183460469231731687303715884105728";
+    for digits in [digits.to_owned(), format!("-{digits}1"), "9".repeat(300)] {
+        for (name, text) in [
+            ("r.yaml", format!("queue: q\n---\nrule: r\nwhen:\n  n: {digits}\n")),
+            (
+                "r.json",
+                format!("[{{\"queue\": \"q\"}},\n\n\n{{\"rule\": \"r\",\n\"when\": {{\"n\": {digits}}}}}]"),
+            ),
+        ] {
+            let found = messages(&[(name, &text)]);
+            let told = format!("{name}:5: ");
+            assert!(found.len() == 1 && found[0].starts_with(&told), "{text}: {found:?}");
+            assert!(found[0].contains("does not fit 127 bits"), "{found:?}");
+        }
+    }
+    let torn = parse_all(&[("r.yaml", format!("queue: q\n---\nrule: r\nwhen: {{n: {digits}}}\n"))]);
+    assert_eq!((torn.documents.len(), torn.faults.len()), (1, 1));
+    // Where fewer bits are meant, they are asked for.
+    for (text, told) in [
+        ("action: a\nkind: callback\nstrikes: 18446744073709551617", "strikes: the value does not fit: u32"),
+        ("rule: r\nwhen: {}\nreview_sample: 18446744073709551617", "review_sample: "),
+        ("rule: r\nwhen: {}\nstatus: 18446744073709551617", "status: "),
+        ("rule: 18446744073709551617\nwhen: {}", "rule: "),
+    ] {
+        let found = messages(&[("a.yaml", text)]);
+        assert!(found.len() == 1 && found[0].contains(told), "{found:?}");
+    }
 }
 
 #[test]

@@ -217,12 +217,18 @@ fn yaml_trees_here(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFaul
         strict_booleans: true,
         with_snippet: false,
     };
-    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-        let line = error.location().and_then(|at| u32::try_from(at.line()).ok());
+    let fault = |line: Option<u32>, message: String| {
         let origin = Origin { file: name.to_owned(), line: line.unwrap_or(0), index: 0 };
+        vec![DocumentFault::new(&origin, "", message)]
+    };
+    let mut trees: Vec<Tree> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
+        let line = error.location().and_then(|at| u32::try_from(at.line()).ok());
         let column = error.location().map_or(String::new(), |at| format!("column {}: ", at.column()));
-        vec![DocumentFault::new(&origin, "", column + &said(error.without_snippet()))]
-    })
+        fault(line, column + &said(error.without_snippet()))
+    })?;
+    let exact = trees.iter_mut().try_for_each(|tree| tree.exact(text));
+    exact.map_err(|(line, why)| fault(line, why))?;
+    Ok(trees)
 }
 
 /// A level of YAML takes the parser tens of kilobytes of stack in a build without optimization.
@@ -278,7 +284,7 @@ fn json_trees(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
     let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let line = |at: usize| u32::try_from(ends.partition_point(|end| *end < at) + 1).unwrap_or(0);
     let root = Tree::of_json(tape.root(text.as_bytes()), &line)
-        .map_err(|message| vec![DocumentFault::new(&origin, "", message)])?;
+        .map_err(|(line, why)| vec![DocumentFault::new(&Origin { line, ..origin }, "", why)])?;
     Ok(match root.shape {
         Shape::List(documents) => documents,
         _ => vec![root],

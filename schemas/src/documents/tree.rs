@@ -2,7 +2,7 @@
 //!
 //! It does not know the kinds of documents; any type that serde can read is read off a tree.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use serde::{
     Deserialize, Deserializer,
@@ -18,6 +18,8 @@ use crate::{nearest::hint, wire::json};
 pub(super) struct Tree {
     pub(super) line: Option<u32>,
     pub(super) shape: Shape,
+    /// Where the digits of a number stand that YAML has read as a fraction, until [`Tree::exact`] reads them.
+    digits: Option<Range<usize>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -51,11 +53,15 @@ pub(super) fn shown(path: &[Step]) -> String {
 }
 
 impl Tree {
-    pub(super) fn of_json(node: json::Node<'_>, line: &impl Fn(usize) -> u32) -> Result<Self, String> {
+    /// Otherwise line and reason.
+    pub(super) fn of_json(node: json::Node<'_>, line: &impl Fn(usize) -> u32) -> Result<Self, (u32, String)> {
+        let here = line(node.range().start);
         let shape = match node.kind() {
             json::Kind::Null => Shape::Null,
             json::Kind::Bool(value) => Shape::Bool(value),
-            json::Kind::Number => Shape::Number(number(node.number().unwrap_or_default())?),
+            json::Kind::Number => {
+                Shape::Number(number(node.number().unwrap_or_default()).map_err(|why| (here, why))?)
+            }
             json::Kind::String => Shape::Text(node.str().unwrap_or_default().into_owned()),
             json::Kind::Array => {
                 Shape::List(node.elements().map(|node| Self::of_json(node, line)).collect::<Result<_, _>>()?)
@@ -63,10 +69,32 @@ impl Tree {
             json::Kind::Object => Shape::Map(
                 node.entries()
                     .map(|(key, node)| Ok((key.into_owned(), Self::of_json(node, line)?)))
-                    .collect::<Result<_, String>>()?,
+                    .collect::<Result<_, (u32, String)>>()?,
             ),
         };
-        Ok(Self { line: Some(line(node.range().start)), shape })
+        Ok(Self { line: Some(here), shape, digits: None })
+    }
+
+    /// Reads the numbers anew that YAML has rounded: whole ones of more than 64 bits. `text` is what the tree was read
+    /// from. Otherwise line and reason.
+    pub(super) fn exact(&mut self, text: &str) -> Result<(), (Option<u32>, String)> {
+        match &mut self.shape {
+            Shape::List(trees) => trees.iter_mut().try_for_each(|tree| tree.exact(text)),
+            Shape::Map(entries) => entries.iter_mut().try_for_each(|(_, tree)| tree.exact(text)),
+            Shape::Number(rounded) => {
+                let Some(digits) = self.digits.take().and_then(|at| Some(text.get(at)?.trim())) else {
+                    return Ok(());
+                };
+                match number(digits) {
+                    Ok(exact) if exact.as_f64() == rounded.as_f64() => *rounded = exact,
+                    Err(why) if is_whole(digits) => return Err((self.line, why)),
+                    // Written as only YAML writes a fraction.
+                    _ => {}
+                }
+                Ok(())
+            }
+            Shape::Null | Shape::Bool(_) | Shape::Text(_) => Ok(()),
+        }
     }
 
     /// The line of the value at a path, or of the closest value above it.
@@ -90,7 +118,9 @@ impl Tree {
             (Shape::Map(entries), [Step::Key(key), rest @ ..]) => {
                 match entries.iter_mut().find(|(name, _)| name == key) {
                     Some((_, tree)) => return tree.put(rest, shape),
-                    None if rest.is_empty() => entries.push((key.clone(), Self { line, shape })),
+                    None if rest.is_empty() => {
+                        entries.push((key.clone(), Self { line, shape, digits: None }))
+                    }
                     None => return false,
                 }
             }
@@ -140,24 +170,41 @@ impl Tree {
     }
 }
 
-/// In the one form in which a number is written again.
+/// In the one form in which a number is written again: whole ones as they are, fractions as the nearest of 64 bits.
 fn number(digits: &str) -> Result<Number, String> {
-    if let Ok(value) = digits.parse::<i64>() {
-        return Ok(value.into());
+    if let Some(whole) = digits.parse().ok().and_then(Number::from_i128) {
+        return Ok(whole);
     }
-    if let Ok(value) = digits.parse::<u64>() {
-        return Ok(value.into());
+    let shown = crate::nearest::shown(digits);
+    if is_whole(digits) {
+        return Err(format!(
+            "the whole number {shown} does not fit 127 bits; one with a point is rounded to 64"
+        ));
     }
     let float = digits.parse::<f64>().ok().and_then(Number::from_f64);
-    float.ok_or_else(|| format!("the number {} does not fit 64 bits", crate::nearest::shown(digits)))
+    float.ok_or_else(|| format!("the number {shown} does not fit 64 bits"))
+}
+
+fn is_whole(digits: &str) -> bool {
+    let digits = digits.trim_start_matches(['-', '+']);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 impl<'de> Deserialize<'de> for Tree {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = serde_saphyr::Spanned::<Shape>::deserialize(deserializer)?;
         let line = u32::try_from(spanned.referenced.line()).ok().filter(|line| *line > 0);
-        Ok(Self { line, shape: spanned.value })
+        let digits = match &spanned.value {
+            Shape::Number(number) if number.as_i128().is_none() => bytes(spanned.defined.span()),
+            _ => None,
+        };
+        Ok(Self { line, shape: spanned.value, digits })
     }
+}
+
+fn bytes(span: serde_saphyr::Span) -> Option<Range<usize>> {
+    let start = usize::try_from(span.byte_offset()?).ok()?;
+    Some(start..start.checked_add(usize::try_from(span.byte_len()?).ok()?)?)
 }
 
 impl<'de> Deserialize<'de> for Shape {
@@ -288,6 +335,10 @@ impl de::Error for Misfit {
     }
 
     fn invalid_type(unexpected: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        // So serde calls whole numbers of more than 64 bits.
+        if matches!(unexpected, de::Unexpected::Other(what) if what.starts_with("integer ")) {
+            return Self::invalid_value(unexpected, expected);
+        }
         // A value may be a secret header: only its type is named.
         let found = match unexpected {
             de::Unexpected::Bool(_) => "a boolean",
@@ -317,14 +368,22 @@ impl<'de> Deserializer<'de> for &'de Tree {
         match &self.shape {
             Shape::Null => visitor.visit_unit(),
             Shape::Bool(value) => visitor.visit_bool(*value),
-            Shape::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-                (Some(value), _, _) => visitor.visit_i64(value),
-                (None, Some(value), _) => visitor.visit_u64(value),
-                (None, None, value) => visitor.visit_f64(value.unwrap_or_default()),
+            Shape::Number(number) => match (number.as_i64(), number.as_u64(), number.as_i128()) {
+                (Some(value), ..) => visitor.visit_i64(value),
+                (_, Some(value), _) => visitor.visit_u64(value),
+                (_, _, Some(value)) => visitor.visit_i128(value),
+                (None, None, None) => visitor.visit_f64(number.as_f64().unwrap_or_default()),
             },
             Shape::Text(text) => visitor.visit_str(text),
             Shape::List(trees) => visitor.visit_seq(Members { trees, next: 0 }),
             Shape::Map(entries) => visitor.visit_map(Entries { entries, optional: &[], next: 0 }),
+        }
+    }
+
+    fn deserialize_f64<V: de::Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match &self.shape {
+            Shape::Number(number) => visitor.visit_f64(number.as_f64().unwrap_or_default()),
+            _ => self.deserialize_any(visitor),
         }
     }
 
@@ -372,7 +431,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 char str string bytes byte_buf unit unit_struct seq
         tuple tuple_struct map identifier ignored_any
     }
 }
