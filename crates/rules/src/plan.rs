@@ -304,7 +304,7 @@ impl Plan {
             }
             let mut scan = self.judge(run, candidates.iter().filter(|rule| self.concerns(**rule, item)));
             scan.judged += run.scratch.refuted;
-            run.scratch.candidates = candidates;
+            run.scratch.candidates.give_back(candidates);
             scan.added = added;
             scan
         })

@@ -62,12 +62,8 @@ impl<'r, 'a> Run<'r, 'a> {
             return self.index.rules.to_vec();
         }
         self.nominate_unannounced();
-        self.scratch.found.sort_unstable();
-        self.scratch.found.dedup();
-        let mut candidates = std::mem::take(&mut self.scratch.candidates);
-        candidates.sort_unstable();
-        candidates.dedup();
-        candidates
+        self.scratch.found.order();
+        self.scratch.candidates.take()
     }
 
     /// What a predicate can still come to.
@@ -89,7 +85,7 @@ impl<'r, 'a> Run<'r, 'a> {
         if !any || !self.complete || !self.index.is_scanned(predicate) {
             return None;
         }
-        let found = &self.scratch.found;
+        let found = self.scratch.found.as_slice();
         let start = found.partition_point(|(of, _)| *of < predicate);
         Some(
             found[start..]
@@ -311,4 +307,57 @@ struct At<'s, 'a> {
     nth: usize,
     seen: Seen<'s, 'a>,
     start: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+    use tidegate_schemas::{
+        banks::BankKind,
+        ids::{Millis, SubmissionId, TypeId},
+    };
+
+    use super::scratch::Scratch;
+    use crate::{
+        Bank, BankEntry, Fields, Item, Kind, Limits, On, Plan, RuleSource, Shape, Value, Vocabulary,
+    };
+
+    struct Text(String);
+
+    impl Fields for Text {
+        fn field(&self, name: &str) -> Option<Value<'_>> {
+            (name == "text").then_some(Value::Text(&self.0))
+        }
+    }
+
+    /// A thousand words stand at each of the places, and no more than 256 are remembered as settled.
+    #[test]
+    fn an_item_with_millions_of_places_leaves_nothing_behind() {
+        let entry = |length: usize| BankEntry {
+            id: length.to_string().into(),
+            value: "a".repeat(length),
+            labels: [].into(),
+        };
+        let post = TypeId::new("post");
+        let mut vocabulary = Vocabulary::new();
+        vocabulary.add(post.clone(), [("text", Shape::one(Kind::Text))]);
+        let entries = (1..=1_000).map(entry).collect();
+        vocabulary.bank(Bank { key: "words".into(), kind: BankKind::Text, entries });
+        let document = json!({"rule": "r", "when": {"text": {"in": ["text"], "bank": "words"}}});
+        let source = [RuleSource { document: &document, version: "1" }];
+        let plan = Plan::compile(&source, &vocabulary, &Limits::default()).unwrap();
+        let text = Text("a".repeat(8_000));
+        let scan = plan.scan(&Item {
+            type_id: &post,
+            values: &text,
+            user: None,
+            on: On::Item,
+            now: Millis(0),
+            submission: SubmissionId::from(uuid::Uuid::nil()),
+        });
+        assert_eq!(plan.finish(scan, &crate::Facts::new()).matched.len(), 1);
+        Scratch::with(0, 0, |scratch| assert!(scratch.bytes() < 100_000, "{}", scratch.bytes()));
+    }
 }

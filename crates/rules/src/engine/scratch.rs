@@ -25,10 +25,59 @@ pub(crate) struct Scratch {
     reaches: Vec<(u32, Reach)>,
     /// Rules that their guards have refuted.
     pub(crate) refuted: usize,
-    /// Perhaps some of them more than once.
-    pub(crate) candidates: Vec<u32>,
+    pub(crate) candidates: Noted<u32>,
     /// Predicates and the needles of them that are in the item.
-    pub(crate) found: Vec<(u32, u32)>,
+    pub(crate) found: Noted<(u32, u32)>,
+}
+
+/// What is noted, some of it again and again: at most twice as many places as there are different ones.
+pub(crate) struct Noted<T>(Vec<T>);
+
+/// Places that are had from the first one on, and those that a thread keeps from item to item.
+const LEAST: usize = 64;
+const KEPT_PLACES: usize = 1 << 12;
+
+impl<T: Copy + Ord> Noted<T> {
+    #[inline]
+    pub(crate) fn push(&mut self, one: T) {
+        if self.0.len() == self.0.capacity() {
+            self.make_room();
+        }
+        self.0.push(one);
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        self.order();
+        if self.0.len() >= self.0.capacity() / 2 {
+            self.0.reserve_exact(self.0.len().max(LEAST));
+        }
+    }
+
+    /// Each once, in order.
+    pub(crate) fn order(&mut self) {
+        self.0.sort_unstable();
+        self.0.dedup();
+    }
+
+    pub(crate) fn as_slice(&self) -> &[T] {
+        &self.0
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<T> {
+        self.order();
+        std::mem::take(&mut self.0)
+    }
+
+    /// For its room.
+    pub(crate) fn give_back(&mut self, taken: Vec<T>) {
+        self.0 = taken;
+    }
+
+    fn forget(&mut self) {
+        self.0.clear();
+        self.0.shrink_to(KEPT_PLACES);
+    }
 }
 
 impl Default for Scratch {
@@ -40,8 +89,8 @@ impl Default for Scratch {
             words: Box::new([(0, 0); WORDS]),
             reaches: Vec::new(),
             refuted: 0,
-            candidates: Vec::new(),
-            found: Vec::new(),
+            candidates: Noted(Vec::new()),
+            found: Noted(Vec::new()),
         }
     }
 }
@@ -60,6 +109,8 @@ impl Scratch {
         let mut scratch = KEPT.take().unwrap_or_default();
         scratch.begin(predicates, watched);
         let result = run(&mut scratch);
+        scratch.candidates.forget();
+        scratch.found.forget();
         KEPT.set(Some(scratch));
         result
     }
@@ -72,8 +123,6 @@ impl Scratch {
         grow(&mut self.predicates, predicates, (0, Known::Spent));
         grow(&mut self.reaches, watched, (0, Reach::NOTHING));
         self.refuted = 0;
-        self.candidates.clear();
-        self.found.clear();
         self.tick += 1;
         self.item = self.tick;
     }
@@ -120,14 +169,23 @@ fn grow<T: Clone>(marks: &mut Vec<T>, length: usize, unmarked: T) {
 mod tests {
     use super::*;
 
+    impl Scratch {
+        /// What a thread keeps.
+        pub(crate) fn bytes(&self) -> usize {
+            let noted = self.candidates.0.capacity() * 4 + self.found.0.capacity() * 8;
+            let marks = size_of_val(&*self.predicates) + size_of_val(&*self.reaches);
+            size_of_val(&*self.words) + noted + marks
+        }
+    }
+
     #[test]
     fn marks_of_one_item_mean_nothing_to_the_next() {
         let mark = |scratch: &mut Scratch| {
-            let before = (scratch.known(3), scratch.is_settled(0), scratch.candidates.len());
+            let before = (scratch.known(3), scratch.is_settled(0), scratch.candidates.as_slice().len());
             scratch.note(3, Known::Is(Mask::PASSED));
             scratch.settle(0);
             scratch.candidates.push(1);
-            (before, scratch.known(3), scratch.is_settled(0), scratch.candidates.len())
+            (before, scratch.known(3), scratch.is_settled(0), scratch.candidates.as_slice().len())
         };
         for _ in 0..3 {
             let seen = Scratch::with(4, 0, mark);
@@ -141,6 +199,27 @@ mod tests {
             outer.note(0, Known::Is(Mask::PASSED));
             Scratch::with(1, 0, |inner| assert_eq!(inner.known(0), None));
             assert_eq!(outer.known(0), Some(Known::Is(Mask::PASSED)));
+        });
+    }
+
+    #[test]
+    fn what_is_noted_again_and_again_takes_no_more_room() {
+        let noted = |different: u32| {
+            Scratch::with(0, 0, |scratch| {
+                for round in 0..200_000 {
+                    scratch.found.push((round % different, 7));
+                }
+                let most = scratch.found.0.capacity();
+                scratch.found.order();
+                assert_eq!(scratch.found.as_slice().len(), different as usize);
+                most
+            })
+        };
+        assert!(noted(1_000) <= 2_000 + LEAST);
+        assert!(noted(100_000) <= 200_000 + LEAST);
+        Scratch::with(0, 0, |scratch| {
+            assert_eq!(scratch.found.as_slice(), []);
+            assert!(scratch.found.0.capacity() <= KEPT_PLACES);
         });
     }
 

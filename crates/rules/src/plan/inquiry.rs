@@ -50,7 +50,7 @@ impl Plan {
         self.run(item, joint.unwrap_or(&none), &[], |run| {
             if joint.is_some() {
                 let candidates = run.candidates();
-                run.scratch.candidates = candidates;
+                run.scratch.candidates.give_back(candidates);
             }
             run.steps.next_rule();
             let (mut leaves, mut explained, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
