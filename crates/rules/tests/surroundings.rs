@@ -181,6 +181,34 @@ fn it_bucket(plan: &Plan, entry: &tidegate_rules::WindowEntry) -> i64 {
 }
 
 #[test]
+fn an_item_that_adds_nothing_to_a_window_is_compared_with_what_there_is() {
+    let windows = [
+        json!({"window": "spent", "item_types": ["post"], "sum": "amount", "over": "1h"}),
+        json!({"window": "received", "item_types": ["post"], "by": "place", "sum": "amount", "over": "1h"}),
+        json!({"window": "many", "item_types": ["post"], "by": "place", "distinct": "amount", "over": "1h"}),
+    ];
+    let not = |window: &str| json!({"not": {"count": {"window": window, "gte": 10}}});
+    let rules = [rule("r", &json!({"any": [not("spent"), not("received"), not("many")]}))];
+    let plan = compile_all(&rules, &windows).unwrap();
+    let matches = |data: &Json, counted: i64| {
+        let scan = scan(&plan, data, On::Item);
+        assert!(scan.entries().is_empty());
+        let mut facts = Facts::new();
+        for need in scan.needs() {
+            facts.count(need.clone(), Amount::whole(counted));
+        }
+        plan.finish(scan, &facts).matched.len()
+    };
+    for data in [json!({"text": "x", "place": "u33dc0cpk"}), json!({"text": "x"})] {
+        assert_eq!((matches(&data, 9), matches(&data, 10)), (1, 0), "{data}");
+    }
+    // Nothing to count by.
+    let rules = [rule("r", &json!({"any": [not("received"), not("many")]}))];
+    let plan = compile_all(&rules, &windows).unwrap();
+    assert!(scan(&plan, &json!({"text": "x", "amount": 1}), On::Item).needs().is_empty());
+}
+
+#[test]
 fn values_beyond_the_limit_are_named_and_not_counted() {
     let window = json!({"window": "w", "item_types": ["post"], "by": "links", "over": "1h"});
     let plan = plan(&json!({"count": {"window": "w", "gte": 1}}), &[window]);
