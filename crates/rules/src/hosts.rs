@@ -24,17 +24,48 @@ const WRITTEN: usize = 4 * LONGEST;
 /// What stands between labels.
 const DOTS: [char; 4] = ['.', '。', '．', '｡'];
 
+/// What the net leaves out of an address, wherever it stands.
+pub(crate) const LEFT_OUT: [char; 3] = ['\t', '\n', '\r'];
+
+/// The hosts of a text that is one address.
+pub(crate) fn of_address(text: &str) -> Vec<Host<'_>> {
+    let left_out: Vec<usize> = text.match_indices(LEFT_OUT).map(|(at, _)| at).collect();
+    let read: String = text.split(LEFT_OUT).collect();
+    // Where a byte of what is read stands: behind those left out before it. The `nth` has as many before it.
+    let original = |at: usize| {
+        let (mut low, mut high) = (0, left_out.len());
+        while low < high {
+            let nth = low.midpoint(high);
+            if left_out[nth] - nth <= at { low = nth + 1 } else { high = nth }
+        }
+        at + low
+    };
+    let hosts = all(&read).into_iter().map(|host| Host {
+        name: host.name.into_owned().into(),
+        start: original(host.start),
+        end: original(host.end - 1) + 1,
+    });
+    hosts.collect()
+}
+
 /// All hosts, in their order.
 ///
 /// A host is a run of letters, digits, dots and hyphens with a dot in it, each as itself, as `%2E`, or as a sign that
-/// stands for some of them such as `№`, wherever it stands but for two places: in the path of another host, and before an `@`. After `://` it needs no dot.
+/// stands for some of them such as `№`, wherever it stands but for two places: in the path of another host, and before
+/// an `@`. After `://` it needs no dot. Where other signs stand in such a run, as in `i❤.ws`, it is one host with them,
+/// too: no sign hides what is beside it.
 pub(crate) fn all(text: &str) -> Vec<Host<'_>> {
     let mut found = Vec::new();
     let ends = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | '"' | '`' | '|' | '{' | '}');
     let mut at = 0;
     while at < text.len() {
         let length = text[at..].find(ends).unwrap_or(text.len() - at);
-        piece(text, at, at + length, &mut found);
+        let piece = &text[at..at + length];
+        if hosts_in(text, at, at + length, false, &mut found)
+            && piece.contains(|c| c == '%' || DOTS.contains(&c))
+        {
+            hosts_in(text, at, at + length, true, &mut found);
+        }
         at += length;
         at += text[at..].chars().next().map_or(0, char::len_utf8);
     }
@@ -53,18 +84,20 @@ enum After {
     Path,
 }
 
-fn piece<'a>(text: &'a str, mut at: usize, end: usize, found: &mut Vec<Host<'a>>) {
-    let mut after = After::Anything;
+/// The hosts of a piece, and whether signs stand in it that a host can have. With `signs`, those hosts that have some.
+fn hosts_in<'a>(text: &'a str, mut at: usize, end: usize, signs: bool, found: &mut Vec<Host<'a>>) -> bool {
+    let (mut after, mut some_sign) = (After::Anything, false);
     while at < end {
-        let (run, escaped) = run(text, at, end);
+        let plain = run(text, at, end, is_part);
+        let (run, escaped) = if signs { run(text, at, end, is_part_or_sign) } else { plain };
         let rest = &text[run..end];
         let may_be = after != After::Path && !rest.starts_with('@');
         let is_named = after == After::Scheme && !has_user(rest);
         let host = if may_be { host(text, at, run, escaped, is_named) } else { None };
         let is_host = host.is_some();
-        found.extend(host);
+        found.extend(host.filter(|_| !signs || plain.0 < run));
         let is_port = after == After::Host && run > at && text[at..run].bytes().all(|b| b.is_ascii_digit());
-        let Some(sign) = rest.chars().next() else { return };
+        let Some(sign) = rest.chars().next() else { break };
         (after, at) = if rest.starts_with("://") {
             (After::Scheme, run + 3)
         } else {
@@ -78,10 +111,12 @@ fn piece<'a>(text: &'a str, mut at: usize, end: usize, found: &mut Vec<Host<'a>>
                 _ => After::Anything,
             };
             // `%2F` is a slash that nobody wrote, and its digits are no part of a name.
-            let length = escape(rest).map_or(sign.len_utf8(), |(_, length)| length);
+            let (sign, length) = escape(rest).unwrap_or((sign, sign.len_utf8()));
+            some_sign |= is_sign(sign);
             (next, run + length)
         };
     }
+    some_sign
 }
 
 /// Whether what follows a scheme and a name begins a password, or the rest of one.
@@ -93,6 +128,17 @@ fn has_user(rest: &str) -> bool {
 pub(crate) fn is_part(c: char) -> bool {
     // The sign of the rial stands for letters that no name has beside Latin ones.
     is_letter(c) || !c.is_ascii() && c != '﷼' && as_the_net(c).all(|letter| letter != c && is_letter(letter))
+}
+
+/// Whether the net takes it in a name as it is, though it is no letter: `☃`.
+fn is_sign(c: char) -> bool {
+    !c.is_ascii()
+        && !is_part(c)
+        && as_the_net(c).all(|read| read != '\u{fffd}' && (!read.is_ascii() || is_letter(read)))
+}
+
+fn is_part_or_sign(c: char) -> bool {
+    is_part(c) || is_sign(c)
 }
 
 fn is_letter(c: char) -> bool {
@@ -114,8 +160,8 @@ fn is_around(c: char) -> bool {
     )
 }
 
-/// Where a run ends, and whether some of its letters are escaped.
-fn run(text: &str, start: usize, end: usize) -> (usize, bool) {
+/// Where a run of parts ends, and whether some of its letters are escaped.
+fn run(text: &str, start: usize, end: usize, is_part: impl Fn(char) -> bool) -> (usize, bool) {
     let (mut at, mut escaped) = (start, false);
     loop {
         at += text[at..end].find(|c| !is_part(c)).unwrap_or(end - at);
@@ -277,15 +323,56 @@ mod tests {
             ("https://ok.example/b%61d.example", &["ok.example"]),
             // No character of a host, or none at all: a sign like others.
             ("%2Fbad.example %F0%9F%91%89bad.example 100%bad.example", &["bad.example"; 3]),
-            ("👉\u{fe0f}bad.example", &["bad.example"]),
             // What the net reads as other letters, or not at all.
             ("https://casi№.example/ ™.example", &["casino.example", "tm.example"]),
             ("b\u{2063}ad\u{206a}.example\u{2061} b\u{180e}ad%E2%81%A3.example", &["bad.example"; 2]),
             ("bad－site.example －bad﹣site.example＿", &["bad-site.example"; 2]),
             ("㊊.example", &["xn--7ov.example"]),
         ] {
+            // Signs make hosts of their own with what they part.
+            let mut found = hosts(text);
+            found.retain(|host| expected.contains(&&**host) || !host.contains("xn--"));
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_with_a_sign_in_its_name_is_found_beside_those_that_the_sign_parts() {
+        for (text, expected) in [
+            ("https://☃.example/", &["xn--n3h.example"][..]),
+            ("at ☃.example, i❤.ws or i❤\u{fe0f}.ws", &["xn--n3h.example", "xn--i-7iq.ws", "xn--i-7iq.ws"]),
+            ("https://%E2%98%83%2Eexample?x=☃.example", &["xn--n3h.example"; 2]),
+            ("https://www.i❤.ws:80/☃.example", &["www.i", "www.xn--i-7iq.ws"]),
+            ("me☃@☃.example", &["xn--n3h.example"]),
+            ("👉bad.example", &["bad.example", "xn--bad-k113b.example"]),
+            ("👉\u{fe0f}bad.example", &["bad.example", "xn--bad-k113b.example"]),
+            ("ok.example→bad.example", &["ok.example", "bad.example", "ok.xn--examplebad-799e.example"]),
+            ("good👍 see ok.example ❤", &["ok.example"]),
+        ] {
             assert_eq!(hosts(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn an_address_is_read_without_its_tabs_and_line_ends() {
+        for (text, name, place) in [
+            ("https://bad.exa\tmple/", "bad.example", "bad.exa\tmple"),
+            ("\thttps:\n//\rb\r\nad.example\t\n:80/x", "bad.example", "b\r\nad.example"),
+            ("ht\ntps://www.b\tü\tcher.example", "www.xn--bcher-kva.example", "www.b\tü\tcher.example"),
+            ("https://%6\t2ad.example", "bad.example", "%6\t2ad.example"),
+            ("https://me:pw\n@bad.example", "bad.example", "bad.example"),
+            ("https://bad.\n\n\nexample\n", "bad.example", "bad.\n\n\nexample"),
+            ("\u{1f} https://bad.example\u{1}", "bad.example", "bad.example"),
+        ] {
+            let found = of_address(text);
+            assert_eq!(found.len(), 1, "{text:?}: {found:?}");
+            assert_eq!((&*found[0].name, &text[found[0].start..found[0].end]), (name, place), "{text:?}");
+            let url = url::Url::parse(text);
+            assert_eq!(url.as_ref().ok().and_then(url::Url::host_str), Some(name), "{text:?}");
+        }
+        assert_eq!(of_address("\t\n"), []);
+        // In a text each line has hosts of its own.
+        assert_eq!(hosts("bad.example\nnext ok.example\tx"), ["bad.example", "ok.example"]);
     }
 
     #[test]
@@ -314,7 +401,7 @@ mod tests {
 
     #[test]
     fn every_character_of_a_host_is_read_as_the_net_reads_it_and_every_other_hides_none() {
-        let (mut plain, mut folded, mut refused) = (0, 0, 0);
+        let (mut plain, mut folded, mut refused, mut signs) = (0, 0, 0, 0);
         for c in ('\u{80}'..=char::MAX).filter(|c| !c.is_whitespace()) {
             let link = format!("za{c}bz.example");
             let parsed = url::Host::parse(&link).ok().map(|host| host.to_string());
@@ -330,19 +417,26 @@ mod tests {
                     assert_eq!(hosts(&format!("https://{link}/")), [name], "{c:?}");
                 }
                 None if is_letter(c) => {}
-                // Some signs make another host of it, which nobody can own.
-                _ => {
+                parsed => {
                     refused += 1;
-                    assert_eq!(
-                        hosts(&format!("see {c}bad.example, bad.example{c}")),
-                        ["bad.example"; 2],
-                        "{c:?}"
-                    );
+                    let mut found = hosts(&format!("see {c}bad.example, bad.example{c}"));
+                    found.retain(|host| !host.contains("xn--"));
+                    assert_eq!(found, ["bad.example"; 2], "{c:?}");
+                    let found = hosts(&format!("https://{link}/"));
+                    match parsed {
+                        Some(name) if is_sign(c) => {
+                            signs += 1;
+                            assert!(found.contains(&name), "{c:?}");
+                        }
+                        // Some make another host of it, which nobody can own.
+                        _ => {}
+                    }
                 }
             }
             assert!(!is_letter(c) || is_left_out(c) == as_the_net(c).next().is_none(), "{c:?}");
         }
-        assert!(plain > 1_300 && folded > 500 && refused > 100_000, "{plain} {folded} {refused}");
+        let counts = (plain, folded, refused, signs);
+        assert!(plain > 1_300 && folded > 500 && refused > 100_000 && signs > 3_000, "{counts:?}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::{
     lint,
     outcome::{Errored, Match, Named, Outcome},
     views::{Path, Views},
-    vocabulary::Vocabulary,
+    vocabulary::{Addresses, Vocabulary},
     windows::{Window, WindowEntry},
 };
 
@@ -70,6 +70,7 @@ pub struct Plan {
     candidates: Vec<Candidate>,
     predicates: Vec<Leaf>,
     paths: Vec<Path>,
+    addresses: Addresses,
     windows: Vec<Counting>,
     /// By item type: the places of its windows.
     counted: HashMap<TypeId, Box<[usize]>, Quickly>,
@@ -236,6 +237,7 @@ impl Plan {
             counted: counting::by_type(&compiled.windows, vocabulary.types()),
             windows: compiled.windows,
             paths: compiled.paths,
+            addresses: vocabulary.addresses(),
             indexes,
             parts,
             limits: limits.clone(),
@@ -340,7 +342,12 @@ impl Plan {
         judge: impl FnOnce(&mut Run<'_, '_>) -> Scan,
     ) -> Scan {
         let scene = Scene {
-            views: Views::new(item.values, &self.paths, self.limits.text_bytes),
+            views: Views::new(
+                item.values,
+                &self.paths,
+                Some((&self.addresses, item.type_id)),
+                self.limits.text_bytes,
+            ),
             user: item.user,
             now: item.now,
             submission: item.submission,

@@ -5,6 +5,7 @@
 use std::{borrow::Cow, cell::OnceCell};
 
 use smallvec::SmallVec;
+use tidegate_schemas::ids::TypeId;
 
 use crate::{
     derived::{Derived, Runs, is_ignored, lower},
@@ -14,7 +15,7 @@ use crate::{
     item::{Fields, Value},
     leaves::in_word,
     limits::{Spent, Steps, wide},
-    vocabulary::Route,
+    vocabulary::{Addresses, Route},
 };
 
 /// Which of a field's values is meant.
@@ -97,6 +98,8 @@ impl Seen<'_, '_> {
 pub(crate) struct Views<'a> {
     fields: &'a dyn Fields,
     paths: &'a [Path],
+    /// Those of all item types, and which one the item is of.
+    addresses: Option<(&'a Addresses, &'a TypeId)>,
     /// Boxed, so that a path nobody asks for costs one empty word.
     slots: Vec<OnceCell<Box<Slot<'a>>>>,
     text_bytes: usize,
@@ -110,10 +113,16 @@ pub(crate) struct Path {
 }
 
 impl<'a> Views<'a> {
-    pub(crate) fn new(fields: &'a dyn Fields, paths: &'a [Path], text_bytes: usize) -> Self {
+    pub(crate) fn new(
+        fields: &'a dyn Fields,
+        paths: &'a [Path],
+        addresses: Option<(&'a Addresses, &'a TypeId)>,
+        text_bytes: usize,
+    ) -> Self {
         Self {
             fields,
             paths,
+            addresses,
             slots: std::iter::repeat_with(OnceCell::new).take(paths.len()).collect(),
             text_bytes,
         }
@@ -168,8 +177,18 @@ impl<'a> Views<'a> {
     /// The texts at a path, and the hosts that each names.
     pub(crate) fn hosts(&self, slot: usize) -> impl Iterator<Item = (Seen<'_, 'a>, &[Host<'a>])> {
         let texts = self.slot(slot).texts(self.text_bytes);
-        let hosts = texts.hosts.get_or_init(|| texts.cut.iter().map(|(_, text)| hosts::all(text)).collect());
+        let find = |text: &'a str| {
+            let folds = text.contains(hosts::LEFT_OUT) && self.is_address(slot);
+            if folds { hosts::of_address(text) } else { hosts::all(text) }
+        };
+        let hosts = texts.hosts.get_or_init(|| texts.cut.iter().map(|(_, text)| find(text)).collect());
         self.texts(slot, View::Raw).zip(hosts.iter().map(Vec::as_slice))
+    }
+
+    /// Whether each text at a path is one address, in the item's type.
+    fn is_address(&self, slot: usize) -> bool {
+        let fields = self.addresses.and_then(|(of, type_id)| of.get(type_id));
+        fields.is_some_and(|fields| self.paths[slot].routes.iter().any(|route| fields.contains(&route.field)))
     }
 
     /// Those of these paths whose text is longer than what is searched.

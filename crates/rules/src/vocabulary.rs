@@ -2,7 +2,7 @@
 //!
 //! It does not hold item types themselves; the caller tells it their fields.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value as Json;
 use tidegate_schemas::{
@@ -16,6 +16,8 @@ use crate::bank::Bank;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
+    /// A text that is one address.
+    Url,
     /// A text that is a place.
     Geohash,
     /// The address of something that the service looks at.
@@ -27,14 +29,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What values of this kind are to whatever does not care for places and media.
+    /// What values of this kind are to whatever does not care for addresses, places and media.
     pub(crate) fn plain(self) -> Self {
-        if matches!(self, Self::Geohash | Self::Media) { Self::Text } else { self }
+        if matches!(self, Self::Url | Self::Geohash | Self::Media) { Self::Text } else { self }
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
+            Self::Url => "an address",
             Self::Geohash => "a geohash",
             Self::Media => "the address of a medium",
             Self::Number => "a number",
@@ -78,6 +81,7 @@ impl From<&item_types::Field> for Shape {
     fn from(field: &item_types::Field) -> Self {
         let kind = match field.scalar {
             Scalar::Number => Kind::Number,
+            Scalar::Url => Kind::Url,
             Scalar::Geohash => Kind::Geohash,
             Scalar::Boolean => Kind::Boolean,
             Scalar::Datetime => Kind::Datetime,
@@ -86,7 +90,6 @@ impl From<&item_types::Field> for Shape {
             Scalar::Id
             | Scalar::UserId
             | Scalar::String
-            | Scalar::Url
             | Scalar::PolicyId
             | Scalar::IpAddress
             | Scalar::EmailAddress => Kind::Text,
@@ -107,6 +110,9 @@ pub struct Vocabulary {
     windows: Vec<Json>,
     banks: Vec<Bank>,
 }
+
+/// By item type: its fields of which every text is one address.
+pub(crate) type Addresses = HashMap<TypeId, HashSet<String>>;
 
 /// A path inside `data`, split into the field and what is meant inside of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -154,6 +160,15 @@ impl Vocabulary {
 
     pub(crate) fn windows(&self) -> &[Json] {
         &self.windows
+    }
+
+    /// The fields of each type of which every text is one address.
+    pub(crate) fn addresses(&self) -> Addresses {
+        let is_address = |shape: &Shape| matches!(shape.kind, Kind::Url | Kind::Media);
+        let of = |fields: &HashMap<String, Shape>| {
+            fields.iter().filter(|(_, shape)| is_address(shape)).map(|(name, _)| name.clone()).collect()
+        };
+        self.types.iter().map(|(type_id, fields)| (type_id.clone(), of(fields))).collect()
     }
 
     pub(crate) fn types(&self) -> impl Iterator<Item = &TypeId> {

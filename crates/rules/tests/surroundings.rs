@@ -34,6 +34,7 @@ fn vocabulary(windows: &[Json]) -> Vocabulary {
     let fields = [
         ("text", Shape::one(Kind::Text)),
         ("links", Shape::list(Kind::Media)),
+        ("site", Shape::one(Kind::Url)),
         ("amount", Shape::one(Kind::Number)),
         ("lat", Shape::one(Kind::Number)),
         ("lng", Shape::one(Kind::Number)),
@@ -353,6 +354,38 @@ fn a_rule_is_looked_at_only_where_its_areas_and_domains_are() {
         scan(&plan, &json!({"place": "u33dc0cpk", "links": ["https://www.d7.example/x"]}), On::Item);
     assert_eq!(scanned.judged(), 1);
     assert_eq!(plan.finish(scanned, &Facts::new()).matched[0].rule.as_str(), "r7");
+}
+
+#[test]
+fn tabs_and_line_ends_hide_no_host_of_an_address_and_part_those_of_a_text() {
+    let plan = plan(&json!({"domain": {"in": ["links", "site", "text"], "any_of": ["bad.example"]}}), &[]);
+    let split = "https://bad.exa\tm\r\nple/x";
+    for field in ["site", "links"] {
+        let data = if field == "site" { json!({"site": split}) } else { json!({"links": [split]}) };
+        let tree = tree(&alone(&plan, &data));
+        let hit = &tree["domain"]["hits"][0];
+        assert_eq!(
+            (&hit["start"], &hit["end"], &hit["found"]),
+            (&json!(8), &json!(22), &json!("bad.exa\tm\r\nple"))
+        );
+    }
+    assert!(alone(&plan, &json!({"text": split})).matched.is_empty());
+    assert_eq!(alone(&plan, &json!({"text": "see bad.example\nand more"})).matched.len(), 1);
+    // One type's address is another one's text.
+    let mut vocabulary = vocabulary(&[]);
+    vocabulary.add(TypeId::new("note"), [("site", Shape::one(Kind::Text))]);
+    let document = json!({"rule": "r", "when": {"domain": {"in": ["site"], "any_of": ["bad.example"]}}});
+    let source = [RuleSource { document: &document, version: "v1" }];
+    let plan = Plan::compile(&source, &vocabulary, &Limits::default()).unwrap();
+    let matches = |type_id: &str, site: &str| {
+        let (type_id, data) = (TypeId::new(type_id), Data(json!({"site": site})));
+        let submission = SubmissionId::from(uuid::Uuid::nil());
+        let item = Item { type_id: &type_id, values: &data, user: None, on: On::Item, now: NOW, submission };
+        plan.finish(plan.scan(&item), &Facts::new()).matched.len()
+    };
+    assert_eq!((matches("post", split), matches("note", split)), (1, 0));
+    let lines = "bad.example\nand";
+    assert_eq!((matches("post", lines), matches("note", lines)), (0, 1));
 }
 
 #[test]

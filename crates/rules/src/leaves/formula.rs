@@ -138,7 +138,7 @@ impl FormulaLeaf {
         }
         let limits = Limits::default();
         let scene = Scene {
-            views: Views::new(&Nothing, &[], 0),
+            views: Views::new(&Nothing, &[], None, 0),
             user: None,
             now: Millis(0),
             submission: derive(IdKind::Submission, &[]),

@@ -65,7 +65,9 @@ impl World {
     /// Few values, so that comparisons hold often enough.
     pub(super) fn operand(&self, dice: &mut Dice, kind: Kind) -> Json {
         match kind {
-            Kind::Text | Kind::Media => json!(dice.one(&["en", "de", "u1", "u2", &self.words[0]])),
+            Kind::Text | Kind::Url | Kind::Media => {
+                json!(dice.one(&["en", "de", "u1", "u2", &self.words[0]]))
+            }
             // In the corner of a cell, one that belongs to it or the last one inside.
             Kind::Geohash if dice.chance(30) => {
                 let (cell, corner) = (dice.one(&CELLS), dice.one(&["0", "z", "b", "p"]));

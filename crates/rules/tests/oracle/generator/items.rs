@@ -70,7 +70,7 @@ impl Fields for Data {
 
 fn scalar(kind: Kind, value: &Json) -> Value<'_> {
     match kind {
-        Kind::Text | Kind::Geohash | Kind::Media => Value::Text(value.as_str().unwrap()),
+        Kind::Text | Kind::Url | Kind::Geohash | Kind::Media => Value::Text(value.as_str().unwrap()),
         Kind::Number => Value::Number(match value.to_string().parse() {
             Ok(whole) => Number::Whole(whole),
             Err(_) => Number::Fraction(value.as_f64().unwrap()),

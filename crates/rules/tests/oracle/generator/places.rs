@@ -13,7 +13,9 @@ use crate::edges::{self, Circle};
 pub(super) const CELLS: [&str; 9] =
     ["s", "s0", "s00twy01mtw0", "s02", "u33dc0", "u33dc1v00000", "u33db2m", "xbpbpbpbpbpb", "80000"];
 
-const HOSTS: [&str; 14] = [
+const HOSTS: [&str; 16] = [
+    "i❤.example",
+    "%F0%9F%91%8Dbad.example",
     "a.example",
     "bad.example",
     "www.Bad.example",
@@ -31,14 +33,22 @@ const HOSTS: [&str; 14] = [
 ];
 
 /// What may stand between hosts.
-const SIGNS: [&str; 36] = [
+const SIGNS: [&str; 38] = [
     "/", "\\", "?", "#", "://", ":", "@", ",", ";", "=", "&", "(", "👍🏽", "🇩🇪", "+", "%2F", "%", "80", "me",
     "www.", ".", "-", "\u{200b}", "\u{202e}", " ", "%2e", "%C3", "%BC", "%62", "%40", "№", "\u{2063}", "－",
-    "㊊", "…", "％",
+    "㊊", "…", "％", "❤", "☃.",
 ];
 
-pub(super) const DOMAINS: [&str; 6] =
-    ["bad.example", "Bücher.example", "www.bad.example", "d.example", "c.d.example", "zzz.invalid"];
+pub(super) const DOMAINS: [&str; 8] = [
+    "i❤.example",
+    "👍bad.example",
+    "bad.example",
+    "Bücher.example",
+    "www.bad.example",
+    "d.example",
+    "c.d.example",
+    "zzz.invalid",
+];
 
 impl World {
     pub(super) fn geo(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {

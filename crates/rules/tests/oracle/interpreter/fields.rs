@@ -109,10 +109,10 @@ impl Interpreter<'_> {
     ) -> Option<(Option<Ordering>, bool)> {
         let ordered = |order: Option<Ordering>| (order, order == Some(Ordering::Equal));
         match (kind, value) {
-            (Kind::Text | Kind::Geohash | Kind::Media, Value::Text(text)) if ignore_case => {
+            (Kind::Text | Kind::Url | Kind::Geohash | Kind::Media, Value::Text(text)) if ignore_case => {
                 Some((None, lower(operand.as_str()?) == lower(text)))
             }
-            (Kind::Text | Kind::Geohash | Kind::Media, Value::Text(text)) => {
+            (Kind::Text | Kind::Url | Kind::Geohash | Kind::Media, Value::Text(text)) => {
                 Some((None, operand.as_str()? == *text))
             }
             (Kind::Boolean, Value::Boolean(boolean)) => Some((None, operand.as_bool()? == *boolean)),

@@ -237,8 +237,14 @@ pub(super) fn is_letter(character: char) -> bool {
     is_own(character) || stands_for(character).is_some()
 }
 
+/// No letter, and the net takes it in a name all the same.
+fn is_sign(character: char) -> bool {
+    let host = || url::Host::parse(&format!("za{character}bz.example")).map(|host| host.to_string());
+    !character.is_ascii() && !is_letter(character) && host().is_ok_and(|host| host.starts_with("xn--"))
+}
+
 /// The text with its letters unescaped, and by byte of it where that comes from.
-fn unescaped(text: &str) -> (String, Vec<usize>) {
+fn unescaped(text: &str, is_letter: impl Fn(char) -> bool) -> (String, Vec<usize>) {
     let escapes = Regex::new("(?:%[0-9A-Fa-f]{2})+").unwrap();
     let (mut plain, mut origins, mut at) = (String::new(), Vec::new(), 0);
     let mut push = |c: char, from: usize| {
@@ -275,11 +281,22 @@ fn unescaped(text: &str) -> (String, Vec<usize>) {
     (plain, origins)
 }
 
-/// The hosts in a text, with their places: of each run of letters, what stands before and behind it decides.
+/// The hosts in a text, with their places: in each part of it those without signs, then those with some.
 fn hosts(text: &str) -> Vec<(usize, usize, String)> {
-    let (plain, origins) = unescaped(text);
+    let mut hosts = hosts_in(text, false);
+    hosts.extend(hosts_in(text, true));
+    let ends = |c: char| c.is_whitespace() || "<>\"`|{}".contains(c);
+    hosts.sort_by_key(|(start, ..)| text[..*start].matches(ends).count());
+    hosts
+}
+
+/// Of each run of letters, what stands before and behind it decides.
+fn hosts_in(text: &str, with_signs: bool) -> Vec<(usize, usize, String)> {
+    let (plain, origins) = unescaped(text, |c| is_letter(c) || with_signs && is_sign(c));
+    let signed = |run: &str| run.chars().any(is_sign);
     // A sign that stands for letters is one of the run's.
-    let signs: String = plain.chars().filter(|c| stands_for(*c).is_some()).collect();
+    let signs: String =
+        plain.chars().filter(|c| stands_for(*c).is_some() || with_signs && is_sign(*c)).collect();
     let signs = if signs.is_empty() { String::new() } else { format!("[{signs}]|") };
     let parts = Regex::new(&format!("(?P<run>(?:{signs}{LETTER})+)|(?P<scheme>://)|(?s:.)")).unwrap();
     let mut hosts = Vec::new();
@@ -299,6 +316,7 @@ fn hosts(text: &str) -> Vec<(usize, usize, String)> {
             let as_written = &text[origins[whole.start()]..origins[whole.end()]];
             port_before = colon && as_written.chars().all(|c| c.is_ascii_digit());
             let origin = |at: usize| origins[whole.start() + at];
+            let found = found.filter(|_| !with_signs || signed(sign));
             hosts.extend(found.map(|(from, to, name)| (origin(from), origin(to), name)));
             continue;
         }

@@ -75,7 +75,7 @@ impl Viewed {
 }
 
 /// Characters beyond ASCII that are folded to themselves.
-const PLAIN: &str = "月日本語👨👩👍🏽❤カ한국\u{1112}\u{1161}שمر";
+const PLAIN: &str = "月日本語👨👩👍🏽❤☃カ한국\u{1112}\u{1161}שمر";
 
 /// What the characters that these tests use are folded to.
 fn folded(character: char) -> String {
