@@ -215,6 +215,33 @@ fn what_was_hashed_before_a_fault_stands() {
 }
 
 #[test]
+fn extensions_that_nobody_knows_do_not_hide_an_animation() {
+    let gif = gif(&frames()[..3]);
+    let first = gif.windows(2).position(|pair| pair == [0x21, 0xf9]).unwrap();
+    let second = gif.windows(3).rposition(|three| three == [0x21, 0xf9, 4]).unwrap();
+    for at in [first, second] {
+        let with = [&gif[..at], b"!\x77\x01a\0", &gif[at..]].concat();
+        assert_eq!(print(&with).frames, print(&gif).frames);
+    }
+}
+
+/// libwebp shows it, and what it has as alpha would not be hashed.
+#[test]
+fn a_webp_may_say_that_it_has_alpha_and_have_none() {
+    let picture = lossy_part().chunks;
+    let file = |flags: u8, alpha: &[u8]| {
+        let head = [b"WEBPVP8X\x0a\0\0\0", &[flags, 0, 0, 0, 63, 0, 0, 63, 0, 0][..]].concat();
+        let body = [&head, alpha, &picture].concat();
+        [b"RIFF", &(body.len() as u32).to_le_bytes()[..], &body].concat()
+    };
+    let luma = |bytes: &[u8]| decoders(&Limits::default()).luma(bytes);
+    let plain = luma(&file(0, b""));
+    assert!(plain.is_some());
+    assert_eq!(luma(&file(0x10, b"")), plain);
+    assert_eq!(luma(&file(0x10, b"ALPH\x02\0\0\0\x01\xff")), plain);
+}
+
+#[test]
 fn all_frames_together_have_only_so_many_pixels() {
     let limits = |animation_pixels| Limits { animation_pixels, pixels: 160 * 120, ..Limits::default() };
     for bytes in [gif(&frames()), webp(&frames()), apng(&frames(), None)] {

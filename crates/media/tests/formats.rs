@@ -135,6 +135,114 @@ fn a_png_without_its_end_has_the_rows_that_came() {
     }
 }
 
+/// In shades of gray.
+fn gif(is_interlaced: bool) -> Vec<u8> {
+    let luma = DynamicImage::from(a_picture()).to_luma8().into_raw();
+    let rows: Vec<_> = luma.chunks(413).collect();
+    let passes: &[_] = if is_interlaced { &[(0, 8), (4, 8), (2, 4), (1, 2)] } else { &[(0, 1)] };
+    let order = passes.iter().flat_map(|(first, step)| (*first..299).step_by(*step));
+    let pixels: Vec<u8> = order.flat_map(|at| rows[at]).copied().collect();
+    let palette: Vec<u8> = (0..=255).flat_map(|value| [value; 3]).collect();
+    let mut bytes = Vec::new();
+    let mut encoder = gif::Encoder::new(&mut bytes, 413, 299, &palette).unwrap();
+    let mut frame = gif::Frame::from_indexed_pixels(413, 299, pixels, None);
+    frame.interlaced = is_interlaced;
+    encoder.write_frame(&frame).unwrap();
+    drop(encoder);
+    bytes
+}
+
+#[test]
+fn a_gif_without_its_end_has_the_rows_that_came() {
+    for is_interlaced in [false, true] {
+        let gif = gif(is_interlaced);
+        let luma = |bytes: &[u8]| decoders(&Limits::default()).luma(bytes).unwrap().samples;
+        let whole = luma(&gif);
+        assert_eq!(whole, DynamicImage::from(a_picture()).to_luma8().into_raw());
+        assert_eq!(luma(&gif[..gif.len() - 1]), whole);
+        // The last code and the one that ends them all.
+        let blocks = (0..gif.len()).rfind(|at| gif[*at..].starts_with(&[0x2c, 0, 0])).unwrap() + 11;
+        let mut data = Vec::new();
+        let mut at = blocks;
+        while gif[at] > 0 {
+            data.extend(&gif[at + 1..=at + usize::from(gif[at])]);
+            at += 1 + usize::from(gif[at]);
+        }
+        data.truncate(data.len() - 3);
+        let mut short = gif[..blocks].to_vec();
+        data.chunks(255).for_each(|block| short.extend([&[block.len() as u8], block].concat()));
+        short.extend([0, 0x3b]);
+        for (cut, least) in [(&gif[..gif.len() - 6], 297), (&short, 297), (&gif[..gif.len() * 3 / 4], 150)] {
+            let print = print(cut);
+            assert_eq!((print.state, print.reason, print.frames.len()), (State::Ok, None, 1));
+            let rows = luma(cut);
+            let is_there = |at: usize| rows[at * 413..][..413] == whole[at * 413..][..413];
+            let came = (0..299).filter(|at| is_there(*at)).count();
+            assert!((least..299).contains(&came), "{came} of {least}");
+            if is_interlaced {
+                assert!((0..299).step_by(2).all(is_there), "all but the last pass");
+                let stands_for = |at: usize| rows[at * 413..][..413] == whole[(at & !1) * 413..][..413];
+                assert!((0..299).all(|at| is_there(at) || stands_for(at)));
+            } else {
+                assert!((0..came).all(is_there) && rows[came * 413..].iter().all(|sample| *sample == 0));
+            }
+        }
+        let first = (blocks..gif.len()).take(40);
+        assert!(first.into_iter().all(|end| print(&gif[..end]).state == State::Undecodable));
+    }
+}
+
+#[test]
+fn extensions_that_nobody_knows_do_not_hide_a_gif() {
+    let gif = gif(false);
+    let table = 13 + 3 * 256;
+    for other in [&b"!\x77\x01a\0"[..], b"!\xf9\x02ab\0", b"!\xff\x01a\xff", b"!\xfe\0\0\0"] {
+        let mut other = other.to_vec();
+        if other[1] == 0xff {
+            other.extend([b'x'; 254]);
+            other.extend(b"x\0");
+        }
+        let with = [&gif[..table], &other, &gif[table..]].concat();
+        assert_eq!(print(&with).frames, print(&gif).frames, "{:x?}", &other[..3]);
+    }
+}
+
+/// Rows are told from the last one to the first.
+#[test]
+fn a_bmp_without_its_end_has_the_rows_that_came() {
+    let image = DynamicImage::from(a_picture());
+    for (name, bmp, line) in [
+        ("colours", encoded(&image, ImageFormat::Bmp), 413 * 3 + 1),
+        ("indices", encoded(&image.to_luma8().into(), ImageFormat::Bmp), 416),
+        ("alpha", encoded(&image.to_rgba8().into(), ImageFormat::Bmp), 413 * 4),
+    ] {
+        let luma = |bytes: &[u8]| decoders(&Limits::default()).luma(bytes).unwrap().samples;
+        let whole = luma(&bmp);
+        assert_eq!(luma(&bmp[..bmp.len() - usize::from(name != "alpha")]), whole, "{name}");
+        for rows in [298, 200, 1] {
+            let cut = &bmp[..bmp.len() - (299 - rows) * line];
+            let shown = luma(cut);
+            assert_eq!(shown[(299 - rows) * 413..], whole[(299 - rows) * 413..], "{name}");
+            assert!(shown[..(299 - rows) * 413].iter().all(|sample| *sample == 0), "{name}");
+        }
+        assert_eq!(print(&bmp[..bmp.len() - 298 * line - 2]).state, State::Undecodable, "{name}");
+    }
+}
+
+#[test]
+fn a_bmp_may_have_the_header_of_os2() {
+    let image = DynamicImage::from(a_picture());
+    for bmp in [encoded(&image, ImageFormat::Bmp), encoded(&image.to_luma8().into(), ImageFormat::Bmp)] {
+        assert_eq!(bmp[14..18], [40, 0, 0, 0]);
+        let at = u32::from_le_bytes(bmp[10..14].try_into().unwrap());
+        for said in [at + 24, 0] {
+            let said = said.to_le_bytes();
+            let os2 = [&bmp[..10], &said, &[64, 0, 0, 0], &bmp[18..54], &[7; 24], &bmp[54..]].concat();
+            assert_eq!(print(&os2).frames, print(&bmp).frames);
+        }
+    }
+}
+
 /// In seven passes, uncompressed.
 fn interlaced(picture: &RgbImage) -> Vec<u8> {
     let mut rows = Vec::new();

@@ -9,9 +9,9 @@ use image::{
 use super::{
     Gray, Refusal,
     budget::Budget,
+    gif::Needed,
     guard::guarded,
     header::Header,
-    joined::Joined,
     luma, png,
     still::{bounds, refusal},
     webp,
@@ -48,9 +48,8 @@ pub(super) fn decode(
             Format::Png => png::play(bytes, header, share.bytes(), &mut see),
             _ => {
                 let screen = header.screen();
-                for frame in gif(Joined::patched(bytes, 6, &screen), header, share.bytes())
-                    .map_err(|error| refusal(&error))?
-                {
+                let file = Needed::new(bytes, &screen);
+                for frame in frames(file, header, share.bytes()).map_err(|error| refusal(&error))? {
                     if !see(&frame.map_err(|error| refusal(&error))?.into_buffer())? {
                         break;
                     }
@@ -61,7 +60,7 @@ pub(super) fn decode(
     })
 }
 
-fn gif<'a>(file: Joined<'a, 3>, header: &Header, memory: u64) -> ImageResult<Frames<'a>> {
+fn frames<'a>(file: Needed<'a>, header: &Header, memory: u64) -> ImageResult<Frames<'a>> {
     let mut decoder = GifDecoder::new(file)?;
     decoder.set_limits(bounds(header, memory))?;
     Ok(decoder.into_frames())

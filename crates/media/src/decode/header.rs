@@ -174,11 +174,11 @@ fn gif(bytes: &[u8]) -> Option<Header> {
     Some(header)
 }
 
-const fn table(flags: u8) -> usize {
+pub(super) const fn table(flags: u8) -> usize {
     if flags & 0x80 == 0 { 0 } else { 3 << ((flags & 7) + 1) }
 }
 
-fn after_blocks(bytes: &[u8], mut at: usize) -> usize {
+pub(super) fn after_blocks(bytes: &[u8], mut at: usize) -> usize {
     while let Some(length) = bytes.get(at).filter(|length| **length > 0) {
         at += 1 + usize::from(*length);
     }
@@ -223,6 +223,15 @@ fn webp(bytes: &[u8]) -> Option<Header> {
     Some(header)
 }
 
+/// The flags of a WebP without the one of alpha, if there are any and its picture has alpha in a chunk of its own: none
+/// of that is hashed, and it may be missing or broken.
+pub(super) fn flags_without_alpha(bytes: &[u8]) -> Option<u8> {
+    let mut chunks = Chunks(bytes.get(12..)?);
+    let flags = chunks.next().and_then(|(kind, content, _)| content.first().filter(|_| kind == b"VP8X"))?;
+    let (picture, ..) = chunks.find(|(kind, ..)| matches!(*kind, b"VP8 " | b"VP8L"))?;
+    (flags & 0x12 == 0x10 && picture == b"VP8 ").then_some(flags & !0x10)
+}
+
 /// The size that a bitstream names.
 fn bitstream(kind: &[u8; 4], content: &[u8]) -> Option<(u32, u32)> {
     match kind {
@@ -261,6 +270,34 @@ fn bmp(bytes: &[u8]) -> Option<Header> {
     };
     pixels_of_bmp(bytes)?;
     Some(Header { width, height, pixel_bytes: 4, ..Header::default() })
+}
+
+/// The header of OS/2 2, which begins as the usual one, and how long that is.
+pub(super) const OS2: [u32; 2] = [64, 40];
+
+/// A BMP without the fields that only OS/2 2 has, if it has them: where pixels are in it, and its parts.
+pub(super) fn shown_of_bmp<'a>(bytes: &'a [u8], at: u32, fields: &'a mut [u8; 8]) -> [&'a [u8]; 4] {
+    let [long, short] = OS2;
+    let is_long = little(bytes, 14) == Some(long);
+    let at = if is_long { at - (long - short) } else { at };
+    fields[..4].copy_from_slice(&at.to_le_bytes());
+    fields[4..].copy_from_slice(&short.to_le_bytes());
+    let part =
+        |from, to: Option<usize>| to.map_or(bytes.get(from..), |to| bytes.get(from..to)).unwrap_or_default();
+    if is_long {
+        [part(0, Some(10)), fields, part(18, Some(54)), part(78, None)]
+    } else {
+        [part(0, Some(10)), &fields[..4], part(14, None), &[]]
+    }
+}
+
+/// A row of pixels at least, if they are not packed.
+pub(super) fn has_row_of_bmp(bytes: &[u8], header: &Header) -> bool {
+    let is_old = little(bytes, 14) == Some(12);
+    let bits = little16(bytes, if is_old { 24 } else { 28 }).unwrap_or_default();
+    let is_packed = !is_old && matches!(little(bytes, 30), Some(1 | 2));
+    let row = if is_packed { 2 } else { 4 * (u64::from(bits) * u64::from(header.width)).div_ceil(32) };
+    pixels_of_bmp(bytes).is_some_and(|at| u64::from(at) + row <= bytes.len() as u64)
 }
 
 /// Where they are: right after the header, masks and palette where the file does not say. Nothing if they were within the

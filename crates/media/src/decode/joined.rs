@@ -5,11 +5,17 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 pub(super) struct Joined<'a, const N: usize> {
     parts: [&'a [u8]; N],
     at: u64,
+    is_endless: bool,
 }
 
 impl<'a, const N: usize> Joined<'a, N> {
     pub(super) fn new(parts: [&'a [u8]; N]) -> Self {
-        Self { parts, at: 0 }
+        Self { parts, at: 0, is_endless: false }
+    }
+
+    /// With zeros after its end.
+    pub(super) fn endless(self) -> Self {
+        Self { is_endless: true, ..self }
     }
 
     fn left(&self) -> &'a [u8] {
@@ -20,7 +26,7 @@ impl<'a, const N: usize> Joined<'a, N> {
                 _ => at -= part.len() as u64,
             }
         }
-        &[]
+        if self.is_endless { &[0; 1024] } else { &[] }
     }
 
     fn length(&self) -> u64 {
@@ -98,6 +104,12 @@ mod tests {
             assert_eq!(read(&mut joined), read(&mut plain), "{to:?}");
         }
         assert!(joined.seek(SeekFrom::Current(-1_000)).is_err());
+        let mut endless = Joined::new([&whole[..60], &whole[60..]]).endless();
+        endless.seek(SeekFrom::End(-2)).unwrap();
+        let mut read = [9; 4];
+        endless.read_exact(&mut read).unwrap();
+        assert_eq!(read, [98, 99, 0, 0]);
+        endless.read_exact(&mut [9; 5_000]).unwrap();
         let (mut all, _) = (Vec::new(), joined.rewind().unwrap());
         joined.read_to_end(&mut all).unwrap();
         assert_eq!(all, whole);

@@ -5,6 +5,7 @@
 mod animation;
 mod budget;
 mod canvas;
+mod gif;
 mod guard;
 mod header;
 mod joined;

@@ -6,12 +6,13 @@ use std::io::Cursor;
 
 use image::{
     DynamicImage, ImageDecoder, ImageError, ImageResult, Limits,
-    codecs::{bmp::BmpDecoder, gif::GifDecoder, tiff::TiffDecoder, webp::WebPDecoder},
+    codecs::{bmp::BmpDecoder, tiff::TiffDecoder, webp::WebPDecoder},
 };
 
 use super::{
     Gray, Refusal,
     budget::{Budget, Share},
+    gif,
     guard::guarded,
     header::{self, Header},
     joined::Joined,
@@ -40,6 +41,10 @@ pub(super) fn decode<'a>(
     let gray = guarded(format, || {
         let samples = if format == Format::Png {
             png::luma(bytes, header, share.bytes())?
+        } else if format == Format::Gif {
+            gif::luma(bytes, header)?
+        } else if format == Format::Bmp && !header::has_row_of_bmp(bytes, header) {
+            return Err(Refusal::BROKEN);
         } else if format == Format::Tiff
             && let Some(samples) = Samples::of(bytes)?
         {
@@ -54,18 +59,19 @@ pub(super) fn decode<'a>(
 }
 
 fn image(bytes: &[u8], format: Format, header: &Header, memory: u64) -> ImageResult<DynamicImage> {
-    let reader = Cursor::new(bytes);
     match format {
-        Format::Gif => {
-            let screen = header.screen();
-            pixels(GifDecoder::new(Joined::patched(bytes, 6, &screen))?, header, memory)
+        Format::WebP => {
+            let flags = header::flags_without_alpha(bytes);
+            let flags = flags.as_ref().map_or(&[][..], std::slice::from_ref);
+            pixels(WebPDecoder::new(Joined::patched(bytes, 20, flags))?, header, memory)
         }
-        Format::WebP => pixels(WebPDecoder::new(reader)?, header, memory),
         Format::Bmp => {
-            let at = header::pixels_of_bmp(bytes).unwrap_or_default().to_le_bytes();
-            pixels(BmpDecoder::new(Joined::patched(bytes, 10, &at))?, header, memory)
+            // Rows that did not come are black, or of the palette's first colour.
+            let (at, mut fields) = (header::pixels_of_bmp(bytes).unwrap_or_default(), [0; 8]);
+            let file = Joined::new(header::shown_of_bmp(bytes, at, &mut fields)).endless();
+            pixels(BmpDecoder::new(file)?, header, memory)
         }
-        Format::Tiff | Format::Jpeg | Format::Png => pixels(TiffDecoder::new(reader)?, header, memory),
+        _ => pixels(TiffDecoder::new(Cursor::new(bytes))?, header, memory),
     }
 }
 
