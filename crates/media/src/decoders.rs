@@ -13,11 +13,7 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use crate::{
     decode::{About, Budget, Gray, Refusal, decode},
     fingerprint::{Fingerprint, Frame, State, reason},
-    hashes::{
-        digests::Digests,
-        pdq::{self, Turn},
-        perceptual::Perceptual,
-    },
+    hashes::{digests::Digests, pdq, perceptual::Perceptual},
     limits::Limits,
 };
 
@@ -147,8 +143,8 @@ impl Work {
     }
 
     fn picture(&self, at: u32, gray: Gray, into: &mut Fingerprint) {
-        let Some(hashed) = pdq::hash(&gray.samples, gray.width, gray.height) else { return };
-        let turned = Turn::ALL.iter().map(|turn| hashed.coefficients.turned(*turn).hash()).collect();
+        let Some((hashed, turned)) = pdq::hash_turned(&gray.samples, gray.width, gray.height) else { return };
+        let turned = turned.to_vec();
         into.frames.push(Frame { at, pdq: hashed.hash, quality: hashed.quality, turned });
         if into.gradient8.is_none()
             && let Some(gray) = GrayImage::from_raw(gray.width, gray.height, gray.samples)

@@ -15,7 +15,7 @@ use std::{
 use image::{DynamicImage, imageops::FilterType};
 use pictures::{FAMILIES, Picture, picture};
 use tidegate_media::{
-    PdqHash,
+    PdqHash, Turn,
     hashes::pdq::{self, Hashed, MATCH_DISTANCE, MIN_QUALITY},
 };
 use tidegate_test_support::servers;
@@ -83,6 +83,63 @@ fn every_size_of_window_and_border_hashes_as_the_oracle_says() {
         let (digits, _) = oracle::pdq(&luma, width as usize, height as usize);
         assert_eq!(hashed(&luma, width, height).hash.to_string(), digits, "{width} x {height}");
     }
+}
+
+fn turned(luma: &[u8], (width, height): (usize, usize), turn: Turn) -> (Vec<u8>, usize, usize) {
+    let at = |x: usize, y: usize| luma[y * width + x];
+    let (right, bottom) = (width - 1, height - 1);
+    let source = |x: usize, y: usize| match turn {
+        Turn::Left => at(right - y, x),
+        Turn::Around => at(right - x, bottom - y),
+        Turn::Right => at(y, bottom - x),
+        Turn::MirrorLeftRight => at(right - x, y),
+        Turn::MirrorTopBottom => at(x, bottom - y),
+        Turn::MirrorDiagonal => at(y, x),
+        Turn::MirrorAntiDiagonal => at(right - y, bottom - x),
+    };
+    let (width, height) = match turn {
+        Turn::Around | Turn::MirrorLeftRight | Turn::MirrorTopBottom => (width, height),
+        _ => (height, width),
+    };
+    let luma = (0..width * height).map(|place| source(place % width, place / width)).collect();
+    (luma, width, height)
+}
+
+#[test]
+fn the_hashes_of_a_picture_turned_are_those_that_the_oracle_gives_of_the_turned_picture() {
+    let sizes = [
+        (96, 72),
+        (128, 96),
+        (128, 256),
+        (130, 129),
+        (150, 200),
+        (160, 120),
+        (192, 256),
+        (224, 224),
+        (240, 180),
+        (256, 192),
+        (300, 385),
+        (400, 301),
+        (640, 427),
+        (640, 256),
+    ];
+    let mut far = Vec::new();
+    for (seed, (width, height)) in (0..).zip(sizes) {
+        let picture = pictures::sized(seed % FAMILIES, seed, width, height);
+        let luma = picture.luma();
+        let (own, hashes) = pdq::hash_turned(&luma, width, height).unwrap();
+        let plain = hashed(&luma, width, height);
+        assert_eq!((own.hash, own.quality), (plain.hash, plain.quality));
+        for (turn, hash) in Turn::ALL.into_iter().zip(hashes) {
+            let (luma, width, height) = turned(&luma, (width as usize, height as usize), turn);
+            let (digits, _) = oracle::pdq(&luma, width, height);
+            let distance = hash.distance(&digits.parse().unwrap());
+            if distance > 0 {
+                far.push((width, height, turn, distance));
+            }
+        }
+    }
+    assert_eq!(far, []);
 }
 
 #[test]

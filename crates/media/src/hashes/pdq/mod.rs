@@ -12,6 +12,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
+use self::taps::{Taps, reversed, taps};
 pub use self::transform::{Coefficients, Turn};
 use super::hex::{self, Hex};
 
@@ -101,17 +102,52 @@ pub struct Hashed {
 /// Hashes luma, row by row without gaps. Nothing for a picture whose sides are below `MIN_SIDE` or above `MAX_SIDE`, or
 /// whose luma does not have width x height samples.
 pub fn hash(luma: &[u8], width: u32, height: u32) -> Option<Hashed> {
+    let (width, height) = sides(luma, width, height)?;
+    let [points] = reduce::reduce(luma, width, &taps(height), [&taps(width)]);
+    Some(Hashed::of(&points, Coefficients::of(&points)))
+}
+
+/// The same, and what it says of the picture turned in each way, in the order of `Turn::ALL`. In lines of most lengths the
+/// box filter's windows or the points that are kept lie unevenly, so it is more than the transform with other signs.
+pub fn hash_turned(luma: &[u8], width: u32, height: u32) -> Option<(Hashed, [PdqHash; 7])> {
+    let (width, height) = sides(luma, width, height)?;
+    let (rows, columns) = (taps(height), taps(width));
+    let (up, back) = (reversed(&rows, height), reversed(&columns, width));
+    let is_even = |taps: &[Taps], reversed: &[Taps]| taps.iter().rev().eq(reversed);
+    let of_rows = |rows: &[Taps]| {
+        if is_even(&columns, &back) {
+            let [points] = reduce::reduce(luma, width, rows, [&columns]);
+            let ahead = Coefficients::of(&points);
+            let back = ahead.turned(Turn::MirrorLeftRight);
+            (points, [ahead, back])
+        } else {
+            let [points, others] = reduce::reduce(luma, width, rows, [&columns, &back]);
+            let both = [&points, &others].map(|points| Coefficients::of(points));
+            (points, both)
+        }
+    };
+    let (points, down) = of_rows(&rows);
+    let up = if is_even(&rows, &up) {
+        down.each_ref().map(|coefficients| coefficients.turned(Turn::MirrorTopBottom))
+    } else {
+        of_rows(&up).1
+    };
+    let turned = Turn::ALL.map(|turn| turn.of_mirrored([&down, &up]).hash());
+    let [coefficients, _] = down;
+    Some((Hashed::of(&points, coefficients), turned))
+}
+
+impl Hashed {
+    fn of(points: &reduce::Points, coefficients: Coefficients) -> Self {
+        Self { hash: coefficients.hash(), quality: reduce::quality(points), coefficients }
+    }
+}
+
+fn sides(luma: &[u8], width: u32, height: u32) -> Option<(usize, usize)> {
     let sides = MIN_SIDE..=MAX_SIDE;
-    if !sides.contains(&width) || !sides.contains(&height) {
-        return None;
-    }
+    let has_hash = sides.contains(&width) && sides.contains(&height);
     let (width, height) = (width as usize, height as usize);
-    if luma.len() != width * height {
-        return None;
-    }
-    let points = reduce::reduce(luma, width, height);
-    let coefficients = Coefficients::of(&points);
-    Some(Hashed { hash: coefficients.hash(), quality: reduce::quality(&points), coefficients })
+    (has_hash && luma.len() == width * height).then_some((width, height))
 }
 
 #[cfg(test)]

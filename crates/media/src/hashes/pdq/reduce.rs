@@ -4,40 +4,46 @@
 
 use pulp::Arch;
 
-use super::taps::{POINTS, Taps, taps};
+use super::taps::{POINTS, Taps};
 
 pub(super) type Points = [[f64; POINTS]; POINTS];
 
 /// Sums of 16 bits hold pixels of up to this weight together. They are half the work of sums of 32.
 const NARROW: u32 = u16::MAX as u32 / 255;
 
-/// Picture width and luma: rows without gaps.
-pub(super) fn reduce(luma: &[u8], width: usize, height: usize) -> Box<Points> {
-    let (rows, columns) = (taps(height), taps(width));
-    let points = Box::new([[0.0; POINTS]; POINTS]);
+/// Of luma in rows without gaps: the points that its rows and columns make, for each of the ways to take columns.
+pub(super) fn reduce<const N: usize>(
+    luma: &[u8],
+    width: usize,
+    rows: &[Taps],
+    columns: [&[Taps]; N],
+) -> [Box<Points>; N] {
+    let points = [(); N].map(|()| Box::new([[0.0; POINTS]; POINTS]));
     // Only what is inlined is made for the instructions that are found, and only a closure that gives away what it
     // holds is inlined as a whole.
     Arch::new().dispatch(
         #[inline(always)]
-        move || weighed(luma, width, &rows, &columns, points),
+        move || weighed(luma, width, rows, columns, points),
     )
 }
 
 #[inline(always)]
-fn weighed(
+fn weighed<const N: usize>(
     luma: &[u8],
     width: usize,
     rows: &[Taps],
-    columns: &[Taps],
-    mut points: Box<Points>,
-) -> Box<Points> {
+    columns: [&[Taps]; N],
+    mut points: [Box<Points>; N],
+) -> [Box<Points>; N] {
     let mut narrow = vec![0; width];
     let mut sums = vec![0; width];
-    for (row, points) in rows.iter().zip(points.iter_mut()) {
+    for (at, row) in rows.iter().enumerate() {
         add_up(luma, width, row, &mut narrow, &mut sums);
-        for (column, point) in columns.iter().zip(points.iter_mut()) {
-            let divisor = u64::from(row.divisor) * u64::from(column.divisor);
-            *point = real(across(&sums, column)) / real(divisor);
+        for (columns, points) in columns.iter().zip(&mut points) {
+            for (column, point) in columns.iter().zip(points[at].iter_mut()) {
+                let divisor = u64::from(row.divisor) * u64::from(column.divisor);
+                *point = real(across(&sums, column)) / real(divisor);
+            }
         }
     }
     points
@@ -127,7 +133,12 @@ pub(super) fn quality(points: &Points) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::taps::taps, *};
+
+    fn reduce(luma: &[u8], width: usize, height: usize) -> Box<Points> {
+        let [points] = super::reduce(luma, width, &taps(height), [&taps(width)]);
+        points
+    }
 
     #[test]
     fn one_colour_stays_that_colour_at_every_size() {

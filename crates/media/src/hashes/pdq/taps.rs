@@ -46,6 +46,16 @@ pub(super) fn taps(length: usize) -> Vec<Taps> {
     (0..POINTS).map(|point| at(&windows, (2 * point + 1) * length / (2 * POINTS))).collect()
 }
 
+/// Those of the line reversed.
+pub(super) fn reversed(taps: &[Taps], length: usize) -> Vec<Taps> {
+    let reversed = |taps: &Taps| Taps {
+        first: length - taps.first - taps.weights.len(),
+        weights: taps.weights.iter().rev().copied().collect(),
+        divisor: taps.divisor,
+    };
+    taps.iter().map(reversed).collect()
+}
+
 fn at(windows: &Windows, place: usize) -> Taps {
     let outer = windows.at(place);
     let common = outer.clone().map(|inner| count(&windows.at(inner))).fold(1, lcm);

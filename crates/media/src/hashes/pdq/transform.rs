@@ -2,7 +2,7 @@
 //!
 //! Turning or mirroring a picture turns or mirrors its points, which only swaps and negates frequencies.
 
-use std::{f64::consts::PI, sync::LazyLock};
+use std::{borrow::Cow, f64::consts::PI, sync::LazyLock};
 
 use super::{PdqHash, reduce::Points, taps::POINTS};
 
@@ -72,6 +72,19 @@ impl Turn {
             Self::MirrorTopBottom => (false, true, false),
             Self::MirrorDiagonal => (true, false, false),
             Self::MirrorAntiDiagonal => (true, true, true),
+        }
+    }
+}
+
+impl Turn {
+    /// The transform of the picture turned, from those of it with rows upside down or not, and columns back to front or not.
+    pub(super) fn of_mirrored(self, mirrored: [&[Coefficients; 2]; 2]) -> Cow<'_, Coefficients> {
+        let (transposed, reversed_down, reversed_across) = self.parts();
+        let of = |rows: bool, columns: bool| &mirrored[usize::from(rows)][usize::from(columns)];
+        if transposed {
+            Cow::Owned(of(reversed_across, reversed_down).turned(Self::MirrorDiagonal))
+        } else {
+            Cow::Borrowed(of(reversed_down, reversed_across))
         }
     }
 }
