@@ -119,7 +119,7 @@ impl Tree {
                 match entries.iter_mut().find(|(name, _)| name == key) {
                     Some((_, tree)) => return tree.put(rest, shape),
                     None if rest.is_empty() => {
-                        entries.push((key.clone(), Self { line, shape, digits: None }))
+                        entries.push((key.clone(), Self { line, shape, digits: None }));
                     }
                     None => return false,
                 }
