@@ -62,7 +62,7 @@ fn image(bytes: &[u8], format: Format, header: &Header, memory: u64) -> ImageRes
     match format {
         Format::WebP => {
             let flags = header::flags_without_alpha(bytes);
-            let flags = flags.as_ref().map_or(&[][..], std::slice::from_ref);
+            let flags = flags.as_slice();
             pixels(WebPDecoder::new(Joined::patched(bytes, 20, flags))?, header, memory)
         }
         Format::Bmp => {
