@@ -546,7 +546,7 @@ async fn rules_run_test_and_are_measured_without_a_server() {
     let ran =
         place.run(&["rules", "run", "--config", "documents", "--items", "items.ndjson", "--explain"]).await;
     assert!(ran.status.success(), "{}", text(&ran.stderr));
-    let lines: Vec<serde_json::Value> =
+    let lines: Vec<Value> =
         text(&ran.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&lines[0]["matched"], &lines[1]["matched"]), (&json!(["scam"]), &json!([])));
     assert_eq!(lines[0]["trees"]["scam"]["text"]["hits"][0]["found"], "Scam");
