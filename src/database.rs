@@ -15,6 +15,8 @@ use fjall::Database;
 const FOLDER: &str = "db";
 /// The same while it is made.
 const UNFINISHED: &str = "db.new";
+/// Inside it, a folder for each table.
+const TABLES: &str = "keyspaces";
 /// What the database writes last into a new folder of its own, before it takes a row.
 const MARKER: &str = "version";
 
@@ -55,20 +57,13 @@ fn make(data: &Path, folder: &Path) -> anyhow::Result<()> {
     if is_finished(folder) {
         return Ok(());
     }
-    if folder.exists() {
-        if !is_husk(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
-            bail!(
-                "{} is no database that can be opened, because its file `{MARKER}` is missing or empty, and it is not \
-                 empty: put a backup in its place, or move it away to begin with nothing",
-                folder.display()
-            );
-        }
-        tracing::warn!(folder = %folder.display(), "what is left of a database that holds nothing is removed");
-        fs::remove_dir_all(folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
-    }
     let unfinished = data.join(UNFINISHED);
+    remove(&unfinished).with_context(|| format!("{} cannot be removed", unfinished.display()))?;
+    if fs::symlink_metadata(folder).is_ok() {
+        // It may be a link, or a disk of its own: what is there stays, and the database is made in it.
+        return if folder.exists() { clear(folder) } else { Ok(()) };
+    }
     let made = (|| {
-        remove(&unfinished)?;
         // What it holds is on the disk when it is closed.
         drop(open(&unfinished)?);
         fs::rename(&unfinished, folder)?;
@@ -81,6 +76,28 @@ fn make(data: &Path, folder: &Path) -> anyhow::Result<()> {
         let _left_for_the_next_start = remove(&unfinished);
     })
     .with_context(|| format!("{} cannot be made", folder.display()))
+}
+
+/// Takes away what is left of a database that holds nothing, but for the folder itself.
+fn clear(folder: &Path) -> anyhow::Result<()> {
+    if !is_husk(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
+        bail!(
+            "{} is no database that can be opened, because its file `{MARKER}` is missing or empty, and it is not \
+             empty: put a backup in its place, or move it away to begin with nothing",
+            folder.display()
+        );
+    }
+    let cleared = || {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_file() {
+                tracing::warn!(file = %path.display(), "what is left of a database that holds nothing is removed");
+                fs::remove_file(path)?;
+            }
+        }
+        remove(&folder.join(TABLES))
+    };
+    cleared().with_context(|| format!("{} cannot be cleared", folder.display()))
 }
 
 fn remove(folder: &Path) -> io::Result<()> {
@@ -132,7 +149,7 @@ fn is_of_an_empty_table(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_list =
         name == "current" || name.strip_prefix('v').is_some_and(|number| number.parse::<u64>().is_ok());
-    is_list && path.parent().and_then(Path::parent).is_some_and(|above| above.ends_with("keyspaces"))
+    is_list && path.parent().and_then(Path::parent).is_some_and(|above| above.ends_with(TABLES))
 }
 
 fn is_zero(path: &Path) -> io::Result<bool> {
@@ -173,6 +190,19 @@ mod tests {
         assert!(!is_in(data));
         drop(open_in(data).unwrap());
         assert!(is_in(data) && !data.join(UNFINISHED).exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_to_another_disk_stays_and_so_does_what_is_not_ours() {
+        let (data, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folder = folder_in(data.path());
+        std::os::unix::fs::symlink(disk.path(), &folder).unwrap();
+        fs::create_dir(disk.path().join("lost+found")).unwrap();
+        fs::write(disk.path().join(MARKER), "").unwrap();
+        drop(open_in(data.path()).unwrap());
+        assert!(fs::symlink_metadata(&folder).unwrap().is_symlink() && is_in(data.path()));
+        assert!(disk.path().join("lost+found").exists() && is_finished(disk.path()));
     }
 
     #[test]

@@ -44,10 +44,15 @@ impl Folder {
 
     #[cfg(unix)]
     pub fn is_in_place(&self) -> io::Result<()> {
-        if number(&fs::metadata(&self.path)?) == self.number {
-            return Ok(());
+        match fs::metadata(&self.path) {
+            Ok(found) if number(&found) == self.number => Ok(()),
+            Ok(_) => Err(io::Error::other("another folder is in its place")),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Err(error)
+            }
+            // It could not be looked at, which says nothing.
+            Err(_) => Ok(()),
         }
-        Err(io::Error::other("another folder is in its place"))
     }
 
     #[cfg(not(unix))]
