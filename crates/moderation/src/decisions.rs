@@ -451,8 +451,8 @@ async fn answer_appeal(
     Ok(())
 }
 
-/// The actions that the appeal is against, as far as they were taken. What was taken after it was sent, of an action
-/// that had been taken before, is another matter: the item may be another by then.
+/// The actions that the appeal is against, as far as they were taken. What was taken after it was sent is another
+/// matter: the item may be another by then.
 async fn appealed(deps: &Deps, appeal: &Appeal) -> Result<Vec<ActionByItem>, Error> {
     let against: Vec<StoredMention> =
         serde_json::from_str(&appeal.actions_taken).map_err(Error::corrupt("appeal"))?;
@@ -462,11 +462,8 @@ async fn appealed(deps: &Deps, appeal: &Appeal) -> Result<Vec<ActionByItem>, Err
         .into_iter()
         .filter(|row| against.iter().any(|mention| mention.id == row.action.as_str()))
         .partition(|row| row.at <= appeal.written_at);
-    // An appeal comes after its action; where none did, it was the clock that went back.
-    let only_after =
-        after.into_iter().filter(|row| !before.iter().any(|earlier| earlier.action == row.action));
-    let only_after: Vec<_> = only_after.collect();
-    Ok(before.into_iter().chain(only_after).collect())
+    // An appeal comes after an action; where none did, it was the clock that went back.
+    Ok(if before.is_empty() { after } else { before })
 }
 
 /// Takes back the strikes of the actions that the appeal was against.

@@ -211,34 +211,29 @@ pub async fn answer(store: &Store, org: &OrgId, job_id: JobId, room: Room) -> Re
     Ok(Some(Answer { job: summary(job)?, causes, next_cause, latest_item }))
 }
 
-/// What led to a job, and where to go on if that is not all.
+/// What led to a job, in no order, and where to go on if that may not be all.
 pub async fn causes(
     store: &Store,
     org: &OrgId,
     job_id: JobId,
-    after: Option<Cursor>,
+    mut after: Option<Cursor>,
     room: Room,
 ) -> Result<(Vec<Cause>, Option<Cursor>), Error> {
     let partition = (org.clone(), job_id);
-    let scan = |rows| store.scan::<JobCause>(&partition, At::all().limit(rows).after(after.clone()));
-    let mut all = scan(room.causes);
-    let rows = all.all().await?;
-    let there = rows.len();
     let (mut causes, mut bytes) = (Vec::new(), 0);
-    for row in rows {
+    while causes.len() < room.causes {
+        // One by one: others may join meanwhile, and where a page ends is known of the last that is shown only.
+        let mut next = store.scan::<JobCause>(&partition, At::all().limit(1).after(after.clone()));
+        let Some(row) = next.all().await?.pop() else { return Ok((causes, None)) };
         let cause = cause(store, org, row).await?;
         bytes += cause.bytes();
         if bytes > room.bytes && !causes.is_empty() {
             break;
         }
         causes.push(cause);
+        after = next.cursor();
     }
-    if causes.len() == there {
-        return Ok((causes, all.cursor()));
-    }
-    let mut shown = scan(causes.len());
-    shown.all().await?;
-    Ok((causes, shown.cursor()))
+    Ok((causes, after))
 }
 
 impl Cause {
