@@ -677,6 +677,50 @@ fn guarded_tables_are_read_as_one_conversation() {
     assert_eq!(counts(&mut second), counts(&mut first));
 }
 
+#[test]
+fn groups_that_have_no_one_column_are_left_out_and_noted() {
+    let folder = Folder::new();
+    let voters = ["participant:a", "participant:b"];
+    let mut bundle = theirs(&["statement:1"], &voters.map(|who| (Some(who), "statement:1", "agree")));
+    let after = json!({ "id": "two", "type": "opinion", "title": "Two", "status": "done" });
+    bundle["phases"].as_array_mut().unwrap().push(after);
+    let group = |phase: &str, group: &str, members: &[&str]| {
+        json!({ "id": format!("{phase}{group}"), "phaseId": phase, "type": "group-members", "itemRef": null,
+            "group": group, "members": members })
+    };
+    let [a, b] = voters;
+    for (groups, fit) in [
+        ([group("one", "0", &[a]), group("one", "1", &[b])], true),
+        ([group("one", "0", &[a]), group("two", "1", &[b])], true),
+        ([group("one", "0", &[a, b]), group("two", "1", &[b])], false),
+        ([group("one", "0", &[a, b]), group("one", "1", &[b])], false),
+        ([group("one", "0", &[a]), group("two", "0", &[b])], false),
+        ([group("one", "0", &[a]), group("one", "0 ", &[b])], false),
+    ] {
+        bundle["outcomes"] = json!(groups);
+        let notes = tables(&folder, Shape::PolisCsv, &bundle, |_| {}).unwrap();
+        let noted = notes.iter().any(|note| note.starts_with("who is in which group was left out"));
+        assert_eq!(noted, !fit, "{groups:?}: {notes:?}");
+        let column: Vec<_> =
+            records(&folder, "participant-votes.csv")[1..].iter().map(|row| row[2].clone()).collect();
+        assert_eq!(column, if fit { ["0", "1"] } else { ["", ""] }, "{groups:?}");
+        fs::remove_dir_all(folder.path("tables")).unwrap();
+    }
+}
+
+#[test]
+fn cells_stay_whole_where_others_part_them_at_semicolons_and_tabs() {
+    let folder = Folder::new();
+    let mut bundle = theirs(&["statement:2;=1+1"], &[(Some("participant:a"), "statement:2;=1+1", "agree")]);
+    bundle["items"][0]["text"] = json!("ok\t=1+1");
+    bundle["source"]["description"] = json!("\n=1+1");
+    tables(&folder, Shape::PolisCsv, &bundle, |_| {}).unwrap();
+    let text = |name: &str| fs::read_to_string(folder.path("tables").join(name)).unwrap();
+    assert!(text("comments.csv").contains("\"ok\t=1+1\""), "{}", text("comments.csv"));
+    assert!(text("votes.csv").contains("\"2;=1+1\""), "{}", text("votes.csv"));
+    assert!(text("summary.csv").contains("\"'\n=1+1\""), "{}", text("summary.csv"));
+}
+
 const BOTH: [Shape; 2] = [Shape::PolisCsv, Shape::SensemakingCsv];
 const SEVERAL: &str = "its item has answers in another phase, too, and a table would count them as one: --to ndjson and \
     parquet keep phases apart";

@@ -386,3 +386,15 @@ fn an_archive_behind_what_unpacks_it_is_one() {
     }
     assert!(run(&folder.job(&folder.write("b.zip", "no archive"))).is_err());
 }
+
+#[test]
+fn an_installer_beside_an_export_is_not_looked_into() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(56, 5, 30));
+    let path = conversation.variant_a(&folder, "a");
+    let plain = bundle(&folder.job(&path)).1;
+    folder.write("a/setup.exe", [b"MZ", &*zipped(&path)].concat());
+    let with = bundle(&folder.job(&path)).1;
+    for part in ["items", "responses", "outcomes", "summary"] {
+        assert_eq!(with[part], plain[part], "{part}");
+    }
+}

@@ -181,7 +181,8 @@ pub(crate) fn csv_row(file: &mut Growing, row: &[&str], cells: Cells) -> Result<
             line.push(b',');
         }
         let guard = if cells == Cells::Guarded && is_formula(cell) { "'" } else { "" };
-        if cell.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
+        // Some spreadsheets part cells at semicolons or tabs.
+        if cell.bytes().any(|byte| matches!(byte, b',' | b';' | b'\t' | b'"' | b'\n' | b'\r')) {
             line.push(b'"');
             line.extend_from_slice(guard.as_bytes());
             line.extend_from_slice(cell.replace('"', "\"\"").as_bytes());
@@ -197,5 +198,5 @@ pub(crate) fn csv_row(file: &mut Growing, row: &[&str], cells: Cells) -> Result<
 
 /// Also behind apostrophes, so that no two cells become one. A disagreement (`-1`) is a number.
 fn is_formula(cell: &str) -> bool {
-    cell != "-1" && cell.trim_start_matches('\'').starts_with(['=', '+', '-', '@', '\t', '\r'])
+    cell != "-1" && cell.trim_start_matches('\'').starts_with(['=', '+', '-', '@', '\t', '\r', '\n'])
 }

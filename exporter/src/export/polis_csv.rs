@@ -46,6 +46,10 @@ struct Around {
     counts: HashMap<String, Vec<Said>>,
     /// Of participants, by their references.
     groups: HashMap<String, String>,
+    /// Of groups, the phase.
+    phases: HashMap<String, String>,
+    /// A table has one column of groups: these do not fit.
+    mixed: bool,
     /// Those that have no members.
     empty_groups: u64,
 }
@@ -76,8 +80,13 @@ impl Reader for Around {
             && let (Some(group), Some(members)) = (outcome["group"].as_str(), outcome["members"].as_array())
         {
             self.empty_groups += u64::from(members.is_empty());
-            let members = members.iter().filter_map(Value::as_str);
-            self.groups.extend(members.map(|member| (member.to_owned(), group.to_owned())));
+            let phase = outcome["phaseId"].as_str().unwrap_or_default();
+            let known = self.phases.entry(group.to_owned()).or_insert_with(|| phase.to_owned());
+            self.mixed |= known != phase || group.trim() != group;
+            for member in members.iter().filter_map(Value::as_str) {
+                let before = self.groups.insert(member.to_owned(), group.to_owned());
+                self.mixed |= before.is_some_and(|before| before != group);
+            }
         }
         let published = kind == SOURCE_RESPONSE_COUNTS;
         if let Some(item) = outcome["itemRef"].as_str()
@@ -117,10 +126,15 @@ pub(crate) fn write(
         items: Vec::new(),
         counts: HashMap::new(),
         groups: HashMap::new(),
+        phases: HashMap::new(),
+        mixed: false,
         empty_groups: 0,
     };
     let rest = bundle(from, &mut around, meter)?;
-    let Around { mut opinions, items, counts, groups, empty_groups } = around;
+    let Around { mut opinions, items, counts, mut groups, mixed, empty_groups, .. } = around;
+    if mixed {
+        groups.clear();
+    }
     if !groups.is_empty() {
         // They follow from who is in a group.
         opinions.place(GROUP_RESPONSE_COUNTS);
@@ -146,7 +160,13 @@ pub(crate) fn write(
     let convention = ["vote-convention", "agree=+1;disagree=-1;pass=0;format=polis-export/1"];
     csv_row(&mut file, &convention, cells)?;
     let mut notes = Vec::new();
-    if empty_groups > 0 {
+    if mixed {
+        notes.push(
+            "who is in which group was left out: tables have one group for each person, and here groups are of several \
+             phases, share people, or have spaces around their names."
+                .to_owned(),
+        );
+    } else if empty_groups > 0 {
         let (groups, were) = (counted(empty_groups, "group"), words::were(empty_groups));
         notes
             .push(format!("{groups} {were} left out: nobody in them has answered, and tables list who has."));

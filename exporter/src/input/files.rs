@@ -69,12 +69,12 @@ impl Input {
         for path in paths {
             if path.as_os_str() == "-" {
                 let kept = spooled(io::stdin(), opening)?;
-                input.add("stdin".to_owned(), kept.path(), opening)?;
+                input.add("stdin".to_owned(), kept.path(), true, opening)?;
                 input._spooled.push(kept);
             } else if fs::metadata(path).map_err(|error| Fault::io("opening", path, error))?.is_dir() {
                 input.add_folder(path, opening)?;
             } else {
-                input.add(name_of(path), path, opening)?;
+                input.add(name_of(path), path, true, opening)?;
             }
         }
         if input.members.is_empty() {
@@ -106,15 +106,16 @@ impl Input {
         // A folder lists its files in no order, and equal input has to give equal bytes.
         files.sort();
         opening.limits.hold_files(&name_of(folder), files.len())?;
-        files.iter().try_for_each(|path| self.add(name_of(path), path, opening))
+        files.iter().try_for_each(|path| self.add(name_of(path), path, false, opening))
     }
 
-    fn add(&mut self, name: String, path: &Path, opening: &Opening<'_>) -> Result<(), Fault> {
+    /// A file in a folder may be one that lies beside the export.
+    fn add(&mut self, name: String, path: &Path, is_alone: bool, opening: &Opening<'_>) -> Result<(), Fault> {
         let path: Arc<Path> = Arc::from(path);
         let within: Arc<str> = name.as_str().into();
         let file = Member { name, whence: Whence::File { path: Arc::clone(&path) }, hashed: true };
         let packed = match packed(&path)? {
-            Packed::No if zipped::follows(&path) => Packed::Zip,
+            Packed::No if is_alone && zipped::follows(&path) => Packed::Zip,
             packed => packed,
         };
         let kept = match packed {
