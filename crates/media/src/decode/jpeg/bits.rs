@@ -4,6 +4,8 @@
 
 use memchr::memchr;
 
+use super::{decoder::END, header::next_marker};
+
 /// Zeros after the data, so that its last bytes are loaded as all others are.
 const SPARE: usize = size_of::<u64>();
 
@@ -29,29 +31,63 @@ impl<'a> Pieces<'a> {
         self.at = at;
     }
 
-    /// The bits up to the next marker, which one it is, and where it ends. Nothing if the file ends before.
-    pub(super) fn next(&mut self) -> Option<(Bits<'_>, u8, usize)> {
+    /// The bits up to the next marker, and which one it is. The file's end is the picture's.
+    pub(super) fn next(&mut self) -> (Bits<'_>, u8) {
         self.data.clear();
         let marker = loop {
-            let rest = self.file.get(self.at..)?;
-            let length = memchr(0xff, rest)?;
-            let after = rest.get(length + 1..)?;
-            let (fill, next) = after.iter().enumerate().find(|(_, byte)| **byte != 0xff)?;
-            self.at += length + fill + 2;
-            if *next != 0 {
+            let rest = self.file.get(self.at..).unwrap_or_default();
+            let length = memchr(0xff, rest).unwrap_or(rest.len());
+            let fill = rest[length..].iter().position(|byte| *byte != 0xff);
+            let Some((fill, next)) = fill.and_then(|fill| Some((fill, *rest.get(length + fill)?))) else {
                 self.data.extend(&rest[..length]);
-                break *next;
-            }
-            // Decoders differ in what they make of a byte that is filled up and then stuffed.
-            if fill > 0 {
-                return None;
+                self.at = self.file.len();
+                break END;
+            };
+            self.at += length + fill + 1;
+            if next != 0 {
+                self.data.extend(&rest[..length]);
+                break next;
             }
             self.data.extend(&rest[..=length]);
         };
         let length = self.data.len();
         self.data.extend([0; SPARE]);
-        Some((Bits { data: &self.data, length, at: 0, window: 0, held: 0 }, marker, self.at))
+        (Bits { data: &self.data, length, at: 0, window: 0, held: 0 }, marker)
     }
+
+    /// Past any data.
+    fn next_marker(&mut self) -> u8 {
+        let next = next_marker(self.file.get(self.at..).unwrap_or_default());
+        self.at = self.file.len() - next.map_or(0, |(_, after)| after.len());
+        next.map_or(END, |(marker, _)| marker)
+    }
+
+    /// Past the restart of that number if it is the marker, or follows it. Otherwise there is a marker for which it is too
+    /// early; by libjpeg's rule, which a few lost or added restarts do not lead astray.
+    pub(super) fn find_restart(&mut self, mut marker: u8, number: u8) -> Option<u8> {
+        loop {
+            match marker {
+                0xd0..=0xd7 => match (marker - 0xd0).wrapping_sub(number) % 8 {
+                    1 | 2 => return Some(marker),
+                    6 | 7 => {}
+                    _ => return None,
+                },
+                0xc0.. => return Some(marker),
+                _ => {}
+            }
+            marker = self.next_marker();
+        }
+    }
+
+    /// Where the last marker ends.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+}
+
+impl Bits<'_> {
+    /// Of data that never came.
+    pub(super) const NONE: Self = Self { data: &[], length: 0, at: 0, window: 0, held: 0 };
 }
 
 /// The next bits are the highest ones of the window.
@@ -115,16 +151,8 @@ impl Bits<'_> {
         bits + is_negative * ((-1 << size) + 1)
     }
 
-    fn taken(&self) -> usize {
-        8 * self.at - self.held as usize
-    }
-
+    /// More was taken than there is.
     pub(super) fn has_ended_early(&self) -> bool {
-        self.taken() > 8 * self.length
-    }
-
-    /// Nothing is left but what fills the last byte.
-    pub(super) fn is_used_up(&self) -> bool {
-        !self.has_ended_early() && self.taken() + 8 > 8 * self.length
+        8 * self.at - self.held as usize > 8 * self.length
     }
 }

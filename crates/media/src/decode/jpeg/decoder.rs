@@ -1,6 +1,7 @@
 //! Our own decoder: the luma of a JPEG whose header says that it is made as nearly all are, and nothing else of it.
 //!
-//! What breaks a rule is refused, and left to decoders that make something of it.
+//! What breaks a rule shows what libjpeg shows of it: data ends at any marker, and what it is too short for is gray; the
+//! next restart is looked for by its number; what is no code says nothing.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use super::{
     bits::{Bits, Pieces},
     frame::{Frame, Plane},
     gray,
-    header::{Colours, JpegHeader},
+    header::{Colours, JpegHeader, next_marker},
     huffman::Codes,
     pixels,
     progressive::Coefficients,
@@ -24,7 +25,7 @@ use super::{
 };
 
 /// The picture's.
-const END: u8 = 0xd9;
+pub(super) const END: u8 = 0xd9;
 
 /// Whether it is asked: what luma shows needs no converting, and no component has more samples than luma.
 pub(super) fn takes(header: &JpegHeader) -> bool {
@@ -40,7 +41,8 @@ pub(super) fn decode<'a>(
     let is_kept = header.is_progressive || scans::is_luma_repeated(bytes, header);
     let kept = if is_kept { Coefficients::bytes((frame.columns * frame.rows) as u64) } else { 0 };
     let share = budget.share(FIXED + kept + Pieces::most(bytes) as u64 + pixels(header))?;
-    let samples = Decoder::new(bytes, header, frame).decode(is_kept).ok_or(Refusal::BROKEN)?;
+    let kept = is_kept.then(|| Coefficients::new(&frame));
+    let samples = Decoder::new(bytes, header, frame).decode(kept).ok_or(Refusal::BROKEN)?;
     Ok((gray(header, samples)?, share))
 }
 
@@ -73,22 +75,37 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn decode(mut self, is_kept: bool) -> Option<Vec<u8>> {
+    fn decode(mut self, kept: Option<Coefficients>) -> Option<Vec<u8>> {
         let mut plane = Plane::new(self.header);
-        let mut kept = is_kept.then(|| Coefficients::new(&self.frame));
-        let (mut marker, mut at) = marker(self.bytes, 2)?;
+        let Some(mut kept) = kept else {
+            return self.read(&mut plane, None).is_some_and(|has_luma| has_luma).then_some(plane.samples);
+        };
+        // What came before a fault stands.
+        let _ = self.read(&mut plane, Some(&mut kept));
+        let kept = Some(kept).filter(|kept| kept.has_any() && self.scans <= scans::MOST)?;
+        let steps = self.of_luma?;
+        Some(Vectors::dispatch(
+            #[inline(always)]
+            move |vectors| {
+                kept.transform(vectors, &steps, &mut plane);
+                plane.samples
+            },
+        ))
+    }
+
+    /// Reads scans up to the picture's end, or to the end of luma's one if coefficients are not kept. Nothing if something
+    /// outside of their data is broken.
+    fn read(&mut self, plane: &mut Plane, mut kept: Option<&mut Coefficients>) -> Option<bool> {
+        let (mut marker, mut at) = self.marker(2);
         let mut is_begun = false;
         loop {
             if marker == END {
-                let kept = kept.filter(Coefficients::has_any)?;
-                let steps = self.of_luma?;
-                return Some(Vectors::dispatch(
-                    #[inline(always)]
-                    move |vectors| {
-                        kept.transform(vectors, &steps, &mut plane);
-                        plane.samples
-                    },
-                ));
+                return Some(false);
+            }
+            // Without a segment: restarts, and what is lost in the data.
+            if matches!(marker, 0x01 | 0xd0..=0xd7) || is_begun && marker < 0xc0 {
+                (marker, at) = self.marker(at);
+                continue;
             }
             let length = usize::from(u16::from_be_bytes(*self.bytes.get(at..)?.first_chunk()?));
             let segment = self.bytes.get(at..)?.get(2..length)?;
@@ -101,23 +118,27 @@ impl<'a> Decoder<'a> {
                     is_begun = true;
                     let head = Head::read(segment, self.header)?;
                     if head.has_luma() {
-                        (marker, at) = self.scan(&head, at, &mut plane, kept.as_mut())?;
+                        (marker, at) = self.scan(&head, at, plane, kept.as_deref_mut())?;
                         if kept.is_none() {
-                            return (marker == END || self.header.is_buffered).then_some(plane.samples);
+                            return Some(true);
                         }
-                    } else {
-                        at = scans::end_of_scan(self.bytes, at);
-                        (marker, at) = self::marker(self.bytes, at)?;
+                        continue;
                     }
-                    continue;
+                    at = scans::end_of_scan(self.bytes, at);
                 }
                 // What is read of the frame has been read before.
                 0xc0..=0xc2 if !is_begun => {}
-                0xe0..=0xef | 0xfe => {}
+                0xdc | 0xe0..=0xef | 0xfe => {}
                 _ => return None,
             }
-            (marker, at) = self::marker(self.bytes, at)?;
+            (marker, at) = self.marker(at);
         }
+    }
+
+    /// The next marker from there on, and where it ends. The file's end is the picture's.
+    fn marker(&self, at: usize) -> (u8, usize) {
+        let next = next_marker(self.bytes.get(at..).unwrap_or_default());
+        next.map_or((END, self.bytes.len()), |(marker, after)| (marker, self.bytes.len() - after.len()))
     }
 
     fn define_codes(&mut self, mut segment: &[u8]) -> Option<()> {
@@ -143,9 +164,6 @@ impl<'a> Decoder<'a> {
                 let step = value.iter().fold(0, |step, byte| step << 8 | i32::from(*byte));
                 steps[usize::from(place)] = step;
             }
-            if steps.contains(&0) {
-                return None;
-            }
             *self.steps.get_mut(usize::from(which & 15))? = Some(steps);
             segment = rest;
         }
@@ -168,27 +186,33 @@ impl<'a> Decoder<'a> {
             self.of_luma = *self.steps.get(usize::from(self.header.components[0].table))?;
         }
         let steps = self.of_luma?;
-        if let Some(kept) = &mut kept {
-            kept.begin(&head.band)?;
-        }
         let scan = Scan::new(head, self.header, &self.frame, &self.codes)?;
         let most = if self.restarts_after == 0 { scan.units } else { self.restarts_after };
         self.pieces.begin(at);
-        let mut begin = 0;
+        let (mut begin, mut restart) = (0, 0);
+        // A marker for which this is too early, and whether the data before it was too short.
+        let (mut early, mut is_short) = (None, false);
         loop {
             let units = begin..scan.units.min(begin + most);
-            let (bits, marker, at) = self.pieces.next()?;
-            match &mut kept {
-                Some(kept) => progressive_units(bits, units.clone(), &scan, kept)?,
-                None => sequential_units(bits, units.clone(), &scan, &steps, plane)?,
-            }
-            let is_restart = (0xd0..=0xd7).contains(&marker);
+            let (bits, marker) = match early {
+                None => self.pieces.next(),
+                Some(marker) => (Bits::NONE, marker),
+            };
+            is_short = match &mut kept {
+                Some(_) if is_short => true,
+                Some(kept) => progressive_units(bits, units.clone(), &scan, kept),
+                None if is_short => {
+                    sequential::gray(units.clone(), &scan, plane);
+                    true
+                }
+                None => sequential_units(bits, units.clone(), &scan, &steps, plane),
+            };
             if units.end == scan.units {
-                return (!is_restart).then_some((marker, at));
+                return Some((marker, self.pieces.at()));
             }
-            if !is_restart || usize::from(marker & 7) != begin / most % 8 {
-                return None;
-            }
+            early = self.pieces.find_restart(marker, restart);
+            is_short &= early.is_some();
+            restart = (restart + 1) % 8;
             begin = units.end;
         }
     }
@@ -200,28 +224,16 @@ fn sequential_units(
     scan: &Scan<'_>,
     steps: &[i32; 64],
     plane: &mut Plane,
-) -> Option<()> {
+) -> bool {
     Vectors::dispatch(
         #[inline(always)]
         move |vectors| sequential::units(vectors, bits, units, scan, steps, plane),
     )
 }
 
-fn progressive_units(
-    bits: Bits<'_>,
-    units: Range<usize>,
-    scan: &Scan<'_>,
-    kept: &mut Coefficients,
-) -> Option<()> {
+fn progressive_units(bits: Bits<'_>, units: Range<usize>, scan: &Scan<'_>, kept: &mut Coefficients) -> bool {
     Vectors::dispatch(
         #[inline(always)]
         move |_| kept.units(bits, units, scan),
     )
-}
-
-/// The marker that stands there, and where it ends.
-fn marker(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
-    let rest = bytes.get(at..)?;
-    let fill = rest.iter().position(|byte| *byte != 0xff)?;
-    (fill > 0 && rest[fill] != 0).then_some((rest[fill], at + fill + 1))
 }

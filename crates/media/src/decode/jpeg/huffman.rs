@@ -26,6 +26,17 @@ impl Codes {
         Some((Self { counts: *counts, symbols }, rest))
     }
 
+    /// Those of scans that refine, in which every new coefficient is one bit and its sign.
+    pub(super) fn refining(&self) -> Self {
+        let mut codes = self.clone();
+        for symbol in &mut codes.symbols {
+            if *symbol & 15 > 1 {
+                *symbol = *symbol & 0xf0 | 1;
+            }
+        }
+        codes
+    }
+
     /// Whether all are sizes that a first coefficient's difference can have.
     pub(super) fn are_sizes(&self) -> bool {
         self.symbols.iter().all(|symbol| *symbol < 16)
@@ -131,17 +142,17 @@ impl Table {
         Some(table)
     }
 
-    /// The next code, and the value that follows it. Nothing if it is none. There must be 32 bits; if more than a few are
-    /// taken, they are filled up again, so that `A_FILL` codes can be read after each time that they were.
+    /// The next code, and the value that follows it. There must be 32 bits; if more than a few are taken, they are filled
+    /// up again, so that `A_FILL` codes can be read after each time that they were.
     #[inline(always)]
-    fn next(&self, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
+    fn next(&self, bits: &mut Bits<'_>) -> (Entry, i32) {
         let entry = self.look_up(bits);
         self.taken(entry, bits)
     }
 
     /// The same after the bits are filled up, which the look-up does not wait for: there must be `AHEAD` before.
     #[inline(always)]
-    pub(super) fn fill_and_next(&self, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
+    pub(super) fn fill_and_next(&self, bits: &mut Bits<'_>) -> (Entry, i32) {
         let entry = self.look_up(bits);
         bits.fill();
         self.taken(entry, bits)
@@ -149,7 +160,7 @@ impl Table {
 
     /// The first of `A_FILL` codes fills up the bits.
     #[inline(always)]
-    pub(super) fn one_of_a_fill(&self, code: usize, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
+    pub(super) fn one_of_a_fill(&self, code: usize, bits: &mut Bits<'_>) -> (Entry, i32) {
         if code == 0 { self.fill_and_next(bits) } else { self.next(bits) }
     }
 
@@ -160,34 +171,35 @@ impl Table {
     }
 
     #[inline(always)]
-    fn taken(&self, entry: Entry, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
+    fn taken(&self, entry: Entry, bits: &mut Bits<'_>) -> (Entry, i32) {
         if entry.is_open() {
             return self.open(entry, bits);
         }
         bits.skip(entry.length());
-        Some((entry, entry.value()))
+        (entry, entry.value())
     }
 
     #[inline(always)]
-    fn open(&self, entry: Entry, bits: &mut Bits<'_>) -> Option<(Entry, i32)> {
-        let entry = if entry == Entry::UNKNOWN { self.long(bits.peek(16))? } else { entry };
+    fn open(&self, entry: Entry, bits: &mut Bits<'_>) -> (Entry, i32) {
+        let entry = if entry == Entry::UNKNOWN { self.long(bits.peek(16)) } else { entry };
         bits.skip(entry.length());
         let value = if entry.is_open() { bits.value(entry.size()) } else { entry.value() };
         bits.fill();
-        Some((entry, value))
+        (entry, value)
     }
 
     #[cold]
     #[inline(never)]
-    fn long(&self, bits: u64) -> Option<Entry> {
+    fn long(&self, bits: u64) -> Entry {
         #[allow(clippy::cast_possible_truncation, reason = "of 16 bits")]
         let bits = bits as u32;
         for (length, (above, place)) in (1..).zip(self.longer).skip(AHEAD as usize) {
             if bits < above {
                 let place = (bits >> (16 - length)).wrapping_add(place);
-                return Some(Entry::new(length, self.symbols[place as usize & 255]));
+                return Entry::new(length, self.symbols[place as usize & 255]);
             }
         }
-        None
+        // As libjpeg: what is no code is taken for the one that says nothing, once its bits are longer than any.
+        Entry::new(17, 0)
     }
 }

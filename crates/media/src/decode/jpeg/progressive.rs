@@ -9,7 +9,7 @@ use super::{
     huffman::{A_FILL, END, Table},
     places::list,
     scan::{Band, Scan, WHOLE},
-    sequential,
+    sequential::{self, truncated},
     transform::{ORDER, samples},
     vectors::Vectors,
 };
@@ -23,8 +23,7 @@ pub(super) struct Coefficients {
     set: Vec<u64>,
     columns: usize,
     rows: usize,
-    /// How many bits of a coefficient are still to come, by its place in a scan; nothing before its first scan.
-    missing: [Option<u32>; 64],
+    has_any: bool,
 }
 
 impl Coefficients {
@@ -36,7 +35,7 @@ impl Coefficients {
             set: vec![0; blocks],
             columns: frame.columns,
             rows: frame.rows,
-            missing: [None; 64],
+            has_any: false,
         }
     }
 
@@ -45,51 +44,46 @@ impl Coefficients {
         blocks * (2 + 64 * 2 + 8)
     }
 
-    /// Nothing if the bits of the band are not the next ones that are to come.
-    pub(super) fn begin(&mut self, band: &Band) -> Option<()> {
-        if *band == WHOLE {
-            self.missing.fill(Some(0));
-            return Some(());
-        }
-        let before = (band.is_refined).then_some(band.low + 1);
-        let missing = &mut self.missing[band.first as usize..=band.last as usize];
-        if missing.iter().any(|missing| *missing != before) {
-            return None;
-        }
-        missing.fill(Some(band.low));
-        Some(())
-    }
-
     pub(super) fn has_any(&self) -> bool {
-        self.missing.iter().any(Option::is_some)
+        self.has_any
     }
 
+    /// Units between two restarts. Those that the data is too short for stay as they are. Whether there are any.
     #[inline(always)]
-    pub(super) fn units(&mut self, bits: Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> Option<()> {
-        let bits = match (scan.band.first, scan.band.is_refined) {
+    pub(super) fn units(&mut self, mut bits: Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> bool {
+        self.has_any = true;
+        let bits = &mut bits;
+        bits.fill();
+        match (scan.band.first, scan.band.is_refined) {
             _ if scan.band == WHOLE => self.whole(bits, units, scan),
             (0, false) => self.first(bits, units, scan),
             (0, true) => self.refine_first(bits, units, scan),
-            (_, false) => self.others(bits, units, &scan.band, scan.others(scan.parts.first()?)?),
-            (_, true) => self.refine_others(bits, units, &scan.band, scan.others(scan.parts.first()?)?),
-        }?;
-        bits.is_used_up().then_some(())
+            (_, is_refined) => {
+                if let Some(table) = scan.parts.first().and_then(|part| scan.others(part)) {
+                    if is_refined {
+                        self.refine_others(bits, units, &scan.band, table);
+                    } else {
+                        self.others(bits, units, &scan.band, table);
+                    }
+                }
+            }
+        }
+        bits.has_ended_early()
     }
 
     /// Where a scan has zeros, what an earlier one said stays, as in libjpeg.
-    fn whole<'b>(&mut self, mut bits: Bits<'b>, units: Range<usize>, scan: &Scan<'_>) -> Option<Bits<'b>> {
+    fn whole(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) {
         let mut level = 0;
-        bits.fill();
-        scan.blocks(units, |part, row, column| {
-            let (first, others) = (scan.first(part)?, scan.others(part)?);
+        scan.blocks(bits, units, |bits, part, row, column| {
+            let (Some(first), Some(others)) = (scan.first(part), scan.others(part)) else { return };
             if part.is_luma {
                 let mut block = [0; 64];
-                sequential::block(&mut bits, first, others, &mut level, &mut block)?;
+                sequential::block(bits, first, others, &mut level, &mut block);
                 if let Some(first) = self.first_of(row, column) {
                     *first = block[0];
                     let at = row * self.columns + column;
-                    let (values, set) =
-                        (self.values.as_chunks_mut::<64>().0.get_mut(at)?, self.set.get_mut(at)?);
+                    let values = self.values.as_chunks_mut::<64>().0.get_mut(at);
+                    let Some((values, set)) = values.zip(self.set.get_mut(at)) else { return };
                     for (nth, place) in ORDER.iter().map(|place| usize::from(*place)).enumerate().skip(1) {
                         if block[place] != 0 {
                             values[place] = block[place];
@@ -98,46 +92,38 @@ impl Coefficients {
                     }
                 }
             } else {
-                sequential::pass_over(&mut bits, first, others)?;
+                sequential::pass_over(bits, first, others);
             }
-            (!bits.has_ended_early()).then_some(())
-        })?;
-        Some(bits)
+        });
     }
 
     #[inline(always)]
-    fn first<'b>(&mut self, mut bits: Bits<'b>, units: Range<usize>, scan: &Scan<'_>) -> Option<Bits<'b>> {
-        let mut level = 0;
-        bits.fill();
+    fn first(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) {
+        let mut level = 0i32;
         scan.blocks(
+            bits,
             units,
             #[inline(always)]
-            |part, row, column| {
-                let (_, value) = scan.first(part)?.fill_and_next(&mut bits)?;
+            |bits, part, row, column| {
+                let Some(table) = scan.first(part) else { return };
+                let (_, value) = table.fill_and_next(bits);
                 if part.is_luma {
-                    level += value;
-                    let value = i16::try_from(level << scan.band.low).ok()?;
+                    level = level.wrapping_add(value);
                     if let Some(first) = self.first_of(row, column) {
-                        *first = value;
+                        *first = truncated(level << scan.band.low);
                     }
                 }
-                (!bits.has_ended_early()).then_some(())
             },
-        )?;
-        Some(bits)
+        );
     }
 
     #[inline(always)]
-    fn refine_first<'b>(
-        &mut self,
-        mut bits: Bits<'b>,
-        units: Range<usize>,
-        scan: &Scan<'_>,
-    ) -> Option<Bits<'b>> {
+    fn refine_first(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) {
         scan.blocks(
+            bits,
             units,
             #[inline(always)]
-            |part, row, column| {
+            |bits, part, row, column| {
                 bits.fill();
                 #[allow(clippy::cast_possible_truncation, reason = "one bit, moved by 13 at most")]
                 let bit = (bits.take(1) << scan.band.low) as i16;
@@ -146,10 +132,8 @@ impl Coefficients {
                 {
                     *first |= bit;
                 }
-                (!bits.has_ended_early()).then_some(())
             },
-        )?;
-        Some(bits)
+        );
     }
 
     /// Blocks beyond the picture's edge are not kept.
@@ -162,28 +146,17 @@ impl Coefficients {
     }
 
     #[inline(always)]
-    fn others<'b>(
-        &mut self,
-        mut bits: Bits<'b>,
-        units: Range<usize>,
-        band: &Band,
-        table: &Table,
-    ) -> Option<Bits<'b>> {
-        let blocks = self.values.as_chunks_mut::<64>().0.get_mut(units.clone())?;
-        let sets = self.set.get_mut(units)?;
+    fn others(&mut self, bits: &mut Bits<'_>, units: Range<usize>, band: &Band, table: &Table) {
+        let Some((blocks, sets)) = self.blocks(units) else { return };
         let mut left = blocks.iter_mut().zip(sets);
-        bits.fill();
         while let Some((values, set)) = left.next() {
             let (mut at, mut new) = (band.first, 0);
             'block: loop {
                 for code in 0..A_FILL {
-                    let (entry, value) = table.one_of_a_fill(code, &mut bits)?;
+                    let (entry, value) = table.one_of_a_fill(code, bits);
                     if entry.run() >= END {
                         let size = entry.run() - END;
                         let empty = (1 << size) - 1 + bits.take(size) as usize;
-                        if empty > left.len() {
-                            return None;
-                        }
                         if empty > 0 {
                             left.nth(empty - 1);
                             bits.fill();
@@ -191,11 +164,14 @@ impl Coefficients {
                         break 'block;
                     }
                     at += entry.run();
-                    if at > band.last {
-                        return None;
+                    let value = truncated(value << band.low);
+                    // One beyond the band is taken for what it says, and one beyond the last one for that one, as in
+                    // libjpeg.
+                    let place = at.min(63);
+                    if value != 0 {
+                        values[usize::from(ORDER[place as usize])] = value;
+                        new |= 1 << place;
                     }
-                    values[usize::from(ORDER[at as usize & 63])] = i16::try_from(value << band.low).ok()?;
-                    new |= u64::from(value != 0) << at;
                     at += 1;
                     if at > band.last {
                         break 'block;
@@ -204,50 +180,48 @@ impl Coefficients {
             }
             *set |= new;
             if bits.has_ended_early() {
-                return None;
+                return;
             }
         }
-        Some(bits)
+    }
+
+    fn blocks(&mut self, units: Range<usize>) -> Option<(&mut [[i16; 64]], &mut [u64])> {
+        let blocks = self.values.as_chunks_mut::<64>().0.get_mut(units.clone())?;
+        Some((blocks, self.set.get_mut(units)?))
     }
 
     #[inline(always)]
-    fn refine_others<'b>(
-        &mut self,
-        mut bits: Bits<'b>,
-        units: Range<usize>,
-        band: &Band,
-        table: &Table,
-    ) -> Option<Bits<'b>> {
-        let blocks = self.values.as_chunks_mut::<64>().0.get_mut(units.clone())?;
-        let sets = self.set.get_mut(units)?;
+    fn refine_others(&mut self, bits: &mut Bits<'_>, units: Range<usize>, band: &Band, table: &Table) {
+        let Some((blocks, sets)) = self.blocks(units) else { return };
         let in_band = (!0 << band.first) & (!0 >> (63 - band.last));
         // How many blocks get nothing new, this one included.
         let mut ended = 0u32;
         // Of this block's coefficients that are zero, and the next one's: made before they are waited for.
         let mut lists = [[0; 64]; 2];
-        list(in_band & !*sets.first()?, &mut lists[0]);
-        bits.fill();
+        list(in_band & !sets.first().unwrap_or(&0), &mut lists[0]);
         for (number, values) in blocks.iter_mut().enumerate() {
             if ended <= 1 {
                 list(in_band & !sets.get(number + 1).unwrap_or(&0), &mut lists[(number + 1) % 2]);
             }
-            let set = sets.get_mut(number)?;
+            let Some(set) = sets.get_mut(number) else { return };
             let before = *set & in_band;
             // Bits that these get, and how many of them they are.
-            let (mut more, mut count) = (0, 0);
+            let (mut more, mut count, mut beyond) = (0, 0, 0);
             if ended == 0 {
                 let (zeros, places) = ((in_band & !before).count_ones(), &lists[number % 2]);
                 let mut zero = 0;
                 loop {
-                    let (entry, value) = table.fill_and_next(&mut bits)?;
+                    let (entry, value) = table.fill_and_next(bits);
                     if entry.run() >= END {
                         let size = entry.run() - END;
                         ended = (1 << size) + bits.take(size);
                         break;
                     }
+                    let value = truncated(value << band.low);
                     zero += entry.run();
-                    if value.abs() > 1 || zero >= zeros {
-                        return None;
+                    if zero >= zeros {
+                        beyond = value;
+                        break;
                     }
                     let at = u32::from(places[zero as usize & 63]);
                     // Those that are passed are the ones before that are not zero.
@@ -255,11 +229,6 @@ impl Coefficients {
                     more = more << passed | bits.take_many(passed);
                     count += passed;
                     if value != 0 {
-                        #[allow(
-                            clippy::cast_possible_truncation,
-                            reason = "one bit and its sign, moved by 13 at most"
-                        )]
-                        let value = (value << band.low) as i16;
                         values[usize::from(ORDER[at as usize & 63])] = value;
                         *set |= 1 << at;
                     }
@@ -274,11 +243,16 @@ impl Coefficients {
             more = more << rest | bits.take_many(rest);
             ended = ended.saturating_sub(1);
             refine(values, before, more, band.low);
+            if beyond != 0 {
+                // As libjpeg does with one for which there is no place.
+                let at = (band.last + 1).min(63);
+                values[usize::from(ORDER[at as usize])] = beyond;
+                *set |= 1 << at;
+            }
             if bits.has_ended_early() {
-                return None;
+                return;
             }
         }
-        (ended == 0).then_some(bits)
     }
 
     #[inline(always)]
@@ -304,7 +278,8 @@ fn refine(values: &mut [i16; 64], mut which: u64, more: u64, low: u32) {
         for _ in 0..AT_ONCE {
             let value = &mut values[usize::from(ORDER[which.trailing_zeros() as usize & 63])];
             let sign = (*value >> 15) | 1;
-            let bit = i16::from(more >> 63 != 0) << low;
+            // Where it is set already, it was said before.
+            let bit = i16::from(more >> 63 != 0) << low & !*value;
             *value = value.wrapping_add(sign * bit);
             more <<= 1;
             which &= which.wrapping_sub(1);

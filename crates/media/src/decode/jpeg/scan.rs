@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use super::{
+    bits::Bits,
     frame::Frame,
     header::{Component, JpegHeader},
     huffman::{Codes, Table},
@@ -68,13 +69,11 @@ impl Head {
             is_refined: high > 0,
             low: u32::from(bits & 15),
         };
-        let is_right = if header.is_progressive {
-            let is_band = if *first == 0 { *last == 0 } else { is_alone && first <= last && *last < 64 };
-            is_band && band.low <= 13 && (high == 0 || high == band.low + 1)
-        } else {
-            band == WHOLE
-        };
-        (is_right && !parts.is_empty()).then_some(Self { parts, band })
+        let is_band = if *first == 0 { *last == 0 } else { is_alone && first <= last && *last < 64 };
+        let is_right = is_band && band.low <= 13 && (high == 0 || high == band.low + 1);
+        // What sequential files say of bands means nothing, as in libjpeg.
+        let band = if header.is_progressive { band } else { WHOLE };
+        ((is_right || !header.is_progressive) && !parts.is_empty()).then_some(Self { parts, band })
     }
 
     pub(super) fn has_luma(&self) -> bool {
@@ -135,7 +134,11 @@ impl<'a> Scan<'a> {
                 let codes = defined.others.get(part.others)?.as_ref()?;
                 let table = scan.others.get_mut(part.others)?;
                 if table.is_none() {
-                    *table = Some(Table::new(codes)?);
+                    *table = Some(if band.is_refined {
+                        Table::new(&codes.refining())
+                    } else {
+                        Table::new(codes)
+                    }?);
                 }
             }
         }
@@ -153,26 +156,31 @@ impl<'a> Scan<'a> {
     }
 
     /// Goes through the units' blocks as they follow each other: the component that each is of, its row and its column.
+    /// A unit for which there were not enough bits is the last one; which come after it is told.
     #[inline(always)]
     pub(super) fn blocks(
         &self,
+        bits: &mut Bits<'_>,
         units: Range<usize>,
-        mut each: impl FnMut(&Part, usize, usize) -> Option<()>,
-    ) -> Option<()> {
+        mut each: impl FnMut(&mut Bits<'_>, &Part, usize, usize),
+    ) -> Range<usize> {
         let (mut row, mut column) = (units.start / self.across, units.start % self.across);
-        for _ in units {
+        for unit in units.clone() {
             for part in self.parts {
                 for down in 0..part.down {
                     for across in 0..part.across {
-                        each(part, row * part.down + down, column * part.across + across)?;
+                        each(bits, part, row * part.down + down, column * part.across + across);
                     }
                 }
+            }
+            if bits.has_ended_early() {
+                return unit + 1..units.end;
             }
             column += 1;
             if column == self.across {
                 (row, column) = (row + 1, 0);
             }
         }
-        Some(())
+        units.end..units.end
     }
 }

@@ -18,10 +18,10 @@ pub(super) fn are_too_many(bytes: &[u8]) -> bool {
     memchr_iter(0xff, bytes).filter(|at| bytes.get(at + 1) == Some(&START)).nth(MOST).is_some()
 }
 
-/// Where the next marker is that is not part of the scan's data, or the file's end.
+/// Where the next marker is that is not part of the scan's data and not lost in it, or the file's end.
 pub(super) fn end_of_scan(bytes: &[u8], from: usize) -> usize {
     let data = bytes.get(from..).unwrap_or_default();
-    let is_end = |at: &usize| !matches!(data.get(at + 1), Some(0 | 0xd0..=0xd7 | 0xff));
+    let is_end = |at: &usize| !matches!(data.get(at + 1), Some(0..=0xbf | 0xd0..=0xd7 | 0xff));
     memchr_iter(0xff, data).find(is_end).map_or(bytes.len(), |at| from + at)
 }
 
