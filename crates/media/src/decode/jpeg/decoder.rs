@@ -66,7 +66,7 @@ impl<'a> Decoder<'a> {
             bytes,
             header,
             frame,
-            codes: Defined::default(),
+            codes: Defined::standard(),
             steps: [None; 4],
             of_luma: None,
             restarts_after: 0,
@@ -128,7 +128,7 @@ impl<'a> Decoder<'a> {
                 }
                 // What is read of the frame has been read before.
                 0xc0..=0xc2 if !is_begun => {}
-                0xdc | 0xe0..=0xef | 0xfe => {}
+                0xcc | 0xdc | 0xe0..=0xef | 0xfe => {}
                 _ => return None,
             }
             (marker, at) = self.marker(at);

@@ -21,9 +21,13 @@ impl Codes {
         let (counts, rest) = segment.split_first_chunk::<16>()?;
         let count = counts.iter().map(|count| usize::from(*count)).sum();
         let (named, rest) = rest.split_at_checked(count)?;
+        Some((Self::new(*counts, named)?, rest))
+    }
+
+    pub(super) fn new(counts: [u8; 16], named: &[u8]) -> Option<Self> {
         let mut symbols = [0; 256];
-        symbols.get_mut(..count)?.copy_from_slice(named);
-        Some((Self { counts: *counts, symbols }, rest))
+        symbols.get_mut(..named.len())?.copy_from_slice(named);
+        Some(Self { counts, symbols })
     }
 
     /// Those of scans that refine, in which every new coefficient is one bit and its sign.

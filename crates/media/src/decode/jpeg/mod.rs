@@ -29,6 +29,7 @@ mod progressive;
 mod scan;
 mod scans;
 mod sequential;
+mod standard;
 #[cfg(test)]
 mod tests;
 mod transform;

@@ -9,13 +9,25 @@ use super::{
     frame::Frame,
     header::{Component, JpegHeader},
     huffman::{Codes, Table},
+    standard,
 };
 
 /// Codes that are defined, for first coefficients and for the others.
-#[derive(Default)]
 pub(super) struct Defined {
     pub(super) first: [Option<Codes>; 4],
     pub(super) others: [Option<Codes>; 4],
+}
+
+impl Defined {
+    /// Those that a file has that defines none.
+    pub(super) fn standard() -> Self {
+        let [first, others] = standard::CODES;
+        let codes = |of: [standard::Code; 2]| {
+            let [luma, colours] = of.map(|(counts, symbols)| Codes::new(counts, symbols));
+            [luma, colours, None, None]
+        };
+        Self { first: codes(first), others: codes(others) }
+    }
 }
 
 /// Coefficients by their place in a scan, and bits of them.

@@ -6,6 +6,7 @@
 mod writer;
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use tidegate_test_support::garbled::garbled;
 use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 
@@ -276,6 +277,58 @@ fn blocks(samples: &[u8], width: usize) -> Vec<Vec<u8>> {
     rows.iter().flat_map(columns).collect()
 }
 
+/// What libjpeg-turbo's coefficients are, was found once: of all of these files that it reads to their end, in every block
+/// whose values do not overflow its 16 bits.
+#[test]
+fn broken_files_show_what_libjpeg_reads_of_them() {
+    let seeds = broken_seeds();
+    let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
+    let pieces: &[&[u8]] = &[
+        b"\xff\xd9",
+        b"\xff\xda",
+        b"\xff\xd0",
+        b"\xff\0",
+        b"\xff\xff",
+        b"\xff\xc2",
+        b"\0",
+        b"\x7f\xff",
+        b"\xff\x02",
+        b"\xff\xd5",
+    ];
+    let (mut shown, mut told) = (0, 0xcbf2_9ce4_8422_2325);
+    for samples in (0..3_000).filter_map(|number| ours(&garbled(number, &seeds, pieces))) {
+        shown += 1;
+        told = samples
+            .iter()
+            .fold(told, |told: u64, sample| (told ^ u64::from(*sample)).wrapping_mul(0x100_0000_01b3));
+    }
+    assert_eq!((shown, told), (2_337, 4_513_804_329_226_520_002));
+}
+
+fn broken_seeds() -> Vec<Vec<u8>> {
+    let mut draw = Draw::new(18);
+    let mut files = Vec::new();
+    for restart in [0, 2, 5] {
+        for samplings in [SAMPLINGS[0], SAMPLINGS[3]] {
+            let mut picture = drawn(&mut draw, samplings);
+            (picture.width, picture.height) = (72, 56);
+            let count = picture.components[0].blocks.len();
+            for component in &mut picture.components {
+                let blocks = 9 * 7 * 4 + 64;
+                component.blocks = component.blocks.iter().copied().cycle().take(blocks.max(count)).collect();
+            }
+            picture.steps = std::array::from_fn(|at| 2 + at as u16 / 8);
+            let all: Vec<usize> = (0..samplings.len()).collect();
+            let each: Vec<_> = all.iter().map(|at| scan(&[*at], (0, 63), 0, 0)).collect();
+            files.push(picture.write(0xc0, &[scan(&all, (0, 63), 0, 0)], restart, &mut draw));
+            files.push(picture.write(0xc1, &each, restart, &mut draw));
+            let scans = progression(&mut draw, samplings.len());
+            files.push(picture.write(0xc2, &scans, restart, &mut draw));
+        }
+    }
+    files
+}
+
 /// The place after the data of a file's last scan.
 fn end_of_data(file: &[u8]) -> usize {
     file.windows(2).rposition(|pair| pair == [0xff, 0xd9]).unwrap()
@@ -372,6 +425,27 @@ fn a_byte_may_be_filled_up_before_it_is_stuffed() {
         }
     }
     assert!(filled > 10, "{filled}");
+}
+
+/// Standard codes are what the encoder writes unless told to choose its own.
+#[test]
+fn a_file_without_codes_has_the_standard_ones_and_other_codes_are_passed_over() {
+    let file = encoded(&pictures::sized(3, 9, 60, 40), 85, ColorType::Rgb, |_| {});
+    let (scan, mut at) = (first_scan(&file).0, 2);
+    let mut without = file[..2].to_vec();
+    while at < scan {
+        let end = at + 2 + usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
+        if file[at + 1] != 0xc4 {
+            without.extend(&file[at..end]);
+        }
+        at = end;
+    }
+    without.extend(&file[scan..]);
+    assert!(without.len() + 400 < file.len());
+    let beside = [&file[..scan], &segment(0xcc, &[0, 16]), &file[scan..]].concat();
+    let whole = ours(&file).unwrap();
+    assert!(ours(&without).is_some_and(|ours| ours == whole));
+    assert!(ours(&beside).is_some_and(|ours| ours == whole));
 }
 
 #[test]
