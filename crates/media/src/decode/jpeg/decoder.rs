@@ -102,8 +102,8 @@ impl<'a> Decoder<'a> {
             if marker == END {
                 return Some(false);
             }
-            // Without a segment: restarts, and what is lost in the data.
-            if matches!(marker, 0x01 | 0xd0..=0xd7) || is_begun && marker < 0xc0 {
+            // Without a segment. Others of that kind are a fault, as libjpeg has it: nobody sees what stands behind them.
+            if matches!(marker, 0x01 | 0xd0..=0xd7) {
                 (marker, at) = self.marker(at);
                 continue;
             }
