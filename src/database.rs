@@ -57,25 +57,34 @@ fn make(data: &Path, folder: &Path) -> anyhow::Result<()> {
     if is_finished(folder) {
         return Ok(());
     }
-    let unfinished = data.join(UNFINISHED);
-    remove(&unfinished).with_context(|| format!("{} cannot be removed", unfinished.display()))?;
+    let cannot = || format!("{} cannot be made", folder.display());
     if fs::symlink_metadata(folder).is_ok() {
         // It may be a link, or a disk of its own: what is there stays, and the database is made in it.
-        return if folder.exists() { clear(folder) } else { Ok(()) };
+        if folder.exists() {
+            clear(folder)?;
+        }
+        return open(folder).map(drop).with_context(cannot);
     }
+    let unfinished = data.join(UNFINISHED);
     let made = (|| {
-        // What it holds is on the disk when it is closed.
-        drop(open(&unfinished)?);
+        // A whole one lacked its name only.
+        if !is_finished(&unfinished) {
+            remove(&unfinished)?;
+            // What it holds is on the disk when it is closed.
+            drop(open(&unfinished)?);
+        }
         fs::rename(&unfinished, folder)?;
         #[cfg(unix)]
         File::open(data)?.sync_all()?;
         fjall::Result::Ok(())
     })();
     made.inspect_err(|_| {
-        // Room is what may be missing.
-        let _left_for_the_next_start = remove(&unfinished);
+        if !is_finished(&unfinished) {
+            // Room is what may be missing.
+            let _left_for_the_next_start = remove(&unfinished);
+        }
     })
-    .with_context(|| format!("{} cannot be made", folder.display()))
+    .with_context(cannot)
 }
 
 /// Takes away what is left of a database that holds nothing, but for the folder itself.
@@ -189,7 +198,20 @@ mod tests {
         fs::write(data.join(UNFINISHED).join("lock"), "").unwrap();
         assert!(!is_in(data));
         drop(open_in(data).unwrap());
-        assert!(is_in(data) && !data.join(UNFINISHED).exists());
+        assert!(is_in(data));
+    }
+
+    #[test]
+    fn one_that_lacks_its_name_only_gets_it_and_keeps_its_rows() {
+        let data = tempfile::tempdir().unwrap();
+        let table = fjall::KeyspaceCreateOptions::default;
+        let database = open_in(data.path()).unwrap();
+        database.keyspace("t", table).unwrap().insert("k", "v").unwrap();
+        database.persist(fjall::PersistMode::SyncAll).unwrap();
+        drop(database);
+        fs::rename(folder_in(data.path()), data.path().join(UNFINISHED)).unwrap();
+        let database = open_in(data.path()).unwrap();
+        assert!(database.keyspace("t", table).unwrap().get("k").unwrap().is_some());
     }
 
     #[cfg(unix)]
