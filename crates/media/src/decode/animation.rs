@@ -9,10 +9,12 @@ use image::{
 use super::{
     Gray, Refusal,
     budget::Budget,
-    gif::Needed,
+    gif::Blocks,
     guard::guarded,
     header::Header,
-    luma, png,
+    luma,
+    needed::Needed,
+    png,
     still::{bounds, refusal},
     webp,
 };
@@ -48,7 +50,7 @@ pub(super) fn decode(
             Format::Png => png::play(bytes, header, share.bytes(), &mut see),
             _ => {
                 let screen = header.screen();
-                let file = Needed::new(bytes, &screen);
+                let file = Needed::new(Blocks::new(bytes, &screen));
                 for frame in frames(file, header, share.bytes()).map_err(|error| refusal(&error))? {
                     if !see(&frame.map_err(|error| refusal(&error))?.into_buffer())? {
                         break;
@@ -60,7 +62,7 @@ pub(super) fn decode(
     })
 }
 
-fn frames<'a>(file: Needed<'a>, header: &Header, memory: u64) -> ImageResult<Frames<'a>> {
+fn frames<'a>(file: Needed<'a, Blocks<'a>>, header: &Header, memory: u64) -> ImageResult<Frames<'a>> {
     let mut decoder = GifDecoder::new(file)?;
     decoder.set_limits(bounds(header, memory))?;
     Ok(decoder.into_frames())

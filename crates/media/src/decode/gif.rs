@@ -1,14 +1,13 @@
 //! A GIF file without what its frames do not need, and its first frame, row by row: what is missing at a file's end costs
 //! no more than the rows that it held.
 
-use std::io::{self, BufRead, Read, Seek, SeekFrom};
-
 use gif::{ColorOutput, DecodeOptions};
 
 use super::{
     Refusal,
     header::{Header, after_blocks, table},
     luma,
+    needed::{Needed, Parts},
 };
 
 const EXTENSION: u8 = 0x21;
@@ -21,7 +20,8 @@ const CONTROL: &[u8] = &[EXTENSION, 0xf9, 4];
 pub(super) fn luma(bytes: &[u8], header: &Header) -> Result<Vec<u8>, Refusal> {
     let (screen, mut options) = (header.screen(), DecodeOptions::new());
     options.set_color_output(ColorOutput::RGBA);
-    let mut decoder = options.read_info(Needed::new(bytes, &screen)).map_err(|_| Refusal::BROKEN)?;
+    let mut decoder =
+        options.read_info(Needed::new(Blocks::new(bytes, &screen))).map_err(|_| Refusal::BROKEN)?;
     let frame = decoder.next_frame_info().ok().flatten().ok_or(Refusal::BROKEN)?;
     let place = [frame.left, frame.top, frame.width, frame.height].map(usize::from);
     let (is_interlaced, [left, top, width, height]) = (frame.interlaced, place);
@@ -56,20 +56,21 @@ fn order(height: usize, is_interlaced: bool) -> impl Iterator<Item = (usize, usi
 
 /// A file up to its end, or to what is no part of a GIF; with another size of its screen, and without extensions, any of
 /// which can ask for memory or break a rule that no viewer minds, but for the control of frames.
-pub(super) struct Needed<'a> {
+pub(super) struct Blocks<'a> {
     bytes: &'a [u8],
     screen: &'a [u8],
     /// Where the next part is.
     at: usize,
-    left: &'a [u8],
     end: &'static [u8],
 }
 
-impl<'a> Needed<'a> {
+impl<'a> Blocks<'a> {
     pub(super) fn new(bytes: &'a [u8], screen: &'a [u8; 4]) -> Self {
-        Self { bytes, screen, at: 0, left: &[], end: END }
+        Self { bytes, screen, at: 0, end: END }
     }
+}
 
+impl<'a> Parts<'a> for Blocks<'a> {
     fn next(&mut self) -> &'a [u8] {
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or_default();
@@ -102,33 +103,5 @@ impl<'a> Needed<'a> {
                 return part;
             }
         }
-    }
-}
-
-impl Read for Needed<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.fill_buf()?.read(into)?;
-        self.consume(read);
-        Ok(read)
-    }
-}
-
-impl BufRead for Needed<'_> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.left.is_empty() {
-            self.left = self.next();
-        }
-        Ok(self.left)
-    }
-
-    fn consume(&mut self, amount: usize) {
-        self.left = self.left.get(amount..).unwrap_or_default();
-    }
-}
-
-/// Asked for by the decoder's type, and never used.
-impl Seek for Needed<'_> {
-    fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 }

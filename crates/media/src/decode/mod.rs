@@ -13,6 +13,7 @@ mod jpeg;
 mod luma;
 mod needed;
 mod png;
+mod png_chunks;
 mod still;
 mod tiff;
 mod webp;

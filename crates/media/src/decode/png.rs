@@ -14,7 +14,8 @@ use super::{
     canvas::{After, Area, Canvas, Placed},
     header::Header,
     luma,
-    needed::{Needed, Shown},
+    needed::Needed,
+    png_chunks::{Chunks, Shown},
 };
 use crate::fingerprint::reason;
 
@@ -101,9 +102,9 @@ fn reader(
     shown: Shown,
     memory: u64,
     shapes: Transformations,
-) -> Result<Reader<Needed<'_>>, Refusal> {
+) -> Result<Reader<Needed<'_, Chunks<'_>>>, Refusal> {
     let limits = Limits { bytes: usize::try_from(memory).unwrap_or(usize::MAX) };
-    let mut decoder = Decoder::new_with_limits(Needed::new(bytes, shown), limits);
+    let mut decoder = Decoder::new_with_limits(Needed::new(Chunks::new(bytes, shown)), limits);
     decoder.set_transformations(shapes);
     decoder.read_info().map_err(|error| refusal(&error))
 }
