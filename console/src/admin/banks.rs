@@ -26,7 +26,7 @@ use uuid::Uuid;
 use super::{
     Api, List,
     caller::Caller,
-    extract::{Body, WholeList, id, invalid},
+    extract::{Body, Page, WholeList, id, invalid},
     faults,
 };
 
@@ -92,15 +92,6 @@ impl From<Entry> for Shown {
             author: entry.author,
         }
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Page {
-    limit: Option<usize>,
-    cursor: Option<String>,
-    #[serde(rename = "org")]
-    _org: Option<String>,
 }
 
 const PAGE: usize = 100;
@@ -195,10 +186,7 @@ async fn entries(
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(invalid("", format!("`limit` is between 1 and {LARGEST_PAGE}.")));
     }
-    let after: Option<Place> = page
-        .cursor
-        .map(|cursor| cursor.parse().map_err(|_| invalid("", "This is not a cursor of this list.")))
-        .transpose()?;
+    let after: Option<Place> = page.after()?;
     let found = api.deps.banks.entries(&caller.org, &BankId::from(bank), after, limit).await;
     let (entries, next) = found.map_err(told)?;
     Ok(Json(List {

@@ -14,7 +14,7 @@ use tidegate_web::{Problem, Query};
 use super::{
     Api, List,
     caller::Caller,
-    extract::{Body, invalid},
+    extract::{Body, invalid, not_a_cursor},
     faults,
     job_list::limit,
 };
@@ -112,7 +112,7 @@ fn which(
 
 fn told(fault: Fault) -> Problem {
     match fault {
-        Fault::Cursor => invalid("", "This is not a cursor of this list."),
+        Fault::Cursor => not_a_cursor(),
         Fault::Failed { is_outage, tag, detail } => faults::told(is_outage, tag, &detail),
     }
 }

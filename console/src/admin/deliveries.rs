@@ -21,7 +21,7 @@ use tidegate_web::{Path, Problem, Query};
 use super::{
     Api, List,
     caller::Caller,
-    extract::{id, invalid},
+    extract::{id, invalid, not_a_cursor},
     faults,
     job_list::limit,
 };
@@ -165,7 +165,7 @@ async fn list(
     }
     let from = wanted.cursor.as_deref().map(str::parse).transpose();
     let query = deliveries::Query {
-        from: from.map_err(|()| invalid("", "This is not a cursor of this list."))?,
+        from: from.map_err(|()| not_a_cursor())?,
         limit: limit(&api, wanted.limit)?,
         rows: api.settings.rows_per_page,
         wants: |delivery: &rows::Delivery| wanted.wants(delivery),

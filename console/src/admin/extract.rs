@@ -23,6 +23,22 @@ pub(crate) struct WholeList {
     _org: Option<String>,
 }
 
+/// The query of a list that is paged and not chosen from.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    pub(crate) limit: Option<usize>,
+    cursor: Option<String>,
+    #[serde(rename = "org")]
+    _org: Option<String>,
+}
+
+impl Page {
+    pub(crate) fn after<C: FromStr>(&self) -> Result<Option<C>, Problem> {
+        self.cursor.as_deref().map(str::parse).transpose().map_err(|_| not_a_cursor())
+    }
+}
+
 impl FromRequestParts<Api> for Caller {
     type Rejection = Problem;
 
@@ -59,6 +75,10 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 /// An id in a path. One that is malformed names nothing.
 pub(crate) fn id<T: FromStr>(text: &str) -> Result<T, Problem> {
     text.parse().map_err(|_| Problem::not_found("There is no such id."))
+}
+
+pub(crate) fn not_a_cursor() -> Problem {
+    invalid("", "This is not a cursor of this list.")
 }
 
 /// One wrong value; without a pointer it stands in the query.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_web::Problem;
 
-use super::extract::invalid;
+use super::extract::not_a_cursor;
 
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -19,7 +19,7 @@ pub(crate) fn unreachable() -> Problem {
 
 pub(crate) fn store(error: tidegate_store::Error) -> Problem {
     if matches!(error, tidegate_store::Error::BadCursor) {
-        return invalid("", "This is not a cursor of this list.");
+        return not_a_cursor();
     }
     told(error.is_outage(), error.tag(), &error)
 }

@@ -14,7 +14,11 @@ use tidegate_store::{
 };
 use tidegate_web::Problem;
 
-use super::{Api, List, extract::invalid, faults};
+use super::{
+    Api, List,
+    extract::{invalid, not_a_cursor},
+    faults,
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -100,7 +104,7 @@ pub(super) async fn page(api: &Api, org: &OrgId, wanted: &Wanted) -> Result<List
         (Some(from), Some(queue)) => from.queue == *queue,
         _ => true,
     });
-    let from = from.ok_or_else(|| invalid("", "This is not a cursor of this list."))?;
+    let from = from.ok_or_else(not_a_cursor)?;
     let queues = queues(api, org, wanted, from.as_ref()).await?;
     let mut page = Page {
         api,

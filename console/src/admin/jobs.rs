@@ -26,7 +26,7 @@ use tidegate_web::{Path, Problem, Query};
 use super::{
     Api, List,
     caller::Caller,
-    extract::{Body, id, invalid},
+    extract::{Body, Page, id, invalid},
     faults, job_list,
 };
 
@@ -81,15 +81,6 @@ struct Said {
     reviewer: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CausePage {
-    limit: Option<usize>,
-    cursor: Option<String>,
-    #[serde(rename = "org")]
-    _org: Option<String>,
-}
-
 async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -113,11 +104,10 @@ async fn causes(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
-    Query(page): Query<CausePage>,
+    Query(page): Query<Page>,
 ) -> Result<Json<List<Cause>>, Problem> {
     let room = room(&api, page.limit)?;
-    let after = page.cursor.map(|cursor| cursor.parse::<Cursor>());
-    let after = after.transpose().map_err(|_| invalid("", "This is not a cursor of this list."))?;
+    let after: Option<Cursor> = page.after()?;
     let (store, job) = (&api.deps.moderation.store, id(&job)?);
     let known = store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
     known.ok_or_else(no_such_job)?;
