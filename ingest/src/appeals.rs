@@ -90,8 +90,9 @@ fn check(config: &Compiled, parsed: &Appeal) -> Result<(), Vec<Fault>> {
     let mut faults = Faults::default();
     let appeal = &parsed.content;
     config::user_type(config, &appeal.appealed_by.type_id, &Pointer::Root.key("appealedBy"), &mut faults);
-    main_item(config, parsed, &appeal.item, "actionedItem", &mut faults);
-    faults.in_order(parsed.root()).or(Some(()))
+    let root = parsed.root();
+    main_item(config, root, &appeal.item, "actionedItem", &mut faults);
+    faults.in_order(root).or(Some(()))
 }
 
 fn record(config: &Compiled, parsed: &Appeal, header: Header, digest: &[u8; 32]) -> records::Appeal {

@@ -6,7 +6,7 @@ use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     item_types::Mode,
     records,
-    wire::{Faults, Pointer, Request, items::ContextItem},
+    wire::{Faults, Pointer, Request, items::ContextItem, json::Node},
 };
 
 use crate::config::{knows, unknown};
@@ -28,6 +28,7 @@ pub(crate) fn checked<T>(
     request: &Request<T>,
     items: &[ContextItem],
 ) -> Vec<records::ContextItem> {
+    let root = request.root();
     items
         .iter()
         .map(|item| records::ContextItem {
@@ -36,19 +37,19 @@ pub(crate) fn checked<T>(
             type_version: item.type_version.clone(),
             variant: item.variant,
             data: item.data.clone(),
-            fault: item.fault.clone().or_else(|| fault(config, request, item)),
+            fault: item.fault.clone().or_else(|| fault(config, root, item)),
             as_sent: item.as_sent.clone(),
         })
         .collect()
 }
 
-fn fault<T>(config: &Compiled, request: &Request<T>, item: &ContextItem) -> Option<String> {
+fn fault(config: &Compiled, root: Node<'_>, item: &ContextItem) -> Option<String> {
     if let Some(unknown) = unknown(config, &item.type_id, item.type_version.as_deref()) {
         return Some(unknown.detail());
     }
-    let (item_type, data) = (config.item_type(&item.type_id)?, request.context_data(item)?);
+    let (item_type, data) = (config.item_type(&item.type_id)?, item.data_in(root)?);
     let mut faults = Faults::default();
-    item_type.check_node(data, Mode::Partial, &Pointer::Root, &mut faults);
+    item_type.judge(data, Mode::Partial, &Pointer::Root, &mut faults);
     let lines: Vec<_> = faults.into_vec().into_iter().take(KEPT).map(|fault| fault.to_string()).collect();
     (!lines.is_empty()).then(|| lines.join(" "))
 }

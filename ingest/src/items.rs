@@ -121,21 +121,21 @@ impl Api {
 
 /// All faults of all items.
 fn check(config: &Compiled, parsed: &Items) -> Result<(), Vec<Fault>> {
-    let mut faults = Faults::default();
+    let (root, mut faults) = (parsed.root(), Faults::default());
     let items = Pointer::Root.key("items");
     for (index, item) in parsed.content.iter().enumerate() {
         let at = items.index(index);
         if config::knows(config, &item.type_id, item.type_version.as_deref())
             && let Some(item_type) = config.item_type(&item.type_id)
         {
-            item_type.check_node(parsed.data(item), item.mode(), &at.key("data"), &mut faults);
+            item_type.judge(item.data_in(root), item.mode(), &at.key("data"), &mut faults);
         } else {
-            let node = parsed.root().get("items").and_then(|items| items.elements().nth(index));
+            let node = root.get("items").and_then(|items| items.elements().nth(index));
             let named = (&item.type_id, item.type_version.as_deref());
             config::item_type(config, named, node, &at, &mut faults);
         }
     }
-    faults.in_order(parsed.root()).or(Some(()))
+    faults.in_order(root).or(Some(()))
 }
 
 /// Random, or with an idempotency key the same for the same item at the same place.

@@ -50,7 +50,7 @@ fn is_known(config: &Compiled, part: &Part) -> bool {
 }
 
 fn check(config: &Compiled, misshapen: &Misshapen, whole: Wholeness) -> Faults {
-    let mut faults = Faults::default();
+    let (root, mut faults) = (misshapen.root(), Faults::default());
     for part in misshapen.parts() {
         match part {
             Part::User { at, type_id } => {
@@ -58,14 +58,13 @@ fn check(config: &Compiled, misshapen: &Misshapen, whole: Wholeness) -> Faults {
             }
             Part::Item { at, type_id, type_version, mode, node, data } => {
                 let (at, named) = (Pointer::Text(at), (type_id, type_version.as_deref()));
-                let node = misshapen.node(*node);
-                let item_type = config::item_type(config, named, Some(node), &at, &mut faults);
+                let item_type = config::item_type(config, named, Some(root.other(*node)), &at, &mut faults);
                 let mode = match whole {
                     Wholeness::AsSent => *mode,
                     Wholeness::Whole => Mode::Strict,
                 };
                 if let (Some(item_type), Some(data)) = (item_type, data) {
-                    item_type.check_node(misshapen.node(*data), mode, &at.key("data"), &mut faults);
+                    item_type.judge(root.other(*data), mode, &at.key("data"), &mut faults);
                 }
             }
         }

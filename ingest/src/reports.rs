@@ -9,7 +9,8 @@ use tidegate_schemas::{
     item_types::Mode,
     records,
     wire::{
-        self, Fault, Faults, Pointer, answers::ReportCreated, items::SubmittedItem, reports::ReportRequest,
+        self, Fault, Faults, Pointer, answers::ReportCreated, items::SubmittedItem, json::Node,
+        reports::ReportRequest,
     },
 };
 use tidegate_stream::{Record, Topic};
@@ -96,22 +97,23 @@ fn check(config: &Compiled, parsed: &Report) -> Result<(), Vec<Fault>> {
     let mut faults = Faults::default();
     let report = &parsed.content;
     config::user_type(config, &report.reporter.type_id, &Pointer::Root.key("reporter"), &mut faults);
-    main_item(config, parsed, &report.item, "reportedItem", &mut faults);
-    faults.in_order(parsed.root()).or(Some(()))
+    let root = parsed.root();
+    main_item(config, root, &report.item, "reportedItem", &mut faults);
+    faults.in_order(root).or(Some(()))
 }
 
 /// The item that a request is about: whole, whatever variant it names.
-pub(crate) fn main_item<T>(
+pub(crate) fn main_item(
     config: &Compiled,
-    parsed: &wire::Request<T>,
+    root: Node<'_>,
     item: &SubmittedItem,
     key: &str,
     faults: &mut Faults,
 ) {
     let at = &Pointer::Root.key(key);
     let named = (&item.type_id, item.type_version.as_deref());
-    if let Some(item_type) = config::item_type(config, named, parsed.root().get(key), at, faults) {
-        item_type.check_node(parsed.data(item), Mode::Strict, &at.key("data"), faults);
+    if let Some(item_type) = config::item_type(config, named, root.get(key), at, faults) {
+        item_type.judge(item.data_in(root), Mode::Strict, &at.key("data"), faults);
     }
 }
 

@@ -9,7 +9,7 @@ use tidegate_schemas::{
     documents::{self, FieldDocument},
     ids::{ItemKey, Millis, TypeId},
     item_types::{Container, ItemType, Kind, Mode, Number, Role, Scalar, Value, Values},
-    wire::{Fault, Pointer, fault::tag},
+    wire::{Fault, Faults, Pointer, fault::tag, json},
 };
 
 fn compile(yaml: &str) -> ItemType {
@@ -33,8 +33,16 @@ fn one_field(scalar: Scalar, container: Option<Container>, strict: bool) -> Item
     ItemType::compile(&document, "1", &[TypeId::new("user")].into())
 }
 
+/// Whether its values are asked for or not, the same is wrong with it.
 fn check(item_type: &ItemType, data: &str, mode: Mode) -> Result<Values, Vec<Fault>> {
-    item_type.check(data.as_bytes(), mode, &Pointer::Text("/items/3/data"))
+    let base = Pointer::Text("/items/3/data");
+    let checked = item_type.check(data.as_bytes(), mode, &base);
+    if let Ok(tape) = json::scan(data.as_bytes()) {
+        let mut faults = Faults::default();
+        item_type.judge(tape.root(data.as_bytes()), mode, &base, &mut faults);
+        assert_eq!(checked.as_ref().err(), faults.or(Some(())).err().as_ref());
+    }
+    checked
 }
 
 /// What the lenient and the strict reading of one value are; `None`: refused, `Some(None)`: absent.

@@ -78,7 +78,7 @@ fn every_field_of_the_interface_is_found_again() {
     assert_eq!(request.content.len(), 2);
     for (n, found) in (0..).zip(&request.content) {
         assert_item(found, n);
-        assert_eq!(request.data(found).raw(), &found.data[..]);
+        assert_eq!(found.data_in(request.root()).raw(), &found.data[..]);
         // A slice, not a copy.
         assert!(sent.as_ptr_range().contains(&found.data.as_ptr()));
     }
@@ -95,7 +95,7 @@ fn every_field_of_the_interface_is_found_again() {
     assert_context(&found.thread[0], 3);
     assert_context(&found.thread[1], 4);
     assert_context(&found.additional[0], 5);
-    assert_eq!(request.context_data(&found.additional[0]).unwrap().raw(), &found.additional[0].data[..]);
+    assert_eq!(found.additional[0].data_in(request.root()).unwrap().raw(), &found.additional[0].data[..]);
     assert_eq!(found.reported_in_thread, [ItemKey::new("marked-type", "marked-id")]);
 
     let request = appeals::parse(&body(&appeal()), &limits()).unwrap();
@@ -427,5 +427,5 @@ fn a_scan_of_the_data_alone_agrees_with_the_scan_of_the_request() {
     let request = items::parse(&body(&json!({"items": [item(0)]})), &limits()).unwrap();
     let found = &request.content[0];
     let alone = scanned::scan(&found.data).unwrap();
-    assert_eq!(alone.root(&found.data).digest(), request.data(found).digest());
+    assert_eq!(alone.root(&found.data).digest(), found.data_in(request.root()).digest());
 }

@@ -5,6 +5,7 @@
 use super::{
     coerce::{Coercion, Refused},
     fields::ItemType,
+    kept::Kept,
     roles::Role,
     values::Values,
 };
@@ -30,18 +31,23 @@ impl ItemType {
     pub fn check(&self, data: &[u8], mode: Mode, base: &Pointer<'_>) -> Result<Values, Vec<Fault>> {
         let tape = json::scan_at(data, base)?;
         let mut faults = Faults::default();
-        let values = self.check_node(tape.root(data), mode, base, &mut faults);
-        faults.or(values)
+        let slots = self.slots(tape.root(data), mode, base, &mut faults);
+        faults.or(slots.map(|slots| Values { shape: self.shape.clone(), slots }))
     }
 
-    /// As [`ItemType::check`], for data that was scanned along with its request.
-    pub fn check_node(
+    /// As [`ItemType::check`], for data that was scanned along with its request and whose values nobody asks for.
+    pub fn judge(&self, data: Node<'_>, mode: Mode, base: &Pointer<'_>, faults: &mut Faults) {
+        self.slots::<()>(data, mode, base, faults);
+    }
+
+    /// By field what is kept of its value, if nothing is wrong.
+    fn slots<K: Kept>(
         &self,
         data: Node<'_>,
         mode: Mode,
         base: &Pointer<'_>,
         faults: &mut Faults,
-    ) -> Option<Values> {
+    ) -> Option<Vec<Option<K>>> {
         if data.kind() != Kind::Object {
             let detail = format!("`data` must be an object, not {}.", data.kind().name());
             faults.push(Fault::data(base, detail));
@@ -66,7 +72,7 @@ impl ItemType {
             }
             self.check_roles(|slot| slots[slot].is_some() || refused.contains(&slot), base, faults);
         }
-        (faults.count() == before).then(|| Values { shape: self.shape.clone(), slots })
+        (faults.count() == before).then_some(slots)
     }
 
     /// Names an unknown field that may have been meant for the missing one.

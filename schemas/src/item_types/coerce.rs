@@ -8,6 +8,7 @@ use super::{
     datetime,
     fields::{Container, Field, Scalar},
     geohash,
+    kept::Kept,
     values::{Number, Value},
 };
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
 /// The value did not fit; why is already among the faults.
 pub(super) struct Refused;
 
-type Coerced = Result<Option<Value>, Refused>;
+type Coerced<K> = Result<Option<K>, Refused>;
 
 /// What coercion needs beside the value.
 pub(super) struct Coercion<'a> {
@@ -35,7 +36,7 @@ pub(super) struct Coercion<'a> {
 
 impl Coercion<'_> {
     /// The value of a field; nothing if the value counts as absent.
-    pub(super) fn field(&mut self, field: &Field, node: Node<'_>, at: &Pointer<'_>) -> Coerced {
+    pub(super) fn field<K: Kept>(&mut self, field: &Field, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         if self.absent(node) {
             return Ok(None);
         }
@@ -46,7 +47,7 @@ impl Coercion<'_> {
         }
     }
 
-    fn array(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced {
+    fn array<K: Kept>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         if node.kind() != Kind::Array {
             return self.refuse(at, format!("This must be an array, not {}.", node.kind().name()));
         }
@@ -61,10 +62,10 @@ impl Coercion<'_> {
                 Err(Refused) => refused = true,
             }
         }
-        if refused { Err(Refused) } else { Ok(Some(Value::List(values))) }
+        if refused { Err(Refused) } else { Ok(Some(K::list(values))) }
     }
 
-    fn map(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced {
+    fn map<K: Kept>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         if node.kind() != Kind::Object {
             return self.refuse(at, format!("This must be an object, not {}.", node.kind().name()));
         }
@@ -75,26 +76,26 @@ impl Coercion<'_> {
                 continue;
             }
             match self.scalar(scalar, value, &at.key(&key)) {
-                Ok(value) => entries.extend(value.map(|value| (key.into_owned(), value))),
+                Ok(value) => entries.extend(value.map(|value| (key, value))),
                 Err(Refused) => refused = true,
             }
         }
-        if refused { Err(Refused) } else { Ok(Some(Value::Map(entries))) }
+        if refused { Err(Refused) } else { Ok(Some(K::map(entries))) }
     }
 
     fn absent(&self, node: Node<'_>) -> bool {
         !self.strict && node.is_null()
     }
 
-    fn scalar(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced {
+    fn scalar<K: Kept>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         match scalar {
             Scalar::String => match node.str() {
-                Some(text) => Ok(Some(Value::Text(text.into_owned()))),
+                Some(text) => Ok(Some(K::text(&text))),
                 None => self.wrong(at, "a string", node),
             },
             Scalar::Id | Scalar::UserId | Scalar::PolicyId => match (node.str(), node.number()) {
-                (Some(text), _) => Ok(Some(Value::Text(text.into_owned()))),
-                (None, Some(number)) if !self.strict => Ok(Some(Value::Text(number.to_owned()))),
+                (Some(text), _) => Ok(Some(K::text(&text))),
+                (None, Some(number)) if !self.strict => Ok(Some(K::text(number))),
                 _ => self.wrong(at, "a string", node),
             },
             Scalar::Boolean => self.boolean(node, at),
@@ -102,9 +103,9 @@ impl Coercion<'_> {
             Scalar::Audio | Scalar::Image | Scalar::Video | Scalar::Media => {
                 // Coop's own stored form is an object around the address.
                 let inner = if self.strict { None } else { node.get("url") };
-                self.url(inner.unwrap_or(node), at).map(|url| url.map(Value::Media))
+                self.url(inner.unwrap_or(node), at, Value::Media)
             }
-            Scalar::Url => self.url(node, at).map(|url| url.map(Value::Url)),
+            Scalar::Url => self.url(node, at, Value::Url),
             Scalar::Datetime => {
                 let parse = if self.strict { datetime::exact } else { datetime::parse };
                 let expected = if self.strict {
@@ -112,15 +113,17 @@ impl Coercion<'_> {
                 } else {
                     "This must be an ISO 8601 date with a time."
                 };
-                self.parsed(node, at, expected, |text| parse(text).map(Value::DateTime))
+                self.parsed(node, at, expected, |text| {
+                    parse(text).map(|time| K::of(|| Value::DateTime(time)))
+                })
             }
             Scalar::Geohash => {
                 let strict = self.strict;
                 self.parsed(node, at, "This must be a base-32 geohash of 1 to 12 characters.", |text| {
                     if strict {
-                        geohash::is_geohash(text).then(|| Value::Geohash(text.to_owned()))
+                        geohash::is_geohash(text).then(|| K::of(|| Value::Geohash(text.to_owned())))
                     } else {
-                        geohash::canonical(text).map(Value::Geohash)
+                        geohash::canonical(text).map(|text| K::of(|| Value::Geohash(text)))
                     }
                 })
             }
@@ -129,18 +132,18 @@ impl Coercion<'_> {
                 let strict = self.strict;
                 self.parsed(node, at, "This must be an IPv4 or IPv6 address.", |text| {
                     let text = if strict { text } else { text.trim() };
-                    text.parse::<IpAddr>().is_ok().then(|| Value::Text(text.to_owned()))
+                    text.parse::<IpAddr>().is_ok().then(|| K::text(text))
                 })
             }
             Scalar::EmailAddress => match node.str() {
-                Some(text) if self.strict => Ok(Some(Value::Text(text.into_owned()))),
-                Some(text) => Ok(Some(Value::Text(text.trim().to_owned()))),
+                Some(text) if self.strict => Ok(Some(K::text(&text))),
+                Some(text) => Ok(Some(K::text(text.trim()))),
                 None => self.wrong(at, "a string", node),
             },
         }
     }
 
-    fn boolean(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced {
+    fn boolean<K: Kept>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         let value = match node.kind() {
             Kind::Bool(value) => Some(value),
             _ if self.strict => None,
@@ -151,12 +154,12 @@ impl Coercion<'_> {
             },
         };
         match value {
-            Some(value) => Ok(Some(Value::Bool(value))),
+            Some(value) => Ok(Some(K::of(|| Value::Bool(value)))),
             None => self.refuse(at, "This must be `true` or `false`."),
         }
     }
 
-    fn number(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced {
+    fn number<K: Kept>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         let text = match (node.number(), node.str()) {
             (Some(digits), _) => Cow::Borrowed(digits),
             (None, Some(text)) if !self.strict => {
@@ -172,17 +175,13 @@ impl Coercion<'_> {
             _ => return self.wrong(at, "a number", node),
         };
         match Number::parse(&text) {
-            Some(number) => Ok(Some(Value::Number(number))),
+            Some(number) => Ok(Some(K::of(|| Value::Number(number)))),
             None => self.refuse(at, "This must be a number that 64 bits can hold."),
         }
     }
 
-    fn url(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Result<Option<String>, Refused> {
-        const EXPECTED: &str = "This must be an `http` or `https` URL.";
-        let Some(text) = node.str() else {
-            self.faults.push(Fault::data(at, format!("This must be a URL, not {}.", node.kind().name())));
-            return Err(Refused);
-        };
+    fn url<K: Kept>(&mut self, node: Node<'_>, at: &Pointer<'_>, kind: fn(String) -> Value) -> Coerced<K> {
+        let Some(text) = node.str() else { return self.wrong(at, "a URL", node) };
         if text.is_empty() && !self.strict {
             return Ok(None);
         }
@@ -190,13 +189,12 @@ impl Coercion<'_> {
             matches!(url.scheme(), "http" | "https") && url.host_str().is_some_and(|host| !host.is_empty())
         });
         if web {
-            return Ok(Some(text.into_owned()));
+            return Ok(Some(K::of(|| kind(text.into_owned()))));
         }
-        self.faults.push(Fault::data(at, EXPECTED));
-        Err(Refused)
+        self.refuse(at, "This must be an `http` or `https` URL.")
     }
 
-    fn related(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced {
+    fn related<K: Kept>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         if node.kind() != Kind::Object {
             return self.wrong(at, "an object with `id` and `typeId`", node);
         }
@@ -210,7 +208,7 @@ impl Coercion<'_> {
                 format!("`{}` is not an item type of this organisation.{near}", shown(&type_id)),
             );
         };
-        Ok(Some(Value::Related(ItemKey::new(known.clone(), &*id))))
+        Ok(Some(K::of(|| Value::Related(ItemKey::new(known.clone(), &*id)))))
     }
 
     fn member<'a>(&mut self, node: Node<'a>, name: &str, at: &Pointer<'_>) -> Result<Cow<'a, str>, Refused> {
@@ -234,13 +232,13 @@ impl Coercion<'_> {
     }
 
     /// A value written as text; the empty text counts as absent unless the type is strict.
-    fn parsed(
+    fn parsed<K>(
         &mut self,
         node: Node<'_>,
         at: &Pointer<'_>,
         expected: &str,
-        parse: impl FnOnce(&str) -> Option<Value>,
-    ) -> Coerced {
+        parse: impl FnOnce(&str) -> Option<K>,
+    ) -> Coerced<K> {
         match node.str() {
             Some(text) if text.is_empty() && !self.strict => Ok(None),
             Some(text) => match parse(&text) {
@@ -251,11 +249,11 @@ impl Coercion<'_> {
         }
     }
 
-    fn wrong(&mut self, at: &Pointer<'_>, expected: &str, node: Node<'_>) -> Coerced {
+    fn wrong<K>(&mut self, at: &Pointer<'_>, expected: &str, node: Node<'_>) -> Coerced<K> {
         self.refuse(at, format!("This must be {expected}, not {}.", node.kind().name()))
     }
 
-    fn refuse(&mut self, at: &Pointer<'_>, detail: impl Into<String>) -> Coerced {
+    fn refuse<K>(&mut self, at: &Pointer<'_>, detail: impl Into<String>) -> Coerced<K> {
         self.faults.push(Fault::data(at, detail));
         Err(Refused)
     }

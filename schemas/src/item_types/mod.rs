@@ -7,6 +7,7 @@ mod coerce;
 pub mod datetime;
 mod fields;
 pub mod geohash;
+mod kept;
 mod roles;
 mod values;
 

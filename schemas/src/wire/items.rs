@@ -36,6 +36,11 @@ impl SubmittedItem {
         ItemKey { type_id: self.type_id.clone(), id: self.id.clone() }
     }
 
+    /// Its scanned `data`, in the request with this root.
+    pub fn data_in<'n>(&self, root: Node<'n>) -> Node<'n> {
+        root.other(self.node)
+    }
+
     /// How complete the data must be.
     pub fn mode(&self) -> Mode {
         match self.variant {
@@ -63,15 +68,10 @@ pub struct ContextItem {
     node: Option<u32>,
 }
 
-impl<T> Request<T> {
-    /// The scanned `data` of an item of this request.
-    pub fn data(&self, item: &SubmittedItem) -> Node<'_> {
-        self.node(item.node)
-    }
-
-    /// The scanned `data` of a context item of this request, if it has any.
-    pub fn context_data(&self, item: &ContextItem) -> Option<Node<'_>> {
-        item.node.map(|node| self.node(node))
+impl ContextItem {
+    /// Its scanned `data`, if it has any, in the request with this root.
+    pub fn data_in<'n>(&self, root: Node<'n>) -> Option<Node<'n>> {
+        self.node.map(|node| root.other(node))
     }
 }
 

@@ -26,14 +26,9 @@ pub struct Request<T> {
 }
 
 impl<T> Request<T> {
-    /// The whole body.
+    /// The whole body. It is looked through for this: ask once.
     pub fn root(&self) -> Node<'_> {
         self.tape.root(&self.body)
-    }
-
-    /// A part of the body by the index that the parsed request kept.
-    pub(super) fn node(&self, index: u32) -> Node<'_> {
-        self.tape.node(&self.body, index)
     }
 
     /// Scans a body and reads its content.

@@ -53,9 +53,9 @@ impl Misshapen {
         &self.parts.content
     }
 
-    /// A value of the request, by the index that a part has of it.
-    pub fn node(&self, index: u32) -> Node<'_> {
-        self.parts.node(index)
+    /// The whole body, in which the parts have their indices. It is looked through for this: ask once.
+    pub fn root(&self) -> Node<'_> {
+        self.parts.root()
     }
 
     /// All faults, with those of the parts.

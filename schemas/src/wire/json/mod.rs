@@ -26,13 +26,9 @@ const ESCAPED: u32 = 1 << 31;
 pub struct Tape(Vec<Entry>);
 
 impl Tape {
-    /// The root value; `text` must be the text that was scanned.
+    /// The root value; `text` must be the text that was scanned. It is looked through once more, so that no value of it
+    /// needs to be.
     pub fn root<'a>(&'a self, text: &'a [u8]) -> Node<'a> {
-        self.node(text, 0)
-    }
-
-    /// The value with this index, as [`Node::index`] gave it.
-    pub fn node<'a>(&'a self, text: &'a [u8], index: u32) -> Node<'a> {
-        Node { text, tape: &self.0, at: index }
+        Node { text: std::str::from_utf8(text).unwrap_or_default(), tape: &self.0, at: 0 }
     }
 }

@@ -34,7 +34,7 @@ impl Kind {
 /// One value of a scanned text.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
-    pub(super) text: &'a [u8],
+    pub(super) text: &'a str,
     pub(super) tape: &'a [Entry],
     pub(super) at: u32,
 }
@@ -44,9 +44,15 @@ impl<'a> Node<'a> {
         self.tape[self.at as usize]
     }
 
-    /// Names the value for [`super::Tape::node`].
+    /// Names the value for [`Self::other`].
     pub fn index(&self) -> u32 {
         self.at
+    }
+
+    /// The value of the same text with this index.
+    #[must_use]
+    pub fn other(&self, index: u32) -> Self {
+        Self { at: index, ..*self }
     }
 
     /// Where the value lies in the scanned text.
@@ -57,11 +63,16 @@ impl<'a> Node<'a> {
 
     /// The bytes of the value, quotes included.
     pub fn raw(&self) -> &'a [u8] {
+        self.written().as_bytes()
+    }
+
+    /// As it was written.
+    fn written(&self) -> &'a str {
         &self.text[self.range()]
     }
 
     pub fn kind(&self) -> Kind {
-        match self.text[self.entry().start as usize] {
+        match self.text.as_bytes()[self.entry().start as usize] {
             b'{' => Kind::Object,
             b'[' => Kind::Array,
             b'"' => Kind::String,
@@ -83,7 +94,7 @@ impl<'a> Node<'a> {
 
     /// The digits of a number as the client wrote them.
     pub fn number(&self) -> Option<&'a str> {
-        (self.kind() == Kind::Number).then(|| utf8(self.raw()))
+        (self.kind() == Kind::Number).then(|| self.written())
     }
 
     /// The members of an array; none for any other value.
@@ -122,14 +133,9 @@ impl<'a> Node<'a> {
 
     pub(super) fn unquoted(&self) -> Cow<'a, str> {
         let range = self.range();
-        let inner = utf8(&self.text[range.start + 1..range.end - 1]);
+        let inner = &self.text[range.start + 1..range.end - 1];
         if self.entry().end & ESCAPED == 0 { inner.into() } else { unescape(inner).into() }
     }
-}
-
-/// The scan has seen that the whole text is UTF-8, and a value ends between two characters.
-fn utf8(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap_or_default()
 }
 
 fn unescape(text: &str) -> String {

@@ -26,21 +26,36 @@ pub fn scan_at(text: &[u8], base: &Pointer<'_>) -> Result<Tape, Vec<Fault>> {
 
 /// As [`scan_at`], for a text whose containers may be nested `depth` deep.
 pub fn scan_to(text: &[u8], base: &Pointer<'_>, depth: usize) -> Result<Tape, Vec<Fault>> {
+    let (text, all) = valid(text);
     let mut scanner = Scanner {
         text,
+        bytes: text.as_bytes(),
         base,
         depth,
-        at: 0,
+        at: if all.is_ok() { 0 } else { text.len() },
         tape: Vec::with_capacity(text.len() / 12 + 8),
         open: Vec::with_capacity(8),
         keys: Vec::with_capacity(32),
         faults: Faults::default(),
     };
-    if let Err(stop) = scanner.check_utf8().and_then(|()| scanner.run()) {
+    if let Err(stop) = all.and_then(|()| scanner.run()) {
         let fault = scanner.stopped(&stop);
         scanner.faults.push(fault);
     }
     if scanner.faults.is_empty() { Ok(Tape(scanner.tape)) } else { Err(scanner.faults.into_vec()) }
+}
+
+/// The text as far as it can be read, and why that is not all of it.
+fn valid(text: &[u8]) -> (&str, Result<(), Stop>) {
+    if text.len() >= ESCAPED as usize {
+        return ("", Err(Stop::Huge));
+    }
+    match std::str::from_utf8(text) {
+        Ok(text) => (text, Ok(())),
+        Err(fault) => {
+            (std::str::from_utf8(&text[..fault.valid_up_to()]).unwrap_or_default(), Err(Stop::Utf8))
+        }
+    }
 }
 
 /// A container whose end was not seen yet.
@@ -62,7 +77,9 @@ enum Stop {
 }
 
 struct Scanner<'a> {
-    text: &'a [u8],
+    text: &'a str,
+    /// Its bytes.
+    bytes: &'a [u8],
     base: &'a Pointer<'a>,
     depth: usize,
     at: usize,
@@ -74,16 +91,6 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    fn check_utf8(&mut self) -> Result<(), Stop> {
-        if self.text.len() >= ESCAPED as usize {
-            return Err(Stop::Huge);
-        }
-        std::str::from_utf8(self.text).map(drop).map_err(|fault| {
-            self.at = fault.valid_up_to();
-            Stop::Utf8
-        })
-    }
-
     fn run(&mut self) -> Result<(), Stop> {
         if self.peek().is_none() {
             return Err(Stop::Syntax("a JSON value was expected, but there is nothing"));
@@ -144,20 +151,20 @@ impl Scanner<'_> {
     /// The next byte that is no white space, not consumed.
     fn peek(&mut self) -> Option<u8> {
         loop {
-            match self.text.get(self.at) {
+            match self.bytes.get(self.at) {
                 Some(b' ' | b'\n' | b'\r' | b'\t') => self.at += 1,
                 other => return other.copied(),
             }
         }
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "`check_utf8` bounds the text below 2 GiB")]
+    #[allow(clippy::cast_possible_truncation, reason = "`valid` bounds the text below 2 GiB")]
     fn push(&mut self, start: usize, end: usize, flags: u32) {
         let next = self.tape.len() as u32 + 1;
         self.tape.push(Entry { start: start as u32, end: end as u32 | flags, next });
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "`check_utf8` bounds the text below 2 GiB")]
+    #[allow(clippy::cast_possible_truncation, reason = "`valid` bounds the text below 2 GiB")]
     fn open(&mut self, object: bool) -> Result<(), Stop> {
         if self.open.len() == self.depth {
             return Err(Stop::Deep);
@@ -168,7 +175,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "`check_utf8` bounds the text below 2 GiB")]
+    #[allow(clippy::cast_possible_truncation, reason = "`valid` bounds the text below 2 GiB")]
     fn close(&mut self) {
         self.at += 1;
         let Some(open) = self.open.pop() else { return };
@@ -182,7 +189,7 @@ impl Scanner<'_> {
     }
 
     /// A key and its colon.
-    #[allow(clippy::cast_possible_truncation, reason = "`check_utf8` bounds the text below 2 GiB")]
+    #[allow(clippy::cast_possible_truncation, reason = "`valid` bounds the text below 2 GiB")]
     fn key(&mut self, expected: &'static str) -> Result<(), Stop> {
         if self.peek() != Some(b'"') {
             return Err(Stop::Syntax(expected));
@@ -208,7 +215,7 @@ impl Scanner<'_> {
         self.at += 1;
         loop {
             self.skip_plain();
-            match self.text.get(self.at) {
+            match self.bytes.get(self.at) {
                 Some(b'"') => break,
                 Some(b'\\') => {
                     flags = ESCAPED;
@@ -245,7 +252,7 @@ impl Scanner<'_> {
             let difference = word ^ (ONES * u64::from(byte));
             difference.wrapping_sub(ONES) & !difference & TOPS
         };
-        while let Some(chunk) = self.text.get(self.at..).and_then(<[u8]>::first_chunk::<8>) {
+        while let Some(chunk) = self.bytes.get(self.at..).and_then(<[u8]>::first_chunk::<8>) {
             let word = u64::from_le_bytes(*chunk);
             let control = word.wrapping_sub(ONES * 0x20) & !word & TOPS;
             let special = equals(word, b'"') | equals(word, b'\\') | control;
@@ -260,7 +267,7 @@ impl Scanner<'_> {
 
     /// Whether the escape is a surrogate without its partner.
     fn escape(&mut self) -> Result<bool, Stop> {
-        match self.text.get(self.at + 1) {
+        match self.bytes.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
                 self.at += 2;
                 Ok(false)
@@ -270,7 +277,7 @@ impl Scanner<'_> {
                 self.at += 6;
                 match unit {
                     0xd800..=0xdbff => {
-                        if self.text.get(self.at..self.at + 2) == Some(b"\\u")
+                        if self.bytes.get(self.at..self.at + 2) == Some(b"\\u")
                             && (0xdc00..=0xdfff).contains(&self.unit(self.at + 2)?)
                         {
                             self.at += 6;
@@ -287,7 +294,7 @@ impl Scanner<'_> {
     }
 
     fn unit(&self, at: usize) -> Result<u16, Stop> {
-        let digits = self.text.get(at..at + 4).ok_or(Stop::Syntax("the text ends inside an escape"))?;
+        let digits = self.bytes.get(at..at + 4).ok_or(Stop::Syntax("the text ends inside an escape"))?;
         digits.iter().try_fold(0, |unit: u16, digit| {
             let value = char::from(*digit)
                 .to_digit(16)
@@ -299,10 +306,10 @@ impl Scanner<'_> {
 
     fn number(&mut self) -> Result<(), Stop> {
         let start = self.at;
-        let is = |at: usize, wanted: u8| self.text.get(at) == Some(&wanted);
+        let is = |at: usize, wanted: u8| self.bytes.get(at) == Some(&wanted);
         let digits = |mut at: usize| {
             let from = at;
-            while self.text.get(at).is_some_and(u8::is_ascii_digit) {
+            while self.bytes.get(at).is_some_and(u8::is_ascii_digit) {
                 at += 1;
             }
             (at > from).then_some(at)
@@ -328,7 +335,7 @@ impl Scanner<'_> {
 
     fn word(&mut self, word: &[u8]) -> Result<(), Stop> {
         let start = self.at;
-        if !self.text[start..].starts_with(word) {
+        if !self.bytes[start..].starts_with(word) {
             return Err(Stop::Syntax("expected a value"));
         }
         self.at += word.len();
@@ -341,10 +348,10 @@ impl Scanner<'_> {
         let mut again: Vec<u32> = Vec::new();
         {
             let keys = &mut self.keys[from..];
-            let (text, tape) = (self.text, &self.tape[..]);
+            let (text, bytes, tape) = (self.text, self.bytes, &self.tape[..]);
             let name = |at: u32| Node { text, tape, at }.unquoted();
             let plain = |entry: Entry| {
-                (entry.end & ESCAPED == 0).then(|| &text[entry.start as usize..entry.end as usize])
+                (entry.end & ESCAPED == 0).then(|| &bytes[entry.start as usize..entry.end as usize])
             };
             let same = |a: u32, b: u32| match (plain(tape[a as usize]), plain(tape[b as usize])) {
                 (Some(a), Some(b)) => a == b,
@@ -410,7 +417,7 @@ impl Scanner<'_> {
     }
 
     fn stopped(&self, stop: &Stop) -> Fault {
-        let seen = &self.text[..self.at.min(self.text.len())];
+        let seen = &self.bytes[..self.at.min(self.bytes.len())];
         let line = 1 + seen.iter().filter(|byte| **byte == b'\n').count();
         let begin = seen.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         // Continuation bytes are no characters of their own.

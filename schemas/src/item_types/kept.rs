@@ -1,0 +1,40 @@
+//! What becomes of values that fit: they are kept as [`Value`]s, or nothing is kept where only their faults are asked for.
+//!
+//! It does not decide what fits.
+
+use std::borrow::Cow;
+
+use super::values::Value;
+
+pub(super) trait Kept: Clone + Sized {
+    fn of(make: impl FnOnce() -> Value) -> Self;
+    fn list(values: Vec<Self>) -> Self;
+    fn map(entries: Vec<(Cow<'_, str>, Self)>) -> Self;
+
+    fn text(text: &str) -> Self {
+        Self::of(|| Value::Text(text.to_owned()))
+    }
+}
+
+impl Kept for Value {
+    fn of(make: impl FnOnce() -> Value) -> Self {
+        make()
+    }
+
+    fn list(values: Vec<Self>) -> Self {
+        Self::List(values)
+    }
+
+    fn map(entries: Vec<(Cow<'_, str>, Self)>) -> Self {
+        Self::Map(entries.into_iter().map(|(key, value)| (key.into_owned(), value)).collect())
+    }
+}
+
+/// Nothing.
+impl Kept for () {
+    fn of(_: impl FnOnce() -> Value) -> Self {}
+
+    fn list(_: Vec<Self>) -> Self {}
+
+    fn map(_: Vec<(Cow<'_, str>, Self)>) -> Self {}
+}
