@@ -2,12 +2,12 @@
 //!
 //! When to make one, `courier` and `scan` know; what its outcome means, `state`.
 
-use tidegate_catalog::{self as catalog, Compiled, Endpoint};
+use tidegate_catalog::{self as catalog, ActionKind, Compiled, Endpoint};
 use tidegate_egress::{
     Failure, Secret,
     callback::{self, CallbackRequest},
 };
-use tidegate_schemas::ids::Millis;
+use tidegate_schemas::ids::{EndpointId, Millis};
 use tidegate_store::{
     At,
     tables::callbacks::deliveries::{Attempt, Delivery},
@@ -31,7 +31,7 @@ use crate::{
 struct Sent {
     made: Made,
     row: Attempt,
-    endpoint: Option<tidegate_schemas::ids::EndpointId>,
+    endpoint: Option<EndpointId>,
     /// Drawn once: writing it down again gives the same due time.
     draw: f64,
     /// Its row is stored already.
@@ -40,7 +40,7 @@ struct Sent {
 
 /// What a call needs, as it is configured now.
 pub(crate) struct Route {
-    endpoint: tidegate_schemas::ids::EndpointId,
+    endpoint: EndpointId,
     url: String,
     headers: Vec<(String, String)>,
     secret: Secret,
@@ -111,11 +111,13 @@ impl Courier {
     async fn recovered(&self, row: &Delivery) -> Result<Vec<Sent>, Fault> {
         let later = At::range((), row.attempts + 1..);
         let rows = self.store.scan::<Attempt>(&(row.org.clone(), row.event_id), later).all().await;
+        // As its process saw it, unless the configuration has changed since.
+        let endpoint = self.configured(row);
         rows.map_err(rows::fault)?
             .into_iter()
             .map(|row| {
                 let made = rows::made(&row)?;
-                Ok(Sent { made, row, endpoint: None, draw: draw(), is_recovered: true })
+                Ok(Sent { made, row, endpoint: endpoint.clone(), draw: draw(), is_recovered: true })
             })
             .collect()
     }
@@ -198,8 +200,8 @@ impl Courier {
         if sent.made.number >= row.attempts {
             moved.last_status = sent.row.http_status;
             moved.last_error = sent.row.error.clone();
+            moved.endpoint = sent.endpoint.clone().or(moved.endpoint);
         }
-        moved.endpoint = moved.endpoint.or_else(|| sent.endpoint.clone());
         let due_at = next.next_at.filter(|at| next.is_owed() && Some(*at) != was.next_at);
         let attempt = (!sent.is_recovered).then_some(&sent.row);
         rows::save(&self.store, &moved, attempt, due_at, now).await?;
@@ -226,6 +228,12 @@ impl Courier {
     /// What is held together is not looked at together.
     pub(crate) fn recheck_at(&self, now: Millis) -> Millis {
         now.plus(self.settings.recheck().mul_f64(0.75 + 0.5 * draw()))
+    }
+
+    /// Where the next attempt goes, as far as it is known here.
+    pub(crate) fn configured(&self, row: &Delivery) -> Option<EndpointId> {
+        let config = self.live.org(&row.org)?;
+        endpoint(&config, row).map(|endpoint| endpoint.key.clone())
     }
 
     /// What the call needs. An error: the store is away.
@@ -269,14 +277,22 @@ impl Courier {
     }
 }
 
-/// The endpoint that the event names. Without one it goes where a new event would: to the endpoint that its action
-/// names by now, or else to the first that takes events of its type.
-pub(super) fn endpoint<'a>(config: &'a Compiled, row: &Delivery) -> Option<&'a Endpoint> {
-    let by_action = || config.action(&body::action(&row.body)?)?.endpoint();
-    match row.endpoint.as_ref().or_else(by_action) {
-        Some(named) => config.endpoint(named),
-        None => config.endpoints_for(&row.event_type).next(),
+/// Where the next attempt goes. Until the first one that is where a new event of the same action would go, since what was
+/// wrong with the endpoint that it was planned for may be mended by naming another. After it, whoever was called is called
+/// again, for they may have it, as long as they are configured.
+fn endpoint<'a>(config: &'a Compiled, row: &Delivery) -> Option<&'a Endpoint> {
+    let named = row.endpoint.as_ref().and_then(|named| config.endpoint(named));
+    if row.attempts > 0 && named.is_some() {
+        return named;
     }
+    let action = body::action(&row.body).and_then(|action| config.action(&action));
+    let by_action = action.and_then(|action| config.endpoint(action.endpoint()?));
+    by_action.or(named).or_else(|| {
+        // One of no action was planned for each endpoint apart.
+        let calls = action.is_some_and(|action| matches!(action.kind, ActionKind::Callback { .. }));
+        let is_open = row.endpoint.is_none() || calls;
+        config.endpoints_for(&row.event_type).next().filter(|_| is_open)
+    })
 }
 
 /// Counts and logs a delivery that came to rest or was held.

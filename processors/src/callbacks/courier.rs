@@ -27,7 +27,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Settings,
-    attempt::endpoint,
     lanes::{LaneKey, Lanes, Offered, Work},
     rows,
     state::Schedule,
@@ -127,12 +126,8 @@ impl Courier {
 
     /// The endpoint whose lane it waits in. What is missing has a lane of its own, where nothing takes long.
     fn endpoint_of(&self, row: &Delivery) -> EndpointId {
-        let named = row.endpoint.clone();
-        let resolved = named.or_else(|| {
-            let config = self.live.org(&row.org)?;
-            endpoint(&config, row).map(|endpoint| endpoint.key.clone())
-        });
-        resolved.unwrap_or_else(|| EndpointId::new(""))
+        let known = self.configured(row).or_else(|| row.endpoint.clone());
+        known.unwrap_or_else(|| EndpointId::new(""))
     }
 
     /// Divides the calls to each endpoint as the partitions are divided now, and lets go of what another owner has.

@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use tidegate_catalog::{MasterKey, Secrets};
 use tidegate_processors::callbacks::Settings;
-use tidegate_schemas::ids::EndpointId;
+use tidegate_schemas::{
+    ids::EndpointId,
+    records::{Callback, Command},
+};
 use tidegate_store::{At, Store, tables::callbacks::due::Due};
 use tidegate_stream::Drained;
 
@@ -44,17 +47,14 @@ async fn a_repeated_record_makes_one_delivery_with_the_first_ones_sequence_and_b
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     let record = callback(Some("platform"));
     world.append(&record).await;
-    let other = tidegate_schemas::records::Callback { body: r#"{"other":true}"#.into(), ..record.clone() };
+    let other = Callback { body: r#"{"other":true}"#.into(), ..record.clone() };
     world.append(&other).await;
     world.append(&record).await;
     world.start();
     let row = world.until_state(record.event_id, "delivered").await;
     assert_eq!(row.sequence, 0);
     // Of the same subject, so it comes after them.
-    let last = tidegate_schemas::records::Callback {
-        event_id: tidegate_schemas::ids::EventId::random(),
-        ..record.clone()
-    };
+    let last = Callback { event_id: tidegate_schemas::ids::EventId::random(), ..record.clone() };
     world.append(&last).await;
     world.until_state(last.event_id, "delivered").await;
     let sequences: Vec<_> =
@@ -195,7 +195,7 @@ async fn a_callback_that_found_no_endpoint_goes_where_a_new_one_of_its_action_wo
     let (one, another, other) = (callback(None), callback(None), callback(None));
     let body = Bytes::from_static(br#"{"action":{"id":"act"}}"#);
     for (event, body) in [(&one, &body), (&another, &body), (&other, &Bytes::from_static(b"{}"))] {
-        world.append(&tidegate_schemas::records::Callback { body: body.clone(), ..event.clone() }).await;
+        world.append(&Callback { body: body.clone(), ..event.clone() }).await;
         world.until_state(event.event_id, "held").await;
     }
     let endpoints = format!(
@@ -211,17 +211,89 @@ async fn a_callback_that_found_no_endpoint_goes_where_a_new_one_of_its_action_wo
     assert_eq!((named.requests().len(), first.requests().len()), (2, 1));
 }
 
+/// An event of the action `act` that was planned for an endpoint.
+fn planned_for(endpoint: &str) -> Callback {
+    Callback { body: Bytes::from_static(br#"{"action":{"id":"act"}}"#), ..callback(Some(endpoint)) }
+}
+
+fn act_at(endpoint: &str, endpoints: &[(&str, String)]) -> String {
+    let endpoints = endpoints.iter().map(|(name, url)| format!("---\nendpoint: {name}\nurl: {url}\n"));
+    format!("action: act\nkind: callback\nendpoint: {endpoint}\n{}", endpoints.collect::<String>())
+}
+
+/// A place for secrets with none in it.
+fn no_secrets(folder: &tempfile::TempDir) -> Secrets {
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let empty = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+    let settings = tidegate_catalog::Settings { secret_cache_seconds: 0, ..Default::default() };
+    Secrets::new(empty, MasterKey::new([7; 32]), &settings)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_never_sent_for_want_of_its_endpoint_or_a_secret_follows_its_action_under_the_same_id() {
+    let old = Receiver::start(|_, _| Answer::Status(200)).await;
+    let new = Receiver::start(|_, _| Answer::Status(200)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut world = World::new(quick()).await;
+    world.deps.secrets = no_secrets(&folder);
+    world.start();
+    let (gone, shut) = (planned_for("gone"), planned_for("shut"));
+    let held = async |event: &Callback, reason: &str| {
+        world.append(event).await;
+        let row = world.until_state(event.event_id, "held").await;
+        assert_eq!((row.attempts, row.held_reason.as_deref()), (0, Some(reason)));
+    };
+    held(&gone, "endpoint_missing").await;
+    world.configure(&act_at("shut", &[("shut", old.url("/hook"))])).await;
+    held(&shut, "secret_missing").await;
+    world.deps.secrets.ensure(&org(), &EndpointId::new("new")).await.unwrap();
+    world.configure(&act_at("new", &[("new", new.url("/hook"))])).await;
+    world.follow().await;
+    for event in [&gone, &shut] {
+        let row = world.until_state(event.event_id, "delivered").await;
+        assert_eq!((row.attempts, row.endpoint.unwrap().as_str()), (1, "new"));
+    }
+    let ids: std::collections::BTreeSet<_> =
+        new.requests().iter().map(|request| request.header("webhook-id").to_owned()).collect();
+    assert_eq!(ids, [&gone, &shut].map(|event| event.event_id.to_string()).into());
+    assert_eq!((old.requests().len(), new.requests().len()), (0, 2));
+    new.all_are_signed(&[world.secret("new").await]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_called_is_called_again_as_long_as_they_are_configured() {
+    let old = Receiver::start(|_, nth| Answer::Status(if nth == 1 { 200 } else { 500 })).await;
+    let new = Receiver::start(|_, _| Answer::Status(200)).await;
+    let schedule = ["0s", "1h"].map(|pause| pause.parse().unwrap()).to_vec();
+    let mut world = World::new(Settings { schedule, ..quick() }).await;
+    world.configure(&act_at("old", &[("old", old.url("/hook"))])).await;
+    world.start();
+    let (stays, follows) = (planned_for("old"), planned_for("old"));
+    for event in [&stays, &follows] {
+        world.append(event).await;
+        world.until_state(event.event_id, "retry_wait").await;
+    }
+    world.configure(&act_at("new", &[("new", new.url("/hook"))])).await;
+    world.follow().await;
+    world.command(stays.event_id, Command::Resend).await;
+    let row = world.until_state(stays.event_id, "delivered").await;
+    assert_eq!((row.attempts, row.endpoint.unwrap().as_str()), (2, "old"));
+    assert_eq!((old.requests().len(), new.requests().len()), (3, 0));
+    world.configure_only(&act_at("new", &[("new", new.url("/hook"))])).await;
+    world.follow().await;
+    world.command(follows.event_id, Command::Resend).await;
+    let row = world.until_state(follows.event_id, "delivered").await;
+    assert_eq!((row.attempts, row.endpoint.unwrap().as_str()), (2, "new"));
+    assert_eq!((old.requests().len(), new.requests().len()), (3, 1));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_secret_nothing_is_sent_and_with_it_everything_is() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
-    // Another place for secrets, with none in it.
     let folder = tempfile::tempdir().unwrap();
-    let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let empty = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
-    let settings = tidegate_catalog::Settings { secret_cache_seconds: 0, ..Default::default() };
-    world.deps.secrets = Secrets::new(empty, MasterKey::new([7; 32]), &settings);
+    world.deps.secrets = no_secrets(&folder);
     world.start();
     let event = world.ask("platform").await;
     let row = world.until_state(event, "held").await;
@@ -271,7 +343,7 @@ async fn a_body_that_is_no_event_goes_to_the_dead_letters_and_holds_nobody_up() 
     let mut world = World::new(quick()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
-    let bad = tidegate_schemas::records::Callback { body: "[1]".into(), ..callback(Some("platform")) };
+    let bad = Callback { body: "[1]".into(), ..callback(Some("platform")) };
     world.append(&bad).await;
     let good = world.ask("platform").await;
     world.until_state(good, "delivered").await;

@@ -106,11 +106,25 @@ impl World {
     }
 
     pub(crate) async fn configure(&self, documents: &str) {
+        self.change(documents, false).await;
+    }
+
+    /// As the task that follows changes does, which does not run here.
+    pub(crate) async fn follow(&self) {
+        self.deps.live.latest(&org()).await.unwrap();
+    }
+
+    /// What is not named goes.
+    pub(crate) async fn configure_only(&self, documents: &str) {
+        self.change(documents, true).await;
+    }
+
+    async fn change(&self, documents: &str, prune: bool) {
         let change = Change {
             files: vec![("config.yaml".to_owned(), documents.to_owned())],
             author: "test".to_owned(),
             expected_version: None,
-            prune: false,
+            prune,
         };
         self.changes.apply(&org(), change).await.unwrap();
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use tidegate_catalog::MasterKey;
+use tidegate_catalog::{Change, Changes, MasterKey, orgs};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId},
     records::{Callback, Command},
@@ -115,4 +115,49 @@ async fn what_is_offered_after_a_stop_is_left_to_the_next_owner() {
     let table = DueDeliveries(Arc::clone(&courier));
     assert_eq!(table.act(&due, began).await.unwrap(), Next::Settled);
     assert!(due_rows(&deps, began).await.iter().any(rows::was_let_go));
+}
+
+#[tokio::test]
+async fn a_callback_goes_where_its_action_points_until_somebody_was_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let deps = deps(&folder).await;
+    let now = Millis::now();
+    let row = owed(&deps, now).await;
+    let changes =
+        Changes::new(deps.store.clone(), deps.secrets.clone(), &tidegate_catalog::Settings::default());
+    let documents = "endpoint: first\nurl: https://first.example/\n---\n\
+         endpoint: other\nurl: https://other.example/\nevents: [appeal.decision]\n---\n\
+         action: moved\nkind: callback\nendpoint: other\n---\naction: plain\nkind: callback\n---\n\
+         action: review\nkind: enqueue_review\n";
+    let change = Change {
+        files: vec![("config.yaml".to_owned(), documents.to_owned())],
+        author: "test".to_owned(),
+        expected_version: None,
+        prune: false,
+    };
+    orgs::create(&deps.store, &row.org, "Acme", now).await.unwrap();
+    changes.apply(&row.org, change).await.unwrap();
+    deps.live.latest(&row.org).await.unwrap();
+    let courier = courier(&deps);
+    for (named, attempts, action, expected) in [
+        (Some("first"), 0, "moved", Some("other")),
+        (Some("first"), 1, "moved", Some("first")),
+        (Some("gone"), 0, "moved", Some("other")),
+        (Some("gone"), 3, "moved", Some("other")),
+        (None, 0, "moved", Some("other")),
+        (Some("other"), 0, "plain", Some("other")),
+        (Some("gone"), 0, "plain", Some("first")),
+        (Some("gone"), 0, "review", None),
+        (Some("gone"), 0, "deleted", None),
+        (Some("gone"), 0, "", None),
+        (None, 0, "deleted", Some("first")),
+        (None, 0, "", Some("first")),
+    ] {
+        let body =
+            if action.is_empty() { "{}".to_owned() } else { format!(r#"{{"action":{{"id":"{action}"}}}}"#) };
+        let row =
+            Delivery { endpoint: named.map(EndpointId::new), attempts, body: body.into(), ..row.clone() };
+        let found = courier.configured(&row);
+        assert_eq!(found.as_ref().map(EndpointId::as_str), expected, "{named:?}, {attempts}, {action:?}");
+    }
 }
