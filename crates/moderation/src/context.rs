@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_schemas::{
-    ids::{ItemId, ItemKey, TypeId},
+    ids::{EventId, ItemId, ItemKey, TypeId},
     records::{ContextItem, Mention},
 };
 
@@ -34,6 +34,10 @@ pub struct StoredItem {
 pub struct StoredMention {
     pub id: String,
     pub known: bool,
+    /// Of an action of an appeal: the events of it that were there when the appeal came, though by the clock they came
+    /// after it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub ahead: Vec<EventId>,
 }
 
 pub(crate) fn items(items: &[ContextItem]) -> Result<String, Error> {
@@ -60,7 +64,11 @@ pub(crate) fn mention(mention: Option<&Mention>) -> Result<Option<String>, Error
 }
 
 pub(crate) fn mentions(mentions: &[Mention]) -> Result<String, Error> {
-    text(&mentions.iter().map(stored).collect::<Vec<_>>())
+    text(&stored_mentions(mentions))
+}
+
+pub(crate) fn stored_mentions(mentions: &[Mention]) -> Vec<StoredMention> {
+    mentions.iter().map(stored).collect()
 }
 
 /// JSON bytes that ingest has checked, as a value that serialises to itself.
@@ -70,10 +78,10 @@ pub fn raw(data: &[u8]) -> Result<Box<RawValue>, Error> {
 }
 
 fn stored(mention: &Mention) -> StoredMention {
-    StoredMention { id: mention.id.clone(), known: mention.known }
+    StoredMention { id: mention.id.clone(), known: mention.known, ahead: Vec::new() }
 }
 
-fn text(value: &(impl Serialize + ?Sized)) -> Result<String, Error> {
+pub(crate) fn text(value: &(impl Serialize + ?Sized)) -> Result<String, Error> {
     serde_json::to_string(value).map_err(Error::corrupt("list"))
 }
 

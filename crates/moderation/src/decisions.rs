@@ -32,8 +32,7 @@ use tidegate_store::{
 use tidegate_stream::{Record, Topic};
 
 use crate::{
-    Deps, Error,
-    context::StoredMention,
+    Deps, Error, appeals,
     effects::{self, Plan, PlannedCallback, PlannedStrike, PlannedVerdict, Taken},
     events, items,
     jobs::{DECIDED, OPEN, day_of},
@@ -441,7 +440,7 @@ async fn answer_appeal(
             body: events::body(&event),
         });
     }
-    let against = appealed(deps, &appeal).await?;
+    let against = appeals::against(&deps.store, &appeal).await?;
     let finding = if accepted { Finding::Overturned } else { Finding::Confirmed };
     let hits = hits(against.iter().filter_map(|row| row.hits.as_deref()))?;
     judge(plan, &appeal.item, hits, finding, written_at);
@@ -449,21 +448,6 @@ async fn answer_appeal(
         plan.strikes = reversals(decision, &appeal, against, written_at);
     }
     Ok(())
-}
-
-/// The actions that the appeal is against, as far as they were taken. What was taken after it was sent is another
-/// matter: the item may be another by then.
-async fn appealed(deps: &Deps, appeal: &Appeal) -> Result<Vec<ActionByItem>, Error> {
-    let against: Vec<StoredMention> =
-        serde_json::from_str(&appeal.actions_taken).map_err(Error::corrupt("appeal"))?;
-    let partition = (appeal.org.clone(), appeal.item.type_id.clone(), appeal.item.id.clone());
-    let taken = deps.store.scan::<ActionByItem>(&partition, At::all()).all().await?;
-    let (before, after): (Vec<_>, Vec<_>) = taken
-        .into_iter()
-        .filter(|row| against.iter().any(|mention| mention.id == row.action.as_str()))
-        .partition(|row| row.at <= appeal.written_at);
-    // An appeal comes after an action; where none did, it was the clock that went back.
-    Ok(if before.is_empty() { after } else { before })
 }
 
 /// Takes back the strikes of the actions that the appeal was against.

@@ -174,7 +174,7 @@ pub struct AppealAnswer {
     pub appealed_by: ItemKey,
     pub appealed_at: String,
     pub actioned_item: SentItem,
-    /// `[{id, known}]`
+    /// `[{id, known, ahead?}]`
     pub actions_taken: Box<RawValue>,
     pub violating_policies: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
