@@ -26,7 +26,7 @@ pub(crate) struct Connection {
 #[derive(Debug, Args)]
 pub(crate) struct Server {
     /// Address of the admin API, such as http://127.0.0.1:8081
-    #[arg(long, env = "TIDEGATE_SERVER", value_name = "URL")]
+    #[arg(long, env = "TIDEGATE_SERVER", value_name = "URL", hide_env_values = true)]
     server: Option<String>,
     /// A key of scope `admin`
     #[arg(long, env = "TIDEGATE_TOKEN", value_name = "KEY", hide_env_values = true)]
@@ -42,6 +42,8 @@ pub(crate) struct Server {
 pub(crate) struct Client {
     http: reqwest::Client,
     base: String,
+    /// The same for messages.
+    shown: String,
     token: String,
     org: Option<String>,
     /// For messages: where the address comes from.
@@ -81,8 +83,9 @@ impl Server {
         let (base, token, found_in) = match (server, token) {
             (Some(server), Some(token)) => (server, token, "--server or TIDEGATE_SERVER".to_owned()),
             (Some(server), None) => bail!(
-                "{server} needs a key: give one of scope `admin` with --token or TIDEGATE_TOKEN (make one with \
-                 `tidegate keys create --scopes admin` on the machine that runs it)"
+                "{} needs a key: give one of scope `admin` with --token or TIDEGATE_TOKEN (make one with \
+                 `tidegate keys create --scopes admin` on the machine that runs it)",
+                shown(&server)
             ),
             (None, token) => {
                 let folder = match data {
@@ -113,7 +116,8 @@ impl Client {
         org: Option<String>,
         found_in: String,
     ) -> anyhow::Result<Self> {
-        Ok(Self { http: http()?, base, token, org, found_in })
+        let shown = shown(&base);
+        Ok(Self { http: http()?, base, shown, token, org, found_in })
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(
@@ -140,9 +144,17 @@ impl Client {
         body: Option<&B>,
     ) -> anyhow::Result<T> {
         let mut url = reqwest::Url::parse(&format!("{}/admin/v1{path}", self.base))
-            .with_context(|| format!("{} (from {}) is no address", self.base, self.found_in))?;
+            .with_context(|| format!("{} (from {}) is no address", self.shown, self.found_in))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            bail!(
+                "{} (from {}) names a user or a password, which the admin API does not ask for: name the address \
+                 without them, and give a key with --token or TIDEGATE_TOKEN",
+                self.shown,
+                self.found_in
+            );
+        }
         if !matches!(url.scheme(), "http" | "https") {
-            bail!("{} (from {}) does not begin with http:// or https://", self.base, self.found_in);
+            bail!("{} (from {}) does not begin with http:// or https://", self.shown, self.found_in);
         }
         let org = self.org.iter().map(|org| ("org", org.clone()));
         let pairs: Vec<_> = query.iter().cloned().chain(org).collect();
@@ -161,14 +173,14 @@ impl Client {
         }
         let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
         serde_json::from_slice(text)
-            .with_context(|| format!("{} does not answer as tidegate does", self.base))
+            .with_context(|| format!("{} does not answer as tidegate does", self.shown))
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
         let reason = if error.is_connect() { "nobody listens there" } else { "it does not answer" };
         anyhow!(
             "the admin API at {} (from {}) cannot be reached: {reason}; is the process running?",
-            self.base,
+            self.shown,
             self.found_in
         )
     }
@@ -178,12 +190,12 @@ impl Client {
             return anyhow!(
                 "the admin API at {} does not know this key (from {}): it was revoked, or the process was started \
                  anew meanwhile",
-                self.base,
+                self.shown,
                 self.found_in
             );
         }
         let Ok(problem) = serde_json::from_slice::<ProblemDetails>(body) else {
-            return anyhow!("{} answered {status}", self.base);
+            return anyhow!("{} answered {status}", self.shown);
         };
         let details: Vec<_> = problem
             .errors
@@ -199,6 +211,13 @@ impl Client {
             many => anyhow!("{}\n  {}", problem.title, many.join("\n  ")),
         }
     }
+}
+
+/// An address without its user and password, whether it is one or not.
+fn shown(address: &str) -> String {
+    let Some((hidden, place)) = address.rsplit_once('@') else { return address.to_owned() };
+    let scheme = ["http://", "https://"].into_iter().find(|scheme| hidden.starts_with(scheme));
+    format!("{}...@{place}", scheme.unwrap_or_default())
 }
 
 /// A plain client, for addresses that the operator names.

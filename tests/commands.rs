@@ -529,6 +529,35 @@ async fn commands_without_a_process_say_what_to_do() {
 }
 
 #[tokio::test]
+async fn no_message_shows_the_user_and_password_of_an_address() {
+    let place = Place::new();
+    for (address, named) in [
+        (
+            "http://me:hush@127.0.0.1:1",
+            "http://...@127.0.0.1:1 (from --server or TIDEGATE_SERVER) names a user",
+        ),
+        ("https://hush@127.0.0.1:1", "https://...@127.0.0.1:1"),
+        ("http://:hush@127.0.0.1:1", "without them"),
+        ("http://me:hu/hush@127.0.0.1:1", "is no address"),
+        ("http://me:@hush@127.0.0.1:x", "is no address"),
+        ("me:hush@127.0.0.1:1", "...@127.0.0.1:1"),
+        ("hush://me:hush@127.0.0.1:1", "...@127.0.0.1:1"),
+    ] {
+        let keys = ["keys", "list", "--server", address];
+        let with_key = place.run(&[&keys[..], &["--token", "tg_x"]].concat()).await;
+        let without = place.run(&keys).await;
+        let env = place.run_with(&["keys", "list", "--help"], &[("TIDEGATE_SERVER", address)]).await;
+        assert!(text(&with_key.stderr).contains(named), "{address}: {}", text(&with_key.stderr));
+        assert!(text(&without.stderr).contains("--token"), "{address}: {}", text(&without.stderr));
+        assert!(env.status.success() && text(&env.stdout).contains("TIDEGATE_SERVER"));
+        for output in [with_key, without, env] {
+            let said = text(&output.stdout) + &text(&output.stderr);
+            assert!(!said.contains("hush"), "{address}: {said}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn rules_run_test_and_are_measured_without_a_server() {
     let place = Place::new();
     let folder = place.folder.path().join("documents");
