@@ -10,7 +10,7 @@ use tidegate_store::Store;
 use tidegate_stream::{EngineKind, Log};
 
 use crate::{
-    database,
+    database::{self, Starting},
     settings::{Settings, StoreEngine},
     waiting::{Fault, Patience},
 };
@@ -27,15 +27,15 @@ pub(crate) struct Opened {
 /// Opens all of it. Servers that are away are waited for; what is wrong with the settings or the data is told at once.
 pub(crate) async fn open(settings: &Settings, patience: &Patience) -> anyhow::Result<Opened> {
     let embedded = !settings.embedded_parts().is_empty();
-    if embedded {
-        make_folder(&settings.data.folder)?;
-    }
     let data = embedded.then_some(settings.data.folder.as_path());
-    if embedded {
+    let mut starting = None;
+    if let Some(data) = data {
+        make_folder(data)?;
+        starting = Some(Starting::on(data)?);
         has_its_key(settings)?;
     }
     let master = MasterKey::load(&settings.security, data)?;
-    let (log, store) = log_and_store(settings, patience).await?;
+    let (log, store) = log_and_store(settings, starting, patience).await?;
     let keys = Keys::new(store.clone(), &settings.catalog);
     let secrets = Secrets::new(store.clone(), master, &settings.catalog);
     let lost = settings.security.lost_master_key.as_deref();
@@ -74,13 +74,14 @@ fn has_its_key(settings: &Settings) -> anyhow::Result<()> {
     )
 }
 
-async fn log_and_store(settings: &Settings, patience: &Patience) -> anyhow::Result<(Log, Store)> {
-    let database = match settings.embedded_parts().as_slice() {
-        [] => None,
-        _ => {
-            let folder = settings.data.folder.clone();
-            Some(tokio::task::spawn_blocking(move || database::open_in(&folder)).await??)
-        }
+async fn log_and_store(
+    settings: &Settings,
+    starting: Option<Starting>,
+    patience: &Patience,
+) -> anyhow::Result<(Log, Store)> {
+    let database = match starting {
+        None => None,
+        Some(starting) => Some(tokio::task::spawn_blocking(move || starting.open_database()).await??),
     };
     let log = async {
         match (settings.stream.engine, &database) {

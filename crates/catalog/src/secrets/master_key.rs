@@ -131,7 +131,7 @@ impl MasterKey {
         }
     }
 
-    /// One process opens embedded data, so nobody else makes the file meanwhile. It is complete before it has its
+    /// The caller sees to it that nobody else makes the file meanwhile. It is complete before it has its
     /// name: a key that was lost half-written would leave sealed secrets behind that nothing opens.
     fn of_embedded(path: &Path) -> Result<Self, MasterKeyError> {
         if let Some(key) = Self::read(path)? {

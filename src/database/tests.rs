@@ -1,0 +1,216 @@
+//! Folders as full disks, kills and people leave them.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn open_in(data: &Path) -> anyhow::Result<Database> {
+    Starting::on(data)?.open_database()
+}
+
+fn table(database: &Database) -> fjall::Keyspace {
+    database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap()
+}
+
+/// A database with a row.
+fn keep_a_row(folder: &Path) {
+    let database = open(folder).unwrap();
+    table(&database).insert("k", "v").unwrap();
+    database.persist(fjall::PersistMode::SyncAll).unwrap();
+}
+
+fn has_its_row(database: &Database) -> bool {
+    table(database).get("k").unwrap().is_some()
+}
+
+/// What making a database writes, in its order, and how much of it is there. No length: all of it.
+const STEPS: [(&str, Option<usize>); 13] = [
+    ("", None),
+    ("lock", None),
+    ("keyspaces", None),
+    ("0.jnl", Some(0)),
+    ("0.jnl", None),
+    ("version", Some(0)),
+    ("version", Some(3)),
+    ("version", None),
+    ("keyspaces/0", None),
+    ("keyspaces/0/tables", None),
+    ("keyspaces/0/v0", Some(7)),
+    ("keyspaces/0/v0", None),
+    ("keyspaces/0/current", None),
+];
+
+/// A copy of a database that was just made, as far as so many steps make it.
+fn cut_off(model: &Path, folder: &Path, steps: usize) {
+    for (name, length) in &STEPS[..steps] {
+        let (from, to) = (model.join(name), folder.join(name));
+        if from.is_dir() {
+            fs::create_dir_all(to).unwrap();
+        } else {
+            let content = fs::read(from).unwrap();
+            fs::write(to, &content[..length.unwrap_or(content.len())]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_was_never_finished_is_made_anew() {
+    let data = tempfile::tempdir().unwrap();
+    let (data, folder) = (data.path(), folder_in(data.path()));
+    assert!(!is_in(data));
+    // As a full disk left it, and as the last writes after a removal did.
+    fs::create_dir_all(folder.join("keyspaces/7/tables")).unwrap();
+    for (file, content) in [
+        ("lock", &b""[..]),
+        ("version", b""),
+        ("0.jnl", &[0; 100_000]),
+        ("keyspaces/7/v0", b"list"),
+        ("keyspaces/7/current", b"list"),
+    ] {
+        fs::write(folder.join(file), content).unwrap();
+    }
+    fs::create_dir_all(data.join(UNFINISHED)).unwrap();
+    fs::write(data.join(UNFINISHED).join("lock"), "").unwrap();
+    assert!(!is_in(data));
+    drop(open_in(data).unwrap());
+    assert!(is_in(data));
+}
+
+#[test]
+fn wherever_making_it_was_cut_off_the_next_start_makes_it() {
+    let model = tempfile::tempdir().unwrap();
+    drop(open(model.path()).unwrap());
+    for (place, db) in [
+        ("db.new", "nothing"),
+        ("db.new", "a folder"),
+        ("db", "a folder"),
+        ("db", "a link"),
+        ("db.new", "a link"),
+    ] {
+        for steps in 0..=STEPS.len() {
+            let what = format!("{steps} steps of {place}, with {db} as db");
+            let (data, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let (folder, unfinished) = (folder_in(data.path()), data.path().join(UNFINISHED));
+            match db {
+                "a folder" => fs::create_dir(&folder).unwrap(),
+                #[cfg(unix)]
+                "a link" => std::os::unix::fs::symlink(disk.path(), &folder).unwrap(),
+                _ => {}
+            }
+            cut_off(model.path(), &data.path().join(place), steps);
+            let database = open_in(data.path()).unwrap_or_else(|error| panic!("{what}: {error:#}"));
+            table(&database).insert("k", "v").unwrap();
+            drop(database);
+            assert!(has_its_row(&open(&folder).unwrap()), "{what}");
+            assert_eq!(fs::symlink_metadata(&folder).unwrap().is_symlink(), db == "a link", "{what}");
+            assert!(db != "nothing" || !unfinished.exists(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn one_that_lacks_its_name_only_gets_it_and_keeps_its_rows() {
+    let data = tempfile::tempdir().unwrap();
+    keep_a_row(&data.path().join(UNFINISHED));
+    assert!(is_in(data.path()), "its key must not be made anew");
+    assert!(has_its_row(&open_in(data.path()).unwrap()));
+    assert!(!data.path().join(UNFINISHED).exists());
+}
+
+#[test]
+fn rows_that_lack_their_name_are_not_passed_over_for_an_empty_folder() {
+    let data = tempfile::tempdir().unwrap();
+    let (folder, unfinished) = (folder_in(data.path()), data.path().join(UNFINISHED));
+    keep_a_row(&unfinished);
+    fs::create_dir(&folder).unwrap();
+    let refused = format!("{:#}", open_in(data.path()).err().unwrap());
+    assert!(refused.contains("db.new: give it that name"), "{refused}");
+    fs::remove_dir(&folder).unwrap();
+    fs::rename(&unfinished, &folder).unwrap();
+    assert!(has_its_row(&open_in(data.path()).unwrap()));
+}
+
+#[test]
+fn what_lies_beside_a_database_and_what_is_not_ours_stays() {
+    let data = tempfile::tempdir().unwrap();
+    let unfinished = data.path().join(UNFINISHED);
+    keep_a_row(&folder_in(data.path()));
+    keep_a_row(&unfinished);
+    assert!(has_its_row(&open_in(data.path()).unwrap()));
+    assert!(has_its_row(&open(&unfinished).unwrap()));
+
+    let data = tempfile::tempdir().unwrap();
+    let backup = data.path().join(UNFINISHED).join("0.jnl");
+    fs::create_dir(backup.parent().unwrap()).unwrap();
+    fs::write(&backup, b"\0\0row").unwrap();
+    let refused = format!("{:#}", open_in(data.path()).err().unwrap());
+    assert!(refused.contains("db.new is no database that can be opened"), "{refused}");
+    assert_eq!(fs::read(&backup).unwrap(), b"\0\0row");
+}
+
+#[test]
+fn while_one_starts_another_makes_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let starting = Starting::on(data.path()).unwrap();
+    let refused = format!("{:#}", open_in(data.path()).err().unwrap());
+    assert!(refused.contains("is being opened by another process"), "{refused}");
+    assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0);
+    let database = starting.open_database().unwrap();
+    let refused = format!("{:#}", open_in(data.path()).err().unwrap());
+    assert!(refused.contains("open in another process"), "{refused}");
+    drop(database);
+    open_in(data.path()).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn two_data_folders_that_lead_to_one_place_do_not_make_it_together() {
+    let disk = tempfile::tempdir().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(disk.path(), folder_in(data.path())).unwrap();
+    let other = File::open(disk.path()).unwrap();
+    other.lock().unwrap();
+    let refused = format!("{:#}", open_in(data.path()).err().unwrap());
+    assert!(refused.contains("is being opened by another process"), "{refused}");
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
+    drop(other);
+    open_in(data.path()).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_nothing_is_no_new_beginning() {
+    let data = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("not-mounted", folder_in(data.path())).unwrap();
+    let refused = format!("{:#}", open_in(data.path()).err().unwrap());
+    assert!(refused.contains("leads to nothing"), "{refused}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_another_disk_stays_and_so_does_what_is_not_ours() {
+    let (data, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = folder_in(data.path());
+    std::os::unix::fs::symlink(disk.path(), &folder).unwrap();
+    fs::create_dir(disk.path().join("lost+found")).unwrap();
+    fs::write(disk.path().join(MARKER), "").unwrap();
+    drop(open_in(data.path()).unwrap());
+    assert!(fs::symlink_metadata(&folder).unwrap().is_symlink() && is_in(data.path()));
+    assert!(disk.path().join("lost+found").exists() && is_finished(disk.path()));
+}
+
+#[test]
+fn what_may_hold_something_is_kept_and_told() {
+    for file in ["0.jnl", "keyspaces/7/tables/3", "blob", "keyspaces/v1"] {
+        let data = tempfile::tempdir().unwrap();
+        let (data, path) = (data.path(), folder_in(data.path()).join(file));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, b"\0\0row").unwrap();
+        assert!(is_in(data));
+        let refused = format!("{:#}", open_in(data).err().unwrap());
+        assert!(
+            refused.contains("`version` is missing or cut off") && refused.contains("backup"),
+            "{refused}"
+        );
+        assert_eq!(fs::read(&path).unwrap(), b"\0\0row");
+    }
+}
