@@ -10,7 +10,11 @@ use anyhow::bail;
 use reqwest::Method;
 use running::{Demo, Place, post, report};
 use serde_json::{Value, json};
+use tidegate_schemas::ids::{Millis, OrgId, QueueId};
+use tidegate_store::{Store, WriteTime, tables::review::jobs::QueueDay};
 use tidegate_test_support::{PATIENCE, eventually_ok};
+
+const DAY_MS: i64 = 86_400_000;
 
 #[tokio::test]
 async fn only_admin_keys_and_the_local_token_are_let_in() {
@@ -214,6 +218,64 @@ async fn lists_are_paged_without_gaps_or_repeats() {
     let path = format!("/jobs?queue=appeals&cursor={}", page["next"].as_str().unwrap());
     let (status, answer) = demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, &path, None).await;
     assert_eq!(status, 400, "{answer}");
+}
+
+/// As after a clock that was ahead: reviewers look from the end of the day on.
+async fn look_from_the_end_of_the_day(place: &Place) {
+    let db = fjall::Database::builder(place.data().join("db")).open().unwrap();
+    let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+    let now = Millis::now();
+    let today = now.0.div_euclid(DAY_MS);
+    // The test may go on past midnight.
+    for day in [today, today + 1] {
+        let row = QueueDay {
+            org: OrgId::new("default"),
+            queue: QueueId::new("default"),
+            priority: 0,
+            day,
+            first_at: Millis((day + 1) * DAY_MS - 1),
+        };
+        store.put(WriteTime::of(now, 0), &[row]).await.unwrap();
+    }
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn jobs_of_one_instant_are_listed_once_each_in_one_order_and_handed_out_once() {
+    let place = Place::new();
+    place.start().await.unwrap().stop().await;
+    look_from_the_end_of_the_day(&place).await;
+    let demo = place.start().await.unwrap();
+    for n in 0..11 {
+        reported(&demo, &format!("p{n}")).await;
+    }
+    let whole = demo.admin("/jobs?queue=default&limit=100").await;
+    let ids = |page: &Value| -> Vec<Value> {
+        page["items"].as_array().unwrap().iter().map(|job| job["id"].clone()).collect()
+    };
+    let instants: BTreeSet<_> =
+        whole["items"].as_array().unwrap().iter().map(|job| job["createdAt"].to_string()).collect();
+    assert!(instants.len() <= 2 && ids(&whole).len() == 11, "{whole}");
+    for limit in [1, 2, 3, 10, 11] {
+        let (mut seen, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = demo.admin(&format!("/jobs?queue=default&limit={limit}{cursor}")).await;
+            seen.extend(ids(&page));
+            match page["next"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(seen, ids(&whole), "{limit} a page");
+    }
+    let mut claimed = BTreeSet::new();
+    for n in 0..11 {
+        let next = json!({ "queue": "default", "reviewer": format!("r{n}") });
+        let (status, job) = demo.command("/jobs/claim-next", &next).await;
+        assert_eq!(status, 200, "{job}");
+        claimed.insert(job["id"].to_string());
+    }
+    assert_eq!(claimed, ids(&whole).iter().map(ToString::to_string).collect());
 }
 
 #[tokio::test]

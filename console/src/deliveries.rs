@@ -74,10 +74,8 @@ pub(crate) async fn page(
         if step == 0 || found.len() >= limit {
             return Ok((found, Some(place)));
         }
-        let scan = |after: Option<Cursor>, rows: usize| {
-            store.scan::<DeliveryByDay>(&(org.clone(), place.day), At::all().limit(rows).after(after))
-        };
-        let mut entries = scan(place.after.clone(), step);
+        let range = At::all().limit(step).after(place.after.clone());
+        let mut entries = store.scan::<DeliveryByDay>(&(org.clone(), place.day), range);
         let listed = entries.all().await?;
         rows -= listed.len();
         let keys: Vec<_> = listed.iter().map(|entry| (org.clone(), entry.event_id)).collect();
@@ -86,9 +84,8 @@ pub(crate) async fn page(
             let is_here = |delivery: &Delivery| delivery.listed() == listed[at].at && wants(delivery);
             let Some(delivery) = delivery.filter(is_here) else { continue };
             if found.len() >= limit {
-                let mut again = scan(place.after, at);
-                again.all().await?;
-                return Ok((found, Some(Place { day: place.day, after: again.cursor() })));
+                let after = listed[..at].last().map(Cursor::after).or(place.after);
+                return Ok((found, Some(Place { day: place.day, after })));
             }
             found.push(delivery);
         }
@@ -241,6 +238,35 @@ mod tests {
             }
             assert_eq!(found, [5, 6, 1, 4, 3, 2], "by their last place, {limit} a page");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_listed_while_a_page_is_read_repeats_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = fjall::Database::builder(folder.path()).open().unwrap();
+        let rows = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+        let at = |second: i64| Millis(ago(1).0 + second * 1_000);
+        for nth in 1..=5_u8 {
+            store(&rows, nth.into(), at(nth.into()), &[at(nth.into())]).await;
+        }
+        let (mut found, mut from, newer) = (Vec::new(), None, std::cell::Cell::new(6));
+        loop {
+            let wants = |_: &Delivery| {
+                let nth = newer.replace(newer.get() + 1);
+                let at = at(i64::try_from(nth).unwrap());
+                let listed = store(&rows, nth, at, std::slice::from_ref(&at));
+                tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(listed));
+                true
+            };
+            let query = Query { wants, limit: 2, rows: 100, from };
+            let (page, next) = page(&rows, &OrgId::new("acme"), query, NOW).await.unwrap();
+            found.extend(page.iter().map(|row| row.event_id.0.as_u128()));
+            from = next;
+            if from.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, [5, 4, 3, 2, 1]);
     }
 
     #[test]

@@ -201,9 +201,6 @@ impl Page<'_> {
     ) -> Result<Option<Place>, tidegate_store::Error> {
         let store = &self.api.deps.moderation.store;
         let partition = (day.org.clone(), day.queue.clone(), day.priority, day.day);
-        let scan = |after: Option<Cursor>, rows: usize| {
-            store.scan::<QueueEntry>(&partition, At::all().limit(rows).after(after))
-        };
         let place = |after: Option<Cursor>| Place {
             queue: day.queue.clone(),
             priority: day.priority,
@@ -215,14 +212,12 @@ impl Page<'_> {
             if step == 0 || self.items.len() >= self.most {
                 return Ok(Some(place(after)));
             }
-            let mut entries = scan(after.clone(), step);
+            let mut entries =
+                store.scan::<QueueEntry>(&partition, At::all().limit(step).after(after.clone()));
             let rows = entries.all().await?;
             self.rows_left -= rows.len();
-            if let Some(read) = self.take(&rows).await? {
-                // Full within these rows: the next page goes on behind the last one that is shown.
-                let mut again = scan(after, read);
-                again.all().await?;
-                return Ok(Some(place(again.cursor())));
+            if let Some(used) = self.take(&rows).await? {
+                return Ok(Some(place(rows[..used].last().map(Cursor::after).or(after))));
             }
             match entries.cursor() {
                 Some(cursor) => after = Some(cursor),

@@ -219,21 +219,20 @@ pub async fn causes(
     mut after: Option<Cursor>,
     room: Room,
 ) -> Result<(Vec<Cause>, Option<Cursor>), Error> {
-    let partition = (org.clone(), job_id);
+    let range = At::all().limit(room.causes).after(after.clone());
+    let mut rows = store.scan::<JobCause>(&(org.clone(), job_id), range);
     let (mut causes, mut bytes) = (Vec::new(), 0);
-    while causes.len() < room.causes {
-        // One by one: others may join meanwhile, and where a page ends is known of the last that is shown only.
-        let mut next = store.scan::<JobCause>(&partition, At::all().limit(1).after(after.clone()));
-        let Some(row) = next.all().await?.pop() else { return Ok((causes, None)) };
+    for row in rows.all().await? {
+        let place = Cursor::after(&row);
         let cause = cause(store, org, row).await?;
         bytes += cause.bytes();
         if bytes > room.bytes && !causes.is_empty() {
-            break;
+            return Ok((causes, after));
         }
         causes.push(cause);
-        after = next.cursor();
+        after = Some(place);
     }
-    Ok((causes, after))
+    Ok((causes, rows.cursor()))
 }
 
 impl Cause {

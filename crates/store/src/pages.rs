@@ -73,7 +73,7 @@ impl<R: Row> Pages<R> {
         self.ended = rows.len() < want;
         self.left = self.left.map(|left| left - rows.len());
         match rows.last() {
-            Some(last) if self.resumable => self.last = Some(cursor_after(last)),
+            Some(last) if self.resumable => self.last = Some(Cursor::after(last)),
             Some(_) => {}
             None => return Ok(None),
         }
@@ -108,11 +108,14 @@ impl<R: Row> Pages<R> {
     }
 }
 
-fn cursor_after<R: Row>(row: &R) -> Cursor {
-    let cluster = row.to_cluster();
-    let mut cells = Vec::new();
-    cluster.cells(&mut cells);
-    let mut bytes = Vec::new();
-    embedded::key::push_all(&mut bytes, &cells, R::TABLE.cluster_columns());
-    Cursor(bytes)
+impl Cursor {
+    /// Where a scan goes on behind a row of it, whatever is written before that row meanwhile.
+    pub fn after<R: Row>(row: &R) -> Self {
+        let cluster = row.to_cluster();
+        let mut cells = Vec::new();
+        cluster.cells(&mut cells);
+        let mut bytes = Vec::new();
+        embedded::key::push_all(&mut bytes, &cells, R::TABLE.cluster_columns());
+        Self(bytes)
+    }
 }
