@@ -86,6 +86,15 @@ async fn a_folder_pulled_from_one_organisation_is_not_applied_to_another() {
     assert!(!without.contains("org"), "{without}");
     fs::write(&kept, without).unwrap();
     assert_eq!(place.tell(&["diff", documents]).await, "");
+    for is_told in [true, false] {
+        let args = ["apply", documents, "--org", "acme", "--data", data.to_str().unwrap()];
+        let applied = place.run(&args).await;
+        let said = text(&applied.stderr);
+        assert!(applied.status.success(), "{said}");
+        assert_eq!(said.contains("from now on it is `acme`'s"), is_told, "{said}");
+    }
+    let refused = place.run(&["apply", documents, "--data", data.to_str().unwrap()]).await;
+    assert_eq!(refused.status.code(), Some(1));
 }
 
 #[tokio::test]

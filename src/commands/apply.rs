@@ -79,6 +79,13 @@ impl Apply {
             if applied.changes.is_empty() { ", unchanged" } else { "" }
         ));
         if let Some(pulled) = pulled {
+            if let (None, Some(org)) = (&pulled.org, &applied.org) {
+                let folder = self.folder.display();
+                complain(format!(
+                    "warning: {folder} did not say of which organisation it was pulled, so nothing held it back from \
+                     another one; from now on it is `{org}`'s"
+                ));
+            }
             let org = applied.org.or(pulled.org);
             Pulled { version: applied.version, org, ..pulled }.write(&self.folder)?;
         }
