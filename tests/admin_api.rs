@@ -142,6 +142,11 @@ async fn claims_hold_against_others_and_decisions_need_one() {
         let (status, answer) = demo.command(&format!("{path}/decisions"), &wrong).await;
         assert_eq!((status.as_u16(), &answer["errors"][0]["pointer"]), (400, &json!(pointer)), "{answer}");
     }
+    let mut long = said(&claimed["epoch"], "ann");
+    long["reason"] = "x".repeat(16_385).into();
+    let (status, answer) = demo.command(&format!("{path}/decisions"), &long).await;
+    assert_eq!((status.as_u16(), &answer["errors"][0]["pointer"]), (400, &json!("/reason")), "{answer}");
+    assert!(answer["detail"].as_str().unwrap().contains("review.reason_bytes"), "{answer}");
 
     let released = json!({ "epoch": claimed["epoch"], "reviewer": "ann" });
     assert_eq!(demo.command(&format!("{path}/release"), &released).await.0, 204);

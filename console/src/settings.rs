@@ -24,6 +24,8 @@ pub struct Settings {
     /// How many bytes of what was sent along one answer about a job may show; it names where to go on. One report or
     /// appeal is always shown as a whole. Default 4 MiB.
     pub cause_bytes: usize,
+    /// How long a decision's reason may be, in bytes; each of its callbacks carries it. Default 16 KiB.
+    pub reason_bytes: usize,
 }
 
 impl Default for Settings {
@@ -35,6 +37,7 @@ impl Default for Settings {
             page_most: 500,
             rows_per_page: 5_000,
             cause_bytes: 4 << 20,
+            reason_bytes: 16 << 10,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! How errors of the layers below are told: an outage as 503, a defect as 500 with its reason in the log only.
+//! How errors of the layers below are told: an outage as 503, a value that is too long as 400, a defect as 500 with its
+//! reason in the log only.
 //!
 //! Refusals of a request are the handlers' own.
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_web::Problem;
 
-use super::extract::not_a_cursor;
+use super::extract::{invalid, not_a_cursor};
 
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -20,6 +21,10 @@ pub(crate) fn unreachable() -> Problem {
 pub(crate) fn store(error: tidegate_store::Error) -> Problem {
     if matches!(error, tidegate_store::Error::BadCursor) {
         return not_a_cursor();
+    }
+    if error.is_refusal() {
+        tracing::warn!(tag = error.tag(), %error, "a request asks for what no store takes");
+        return invalid("", "A value is longer than the store takes.");
     }
     told(error.is_outage(), error.tag(), &error)
 }
@@ -35,10 +40,12 @@ pub(crate) fn moderation(error: tidegate_moderation::Error) -> Problem {
 }
 
 pub(crate) fn catalog(error: tidegate_catalog::Error) -> Problem {
-    if let tidegate_catalog::Error::NoSuchOrg(org) = &error {
-        return Problem::not_found(format!("There is no organisation `{org}`."));
+    use tidegate_catalog::Error;
+    match error {
+        Error::NoSuchOrg(org) => Problem::not_found(format!("There is no organisation `{org}`.")),
+        Error::Store(error) => store(error),
+        error => told(error.is_outage(), error.tag(), &error),
     }
-    told(error.is_outage(), error.tag(), &error)
 }
 
 pub(crate) fn secret(error: tidegate_catalog::secrets::SecretError) -> Problem {
@@ -72,5 +79,17 @@ mod tests {
             at_hand: "4e5f6a7b".to_owned(),
         };
         assert_eq!(super::secret(error).into_response().status(), StatusCode::CONFLICT);
+    }
+
+    #[test]
+    fn what_no_store_takes_is_the_requests_fault_whichever_layer_found_it() {
+        let error = || tidegate_store::Error::KeyTooLong { table: "jobs", bytes: 70_000, limit: 65_535 };
+        for problem in [
+            super::store(error()),
+            super::moderation(tidegate_moderation::Error::Store(error())),
+            super::catalog(tidegate_catalog::Error::Store(error())),
+        ] {
+            assert_eq!(problem.into_response().status(), StatusCode::BAD_REQUEST);
+        }
     }
 }

@@ -181,6 +181,13 @@ async fn decide(
     let job: JobId = id(&job)?;
     let verdict = Verdict::from_symbol(&said.verdict.to_lowercase())
         .ok_or_else(|| invalid("/verdict", "A verdict is ignore, act, accept or reject."))?;
+    let longest = api.settings.reason_bytes;
+    if said.reason.as_ref().is_some_and(|reason| reason.len() > longest) {
+        return Err(invalid(
+            "/reason",
+            format!("A reason has at most {longest} bytes (review.reason_bytes)."),
+        ));
+    }
     let ruling = Ruling {
         verdict,
         actions: said.actions,
