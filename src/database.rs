@@ -56,6 +56,13 @@ impl Starting {
             let (unused, used) = (unfinished.display(), folder.display());
             tracing::warn!("{unused} is not used, for {used} is: remove it unless something in it is wanted");
         }
+        if has_lost_tables(&folder) {
+            bail!(
+                "{} lacks the list of its tables, so that none of its rows would be found: put a backup in its place, \
+                 or move it away to begin with nothing",
+                folder.display()
+            );
+        }
         match open(&folder) {
             Ok(database) => Ok(database),
             Err(fjall::Error::Locked) => bail!("{} is open in {}", folder.display(), another()),
@@ -83,7 +90,7 @@ fn make(data: &Path, folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
         if !is_finished(unfinished) {
             clear(unfinished)?;
             // What it holds is on the disk when it is closed.
-            drop(open(unfinished)?);
+            drop(open(unfinished).with_context(|| format!("{} cannot be made", unfinished.display()))?);
         }
         fs::rename(unfinished, folder)?;
         #[cfg(unix)]
@@ -159,6 +166,14 @@ fn lock(folder: &Path) -> anyhow::Result<Option<File>> {
 fn has_tables(folder: &Path) -> bool {
     let Ok(tables) = fs::read_dir(folder.join(TABLES)) else { return false };
     is_finished(folder) && tables.filter_map(Result::ok).any(|table| table.file_name() != LIST_OF_TABLES)
+}
+
+/// The list is there before any table is, and the folder for both before the marker; where one was removed, the database
+/// opens as an empty one.
+fn has_lost_tables(folder: &Path) -> bool {
+    let tables = folder.join(TABLES);
+    let has_list = || tables.join(LIST_OF_TABLES).join("current").exists();
+    !tables.is_dir() || (has_tables(folder) && !has_list())
 }
 
 fn is_finished(folder: &Path) -> bool {

@@ -148,6 +148,20 @@ fn what_lies_beside_a_database_and_what_is_not_ours_stays() {
 }
 
 #[test]
+fn a_database_without_the_list_of_its_tables_is_not_opened_as_an_empty_one() {
+    for lost in ["keyspaces", "keyspaces/0", "keyspaces/0/current"] {
+        let (data, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (path, kept) = (folder_in(data.path()).join(lost), aside.path().join("kept"));
+        keep_a_row(&folder_in(data.path()));
+        fs::rename(&path, &kept).unwrap();
+        let refused = format!("{:#}", open_in(data.path()).err().unwrap());
+        assert!(refused.contains("lacks the list of its tables"), "{lost}: {refused}");
+        fs::rename(&kept, &path).unwrap();
+        assert!(has_its_row(&open_in(data.path()).unwrap()), "{lost}");
+    }
+}
+
+#[test]
 fn while_one_starts_another_makes_nothing() {
     let data = tempfile::tempdir().unwrap();
     let starting = Starting::on(data.path()).unwrap();
