@@ -4,7 +4,7 @@
 
 use std::{
     io::{self, Read},
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use crate::fault::Fault;
@@ -18,13 +18,19 @@ pub struct Meter {
     pub read: AtomicU64,
     /// Bytes that will have been read, as far as is known; never fewer than have been.
     pub total: AtomicU64,
-    stop: AtomicBool,
+    /// One more than the rows after which it is to end; nought if it is not.
+    stop: AtomicU64,
 }
 
 impl Meter {
     /// Asks the conversion to end after the block that it is at.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop_after(0);
+    }
+
+    /// The same, once it has read so many rows.
+    pub fn stop_after(&self, rows: u64) {
+        self.stop.store(rows.saturating_add(1), Ordering::Relaxed);
     }
 
     /// So many more have been read.
@@ -42,7 +48,8 @@ impl Meter {
     }
 
     pub(crate) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        let stop = self.stop.load(Ordering::Relaxed);
+        stop > 0 && self.rows.load(Ordering::Relaxed) + 1 >= stop
     }
 
     pub(crate) fn row(&self) {

@@ -114,6 +114,7 @@ fn hold_once(votes: &Member, limits: &Limits, keys: &Keys) -> Result<(), Fault> 
     }
     let (mut before, mut twice) = (0, None::<(u64, u64)>);
     let each = |_: &[u8], row: &[u8], new: bool| {
+        votes.go_on().map_err(Fault::into_io)?;
         let row = row.first_chunk().map_or(0, |row: &[u8; 8]| u64::from_be_bytes(*row));
         if !new && twice.is_none_or(|(first, _)| row < first) {
             twice = Some((row, before));

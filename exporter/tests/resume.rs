@@ -210,7 +210,7 @@ fn told_to_stop_it_keeps_what_it_has_and_a_changed_input_is_noticed() {
     let mut job = job(input, folder.path("out.json"));
     job.key = Key::kept(vec![5; 32]);
     let meter = Arc::new(Meter::default());
-    meter.stop();
+    meter.stop_after(1);
     let stopped = convert(&job, &meter).unwrap_err();
     assert!(matches!(stopped, Fault::Stopped { rows: 1.., resumable: true }), "{stopped:?}");
     assert_eq!(convert(&job, &Arc::new(Meter::default())).unwrap_err().tag(), "refused");
@@ -237,7 +237,7 @@ fn told_to_stop_it_keeps_what_it_has_and_a_changed_input_is_noticed() {
 /// As it is after a kill in the middle.
 fn interrupted(job: &mut Job) {
     let meter = Arc::new(Meter::default());
-    meter.stop();
+    meter.stop_after(1);
     assert!(matches!(convert(job, &meter).unwrap_err(), Fault::Stopped { rows: 1.., resumable: true }));
     job.resume = true;
 }

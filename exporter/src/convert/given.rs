@@ -6,8 +6,7 @@ use super::Job;
 use crate::{
     fault::Fault,
     form::Hand,
-    input::{Ended, Input, Member, Role, role},
-    meter::Meter,
+    input::{Input, Member, Role, role},
     model::Artifact,
     privacy::{Profile, text::identifies},
     words::{counted, were},
@@ -36,7 +35,6 @@ pub(super) fn artifacts(
     rows: Option<&Member>,
     known: &[(Role, u64)],
     job: &Job,
-    meter: &Meter,
 ) -> Result<Vec<Artifact>, Fault> {
     let archives = input.archives.iter().map(|archive| (archive, "archive", None));
     let members = files.iter().map(|(member, role)| {
@@ -47,7 +45,7 @@ pub(super) fn artifacts(
     for (member, role, known) in archives.chain(members) {
         let later =
             rows.is_some_and(|rows| rows.name == member.name && rows.archive_name() == member.archive_name());
-        let ended = if later { None } else { Some(read(member, job, meter)?) };
+        let ended = if later { None } else { Some(member.open(&job.limits, None)?.finish()?) };
         found.push(Artifact {
             role,
             name: member.name.clone(),
@@ -57,15 +55,6 @@ pub(super) fn artifacts(
         });
     }
     Ok(found)
-}
-
-fn read(member: &Member, job: &Job, meter: &Meter) -> Result<Ended, Fault> {
-    // A small file takes no time.
-    let mut is_long = false;
-    member.open(&job.limits, None)?.each(|_| match std::mem::replace(&mut is_long, true) {
-        true => meter.go_on(),
-        false => Ok(()),
-    })
 }
 
 /// More names of files are not told; all of them are among the artifacts.

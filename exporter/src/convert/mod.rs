@@ -70,7 +70,8 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     let input = input.and_then(|input| Ok((roles(&input, job)?, input)));
     let has_begun = input.is_ok();
     let result = input.and_then(|(files, input)| run(job, meter, place, &input, &files));
-    let keeps_nothing = job.dry_run || job.target.is_stream();
+    // Counts are no segments.
+    let keeps_nothing = job.dry_run || job.target.is_stream() || job.profile == Profile::Public;
     let result = if keeps_nothing { result.map_err(Fault::begins_anew) } else { result };
     // With this input nothing can go on, or there is none; what an earlier process has left may fit another one.
     let is_over = match &result {
@@ -106,6 +107,20 @@ fn run(
         let key = match &job.key {
             Some(_) if source.is_none() && job.profile == Profile::Private => {
                 return Err(Fault::Refused(UNNAMED.to_owned()));
+    let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
+    let made = from_export(job, meter, place, input, files, format, constants);
+    if format == Format::Sensemaking { made.map_err(Fault::begins_anew) } else { made }
+}
+
+fn from_export(
+    job: &Job,
+    meter: &Arc<Meter>,
+    place: Place,
+    input: &Input,
+    files: &[(Member, Role)],
+    format: Format,
+    constants: Constants,
+) -> Result<Report, Fault> {
             }
             Some(key) => key.clone(),
             None => place.parts.key()?,
@@ -116,22 +131,17 @@ fn run(
     others::hold_shape(job, &head, adapter.tallies().is_some())?;
     job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
     if job.profile == Profile::Public {
-        head.notes.extend(prepare::hide_ids(&mut head.items));
+        head.notes.extend(prepare::hide_ids(&mut head.items, meter)?);
     }
-    head.artifacts = artifacts(input, files, adapter.rows_file(), &head.rows, job, meter)?;
+    head.artifacts = artifacts(input, files, adapter.rows_file(), &head.rows, job)?;
     head.notes.extend(unused(files));
     head.notes.extend(unread(files, &job.limits, job.profile == Profile::Public)?);
     head.notes.extend(passed_over(&input.passed_over, job));
-    let prepared = prepare::texts(&head, job);
+    let prepared = prepare::texts(&head, job, meter)?;
     head.notes.extend(prepare::notes(&prepared, job));
-    let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
     meter.total.store(adapter.rows_file().map_or(0, Member::stored_bytes), Ordering::Relaxed);
     let mut work = Work { job, meter, place, adapter, head, people: &mut people, prepared, constants };
-    if work.counts_only() {
-        // Counts are no segments.
-        return work.counted().and_then(|report| work.end(report)).map_err(Fault::begins_anew);
-    }
-    let report = work.individual()?;
+    let report = if work.counts_only() { work.counted()? } else { work.individual()? };
     work.end(report)
 }
 
@@ -260,7 +270,7 @@ impl Work<'_> {
             let read =
                 rows(&self.adapter, self.job, self.meter, self.people, &self.place, sorted, &mut sink)?;
             let measured = sink.measured() + beginning.bytes.len() as u64;
-            let (end, mut report, outcomes) = self.finish_individual(&tally, &read);
+            let (end, mut report, outcomes) = self.finish_individual(&tally, &read)?;
             others::preview(self.job, &mut report, measured + end.len() as u64, outcomes);
             return Ok(report);
         }
@@ -298,7 +308,7 @@ impl Work<'_> {
             let detail = "it has fewer rows than when the conversion was interrupted: --force begins anew";
             return Err(Fault::content("the input", None, Wrong::Value, detail));
         }
-        let (end, mut report, _) = self.finish_individual(&tally, &read);
+        let (end, mut report, _) = self.finish_individual(&tally, &read)?;
         opened.out.write(&end)?;
         self.seal(opened.out, &beginning, &mut report)?;
         report.resumed_rows = resumed_rows(&opened.kept);
@@ -345,7 +355,7 @@ impl Work<'_> {
             responses: summary.responses > 0,
             suppressed: public,
             pairwise: self.head.pairwise,
-            ..self.prepared.content(&self.head, self.job)
+            ..self.prepared.content(&self.head, self.job, self.meter)?
         };
         let card = card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);
@@ -402,7 +412,7 @@ impl Work<'_> {
     }
 
     /// What stands behind the rows.
-    fn finish_individual(&mut self, tally: &Tally, read: &Done) -> (Vec<u8>, Report, u64) {
+    fn finish_individual(&mut self, tally: &Tally, read: &Done) -> Result<(Vec<u8>, Report, u64), Fault> {
         self.note_rows(read);
         let participants = self.people.count();
         let summary = Summary {
@@ -418,7 +428,7 @@ impl Work<'_> {
             named: any && self.job.participants.identifies(),
             events: self.job.events,
             pairwise: self.head.pairwise,
-            ..self.prepared.content(&self.head, self.job)
+            ..self.prepared.content(&self.head, self.job, self.meter)?
         };
         let card = card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);

@@ -162,10 +162,8 @@ pub(super) fn from_bundle(
             let mut into = fresh(&path).map_err(failed)?;
             let stored = member.stored_bytes();
             meter.expect(stored + still_to_read(job, stored));
-            member.open(&job.limits, Some(meter))?.each(|block| {
-                meter.go_on()?;
-                into.write_all(block).map_err(failed)
-            })?;
+            let whole = member.open(&job.limits, Some(meter))?;
+            whole.each(|block| into.write_all(block).map_err(failed))?;
             path
         }
     };

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::Job;
 use crate::{
+    fault::Fault,
     form::{Hand, TEXT_REVIEWED_BY},
+    meter::Meter,
     model::{Head, Item},
     privacy::{
         Profile, Texts,
@@ -28,9 +30,10 @@ pub(super) struct Prepared {
 }
 
 /// The organizer's texts stay as they are: they were written to be read.
-pub(super) fn texts(head: &Head, job: &Job) -> Prepared {
+pub(super) fn texts(head: &Head, job: &Job, meter: &Meter) -> Result<Prepared, Fault> {
     let mut redacted = 0;
     let lines = head.items.iter().map(|item| {
+        meter.go_on()?;
         let text = match job.texts() {
             _ if item.organizer => item.text.clone(),
             Texts::Keep => item.text.clone(),
@@ -41,29 +44,33 @@ pub(super) fn texts(head: &Head, job: &Job) -> Prepared {
             }
             Texts::Omit => String::new(),
         };
-        Line { text, created: item.created, kept: true }
+        Ok(Line { text, created: item.created, kept: true })
     });
-    let lines = lines.collect();
-    Prepared { lines, redacted, reviewed: job.text_reviewed_by.is_some() }
+    let lines = lines.collect::<Result<_, Fault>>()?;
+    Ok(Prepared { lines, redacted, reviewed: job.text_reviewed_by.is_some() })
 }
 
 /// Ids that would identify or refer to somebody become numbers; what was done is said.
-pub(super) fn hide_ids(items: &mut [Item]) -> Option<String> {
+pub(super) fn hide_ids(items: &mut [Item], meter: &Meter) -> Result<Option<String>, Fault> {
     let taken: HashSet<_> = items.iter().map(|item| item.key.clone()).collect();
     let mut free = (1_u64..).map(|number| format!("hidden-{number}")).filter(|key| !taken.contains(key));
     let mut hidden = 0_u64;
-    for item in items.iter_mut().filter(|item| names_one(&item.id)) {
-        let key = free.next()?;
+    for item in items {
+        meter.go_on()?;
+        if !names_one(&item.id) {
+            continue;
+        }
+        let Some(key) = free.next() else { break };
         item.id.truncate(item.id.len() - item.key.len());
         item.id.push_str(&key);
         item.key = key;
         hidden += 1;
     }
-    match hidden {
+    Ok(match hidden {
         0 => None,
         1 => Some("1 id of an item that looks like somebody's was replaced by a number.".to_owned()),
         _ => Some(format!("{hidden} ids of items that look like somebody's were replaced by numbers.")),
-    }
+    })
 }
 
 fn names_one(id: &str) -> bool {
@@ -93,24 +100,25 @@ pub(super) fn notes(prepared: &Prepared, job: &Job) -> Vec<String> {
 
 impl Prepared {
     /// What the items that are shown bring into a bundle, and what is said of all of it.
-    pub(super) fn content(&self, head: &Head, job: &Job) -> Content {
-        let shown = || head.items.iter().zip(&self.lines).filter(|(_, line)| line.kept);
-        let source = &head.source;
-        let by_people = [&source.title, &source.description].map(String::as_str);
-        let mut by_people = by_people.into_iter().chain(shown().map(|(_, line)| line.text.as_str()));
-        Content {
-            participant_text: shown().any(|(item, line)| !item.organizer && !line.text.is_empty()),
-            identifying_text: by_people.any(|text| identifies(text, Hand::People))
-                || shown().any(|(item, _)| identifies(&item.id, Hand::Reference))
+    pub(super) fn content(&self, head: &Head, job: &Job, meter: &Meter) -> Result<Content, Fault> {
+        let said = [head.source.title.as_str(), &head.source.description];
+        let mut content = Content {
+            identifying_text: said.iter().any(|text| identifies(text, Hand::People))
                 || of_tools(head, job).any(|text| identifies(text, Hand::Tool))
                 || published(head, job).any(names_somebody),
-            refers: of_tools(head, job)
-                .chain([source.title.as_str(), &source.description])
-                .chain(shown().map(|(item, _)| item.id.as_str()))
-                .any(|text| refers(text.as_bytes())),
+            refers: of_tools(head, job).chain(said).any(|text| refers(text.as_bytes())),
             text_reviewed: self.reviewed,
             ..Content::default()
+        };
+        for (item, line) in head.items.iter().zip(&self.lines).filter(|(_, line)| line.kept) {
+            meter.go_on()?;
+            content.participant_text |= !item.organizer && !line.text.is_empty();
+            content.identifying_text = content.identifying_text
+                || identifies(&line.text, Hand::People)
+                || identifies(&item.id, Hand::Reference);
+            content.refers = content.refers || refers(item.id.as_bytes());
         }
+        Ok(content)
     }
 }
 
@@ -148,4 +156,37 @@ fn names_somebody((name, value): (&String, &Value)) -> bool {
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     };
     within || identifies(name, Hand::Tool)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{convert::Target, model::Source};
+
+    #[test]
+    fn texts_are_looked_through_until_somebody_says_stop() {
+        let item = Item {
+            key: "1".to_owned(),
+            row: 1,
+            id: "statement:1".to_owned(),
+            text: "text".to_owned(),
+            status: "approved".to_owned(),
+            organizer: false,
+            created: None,
+            author: None,
+            outcomes: Vec::new(),
+        };
+        let mut head = Head::of_statements("adapter", Source::default(), vec![item]);
+        let (job, meter) = (Job::new(Vec::new(), Target::File("out".into())), Meter::default());
+        let prepared = texts(&head, &job, &meter).unwrap();
+        assert!(prepared.content(&head, &job, &meter).unwrap().participant_text);
+        meter.stop();
+        let faults = [
+            texts(&head, &job, &meter).map(drop),
+            prepared.content(&head, &job, &meter).map(drop),
+            hide_ids(&mut head.items, &meter).map(drop),
+        ];
+        assert!(faults.into_iter().all(|fault| fault.is_err_and(|fault| fault.tag() == "stopped")));
+    }
 }

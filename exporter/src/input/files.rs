@@ -45,6 +45,8 @@ pub(crate) struct Member {
     pub(crate) name: String,
     whence: Whence,
     hashed: bool,
+    /// Whoever reads it may be told to stop.
+    meter: Arc<Meter>,
 }
 
 /// With what files are opened.
@@ -52,7 +54,7 @@ struct Opening<'o> {
     spool: &'o Path,
     limits: &'o Limits,
     /// Whoever waits for input may be told to stop.
-    meter: &'o Meter,
+    meter: &'o Arc<Meter>,
 }
 
 impl Input {
@@ -61,7 +63,7 @@ impl Input {
         paths: &[PathBuf],
         spool: &Path,
         limits: &Limits,
-        meter: &Meter,
+        meter: &Arc<Meter>,
     ) -> Result<Self, Fault> {
         let opening = &Opening { spool, limits, meter };
         let mut input =
@@ -113,7 +115,8 @@ impl Input {
     fn add(&mut self, name: String, path: &Path, is_alone: bool, opening: &Opening<'_>) -> Result<(), Fault> {
         let path: Arc<Path> = Arc::from(path);
         let within: Arc<str> = name.as_str().into();
-        let file = Member { name, whence: Whence::File { path: Arc::clone(&path) }, hashed: true };
+        let whence = Whence::File { path: Arc::clone(&path) };
+        let file = Member { name, whence, hashed: true, meter: Arc::clone(opening.meter) };
         let packed = match packed(&path)? {
             Packed::No if is_alone && zipped::follows(&path) => Packed::Zip,
             packed => packed,
@@ -134,6 +137,7 @@ impl Input {
             name: entry.name.clone(),
             whence: Whence::Zip { within: Arc::clone(&within), archive: archive.clone(), entry },
             hashed: true,
+            meter: Arc::clone(opening.meter),
         }));
         self.archives.push(file);
         Ok(())
@@ -141,9 +145,14 @@ impl Input {
 }
 
 impl Member {
-    /// Reads from the beginning.
-    pub(crate) fn open(&self, limits: &Limits, meter: Option<&Arc<Meter>>) -> Result<Stream, Fault> {
-        Stream::start(&self.name, &self.whence, limits, meter, self.hashed)
+    /// Reads from the beginning, until it is told to stop; only what the meter is given for is counted.
+    pub(crate) fn open(&self, limits: &Limits, counted: Option<&Arc<Meter>>) -> Result<Stream, Fault> {
+        Stream::start(&self.name, &self.whence, limits, &self.meter, counted.is_some(), self.hashed)
+    }
+
+    /// For whoever works long on what was read.
+    pub(crate) fn go_on(&self) -> Result<(), Fault> {
+        self.meter.go_on()
     }
 
     /// The same file, read without a digest.
@@ -200,10 +209,9 @@ fn holds_archive(path: &Path) -> bool {
 fn unpacked(file: &Member, opening: &Opening<'_>) -> Result<NamedTempFile, Fault> {
     let failed = |error| Fault::io("keeping an unpacked archive in", opening.spool, error);
     let mut kept = NamedTempFile::new_in(opening.spool).map_err(failed)?;
-    file.without_digest().open(opening.limits, None)?.each(|block| {
-        opening.go_on()?;
-        kept.as_file_mut().write_all(block).map_err(failed)
-    })?;
+    file.without_digest()
+        .open(opening.limits, None)?
+        .each(|block| kept.as_file_mut().write_all(block).map_err(failed))?;
     Ok(kept)
 }
 
@@ -213,7 +221,7 @@ pub(crate) fn name_of(path: &Path) -> String {
 
 impl Opening<'_> {
     fn go_on(&self) -> Result<(), Fault> {
-        if self.meter.stopped() { Err(Fault::Stopped { rows: 0, resumable: true }) } else { Ok(()) }
+        self.meter.go_on()
     }
 }
 
@@ -281,7 +289,7 @@ mod tests {
         fs::write(&path, archive(300)).unwrap();
         let limits = Limits::default();
         let input =
-            Input::open(std::slice::from_ref(&path), folder.path(), &limits, &Meter::default()).unwrap();
+            Input::open(std::slice::from_ref(&path), folder.path(), &limits, &Arc::default()).unwrap();
         // Who read it again now would find none.
         let data = fs::read(&path).unwrap();
         let directory = memchr::memmem::find(&data, b"PK\x01\x02").unwrap();
@@ -316,7 +324,7 @@ mod tests {
             assert_eq!(folder.path().read_dir().unwrap().count(), 0);
         }
         let folder = tempfile::tempdir().unwrap();
-        let (limits, meter) = (Limits::default(), Meter::default());
+        let (limits, meter) = (Limits::default(), Arc::default());
         let opening = Opening { spool: folder.path(), limits: &limits, meter: &meter };
         let text = vec![7; 3 * BLOCK + 1];
         let kept = spooled(Cursor::new(text.clone()), &opening).unwrap();
@@ -330,7 +338,7 @@ mod tests {
         fs::write(&path, archive(4)).unwrap();
         let open = |path: &Path, files| {
             let limits = Limits { files, ..Limits::default() };
-            let meter = Meter::default();
+            let meter = Arc::default();
             Input::open(&[path.to_owned()], folder.path(), &limits, &meter).map(|input| input.members.len())
         };
         assert_eq!(open(&path, 4).unwrap(), 4);
@@ -346,7 +354,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.zip");
         let limits = Limits::default();
-        let open = || Input::open(std::slice::from_ref(&path), folder.path(), &limits, &Meter::default());
+        let open = || Input::open(std::slice::from_ref(&path), folder.path(), &limits, &Arc::default());
         // Each of them is harmless.
         let mut zipped = ZipWriter::new(Cursor::new(Vec::new()));
         for at in 0..3 {

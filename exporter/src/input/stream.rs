@@ -60,9 +60,9 @@ pub(crate) struct Stream {
     current: Vec<u8>,
     at: usize,
     ended: Option<Ended>,
-    meter: Option<Arc<Meter>>,
-    /// Bytes that the meter knows of.
-    metered: u64,
+    meter: Arc<Meter>,
+    /// Bytes that the meter knows of, if it counts them.
+    metered: Option<u64>,
 }
 
 impl Stream {
@@ -70,7 +70,8 @@ impl Stream {
         name: &str,
         whence: &Whence,
         limits: &Limits,
-        meter: Option<&Arc<Meter>>,
+        meter: &Arc<Meter>,
+        counted: bool,
         hashed: bool,
     ) -> Result<Self, Fault> {
         let (send, pieces) = mpsc::sync_channel(AHEAD);
@@ -87,15 +88,16 @@ impl Stream {
             .name("read".to_owned())
             .spawn(move || reading.run(opened))
             .map_err(|error| Fault::Io { doing: "starting a thread".to_owned(), error })?;
-        let (name, meter) = (name.to_owned(), meter.cloned());
-        Ok(Self { name, pieces, back, current: Vec::new(), at: 0, ended: None, meter, metered: 0 })
+        let (name, meter, metered) = (name.to_owned(), Arc::clone(meter), counted.then_some(0));
+        Ok(Self { name, pieces, back, current: Vec::new(), at: 0, ended: None, meter, metered })
     }
 
-    /// The next block, or nothing at the end. What it returned before is used again.
+    /// The next block, or nothing at the end; a fault, if nobody wants it any more. What it returned before is used again.
     pub(crate) fn block(&mut self, used: Vec<u8>) -> Result<Option<Vec<u8>>, Fault> {
         if self.ended.is_some() {
             return Ok(None);
         }
+        self.meter.go_on()?;
         if used.capacity() >= BLOCK {
             // The reader may have ended already.
             let _nobody = self.back.send(used);
@@ -120,9 +122,9 @@ impl Stream {
 
     /// Counts what was taken, not what was read ahead: nobody may want that.
     fn pass(&mut self, stored: u64) {
-        if let Some(meter) = &self.meter {
-            meter.pass(stored.saturating_sub(self.metered));
-            self.metered = stored;
+        if let Some(metered) = &mut self.metered {
+            self.meter.pass(stored.saturating_sub(*metered));
+            *metered = stored;
         }
     }
 
@@ -291,5 +293,45 @@ impl<R: Read> Read for Hashed<'_, R> {
         }
         self.bytes.set(self.bytes.get() + count as u64);
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::{fs, io::Write as _};
+
+    use super::*;
+    use crate::input::Input;
+
+    fn in_all_packings(text: &[u8]) -> [(&'static str, Vec<u8>); 4] {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(text).unwrap();
+        let mut zipped = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+        zipped.start_file("t.csv", zip::write::SimpleFileOptions::default()).unwrap();
+        zipped.write_all(text).unwrap();
+        [
+            ("t.csv", text.to_owned()),
+            ("t.csv.gz", gzip.finish().unwrap()),
+            ("t.csv.zst", zstd::encode_all(text, 1).unwrap()),
+            ("t.zip", zipped.finish().unwrap().into_inner()),
+        ]
+    }
+
+    #[test]
+    fn nothing_more_is_read_of_any_file_once_somebody_says_stop() {
+        let (folder, limits) = (tempfile::tempdir().unwrap(), Limits::default());
+        for (name, bytes) in in_all_packings(&b"1,one\n".repeat(BLOCK)) {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            for counted in [false, true] {
+                let meter = Arc::new(Meter::default());
+                let input = Input::open(std::slice::from_ref(&path), folder.path(), &limits, &meter).unwrap();
+                let mut stream = input.members[0].open(&limits, counted.then_some(&meter)).unwrap();
+                assert!(stream.block(Vec::new()).unwrap().is_some(), "{name}");
+                meter.stop();
+                assert_eq!(stream.block(Vec::new()).unwrap_err().tag(), "stopped", "{name}");
+            }
+        }
     }
 }

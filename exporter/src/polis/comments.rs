@@ -176,6 +176,7 @@ impl Making<'_> {
         };
         let mut rows: Vec<(u64, String)> = Vec::new();
         for (at, line) in lines {
+            member.go_on()?;
             match rows.last_mut() {
                 Some((_, row)) if !begins(line) => {
                     row.push('\n');
@@ -186,6 +187,7 @@ impl Making<'_> {
         }
         let mut items = Vec::new();
         for (number, row) in &rows {
+            member.go_on()?;
             let fields: Vec<_> = row.trim_end_matches('\r').splitn(columns.len(), ',').collect();
             let wrong = |wrong, detail: &str| Fault::content(&member.name, *number, wrong, detail);
             let field = |at: usize| {
