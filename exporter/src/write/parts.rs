@@ -131,13 +131,21 @@ impl Parts {
     pub(crate) fn key(&self) -> Result<Key, Fault> {
         let path = self.folder.join(KEY);
         let failed = |error| Fault::io("keeping the key in", &path, error);
-        match read(&path) {
+        let lost = match read(&path) {
             Ok(bytes) if bytes.len() == KEY_BYTES => return Ok(Key(bytes)),
-            // A process that died while it wrote the key has written nothing with it.
-            Ok(_) => remove(&path)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(_) => "is damaged",
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "is missing",
             Err(error) => return Err(failed(error)),
+        };
+        // A process that died before it had written the key has written nothing with it.
+        if self.segments()?.is_some_and(|(_, segments)| !segments.is_empty()) {
+            let name = name_of(&self.folder);
+            return Err(Fault::Refused(format!(
+                "{name}/{KEY} {lost}: it is the key that the pseudonyms so far were made with, and without it the same bytes \
+                 cannot be made again. Put it back for --resume to go on; --force without --resume begins anew with another"
+            )));
         }
+        remove(&path)?;
         let mut bytes = vec![0; KEY_BYTES];
         getrandom::fill(&mut bytes).map_err(|error| failed(io::Error::other(error)))?;
         let mut file = private(&path).map_err(failed)?;
