@@ -172,10 +172,8 @@ fn killed_in_the_spill_among_sidecars_and_names_it_goes_on_to_the_same_files() {
             };
             if killed {
                 kills += 1;
-                // Behind its end there is nothing to go on with, and what it made is not replaced unasked.
-                let goes_on = place.join("out.json.parts").exists() || !out.exists();
                 let again = child(&input, &out, BESIDE).wait().unwrap();
-                assert_eq!(again.success(), goes_on, "{name} {moment:?}");
+                assert!(again.success(), "{name} {moment:?}");
             }
             assert!(all_of(&place) == all_of(&whole), "{name} {moment:?}");
         }
@@ -394,14 +392,19 @@ fn a_bundle_with_its_name_and_without_its_package_goes_on() {
     let kept = fs::read(folder.path("out.json.parts/key")).unwrap();
     // A kill between the two.
     folder.write("out.json.parts/named", "");
-    fs::rename(folder.path("out.json.partial"), folder.path("out.json")).unwrap();
-    convert(&job, &Arc::new(Meter::default())).unwrap();
-    let listed = fs::read_to_string(folder.path("manifest-sha256.txt")).unwrap();
-    assert!(listed.contains("out.json") && folder.path("datapackage.json").exists());
+    fs::remove_file(folder.path("out.json.partial")).unwrap();
     let mut undisturbed = job.clone();
     (undisturbed.target, undisturbed.key) = (Target::File(folder.path("other.json")), Key::kept(kept));
     (undisturbed.resume, undisturbed.package) = (false, false);
     convert(&undisturbed, &Arc::new(Meter::default())).unwrap();
+    folder.write("out.json", "somebody else's");
+    let said = convert(&job, &Arc::new(Meter::default())).unwrap_err().to_string();
+    assert!(said.starts_with("out.json is there already, and is not what the interrupted"), "{said}");
+    assert_eq!(fs::read_to_string(folder.path("out.json")).unwrap(), "somebody else's");
+    fs::copy(folder.path("other.json"), folder.path("out.json")).unwrap();
+    assert!(convert(&job, &Arc::new(Meter::default())).unwrap().finished);
+    let listed = fs::read_to_string(folder.path("manifest-sha256.txt")).unwrap();
+    assert!(listed.contains("out.json") && folder.path("datapackage.json").exists());
     assert!(fs::read(folder.path("out.json")).unwrap() == fs::read(folder.path("other.json")).unwrap());
 }
 
@@ -460,9 +463,12 @@ fn what_never_began_leaves_nothing_in_the_way() {
 fn what_was_gone_on_with_behind_the_naming_and_cut_off_again_is_gone_on_with() {
     let (folder, conversation) = (Folder::new(), Conversation::new(32, 100, 400));
     let mut job = job(conversation.variant_a(&folder, "a"), folder.path("out.json"));
+    job.key = Key::kept(vec![5; 32]);
+    convert(&job, &Arc::new(Meter::default())).unwrap();
+    fs::rename(folder.path("out.json"), folder.path("whole.json")).unwrap();
     interrupted(&mut job);
     folder.write("out.json.parts/named", "");
-    fs::copy(folder.path("out.json.partial"), folder.path("out.json")).unwrap();
+    fs::rename(folder.path("whole.json"), folder.path("out.json")).unwrap();
     interrupted(&mut job);
     assert!(folder.path("out.json.partial").exists());
     convert(&job, &Arc::new(Meter::default())).unwrap();

@@ -1,17 +1,18 @@
-//! A conversion that is told to stop before its votes or that has lost its key.
+//! A conversion that is told to stop before its votes, that has lost its key, or that had ended already.
 
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
-use std::{fs, sync::Arc};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
 use support::{Conversation, Folder, run};
 use tidegate_exporter::{
-    convert::{Job, convert},
+    convert::{Job, Sidecar, convert},
     fault::Fault,
     meter::Meter,
-    privacy::Profile,
+    moment::Moment,
+    privacy::{Key, Profile, Texts},
 };
 
 /// Told to stop once it has read so many rows.
@@ -19,6 +20,11 @@ fn stopped(job: &Job, rows: u64) -> Fault {
     let meter = Arc::new(Meter::default());
     meter.stop_after(rows);
     convert(job, &meter).unwrap_err()
+}
+
+fn all_of(folder: &Folder) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = fs::read_dir(folder.path("")).unwrap().map(|file| file.unwrap().path());
+    files.filter(|path| path.is_file()).map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
 #[test]
@@ -73,4 +79,78 @@ fn a_key_that_is_lost_is_told_by_its_name() {
     (job.force, job.resume) = (true, true);
     run(&job).unwrap();
     assert_eq!(folder.names(), ["a", "bundle.json"]);
+}
+
+/// As a kill among its last steps leaves it: everything has its name.
+fn ended(folder: &Folder, job: &mut Job) -> Option<String> {
+    (job.force, job.resume) = (true, false);
+    let id = run(job).unwrap().bundle_id;
+    folder.write("bundle.json.parts.over/key", "");
+    (job.force, job.resume) = (false, true);
+    id
+}
+
+#[test]
+fn a_conversion_that_had_ended_is_told_to_be_finished_and_nothing_else_is_taken_for_it() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(73, 12, 60));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    (job.sidecars, job.package) = (Some(vec![Sidecar::Ndjson]), true);
+    for (key, profile) in
+        [(job.key.clone(), Profile::Private), (None, Profile::Private), (None, Profile::Public)]
+    {
+        (job.key, job.profile) = (key, profile);
+        let id = ended(&folder, &mut job);
+        let before = all_of(&folder);
+        // The moment is that of the run before, unless another one is told.
+        let report = run(&Job { exported: None, ..job.clone() }).unwrap();
+        assert!(report.finished && report.files.is_empty(), "{report:?}");
+        assert_eq!((report.bundle_id, report.bytes), (id, before[&folder.path("bundle.json")].len() as u64));
+        assert!(all_of(&folder) == before && !folder.path("bundle.json.parts.over").exists());
+        let refused = |job: &Job| {
+            let fault = run(job).unwrap_err();
+            assert!(fault.to_string().starts_with("bundle.json is there already"), "{fault}");
+            assert!(fs::read(folder.path("bundle.json")).unwrap() == before[&folder.path("bundle.json")]);
+        };
+        refused(&Job { resume: false, ..job.clone() });
+        refused(&Job { limitations: vec!["none".to_owned()], ..job.clone() });
+        refused(&Job { texts: Some(Texts::Omit), ..job.clone() });
+        refused(&Job { exported: Moment::parse("2026-01-02T03:04:06Z"), ..job.clone() });
+        if profile == Profile::Private {
+            refused(&Job { events: true, ..job.clone() });
+            refused(&Job { key: Key::kept(vec![8; 32]), ..job.clone() });
+        }
+    }
+}
+
+#[test]
+fn an_output_that_is_not_whole_or_lacks_what_stands_beside_it_is_not_finished() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(74, 12, 60));
+    let mut job = folder.fresh(&conversation.variant_a(&folder, "a"));
+    job.sidecars = Some(vec![Sidecar::Ndjson]);
+    ended(&folder, &mut job);
+    let whole = fs::read_to_string(folder.path("bundle.json")).unwrap();
+    let reordered = {
+        let mut lines: Vec<_> = whole.split('\n').collect();
+        let vote = lines.iter().position(|line| line.starts_with("{\"id\":\"vote:")).unwrap();
+        lines.swap(vote, vote + 1);
+        lines.join("\n")
+    };
+    for other in [
+        whole.replacen("\"agree\",\"count\"", "\"pass\",\"count\"", 1),
+        whole[..whole.len() - 100].to_owned(),
+        reordered,
+        whole.replacen("Statement 3", "Statement 4", 1),
+    ] {
+        assert_ne!(other, whole);
+        folder.write("bundle.json", &other);
+        let fault = run(&job).unwrap_err();
+        assert_eq!(fault.to_string(), "bundle.json is there already: --force replaces it");
+        assert_eq!(fs::read_to_string(folder.path("bundle.json")).unwrap(), other);
+    }
+    folder.write("bundle.json", whole);
+    assert!(run(&job).unwrap().finished);
+    fs::remove_file(folder.path("bundle.outcomes.ndjson")).unwrap();
+    let said =
+        "bundle.json is there already, and bundle.outcomes.ndjson beside it is not: --force makes both anew";
+    assert_eq!(run(&job).unwrap_err().to_string(), said);
 }

@@ -4,6 +4,7 @@
 
 mod adapter;
 mod bare;
+mod finished;
 mod given;
 mod job;
 mod others;
@@ -60,6 +61,9 @@ use crate::{
 pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     check(job)?;
     overlap::refuse(job)?;
+    if let Some(report) = finished::finished(job, meter)? {
+        return Ok(report);
+    }
     let place = Place::open(job)?;
     let now = same::identity(job);
     if let Some(before) = place.parts.begun_with(&now)? {
@@ -103,10 +107,6 @@ fn run(
         let (tool, format) = (tool.name(), format.name());
         return Err(Fault::Refused(format!("{option}: of --from {tool} only, and this is {format}")));
     }
-    let mut people_of = |source: Option<&str>| {
-        let key = match &job.key {
-            Some(_) if source.is_none() && job.profile == Profile::Private => {
-                return Err(Fault::Refused(UNNAMED.to_owned()));
     let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
     let made = from_export(job, meter, place, input, files, format, constants);
     if format == Format::Sensemaking { made.map_err(Fault::begins_anew) } else { made }
@@ -121,6 +121,10 @@ fn from_export(
     format: Format,
     constants: Constants,
 ) -> Result<Report, Fault> {
+    let mut people_of = |source: Option<&str>| {
+        let key = match &job.key {
+            Some(_) if source.is_none() && job.profile == Profile::Private => {
+                return Err(Fault::Refused(UNNAMED.to_owned()));
             }
             Some(key) => key.clone(),
             None => place.parts.key()?,
@@ -435,7 +439,7 @@ impl Work<'_> {
         report.superseded = Some(read.superseded);
         let outcomes = tables::individual(&self.head, tally, &self.people.members(self.head.groups.len()));
         let end = document::end(any, &outcomes, summary, &self.head, &self.constants, &card);
-        (end, report, outcomes.count)
+        Ok((end, report, outcomes.count))
     }
 
     fn report(&self, summary: Summary, card: &Card) -> Report {
@@ -457,6 +461,7 @@ impl Work<'_> {
             files: Vec::new(),
             dry_run: false,
             resumed_rows: 0,
+            finished: false,
         }
     }
 

@@ -50,6 +50,7 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report, meter: &Meter
     } else {
         Vec::new()
     };
+    report.finished = place.is_there(job, meter)?;
     // All that takes long is done: a stop now would only leave half of the names.
     meter.go_on()?;
     let mut files = export::publish(whole)?;
@@ -61,7 +62,7 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report, meter: &Meter
 }
 
 /// Those that were asked for, or that a bundle of so many bytes has by itself.
-fn sidecars(job: &Job, bytes: u64) -> &[Sidecar] {
+pub(super) fn sidecars(job: &Job, bytes: u64) -> &[Sidecar] {
     let large = bytes > LARGE && !job.target.is_stream();
     job.sidecars.as_deref().unwrap_or(if large { &[Sidecar::Parquet] } else { &[] })
 }

@@ -4,7 +4,7 @@
 
 use std::{
     fs::File,
-    io,
+    io::{self, BufRead as _, BufReader},
     os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -14,6 +14,7 @@ use super::{Job, Target, others, overlap};
 use crate::{
     fault::Fault,
     input::name_of,
+    meter::Meter,
     write::{
         out::publish,
         parts::{Parts, beside, clear_ended, left_over},
@@ -82,6 +83,21 @@ impl Place {
             Target::Stream(_) | Target::File(_) => None,
         };
         Ok(Self { parts, partial: beside(&out, PARTIAL), out, spool, copied_to })
+    }
+
+    /// Whether the bundle has its name already. Something else that has it is replaced if that was said, not otherwise.
+    pub(super) fn is_there(&self, job: &Job, meter: &Meter) -> Result<bool, Fault> {
+        if job.force || self.spool.is_some() || self.out.symlink_metadata().is_err() {
+            return Ok(false);
+        }
+        let failed = |error| Fault::from_io(&name_of(&self.out), error);
+        if are_equal(&self.partial, &self.out, meter).map_err(failed)? {
+            return Ok(true);
+        }
+        let name = name_of(&self.out);
+        Err(Fault::Refused(format!(
+            "{name} is there already, and is not what the interrupted conversion makes: --force replaces it"
+        )))
     }
 
     /// Gives the bundle its name, unless it has gone where it belongs already.
@@ -159,6 +175,24 @@ fn apart() -> Result<(PathBuf, Option<tempfile::TempDir>), Fault> {
     let spool = tempfile::tempdir()
         .map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })?;
     Ok((spool.path().join("bundle.json"), Some(spool)))
+}
+
+fn are_equal(one: &Path, other: &Path, meter: &Meter) -> io::Result<bool> {
+    let (one, other) = (File::open(one)?, File::open(other)?);
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
+    loop {
+        meter.go_on().map_err(Fault::into_io)?;
+        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
+        let count = left.len().min(right.len());
+        if count == 0 || left[..count] != right[..count] {
+            return Ok(left.is_empty() && right.is_empty());
+        }
+        one.consume(count);
+        other.consume(count);
+    }
 }
 
 fn copy(path: &Path, mut stream: &File) -> Result<(), Fault> {

@@ -356,6 +356,9 @@ fn lines(report: &Report, dry_run: bool) -> Vec<String> {
     if let Some(id) = &report.bundle_id {
         lines.push(format!("{id}, {}", counted(report.bytes, "byte")));
     }
+    if report.finished {
+        lines.push("the bundle was there already, whole".to_owned());
+    }
     if !report.files.is_empty() {
         lines.push(wrote);
     }
