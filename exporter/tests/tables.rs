@@ -328,3 +328,43 @@ fn a_list_that_stands_twice_is_no_list_in_any_shape() {
         }
     }
 }
+
+const NO_PLACE: &str = "The table has no place for";
+
+#[test]
+fn counts_by_group_that_do_not_follow_from_its_members_are_noted() {
+    let folder = Folder::new();
+    let mut bundle = theirs(
+        &["statement:1", "statement:2"],
+        &[
+            (Some("participant:a"), "statement:1", "agree"),
+            (Some("participant:b"), "statement:1", "pass"),
+            (Some("participant:b"), "statement:2", "agree"),
+        ],
+    );
+    let members = |group: &str, who: &str| {
+        json!({ "id": format!("m{group}"), "phaseId": "one", "type": "group-members", "itemRef": "statement:1",
+            "group": group, "members": [format!("participant:{who}")] })
+    };
+    let counts = |item: &str, phase: &str, groups: Value| {
+        json!({ "id": format!("g{item}"), "phaseId": phase, "type": "group-response-counts",
+            "itemRef": format!("statement:{item}"), "groups": groups })
+    };
+    let follows = counts("1", "one", json!({ "x": { "agree": 1, "disagree": 0 }, "y": { "pass": 1 } }));
+    let mut noted = |second: Value| {
+        bundle["outcomes"] = json!([members("x", "a"), members("y", "b"), follows, second]);
+        let notes = tables(&folder, Shape::PolisCsv, &bundle, |_| {}).unwrap();
+        notes.into_iter().find(|note| note.starts_with(NO_PLACE))
+    };
+    assert_eq!(noted(counts("2", "one", json!({ "y": { "agree": 1 }, "x": { "agree": 0 } }))), None);
+    let one = format!("{NO_PLACE} 1 outcome, which was left out: 1 of group-response-counts.");
+    for other in [
+        counts("2", "one", json!({ "y": { "agree": 2 } })),
+        counts("2", "one", json!({ "y": { "agree": 1 }, "elsewhere": { "agree": 3 } })),
+        counts("2", "one", json!({ "y": { "agree": "many" } })),
+        counts("2", "two", json!({ "y": { "agree": 1 } })),
+        counts("2", "one", Value::Null),
+    ] {
+        assert_eq!(noted(other.clone()).as_ref(), Some(&one), "{other}");
+    }
+}

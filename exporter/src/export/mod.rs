@@ -8,6 +8,7 @@ mod opinions;
 pub(crate) mod package;
 pub(crate) mod parquet;
 pub(crate) mod polis_csv;
+mod polis_groups;
 mod polis_matrix;
 pub(crate) mod read;
 mod rows;

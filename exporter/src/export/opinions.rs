@@ -101,9 +101,11 @@ impl Opinions {
         Ok(())
     }
 
-    /// Outcomes of the type were not left out after all.
-    pub(super) fn place(&mut self, kind: &str) {
-        self.left_out.remove(kind);
+    /// So many outcomes of the type have no place after all.
+    pub(super) fn leave_out(&mut self, kind: &str, count: u64) {
+        if count > 0 {
+            *self.left_out.entry(kind.to_owned()).or_default() += count;
+        }
     }
 
     /// Whether the item was answered in another phase.

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{
     Cells, Growing, VoterIds, Whole, csv_row,
     opinions::{Opinions, moderated},
+    polis_groups::ByGroup,
     polis_matrix::Matrix,
     read::{Item, Reader, Response, bundle},
 };
@@ -32,7 +33,7 @@ const VOTES: &str = "votes.csv";
 const COMMENTS: &str = "comments.csv";
 const PARTICIPANTS: &str = "participant-votes.csv";
 const SUMMARY: &str = "summary.csv";
-const PLACED: [&str; 3] = [RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS, GROUP_MEMBERS];
+const PLACED: [&str; 4] = [RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS];
 pub(crate) const FILES: [&str; 4] = [VOTES, COMMENTS, PARTICIPANTS, SUMMARY];
 
 /// In the order of [`ANSWERS`](super::opinions::ANSWERS).
@@ -52,6 +53,7 @@ struct Around {
     mixed: bool,
     /// Those that have no members.
     empty_groups: u64,
+    by_group: ByGroup,
 }
 
 /// Agrees, disagrees and passes, as far as they are said.
@@ -88,6 +90,9 @@ impl Reader for Around {
                 self.mixed |= before.is_some_and(|before| before != group);
             }
         }
+        if kind == GROUP_RESPONSE_COUNTS {
+            self.by_group.say(&outcome);
+        }
         let published = kind == SOURCE_RESPONSE_COUNTS;
         if let Some(item) = outcome["itemRef"].as_str()
             && (published || kind == RESPONSE_COUNTS)
@@ -109,6 +114,8 @@ struct Votes<'v> {
     opinions: Opinions,
     numbers: HashMap<Rc<str>, u32>,
     matrix: Matrix,
+    groups: &'v HashMap<String, String>,
+    by_group: ByGroup,
     /// Times that have no number.
     untold: u64,
 }
@@ -129,28 +136,29 @@ pub(crate) fn write(
         phases: HashMap::new(),
         mixed: false,
         empty_groups: 0,
+        by_group: ByGroup::default(),
     };
     let rest = bundle(from, &mut around, meter)?;
-    let Around { mut opinions, items, counts, mut groups, mixed, empty_groups, .. } = around;
+    let Around { opinions, items, counts, mut groups, mixed, empty_groups, by_group, .. } = around;
     if mixed {
         groups.clear();
-    }
-    if !groups.is_empty() {
-        // They follow from who is in a group.
-        opinions.place(GROUP_RESPONSE_COUNTS);
     }
     opinions.items(&items)?;
     let keys = (0..).zip(&items).map(|(at, item)| (item.id.as_str(), (at, item.key()))).collect();
     let mut file = Growing::create(folder.join(VOTES))?;
     csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"], cells)?;
     let (matrix, numbers) = (Matrix::new(folder, memory), HashMap::new());
-    let mut votes = Votes { file, keys, voters, cells, opinions, numbers, matrix, untold: 0 };
+    let groups = &groups;
+    let mut votes =
+        Votes { file, keys, voters, cells, opinions, numbers, matrix, groups, by_group, untold: 0 };
     bundle(from, &mut votes, meter)?;
-    let Votes { file, matrix, opinions, mut untold, .. } = votes;
+    let Votes { file, matrix, mut opinions, by_group, mut untold, .. } = votes;
     opinions.hold_responses(&items)?;
+    let left_out = if groups.is_empty() { by_group.all() } else { by_group.others(&opinions) };
+    opinions.leave_out(GROUP_RESPONSE_COUNTS, left_out);
     let votes = file.finish()?;
     let columns: Vec<_> = items.iter().map(Item::key).collect();
-    let participants = matrix.write(folder.join(PARTICIPANTS), &columns, (voters, cells), &groups, meter)?;
+    let participants = matrix.write(folder.join(PARTICIPANTS), &columns, (voters, cells), groups, meter)?;
     let counted_of = |item: &Item| counts_of(item, &counts, &opinions);
     let comments = comments(&items, counted_of, folder.join(COMMENTS), cells, &mut untold)?;
     let mut file = Growing::create(folder.join(SUMMARY))?;
@@ -262,6 +270,9 @@ impl Reader for Votes<'_> {
             let detail = "it holds counts, not votes: --to sensemaking-csv fits";
             return Err(Fault::content(self.opinions.name(), None, Wrong::Format, detail));
         };
+        if let Some(group) = self.groups.get(&who) {
+            self.by_group.vote(&response.subject_ref, group, answer);
+        }
         let (answer, vote) = VOTES_OF[answer];
         // Of one about no item it is told once all are read.
         let Some((item, key)) = self.keys.get(response.subject_ref.as_str()).copied() else { return Ok(()) };

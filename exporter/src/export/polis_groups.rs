@@ -1,0 +1,64 @@
+//! Counts by group beside who is in a group: those that follow from the votes need no place in a table, others have none.
+//!
+//! Who is in which group is told by the caller.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::opinions::{ANSWERS, Opinions};
+
+struct Said {
+    item: String,
+    phase: String,
+    groups: Value,
+}
+
+/// In the order of [`ANSWERS`].
+type Counts = [u64; 3];
+
+#[derive(Default)]
+pub(super) struct ByGroup {
+    said: Vec<Said>,
+    /// Of items that something is said of, by group.
+    counted: HashMap<String, HashMap<String, Counts>>,
+}
+
+impl ByGroup {
+    pub(super) fn say(&mut self, outcome: &Value) {
+        let text = |name: &str| outcome[name].as_str().unwrap_or_default().to_owned();
+        let (item, phase) = (text("itemRef"), text("phaseId"));
+        self.counted.entry(item.clone()).or_default();
+        self.said.push(Said { item, phase, groups: outcome["groups"].clone() });
+    }
+
+    pub(super) fn vote(&mut self, item: &str, group: &str, answer: usize) {
+        let Some(counted) = self.counted.get_mut(item) else { return };
+        match counted.get_mut(group) {
+            Some(counts) => counts[answer] += 1,
+            None => counted.entry(group.to_owned()).or_default()[answer] += 1,
+        }
+    }
+
+    pub(super) fn all(&self) -> u64 {
+        self.said.len() as u64
+    }
+
+    /// How many say something else than the votes do.
+    pub(super) fn others(&self, opinions: &Opinions) -> u64 {
+        self.said.iter().filter(|said| !self.follows(said, opinions)).count() as u64
+    }
+
+    fn follows(&self, said: &Said, opinions: &Opinions) -> bool {
+        let counted = |group: &str| -> Counts {
+            let counted = self.counted.get(&said.item).and_then(|counted| counted.get(group));
+            counted.copied().unwrap_or_default()
+        };
+        let holds = |(group, cells): (&String, &Value)| {
+            let mut answers = ANSWERS.iter().zip(counted(group));
+            answers.all(|(answer, count)| cells.get(answer).is_none_or(|said| said.as_u64() == Some(count)))
+        };
+        opinions.is_of(&said.item, &said.phase)
+            && said.groups.as_object().is_some_and(|groups| groups.iter().all(holds))
+    }
+}
