@@ -12,6 +12,7 @@ use tidegate_exporter::{
     convert::{Job, Target},
     export::{Cells, Shape, VoterIds},
     form::SCHEMA_URL,
+    privacy::Participants,
 };
 
 /// Turns a bundle that was written by somebody else into tables.
@@ -367,4 +368,57 @@ fn counts_by_group_that_do_not_follow_from_its_members_are_noted() {
     ] {
         assert_eq!(noted(other.clone()).as_ref(), Some(&one), "{other}");
     }
+}
+
+#[test]
+fn a_statement_that_is_called_as_a_column_is_refused_where_it_would_be_one() {
+    let folder = Folder::new();
+    let with = |id: &str| {
+        theirs(
+            &["statement:1", id],
+            &[(Some("participant:a"), "statement:1", "agree"), (Some("participant:a"), id, "pass")],
+        )
+    };
+    for (id, name) in [
+        ("statement:participant", "participant"),
+        ("statement:XID", "xid"),
+        ("n-votes", "n-votes"),
+        ("statement: group-id ", "group-id"),
+        ("statement:comment-id", "comment-id"),
+    ] {
+        let said = format!(
+            "theirs.json: /items/1: its id makes it a second column called {name}, which nobody could read back: --to ndjson, \
+             parquet and sensemaking-csv keep it"
+        );
+        assert_eq!(tables(&folder, Shape::PolisCsv, &with(id), |_| {}), Err(said));
+        tables(&folder, Shape::SensemakingCsv, &with(id), |_| {}).unwrap();
+    }
+    for shape in BOTH {
+        let said = "theirs.json: /items/1: its id is empty, and tables tell statements by it";
+        assert_eq!(tables(&folder, shape, &with("statement:"), |_| {}), Err(said.to_owned()));
+    }
+    // Columns of the other tables are no columns of this one.
+    tables(&folder, Shape::PolisCsv, &with("statement:voter-id"), |job| {
+        (job.voter_ids, job.cells) = (VoterIds::References, Cells::Exact);
+    })
+    .unwrap();
+    let mut back = folder.job(&folder.path("tables"));
+    back.participants = Participants::KeepPseudonyms;
+    let read_back = || {
+        let report = run(&back).unwrap();
+        assert_eq!((report.items, report.responses), (2, 2));
+    };
+    read_back();
+    // The table of participants alone.
+    fs::remove_file(folder.path("tables/votes.csv")).unwrap();
+    read_back();
+}
+
+#[test]
+fn a_comment_that_is_called_as_a_column_of_the_matrix_is_refused_in_it() {
+    let folder = Folder::new();
+    folder.write("m/comments.csv", "comment-id,comment-body\n1,one\nn-pass,two\n");
+    folder.write("m/participant-votes.csv", "participant,group-id,n-votes,1,n-pass\n0,,2,1,-1\n");
+    let said = run(&folder.fresh(&folder.path("m"))).unwrap_err().to_string();
+    assert_eq!(said, "participant-votes.csv, row 1: column 5 is called as a comment is, too: n-pass");
 }

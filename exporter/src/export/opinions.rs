@@ -147,6 +147,10 @@ impl Opinions {
                 );
                 return Err(self.wrong("items", at, Wrong::Duplicate, &detail));
             }
+            if item.key().trim().is_empty() {
+                let detail = "its id is empty, and tables tell statements by it";
+                return Err(self.wrong("items", at, Wrong::Value, detail));
+            }
         }
         Ok(())
     }
@@ -158,6 +162,21 @@ impl Opinions {
         match unknown.filter_map(|(_, about)| about.response).min() {
             Some(at) => Err(self.wrong("responses", at, Wrong::UnknownItem, "it is about no item")),
             None => Ok(()),
+    /// Whoever reads a table with a column for each item tells the columns by their names.
+    pub(super) fn columns(&self, items: &[Item], others: &[&str]) -> Result<(), Fault> {
+        let called = |item: &Item| others.iter().find(|name| name.eq_ignore_ascii_case(item.key().trim()));
+        match (0..).zip(items).find_map(|(at, item)| Some((at, called(item)?))) {
+            None => Ok(()),
+            Some((at, name)) => {
+                let detail = format!(
+                    "its id makes it a second column called {name}, which nobody could read back: --to ndjson, parquet and \
+                     sensemaking-csv keep it"
+                );
+                Err(self.wrong("items", at, Wrong::Duplicate, &detail))
+            }
+        }
+    }
+
         }
     }
 

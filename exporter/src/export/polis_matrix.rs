@@ -19,6 +19,22 @@ use crate::{
     rows::{NO_OBJECT, Row, sorter::Sorter},
 };
 
+/// What stands before the statements.
+const COLUMNS: [&str; 8] =
+    ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];
+/// No statement is called so: with the last one, and others beside it, the table would be taken for one of comments or votes.
+pub(super) const TAKEN: [&str; 9] = [
+    "participant",
+    "xid",
+    "group-id",
+    "n-comments",
+    "n-votes",
+    "n-agree",
+    "n-disagree",
+    "n-pass",
+    "comment-id",
+];
+
 /// Collects votes in any order.
 pub(super) struct Matrix {
     /// Rows whose item is the participant and whose participant is the item, so that they come participant by participant.
@@ -56,17 +72,7 @@ impl Matrix {
         meter: &Meter,
     ) -> Result<Whole, Fault> {
         let mut file = Growing::create(path)?;
-        let mut header = vec![
-            "participant",
-            "xid",
-            "group-id",
-            "n-comments",
-            "n-votes",
-            "n-agree",
-            "n-disagree",
-            "n-pass",
-        ];
-        header.extend(columns);
+        let header = [&COLUMNS[..], columns].concat();
         csv_row(&mut file, &header, cells)?;
         let mut line = Line { file, votes: vec![None; columns.len()], cells };
         let named = |at: u32| {

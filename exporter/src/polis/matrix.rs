@@ -134,6 +134,10 @@ pub(super) fn rows(
     let (mut items, mut first_of) = (Vec::<(usize, u32)>::new(), HashMap::new());
     for (at, column) in table.columns.iter().enumerate() {
         if counts.contains(&column.to_lowercase().as_str()) {
+            if keys.find(column.as_bytes()).is_some() {
+                let detail = format!("column {} is called as a comment is, too: {column}", at + 1);
+                return Err(Fault::content(&table.name, 1, Wrong::Duplicate, detail));
+            }
             continue;
         }
         let item = keys.find(column.as_bytes()).ok_or_else(|| {
