@@ -422,3 +422,24 @@ fn a_comment_that_is_called_as_a_column_of_the_matrix_is_refused_in_it() {
     let said = run(&folder.fresh(&folder.path("m"))).unwrap_err().to_string();
     assert_eq!(said, "participant-votes.csv, row 1: column 5 is called as a comment is, too: n-pass");
 }
+
+#[test]
+fn what_a_source_has_counted_in_another_phase_is_left_out_where_it_has_no_column_anyway() {
+    let folder = Folder::new();
+    let mut bundle = theirs(&["statement:1"], &[(Some("participant:a"), "statement:1", "agree")]);
+    bundle["outcomes"] = json!([{ "id": "s", "phaseId": "two", "type": "source-response-counts",
+        "itemRef": "statement:1", "counts": { "agree": 9 } }]);
+    let notes = tables(&folder, Shape::SensemakingCsv, &bundle, |_| {}).unwrap();
+    let said = format!("{NO_PLACE} 1 outcome, which was left out: 1 of source-response-counts.");
+    assert!(notes.contains(&said), "{notes:?}");
+    let said = tables(&folder, Shape::PolisCsv, &bundle, |_| {}).unwrap_err();
+    assert!(said.contains(": its item has answers in another phase, too"), "{said}");
+    // Before the answers, too.
+    let outcomes = bundle["outcomes"].take();
+    let text = bundle.to_string().replacen("\"outcomes\":null,", "", 1);
+    let text = text.replacen('{', &format!("{{\"outcomes\":{outcomes},"), 1);
+    let mut job = folder.job(&folder.write("first.json", text));
+    (job.key, job.to) = (None, Some(Shape::SensemakingCsv));
+    job.target = Target::File(folder.path("first"));
+    run(&job).unwrap();
+}

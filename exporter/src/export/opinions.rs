@@ -87,7 +87,8 @@ impl Opinions {
             let kind = if is_plain && self.left_out.len() < MOST_TYPES { kind } else { "other types" };
             *self.left_out.entry(kind.to_owned()).or_default() += 1;
         }
-        let counts = matches!(kind, RESPONSE_COUNTS | SOURCE_RESPONSE_COUNTS);
+        // What has no column is left out, and counted with nothing.
+        let counts = placed.contains(&kind) && matches!(kind, RESPONSE_COUNTS | SOURCE_RESPONSE_COUNTS);
         let some = |count: &Value| count.as_f64().is_some_and(|count| count > 0.0);
         let answered = ANSWERS.iter().any(|answer| some(&outcome["counts"][answer]))
             || outcome["suppressed"].as_array().is_some_and(|hidden| !hidden.is_empty());
