@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::{Value, json};
 use support::{Conversation, Folder, bundle, run};
@@ -247,11 +247,11 @@ fn what_is_no_opinion_on_one_statement_is_refused_in_both_shapes() {
     let cases = [
         (
             with(&|it| it["responses"][1]["objectRef"] = json!("statement:1")),
-            "it holds comparisons, which are no votes on statements",
+            "/responses/1: it is a comparison, which is no vote on a statement: --to ndjson and parquet keep it",
         ),
         (
             with(&|it| it["responses"][1]["response"] = json!("equal")),
-            "it holds comparisons, which are no votes on statements",
+            "/responses/1: it is a comparison, which is no vote on a statement: --to ndjson and parquet keep it",
         ),
         (
             with(&|it| it["responses"][1]["subjectRef"] = json!("statement:3")),
@@ -442,4 +442,48 @@ fn what_a_source_has_counted_in_another_phase_is_left_out_where_it_has_no_column
     (job.key, job.to) = (None, Some(Shape::SensemakingCsv));
     job.target = Target::File(folder.path("first"));
     run(&job).unwrap();
+}
+
+#[test]
+fn comparisons_and_counts_are_refused_with_their_place() {
+    let folder = Folder::new();
+    let mut bundle = theirs(
+        &["statement:1", "statement:2"],
+        &[
+            (Some("participant:a"), "statement:1", "agree"),
+            (Some("participant:a"), "statement:2", "agree"),
+            (Some("participant:b"), "statement:2", "maybe"),
+        ],
+    );
+    for shape in BOTH {
+        let said = "theirs.json: /responses/2: its answer is none of agree, disagree and pass";
+        assert_eq!(tables(&folder, shape, &bundle, |_| {}), Err(said.to_owned()));
+    }
+    bundle["responses"][1]["objectRef"] = json!("statement:1");
+    for shape in BOTH {
+        let said = "theirs.json: /responses/1: it is a comparison, which is no vote on a statement: --to ndjson and parquet \
+                    keep it";
+        assert_eq!(tables(&folder, shape, &bundle, |_| {}), Err(said.to_owned()));
+    }
+    let mut bundle = theirs(&["statement:1"], &[(Some("participant:a"), "statement:1", "agree")]);
+    bundle["responses"][0]["participantRef"] = Value::Null;
+    let said = "theirs.json: /responses/0: it holds counts, not votes: --to sensemaking-csv fits";
+    assert_eq!(tables(&folder, Shape::PolisCsv, &bundle, |_| {}), Err(said.to_owned()));
+    // Of exports the first row of the file says it.
+    folder.write("pairs/ideas.csv", "Wikisurvey ID,Idea ID,Idea Text\n7,1,one\n7,2,two\n");
+    let header = "Vote ID,Session ID,Winner ID,Loser ID,Left Choice ID,Right Choice ID\n";
+    folder.write("pairs/ours-votes.csv", format!("{header}1,s,1,2,1,2\n"));
+    let counts = folder.write("t.csv", "comment-id,comment_text,agrees\n1,one,1\n");
+    let refused = |input: &Path, shape| {
+        let mut job = folder.job(input);
+        (job.to, job.target) = (Some(shape), Target::File(folder.path("other")));
+        run(&job).unwrap_err().to_string()
+    };
+    for shape in BOTH {
+        let said = "ours-votes.csv, row 1: it holds comparisons, which are no votes on statements: --to ndjson and parquet \
+                    keep them";
+        assert_eq!(refused(&folder.path("pairs"), shape), said);
+    }
+    let said = "t.csv, row 1: it holds counts, not votes: --to sensemaking-csv fits";
+    assert_eq!(refused(&counts, Shape::PolisCsv), said);
 }

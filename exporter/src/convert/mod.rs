@@ -132,7 +132,7 @@ fn from_export(
         Ok(People::new(&key, source.unwrap_or_default(), job.participants).telling(job.few()))
     };
     let (adapter, mut head, mut people) = Adapter::open(format, files, job, &mut people_of)?;
-    others::hold_shape(job, &head, adapter.tallies().is_some())?;
+    others::hold_shape(job, &head, adapter.format(), files)?;
     job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
     if job.profile == Profile::Public {
         head.notes.extend(prepare::hide_ids(&mut head.items, meter)?);

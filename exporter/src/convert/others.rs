@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Job, Report, Sidecar, Target, place::Place};
+use super::{Format, Job, Report, Sidecar, Target, place::Place};
 use crate::{
     export::{self, Shape, export, ndjson, package, parquet},
     fault::{Fault, Wrong},
@@ -88,18 +88,23 @@ pub(super) fn preview(job: &Job, report: &mut Report, bytes: u64, outcomes: u64)
 }
 
 /// What an export cannot become, it cannot become whatever is in it.
-pub(super) fn hold_shape(job: &Job, head: &Head, counts_only: bool) -> Result<(), Fault> {
-    let wrong = |detail: &str| Err(Fault::content("the input", None, Wrong::Format, detail));
-    match job.to {
-        Some(Shape::PolisCsv | Shape::SensemakingCsv) if head.pairwise => {
-            wrong("it holds comparisons, which are no votes on statements")
-        }
-        Some(Shape::PolisCsv) if counts_only => {
-            wrong("it holds counts, not votes: --to sensemaking-csv fits")
-        }
-        _ => Ok(()),
-    }
+pub(super) fn hold_shape(
+    job: &Job,
+    head: &Head,
+    format: Format,
+    files: &[(Member, Role)],
+) -> Result<(), Fault> {
+    let (role, detail) = match job.to {
+        Some(Shape::PolisCsv | Shape::SensemakingCsv) if head.pairwise => (Role::IdeasVotes, NO_OPINIONS),
+        Some(Shape::PolisCsv) if format == Format::Sensemaking => (Role::Tallies, export::NO_VOTES),
+        _ => return Ok(()),
+    };
+    // Its columns say so.
+    one_of(files, role)?.map_or(Ok(()), |file| Err(Fault::content(&file.name, 1, Wrong::Format, detail)))
 }
+
+const NO_OPINIONS: &str =
+    "it holds comparisons, which are no votes on statements: --to ndjson and parquet keep them";
 
 /// What is there already of what may come to lie beside the bundle.
 pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {

@@ -22,6 +22,8 @@ use std::{
 
 use tempfile::TempPath;
 
+pub(crate) use self::opinions::NO_VOTES;
+
 use crate::{
     fault::Fault,
     meter::Meter,

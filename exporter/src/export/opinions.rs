@@ -14,6 +14,10 @@ use crate::{
 };
 
 pub(super) const ANSWERS: [&str; 3] = ["agree", "disagree", "pass"];
+const COMPARISONS: [&str; 3] = ["prefer-subject", "prefer-object", "equal"];
+const COMPARISON: &str =
+    "it is a comparison, which is no vote on a statement: --to ndjson and parquet keep it";
+const NO_ANSWER: &str = "its answer is none of agree, disagree and pass";
 /// More types of outcomes are not told apart.
 const MOST_TYPES: usize = 20;
 
@@ -47,10 +51,6 @@ impl Opinions {
         }
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     fn wrong(&self, list: &str, at: u64, wrong: Wrong, detail: &str) -> Fault {
         Fault::content(&self.name, None, wrong, format!("/{list}/{at}: {detail}"))
     }
@@ -59,10 +59,11 @@ impl Opinions {
     pub(super) fn response(&mut self, response: &Response) -> Result<usize, Fault> {
         let at = self.responses;
         self.responses += 1;
-        let answer = column(&response.response).filter(|_| response.object_ref.is_none());
-        let Some(answer) = answer else {
-            let detail = "it holds comparisons, which are no votes on statements";
-            return Err(Fault::content(&self.name, None, Wrong::Format, detail));
+        let is_comparison =
+            response.object_ref.is_some() || COMPARISONS.contains(&response.response.as_str());
+        let Some(answer) = column(&response.response).filter(|_| !is_comparison) else {
+            let detail = if is_comparison { COMPARISON } else { NO_ANSWER };
+            return Err(self.wrong("responses", at, Wrong::Format, detail));
         };
         if response.participant_ref.is_some() && response.count != 1 {
             let detail = "it names a participant, and its count is not 1";
@@ -72,6 +73,11 @@ impl Opinions {
             return Err(self.wrong("responses", at, Wrong::Format, SEVERAL));
         }
         Ok(answer)
+    }
+
+    /// The last response is no vote.
+    pub(super) fn no_vote(&self) -> Fault {
+        self.wrong("responses", self.responses - 1, Wrong::Format, NO_VOTES)
     }
 
     /// Counts of an outcome about an item; others have no place unless they are `placed`.
@@ -141,6 +147,10 @@ impl Opinions {
         let mut rows = HashMap::new();
         for (at, item) in (0_u64..).zip(items) {
             // Readers take spaces off.
+            if item.key().trim().is_empty() {
+                let detail = "its id is empty, and tables tell statements by it";
+                return Err(self.wrong("items", at, Wrong::Value, detail));
+            }
             if let Some(first) = rows.insert(item.key().trim(), at) {
                 let detail = format!(
                     "it would be one with /items/{first}: their ids differ by `statement:` or spaces at most, and tables \
@@ -148,21 +158,10 @@ impl Opinions {
                 );
                 return Err(self.wrong("items", at, Wrong::Duplicate, &detail));
             }
-            if item.key().trim().is_empty() {
-                let detail = "its id is empty, and tables tell statements by it";
-                return Err(self.wrong("items", at, Wrong::Value, detail));
-            }
         }
         Ok(())
     }
 
-    /// Each response is about an item.
-    pub(super) fn hold_responses(&self, items: &[Item]) -> Result<(), Fault> {
-        let known: HashSet<_> = items.iter().map(|item| item.id.as_str()).collect();
-        let unknown = self.about.iter().filter(|(id, _)| !known.contains(&***id));
-        match unknown.filter_map(|(_, about)| about.response).min() {
-            Some(at) => Err(self.wrong("responses", at, Wrong::UnknownItem, "it is about no item")),
-            None => Ok(()),
     /// Whoever reads a table with a column for each item tells the columns by their names.
     pub(super) fn columns(&self, items: &[Item], others: &[&str]) -> Result<(), Fault> {
         let called = |item: &Item| others.iter().find(|name| name.eq_ignore_ascii_case(item.key().trim()));
@@ -178,6 +177,13 @@ impl Opinions {
         }
     }
 
+    /// Each response is about an item.
+    pub(super) fn hold_responses(&self, items: &[Item]) -> Result<(), Fault> {
+        let known: HashSet<_> = items.iter().map(|item| item.id.as_str()).collect();
+        let unknown = self.about.iter().filter(|(id, _)| !known.contains(&***id));
+        match unknown.filter_map(|(_, about)| about.response).min() {
+            Some(at) => Err(self.wrong("responses", at, Wrong::UnknownItem, "it is about no item")),
+            None => Ok(()),
         }
     }
 
@@ -220,6 +226,8 @@ impl Opinions {
     }
 }
 
+/// What names no participants.
+pub(crate) const NO_VOTES: &str = "it holds counts, not votes: --to sensemaking-csv fits";
 const SEVERAL: &str = "its item has answers in another phase, too, and a table would count them as one: --to ndjson and \
     parquet keep phases apart";
 

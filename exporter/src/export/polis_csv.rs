@@ -18,7 +18,7 @@ use super::{
     read::{Item, Reader, Response, bundle},
 };
 use crate::{
-    fault::{Fault, Wrong},
+    fault::Fault,
     form::{
         Answer, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, ORIGIN_ORGANIZER, ORIGIN_PARTICIPANT, RESPONSE_COUNTS,
         SOURCE_RESPONSE_COUNTS,
@@ -267,10 +267,7 @@ impl Reader for Votes<'_> {
 
     fn response(&mut self, response: Response) -> Result<(), Fault> {
         let answer = self.opinions.response(&response)?;
-        let Some(who) = response.participant_ref else {
-            let detail = "it holds counts, not votes: --to sensemaking-csv fits";
-            return Err(Fault::content(self.opinions.name(), None, Wrong::Format, detail));
-        };
+        let who = response.participant_ref.ok_or_else(|| self.opinions.no_vote())?;
         if let Some(group) = self.groups.get(&who) {
             self.by_group.vote(&response.subject_ref, group, answer);
         }
