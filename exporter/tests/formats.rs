@@ -155,6 +155,39 @@ fn answers_of_nobody_are_left_out_and_counted() {
 }
 
 #[test]
+fn an_identifier_that_is_empty_everywhere_tells_nobody_apart_and_one_that_is_empty_somewhere_is_nobodys() {
+    let folder = Folder::new();
+    folder.write("a/ideas.csv", "Wikisurvey ID,Idea ID,Idea Text\n7,1,one\n7,2,two\n");
+    let votes = |first: &str, second: &str| {
+        let header =
+            "Vote ID,Session ID,Session Identifier,Winner ID,Loser ID,Left Choice ID,Right Choice ID\n";
+        folder.write("a/votes.csv", format!("{header}1,9,{first},1,2,1,2\n2,8,{second},1,2,1,2\n"));
+        bundle(&folder.job(&folder.path("a"))).0
+    };
+    for empty in ["", "NA", " "] {
+        let report = votes(empty, empty);
+        assert_eq!((report.participants, report.responses), (2, 2));
+        let note = "Participants are told apart by Session ID, which all files have: Session Identifier, which outlives a \
+                    session, is empty in all of votes.csv.";
+        assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
+        let report = votes(empty, "long-8");
+        assert_eq!((report.participants, report.responses), (1, 1));
+        let note = "1 vote of nobody, without a session, was left out, 1 of them with a Session ID: the others are told \
+                    apart by Session Identifier.";
+        assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
+    }
+    let skips = "Record Type,Session ID,Session Identifier,Left Choice ID,Right Choice ID\nSkip,9,NA,1,2\n";
+    folder.write("a/non_votes.csv", skips);
+    let report = votes("long-9", "long-8");
+    assert_eq!(
+        (report.participants, report.responses),
+        (2, 2),
+        "the skip is the latest answer of one of them"
+    );
+    assert!(report.notes.iter().any(|said| said.ends_with("is empty in all of non_votes.csv.")));
+}
+
+#[test]
 fn tallies_become_counts_without_participants() {
     let folder = Folder::new();
     let path = folder.write(

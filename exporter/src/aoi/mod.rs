@@ -3,15 +3,17 @@
 //! Left is the subject and right the object, whoever wins: where an idea stood is data.
 
 mod ideas;
+mod session;
 
 use std::sync::{Arc, atomic::Ordering};
 
+use self::session::{Nobodys, SESSIONS, named, session};
 use crate::{
     fault::{Fault, Wrong},
     form::Answer,
     input::{
         Limits, Member, Role, hold_name, need, one_of,
-        table::{Table, no_column},
+        table::{self, Table},
     },
     meter::Meter,
     model::{Head, Keys, Source},
@@ -110,7 +112,7 @@ impl Ideas {
         let common = Common::find(&table, self.session)?;
         let (winner, loser) = (table.need(&["Winner ID"])?, table.need(&["Loser ID"])?);
         let valid = table.find(&["Valid"])?;
-        let (mut invalid, mut nobodys) = (0_u64, 0_u64);
+        let (mut invalid, mut nobodys) = (0_u64, Nobodys::default());
         while let Some(row) = table.next()? {
             meter.rows.fetch_add(1, Ordering::Relaxed);
             if row.maybe(valid)?.trim().eq_ignore_ascii_case("false") {
@@ -129,7 +131,7 @@ impl Ideas {
                 }
             };
             let Some(row) = common.row(&row, people, left, right, answer)? else {
-                nobodys += 1;
+                nobodys.add(&row, common.session_id)?;
                 continue;
             };
             if each(row)? == Flow::Enough {
@@ -140,7 +142,7 @@ impl Ideas {
             let (told, were) = people.few.counted(invalid, "vote");
             notes.push(format!("{told} that the source marks as not valid {were} left out."));
         }
-        notes.extend(left_out_of(people, nobodys, "vote"));
+        notes.extend(nobodys.note(people, "vote"));
         let rows = table.rows();
         Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
     }
@@ -158,7 +160,7 @@ impl Ideas {
         let common = Common::find(&table, self.session)?;
         let (kind, reason) = (table.need(&["Record Type"])?, table.find(&["Reason"])?);
         let valid = table.find(&["Valid"])?;
-        let (mut left_out, mut nobodys) = (0_u64, 0_u64);
+        let (mut left_out, mut nobodys) = (0_u64, Nobodys::default());
         while let Some(row) = table.next()? {
             let skip = row.text(kind)?.trim().eq_ignore_ascii_case("skip");
             if !skip || row.maybe(valid)?.trim().eq_ignore_ascii_case("false") {
@@ -169,7 +171,7 @@ impl Ideas {
             let reason = plain(row.maybe(reason)?);
             let answer = if self.equal_reasons.contains(&reason) { Answer::Equal } else { Answer::Pass };
             let Some(row) = common.row(&row, people, left, right, answer)? else {
-                nobodys += 1;
+                nobodys.add(&row, common.session_id)?;
                 continue;
             };
             if each(row)? == Flow::Enough {
@@ -180,11 +182,11 @@ impl Ideas {
             let (told, were) = people.few.counted(left_out, "record");
             notes.push(format!("{told} of pairs that were shown but not answered {were} left out."));
         }
-        notes.extend(left_out_of(people, nobodys, "skip"));
+        notes.extend(nobodys.note(people, "skip"));
         Ok(Flow::More)
     }
 
-    fn pair(&self, row: &crate::input::table::Row<'_>, common: &Common) -> Result<(u32, u32), Fault> {
+    fn pair(&self, row: &table::Row<'_>, common: &Common) -> Result<(u32, u32), Fault> {
         let (left, right) = (self.item(row, common.left)?, self.item(row, common.right)?);
         if left == right {
             return Err(row.wrong(Wrong::Value, "an idea is compared with itself"));
@@ -192,51 +194,9 @@ impl Ideas {
         Ok((left, right))
     }
 
-    fn item(&self, row: &crate::input::table::Row<'_>, column: usize) -> Result<u32, Fault> {
+    fn item(&self, row: &table::Row<'_>, column: usize) -> Result<u32, Fault> {
         let found = self.keys.find(row.text(column)?.trim().as_bytes());
         found.ok_or_else(|| row.wrong(Wrong::UnknownItem, "a choice is not among the ideas"))
-    }
-}
-
-/// The identifier outlives a session; it came later.
-const SESSIONS: [&str; 2] = ["Session Identifier", "Session ID"];
-
-/// The first column that all files have: by two of them one person would be two. And what is said of the other one.
-fn session(
-    votes: &Member,
-    skips: Option<&Member>,
-    limits: &Limits,
-) -> Result<(&'static str, Option<String>), Fault> {
-    let mut tables = Vec::new();
-    for member in [Some(votes), skips].into_iter().flatten() {
-        let table = Table::open(member.without_digest().open(limits, None)?, limits, true)?;
-        let mut has = [false; 2];
-        for (has, name) in has.iter_mut().zip(SESSIONS) {
-            *has = table.columns.iter().any(|column| column.eq_ignore_ascii_case(name));
-        }
-        if !has.contains(&true) {
-            return Err(no_column(&table.name, &SESSIONS.join(" or "), &table.columns));
-        }
-        tables.push((table.name, has));
-    }
-    let everywhere = |at: usize| tables.iter().all(|(_, has)| has[at]);
-    let [identifier, id] = SESSIONS;
-    match tables.iter().find(|(_, has)| !has[0]) {
-        None => Ok((identifier, None)),
-        Some((name, _)) if !everywhere(1) => {
-            let detail = format!(
-                "it lacks the column {identifier}, another file {id}: who is the same in both is not known"
-            );
-            Err(Fault::content(name, 1, Wrong::MissingColumn, detail))
-        }
-        Some(_) if tables.iter().any(|(_, has)| has[0]) => {
-            let note = format!(
-                "Participants are told apart by {id}, which all files have: not all have {identifier}, which outlives a \
-                 session."
-            );
-            Ok((id, Some(note)))
-        }
-        Some(_) => Ok((id, None)),
     }
 }
 
@@ -245,6 +205,8 @@ struct Common {
     left: usize,
     right: usize,
     session: usize,
+    /// Where another column tells people apart.
+    session_id: Option<usize>,
     created: Option<usize>,
 }
 
@@ -254,6 +216,7 @@ impl Common {
             left: table.need(&["Left Choice ID"])?,
             right: table.need(&["Right Choice ID"])?,
             session: table.need(&[session])?,
+            session_id: table.find(&SESSIONS[1..])?.filter(|_| session != SESSIONS[1]),
             created: table.find(&["Created at"])?,
         })
     }
@@ -261,7 +224,7 @@ impl Common {
     /// Nothing if the source does not know whose answer it is: nobody could say what it repeats.
     fn row(
         &self,
-        row: &crate::input::table::Row<'_>,
+        row: &table::Row<'_>,
         people: &mut People,
         left: u32,
         right: u32,
@@ -274,18 +237,10 @@ impl Common {
                     .ok_or_else(|| row.wrong(Wrong::Value, "Created at is not a time with its zone"))?,
             ),
         };
-        let session = row.text(self.session)?.trim();
-        if session.is_empty() || session == "NA" {
-            return Ok(None);
-        }
+        let Some(session) = named(row.text(self.session)?) else { return Ok(None) };
         let (who, group) = people.see(session.as_bytes());
         Ok(Some(Row::new(who, left, right, answer, at, group)))
     }
-}
-
-fn left_out_of(people: &People, nobodys: u64, what: &str) -> Option<String> {
-    let (told, were) = people.few.counted(nobodys, what);
-    (nobodys > 0).then(|| format!("{told} of nobody, without a session, {were} left out."))
 }
 
 /// Some exports have the words of the page, others the names of its buttons.
