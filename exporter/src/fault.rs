@@ -94,6 +94,11 @@ impl Fault {
         Self::Content { file: file.to_owned(), row: row.into(), wrong, detail: detail.into() }
     }
 
+    /// What was packed cannot be unpacked.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Content { wrong: Wrong::Archive | Wrong::Compressed, .. })
+    }
+
     /// Names a file by its last part only: messages are kept in logs, and paths tell about the machine.
     pub(crate) fn io(doing: &str, path: &Path, error: io::Error) -> Self {
         let name = path.file_name().unwrap_or(path.as_os_str()).display();

@@ -14,9 +14,10 @@ use std::{
 
 use support::{Conversation, Folder, bundle, content, run};
 use tidegate_exporter::{
-    convert::{Job, Sidecar, Target, convert},
+    convert::{Format, Job, Sidecar, Target, convert},
     digest,
     export::Shape,
+    fault::Fault,
     meter::Meter,
     privacy::Profile,
     spill::Room,
@@ -397,4 +398,76 @@ fn an_installer_beside_an_export_is_not_looked_into() {
     for part in ["items", "responses", "outcomes", "summary"] {
         assert_eq!(with[part], plain[part], "{part}");
     }
+}
+
+const PASSED_OVER: &str = "1 file that cannot be unpacked was passed over: ";
+
+#[test]
+fn what_cannot_be_unpacked_is_named_and_passed_over_beside_an_export_and_refused_by_itself() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(57, 5, 30));
+    let path = conversation.variant_a(&folder, "a");
+    let plain = content(bundle(&folder.job(&path)).1);
+    let archive = zipped(&path);
+    let cut = &archive[..archive.len() / 2];
+    let mut spoiled = zipped_file("readme.txt", b"something to read");
+    let at = memchr::memmem::find(&spoiled, b"to read").unwrap();
+    spoiled[at] = b'T';
+    for (name, bytes, told) in [
+        ("setup.zip", cut.to_owned(), "setup.zip"),
+        ("setup.zip.gz", gzip(cut), "setup.zip.gz"),
+        ("notes.gz", b"\x1f\x8bno".to_vec(), "notes.gz"),
+        ("notes.zst", b"\x28\xb5\x2f\xfdno".to_vec(), "notes.zst"),
+        ("spoiled.zip", spoiled, "readme.txt"),
+    ] {
+        let broken = folder.write(&format!("a/{name}"), &bytes);
+        let (report, with) = bundle(&folder.job(&path));
+        assert!(report.notes.contains(&format!("{PASSED_OVER}{told}.")), "{name}: {:?}", report.notes);
+        let artifacts = with["provenance"]["sourceArtifacts"].as_array().unwrap();
+        let listed = artifacts.iter().find(|artifact| artifact["name"] == name).unwrap();
+        assert_eq!(listed["size"], bytes.len(), "{name}");
+        assert_eq!(content(with), plain, "{name}");
+        let alone = run(&folder.job(&broken)).unwrap_err();
+        assert!(
+            matches!(alone, Fault::Content { .. }) && alone.to_string().starts_with(&format!("{told}: ")),
+            "{name}: {alone}"
+        );
+        let other = Job { from: Some(Format::Sensemaking), ..folder.job(&path) };
+        assert_eq!(run(&other).unwrap_err().to_string(), alone.to_string());
+        fs::remove_file(broken).unwrap();
+    }
+    let mut job = folder.job(&path);
+    job.profile = Profile::Public;
+    folder.write("a/me@home.example.gz", b"\x1f\x8bno");
+    assert!(bundle(&job).0.notes.contains(&format!("{PASSED_OVER}unused.")));
+    fs::remove_file(folder.path("a/me@home.example.gz")).unwrap();
+    for table in ["comments.csv", "summary.csv", "participants-votes.csv", "format.json"] {
+        let broken = folder.write(&format!("a/{table}.gz"), b"\x1f\x8bno");
+        let said = run(&folder.job(&path)).unwrap_err().to_string();
+        assert!(said.starts_with(&format!("{table}.gz: its packed data")), "{said}");
+        fs::remove_file(broken).unwrap();
+    }
+}
+
+fn zipped_file(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    let mut zipped = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    zipped.start_file(name, options).unwrap();
+    zipped.write_all(bytes).unwrap();
+    zipped.finish().unwrap().into_inner()
+}
+
+#[test]
+fn a_packed_file_that_is_not_used_is_not_unpacked_and_a_bundle_is_turned_beside_a_broken_one() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(58, 5, 30));
+    let path = conversation.variant_a(&folder, "a");
+    let long: String = (0..600_000_u64).map(|line| format!("{line},{}\n", line * 7919 % 65_521)).collect();
+    let packed = gzip(long.as_bytes());
+    // Its beginning is sound.
+    folder.write("a/others.gz", &packed[..packed.len() - 9]);
+    let notes = bundle(&folder.job(&path)).0.notes;
+    assert!(notes.contains(&"1 file was not used: others.gz.".to_owned()), "{notes:?}");
+    let mut job = folder.job(&folder.path("bundle.json"));
+    job.inputs.push(folder.write("notes.gz", b"\x1f\x8bno"));
+    (job.key, job.to, job.target) = (None, Some(Shape::Ndjson), Target::File(folder.path("lines")));
+    assert_eq!(run(&job).unwrap().notes, [format!("{PASSED_OVER}notes.gz.")]);
 }

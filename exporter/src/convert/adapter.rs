@@ -147,7 +147,7 @@ fn unknown(files: &[(Member, Role)], limits: &Limits) -> Result<Fault, Fault> {
     Ok(nearest.unwrap_or_else(|| Fault::content("the input", None, Wrong::Format, detail)))
 }
 
-fn format_of(role: Role) -> Option<Format> {
+pub(super) fn format_of(role: Role) -> Option<Format> {
     match role {
         Role::PolisVotes
         | Role::PolisComments
@@ -160,6 +160,6 @@ fn format_of(role: Role) -> Option<Format> {
         Role::Tallies => Some(Format::Sensemaking),
         Role::Bundle => Some(Format::Bundle),
         // Its name alone makes it one.
-        Role::PolisFormat | Role::Unknown => None,
+        Role::PolisFormat | Role::Unknown | Role::Broken => None,
     }
 }

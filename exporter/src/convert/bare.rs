@@ -28,8 +28,8 @@ const ROOM: usize = 4 << 10;
 pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
     let folder = std::env::temp_dir();
     let meter = Arc::new(Meter::default());
-    let input = Input::open(&job.inputs, &folder, &job.limits, &meter)?;
-    let mut files = roles(&input, job)?;
+    let mut input = Input::open(&job.inputs, &folder, &job.limits, &meter)?;
+    let mut files = roles(&mut input, job)?;
     files.iter_mut().for_each(|(member, _)| *member = member.without_digest());
     let key = job.key.clone().unwrap_or(Key(Vec::new()));
     let mut people_of =

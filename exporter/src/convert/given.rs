@@ -2,24 +2,35 @@
 //!
 //! What is in them is the adapters' to know.
 
-use super::Job;
+use super::{Format, Job, adapter::format_of};
 use crate::{
     fault::Fault,
     form::Hand,
-    input::{Input, Member, Role, role},
+    input::{Ended, Input, Member, Role, is_called_as_any, role},
     model::Artifact,
     privacy::{Profile, text::identifies},
     words::{counted, were},
 };
 
-pub(super) fn roles(input: &Input, job: &Job) -> Result<Vec<(Member, Role)>, Fault> {
-    let named = |member: &Member| {
-        let role = role(member, &job.limits)?;
-        let public = job.profile == Profile::Public;
-        let name = if public { shared_name(&member.name, role.name()) } else { member.name.clone() };
-        Ok((member.called(name), role))
-    };
-    input.members.iter().map(named).collect()
+pub(super) fn roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, Role)>, Fault> {
+    let (mut files, mut broken) = (Vec::new(), std::mem::take(&mut input.broken));
+    for member in &input.members {
+        match role(member, &job.limits) {
+            Err(fault) if fault.is_damage() => broken.push((member.clone(), fault)),
+            role => files.push((member.clone(), role?)),
+        }
+    }
+    let is_asked_for = |format: Format| job.from.is_none_or(|from| from == format);
+    let is_export = files.iter().any(|(_, role)| format_of(*role).is_some_and(is_asked_for));
+    let mut needed = broken.iter().map(|(member, _)| !is_export || is_called_as_any(member));
+    if let Some(at) = needed.position(|needed| needed) {
+        return Err(broken.swap_remove(at).1);
+    }
+    files.extend(broken.into_iter().map(|(member, _)| (member.as_it_lies(), Role::Broken)));
+    for (member, role) in files.iter_mut().filter(|_| job.profile == Profile::Public) {
+        *member = member.called(shared_name(&member.name, role.name()));
+    }
+    Ok(files)
 }
 
 /// A name for everybody: without folders, and the part that it plays where the name would tell of somebody.
@@ -36,18 +47,18 @@ pub(super) fn artifacts(
     known: &[(Role, u64)],
     job: &Job,
 ) -> Result<Vec<Artifact>, Fault> {
-    let archives = input.archives.iter().map(|archive| (archive, "archive", None));
+    let archives = input.archives.iter().map(|archive| (archive, None, None));
     let members = files.iter().map(|(member, role)| {
         let rows = known.iter().find(|known| known.0 == *role).map(|known| known.1);
-        (member, role.name(), rows)
+        (member, Some(*role), rows)
     });
     let mut found = Vec::new();
     for (member, role, known) in archives.chain(members) {
         let later =
             rows.is_some_and(|rows| rows.name == member.name && rows.archive_name() == member.archive_name());
-        let ended = if later { None } else { Some(member.open(&job.limits, None)?.finish()?) };
+        let ended = if later { None } else { ended(member, role, job)? };
         found.push(Artifact {
-            role,
+            role: role.map_or("archive", Role::name),
             name: member.name.clone(),
             within: member.archive_name(),
             ended,
@@ -57,17 +68,40 @@ pub(super) fn artifacts(
     Ok(found)
 }
 
+/// Of what is not used nothing but the bytes matters; of a broken archive there are none.
+fn ended(member: &Member, role: Option<Role>, job: &Job) -> Result<Option<Ended>, Fault> {
+    let read = |member: &Member| member.open(&job.limits, None)?.finish().map(Some);
+    if role.is_none_or(Role::is_used) {
+        return read(member);
+    }
+    match read(&member.as_it_lies()) {
+        Err(fault) if fault.is_damage() => Ok(None),
+        read => read,
+    }
+}
+
 /// More names of files are not told; all of them are among the artifacts.
 const TOLD: usize = 5;
 
 /// Files that were given and of which nothing is in the bundle.
 pub(super) fn unused(files: &[(Member, Role)]) -> Option<String> {
-    let unused = files.iter().filter(|(_, role)| !role.is_used());
-    let names: Vec<_> = unused.map(|(member, _)| member.name.as_str()).collect();
+    let (told, count) = told(files, |role| !role.is_used() && role != Role::Broken);
+    (count > 0).then(|| format!("{} {} not used: {told}.", counted(count, "file"), were(count)))
+}
+
+/// Files that were not looked into.
+pub(super) fn broken(files: &[(Member, Role)]) -> Option<String> {
+    let (told, count) = told(files, |role| role == Role::Broken);
+    let files = || counted(count, "file");
+    (count > 0).then(|| format!("{} that cannot be unpacked {} passed over: {told}.", files(), were(count)))
+}
+
+fn told(files: &[(Member, Role)], wanted: impl Fn(Role) -> bool) -> (String, u64) {
+    let names: Vec<_> =
+        files.iter().filter(|(_, role)| wanted(*role)).map(|(member, _)| member.name.as_str()).collect();
     let more = if names.len() > TOLD { ", ..." } else { "" };
     let told = names.iter().take(TOLD).copied().collect::<Vec<_>>().join(", ");
-    let count = names.len() as u64;
-    (count > 0).then(|| format!("{} {} not used: {told}{more}.", counted(count, "file"), were(count)))
+    (told + more, names.len() as u64)
 }
 
 /// What lies in a folder that was given, and is no file itself.

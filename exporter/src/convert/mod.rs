@@ -24,7 +24,7 @@ use sha2::{Digest as _, Sha256};
 pub use self::bare::lines;
 use self::{
     adapter::Adapter,
-    given::{artifacts, passed_over, roles, shared_name, unused},
+    given::{artifacts, broken, passed_over, roles, shared_name, unused},
     place::Place,
     prepare::Prepared,
     reading::{Done, in_order, rows},
@@ -71,7 +71,7 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     }
     let (partial, parts) = (place.partial.clone(), place.parts.folder.clone());
     let input = Input::open(&job.inputs, &parts, &job.limits, meter);
-    let input = input.and_then(|input| Ok((roles(&input, job)?, input)));
+    let input = input.and_then(|mut input| Ok((roles(&mut input, job)?, input)));
     let has_begun = input.is_ok();
     let result = input.and_then(|(files, input)| run(job, meter, place, &input, &files));
     // Counts are no segments.
@@ -139,6 +139,7 @@ fn from_export(
     }
     head.artifacts = artifacts(input, files, adapter.rows_file(), &head.rows, job)?;
     head.notes.extend(unused(files));
+    head.notes.extend(broken(files));
     head.notes.extend(unread(files, &job.limits, job.profile == Profile::Public)?);
     head.notes.extend(passed_over(&input.passed_over, job));
     let prepared = prepare::texts(&head, job, meter)?;

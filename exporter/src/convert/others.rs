@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Format, Job, Report, Sidecar, Target, place::Place};
+use super::{Format, Job, Report, Sidecar, Target, given::broken, place::Place};
 use crate::{
     export::{self, Shape, export, ndjson, package, parquet},
     fault::{Fault, Wrong},
@@ -142,10 +142,10 @@ fn names(files: &[PathBuf]) -> Vec<String> {
 pub(super) fn from_bundle(
     job: &Job,
     place: Place,
-    files: &[(Member, Role)],
+    given: &[(Member, Role)],
     meter: &Arc<Meter>,
 ) -> Result<Report, Fault> {
-    let member = one_of(files, Role::Bundle)?.ok_or_else(|| absent("a bundle"))?;
+    let member = one_of(given, Role::Bundle)?.ok_or_else(|| absent("a bundle"))?;
     let Some(shape) = job.to else {
         return Err(Fault::Refused(
             "the input is a bundle already: --to says what it is to become".to_owned(),
@@ -177,6 +177,7 @@ pub(super) fn from_bundle(
     let export::Exported { files, notes } =
         export(&path, &place.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
     place.parts.remove()?;
+    let notes = broken(given).into_iter().chain(notes).collect();
     let (files, dry_run) = (names(&files), job.dry_run);
     Ok(Report { format: "bundle", files, notes, dry_run, ..Report::default() })
 }

@@ -18,7 +18,7 @@ use tempfile::NamedTempFile;
 
 use super::{
     Limits,
-    stream::{Stream, Whence},
+    stream::{How, Stream, Whence},
     zipped,
 };
 use crate::{
@@ -28,13 +28,15 @@ use crate::{
 };
 
 /// Everything that was given to be read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Input {
     pub(crate) members: Vec<Member>,
     /// The archives that members come from; they are listed as artifacts, too.
     pub(crate) archives: Vec<Member>,
     /// What lies in a folder and is no file, by name.
     pub(crate) passed_over: Vec<String>,
+    /// What cannot be unpacked, and why.
+    pub(crate) broken: Vec<(Member, Fault)>,
     /// Kept until the end: standard input can be read only once, and an archive not while it is unpacked.
     _spooled: Vec<NamedTempFile>,
 }
@@ -45,6 +47,8 @@ pub(crate) struct Member {
     pub(crate) name: String,
     whence: Whence,
     hashed: bool,
+    /// It is not unpacked.
+    as_it_lies: bool,
     /// Whoever reads it may be told to stop.
     meter: Arc<Meter>,
 }
@@ -66,8 +70,7 @@ impl Input {
         meter: &Arc<Meter>,
     ) -> Result<Self, Fault> {
         let opening = &Opening { spool, limits, meter };
-        let mut input =
-            Self { members: Vec::new(), archives: Vec::new(), passed_over: Vec::new(), _spooled: Vec::new() };
+        let mut input = Self::default();
         for path in paths {
             if path.as_os_str() == "-" {
                 let kept = spooled(io::stdin(), opening)?;
@@ -79,7 +82,7 @@ impl Input {
                 input.add(name_of(path), path, true, opening)?;
             }
         }
-        if input.members.is_empty() {
+        if input.members.is_empty() && input.broken.is_empty() {
             let folders = match input.passed_over.as_slice() {
                 [] => String::new(),
                 folders => format!("; folders in it have to be given by themselves: {}", folders.join(", ")),
@@ -116,7 +119,8 @@ impl Input {
         let path: Arc<Path> = Arc::from(path);
         let within: Arc<str> = name.as_str().into();
         let whence = Whence::File { path: Arc::clone(&path) };
-        let file = Member { name, whence, hashed: true, meter: Arc::clone(opening.meter) };
+        let meter = Arc::clone(opening.meter);
+        let file = Member { name, whence, hashed: true, as_it_lies: false, meter };
         let packed = match packed(&path)? {
             Packed::No if is_alone && zipped::follows(&path) => Packed::Zip,
             packed => packed,
@@ -124,22 +128,36 @@ impl Input {
         let kept = match packed {
             Packed::Zip => None,
             // An archive is read from its end.
-            Packed::Gzip | Packed::Zstd if holds_archive(&path) => Some(unpacked(&file, opening)?),
+            Packed::Gzip | Packed::Zstd if holds_archive(&path) => match unpacked(&file, opening) {
+                Err(fault) if fault.is_damage() => return self.put_aside(file, fault),
+                kept => Some(kept?),
+            },
             _ => {
                 self.members.push(file);
                 return Ok(());
             }
         };
         let archive_path = kept.as_ref().map_or(&*path, NamedTempFile::path);
-        let (archive, entries) = zipped::open(archive_path, &within, file.stored_bytes(), opening.limits)?;
+        let (archive, entries) =
+            match zipped::open(archive_path, &within, file.stored_bytes(), opening.limits) {
+                Err(fault) if fault.is_damage() => return self.put_aside(file, fault),
+                opened => opened?,
+            };
         self._spooled.extend(kept);
         self.members.extend(entries.into_iter().map(|entry| Member {
             name: entry.name.clone(),
             whence: Whence::Zip { within: Arc::clone(&within), archive: archive.clone(), entry },
             hashed: true,
+            as_it_lies: false,
             meter: Arc::clone(opening.meter),
         }));
         self.archives.push(file);
+        Ok(())
+    }
+
+    /// Whether it is needed is known when all files are.
+    fn put_aside(&mut self, file: Member, fault: Fault) -> Result<(), Fault> {
+        self.broken.push((file, fault));
         Ok(())
     }
 }
@@ -147,7 +165,8 @@ impl Input {
 impl Member {
     /// Reads from the beginning, until it is told to stop; only what the meter is given for is counted.
     pub(crate) fn open(&self, limits: &Limits, counted: Option<&Arc<Meter>>) -> Result<Stream, Fault> {
-        Stream::start(&self.name, &self.whence, limits, &self.meter, counted.is_some(), self.hashed)
+        let how = How { counted: counted.is_some(), hashed: self.hashed, as_it_lies: self.as_it_lies };
+        Stream::start(&self.name, &self.whence, limits, &self.meter, how)
     }
 
     /// For whoever works long on what was read.
@@ -158,6 +177,11 @@ impl Member {
     /// The same file, read without a digest.
     pub(crate) fn without_digest(&self) -> Self {
         Self { hashed: false, ..self.clone() }
+    }
+
+    /// The same file, packed or not as it is. What stands in an archive is taken out of it.
+    pub(crate) fn as_it_lies(&self) -> Self {
+        Self { as_it_lies: true, ..self.clone() }
     }
 
     /// The same file under another name.

@@ -14,7 +14,7 @@ mod zipped;
 
 pub(crate) use self::{
     files::{Input, Member, name_of},
-    near::{absent, hold_name, missing, nearest_of_all, need},
+    near::{absent, hold_name, is_called_as_any, missing, nearest_of_all, need},
     quotes::{MOST_CELLS, of_line},
     sniff::{Role, hold_summary, one_of, pairs, role},
     stream::{Ended, Stream},
@@ -47,7 +47,7 @@ impl Limits {
             return Ok(());
         }
         let detail = format!("it holds {count} files, {} are allowed (--max-files allows more)", self.files);
-        Err(Fault::content(of, None, Wrong::Archive, detail))
+        Err(Fault::content(of, None, Wrong::Bomb, detail))
     }
 
     fn bomb(&self, name: &str) -> Fault {

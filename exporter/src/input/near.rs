@@ -4,7 +4,7 @@
 
 use super::{
     Limits, Member, Role,
-    sniff::{Head, KNOWN, Known, one_of, wide},
+    sniff::{Head, KNOWN, Known, is_called_format, is_called_summary, one_of, wide},
     table::no_column,
 };
 use crate::fault::{Fault, Wrong};
@@ -81,6 +81,13 @@ fn is_called(member: &Member, known: &Known) -> bool {
     let ends = |known: &&str| name.ends_with(known);
     let longest = KNOWN.iter().flat_map(|known| known.names).filter(|name| ends(name)).map(|name| name.len());
     longest.max().is_some_and(|longest| known.names.iter().any(|name| ends(name) && name.len() == longest))
+}
+
+/// Whether some tool calls one of its tables so.
+pub(crate) fn is_called_as_any(member: &Member) -> bool {
+    KNOWN.iter().any(|known| is_called(member, known))
+        || is_called_summary(member)
+        || is_called_format(member)
 }
 
 fn misfit(member: &Member, known: &Known, head: &Head) -> Fault {

@@ -25,12 +25,14 @@ pub(crate) enum Role {
     Tallies,
     Bundle,
     Unknown,
+    /// It cannot be unpacked.
+    Broken,
 }
 
 impl Role {
     /// Whether anything of it goes into a bundle.
     pub(crate) fn is_used(self) -> bool {
-        !matches!(self, Self::PolisGroups | Self::PolisStats | Self::Unknown)
+        !matches!(self, Self::PolisGroups | Self::PolisStats | Self::Unknown | Self::Broken)
     }
 
     /// The name in the list of artifacts.
@@ -48,7 +50,7 @@ impl Role {
             Self::IdeasNonVotes => "non-votes",
             Self::Tallies => "tallies",
             Self::Bundle => "bundle",
-            Self::Unknown => "unused",
+            Self::Unknown | Self::Broken => "unused",
         }
     }
 }
@@ -115,6 +117,11 @@ fn key(written: &str) -> String {
 pub(super) fn is_called_summary(member: &Member) -> bool {
     let name = member.name.to_lowercase();
     name.split_once(".csv").is_some_and(|(name, _)| name.ends_with("summary"))
+}
+
+pub(super) fn is_called_format(member: &Member) -> bool {
+    let name = member.name.rsplit('/').next().unwrap_or_default().to_lowercase();
+    name.split_once(".json").is_some_and(|(name, _)| name == "format")
 }
 
 /// The beginning of a file as text.
@@ -198,7 +205,7 @@ fn utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> (Option<&'static str>, Strin
 
 pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, Fault> {
     let head = Head::of(member, limits)?;
-    let called = member.name.rsplit('/').next().is_some_and(|name| name.eq_ignore_ascii_case("format.json"));
+    let called = is_called_format(member);
     match (head.role(member), head.wide) {
         (Role::Unknown, _) if !called => Ok(Role::Unknown),
         (_, Some(encoding)) => Err(wide(member, encoding)),

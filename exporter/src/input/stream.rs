@@ -37,6 +37,16 @@ pub(super) enum Whence {
     Zip { within: Arc<str>, archive: Archive, entry: Entry },
 }
 
+/// How a file is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    /// By the meter.
+    pub(super) counted: bool,
+    pub(super) hashed: bool,
+    /// It is not unpacked.
+    pub(super) as_it_lies: bool,
+}
+
 /// What was read, known at its end. Of a packed file it is the packed one that is hashed: that is what people can check.
 /// Where nobody asked for a digest it is nothing but zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +81,7 @@ impl Stream {
         whence: &Whence,
         limits: &Limits,
         meter: &Arc<Meter>,
-        counted: bool,
-        hashed: bool,
+        how: How,
     ) -> Result<Self, Fault> {
         let (send, pieces) = mpsc::sync_channel(AHEAD);
         let (back, used) = mpsc::channel();
@@ -83,12 +92,12 @@ impl Stream {
             Whence::Zip { archive, entry, .. } => Opened::Zip(archive.clone(), entry.clone()),
         };
         let (name_of_it, limits) = (name.to_owned(), *limits);
-        let reading = Reading { name: name_of_it, limits, hashed, send, used };
+        let reading = Reading { name: name_of_it, limits, how, send, used };
         thread::Builder::new()
             .name("read".to_owned())
             .spawn(move || reading.run(opened))
             .map_err(|error| Fault::Io { doing: "starting a thread".to_owned(), error })?;
-        let (name, meter, metered) = (name.to_owned(), Arc::clone(meter), counted.then_some(0));
+        let (name, meter, metered) = (name.to_owned(), Arc::clone(meter), how.counted.then_some(0));
         Ok(Self { name, pieces, back, current: Vec::new(), at: 0, ended: None, meter, metered })
     }
 
@@ -169,7 +178,7 @@ enum Opened {
 struct Reading {
     name: String,
     limits: Limits,
-    hashed: bool,
+    how: How,
     send: SyncSender<Piece>,
     used: Receiver<Vec<u8>>,
 }
@@ -195,13 +204,13 @@ impl Reading {
                     Fault::content(&self.name, None, Wrong::Archive, detail)
                 })?;
                 let (size, read) = (u128::from(file.size().max(1)), Cell::new(0));
-                let mut hashed = Hashed::new(file, &read, self.hashed);
+                let mut hashed = Hashed::new(file, &read, self.how.hashed);
                 let stored = || {
                     let part = u128::from(packed) * u128::from(read.get()) / size;
                     u64::try_from(part).unwrap_or(packed).min(packed)
                 };
                 let failed = |error| self.unreadable(true, error);
-                let (again, magic) = Packed::of(&mut hashed).map_err(failed)?;
+                let (again, magic) = self.packed(&mut hashed).map_err(failed)?;
                 let from = unpacked(again, magic, &mut hashed).map_err(failed)?;
                 if !self.copy(from, || Some(packed), stored)? {
                     return Ok(None);
@@ -213,11 +222,16 @@ impl Reading {
         }
     }
 
+    fn packed(&self, from: &mut impl Read) -> io::Result<(Packed, Vec<u8>)> {
+        let (packed, magic) = Packed::of(from)?;
+        Ok((if self.how.as_it_lies { Packed::No } else { packed }, magic))
+    }
+
     fn pass_on_file(&self, file: File) -> Result<Option<(Ended, u64)>, Fault> {
         let read = Cell::new(0);
-        let mut hashed = Hashed::new(file, &read, self.hashed);
+        let mut hashed = Hashed::new(file, &read, self.how.hashed);
         let failed = |error| Fault::Io { doing: format!("reading {}", self.name), error };
-        let (packed, magic) = Packed::of(&mut hashed).map_err(failed)?;
+        let (packed, magic) = self.packed(&mut hashed).map_err(failed)?;
         let packed_bytes = || matches!(packed, Packed::Gzip | Packed::Zstd).then(|| read.get());
         let from = unpacked(packed, magic, &mut hashed);
         let from = from.map_err(|error| self.unreadable(packed_bytes().is_some(), error))?;
