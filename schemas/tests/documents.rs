@@ -157,6 +157,13 @@ fn whole_numbers_stay_what_they_are_however_they_are_written() {
             ("r.yaml", format!("\u{feff}# \u{1f600} é\nrule: r\nwhen: {{n: [  {digits}  ]}}\n")),
             ("r.yaml", format!("rule: r\nname: &n \"é\"\nwhen: {{n: [&a {digits}]}}\ntests: []")),
             ("r.yaml", format!("---\nrule: r\nitem_types: [\"ü\"]\nwhen:\n  n: [\n    {digits}\n  ]\n...\n")),
+            ("r.yaml", format!("rule: r\nwhen: {{n: [!!float {digits}]}}")),
+            ("r.yaml", format!("rule: r\nwhen: {{n: [!!float \"{digits}\", x]}}")),
+            ("r.yaml", format!("rule: r\nwhen:\n  n:\n    - !!float >-\n      {digits}\n    - 1\n")),
+            (
+                "r.yaml",
+                format!("rule: r\nname: ü\nwhen:\n  n:\n    - !!float &n ' {digits} ' # so\n    - *n"),
+            ),
         ] {
             let when = rule_of(name, &text);
             assert_eq!(when["n"][0].to_string(), digits, "{text}");
@@ -183,6 +190,29 @@ fn whole_numbers_stay_what_they_are_however_they_are_written() {
         rule_of("r.yaml", "rule: r\nwhen: {n: \"18446744073709551617\"}")["n"],
         "18446744073709551617"
     );
+}
+
+#[test]
+fn a_number_that_would_be_rounded_unseen_is_refused() {
+    let told = |written: &str| messages(&[("r.yaml", &format!("rule: r\nwhen:\n  n: {written}\n"))]);
+    for written in [
+        r#"!!float "\x39007199254740993""#,
+        r#"!!float "9007199254740993\n""#,
+        r#"!!float "-1844674407370955\u0031617""#,
+    ] {
+        let found = told(written);
+        assert!(found.len() == 1 && found[0].starts_with("r.yaml:"), "{written}: {found:?}");
+        assert!(found[0].contains("must stand in plain digits"), "{written}: {found:?}");
+    }
+    let found = told("!!float \"170141183460469231731687303715884105728\"");
+    assert!(found.len() == 1 && found[0].contains("does not fit 127 bits"), "{found:?}");
+    for written in ["!!int 18446744073709551617", "!!int \"seven\"", "!!float \"seven\""] {
+        let found = told(written);
+        assert!(found.len() == 1 && found[0].contains("leave the tag away"), "{written}: {found:?}");
+    }
+    for (written, read) in [("!!float \"\\x39.5\"", "9.5"), ("!!int \"7\"", "7")] {
+        assert_eq!(rule_of("r.yaml", &format!("rule: r\nwhen:\n  n: {written}\n"))["n"].to_string(), read);
+    }
 }
 
 #[test]

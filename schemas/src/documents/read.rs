@@ -265,6 +265,7 @@ fn said(error: &serde_saphyr::Error) -> String {
             "it is nested too deep, or its aliases repeat too much".to_owned()
         }
         Error::NonFiniteFloat { .. } => "a number must be finite".to_owned(),
+        Error::InvalidScalar { .. } => "the value is not what its tag says: leave the tag away".to_owned(),
         Error::InvalidUtf8Input => "it is no UTF-8".to_owned(),
         _ => {
             "this is no YAML, here or just before: look at brackets, quotes, colons and how far lines stand in"

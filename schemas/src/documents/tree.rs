@@ -82,13 +82,16 @@ impl Tree {
             Shape::List(trees) => trees.iter_mut().try_for_each(|tree| tree.exact(text)),
             Shape::Map(entries) => entries.iter_mut().try_for_each(|(_, tree)| tree.exact(text)),
             Shape::Number(rounded) => {
-                let Some(digits) = self.digits.take().and_then(|at| Some(text.get(at)?.trim())) else {
+                let Some(written) = self.digits.take().and_then(|at| Some(unquoted(text.get(at)?))) else {
                     return Ok(());
                 };
-                match number(digits) {
+                match number(written) {
                     Ok(exact) if exact.as_f64() == rounded.as_f64() => *rounded = exact,
-                    Err(why) if is_whole(digits) => return Err((self.line, why)),
-                    // Written as only YAML writes a fraction.
+                    Err(why) if is_whole(written) => return Err((self.line, why)),
+                    // With escapes.
+                    _ if rounded.as_f64().is_some_and(|float| float.abs() >= ROUNDED) => {
+                        return Err((self.line, UNREADABLE.to_owned()));
+                    }
                     _ => {}
                 }
                 Ok(())
@@ -183,6 +186,19 @@ fn number(digits: &str) -> Result<Number, String> {
     }
     let float = digits.parse::<f64>().ok().and_then(Number::from_f64);
     float.ok_or_else(|| format!("the number {shown} does not fit 64 bits"))
+}
+
+/// From here on not every whole number is one of 64 bits with a point.
+const ROUNDED: f64 = 9_007_199_254_740_992.0;
+
+const UNREADABLE: &str =
+    "a number this large must stand in plain digits: as it is written here it would be rounded";
+
+/// What stands between quotes, if some are there.
+fn unquoted(written: &str) -> &str {
+    let written = written.trim();
+    let inside = |quote: char| written.strip_prefix(quote)?.strip_suffix(quote);
+    inside('"').or_else(|| inside('\'')).unwrap_or(written).trim()
 }
 
 fn is_whole(digits: &str) -> bool {
