@@ -8,6 +8,7 @@ pub(crate) mod hashing;
 pub(crate) mod index;
 pub(crate) mod literals;
 mod maps;
+pub(crate) mod noted;
 mod passes;
 pub(crate) mod patterns;
 pub(crate) mod places;

@@ -2,9 +2,13 @@
 //!
 //! Every mark carries the tick at which it was made: marks of earlier items are as good as none.
 
-use std::cell::Cell;
+use std::{cell::Cell, collections::HashSet};
 
-use super::guards::Reach;
+use super::{
+    guards::Reach,
+    hashing::Quickly,
+    noted::{Bits, Noted},
+};
 use crate::evaluate::Mask;
 
 thread_local! {
@@ -25,59 +29,9 @@ pub(crate) struct Scratch {
     reaches: Vec<(u32, Reach)>,
     /// Rules that their guards have refuted.
     pub(crate) refuted: usize,
-    pub(crate) candidates: Noted<u32>,
+    pub(crate) candidates: Noted<u32, Bits>,
     /// Predicates and the needles of them that are in the item.
-    pub(crate) found: Noted<(u32, u32)>,
-}
-
-/// What is noted, some of it again and again: at most twice as many places as there are different ones.
-pub(crate) struct Noted<T>(Vec<T>);
-
-/// Places that are had from the first one on, and those that a thread keeps from item to item.
-const LEAST: usize = 64;
-const KEPT_PLACES: usize = 1 << 12;
-
-impl<T: Copy + Ord> Noted<T> {
-    #[inline]
-    pub(crate) fn push(&mut self, one: T) {
-        if self.0.len() == self.0.capacity() {
-            self.make_room();
-        }
-        self.0.push(one);
-    }
-
-    #[cold]
-    fn make_room(&mut self) {
-        self.order();
-        if self.0.len() >= self.0.capacity() / 2 {
-            self.0.reserve_exact(self.0.len().max(LEAST));
-        }
-    }
-
-    /// Each once, in order.
-    pub(crate) fn order(&mut self) {
-        self.0.sort_unstable();
-        self.0.dedup();
-    }
-
-    pub(crate) fn as_slice(&self) -> &[T] {
-        &self.0
-    }
-
-    pub(crate) fn take(&mut self) -> Vec<T> {
-        self.order();
-        std::mem::take(&mut self.0)
-    }
-
-    /// For its room.
-    pub(crate) fn give_back(&mut self, taken: Vec<T>) {
-        self.0 = taken;
-    }
-
-    fn forget(&mut self) {
-        self.0.clear();
-        self.0.shrink_to(KEPT_PLACES);
-    }
+    pub(crate) found: Noted<(u32, u32), HashSet<(u32, u32), Quickly>>,
 }
 
 impl Default for Scratch {
@@ -89,8 +43,8 @@ impl Default for Scratch {
             words: Box::new([(0, 0); WORDS]),
             reaches: Vec::new(),
             refuted: 0,
-            candidates: Noted(Vec::new()),
-            found: Noted(Vec::new()),
+            candidates: Noted::default(),
+            found: Noted::default(),
         }
     }
 }
@@ -172,7 +126,7 @@ mod tests {
     impl Scratch {
         /// What a thread keeps.
         pub(crate) fn bytes(&self) -> usize {
-            let noted = self.candidates.0.capacity() * 4 + self.found.0.capacity() * 8;
+            let noted = self.candidates.bytes() + self.found.bytes();
             let marks = size_of_val(&*self.predicates) + size_of_val(&*self.reaches);
             size_of_val(&*self.words) + noted + marks
         }
@@ -199,27 +153,6 @@ mod tests {
             outer.note(0, Known::Is(Mask::PASSED));
             Scratch::with(1, 0, |inner| assert_eq!(inner.known(0), None));
             assert_eq!(outer.known(0), Some(Known::Is(Mask::PASSED)));
-        });
-    }
-
-    #[test]
-    fn what_is_noted_again_and_again_takes_no_more_room() {
-        let noted = |different: u32| {
-            Scratch::with(0, 0, |scratch| {
-                for round in 0..200_000 {
-                    scratch.found.push((round % different, 7));
-                }
-                let most = scratch.found.0.capacity();
-                scratch.found.order();
-                assert_eq!(scratch.found.as_slice().len(), different as usize);
-                most
-            })
-        };
-        assert!(noted(1_000) <= 2_000 + LEAST);
-        assert!(noted(100_000) <= 200_000 + LEAST);
-        Scratch::with(0, 0, |scratch| {
-            assert_eq!(scratch.found.as_slice(), []);
-            assert!(scratch.found.0.capacity() <= KEPT_PLACES);
         });
     }
 
