@@ -30,9 +30,11 @@ pub struct Limits {
     pub words_in_all: usize,
     /// Regular expressions of all rules of a plan.
     pub regexes_in_all: usize,
-    /// Steps that all rules may take on one item. A step is one condition, one place of a word in a text, one of several
-    /// texts or values, 16 bytes of text searched for many words or 64 for one, also in a comparison of a field, 8 bytes
-    /// of the word that is searched for, or 4 bytes searched with a small regular expression. One with more than a few places, its counted repeats written out, costs a step for every four of them.
+    /// Steps that all rules may take on one item. A step is one condition, one place of a word in a text, one of
+    /// several texts or values, one domain above a host, one area that a place may lie in, 16 bytes of text searched
+    /// for many words or 64 for one, also in a comparison of a field, 8 bytes of the word that is searched for, or 4
+    /// bytes searched with a small regular expression. One with more than a few places, its counted repeats written
+    /// out, costs a step for every four of them.
     pub steps_per_item: u64,
     /// Steps that one rule may take on one item; so a costly rule does not use up the steps of the others.
     pub steps_per_rule: u64,

@@ -413,8 +413,7 @@ impl Plan {
             if mask.is_empty() && !leaf.asks() {
                 *mask = run.mask(*predicate).unwrap_or(Mask::SKIPPED);
             }
-            let found = run.found(*predicate);
-            explained.push(leaf.explain(*mask, found, run.scene, &mut run.steps));
+            explained.push(run.explain(*predicate, *mask));
         }
         Ok(Some(Open { rule: Arc::clone(rule), leaves, explained, waiting }))
     }

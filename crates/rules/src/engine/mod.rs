@@ -28,6 +28,7 @@ use self::{
 };
 use crate::{
     evaluate::Mask,
+    explain::Explained,
     item::Value,
     leaves::{Leaf, Scene, in_word},
     limits::{Spent, Steps},
@@ -80,21 +81,17 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// The needles of a predicate that are in the item, if the scan knows.
-    pub(crate) fn found(&self, predicate: u32) -> Option<Vec<usize>> {
-        let any = matches!(&self.predicates[predicate as usize], Leaf::Text(text) if text.needed == 1);
-        if !any || !self.complete || !self.index.is_scanned(predicate) {
-            return None;
-        }
-        let found = self.scratch.found.as_slice();
-        let start = found.partition_point(|(of, _)| *of < predicate);
-        Some(
-            found[start..]
-                .iter()
-                .take_while(|(of, _)| *of == predicate)
-                .map(|(_, nth)| *nth as usize)
-                .collect(),
-        )
+    /// A predicate as an explanation shows it. Which of its needles are in the item the scan may know.
+    pub(crate) fn explain(&mut self, predicate: u32, known: Mask) -> Explained {
+        let leaf = &self.predicates[predicate as usize];
+        let any = matches!(leaf, Leaf::Text(text) if text.needed == 1);
+        let found = (any && self.complete && self.index.is_scanned(predicate)).then(|| {
+            let found = self.scratch.found.as_slice();
+            let from = found.partition_point(|(of, _)| *of < predicate);
+            let count = found[from..].partition_point(|(of, _)| *of == predicate);
+            &found[from..from + count]
+        });
+        leaf.explain(known, found, self.scene, &mut self.steps)
     }
 
     fn judge(&mut self, predicate: u32) -> Known {
@@ -232,7 +229,9 @@ impl<'r, 'a> Run<'r, 'a> {
     fn look_up(&mut self) -> Result<(), Spent> {
         let (index, scene) = (self.index, self.scene);
         for (slot, lookup) in &*index.lookups {
-            for (_, value) in scene.views.slot(*slot).values.iter().flatten() {
+            let values = scene.views.slot(*slot).values.as_deref().unwrap_or_default();
+            let again = values.len() > 1;
+            for (_, value) in values {
                 self.steps.take_shared(1)?;
                 let witnesses = match value {
                     Value::Text(text) => lookup.texts.get(text),
@@ -249,13 +248,13 @@ impl<'r, 'a> Run<'r, 'a> {
                     _ => None,
                 };
                 for witness in witnesses {
-                    self.announced(*witness)?;
+                    self.announced(*witness, again)?;
                 }
                 if let Some(number) = number.filter(|_| !lookup.ranges.is_empty()) {
                     let mut result = Ok(());
                     lookup.ranges.at(number, &mut |witness| {
                         if result.is_ok() {
-                            result = self.announced(index.witnesses[witness as usize]);
+                            result = self.announced(index.witnesses[witness as usize], again);
                         }
                     });
                     result?;
@@ -265,14 +264,18 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(())
     }
 
-    fn announced(&mut self, witness: Witness) -> Result<(), Spent> {
+    /// `again`: it may have been announced before, and its rules are many.
+    fn announced(&mut self, witness: Witness, again: bool) -> Result<(), Spent> {
         self.steps.take_shared(1)?;
         if !witness.proved {
             self.steps.next_rule();
             self.settle(witness);
-        } else if self.unlock(witness) {
-            // Where no rule is left nobody will ask.
-            self.scratch.note(witness.predicate, Known::Is(Mask::PASSED));
+        } else if !again || self.scratch.known(witness.predicate).is_none() {
+            let some = self.unlock(witness);
+            // Where no rule is left nobody will ask, but for the same value once more.
+            if some || again {
+                self.scratch.note(witness.predicate, Known::Is(Mask::PASSED));
+            }
         }
         Ok(())
     }

@@ -53,7 +53,7 @@ impl Run<'_, '_> {
             for place in places.each(scene) {
                 self.steps.take_shared(1)?;
                 for witness in grid.at(place.point) {
-                    self.announced(index.witnesses[witness as usize])?;
+                    self.announced(index.witnesses[witness as usize], true)?;
                 }
             }
         }
@@ -62,7 +62,7 @@ impl Run<'_, '_> {
                 self.steps.take_shared(1 + u64::try_from(seen.text.len() / 16).unwrap_or(u64::MAX))?;
                 for host in hosts {
                     for witness in hosts::upwards(&host.name).filter_map(|name| names.get(name)).flatten() {
-                        self.announced(index.witnesses[*witness as usize])?;
+                        self.announced(index.witnesses[*witness as usize], true)?;
                     }
                 }
             }

@@ -81,8 +81,12 @@ impl DomainLeaf {
         for slot in &self.slots {
             for (seen, hosts) in scene.views.hosts(*slot) {
                 steps.take(1 + wide(seen.text.len()) / 16)?;
-                if !hosts.iter().all(|host| found(*slot, &seen, host)) {
-                    return Ok(());
+                for host in hosts {
+                    // Each domain above it is looked up.
+                    steps.take(1 + wide(host.name.matches('.').count()))?;
+                    if !found(*slot, &seen, host) {
+                        return Ok(());
+                    }
                 }
             }
         }

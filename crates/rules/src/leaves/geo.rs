@@ -2,6 +2,8 @@
 //!
 //! It does not compute with places; see `geo`.
 
+use std::collections::BTreeMap;
+
 use crate::{
     bank::EntryName,
     compile::Context,
@@ -11,7 +13,7 @@ use crate::{
     geo::{Area, Grid, Point},
     item::Value,
     leaves::Scene,
-    limits::{Spent, Steps},
+    limits::{Spent, Steps, wide},
     vocabulary::Kind,
 };
 use tidegate_schemas::banks::BankKind;
@@ -193,15 +195,18 @@ impl GeoLeaf {
         self.areas.iter().filter_map(|named| named.shape.area())
     }
 
-    /// The areas that a place lies in.
-    fn around<'s>(&'s self, place: &'s Place<'_>) -> impl Iterator<Item = (usize, Option<f64>)> + 's {
-        let near = self.grid.as_ref().map(|grid| {
-            let mut near: Vec<_> = grid.at(place.point).map(|nth| nth as usize).collect();
-            near.sort_unstable();
-            near
-        });
-        let near = near.unwrap_or_else(|| (0..self.areas.len()).collect());
-        near.into_iter().filter_map(move |nth| Some((nth, self.areas[nth].shape.holds(place)?)))
+    /// The areas that a place may lie in, each of which is a step.
+    fn near(&self, place: &Place<'_>, steps: &mut Steps) -> Result<Vec<usize>, Spent> {
+        let near = match &self.grid {
+            Some(grid) => {
+                let mut near: Vec<_> = grid.at(place.point).map(|nth| nth as usize).collect();
+                near.sort_unstable();
+                near
+            }
+            None => (0..self.areas.len()).collect(),
+        };
+        steps.take(1 + wide(near.len()))?;
+        Ok(near)
     }
 
     pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
@@ -210,37 +215,36 @@ impl GeoLeaf {
             return Ok(Mask::INAPPLICABLE);
         }
         for place in &places {
-            steps.take(1 + u64::try_from(self.areas.len().min(FEW)).unwrap_or_default())?;
-            if self.around(place).next().is_some() {
+            let mut near = self.near(place, steps)?.into_iter();
+            if near.any(|nth| self.areas[nth].shape.holds(place).is_some()) {
                 return Ok(Mask::PASSED);
             }
         }
         Ok(Mask::FAILED)
     }
 
-    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>) -> Explained {
+    /// Shows for each area the first place in it, as far as the steps reach.
+    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>, steps: &mut Steps) -> Explained {
         let length = scene.limits.excerpt_bytes;
-        let mut hits: Vec<(usize, GeoHit)> = Vec::new();
         let places = if known.is_empty() { Vec::new() } else { self.places.each(scene) };
+        let mut first: BTreeMap<usize, (&Place<'_>, Option<f64>)> = BTreeMap::new();
         for place in &places {
-            for (nth, metres) in self.around(place) {
-                if hits.iter().any(|(known, _)| *known == nth) {
-                    continue;
+            let Ok(near) = self.near(place, steps) else { break };
+            for nth in near {
+                let inside = self.areas[nth].shape.holds(place).filter(|_| !first.contains_key(&nth));
+                first.extend(inside.map(|metres| (nth, (place, metres))));
+                if first.len() > scene.limits.hits {
+                    first.pop_last();
                 }
-                hits.push((
-                    nth,
-                    GeoHit {
-                        field: scene.views.path(place.slot).to_owned(),
-                        place: place.written(length),
-                        area: self.areas[nth].shape.written(),
-                        metres: metres.map(f64::round),
-                        entry: self.areas[nth].entry.clone(),
-                    },
-                ));
             }
         }
-        hits.sort_by_key(|(nth, _)| *nth);
-        hits.truncate(scene.limits.hits);
+        let hits = first.into_iter().map(|(nth, (place, metres))| GeoHit {
+            field: scene.views.path(place.slot).to_owned(),
+            place: place.written(length),
+            area: self.areas[nth].shape.written(),
+            metres: metres.map(f64::round),
+            entry: self.areas[nth].entry.clone(),
+        });
         let fields = match &self.places {
             Places::Hashes(slots) => slots.clone(),
             Places::Pairs(lat, lng) => vec![*lat, *lng],
@@ -248,7 +252,7 @@ impl GeoLeaf {
         Explained::Geo(GeoExplained {
             outcome: known.verdict(),
             fields: fields.into_iter().map(|slot| scene.views.path(slot).to_owned()).collect(),
-            hits: hits.into_iter().map(|(_, hit)| hit).collect(),
+            hits: hits.collect(),
         })
     }
 }

@@ -193,11 +193,12 @@ impl Leaf {
         }
     }
 
-    /// The leaf as an explanation shows it: `known` is what it came to, `found` which needles are known to be there.
+    /// The leaf as an explanation shows it: `known` is what it came to, `found` its needles that are
+    /// known to be there, each behind its own number.
     pub(crate) fn explain(
         &self,
         known: Mask,
-        found: Option<Vec<usize>>,
+        found: Option<&[(u32, u32)]>,
         scene: &Scene<'_>,
         steps: &mut Steps,
     ) -> Explained {
@@ -208,7 +209,7 @@ impl Leaf {
             Self::Count(count) => count.explain(known, None, None),
             Self::Media(media) => media.explain(known, scene),
             Self::Score(score) => score.explain(known, None, None),
-            Self::Geo(geo) => geo.explain(known, scene),
+            Self::Geo(geo) => geo.explain(known, scene, steps),
             Self::Domain(domain) => domain.explain(known, scene, steps),
             Self::Formula(formula) => formula.explain(known, scene),
         }

@@ -235,22 +235,36 @@ impl TextLeaf {
     pub(super) fn explain(
         &self,
         known: Mask,
-        found: Option<Vec<usize>>,
+        found: Option<&[(u32, u32)]>,
         scene: &Scene<'_>,
         steps: &mut Steps,
     ) -> Explained {
-        let (mut hits, mut more) = (Vec::new(), false);
-        let all = || {
-            self.bulk.as_ref().map(|bulk| self.gathered(bulk, usize::MAX, scene, steps).unwrap_or_default())
+        let (hits, more) = match (found, &self.bulk) {
+            _ if known.is_empty() => (Vec::new(), false),
+            (Some(found), _) => self.hits(found.iter().map(|(_, nth)| *nth as usize), scene, steps),
+            (None, Some(bulk)) => {
+                let found = self.gathered(bulk, usize::MAX, scene, steps).unwrap_or_default();
+                self.hits(found, scene, steps)
+            }
+            (None, None) => self.hits(0..self.needles.len(), scene, steps),
         };
-        let found = if known.is_empty() { Some(Vec::new()) } else { found.or_else(all) };
-        let found = found.unwrap_or_else(|| (0..self.needles.len()).collect());
-        for (nth, needle) in found.into_iter().map(|nth| (nth, &self.needles[nth])) {
+        let fields = self.slots.iter().map(|slot| scene.views.path(*slot).to_owned()).collect();
+        Explained::Text(TextExplained { outcome: known.verdict(), fields, view: self.view, hits, more })
+    }
+
+    /// Where each of these needles is first, and whether there are more than are shown.
+    fn hits(
+        &self,
+        needles: impl IntoIterator<Item = usize>,
+        scene: &Scene<'_>,
+        steps: &mut Steps,
+    ) -> (Vec<Hit>, bool) {
+        let mut hits = Vec::new();
+        for (nth, needle) in needles.into_iter().map(|nth| (nth, &self.needles[nth])) {
             let Ok(found) = self.find(needle, scene, steps) else { break };
             let Some((slot, seen, start, end)) = found else { continue };
             if hits.len() >= scene.limits.hits {
-                more = true;
-                break;
+                return (hits, true);
             }
             let (start, end) = seen.origin(start, end);
             hits.push(Hit {
@@ -263,8 +277,7 @@ impl TextLeaf {
                 entry: self.entries.get(nth).cloned(),
             });
         }
-        let fields = self.slots.iter().map(|slot| scene.views.path(*slot).to_owned()).collect();
-        Explained::Text(TextExplained { outcome: known.verdict(), fields, view: self.view, hits, more })
+        (hits, false)
     }
 }
 

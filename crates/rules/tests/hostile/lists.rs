@@ -6,33 +6,54 @@ use tidegate_rules::{
 };
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
-/// A text, and tags.
+/// A text, tags, a number, and places.
+#[derive(Default)]
 struct Post {
     text: String,
     tags: Vec<String>,
+    likes: i64,
+    route: Vec<String>,
 }
 
 impl Fields for Post {
     fn field(&self, name: &str) -> Option<Value<'_>> {
         match name {
             "text" => Some(Value::Text(&self.text)),
-            "tags" => Some(Value::List(self.tags.iter().map(|tag| Value::Text(tag)).collect())),
+            "tags" => Some(texts(&self.tags)),
+            "route" => Some(texts(&self.route)),
+            "likes" => Some(Value::Number(self.likes.into())),
             _ => None,
         }
     }
 }
 
+fn texts(texts: &[String]) -> Value<'_> {
+    Value::List(texts.iter().map(|text| Value::Text(text)).collect())
+}
+
 fn outcome(conditions: &[Json], post: &Post, limits: &Limits) -> Outcome {
+    judged(conditions, post, limits).0
+}
+
+/// The outcome, and how many rules were judged for it.
+fn judged(conditions: &[Json], post: &Post, limits: &Limits) -> (Outcome, usize) {
     let mut vocabulary = Vocabulary::new();
-    vocabulary
-        .add(TypeId::new("post"), [("text", Shape::one(Kind::Text)), ("tags", Shape::list(Kind::Text))]);
+    let fields = [
+        ("text", Shape::one(Kind::Text)),
+        ("tags", Shape::list(Kind::Text)),
+        ("likes", Shape::one(Kind::Number)),
+        ("route", Shape::list(Kind::Geohash)),
+    ];
+    vocabulary.add(TypeId::new("post"), fields);
     let documents: Vec<Json> =
         (0..).zip(conditions).map(|(nth, when)| json!({"rule": format!("r{nth}"), "when": when})).collect();
     let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
     let plan = Plan::compile(&sources, &vocabulary, limits).unwrap();
     let (type_id, submission) = (TypeId::new("post"), SubmissionId::random());
     let item = Item { type_id: &type_id, values: post, user: None, on: On::Item, now: Millis(0), submission };
-    plan.finish(plan.scan(&item), &Facts::new())
+    let scan = plan.scan(&item);
+    let judged = scan.judged();
+    (plan.finish(scan, &Facts::new()), judged)
 }
 
 /// Numbers of the rules that matched, and of those that ran out of steps.
@@ -59,15 +80,21 @@ fn a_text_of_the_item_that_is_sought_in_its_others_is_charged_each_time_it_is_re
     ];
     let text = "ab".repeat(1_000);
     let alike = vec![format!("{}c", &text[1..]); 500];
-    let all = outcome(&conditions, &Post { text: text.clone(), tags: alike.clone() }, &few(20_000));
+    let all = outcome(
+        &conditions,
+        &Post { text: text.clone(), tags: alike.clone(), ..Post::default() },
+        &few(20_000),
+    );
     assert_eq!(numbers(&all), (vec![], vec![0]));
-    let all = outcome(&conditions, &Post { text: text.clone(), tags: alike }, &few(10_000));
+    let all =
+        outcome(&conditions, &Post { text: text.clone(), tags: alike, ..Post::default() }, &few(10_000));
     assert_eq!(numbers(&all), (vec![], vec![0, 1, 2, 3]));
     // What is longer than a text is not in it, and nobody has to read either.
     let short = vec!["ab".to_owned(); 500];
-    let all = outcome(&conditions, &Post { text: text.clone(), tags: short }, &few(3_500));
+    let all = outcome(&conditions, &Post { text: text.clone(), tags: short, ..Post::default() }, &few(3_500));
     assert_eq!(numbers(&all), (vec![], vec![]));
-    let all = outcome(&conditions, &Post { text: text.clone(), tags: vec![text] }, &few(3_500));
+    let all =
+        outcome(&conditions, &Post { text: text.clone(), tags: vec![text], ..Post::default() }, &few(3_500));
     assert_eq!(numbers(&all), (vec![0, 1, 2, 3], vec![]));
 }
 
@@ -79,7 +106,7 @@ fn long_words_are_charged_where_a_search_is_made_of_them() {
         // These are read once for all items.
         json!({"field": {"path": "tags", "contains": words}}),
     ];
-    let post = |tag: String| Post { text: String::new(), tags: vec![tag; 60] };
+    let post = |tag: String| Post { text: String::new(), tags: vec![tag; 60], ..Post::default() };
     let all = outcome(&conditions, &post("ab".repeat(510)), &few(100_000));
     assert_eq!(numbers(&all), (vec![], vec![0]));
     let all = outcome(&conditions, &post("ab".repeat(500)), &few(17_000));
@@ -93,7 +120,8 @@ fn each_text_is_charged_however_short_and_of_empty_ones_the_first_alone_is_searc
         json!({"text": {"in": ["tags"], "regex": "^$"}}),
         json!({"field": {"path": "tags", "exists": true}}),
     ];
-    let post = |tag: &str| Post { text: String::new(), tags: vec![tag.to_owned(); 10_000] };
+    let post =
+        |tag: &str| Post { text: String::new(), tags: vec![tag.to_owned(); 10_000], ..Post::default() };
     let all = outcome(&conditions, &post("x"), &few(9_000));
     assert_eq!(numbers(&all), (vec![], vec![0, 2]));
     let mut post = post("");
@@ -103,4 +131,51 @@ fn each_text_is_charged_however_short_and_of_empty_ones_the_first_alone_is_searc
     assert_eq!(numbers(&all), (vec![0, 1], vec![2]));
     let tree = json!(all.matched[1].tree);
     assert_eq!(tree["text"]["hits"][0]["element"], "1", "{tree}");
+}
+
+#[test]
+fn a_value_that_a_list_repeats_announces_its_rules_once() {
+    let when = |likes: usize| {
+        json!({"all": [
+            {"field": {"path": "tags", "eq": "a"}},
+            {"field": {"path": "likes", "gt": likes}},
+        ]})
+    };
+    let conditions: Vec<Json> = (0..500).map(when).collect();
+    for (likes, matched) in [(0, 0), (250, 250)] {
+        let post = Post { text: String::new(), tags: vec!["a".to_owned(); 5_000], likes, ..Post::default() };
+        let (outcome, judged) = judged(&conditions, &post, &Limits::default());
+        assert_eq!((outcome.matched.len(), judged), (matched, 500));
+    }
+}
+
+#[test]
+fn each_area_that_a_place_may_lie_in_is_charged() {
+    // The place lies in the corner of a box around each circle.
+    let circle = |nth: usize| json!({"lat": 0, "lng": 0, "m": 100_000 + nth});
+    let near = json!({"geo": {"in": ["route"], "within": (0..2_000).map(circle).collect::<Vec<_>>()}});
+    let conditions = [near.clone(), json!({ "not": near })];
+    let post = |place: &str, count| Post { route: vec![place.to_owned(); count], ..Post::default() };
+    let (corner, inside) = ("s00th00y3", "s00001z63");
+    for (place, count, expected) in [
+        (corner, 10, (vec![1], vec![])),
+        (corner, 1_000, (vec![], vec![0, 1])),
+        (inside, 1_000, (vec![0], vec![])),
+    ] {
+        let all = outcome(&conditions, &post(place, count), &few(100_000));
+        assert_eq!(numbers(&all), expected, "{place} {count}");
+    }
+    let all = outcome(&conditions, &post(inside, 1_000), &few(100_000));
+    let tree = json!(all.matched[0].tree);
+    let areas: Vec<_> = tree["geo"]["hits"].as_array().unwrap().iter().map(|hit| &hit["area"]).collect();
+    assert_eq!((areas.len(), areas[0], areas[15]), (16, &json!("0,0,100000"), &json!("0,0,100015")));
+}
+
+#[test]
+fn each_domain_above_a_host_is_charged() {
+    let conditions = [json!({"not": {"domain": {"in": ["text"], "any_of": ["bad.example"]}}})];
+    let text = format!("{}example,", "a.".repeat(120)).repeat(200);
+    let post = Post { text, ..Post::default() };
+    assert_eq!(numbers(&outcome(&conditions, &post, &few(30_000))), (vec![0], vec![]));
+    assert_eq!(numbers(&outcome(&conditions, &post, &few(20_000))), (vec![], vec![0]));
 }
