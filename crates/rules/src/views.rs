@@ -156,9 +156,7 @@ impl<'a> Views<'a> {
 
     /// The texts at a path, in the form asked for.
     pub(crate) fn texts(&self, slot: usize, view: View) -> impl Iterator<Item = Seen<'_, 'a>> {
-        let slot = self.slot(slot);
-        let values = slot.values.as_deref().unwrap_or_default();
-        let texts = slot.texts(self.text_bytes);
+        let (texts, values) = self.cut(slot);
         let place = match view {
             View::Raw => None,
             View::Lower => Some(0),
@@ -176,7 +174,7 @@ impl<'a> Views<'a> {
 
     /// The texts at a path, and the hosts that each names.
     pub(crate) fn hosts(&self, slot: usize) -> impl Iterator<Item = (Seen<'_, 'a>, &[Host<'a>])> {
-        let texts = self.slot(slot).texts(self.text_bytes);
+        let (texts, _) = self.cut(slot);
         let find = |text: &'a str| {
             let folds = text.contains(hosts::LEFT_OUT) && self.is_address(slot);
             if folds { hosts::of_address(text) } else { hosts::all(text) }
@@ -191,10 +189,18 @@ impl<'a> Views<'a> {
         fields.is_some_and(|fields| self.paths[slot].routes.iter().any(|route| fields.contains(&route.field)))
     }
 
+    /// The texts at a path, and all values.
+    fn cut(&self, number: usize) -> (&Texts<'a>, &[(Element<'a>, Value<'a>)]) {
+        let slot = self.slot(number);
+        let values = slot.values.as_deref().unwrap_or_default();
+        let make = || Box::new(cut(values, self.text_bytes, || self.is_address(number)));
+        (slot.texts.get_or_init(make), values)
+    }
+
     /// Those of these paths whose text is longer than what is searched.
     pub(crate) fn truncated(&self, slots: &[usize]) -> Vec<String> {
         let mut paths: Vec<String> = Vec::new();
-        for slot in slots.iter().filter(|slot| self.slot(**slot).texts(self.text_bytes).truncated) {
+        for slot in slots.iter().filter(|slot| self.cut(**slot).0.truncated) {
             // Item types may understand one path in several ways, each with a slot of its own.
             let path = self.path(*slot);
             if !paths.iter().any(|known| known == path) {
@@ -205,22 +211,16 @@ impl<'a> Views<'a> {
     }
 }
 
-impl<'a> Slot<'a> {
-    fn texts(&self, most: usize) -> &Texts<'a> {
-        self.texts.get_or_init(|| Box::new(cut(self.values.as_deref().unwrap_or_default(), most)))
-    }
-}
-
 /// Bytes that are left out at most, so that a text does not end with the half of a word.
 const HALF: usize = 1 << 10;
 
 /// Where a text ends of which no more than this is searched: before the word or host that the limit falls into, because
 /// half of one would look like a whole one. One that is longer than `HALF` is cut all the same.
-fn end_of(text: &str, most: usize) -> usize {
+fn end_of(text: &str, most: usize, unseen: fn(char) -> bool) -> usize {
     let end = text.floor_char_boundary(most);
-    let whole = |c: char| in_word(c) || hosts::is_part(c) || is_ignored(c);
+    let whole = |c: char| in_word(c) || hosts::is_part(c) || unseen(c);
     let behind = &text[end..text.floor_char_boundary(end.saturating_add(HALF))];
-    if behind.chars().find(|c| !is_ignored(*c)).is_some_and(|c| !whole(c)) || end == text.len() {
+    if behind.chars().find(|c| !unseen(*c)).is_some_and(|c| !whole(c)) || end == text.len() {
         return end;
     }
     let floor = text.ceil_char_boundary(end.saturating_sub(HALF));
@@ -228,13 +228,30 @@ fn end_of(text: &str, most: usize) -> usize {
     if kept > floor || floor == 0 { kept } else { end }
 }
 
-fn cut<'a>(values: &[(Element<'a>, Value<'a>)], mut left: usize) -> Texts<'a> {
+/// The same for an address, of which no more than this is read, and how much that is: what is left out of it wherever it
+/// stands counts for nothing.
+fn end_of_address(text: &str, most: usize) -> (usize, usize) {
+    let counts = |byte: &u8| !hosts::LEFT_OUT.contains(&char::from(*byte));
+    let beyond = text.bytes().enumerate().filter(|(_, byte)| counts(byte)).nth(most);
+    let unseen = |c: char| is_ignored(c) || hosts::LEFT_OUT.contains(&c);
+    let end = beyond.map_or(text.len(), |(beyond, _)| end_of(text, beyond, unseen));
+    (end, text[..end].bytes().filter(counts).count())
+}
+
+fn cut<'a>(values: &[(Element<'a>, Value<'a>)], most: usize, is_address: impl Fn() -> bool) -> Texts<'a> {
     let derived = [const { OnceCell::new() }; 3];
     let mut texts = Texts { cut: SmallVec::new(), truncated: false, derived, hosts: OnceCell::new() };
-    let mut some_empty = false;
+    let length = |(_, value): &(_, Value<'_>)| if let Value::Text(text) = value { text.len() } else { 0 };
+    let is_address = values.iter().map(length).sum::<usize>() > most && is_address();
+    let (mut left, mut some_empty) = (most, false);
     for (nth, (_, value)) in values.iter().enumerate() {
         let Value::Text(text) = value else { continue };
-        let end = end_of(text, left);
+        let (end, counted) = if is_address {
+            end_of_address(text, left)
+        } else {
+            let end = end_of(text, left, is_ignored);
+            (end, end)
+        };
         if end < text.len() {
             texts.truncated = true;
         }
@@ -244,7 +261,7 @@ fn cut<'a>(values: &[(Element<'a>, Value<'a>)], mut left: usize) -> Texts<'a> {
             texts.cut.push((nth, &text[..end]));
         }
         // A text that had to be cut ends the search: a shorter one behind it must not slip in.
-        left = if end < text.len() { 0 } else { left - end };
+        left = if end < text.len() { 0 } else { left - counted };
     }
     texts
 }

@@ -371,6 +371,18 @@ fn tabs_and_line_ends_hide_no_host_of_an_address_and_part_those_of_a_text() {
     }
     assert!(alone(&plan, &json!({"text": split})).matched.is_empty());
     assert_eq!(alone(&plan, &json!({"text": "see bad.example\nand more"})).matched.len(), 1);
+    let tabs = "\t".repeat(70_000);
+    for links in [json!([format!("https://bad.exa{tabs}mple/x")]), json!([tabs, "https://bad.example"])] {
+        let outcome = alone(&plan, &json!({ "links": links }));
+        assert_eq!((outcome.matched.len(), outcome.truncated.len()), (1, 0));
+    }
+    // What is cut off may be the end of the name.
+    let long = format!("https://ok.example/{},bad.example", "x".repeat((64 << 10) - 31));
+    for (behind, matched) in [("\t/x", 1), ("\t.org", 0), ("\t", 1)] {
+        let outcome = alone(&plan, &json!({"site": format!("{long}{behind}")}));
+        let truncated = usize::from(behind != "\t");
+        assert_eq!((outcome.matched.len(), outcome.truncated.len()), (matched, truncated), "{behind}");
+    }
     // One type's address is another one's text.
     let mut vocabulary = vocabulary(&[]);
     vocabulary.add(TypeId::new("note"), [("site", Shape::one(Kind::Text))]);

@@ -104,7 +104,18 @@ impl World {
     }
 }
 
+/// A link, sometimes with what the net leaves out of one.
 pub(super) fn link(dice: &mut Dice) -> String {
+    let mut link = plain_link(dice);
+    while dice.chance(15) {
+        let places: Vec<usize> = link.char_indices().map(|(at, _)| at).chain([link.len()]).collect();
+        let sign = dice.one(&["\t", "\n", "\r\n", " "]).repeat(dice.one(&[1, 1, 20]));
+        link.insert_str(dice.one(&places), &sign);
+    }
+    link
+}
+
+fn plain_link(dice: &mut Dice) -> String {
     let (a, b) = (dice.one(&HOSTS), dice.one(&HOSTS));
     match dice.roll(13) {
         0 => format!("https://{a}/x?y={b}"),

@@ -176,10 +176,13 @@ impl Interpreter<'_> {
         }
         searched.sort_by_key(|path| mentioned.iter().position(|known| known == path));
         searched.retain(|path| {
-            let texts = self.values(path).unwrap_or_default();
-            let bytes: usize = texts
+            let values = self.values(path).unwrap_or_default();
+            let bytes: usize = values
                 .iter()
-                .map(|(_, value)| if let Value::Text(text) = value { text.len() } else { 0 })
+                .map(|(_, value)| match value {
+                    Value::Text(text) => texts::bytes(text, self.is_address(path)),
+                    _ => 0,
+                })
                 .sum();
             bytes > self.limits.text_bytes
         });
@@ -266,6 +269,13 @@ impl Interpreter<'_> {
             (Value::Related { type_id, .. }, "typeId") => Some(vec![(None, Value::Text(type_id))]),
             _ => None,
         }
+    }
+
+    /// Whether each text at a path is one address.
+    fn is_address(&self, path: &str) -> bool {
+        let kind = |field: &str| self.kinds.get(field);
+        let kind = kind(path).or_else(|| kind(path.rsplit_once('.')?.0));
+        kind.is_some_and(|kind| matches!(kind, Kind::Url | Kind::Media))
     }
 
     fn explain(&self, condition: &Condition, alone: Verdict) -> Explained {

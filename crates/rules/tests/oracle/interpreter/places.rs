@@ -180,7 +180,8 @@ impl Interpreter<'_> {
         let mut hits: Vec<Hit> = Vec::new();
         for field in &test.fields {
             for (element, text) in self.texts(field) {
-                for (start, end, host) in hosts(&text) {
+                let hosts = if self.is_address(field) { hosts_of_address(&text) } else { hosts(&text) };
+                for (start, end, host) in hosts {
                     let below = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
                     // The first of the longest: `max_by_key` would take the last.
                     let longest = domains
@@ -279,6 +280,17 @@ fn unescaped(text: &str, is_letter: impl Fn(char) -> bool) -> (String, Vec<usize
     }
     origins.push(text.len());
     (plain, origins)
+}
+
+/// What the net leaves out of an address.
+pub(super) const LEFT_OUT: &str = "\t\n\r";
+
+fn hosts_of_address(text: &str) -> Vec<(usize, usize, String)> {
+    let read: Vec<(usize, char)> = text.char_indices().filter(|(_, c)| !LEFT_OUT.contains(*c)).collect();
+    let plain: String = read.iter().map(|(_, c)| c).collect();
+    let nth = |at: usize| plain[..at].chars().count();
+    let end = |at: usize| read[nth(at) - 1].0 + read[nth(at) - 1].1.len_utf8();
+    hosts(&plain).into_iter().map(|(from, to, name)| (read[nth(from)].0, end(to), name)).collect()
 }
 
 /// The hosts in a text, with their places: in each part of it those without signs, then those with some.

@@ -15,24 +15,31 @@ use super::{
     viewed::{Viewed, in_word, is_unseen},
 };
 
-/// What is searched of a text of which no more than this is: no half of a word or host, unless it is a long one.
-fn beginning(text: &str, most: usize) -> &str {
-    let whole = |(at, c): (usize, char)| at + c.len_utf8() <= most;
-    let end = text.char_indices().take_while(|it| whole(*it)).map(|(at, c)| at + c.len_utf8()).last();
+/// What is searched of a text of which no more than this is: no half of a word or host, unless it is a long one. Of an
+/// address, signs that are left out count for nothing.
+fn beginning(text: &str, most: usize, address: bool) -> &str {
+    let unseen = |c: char| is_unseen(c) || address && places::LEFT_OUT.contains(c);
+    let fits = |(at, c): &(usize, char)| bytes(&text[..at + c.len_utf8()], address) <= most;
+    let end = text.char_indices().take_while(fits).map(|(at, c)| at + c.len_utf8()).last();
     let (cut, behind) = text.split_at(end.unwrap_or(0));
     let near = |at: usize, c: char| at + c.len_utf8() <= 1_024;
     let behind: Vec<char> =
         behind.char_indices().take_while(|(at, c)| near(*at, *c)).map(|(_, c)| c).collect();
     let parts = cut.len() < text.len()
-        && behind.iter().find(|c| !is_unseen(**c)).is_none_or(|c| in_word(*c) || places::is_letter(*c));
+        && behind.iter().find(|c| !unseen(**c)).is_none_or(|c| in_word(*c) || places::is_letter(*c));
     if !parts {
         return cut;
     }
-    let ours = |c: char| in_word(c) || places::is_letter(c) || is_unseen(c);
+    let ours = |c: char| in_word(c) || places::is_letter(c) || unseen(c);
     let last = cut.char_indices().rev().find(|(_, c)| !ours(*c)).map_or(0, |(at, c)| at + c.len_utf8());
     // The first letter may lie across the border of what is looked at.
     let first = cut.char_indices().map(|(at, _)| at).find(|at| at + 1_024 >= cut.len()).unwrap_or(0);
     if last > first || first == 0 { &cut[..last] } else { cut }
+}
+
+/// What counts towards the limit.
+pub(super) fn bytes(text: &str, address: bool) -> usize {
+    if address { text.split(|c| places::LEFT_OUT.contains(c)).map(str::len).sum() } else { text.len() }
 }
 
 impl Interpreter<'_> {
@@ -42,8 +49,8 @@ impl Interpreter<'_> {
         let mut texts = Vec::new();
         for (element, value) in self.values(path).unwrap_or_default() {
             let Value::Text(text) = value else { continue };
-            let cut = beginning(text, left);
-            left = if cut.len() < text.len() { 0 } else { left - cut.len() };
+            let cut = beginning(text, left, self.is_address(path));
+            left = if cut.len() < text.len() { 0 } else { left - bytes(cut, self.is_address(path)) };
             if !cut.is_empty() || text.is_empty() {
                 texts.push((element, cut.to_owned()));
             }
