@@ -118,7 +118,7 @@ impl Number {
         match self {
             // Farther out no whole number is equal to it.
             #[allow(clippy::cast_possible_truncation, reason = "it is whole, and inside of the range")]
-            Self::Fraction(fraction) if fraction.fract() == 0.0 && fraction.abs() < 1.7e38 => {
+            Self::Fraction(fraction) if fraction.fract() == 0.0 && (-END..END).contains(&fraction) => {
                 (fraction as i128).to_string()
             }
             _ => self.to_json().to_string(),
@@ -163,16 +163,15 @@ impl PartialOrd for Number {
     }
 }
 
+/// The first float that no whole number reaches; below zero it is the last one that some do.
+const END: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
+
 fn compare(whole: i128, fraction: f64) -> Option<Ordering> {
-    if fraction.is_nan() {
-        return None;
-    }
-    // A cast to i128 saturates, and beyond its range the float is the farther one either way.
-    #[allow(clippy::cast_possible_truncation, reason = "the part after the point is compared below")]
-    let trunc = fraction.trunc() as i128;
-    if fraction >= 1.7e38 || fraction <= -1.7e38 {
+    if !(-END..END).contains(&fraction) {
         return 0.0.partial_cmp(&fraction);
     }
+    #[allow(clippy::cast_possible_truncation, reason = "the part after the point is compared below")]
+    let trunc = fraction.trunc() as i128;
     match whole.cmp(&trunc) {
         Ordering::Equal => 0.0.partial_cmp(&fraction.fract()),
         unequal => Some(unequal),
@@ -193,12 +192,17 @@ mod tests {
         assert!(n("2") < n("2.5") && n("-2") > n("-2.5") && n("3") > n("2.5"));
         assert!(n("170141183460469231731687303715884105727") < n("1e300"));
         assert!(n("-170141183460469231731687303715884105728") > n("-1e300"));
+        assert!(n("170141183460469231731687303715884105727") > n("1.7e38"));
+        assert!(n("170141183460469231731687303715884105727") < n("1.7014118346046923e38"));
+        assert!(n("-170141183460469231731687303715884105727") < n("-1.7e38"));
+        assert_eq!(n("-170141183460469231731687303715884105728"), n("-1.7014118346046923e38"));
+        assert!(Number::Whole(0).partial_cmp(&Number::Fraction(f64::NAN)).is_none());
         assert_eq!(n("-0.0"), n("0"));
     }
 
     #[test]
     fn equal_numbers_are_written_alike() {
-        let plain = |text| Number::parse(text).unwrap().plain();
+        let plain = |text: &str| Number::parse(text).unwrap().plain();
         for (text, written) in [
             ("1", "1"),
             ("1.0", "1"),
@@ -212,6 +216,10 @@ mod tests {
             assert_eq!(plain(text), written);
         }
         assert_eq!(plain("1267650600228229401496703205376"), plain("1267650600228229401496703205376.0"));
+        for fraction in [1.7e38, 1.701e38, -1.7e38, -1.701_411_834_604_692_3e38] {
+            let written = format!("{fraction:.0}");
+            assert_eq!(Number::Fraction(fraction).plain(), plain(&written));
+        }
     }
 
     #[test]

@@ -400,12 +400,13 @@ impl Interpreter<'_> {
                 for (_, value) in values.iter().flatten() {
                     amount = match value {
                         Value::Number(tidegate_rules::Number::Whole(whole)) => i64::try_from(
-                            (i128::from(amount) + (*whole).max(0) * 1_000_000).min(i128::from(i64::MAX)),
+                            (i128::from(amount) + (*whole).clamp(0, i128::from(i64::MAX)) * 1_000_000)
+                                .min(i128::from(i64::MAX)),
                         )
                         .unwrap(),
                         Value::Number(tidegate_rules::Number::Fraction(fraction)) => {
-                            let millionths: i128 = format!("{:.0}", fraction.max(0.0) * 1e6).parse().unwrap();
-                            amount.saturating_add(i64::try_from(millionths).unwrap_or(i64::MAX))
+                            let millionths = format!("{:.0}", fraction.max(0.0) * 1e6);
+                            amount.saturating_add(millionths.parse().unwrap_or(i64::MAX))
                         }
                         _ => unreachable!("only numbers are summed up"),
                     };
@@ -453,7 +454,7 @@ fn plain(value: &Value<'_>) -> String {
         // Of equal numbers one text, as far as whole ones go.
         Value::Number(tidegate_rules::Number::Fraction(zero)) if *zero == 0.0 => "0".to_owned(),
         Value::Number(tidegate_rules::Number::Fraction(whole))
-            if whole % 1.0 == 0.0 && whole.abs() < 1.7e38 =>
+            if whole % 1.0 == 0.0 && whole.abs() <= 2_f64.powi(127) && *whole < 2_f64.powi(127) =>
         {
             format!("{whole:.0}")
         }

@@ -173,8 +173,8 @@ fn counted(sign: Arithmetic, a: Number, b: Number) -> Option<Number> {
     };
     if let (Number::Whole(a), Number::Whole(b)) = (a, b) {
         let whole = match sign {
-            Arithmetic::Plus => a + b,
-            Arithmetic::Minus => a - b,
+            Arithmetic::Plus => a.checked_add(b)?,
+            Arithmetic::Minus => a.checked_sub(b)?,
             Arithmetic::Times => a.checked_mul(b)?,
             Arithmetic::Over | Arithmetic::Remainder if b == 0 => return None,
             Arithmetic::Over => a / b,
