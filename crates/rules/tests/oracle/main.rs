@@ -7,6 +7,7 @@
 mod edges;
 mod expressions;
 mod generator;
+mod insides;
 mod interpreter;
 mod meanings;
 
