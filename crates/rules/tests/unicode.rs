@@ -125,6 +125,9 @@ fn a_whole_word_ends_where_letters_of_its_script_end() {
         ("scam\u{200b} coin", "scam", "folded", true),
         ("👍🏽scam👍", "scam", "lower", true),
         ("xİ", "x", "folded", false),
+        ("coin² ①scam", "coin", "lower", true),
+        ("coin² ①scam", "scam", "raw", true),
+        ("coin٣", "coin", "lower", false),
     ] {
         assert_eq!(hit(text, "words", word, view).is_some(), alone, "{word:?} in {text:?}, {view}");
     }

@@ -2,10 +2,7 @@
 //!
 //! It does not prepare the texts; where one search serves many conditions, `engine` tells what it found.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::LazyLock,
-};
+use std::collections::{HashMap, HashSet};
 
 use memchr::memmem::{self, Finder};
 use regex::{Regex, RegexBuilder};
@@ -498,11 +495,22 @@ impl Needle {
 
 /// What `\w` stands for in regular expressions, so that `words` and `\b` agree: marks and joiners belong to a word.
 pub(crate) fn in_word(character: char) -> bool {
-    static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\A\w").ok());
     if character.is_ascii() {
         return character.is_ascii_alphanumeric() || character == '_';
     }
-    let mut buffer = [0; 4];
-    character.is_alphanumeric()
-        || WORD.as_ref().is_some_and(|word| word.is_match(character.encode_utf8(&mut buffer)))
+    regex_syntax::try_is_word_character(character).unwrap_or_else(|_| character.is_alphanumeric())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_word_ends_where_patterns_say_that_it_does() {
+        let word = Regex::new(r"^\w$").unwrap();
+        let differ = |c: &char| in_word(*c) != word.is_match(c.encode_utf8(&mut [0; 4]));
+        assert_eq!(('\0'..=char::MAX).find(differ), None);
+    }
 }
