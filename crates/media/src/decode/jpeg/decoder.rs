@@ -107,7 +107,7 @@ impl<'a> Decoder<'a> {
                 (marker, at) = self.marker(at);
                 continue;
             }
-            let length = usize::from(u16::from_be_bytes(*self.bytes.get(at..)?.first_chunk()?));
+            let length = usize::from(u16::from_be_bytes(*self.bytes.get(at..)?.first_chunk()?)).max(2);
             let segment = self.bytes.get(at..)?.get(2..length)?;
             at += length;
             match marker {
@@ -157,8 +157,8 @@ impl<'a> Decoder<'a> {
 
     fn define_steps(&mut self, mut segment: &[u8]) -> Option<()> {
         while let Some((which, rest)) = segment.split_first() {
-            let width = 1 + usize::from(which >> 4);
-            let (values, rest) = rest.split_at_checked(64 * width).filter(|_| width <= 2)?;
+            let width = if which >> 4 == 0 { 1 } else { 2 };
+            let (values, rest) = rest.split_at_checked(64 * width)?;
             let mut steps = [0; 64];
             for (value, place) in values.chunks(width).zip(ORDER) {
                 let step = value.iter().fold(0, |step, byte| step << 8 | i32::from(*byte));

@@ -42,7 +42,7 @@ pub(in super::super) struct JpegHeader {
     pub(super) is_progressive: bool,
     /// The first of them is luma, if any is.
     pub(super) components: Vec<Component>,
-    /// Luma, or whatever is first, has as many samples as the picture, and scans can name each component.
+    /// Luma, or whatever is first, has as many samples as the picture.
     pub(super) is_luma_largest: bool,
     /// One of Adobe's marks says what only we read: others are shown a file that says what is meant.
     pub(super) has_unknown_mark: bool,
@@ -58,6 +58,13 @@ pub(super) struct Component {
 }
 
 impl JpegHeader {
+    /// The component that is meant by the part of a scan at that place. Several may share a name: as libjpeg has it, each
+    /// part names the first of them that is not before its own place.
+    pub(super) fn named(&self, id: u8, place: usize) -> Option<usize> {
+        let from = |first: usize| (first..self.components.len()).find(|at| self.components[*at].id == id);
+        from(place).or_else(|| from(0))
+    }
+
     /// Units of a scan that has several components, across and down.
     pub(super) fn units(&self) -> (usize, usize) {
         let [across, down] = most(&self.components).map(u32::from);
@@ -211,7 +218,6 @@ fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, Re
         Some((1, 1) | (2, 1 | 2)) => (frame.progressive || one_scan) && others_are_single,
         _ => false,
     };
-    let are_distinct = (1..ids.len()).all(|at| !ids[..at].contains(&ids[at]));
     Ok(JpegHeader {
         width: frame.width,
         height: frame.height,
@@ -222,7 +228,7 @@ fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, Re
         is_plain: frame.plain,
         is_progressive: frame.progressive,
         components: frame.components.clone(),
-        is_luma_largest: are_distinct && first == Some(largest.into()),
+        is_luma_largest: first == Some(largest.into()),
         has_unknown_mark: marks.has_unknown,
     })
 }

@@ -46,6 +46,7 @@ pub(super) const WHOLE: Band = Band { first: 0, last: 63, is_refined: false, low
 /// A component within a scan: how many of its blocks a unit has, and which codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
+    component: usize,
     pub(super) is_luma: bool,
     pub(super) across: usize,
     pub(super) down: usize,
@@ -65,14 +66,15 @@ impl Head {
         let (count, rest) = segment.split_first()?;
         let (named, rest) = rest.split_at_checked(2 * usize::from(*count))?;
         let [first, last, bits] = rest.first_chunk().filter(|_| rest.len() == 3)?;
-        let component = |id: u8| header.components.iter().find(|component| component.id == id);
         let is_alone = *count == 1;
         let mut parts: Vec<Part> = Vec::with_capacity(4);
         for (at, pair) in named.as_chunks::<2>().0.iter().enumerate() {
-            if named[..2 * at].chunks(2).any(|earlier| earlier[0] == pair[0]) {
+            let [id, tables] = *pair;
+            let component = header.named(id, at)?;
+            if parts.iter().any(|part| part.component == component) {
                 return None;
             }
-            parts.push(part(component(pair[0])?, *pair, is_alone, header));
+            parts.push(part(component, tables, is_alone, header));
         }
         let high = u32::from(bits >> 4);
         let band = Band {
@@ -93,10 +95,12 @@ impl Head {
     }
 }
 
-fn part(component: &Component, [id, tables]: [u8; 2], is_alone: bool, header: &JpegHeader) -> Part {
-    let (across, down) = if is_alone { (1, 1) } else { (component.across, component.down) };
+fn part(component: usize, tables: u8, is_alone: bool, header: &JpegHeader) -> Part {
+    let Component { across, down, .. } = header.components[component];
+    let (across, down) = if is_alone { (1, 1) } else { (across, down) };
     Part {
-        is_luma: id == header.components[0].id,
+        component,
+        is_luma: component == 0,
         across: across.into(),
         down: down.into(),
         first: usize::from(tables >> 4),

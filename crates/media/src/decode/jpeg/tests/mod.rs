@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+mod viewers;
 mod writer;
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
