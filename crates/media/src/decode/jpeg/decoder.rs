@@ -51,9 +51,9 @@ struct Decoder<'a> {
     header: &'a JpegHeader,
     frame: Frame,
     codes: Defined,
-    steps: [Option<[i32; 64]>; 4],
+    steps: [Option<[i16; 64]>; 4],
     /// Those of luma, as they are when its first scan begins.
-    of_luma: Option<[i32; 64]>,
+    of_luma: Option<[i16; 64]>,
     /// In units; 0 is never.
     restarts_after: usize,
     scans: usize,
@@ -161,8 +161,8 @@ impl<'a> Decoder<'a> {
             let (values, rest) = rest.split_at_checked(64 * width)?;
             let mut steps = [0; 64];
             for (value, place) in values.chunks(width).zip(ORDER) {
-                let step = value.iter().fold(0, |step, byte| step << 8 | i32::from(*byte));
-                steps[usize::from(place)] = step;
+                let step = value.iter().fold(0, |step, byte| step << 8 | u16::from(*byte));
+                steps[usize::from(place)] = step.cast_signed();
             }
             *self.steps.get_mut(usize::from(which & 15))? = Some(steps);
             segment = rest;
@@ -222,7 +222,7 @@ fn sequential_units(
     bits: Bits<'_>,
     units: Range<usize>,
     scan: &Scan<'_>,
-    steps: &[i32; 64],
+    steps: &[i16; 64],
     plane: &mut Plane,
 ) -> bool {
     Vectors::dispatch(

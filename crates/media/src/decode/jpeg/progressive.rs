@@ -256,7 +256,7 @@ impl Coefficients {
     }
 
     #[inline(always)]
-    pub(super) fn transform(mut self, vectors: Vectors, steps: &[i32; 64], plane: &mut Plane) {
+    pub(super) fn transform(mut self, vectors: Vectors, steps: &[i16; 64], plane: &mut Plane) {
         let blocks = self.values.as_chunks_mut::<64>().0.chunks_mut(self.columns);
         let kept = self.firsts.chunks(self.columns).zip(self.set.chunks(self.columns));
         for (row, (blocks, (firsts, sets))) in blocks.zip(kept).enumerate() {

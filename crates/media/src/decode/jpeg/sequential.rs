@@ -18,7 +18,7 @@ pub(super) fn units(
     mut bits: Bits<'_>,
     units: Range<usize>,
     scan: &Scan<'_>,
-    steps: &[i32; 64],
+    steps: &[i16; 64],
     plane: &mut Plane,
 ) -> bool {
     let mut level = 0;

@@ -1,5 +1,8 @@
 //! From a block's coefficients to its samples, by the whole numbers that zune-jpeg uses: they are equal to the bit.
 //!
+//! What is beyond 16 bits wraps or is cut off where libjpeg-turbo's vectors do so, because files can be made that show
+//! their picture by that alone.
+//!
 //! Where a block lies in the picture is its caller's matter.
 
 use super::vectors::{Rows, Samples, Vectors};
@@ -16,9 +19,9 @@ const IN_CORNER: u32 = 9;
 
 /// The samples of a block, whose last coefficient that is not zero is told by its place in a scan.
 #[inline(always)]
-pub(super) fn samples(vectors: Vectors, block: &[i16; 64], steps: &[i32; 64], last: u32) -> Samples {
+pub(super) fn samples(vectors: Vectors, block: &[i16; 64], steps: &[i16; 64], last: u32) -> Samples {
     if last == 0 {
-        let level = (i32::from(block[0]) * steps[0]).wrapping_add(4 + 1024) >> 3;
+        let level = (quadruple(block[0].wrapping_mul(steps[0]).into()) + 16 + 4096) >> 5;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
         return [[level.clamp(0, 255) as u8; 8]; 8];
     }
@@ -28,22 +31,45 @@ pub(super) fn samples(vectors: Vectors, block: &[i16; 64], steps: &[i32; 64], la
     if last <= IN_CORNER {
         multiplied::<4>(block, steps, &mut rows);
         pass::<4, 10>(&rows, &mut down, 512);
+        cut_off(block, &rows, &mut down);
         pass::<4, 17>(&vectors.turned(&down), &mut across, HALF);
     } else {
         multiplied::<8>(block, steps, &mut rows);
         pass::<8, 10>(&rows, &mut down, 512);
+        cut_off(block, &rows, &mut down);
         pass::<8, 17>(&vectors.turned(&down), &mut across, HALF);
     }
     vectors.turned_samples(&across)
 }
 
 #[inline(always)]
-fn multiplied<const FILLED: usize>(block: &[i16; 64], steps: &[i32; 64], rows: &mut Rows) {
+fn multiplied<const FILLED: usize>(block: &[i16; 64], steps: &[i16; 64], rows: &mut Rows) {
     for (at, row) in rows.iter_mut().take(FILLED).enumerate() {
         for (across, value) in row.iter_mut().enumerate() {
-            *value = i32::from(block[8 * at + across]) * steps[8 * at + across];
+            *value = block[8 * at + across].wrapping_mul(steps[8 * at + across]).into();
         }
     }
+}
+
+/// To 16 bits after the first pass. Columns of a block that has but its first row are not passed through, and wrap.
+#[inline(always)]
+fn cut_off(block: &[i16; 64], rows: &Rows, down: &mut Rows) {
+    const LARGEST: i32 = i16::MAX as i32 >> 2;
+    if rows[0].iter().any(|value| value.abs() > LARGEST) && block[8..].iter().all(|value| *value == 0) {
+        *down = [rows[0].map(quadruple); 8];
+    }
+    for value in down.as_flattened_mut() {
+        *value = (*value).clamp(i16::MIN.into(), i16::MAX.into());
+    }
+}
+
+const fn quadruple(value: i32) -> i32 {
+    wrapped(value << 2)
+}
+
+#[inline(always)]
+const fn wrapped(value: i32) -> i32 {
+    value << 16 >> 16
 }
 
 /// Eight transforms side by side of eight values each, of which the first ones may be other than zero.
@@ -55,8 +81,8 @@ fn pass<const FILLED: usize, const CUT: u32>(from: &Rows, to: &mut Rows, half: i
         let turned = times(value(2).wrapping_add(value(6)), 2217);
         let even = turned.wrapping_add(times(value(2), 3135));
         let odd = turned.wrapping_add(times(value(6), -7567));
-        let sum = (value(0).wrapping_add(value(4)) << 12).wrapping_add(half);
-        let difference = (value(0).wrapping_sub(value(4)) << 12).wrapping_add(half);
+        let sum = (wrapped(value(0).wrapping_add(value(4))) << 12).wrapping_add(half);
+        let difference = (wrapped(value(0).wrapping_sub(value(4))) << 12).wrapping_add(half);
         let evens = [
             sum.wrapping_add(even),
             difference.wrapping_add(odd),
@@ -66,7 +92,7 @@ fn pass<const FILLED: usize, const CUT: u32>(from: &Rows, to: &mut Rows, half: i
 
         let (one, three, five, seven) = (value(1), value(3), value(5), value(7));
         let (outer, inner) = (seven.wrapping_add(one), five.wrapping_add(three));
-        let (upper, lower) = (seven.wrapping_add(three), five.wrapping_add(one));
+        let (upper, lower) = (wrapped(seven.wrapping_add(three)), wrapped(five.wrapping_add(one)));
         let all = times(upper.wrapping_add(lower), 4816);
         let (outer, inner) = (all.wrapping_add(times(outer, -3685)), all.wrapping_add(times(inner, -10497)));
         let (upper, lower) = (times(upper, -8034), times(lower, -1597));

@@ -73,3 +73,75 @@ fn components_may_share_a_name() {
     let file = picture.write(0xc2, &scans, 0, &mut draw);
     assert!(ours(&file).is_some() && ours(&renamed(file.clone(), &[3, 3, 3])) == ours(&file));
 }
+
+/// What is this times that step, in 16 bits.
+fn over(product: i16, step: u16) -> i16 {
+    let inverse =
+        (0..4).fold(step, |inverse, _| inverse.wrapping_mul(2u16.wrapping_sub(step.wrapping_mul(inverse))));
+    product.wrapping_mul(inverse.cast_signed())
+}
+
+fn gray_of(blocks: Vec<[i16; 64]>, steps: [u16; 64]) -> Picture {
+    Picture { width: 24, height: 16, components: vec![Component { across: 1, down: 1, blocks }], steps }
+}
+
+/// Six blocks of values that keep far from the bounds of 16 bits, none of them zero in the first column.
+fn small_blocks(draw: &mut Draw) -> Vec<[i16; 64]> {
+    let mut block = || {
+        std::array::from_fn(|at| match (at, ORDER[at] % 8) {
+            (0, _) => 1 + draw.below(1500) as i16,
+            (_, 0) => 1 + draw.below(9) as i16,
+            _ => draw.below(if at < 10 { 90 } else { 3 }) as i16,
+        })
+    };
+    (0..6).map(|_| block()).collect()
+}
+
+/// Shown as other coefficients are of which each step is one. Files like these have a picture only where 16 bits wrap, as
+/// in libjpeg-turbo's vectors.
+fn shown_over(steps: [u16; 64], mut values: Vec<[i16; 64]>, draw: &mut Draw) -> Vec<u8> {
+    for (value, place) in values.iter_mut().flat_map(|block| block.iter_mut().zip(ORDER)) {
+        *value = over(*value, steps[usize::from(place)]);
+    }
+    ours(&gray_of(values, steps).write(0xc1, &all_at_once(1), 0, draw)).unwrap()
+}
+
+#[test]
+fn products_and_sums_wrap_at_sixteen_bits() {
+    let mut draw = Draw::new(23);
+    for case in 0..200 {
+        let mut blocks = small_blocks(&mut draw);
+        let expected = shown_over([1; 64], blocks.clone(), &mut draw);
+        let steps = std::array::from_fn(|_| 1 + 2 * draw.below(32_768) as u16);
+        assert!(shown_over(steps, blocks.clone(), &mut draw) == expected, "{case}: products");
+        // What a column's first and fifth value both have too much of is lost where they are added and subtracted.
+        for block in &mut blocks {
+            for place in [0, 32] {
+                let at = ORDER.iter().position(|in_block| *in_block == place).unwrap();
+                block[at] = block[at].wrapping_add(i16::MIN);
+            }
+        }
+        assert!(shown_over(steps, blocks, &mut draw) == expected, "{case}: sums");
+    }
+}
+
+#[test]
+fn columns_of_one_value_wrap_and_others_are_cut_off() {
+    let mut draw = Draw::new(24);
+    for case in 0..100 {
+        let mut blocks = small_blocks(&mut draw);
+        for (at, value) in blocks.iter_mut().flat_map(|block| block.iter_mut().enumerate()) {
+            *value *= i16::from(ORDER[at] < if case % 2 == 0 { 8 } else { 1 });
+        }
+        let expected = shown_over([1; 64], blocks.clone(), &mut draw);
+        for block in &mut blocks {
+            block[0] = block[0].wrapping_add((i16::MIN / 2).wrapping_mul(draw.below(4) as i16));
+        }
+        assert!(shown_over([1; 64], blocks.clone(), &mut draw) == expected, "{case}");
+        for block in &mut blocks {
+            *block = [0; 64];
+            (block[0], block[2]) = (i16::MAX / 2 + 100, 3);
+        }
+        assert_eq!(shown_over([1; 64], blocks, &mut draw), [255; 24 * 16], "{case}");
+    }
+}

@@ -189,7 +189,8 @@ impl Data<'_> {
             if self.scan.high > 0 {
                 self.bits.put(value.cast_unsigned() & 1, 1);
             } else {
-                let (size, bits) = sized(value - *level);
+                // Sums of differences wrap.
+                let (size, bits) = sized(((value - *level) as i16).into());
                 put(&mut self.bits, &self.first, size);
                 self.bits.put(bits, size);
                 *level = value;
