@@ -56,7 +56,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Past any data.
-    fn next_marker(&mut self) -> u8 {
+    pub(super) fn next_marker(&mut self) -> u8 {
         let next = next_marker(self.file.get(self.at..).unwrap_or_default());
         self.at = self.file.len() - next.map_or(0, |(_, after)| after.len());
         next.map_or(END, |(marker, _)| marker)

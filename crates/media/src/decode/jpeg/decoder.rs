@@ -37,19 +37,18 @@ pub(super) fn decode<'a>(
     header: &JpegHeader,
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
-    let frame = Frame::new(header);
+    let frame = Frame::new(header, 0);
     let is_kept = header.is_progressive || scans::is_luma_repeated(bytes, header);
     let kept = if is_kept { Coefficients::bytes((frame.columns * frame.rows) as u64) } else { 0 };
     let share = budget.share(FIXED + kept + Pieces::most(bytes) as u64 + pixels(header))?;
     let kept = is_kept.then(|| Coefficients::new(&frame));
-    let samples = Decoder::new(bytes, header, frame).decode(kept).ok_or(Refusal::BROKEN)?;
+    let samples = Decoder::new(bytes, header).decode(kept).ok_or(Refusal::BROKEN)?;
     Ok((gray(header, samples)?, share))
 }
 
 struct Decoder<'a> {
     bytes: &'a [u8],
     header: &'a JpegHeader,
-    frame: Frame,
     codes: Defined,
     steps: [Option<[i16; 64]>; 4],
     /// Those of luma, as they are when its first scan begins.
@@ -61,11 +60,10 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    fn new(bytes: &'a [u8], header: &'a JpegHeader, frame: Frame) -> Self {
+    fn new(bytes: &'a [u8], header: &'a JpegHeader) -> Self {
         Self {
             bytes,
             header,
-            frame,
             codes: Defined::standard(),
             steps: [None; 4],
             of_luma: None,
@@ -76,7 +74,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn decode(mut self, kept: Option<Coefficients>) -> Option<Vec<u8>> {
-        let mut plane = Plane::new(self.header);
+        let mut plane = Plane::new(self.header, 0);
         let Some(mut kept) = kept else {
             return self.read(&mut plane, None).is_some_and(|has_luma| has_luma).then_some(plane.samples);
         };
@@ -117,14 +115,15 @@ impl<'a> Decoder<'a> {
                 0xda => {
                     is_begun = true;
                     let head = Head::read(segment, self.header)?;
-                    if head.has_luma() {
-                        (marker, at) = self.scan(&head, at, plane, kept.as_deref_mut())?;
-                        if kept.is_none() {
-                            return Some(true);
-                        }
+                    if !head.has_luma() {
+                        (marker, at) = self.pass_over(&head, at);
                         continue;
                     }
-                    at = scans::end_of_scan(self.bytes, at);
+                    (marker, at) = self.scan(&head, at, plane, kept.as_deref_mut())?;
+                    if kept.is_none() {
+                        return Some(true);
+                    }
+                    continue;
                 }
                 // What is read of the frame has been read before.
                 0xc0..=0xc2 if !is_begun => {}
@@ -170,6 +169,22 @@ impl<'a> Decoder<'a> {
         Some(())
     }
 
+    /// The marker that follows a scan, and where it ends. It is not the first one if that is taken for a restart.
+    fn pass_over(&mut self, head: &Head, at: usize) -> (u8, usize) {
+        let (across, down) = head.units(self.header);
+        let restarts = (across * down - 1).checked_div(self.restarts_after).unwrap_or(0);
+        self.pieces.begin(at);
+        let mut marker = self.pieces.next_marker();
+        for restart in (0..8).cycle().take(restarts) {
+            marker = match self.pieces.find_restart(marker, restart) {
+                None => self.pieces.next_marker(),
+                Some(early @ 0xd0..=0xd7) => early,
+                Some(end) => return (end, self.pieces.at()),
+            };
+        }
+        (marker, self.pieces.at())
+    }
+
     /// Reads a scan that begins there, and says which marker follows it, and where that ends.
     fn scan(
         &mut self,
@@ -186,7 +201,7 @@ impl<'a> Decoder<'a> {
             self.of_luma = *self.steps.get(usize::from(self.header.components[0].table))?;
         }
         let steps = self.of_luma?;
-        let scan = Scan::new(head, self.header, &self.frame, &self.codes)?;
+        let scan = Scan::new(head, self.header, &self.codes)?;
         let most = if self.restarts_after == 0 { scan.units } else { self.restarts_after };
         self.pieces.begin(at);
         let (mut begin, mut restart) = (0, 0);

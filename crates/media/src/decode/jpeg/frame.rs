@@ -1,16 +1,17 @@
-//! What a picture is made of, in blocks, and the plane that they are put together in.
+//! What a component is made of, in blocks, and the plane that they are put together in.
 
 use super::{header::JpegHeader, vectors::Samples};
 
-/// Luma, in blocks of eight by eight samples.
+/// A component, in blocks of eight by eight samples.
 pub(super) struct Frame {
     pub(super) columns: usize,
     pub(super) rows: usize,
 }
 
 impl Frame {
-    pub(super) fn new(header: &JpegHeader) -> Self {
-        Self { columns: header.width.div_ceil(8) as usize, rows: header.height.div_ceil(8) as usize }
+    pub(super) fn new(header: &JpegHeader, component: usize) -> Self {
+        let [columns, rows] = header.sides(component).map(|side| side.div_ceil(8));
+        Self { columns, rows }
     }
 }
 
@@ -21,8 +22,8 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    pub(super) fn new(header: &JpegHeader) -> Self {
-        let (width, height) = (header.width as usize, header.height as usize);
+    pub(super) fn new(header: &JpegHeader, component: usize) -> Self {
+        let [width, height] = header.sides(component);
         Self { samples: vec![0; width * height], width, height }
     }
 

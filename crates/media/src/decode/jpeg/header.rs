@@ -65,6 +65,14 @@ impl JpegHeader {
         from(place).or_else(|| from(0))
     }
 
+    /// Samples of a component, across and down.
+    pub(super) fn sides(&self, component: usize) -> [usize; 2] {
+        let [across, down] = most(&self.components).map(u32::from);
+        let Component { across: own_across, down: own_down, .. } = self.components[component];
+        let side = |side: u32, own: u8, most: u32| (side * u32::from(own)).div_ceil(most) as usize;
+        [side(self.width, own_across, across), side(self.height, own_down, down)]
+    }
+
     /// Units of a scan that has several components, across and down.
     pub(super) fn units(&self) -> (usize, usize) {
         let [across, down] = most(&self.components).map(u32::from);

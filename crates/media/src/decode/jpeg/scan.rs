@@ -93,6 +93,17 @@ impl Head {
     pub(super) fn has_luma(&self) -> bool {
         self.parts.iter().any(|part| part.is_luma)
     }
+
+    /// Across and down.
+    pub(super) fn units(&self, header: &JpegHeader) -> (usize, usize) {
+        match self.parts.as_slice() {
+            [alone] => {
+                let Frame { columns, rows } = Frame::new(header, alone.component);
+                (columns, rows)
+            }
+            _ => header.units(),
+        }
+    }
 }
 
 fn part(component: usize, tables: u8, is_alone: bool, header: &JpegHeader) -> Part {
@@ -121,12 +132,9 @@ pub(super) struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     /// A scan that has luma. Nothing if it needs codes that are not defined.
-    pub(super) fn new(head: &'a Head, header: &JpegHeader, frame: &Frame, defined: &Defined) -> Option<Self> {
+    pub(super) fn new(head: &'a Head, header: &JpegHeader, defined: &Defined) -> Option<Self> {
         let Head { parts, band } = head;
-        let (across, down) = match parts.as_slice() {
-            [_] => (frame.columns, frame.rows),
-            _ => header.units(),
-        };
+        let (across, down) = head.units(header);
         let mut scan = Scan {
             parts,
             band: *band,

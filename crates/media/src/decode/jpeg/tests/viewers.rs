@@ -145,3 +145,38 @@ fn columns_of_one_value_wrap_and_others_are_cut_off() {
         assert_eq!(shown_over([1; 64], blocks, &mut draw), [255; 24 * 16], "{case}");
     }
 }
+
+/// As libjpeg, which reads nothing behind a marker that is none, but passes over it where a restart is due.
+#[test]
+fn a_scan_that_is_passed_over_ends_where_libjpeg_ends_it() {
+    let mut draw = Draw::new(25);
+    for case in 0..40 {
+        let restart = [0, 2][case % 2];
+        let mut picture = drawn(&mut draw, SAMPLINGS[2]);
+        (picture.width, picture.height) = (24, 16);
+        for component in &mut picture.components {
+            component.blocks = component.blocks.iter().copied().cycle().take(6).collect();
+        }
+        let other = drawn_as(&mut draw, &picture);
+        let alone = |at: usize| vec![scan(&[at], (0, 63), 0, 0)];
+        let head = picture.write(0xc1, &alone(0), restart, &mut draw);
+        let (colour, decoy) = (
+            picture.write(0xc1, &alone(1), restart, &mut draw),
+            other.write(0xc1, &alone(0), restart, &mut draw),
+        );
+        let (head, colour, decoy) = (&head[..end_of_data(&head)], scans_of(&colour), scans_of(&decoy));
+        let both = ours(&[head, colour, decoy].concat()).unwrap();
+        let first = ours(head).unwrap();
+        assert!(both != first);
+        for (marker, is_read) in
+            [(&b"\xff\x02"[..], restart > 0), (b"\xff\x01", true), (b"\xff\xd8", false), (b"\xff\xde", false)]
+        {
+            // Of the colour's data, the last byte, or what comes before its first restart.
+            let first_restart = colour.windows(2).rposition(|pair| pair == [0xff, 0xd0]);
+            let at = first_restart.filter(|_| restart > 0).unwrap_or(colour.len() - 1);
+            let garbled = [&colour[..at], marker, &colour[at..]].concat();
+            let shown = ours(&[head, &garbled, decoy].concat()).unwrap();
+            assert!(shown == *if is_read { &both } else { &first }, "{case}: {marker:x?}");
+        }
+    }
+}
