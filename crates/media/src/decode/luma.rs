@@ -15,6 +15,14 @@ pub(super) const fn of_rgb(red: u8, green: u8, blue: u8) -> u8 {
     sum.to_be_bytes()[1]
 }
 
+/// The light that luma and colours say, as libjpeg has it.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+pub(super) fn rgb_of(luma: u8, blue: u8, red: u8) -> [u8; 3] {
+    let (luma, blue, red) = (i32::from(luma) << 16, i32::from(blue) - 128, i32::from(red) - 128);
+    let sums = [luma + 91_881 * red, luma - 22_554 * blue - 46_802 * red, luma + 116_130 * blue];
+    sums.map(|sum| ((sum + (1 << 15)) >> 16).clamp(0, 255) as u8)
+}
+
 /// Ink, 255 for all of it.
 pub(super) const fn of_cmyk(cyan: u8, magenta: u8, yellow: u8, black: u8) -> u8 {
     of_rgb(left(cyan, black), left(magenta, black), left(yellow, black))
@@ -87,6 +95,18 @@ mod tests {
             assert_eq!(of_cmyk(0, 0, 0, 255 - luma), luma);
             assert_eq!(of_cmyk(255 - luma, 255 - luma, 255 - luma, 0), luma);
         }
+    }
+
+    #[test]
+    fn what_luma_and_colours_say_has_that_luma() {
+        for luma in 0..=255 {
+            assert_eq!(rgb_of(luma, 128, 128), [luma; 3]);
+        }
+        for [blue, red] in [[100, 140], [128, 90], [150, 128]] {
+            let [r, g, b] = rgb_of(120, blue, red);
+            assert!(of_rgb(r, g, b).abs_diff(120) <= 1);
+        }
+        assert_eq!(rgb_of(76, 85, 255), [254, 0, 0]);
     }
 
     #[test]

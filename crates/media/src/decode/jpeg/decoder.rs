@@ -1,4 +1,5 @@
-//! Our own decoder: the luma of a JPEG whose header says that it is made as nearly all are, and nothing else of it.
+//! Our own decoder: the luma of a JPEG of eight bits and Huffman codes. Each component that it takes is read alone, and the
+//! others are passed over; for nearly all files that is one.
 //!
 //! What breaks a rule shows what libjpeg shows of it: data ends at any marker, and what it is too short for is gray; the
 //! next restart is looked for by its number; what is no code says nothing.
@@ -14,9 +15,9 @@ use super::{
     bits::{Bits, Pieces},
     frame::{Frame, Plane},
     gray,
-    header::{Colours, JpegHeader, next_marker},
+    header::{JpegHeader, next_marker},
     huffman::Codes,
-    pixels,
+    planes,
     progressive::Coefficients,
     scan::{Defined, Head, Scan},
     scans, sequential,
@@ -27,32 +28,30 @@ use super::{
 /// The picture's.
 pub(super) const END: u8 = 0xd9;
 
-/// Whether it is asked: what luma shows needs no converting, and no component has more samples than luma.
-pub(super) fn takes(header: &JpegHeader) -> bool {
-    header.is_plain && matches!(header.colours, Colours::Gray | Colours::YCbCr) && header.is_luma_largest
-}
-
 pub(super) fn decode<'a>(
     bytes: &[u8],
     header: &JpegHeader,
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
-    let frame = Frame::new(header, 0);
-    let is_kept = header.is_progressive || scans::is_luma_repeated(bytes, header);
-    let kept = if is_kept { Coefficients::bytes((frame.columns * frame.rows) as u64) } else { 0 };
-    let share = budget.share(FIXED + kept + Pieces::most(bytes) as u64 + pixels(header))?;
-    let kept = is_kept.then(|| Coefficients::new(&frame));
-    let samples = Decoder::new(bytes, header).decode(kept).ok_or(Refusal::BROKEN)?;
+    let is_kept = |component| header.is_progressive || scans::is_repeated(bytes, header, component);
+    let kept = |component| is_kept(component).then(|| Coefficients::bytes(&Frame::new(header, component)));
+    let components = 0..planes::needed(header);
+    let kept = components.clone().filter_map(kept).max().unwrap_or(0);
+    let share = budget.share(FIXED + kept + Pieces::most(bytes) as u64 + planes::bytes(header))?;
+    let plane = |component| Decoder::new(bytes, header, component).decode(is_kept(component));
+    let samples = planes::luma(header, components.map(plane).collect()).ok_or(Refusal::BROKEN)?;
     Ok((gray(header, samples)?, share))
 }
 
 struct Decoder<'a> {
     bytes: &'a [u8],
     header: &'a JpegHeader,
+    /// The one that is read.
+    component: usize,
     codes: Defined,
     steps: [Option<[i16; 64]>; 4],
-    /// Those of luma, as they are when its first scan begins.
-    of_luma: Option<[i16; 64]>,
+    /// Those of the component, as they are when its first scan begins.
+    of_wanted: Option<[i16; 64]>,
     /// In units; 0 is never.
     restarts_after: usize,
     scans: usize,
@@ -60,28 +59,31 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    fn new(bytes: &'a [u8], header: &'a JpegHeader) -> Self {
+    fn new(bytes: &'a [u8], header: &'a JpegHeader, component: usize) -> Self {
         Self {
             bytes,
             header,
+            component,
             codes: Defined::standard(),
             steps: [None; 4],
-            of_luma: None,
+            of_wanted: None,
             restarts_after: 0,
             scans: 0,
             pieces: Pieces::new(bytes),
         }
     }
 
-    fn decode(mut self, kept: Option<Coefficients>) -> Option<Vec<u8>> {
-        let mut plane = Plane::new(self.header, 0);
-        let Some(mut kept) = kept else {
-            return self.read(&mut plane, None).is_some_and(|has_luma| has_luma).then_some(plane.samples);
-        };
+    /// Its samples, if any came.
+    fn decode(mut self, is_kept: bool) -> Option<Vec<u8>> {
+        let mut plane = Plane::new(self.header, self.component);
+        if !is_kept {
+            return self.read(&mut plane, None).is_some_and(|is_read| is_read).then_some(plane.samples);
+        }
+        let mut kept = Coefficients::new(&Frame::new(self.header, self.component));
         // What came before a fault stands.
         let _ = self.read(&mut plane, Some(&mut kept));
         let kept = Some(kept).filter(|kept| kept.has_any() && self.scans <= scans::MOST)?;
-        let steps = self.of_luma?;
+        let steps = self.of_wanted?;
         Some(Vectors::dispatch(
             #[inline(always)]
             move |vectors| {
@@ -91,8 +93,8 @@ impl<'a> Decoder<'a> {
         ))
     }
 
-    /// Reads scans up to the picture's end, or to the end of luma's one if coefficients are not kept. Nothing if something
-    /// outside of their data is broken.
+    /// Reads scans up to the picture's end, or to the end of the component's one if coefficients are not kept. Nothing if
+    /// something outside of their data is broken.
     fn read(&mut self, plane: &mut Plane, mut kept: Option<&mut Coefficients>) -> Option<bool> {
         let (mut marker, mut at) = self.marker(2);
         let mut is_begun = false;
@@ -114,8 +116,8 @@ impl<'a> Decoder<'a> {
                 0xdd => self.restarts_after = u16::from_be_bytes(segment.try_into().ok()?).into(),
                 0xda => {
                     is_begun = true;
-                    let head = Head::read(segment, self.header)?;
-                    if !head.has_luma() {
+                    let head = Head::read(segment, self.header, self.component)?;
+                    if !head.is_wanted() {
                         (marker, at) = self.pass_over(&head, at);
                         continue;
                     }
@@ -197,10 +199,10 @@ impl<'a> Decoder<'a> {
         if self.scans > scans::MOST {
             return None;
         }
-        if self.of_luma.is_none() {
-            self.of_luma = *self.steps.get(usize::from(self.header.components[0].table))?;
+        if self.of_wanted.is_none() {
+            self.of_wanted = *self.steps.get(usize::from(self.header.components[self.component].table))?;
         }
-        let steps = self.of_luma?;
+        let steps = self.of_wanted?;
         let scan = Scan::new(head, self.header, &self.codes)?;
         let most = if self.restarts_after == 0 { scan.units } else { self.restarts_after };
         self.pieces.begin(at);

@@ -40,10 +40,8 @@ pub(in super::super) struct JpegHeader {
     /// Huffman coded, eight bits a sample, with loss.
     pub(super) is_plain: bool,
     pub(super) is_progressive: bool,
-    /// The first of them is luma, if any is.
+    /// The first of them is luma, if any is. One to four.
     pub(super) components: Vec<Component>,
-    /// Luma, or whatever is first, has as many samples as the picture.
-    pub(super) is_luma_largest: bool,
     /// One of Adobe's marks says what only we read: others are shown a file that says what is meant.
     pub(super) has_unknown_mark: bool,
 }
@@ -58,6 +56,11 @@ pub(super) struct Component {
 }
 
 impl JpegHeader {
+    /// How often those that are sampled most are sampled, across and down.
+    pub(super) fn most(&self) -> [u8; 2] {
+        most(&self.components)
+    }
+
     /// The component that is meant by the part of a scan at that place. Several may share a name: as libjpeg has it, each
     /// part names the first of them that is not before its own place.
     pub(super) fn named(&self, id: u8, place: usize) -> Option<usize> {
@@ -67,7 +70,7 @@ impl JpegHeader {
 
     /// Samples of a component, across and down.
     pub(super) fn sides(&self, component: usize) -> [usize; 2] {
-        let [across, down] = most(&self.components).map(u32::from);
+        let [across, down] = self.most().map(u32::from);
         let Component { across: own_across, down: own_down, .. } = self.components[component];
         let side = |side: u32, own: u8, most: u32| (side * u32::from(own)).div_ceil(most) as usize;
         [side(self.width, own_across, across), side(self.height, own_down, down)]
@@ -75,12 +78,11 @@ impl JpegHeader {
 
     /// Units of a scan that has several components, across and down.
     pub(super) fn units(&self) -> (usize, usize) {
-        let [across, down] = most(&self.components).map(u32::from);
+        let [across, down] = self.most().map(u32::from);
         (self.width.div_ceil(8 * across) as usize, self.height.div_ceil(8 * down) as usize)
     }
 }
 
-/// How often those that are sampled most are sampled, across and down.
 fn most(components: &[Component]) -> [u8; 2] {
     let most = |of: fn(&Component) -> u8| components.iter().map(of).max().unwrap_or(1);
     [most(|component| component.across), most(|component| component.down)]
@@ -211,8 +213,7 @@ fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, Re
         (4, Some(_)) => Colours::Ycck,
         _ => return Err(unsupported()),
     };
-    let largest = most(&frame.components);
-    let [across, down] = largest.map(u64::from);
+    let [across, down] = most(&frame.components).map(u64::from);
     let units = u64::from(frame.width).div_ceil(8 * across) * u64::from(frame.height).div_ceil(8 * down);
     let blocks = frame.components.iter().map(|component| u64::from(component.across * component.down));
     let blocks = units * blocks.sum::<u64>();
@@ -236,7 +237,6 @@ fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, Re
         is_plain: frame.plain,
         is_progressive: frame.progressive,
         components: frame.components.clone(),
-        is_luma_largest: first == Some(largest.into()),
         has_unknown_mark: marks.has_unknown,
     })
 }

@@ -25,6 +25,7 @@ mod huffman;
 #[path = "../../../tests/pictures/mod.rs"]
 mod pictures;
 mod places;
+mod planes;
 mod progressive;
 mod scan;
 mod scans;
@@ -47,7 +48,7 @@ pub(super) fn decode<'a>(
     header: &JpegHeader,
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
-    if decoder::takes(header) {
+    if header.is_plain {
         return either(
             Format::Jpeg,
             || decoder::decode(bytes, header, budget),

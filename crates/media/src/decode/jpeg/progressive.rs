@@ -1,4 +1,4 @@
-//! Scans of parts of luma's coefficients, which are kept until the last one: bands of them, bits of bands, and whole
+//! Scans of parts of a component's coefficients, which are kept until the last one: bands of them, bits of bands, and whole
 //! blocks that come again.
 
 use std::ops::Range;
@@ -40,8 +40,8 @@ impl Coefficients {
     }
 
     /// How many bytes are allocated.
-    pub(super) const fn bytes(blocks: u64) -> u64 {
-        blocks * (2 + 64 * 2 + 8)
+    pub(super) const fn bytes(frame: &Frame) -> u64 {
+        (frame.columns * frame.rows) as u64 * (2 + 64 * 2 + 8)
     }
 
     pub(super) fn has_any(&self) -> bool {
@@ -76,7 +76,7 @@ impl Coefficients {
         let mut level = 0;
         scan.blocks(bits, units, |bits, part, row, column| {
             let (Some(first), Some(others)) = (scan.first(part), scan.others(part)) else { return };
-            if part.is_luma {
+            if part.is_wanted {
                 let mut block = [0; 64];
                 sequential::block(bits, first, others, &mut level, &mut block);
                 if let Some(first) = self.first_of(row, column) {
@@ -107,7 +107,7 @@ impl Coefficients {
             |bits, part, row, column| {
                 let Some(table) = scan.first(part) else { return };
                 let (_, value) = table.fill_and_next(bits);
-                if part.is_luma {
+                if part.is_wanted {
                     level = level.wrapping_add(value);
                     if let Some(first) = self.first_of(row, column) {
                         *first = truncated(level << scan.band.low);
@@ -127,7 +127,7 @@ impl Coefficients {
                 bits.fill();
                 #[allow(clippy::cast_possible_truncation, reason = "one bit, moved by 13 at most")]
                 let bit = (bits.take(1) << scan.band.low) as i16;
-                if part.is_luma
+                if part.is_wanted
                     && let Some(first) = self.first_of(row, column)
                 {
                     *first |= bit;

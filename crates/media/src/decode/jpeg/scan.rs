@@ -47,7 +47,8 @@ pub(super) const WHOLE: Band = Band { first: 0, last: 63, is_refined: false, low
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     component: usize,
-    pub(super) is_luma: bool,
+    /// Of the component that is read: others are passed over.
+    pub(super) is_wanted: bool,
     pub(super) across: usize,
     pub(super) down: usize,
     first: usize,
@@ -62,7 +63,7 @@ pub(super) struct Head {
 
 impl Head {
     /// Nothing if it breaks a rule.
-    pub(super) fn read(segment: &[u8], header: &JpegHeader) -> Option<Self> {
+    pub(super) fn read(segment: &[u8], header: &JpegHeader, wanted: usize) -> Option<Self> {
         let (count, rest) = segment.split_first()?;
         let (named, rest) = rest.split_at_checked(2 * usize::from(*count))?;
         let [first, last, bits] = rest.first_chunk().filter(|_| rest.len() == 3)?;
@@ -74,7 +75,10 @@ impl Head {
             if parts.iter().any(|part| part.component == component) {
                 return None;
             }
-            parts.push(part(component, tables, is_alone, header));
+            let Component { across, down, .. } = header.components[component];
+            let (across, down) = if is_alone { (1, 1) } else { (across.into(), down.into()) };
+            let [first, others] = [tables >> 4, tables & 15].map(usize::from);
+            parts.push(Part { component, is_wanted: component == wanted, across, down, first, others });
         }
         let high = u32::from(bits >> 4);
         let band = Band {
@@ -90,8 +94,8 @@ impl Head {
         ((is_right || !header.is_progressive) && !parts.is_empty()).then_some(Self { parts, band })
     }
 
-    pub(super) fn has_luma(&self) -> bool {
-        self.parts.iter().any(|part| part.is_luma)
+    pub(super) fn is_wanted(&self) -> bool {
+        self.parts.iter().any(|part| part.is_wanted)
     }
 
     /// Across and down.
@@ -103,19 +107,6 @@ impl Head {
             }
             _ => header.units(),
         }
-    }
-}
-
-fn part(component: usize, tables: u8, is_alone: bool, header: &JpegHeader) -> Part {
-    let Component { across, down, .. } = header.components[component];
-    let (across, down) = if is_alone { (1, 1) } else { (across, down) };
-    Part {
-        component,
-        is_luma: component == 0,
-        across: across.into(),
-        down: down.into(),
-        first: usize::from(tables >> 4),
-        others: usize::from(tables & 15),
     }
 }
 
@@ -131,7 +122,7 @@ pub(super) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// A scan that has luma. Nothing if it needs codes that are not defined.
+    /// A scan that is read. Nothing if it needs codes that are not defined.
     pub(super) fn new(head: &'a Head, header: &JpegHeader, defined: &Defined) -> Option<Self> {
         let Head { parts, band } = head;
         let (across, down) = head.units(header);

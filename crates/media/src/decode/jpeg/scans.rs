@@ -66,10 +66,10 @@ fn names(named: &[u8]) -> impl Iterator<Item = u8> {
     named.iter().copied().step_by(2)
 }
 
-/// Luma is among what is repeated.
-pub(super) fn is_luma_repeated(bytes: &[u8], header: &JpegHeader) -> bool {
-    let has_luma = |named: &&[u8]| names(named).any(|id| id == header.components[0].id);
-    header.is_buffered && !header.is_progressive && Scans::new(bytes).filter(has_luma).nth(1).is_some()
+/// Several scans name that component of a sequential file.
+pub(super) fn is_repeated(bytes: &[u8], header: &JpegHeader, component: usize) -> bool {
+    let is_named = |named: &&[u8]| names(named).any(|id| id == header.components[component].id);
+    header.is_buffered && !header.is_progressive && Scans::new(bytes).filter(is_named).nth(1).is_some()
 }
 
 /// Several scans name one component of a sequential file: the last one counts, which only we know. In a file that has

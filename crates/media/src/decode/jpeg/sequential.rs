@@ -1,4 +1,4 @@
-//! Scans of whole blocks: luma's are transformed as they are read, those of colours are passed over.
+//! Scans of whole blocks: those of the component that is read are transformed, others are passed over.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ pub(super) fn units(
         #[inline(always)]
         |bits, part, row, column| {
             let (Some(first), Some(others)) = (scan.first(part), scan.others(part)) else { return };
-            if part.is_luma {
+            if part.is_wanted {
                 let mut values = [0; 64];
                 let last = block(bits, first, others, &mut level, &mut values);
                 plane.place(row, column, &samples(vectors, &values, steps, last));
@@ -49,7 +49,7 @@ pub(super) fn gray(units: Range<usize>, scan: &Scan<'_>, plane: &mut Plane) {
     }
     let mut bits = Bits::NONE;
     scan.blocks(&mut bits, units, |_, part, row, column| {
-        if part.is_luma {
+        if part.is_wanted {
             plane.place(row, column, &[[128; 8]; 8]);
         }
     });

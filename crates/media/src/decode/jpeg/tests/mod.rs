@@ -15,6 +15,7 @@ use self::writer::{Component, Picture, Scan};
 use super::{
     by_others, decoder, header,
     pictures::{self, Draw},
+    scans,
     transform::ORDER,
 };
 use crate::{decode::Budget, hashes::pdq};
@@ -22,7 +23,7 @@ use crate::{decode::Budget, hashes::pdq};
 const ALL: u64 = 1 << 30;
 
 fn ours(bytes: &[u8]) -> Option<Vec<u8>> {
-    let header = header::read(bytes).ok().filter(decoder::takes)?;
+    let header = header::read(bytes).ok().filter(|header| header.is_plain)?;
     Some(decoder::decode(bytes, &header, &Budget::new(ALL)).ok()?.0.samples)
 }
 

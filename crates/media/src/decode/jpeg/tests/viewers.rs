@@ -1,6 +1,7 @@
 //! What viewers show of files that hardly any encoder makes: libjpeg's ways where others see another picture, or none.
 
 use super::*;
+use crate::decode::luma;
 
 /// Each segment's place, up to the first scan.
 fn segments(file: &[u8]) -> Vec<usize> {
@@ -177,6 +178,109 @@ fn a_scan_that_is_passed_over_ends_where_libjpeg_ends_it() {
             let garbled = [&colour[..at], marker, &colour[at..]].concat();
             let shown = ours(&[head, &garbled, decoy].concat()).unwrap();
             assert!(shown == *if is_read { &both } else { &first }, "{case}: {marker:x?}");
+        }
+    }
+}
+
+#[test]
+fn luma_that_is_sampled_less_often_is_stretched() {
+    let mut draw = Draw::new(27);
+    for case in 0..90 {
+        let samplings =
+            [[(1, 1), (2, 2), (1, 1)], [(1, 1), (2, 1), (1, 1)], [(2, 1), (2, 4), (1, 1)]][case % 3];
+        let picture = drawn(&mut draw, &samplings);
+        let (across, down) = ([2, 2, 2][case % 3] / samplings[0].0, [2, 1, 4][case % 3] / samplings[0].1);
+        let (width, height) = (picture.width.div_ceil(across), picture.height.div_ceil(down));
+        let stride = picture.width.div_ceil(16) * samplings[0].0;
+        let columns = width.div_ceil(8);
+        let block = |at: usize| picture.components[0].blocks[at / columns * stride + at % columns];
+        let blocks = (0..columns * height.div_ceil(8)).map(block).collect();
+        let alone = vec![Component { across: 1, down: 1, blocks }];
+        let small = Picture { width, height, components: alone, steps: picture.steps };
+        let small = ours(&small.write(0xc1, &all_at_once(1), 0, &mut draw)).unwrap();
+        let restart = [0, 3][case % 2];
+        let scans = [all_at_once(3), progression(&mut draw, 3)];
+        for (marker, scans) in [0xc0, 0xc2].iter().zip(scans) {
+            let shown = ours(&picture.write(*marker, &scans, restart, &mut draw)).unwrap();
+            assert_eq!(shown.len(), picture.width * picture.height);
+            for (at, sample) in shown.iter().enumerate() {
+                let (row, column) = (at / picture.width / down, at % picture.width / across);
+                assert_eq!(*sample, small[row * width + column], "{case}: {at}");
+            }
+        }
+    }
+}
+
+fn adobe(mark: u8) -> Vec<u8> {
+    segment(0xee, &[b"Adobe\0\x64\0\0\0\0".as_slice(), &[mark]].concat())
+}
+
+/// Of a picture, with restarts: all components at once, one after the other, and progressive.
+fn of_each_kind(draw: &mut Draw, components: usize) -> Vec<Vec<u8>> {
+    let mut picture = drawn(draw, &vec![(1, 1); components]);
+    (picture.width, picture.height) = (40, 32);
+    for component in &mut picture.components {
+        component.blocks = component.blocks.iter().copied().cycle().take(20).collect();
+    }
+    let each: Vec<_> = (0..components).map(|at| scan(&[at], (0, 63), 0, 0)).collect();
+    let scans = progression(draw, components);
+    let kinds = [(0xc1, all_at_once(components)), (0xc1, each), (0xc2, scans)];
+    kinds.iter().map(|(marker, scans)| picture.write(*marker, scans, 3, draw)).collect()
+}
+
+/// What is shown of a component alone: the one that the frame names first is luma, if nothing else is said.
+fn plane_of(head: &[u8], tail: &[u8], component: usize) -> Option<Vec<u8>> {
+    let frame =
+        *segments(&[head, tail].concat()).iter().find(|at| (0xc0..=0xc2).contains(&head[**at + 1]))?;
+    let mut head = head.to_vec();
+    head[frame + 10..frame + 19].rotate_left(3 * component);
+    ours(&[&head, tail].concat())
+}
+
+#[test]
+fn of_a_broken_file_in_rgb_all_components_are_shown_as_they_are_alone() {
+    let mut draw = Draw::new(28);
+    let pieces: &[&[u8]] = &[b"\xff\xd9", b"\xff\xd1", b"\xff\0", b"\0", b"\xff\x02", b"\xff\xd6"];
+    let mut shown = 0;
+    for file in of_each_kind(&mut draw, 3) {
+        let (head, tail) = file.split_at(first_scan(&file).1);
+        for number in 0..150 {
+            let tail = garbled(number, &[tail], pieces);
+            let planes: Vec<_> = (0..3).map(|component| plane_of(head, &tail, component)).collect();
+            let planes = planes.iter().any(Option::is_some).then(|| {
+                planes
+                    .into_iter()
+                    .map(|plane| plane.unwrap_or_else(|| vec![128; 40 * 32]))
+                    .collect::<Vec<_>>()
+            });
+            let expected: Option<Vec<u8>> = planes.map(|planes| {
+                (0..40 * 32).map(|at| luma::of_rgb(planes[0][at], planes[1][at], planes[2][at])).collect()
+            });
+            let marked = [&head[..2], &adobe(0), &head[2..], &tail].concat();
+            shown += usize::from(expected.is_some());
+            assert!(ours(&marked) == expected, "{number}");
+        }
+    }
+    assert!(shown > 400, "{shown}");
+}
+
+#[test]
+fn a_restart_that_is_not_found_at_once_changes_no_inks() {
+    let mut draw = Draw::new(29);
+    for mark in [0, 2] {
+        for file in of_each_kind(&mut draw, 4) {
+            let marked = [&file[..2], &adobe(mark), &file[2..]].concat();
+            let whole = ours(&marked).unwrap();
+            let read = header::read(&marked).unwrap();
+            let others = by_others(&marked, &read, &Budget::new(ALL)).unwrap().0.samples;
+            assert!(whole.iter().zip(&others).all(|(ours, other)| ours.abs_diff(*other) <= 3));
+            let end = scans::end_of_scan(&marked, first_scan(&marked).1);
+            for at in restarts(&marked).into_iter().filter(|at| *at < end) {
+                for stray in [&b"\0\0"[..], b"\xff\x02", b"\xff\xff"] {
+                    let file = [&marked[..at], stray, &marked[at..]].concat();
+                    assert!(ours(&file).is_some_and(|ours| ours == whole), "{mark}: {at}");
+                }
+            }
         }
     }
 }
