@@ -2,7 +2,7 @@
 //!
 //! Three decoders can be asked, ours first. What the file's header says was read before.
 
-use std::{borrow::Cow, io::Cursor};
+use std::{borrow::Cow, io::Read as _};
 
 use jpeg_decoder::{ColorTransform, PixelFormat};
 use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
@@ -122,7 +122,10 @@ fn by_jpeg_decoder<'a>(
     }
     let planes = header.samples * if header.is_buffered { 3 } else { 1 };
     let share = budget.share(FIXED + copied(bytes, header) + planes + 6 * pixels(header))?;
-    let mut decoder = jpeg_decoder::Decoder::new(Cursor::new(shown(bytes, header)));
+    let shown = shown(bytes, header);
+    // It goes on after the scan that has everything, once over the whole picture for each of any number of scans.
+    let shown = if header.is_buffered { &shown } else { scans::first(&shown) };
+    let mut decoder = jpeg_decoder::Decoder::new(shown.chain(&[0xff, decoder::END][..]));
     match header.colours {
         Colours::YCbCr => decoder.set_color_transform(ColorTransform::YCbCr),
         Colours::Rgb | Colours::AdobeRgb => decoder.set_color_transform(ColorTransform::RGB),

@@ -25,6 +25,13 @@ pub(super) fn end_of_scan(bytes: &[u8], from: usize) -> usize {
     memchr_iter(0xff, data).find(is_end).map_or(bytes.len(), |at| from + at)
 }
 
+/// A file without what follows its first scan.
+pub(super) fn first(bytes: &[u8]) -> &[u8] {
+    let mut scans = Scans::new(bytes);
+    scans.next();
+    &bytes[..scans.at.min(bytes.len())]
+}
+
 /// The scans up to the picture's end: what each names.
 struct Scans<'a> {
     bytes: &'a [u8],
@@ -100,6 +107,16 @@ mod tests {
         }
         assert_eq!(end_of_scan(&[SCAN, &[0xff], END].concat(), 10), SCAN.len() + 1);
         assert_eq!(end_of_scan(SCAN, 99), SCAN.len());
+    }
+
+    #[test]
+    fn a_file_is_cut_after_its_first_scan() {
+        let frame = &[0xff, 0xd8, 0xff, 0xc4, 0, 4, 0xff, START][..];
+        let cut = [frame, SCAN, &[7, 0xff, 0xd1, 8]].concat();
+        for rest in [&[SCAN, SCAN, END].concat()[..], END, b""] {
+            assert_eq!(first(&[&cut, rest].concat()), cut, "{rest:x?}");
+        }
+        assert_eq!(first(frame), frame);
     }
 
     #[test]

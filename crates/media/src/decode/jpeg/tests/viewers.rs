@@ -284,3 +284,17 @@ fn a_restart_that_is_not_found_at_once_changes_no_inks() {
         }
     }
 }
+
+#[test]
+fn what_follows_the_scan_that_has_everything_is_shown_to_no_other_decoder() {
+    let mut draw = Draw::new(30);
+    let file = &of_each_kind(&mut draw, 3)[0];
+    let others = |file: &[u8]| {
+        let read = header::read(file).unwrap();
+        by_others(file, &read, &Budget::new(ALL)).ok().map(|done| done.0.samples)
+    };
+    let marked = [&file[..2], &adobe(0), &file[2..]].concat();
+    let once = others(&marked);
+    let endless = segment(0xda, &[3, 1, 0x33, 2, 0x33, 3, 0x33, 0, 63, 0]).repeat(200);
+    assert!(once.is_some() && others(&[&marked[..end_of_data(&marked)], &endless].concat()) == once);
+}
