@@ -1,41 +1,25 @@
 //! What an accepted appeal takes back.
+
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+mod support;
 
 use bytes::Bytes;
-use tidegate_catalog::{Live, orgs};
+use support::{fixture, org, post};
+use tempfile::TempDir;
+use tidegate_catalog::orgs;
 use tidegate_moderation::{Deps, appeals, decisions, effects};
 use tidegate_schemas::{
-    ids::{ActionId, AppealId, ConfigVersion, DecisionId, EventId, ItemKey, Millis, OrgId, SubmissionId},
+    ids::{ActionId, AppealId, ConfigVersion, DecisionId, EventId, ItemKey, Millis, SubmissionId},
     records::{Appeal, Decision, ItemEntry, JobClass, Mention, Variant, Verdict},
 };
 use tidegate_store::{Store, WriteTime, tables::items::strikes::ActionByItem};
-use tidegate_stream::Log;
 use uuid::Uuid;
 
-struct Fixture {
-    deps: Deps,
-    _folder: tempfile::TempDir,
-}
-
-async fn fixture() -> Fixture {
-    let folder = tempfile::tempdir().unwrap();
-    let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let stream = tidegate_stream::Settings { partitions: Some(1), ..Default::default() };
-    let log = Log::open_embedded(db.clone(), &stream).unwrap();
-    let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
-    orgs::create(&store, &org(), "Acme", Millis::now()).await.unwrap();
-    let live = Arc::new(Live::open(store.clone(), tidegate_catalog::Settings::default()).await.unwrap());
-    Fixture { deps: Deps { log, store, live }, _folder: folder }
-}
-
-fn org() -> OrgId {
-    OrgId::new("acme")
-}
-
-fn post() -> ItemKey {
-    ItemKey::new("post", "p1")
+async fn house() -> (Deps, TempDir) {
+    let (deps, folder) = fixture().await;
+    orgs::create(&deps.store, &org(), "Acme", Millis::now()).await.unwrap();
+    (deps, folder)
 }
 
 /// Of the action `limit_reach`; by its instant, which is also its name.
@@ -122,7 +106,7 @@ async fn an_appeal_takes_back_what_was_taken_before_it_and_nothing_where_nothing
         ("the clock was set back since", &[5_000], &[], &[5_000]),
         ("the clock was set back since, and it was taken again", &[5_000], &[1_100, 6_000], &[5_000]),
     ] {
-        let Fixture { deps, _folder } = fixture().await;
+        let (deps, _folder) = house().await;
         for at in before {
             take(&deps.store, *at).await;
         }
@@ -136,7 +120,7 @@ async fn an_appeal_takes_back_what_was_taken_before_it_and_nothing_where_nothing
 
 #[tokio::test]
 async fn an_appeal_that_is_sent_again_is_against_no_more_than_the_first_time() {
-    let Fixture { deps, _folder } = fixture().await;
+    let (deps, _folder) = house().await;
     take(&deps.store, 900).await;
     appeals::accept(&deps, &appeal(), Millis(1_000)).await.unwrap();
     take(&deps.store, 1_100).await;

@@ -1,10 +1,13 @@
 //! What stands of a submission that comes again, and of a decision whose due row comes up.
+
 #![allow(clippy::unwrap_used)]
 
-use std::{sync::Arc, time::Duration};
+mod support;
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_catalog::Live;
+use support::{fixture, org, post};
 use tidegate_moderation::{
     Deps,
     decisions::{self, Decided, PENDING, Release},
@@ -15,10 +18,7 @@ use tidegate_moderation::{
     submissions::{self, RESENT, Standing, Submission},
 };
 use tidegate_schemas::{
-    ids::{
-        ConfigVersion, DecisionId, ItemKey, JobId, Kind as IdKind, Millis, OrgId, QueueId, SubmissionId,
-        derive,
-    },
+    ids::{ConfigVersion, DecisionId, ItemKey, JobId, Kind as IdKind, Millis, QueueId, SubmissionId, derive},
     records::{self, Coordinates, ItemEntry, Items, Source, Variant},
 };
 use tidegate_store::{
@@ -28,31 +28,8 @@ use tidegate_store::{
         review::{decisions::DecisionDue, jobs::Job},
     },
 };
-use tidegate_stream::{Log, Order, Query, Topic};
+use tidegate_stream::{Order, Query, Topic};
 use uuid::Uuid;
-
-struct Fixture {
-    deps: Deps,
-    _folder: tempfile::TempDir,
-}
-
-async fn fixture() -> Fixture {
-    let folder = tempfile::tempdir().unwrap();
-    let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let stream = tidegate_stream::Settings { partitions: Some(1), ..Default::default() };
-    let log = Log::open_embedded(db.clone(), &stream).unwrap();
-    let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
-    let live = Arc::new(Live::open(store.clone(), tidegate_catalog::Settings::default()).await.unwrap());
-    Fixture { deps: Deps { log, store, live }, _folder: folder }
-}
-
-fn org() -> OrgId {
-    OrgId::new("acme")
-}
-
-fn post() -> ItemKey {
-    ItemKey::new("post", "p1")
-}
 
 fn submission(nth: u128) -> SubmissionId {
     Uuid::from_u128(nth).into()
@@ -133,7 +110,7 @@ async fn standing(deps: &Deps, nth: u128, append_ms: i64) -> Standing {
 
 #[tokio::test]
 async fn a_replay_carries_its_plan_out_and_a_submission_that_is_sent_again_does_nothing() {
-    let Fixture { deps, _folder } = fixture().await;
+    let (deps, _folder) = fixture().await;
     assert!(matches!(standing(&deps, 1, 10).await, Standing::Fresh));
     let plan = Plan::empty(&org(), Uuid::from_u128(1), Kind::Item, ConfigVersion(1));
     effects::adopt(&deps.store, plan, Millis(10)).await.unwrap();
@@ -151,7 +128,7 @@ async fn a_replay_carries_its_plan_out_and_a_submission_that_is_sent_again_does_
 
 #[tokio::test]
 async fn a_submission_that_was_sent_again_does_not_become_the_newest_version() {
-    let Fixture { deps, _folder } = fixture().await;
+    let (deps, _folder) = fixture().await;
     stored_with_its_place(&deps.store, 1, 10).await;
     stored(&deps.store, 2, 20).await;
     stored(&deps.store, 1, 30).await;
@@ -166,7 +143,7 @@ async fn a_submission_that_was_sent_again_does_not_become_the_newest_version() {
 #[tokio::test]
 async fn the_oldest_of_thousands_of_versions_is_found_and_so_is_the_original_below_partial_ones() {
     const VERSIONS: u128 = 2_500;
-    let Fixture { deps, _folder } = fixture().await;
+    let (deps, _folder) = fixture().await;
     let store = &deps.store;
     for nth in 1..=VERSIONS {
         let append_ms = i64::try_from(nth).unwrap() * 10;
@@ -214,7 +191,7 @@ fn claimed(job_id: JobId, now: Millis) -> Job {
 
 #[tokio::test]
 async fn a_decision_that_was_released_and_not_appended_is_appended_once_its_lease_is_over() {
-    let Fixture { deps, _folder } = fixture().await;
+    let (deps, _folder) = fixture().await;
     let job_id: JobId = Uuid::from_u128(8).into();
     let now = Millis::now();
     let decision_id: DecisionId = derive(IdKind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
@@ -248,7 +225,7 @@ async fn a_decision_that_was_released_and_not_appended_is_appended_once_its_leas
 
 #[tokio::test]
 async fn a_due_row_waits_for_its_decision_as_long_as_its_claim_may_bring_it() {
-    let Fixture { deps, _folder } = fixture().await;
+    let (deps, _folder) = fixture().await;
     let job_id: JobId = Uuid::from_u128(7).into();
     let now = Millis::now();
     let decision_id: DecisionId = derive(IdKind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
@@ -281,7 +258,7 @@ async fn a_due_row_waits_for_its_decision_as_long_as_its_claim_may_bring_it() {
 
 #[tokio::test]
 async fn the_item_of_a_report_that_was_a_dead_letter_takes_its_old_place() {
-    let Fixture { deps, _folder } = fixture().await;
+    let (deps, _folder) = fixture().await;
     let mut report = records::Report {
         org: org(),
         config_version: ConfigVersion(1),

@@ -1,0 +1,30 @@
+//! What moderation works with, on embedded data of its own.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tidegate_catalog::Live;
+use tidegate_moderation::Deps;
+use tidegate_schemas::ids::{ItemKey, OrgId};
+use tidegate_store::Store;
+use tidegate_stream::Log;
+
+pub(crate) async fn fixture() -> (Deps, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let stream = tidegate_stream::Settings { partitions: Some(1), ..Default::default() };
+    let log = Log::open_embedded(db.clone(), &stream).unwrap();
+    let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+    let live = Arc::new(Live::open(store.clone(), tidegate_catalog::Settings::default()).await.unwrap());
+    (Deps { log, store, live }, folder)
+}
+
+pub(crate) fn org() -> OrgId {
+    OrgId::new("acme")
+}
+
+pub(crate) fn post() -> ItemKey {
+    ItemKey::new("post", "p1")
+}
