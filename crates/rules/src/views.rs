@@ -211,7 +211,8 @@ impl<'a> Views<'a> {
     }
 }
 
-/// Bytes that are left out at most, so that a text does not end with the half of a word.
+/// Bytes that are left out at most, so that a text does not end with the half of a word; those of unseen signs do not
+/// count.
 const HALF: usize = 1 << 10;
 
 /// Where a text ends of which no more than this is searched: before the word or host that the limit falls into, because
@@ -223,7 +224,13 @@ fn end_of(text: &str, most: usize, unseen: fn(char) -> bool) -> usize {
     if behind.chars().find(|c| !unseen(*c)).is_some_and(|c| !whole(c)) || end == text.len() {
         return end;
     }
-    let floor = text.ceil_char_boundary(end.saturating_sub(HALF));
+    let mut seen = 0;
+    let mut back = text[..end].char_indices().rev();
+    let is_far = |(_, c): &(usize, char)| {
+        seen += if unseen(*c) { 0 } else { c.len_utf8() };
+        seen > HALF
+    };
+    let floor = back.find(is_far).map_or(0, |(at, c)| at + c.len_utf8());
     let kept = floor + text[floor..end].trim_end_matches(whole).len();
     if kept > floor || floor == 0 { kept } else { end }
 }

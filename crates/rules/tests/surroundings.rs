@@ -386,6 +386,11 @@ fn tabs_and_line_ends_hide_no_host_of_an_address_and_part_those_of_a_text() {
         let truncated = usize::from(behind != "\t");
         assert_eq!((outcome.matched.len(), outcome.truncated.len()), (matched, truncated), "{behind}");
     }
+    let tabs = "\t".repeat(2_000);
+    let within = long.replace("bad.", &format!("bad{tabs}."));
+    for parted in [format!("{long}{tabs}.org"), format!("{within}.org")] {
+        assert!(alone(&plan, &json!({ "site": parted })).matched.is_empty());
+    }
     // One type's address is another one's text.
     let mut vocabulary = vocabulary(&[]);
     vocabulary.add(TypeId::new("note"), [("site", Shape::one(Kind::Text))]);

@@ -33,7 +33,15 @@ fn beginning(text: &str, most: usize, address: bool) -> &str {
     let ours = |c: char| in_word(c) || places::is_letter(c) || unseen(c);
     let last = cut.char_indices().rev().find(|(_, c)| !ours(*c)).map_or(0, |(at, c)| at + c.len_utf8());
     // The first letter may lie across the border of what is looked at.
-    let first = cut.char_indices().map(|(at, _)| at).find(|at| at + 1_024 >= cut.len()).unwrap_or(0);
+    let mut left = cut.chars().filter(|c| !unseen(*c)).map(char::len_utf8).sum::<usize>();
+    let mut first = 0;
+    for (at, c) in cut.char_indices() {
+        if left <= 1_024 {
+            break;
+        }
+        left -= if unseen(c) { 0 } else { c.len_utf8() };
+        first = at + c.len_utf8();
+    }
     if last > first || first == 0 { &cut[..last] } else { cut }
 }
 
