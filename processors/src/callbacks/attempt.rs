@@ -286,13 +286,14 @@ fn endpoint<'a>(config: &'a Compiled, row: &Delivery) -> Option<&'a Endpoint> {
         return named;
     }
     let action = body::action(&row.body).and_then(|action| config.action(&action));
-    let by_action = action.and_then(|action| config.endpoint(action.endpoint()?));
-    by_action.or(named).or_else(|| {
+    let first = || config.endpoints_for(&row.event_type).next();
+    let calls = action.is_some_and(|action| matches!(action.kind, ActionKind::Callback { .. }));
+    match action.and_then(|action| action.endpoint()) {
+        Some(by_action) => config.endpoint(by_action).or(named).or_else(|| first().filter(|_| calls)),
+        None if calls => first().or(named),
         // One of no action was planned for each endpoint apart.
-        let calls = action.is_some_and(|action| matches!(action.kind, ActionKind::Callback { .. }));
-        let is_open = row.endpoint.is_none() || calls;
-        config.endpoints_for(&row.event_type).next().filter(|_| is_open)
-    })
+        None => named.or_else(|| first().filter(|_| row.endpoint.is_none())),
+    }
 }
 
 /// Counts and logs a delivery that came to rest or was held.
