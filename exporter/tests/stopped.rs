@@ -81,6 +81,27 @@ fn a_key_that_is_lost_is_told_by_its_name() {
     assert_eq!(folder.names(), ["a", "bundle.json"]);
 }
 
+#[test]
+fn another_id_is_not_its_own_and_a_named_one_says_nothing_of_pseudonyms() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(73, 12, 60));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let id = ended(&folder, &mut job).unwrap();
+    let (path, other) = (folder.path("bundle.json"), format!("{}0000", &id[..id.len() - 4]));
+    fs::write(&path, fs::read_to_string(&path).unwrap().replace(&id, &other)).unwrap();
+    let refused = |job: &Job| {
+        let fault = run(job).unwrap_err();
+        assert!(fault.to_string().starts_with("bundle.json is there already"), "{fault}");
+    };
+    refused(&job);
+    job.bundle_id = Some("mine".to_owned());
+    ended(&folder, &mut job);
+    assert!(run(&job).unwrap().finished);
+    refused(&Job { bundle_id: Some("hers".to_owned()), ..job.clone() });
+    job.key = None;
+    ended(&folder, &mut job);
+    refused(&job);
+}
+
 /// As a kill among its last steps leaves it: everything has its name.
 fn ended(folder: &Folder, job: &mut Job) -> Option<String> {
     (job.force, job.resume) = (true, false);

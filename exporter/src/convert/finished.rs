@@ -52,10 +52,13 @@ pub(super) fn finished(job: &Job, meter: &Arc<Meter>) -> Result<Option<Report>, 
         })
     };
     let (made, there) = (seen(&path)?, seen(out)?);
-    // A fresh key makes other pseudonyms and another id.
-    let is_whole = job.bundle_id.is_some() || there.id.ends_with(&there.sha256[..DIGEST]);
-    let is_same = made.sha256 == there.sha256 || job.key.is_none() && is_whole;
-    if made.weight != there.weight || !is_same {
+    let is_its_id = match &job.bundle_id {
+        Some(named) => there.id == *named,
+        None => there.id.ends_with(&there.sha256[..DIGEST]),
+    };
+    // A fresh key makes other pseudonyms: that nobody else's stand there is told by an id that is made of them.
+    let is_same = made.sha256 == there.sha256 || job.key.is_none() && job.bundle_id.is_none();
+    if made.weight != there.weight || !is_its_id || !is_same {
         return Ok(None);
     }
     hold_beside(job, out, report.bytes)?;
