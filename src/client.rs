@@ -213,11 +213,23 @@ impl Client {
     }
 }
 
-/// An address without its user and password, whether it is one or not.
+/// An address without its user and password, whether it is one or not: a password may stand where a port would.
 fn shown(address: &str) -> String {
-    let Some((hidden, place)) = address.rsplit_once('@') else { return address.to_owned() };
-    let scheme = ["http://", "https://"].into_iter().find(|scheme| hidden.starts_with(scheme));
-    format!("{}...@{place}", scheme.unwrap_or_default())
+    let (scheme, place) = address.split_at(address.find("://").map_or(0, |at| at + 3));
+    let known = ["http://", "https://"].into_iter().find(|known| *known == scheme).unwrap_or_default();
+    match place.rsplit_once('@') {
+        Some((_, place)) => format!("{known}...@{place}"),
+        None if is_place(place) => address.to_owned(),
+        None => format!("{known}..."),
+    }
+}
+
+/// A host and perhaps a port, and what follows them.
+fn is_place(text: &str) -> bool {
+    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let (host, port) = authority.rsplit_once(':').unwrap_or((authority, ""));
+    let has_port = port.bytes().all(|byte| byte.is_ascii_digit()) || port.ends_with(']');
+    has_port && host.is_ascii() && !host.contains('%')
 }
 
 /// A plain client, for addresses that the operator names.

@@ -444,6 +444,10 @@ async fn no_message_shows_the_user_and_password_of_an_address() {
         ("http://me:hu/hush@127.0.0.1:1", "is no address"),
         ("http://me:@hush@127.0.0.1:x", "is no address"),
         ("me:hush@127.0.0.1:1", "...@127.0.0.1:1"),
+        ("http://me:hush%40127.0.0.1:1", "http://... (from --server or TIDEGATE_SERVER) is no address"),
+        ("http://me:hush\u{ff20}127.0.0.1:1", "http://... (from"),
+        ("http://me:hush", "http://... (from"),
+        ("http://me:hush/", "http://... (from"),
         ("hush://me:hush@127.0.0.1:1", "...@127.0.0.1:1"),
     ] {
         let keys = ["keys", "list", "--server", address];
