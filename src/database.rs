@@ -19,6 +19,8 @@ const UNFINISHED: &str = "db.new";
 const TABLES: &str = "keyspaces";
 /// The first of these.
 const LIST_OF_TABLES: &str = "0";
+/// Empty; locked while it is open.
+const LOCK: &str = "lock";
 /// What the database writes into a new folder of its own before it takes a row, and how long it is.
 const MARKER: &str = "version";
 const MARKER_BYTES: u64 = 4;
@@ -76,6 +78,10 @@ fn another() -> &'static str {
 }
 
 fn open(folder: &Path) -> fjall::Result<Database> {
+    if is_finished(folder) {
+        // A backup may have left it out.
+        File::options().create(true).append(true).open(folder.join(LOCK))?;
+    }
     Database::builder(folder).open()
 }
 
@@ -106,9 +112,10 @@ fn make(data: &Path, folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
 
 /// It may be a link, or a disk of its own: what is there stays, and the database is made in it.
 fn make_in_place(folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
-    if has_tables(unfinished) {
+    if may_hold_rows(unfinished).with_context(|| format!("{} cannot be read", unfinished.display()))? {
         bail!(
-            "a database that lacks its name only is in {}: give it that name, or move it away to begin with nothing",
+            "what may be a database that lacks its name only is in {}: give it that name, or move it away to begin with \
+             nothing",
             unfinished.display()
         );
     }
@@ -168,12 +175,28 @@ fn has_tables(folder: &Path) -> bool {
     is_finished(folder) && tables.filter_map(Result::ok).any(|table| table.file_name() != LIST_OF_TABLES)
 }
 
-/// The list is there before any table is, and the folder for both before the marker; where one was removed, the database
-/// opens as an empty one.
+/// The list is there before any table and any row is, and the folder for both before the marker; where one was removed, the
+/// database opens as an empty one.
 fn has_lost_tables(folder: &Path) -> bool {
     let tables = folder.join(TABLES);
     let has_list = || tables.join(LIST_OF_TABLES).join("current").exists();
-    !tables.is_dir() || (has_tables(folder) && !has_list())
+    !tables.is_dir() || (!has_list() && (has_tables(folder) || has_journal(folder)))
+}
+
+/// A journal with something in it: it is made of zeros.
+fn has_journal(folder: &Path) -> bool {
+    let Ok(files) = fs::read_dir(folder) else { return false };
+    let paths = files.filter_map(Result::ok).map(|file| file.path());
+    paths
+        .filter(|path| path.extension().is_some_and(|kind| kind == "jnl"))
+        .any(|path| !is_zero(&path).unwrap_or_default())
+}
+
+fn may_hold_rows(folder: &Path) -> io::Result<bool> {
+    if !folder.exists() {
+        return Ok(false);
+    }
+    if is_finished(folder) { Ok(has_tables(folder) || has_journal(folder)) } else { Ok(!is_husk(folder)?) }
 }
 
 fn is_finished(folder: &Path) -> bool {

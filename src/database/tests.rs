@@ -162,6 +162,39 @@ fn a_database_without_the_list_of_its_tables_is_not_opened_as_an_empty_one() {
 }
 
 #[test]
+fn a_database_whose_tables_are_all_gone_is_not_opened_as_an_empty_one() {
+    let (data, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (tables, kept) = (folder_in(data.path()).join(TABLES), aside.path().join("kept"));
+    keep_a_row(&folder_in(data.path()));
+    fs::rename(&tables, &kept).unwrap();
+    fs::create_dir(&tables).unwrap();
+    let refused = format!("{:#}", open_in(data.path()).err().unwrap());
+    assert!(refused.contains("lacks the list of its tables"), "{refused}");
+    fs::remove_dir(&tables).unwrap();
+    fs::rename(&kept, &tables).unwrap();
+    fs::remove_file(folder_in(data.path()).join(LOCK)).unwrap();
+    assert!(has_its_row(&open_in(data.path()).unwrap()));
+}
+
+#[test]
+fn a_damaged_database_that_lacks_its_name_is_not_passed_over_for_an_empty_folder() {
+    for lost in [MARKER, TABLES] {
+        let data = tempfile::tempdir().unwrap();
+        let unfinished = data.path().join(UNFINISHED);
+        keep_a_row(&unfinished);
+        let path = unfinished.join(lost);
+        if path.is_dir() {
+            fs::remove_dir_all(path).unwrap();
+        } else {
+            fs::remove_file(path).unwrap();
+        }
+        fs::create_dir(folder_in(data.path())).unwrap();
+        let refused = format!("{:#}", open_in(data.path()).err().unwrap());
+        assert!(refused.contains("db.new: give it that name"), "{lost}: {refused}");
+    }
+}
+
+#[test]
 fn while_one_starts_another_makes_nothing() {
     let data = tempfile::tempdir().unwrap();
     let starting = Starting::on(data.path()).unwrap();
