@@ -34,12 +34,15 @@ pub(super) fn decode<'a>(
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
     let is_kept = |component| header.is_progressive || scans::is_repeated(bytes, header, component);
-    let kept = |component| is_kept(component).then(|| Coefficients::bytes(&Frame::new(header, component)));
-    let components = 0..planes::needed(header);
-    let kept = components.clone().filter_map(kept).max().unwrap_or(0);
-    let share = budget.share(FIXED + kept + Pieces::most(bytes) as u64 + planes::bytes(header))?;
-    let plane = |component| Decoder::new(bytes, header, component).decode(is_kept(component));
-    let samples = planes::luma(header, components.map(plane).collect()).ok_or(Refusal::BROKEN)?;
+    let are_kept: Vec<bool> = (0..planes::needed(header)).map(is_kept).collect();
+    let kept = are_kept.iter().enumerate().filter(|(_, is_kept)| **is_kept);
+    let kept = kept.map(|(component, _)| Coefficients::bytes(&Frame::new(header, component))).max();
+    let most = FIXED + kept.unwrap_or(0) + Pieces::most(bytes) as u64 + planes::bytes(header);
+    let share = budget.share(most)?;
+    let planes = are_kept.into_iter().enumerate();
+    let planes =
+        planes.map(|(component, is_kept)| Decoder::new(bytes, header, component).decode(is_kept)).collect();
+    let samples = planes::luma(header, planes).ok_or(Refusal::BROKEN)?;
     Ok((gray(header, samples)?, share))
 }
 
