@@ -224,15 +224,17 @@ fn end_of(text: &str, most: usize, unseen: fn(char) -> bool) -> usize {
     if behind.chars().find(|c| !unseen(*c)).is_some_and(|c| !whole(c)) || end == text.len() {
         return end;
     }
-    let mut seen = 0;
-    let mut back = text[..end].char_indices().rev();
-    let is_far = |(_, c): &(usize, char)| {
-        seen += if unseen(*c) { 0 } else { c.len_utf8() };
-        seen > HALF
-    };
-    let floor = back.find(is_far).map_or(0, |(at, c)| at + c.len_utf8());
-    let kept = floor + text[floor..end].trim_end_matches(whole).len();
-    if kept > floor || floor == 0 { kept } else { end }
+    let mut left_out = 0;
+    for (at, c) in text[..end].char_indices().rev() {
+        left_out += if unseen(c) { 0 } else { c.len_utf8() };
+        if left_out > HALF {
+            return end;
+        }
+        if !whole(c) {
+            return at + c.len_utf8();
+        }
+    }
+    0
 }
 
 /// The same for an address, of which no more than this is read, and how much that is: what is left out of it wherever it
