@@ -14,7 +14,7 @@ use super::{
     Cells, Growing, VoterIds, Whole, csv_row,
     opinions::{Opinions, moderated},
     polis_groups::ByGroup,
-    polis_matrix::{Matrix, TAKEN},
+    polis_matrix::{COLUMNS, MISTAKEN, Matrix},
     read::{Item, Reader, Response, bundle},
 };
 use crate::{
@@ -144,7 +144,7 @@ pub(crate) fn write(
         groups.clear();
     }
     opinions.items(&items)?;
-    opinions.columns(&items, &TAKEN)?;
+    opinions.columns(&items, &[&COLUMNS[..], &[MISTAKEN]].concat())?;
     let keys = (0..).zip(&items).map(|(at, item)| (item.id.as_str(), (at, item.key()))).collect();
     let mut file = Growing::create(folder.join(VOTES))?;
     csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"], cells)?;

@@ -20,20 +20,10 @@ use crate::{
 };
 
 /// What stands before the statements.
-const COLUMNS: [&str; 8] =
+pub(super) const COLUMNS: [&str; 8] =
     ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];
-/// No statement is called so: with the last one, and others beside it, the table would be taken for one of comments or votes.
-pub(super) const TAKEN: [&str; 9] = [
-    "participant",
-    "xid",
-    "group-id",
-    "n-comments",
-    "n-votes",
-    "n-agree",
-    "n-disagree",
-    "n-pass",
-    "comment-id",
-];
+/// With a statement that is called so, and others beside it, the table would be taken for one of comments or votes.
+pub(super) const MISTAKEN: &str = "comment-id";
 
 /// Collects votes in any order.
 pub(super) struct Matrix {
