@@ -147,9 +147,7 @@ impl Input {
         self.members.extend(entries.into_iter().map(|entry| Member {
             name: entry.name.clone(),
             whence: Whence::Zip { within: Arc::clone(&within), archive: archive.clone(), entry },
-            hashed: true,
-            as_it_lies: false,
-            meter: Arc::clone(opening.meter),
+            ..file.clone()
         }));
         self.archives.push(file);
         Ok(())
@@ -243,12 +241,6 @@ pub(crate) fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-impl Opening<'_> {
-    fn go_on(&self) -> Result<(), Fault> {
-        self.meter.go_on()
-    }
-}
-
 const BLOCK: usize = 256 << 10;
 /// How long somebody who wants to stop has to wait for it while nothing comes.
 const LOOK: Duration = Duration::from_millis(50);
@@ -276,7 +268,7 @@ fn spooled(mut from: impl Read + Send + 'static, opening: &Opening<'_>) -> Resul
     };
     thread::Builder::new().name("stdin".to_owned()).spawn(read).map_err(failed)?;
     loop {
-        opening.go_on()?;
+        opening.meter.go_on()?;
         match blocks.recv_timeout(LOOK) {
             Ok(block) => block.and_then(|block| kept.as_file_mut().write_all(&block)).map_err(failed)?,
             Err(RecvTimeoutError::Timeout) => {}
