@@ -287,12 +287,13 @@ fn endpoint<'a>(config: &'a Compiled, row: &Delivery) -> Option<&'a Endpoint> {
     }
     let action = body::action(&row.body).and_then(|action| config.action(&action));
     let first = || config.endpoints_for(&row.event_type).next();
-    let calls = action.is_some_and(|action| matches!(action.kind, ActionKind::Callback { .. }));
-    match action.and_then(|action| action.endpoint()) {
-        Some(by_action) => config.endpoint(by_action).or(named).or_else(|| first().filter(|_| calls)),
-        None if calls => first().or(named),
+    match action.map(|action| &action.kind) {
+        Some(ActionKind::Callback { endpoint: Some(by_action) }) => {
+            config.endpoint(by_action).or(named).or_else(first)
+        }
+        Some(ActionKind::Callback { endpoint: None }) => first().or(named),
         // One of no action was planned for each endpoint apart.
-        None => named.or_else(|| first().filter(|_| row.endpoint.is_none())),
+        _ => named.or_else(|| first().filter(|_| row.endpoint.is_none())),
     }
 }
 
