@@ -180,7 +180,12 @@ fn has_tables(folder: &Path) -> bool {
 fn has_lost_tables(folder: &Path) -> bool {
     let tables = folder.join(TABLES);
     let has_list = || tables.join(LIST_OF_TABLES).join("current").exists();
-    !tables.is_dir() || (!has_list() && (has_tables(folder) || has_journal(folder)))
+    !tables.is_dir() || (!has_list() && has_rows(folder))
+}
+
+/// A table was made, or something was written down that makes one.
+fn has_rows(folder: &Path) -> bool {
+    has_tables(folder) || has_journal(folder)
 }
 
 /// A journal with something in it: it is made of zeros.
@@ -196,7 +201,7 @@ fn may_hold_rows(folder: &Path) -> io::Result<bool> {
     if !folder.exists() {
         return Ok(false);
     }
-    if is_finished(folder) { Ok(has_tables(folder) || has_journal(folder)) } else { Ok(!is_husk(folder)?) }
+    if is_finished(folder) { Ok(has_rows(folder)) } else { Ok(!is_husk(folder)?) }
 }
 
 fn is_finished(folder: &Path) -> bool {
