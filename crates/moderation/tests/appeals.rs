@@ -4,14 +4,13 @@
 
 mod support;
 
-use bytes::Bytes;
-use support::{fixture, org, post};
+use support::{fixture, org, post, sent};
 use tempfile::TempDir;
 use tidegate_catalog::orgs;
 use tidegate_moderation::{Deps, appeals, decisions, effects};
 use tidegate_schemas::{
     ids::{ActionId, AppealId, ConfigVersion, DecisionId, EventId, ItemKey, Millis, SubmissionId},
-    records::{Appeal, Decision, ItemEntry, JobClass, Mention, Variant, Verdict},
+    records::{Appeal, Decision, JobClass, Mention, Verdict},
 };
 use tidegate_store::{Store, WriteTime, tables::items::strikes::ActionByItem};
 use uuid::Uuid;
@@ -51,16 +50,7 @@ fn appeal() -> Appeal {
         request_id: "request".to_owned(),
         appealed_at: Millis(1),
         appealed_by: ItemKey::new("user", "u1"),
-        item: ItemEntry {
-            submission_id: SubmissionId::random(),
-            type_id: post().type_id,
-            id: post().id,
-            type_version: None,
-            variant: Variant::Original,
-            data: Bytes::from_static(b"{}"),
-            origin: None,
-            keyed: false,
-        },
+        item: sent(SubmissionId::random(), false),
         actions_taken: ["other", "limit_reach"].map(|id| Mention { id: id.to_owned(), known: true }).into(),
         violating_policies: Vec::new(),
         reason: None,

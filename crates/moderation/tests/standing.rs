@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use bytes::Bytes;
-use support::{fixture, org, post};
+use support::{fixture, org, post, sent};
 use tidegate_moderation::{
     Deps,
     decisions::{self, Decided, PENDING, Release},
@@ -19,7 +19,7 @@ use tidegate_moderation::{
 };
 use tidegate_schemas::{
     ids::{ConfigVersion, DecisionId, ItemKey, JobId, Kind as IdKind, Millis, QueueId, SubmissionId, derive},
-    records::{self, Coordinates, ItemEntry, Items, Source, Variant},
+    records::{self, Coordinates, Items, Source, Variant},
 };
 use tidegate_store::{
     Store,
@@ -89,16 +89,7 @@ fn record(nth: u128) -> Items {
         received_at: Millis(1),
         request_id: "request".to_owned(),
         report_id: None,
-        items: vec![ItemEntry {
-            submission_id: submission(nth),
-            type_id: post().type_id,
-            id: post().id,
-            type_version: None,
-            variant: Variant::Original,
-            data: Bytes::from_static(b"{}"),
-            origin: None,
-            keyed: true,
-        }],
+        items: vec![sent(submission(nth), true)],
     }
 }
 

@@ -4,10 +4,14 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tempfile::TempDir;
 use tidegate_catalog::Live;
 use tidegate_moderation::Deps;
-use tidegate_schemas::ids::{ItemKey, OrgId};
+use tidegate_schemas::{
+    ids::{ItemKey, OrgId, SubmissionId},
+    records::{ItemEntry, Variant},
+};
 use tidegate_store::Store;
 use tidegate_stream::Log;
 
@@ -27,4 +31,18 @@ pub(crate) fn org() -> OrgId {
 
 pub(crate) fn post() -> ItemKey {
     ItemKey::new("post", "p1")
+}
+
+/// The post as it was sent.
+pub(crate) fn sent(submission_id: SubmissionId, keyed: bool) -> ItemEntry {
+    ItemEntry {
+        submission_id,
+        type_id: post().type_id,
+        id: post().id,
+        type_version: None,
+        variant: Variant::Original,
+        data: Bytes::from_static(b"{}"),
+        origin: None,
+        keyed,
+    }
 }
