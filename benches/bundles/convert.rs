@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p tidegate-exporter --bench convert -- [million rows] [rounds] [1: not a tenth of the rows before]`;
 //! `TIDEGATE_TEST_PARQUET` names a Python with duckdb and polars. Every side is a process of its own; their counts of answers
-//! have to be equal before anything is printed.
+//! have to be equal before anything is printed. What a side has written is taken away once it is counted, so that there is
+//! room for one bundle at a time beside the votes: about 30 GB for 100 million rows.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -34,6 +35,12 @@ const VOTERS: u64 = 384_000;
 /// Votes of one comment.
 const OF_COMMENT: u64 = 5_000;
 const SIDE: &str = "TIDEGATE_BENCH_SIDE";
+const OWN: [(&str, &str); 4] = [
+    ("tidegate, bare", "bare"),
+    ("tidegate, 1 thread", "1"),
+    ("tidegate, 1 thread, with Parquet", "parquet"),
+    ("tidegate, 2 threads", "2"),
+];
 
 /// What a side tells of itself.
 struct Told {
@@ -57,18 +64,18 @@ fn main() {
     let millions = arguments.first().copied().unwrap_or(10);
     let rounds = arguments.get(1).copied().unwrap_or(5).max(1);
     let tenth = if arguments.get(2).is_some() { None } else { Some(millions * 100_000) };
-    fs::create_dir_all(&folder).unwrap();
+    let _cleared = Cleared(folder.clone());
     println!("| rows | side | rows per CPU-second | lowest to highest | seconds | peak MB |");
     println!("| --- | --- | --- | --- | --- | --- |");
     for rows in tenth.into_iter().chain([millions * 1_000_000]) {
+        fs::create_dir_all(&folder).unwrap();
         generate(&folder, rows);
         let mut sides: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
         // In turns, so that all have the same neighbours.
         for _ in 0..rounds {
-            sides.entry("tidegate, bare").or_default().push(own("bare"));
-            sides.entry("tidegate, 1 thread").or_default().push(own("1"));
-            sides.entry("tidegate, 1 thread, with Parquet").or_default().push(own("parquet"));
-            sides.entry("tidegate, 2 threads").or_default().push(own("2"));
+            for (name, side) in OWN {
+                sides.entry(name).or_default().push(own(&folder, side));
+            }
             for (name, script) in
                 [("DuckDB, latest votes, no digests", DUCKDB), ("Polars, latest votes, no digests", POLARS)]
             {
@@ -100,7 +107,22 @@ fn main() {
     if env::var("TIDEGATE_TEST_PARQUET").is_err() {
         println!("\nwithout DuckDB and Polars: TIDEGATE_TEST_PARQUET names no Python that has them");
     }
-    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A folder that is taken away with all that is in it, also when a side has failed.
+struct Cleared(PathBuf);
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A folder for what one side writes.
+fn room(folder: &Path) -> Cleared {
+    let out = folder.join("out");
+    fs::create_dir_all(&out).unwrap();
+    Cleared(out)
 }
 
 /// Comment by comment and voter by voter, as Polis writes; one vote of fifty is a second one.
@@ -132,7 +154,8 @@ fn generate(folder: &Path, rows: u64) {
         .unwrap();
 }
 
-fn own(side: &str) -> Told {
+fn own(folder: &Path, side: &str) -> Told {
+    let _cleared = room(folder);
     let output = Command::new(env::current_exe().unwrap()).env(SIDE, side).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     told(&output.stdout)
@@ -141,13 +164,11 @@ fn own(side: &str) -> Told {
 fn job(folder: &Path) -> Job {
     let out = Target::File(folder.join("out/bundle.json"));
     let inputs = ["votes.csv", "comments.csv", "summary.csv"].map(|name| folder.join(name));
-    fs::create_dir_all(folder.join("out")).unwrap();
     let mut job = Job::new(inputs.to_vec(), out);
     job.exported = Moment::from_seconds(0);
     job.key = Key::kept(vec![7; 32]);
     job.overrides.id = Some("bench".to_owned());
     job.sidecars = Some(Vec::new());
-    job.force = true;
     job
 }
 
@@ -207,7 +228,8 @@ fn python(folder: &Path, script: &str) -> Option<Told> {
     let script = format!(
         "import resource, sys, time\nbegan = time.monotonic()\nvotes, out = sys.argv[1:3]\n{script}\n{PRINT}"
     );
-    let paths = [folder.join("votes.csv"), folder.join("out/peer.ndjson")];
+    let out = room(folder);
+    let paths = [folder.join("votes.csv"), out.0.join("peer.ndjson")];
     let output = Command::new(python).arg("-c").arg(script).args(paths).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(told(&output.stdout))
