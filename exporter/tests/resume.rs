@@ -501,7 +501,7 @@ fn what_differs_from_what_it_was_begun_with_is_told_by_name() {
         (|job| job.limitations.push("None".to_owned()), "other options (--limitation)"),
         (|job| job.text_reviewed_by = Some("Ada".to_owned()), "other options (--text-reviewed-by)"),
         (|job| job.withheld = true, "other options (--not-for-sharing)"),
-        (|job| job.key = Key::kept(vec![6; 32]), "other options (--linkage-key-file)"),
+        (|job| job.key = Key::kept(vec![6; 32]), "another key (--linkage-key-file)"),
         (|job| job.package = true, "other options (--package)"),
         (|job| job.overrides.title = Some("T".to_owned()), "other options (--title)"),
         (

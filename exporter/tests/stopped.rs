@@ -71,6 +71,13 @@ fn a_key_that_is_lost_is_told_by_its_name() {
         assert_eq!((fault.tag(), fault.to_string()), ("refused", said));
         fs::write(&path, &key).unwrap();
     }
+    // Of the right length, too.
+    fs::write(&path, [7; 32]).unwrap();
+    let said = "bundle.json.parts/key is another key than the one that the pseudonyms so far were made with. With that one \
+                --resume goes on; --force without --resume begins anew";
+    let fault = run(&job).unwrap_err();
+    assert_eq!((fault.tag(), fault.to_string().as_str()), ("refused", said));
+    fs::write(&path, &key).unwrap();
     assert!(run(&job).unwrap().resumed_rows > 0);
     // Nothing was written with this one.
     let mut job = Job { force: true, resume: false, ..job };

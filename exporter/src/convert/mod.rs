@@ -481,7 +481,7 @@ impl Work<'_> {
         for ended in self.head.artifacts.iter().filter_map(|artifact| artifact.ended) {
             hash.update(ended.sha256);
         }
-        let run = Run { beginning: hash.finalize().into(), sorted };
+        let run = Run { beginning: hash.finalize().into(), key: self.people.mark_of_key(), sorted };
         let earlier = if self.job.resume { self.place.parts.segments()? } else { None };
         if let Some((before, segments)) = earlier {
             if before.beginning != run.beginning {
@@ -489,6 +489,9 @@ impl Work<'_> {
                     "what is to be gone on with was begun with another input, or with other options: --force begins anew"
                         .to_owned(),
                 ));
+            }
+            if before.key != run.key && !segments.is_empty() {
+                return Err(self.place.parts.another_key(self.job.key.is_some()));
             }
             let ends: Vec<_> = segments.iter().map(|segment| (segment.bytes, segment.sha256)).collect();
             let found = Out::reopen(&self.place.partial, &beginning.bytes, beginning.id(), &ends)?;

@@ -20,6 +20,7 @@ use crate::{fault::Fault, input::name_of, write::json::hex_of};
 pub(super) type Identity = BTreeMap<String, String>;
 
 const INPUT: &str = "input ";
+const KEY: &str = "--linkage-key-file";
 
 pub(super) fn identity(job: &Job) -> Identity {
     let option = |name: &str, value: &dyn Debug| (name.to_owned(), digest(format!("{value:?}").as_bytes()));
@@ -37,7 +38,7 @@ pub(super) fn identity(job: &Job) -> Identity {
         option("--not-for-sharing", &job.withheld),
         option("--limitation", &job.limitations),
         option("--participants", &job.participants),
-        option("--linkage-key-file", &job.key.as_ref().map(|key| &key.0)),
+        option(KEY, &job.key.as_ref().map(|key| &key.0)),
         option("--events", &job.events),
         option("--rename-constants", &job.naming),
         option("--schema-url", &job.schema_url),
@@ -93,6 +94,10 @@ pub(super) fn hold(before: &Identity, now: &Identity) -> Result<(), Fault> {
     if !inputs.is_empty() {
         let names: Vec<_> = inputs.iter().map(|name| &name[INPUT.len()..]).collect();
         said.push(format!("another input ({})", names.join(", ")));
+    }
+    let (keys, options): (Vec<_>, Vec<_>) = options.into_iter().partition(|name| *name == KEY);
+    if !keys.is_empty() {
+        said.push(format!("another key ({KEY})"));
     }
     if !options.is_empty() {
         let names: Vec<_> = options.iter().map(|name| name.as_str()).collect();

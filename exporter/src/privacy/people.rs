@@ -153,6 +153,12 @@ impl People {
         u128::from_be_bytes(first).max(1)
     }
 
+    /// What tells the key from others, and nothing about it.
+    pub(crate) fn mark_of_key(&self) -> [u8; 16] {
+        // Nobody has an empty id.
+        self.pseudonym(b"").to_be_bytes()
+    }
+
     /// The pseudonym and group of somebody who answers.
     #[inline]
     pub(crate) fn see(&mut self, id: &[u8]) -> (u128, u16) {

@@ -35,6 +35,8 @@ pub(crate) struct Segment {
 pub(crate) struct Run {
     /// Of everything that has an influence on the bytes, but for the rows.
     pub(crate) beginning: [u8; 32],
+    /// Of the key: with another one, rows would look like those of another input.
+    pub(crate) key: [u8; 16],
     /// The input was found to be out of order.
     pub(crate) sorted: bool,
 }
@@ -151,6 +153,16 @@ impl Parts {
         let mut file = private(&path).map_err(failed)?;
         file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
         Ok(Key(bytes))
+    }
+
+    /// The key is not the one that rows were written with; it may be `told`, or lie here.
+    pub(crate) fn another_key(&self, told: bool) -> Fault {
+        let name =
+            if told { "--linkage-key-file".to_owned() } else { format!("{}/{KEY}", name_of(&self.folder)) };
+        Fault::Refused(format!(
+            "{name} is another key than the one that the pseudonyms so far were made with. With that one --resume goes on; \
+             --force without --resume begins anew"
+        ))
     }
 
     /// When the run began: going on does not make it a later one, or the one that is `told` now.
