@@ -224,7 +224,7 @@ async fn told_to_end_it_finishes_the_segment_and_says_how_to_go_on() {
     assert!(text(&out).contains(" rows were there already"), "{}", text(&out));
     // Whoever goes on until it is done learns that it is.
     let (code, out, said) = run(&place, &convert("bundle.json", &[&more[..], &["--resume"]].concat())).await;
-    assert!(code == 0 && text(&out).contains("the bundle was there already, whole\n"), "{said}");
+    assert!(code == 0 && text(&out).contains("all of it was there already, whole\n"), "{said}");
     assert_eq!(run(&place, &convert("other.json", &more)).await.0, 0);
     let read = |name: &str| fs::read(place.folder.path().join(name)).unwrap();
     assert!(read("bundle.json") == read("other.json"));

@@ -4,11 +4,17 @@
 
 mod support;
 
-use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
+};
 
 use support::{Conversation, Folder, run};
 use tidegate_exporter::{
-    convert::{Job, Sidecar, convert},
+    convert::{Job, Sidecar, Target, convert},
+    export::Shape,
     fault::Fault,
     meter::Meter,
     moment::Moment,
@@ -145,7 +151,10 @@ fn a_conversion_that_had_ended_is_told_to_be_finished_and_nothing_else_is_taken_
         refused(&Job { exported: Moment::parse("2026-01-02T03:04:06Z"), ..job.clone() });
         if profile == Profile::Private {
             refused(&Job { events: true, ..job.clone() });
-            refused(&Job { key: Key::kept(vec![8; 32]), ..job.clone() });
+            let other = Job { key: Key::kept(vec![8; 32]), ..job.clone() };
+            refused(&other);
+            let said = run(&other).unwrap_err().to_string();
+            assert!(said.contains("its pseudonyms were made with another key: "), "{said}");
         }
     }
 }
@@ -181,4 +190,108 @@ fn an_output_that_is_not_whole_or_lacks_what_stands_beside_it_is_not_finished() 
     let said =
         "bundle.json is there already, and bundle.outcomes.ndjson beside it is not: --force makes both anew";
     assert_eq!(run(&job).unwrap_err().to_string(), said);
+}
+
+/// One bit of a file is another one, or it ends early.
+fn damaged(path: &Path, cut: bool) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    if cut {
+        bytes.truncate(middle);
+    } else {
+        bytes[middle] ^= 1;
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn what_stands_beside_a_finished_bundle_is_held_against_it() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(75, 12, 60));
+    let input = conversation.variant_a(&folder, "a");
+    for mut job in [folder.job(&input), folder.fresh(&input)] {
+        (job.sidecars, job.package) = (Some(vec![Sidecar::Ndjson, Sidecar::Parquet]), true);
+        ended(&folder, &mut job);
+        let before = all_of(&folder);
+        assert!(before.len() == 8, "{before:?}");
+        let meter = Arc::new(Meter::default());
+        assert!(convert(&job, &meter).unwrap().finished);
+        assert_eq!(meter.total.load(Ordering::Relaxed), meter.read.load(Ordering::Relaxed));
+        for (path, bytes) in &before {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            for cut in [false, true].into_iter().filter(|_| name != "bundle.json") {
+                damaged(path, cut);
+                let said = format!(
+                    "bundle.json is there already, and {name} beside it is not what belongs to it: --force makes both anew"
+                );
+                let fault = run(&job).unwrap_err();
+                assert_eq!((fault.tag(), fault.to_string()), ("refused", said));
+                fs::write(path, bytes).unwrap();
+            }
+        }
+        job.license = Some("CC0-1.0".to_owned());
+        let said = run(&job).unwrap_err().to_string();
+        assert!(said.contains("and datapackage.json beside it is not what belongs to it"), "{said}");
+        job.license = None;
+        assert!(run(&job).unwrap().finished);
+        assert!(all_of(&folder) == before);
+    }
+}
+
+#[test]
+fn tables_that_are_all_there_are_told_to_be_finished_and_others_are_told_by_name() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(76, 12, 60));
+    let export = conversation.variant_a(&folder, "a");
+    run(&folder.job(&export)).unwrap();
+    for shape in [Shape::PolisCsv, Shape::SensemakingCsv, Shape::Ndjson, Shape::Parquet] {
+        for input in [&export, &folder.path("bundle.json")] {
+            let mut job = folder.job(input);
+            (job.to, job.target) = (Some(shape), Target::File(folder.path("tables")));
+            job.key = job.key.filter(|_| *input == export);
+            job.force = true;
+            let names = run(&job).unwrap().files;
+            (job.force, job.resume, job.exported) = (false, true, None);
+            let report = run(&job).unwrap();
+            assert!(report.finished && report.files.is_empty(), "{shape:?}: {report:?}");
+            assert!(folder.names().iter().all(|name| !name.contains(".parts")), "{:?}", folder.names());
+            for name in names {
+                let path = folder.path("tables").join(&name);
+                let whole = fs::read(&path).unwrap();
+                damaged(&path, true);
+                let said = |is: &str| {
+                    format!("tables is there already, and {name} in it {is}: --force makes all of it anew")
+                };
+                assert_eq!(run(&job).unwrap_err().to_string(), said("is not what is made of the input"));
+                // With its only table nothing is there.
+                if shape != Shape::SensemakingCsv {
+                    fs::remove_file(&path).unwrap();
+                    assert_eq!(run(&job).unwrap_err().to_string(), said("is missing"));
+                }
+                fs::write(&path, whole).unwrap();
+            }
+            let said = run(&Job { resume: false, ..job }).unwrap_err().to_string();
+            assert_eq!(said, "tables is there already: --force replaces it");
+            fs::remove_dir_all(folder.path("tables")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn of_tables_under_a_fresh_key_it_is_told_that_nothing_tells_whether_they_are_whole() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(77, 12, 60));
+    let mut job = folder.fresh(&conversation.variant_a(&folder, "a"));
+    job.target = Target::File(folder.path("tables"));
+    for (shape, finished) in [(Shape::PolisCsv, false), (Shape::SensemakingCsv, true)] {
+        (job.to, job.force, job.resume) = (Some(shape), true, false);
+        run(&job).unwrap();
+        (job.force, job.resume) = (false, true);
+        match run(&job) {
+            Ok(report) => assert!(report.finished && finished),
+            Err(fault) => {
+                let said = "tables is there already, and votes.csv in it was made with a fresh key, which is gone, so that \
+                            nothing tells whether it is whole: --force makes all of it anew";
+                assert_eq!((fault.to_string().as_str(), finished), (said, false));
+            }
+        }
+        fs::remove_dir_all(folder.path("tables")).unwrap();
+    }
 }

@@ -1,9 +1,9 @@
-//! Whether a conversion that is to go on has ended: its bundle has its name, and nothing is left to go on with.
+//! Whether a conversion that is to go on has ended: its output has its name, and nothing is left to go on with.
 //!
-//! The bundle is made again elsewhere and held against the one that is there, which stays as it is.
+//! The output is made again elsewhere and held against the one that is there, which stays as it is.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufRead as _, BufReader, Read as _},
     path::Path,
     sync::Arc,
@@ -11,13 +11,20 @@ use std::{
 
 use memchr::{memchr_iter, memmem};
 use sha2::{Digest as _, Sha256};
+use tempfile::TempDir;
 
-use super::{DIGEST, Job, Report, Target, convert, others};
+use super::{
+    DIGEST, Format, Job, Report, Target, convert,
+    others::{self, Beside},
+    place::are_equal,
+};
 use crate::{
+    export::{self, Shape},
     fault::Fault,
     input::name_of,
     meter::Meter,
     moment::Moment,
+    privacy::Profile,
     write::{
         json::hex_of,
         parts::{Parts, clear_ended},
@@ -26,59 +33,121 @@ use crate::{
 
 /// What was made of it, if what is there is what it makes.
 pub(super) fn finished(job: &Job, meter: &Arc<Meter>) -> Result<Option<Report>, Fault> {
-    let Some((out, began)) = standing(job) else { return Ok(None) };
-    let spool = tempfile::tempdir()
-        .map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })?;
+    let Target::File(out) = &job.target else { return Ok(None) };
+    if !job.resume || job.force || job.dry_run || Parts::left(out) {
+        return Ok(None);
+    }
+    let found = match job.to {
+        None => bundle(job, out, meter),
+        Some(shape) => tables(job, shape, out, meter),
+    };
+    found.map_err(Fault::begins_anew)
+}
+
+fn bundle(job: &Job, out: &Path, meter: &Arc<Meter>) -> Result<Option<Report>, Fault> {
+    let Some(began) = began(out) else { return Ok(None) };
+    let spool = spool()?;
     let path = spool.path().join("bundle.json");
     let again = Job {
         target: Target::File(path.clone()),
-        exported: job.exported.or(began),
-        resume: false,
+        exported: job.exported.or(Some(began)),
         sidecars: Some(Vec::new()),
         package: false,
         license: None,
         ..job.clone()
     };
-    let mut report = match convert(&again, meter) {
-        Ok(report) => report,
-        // It makes nothing: what is there is something else.
-        Err(Fault::Content { .. } | Fault::Refused(_)) => return Ok(None),
-        Err(fault) => return Err(fault.begins_anew()),
-    };
-    let seen = |path: &Path| {
-        seen(path, meter).map_err(|error| match Fault::from_io(&name_of(path), error) {
-            fault @ Fault::Stopped { .. } => fault.begins_anew(),
-            fault => fault,
-        })
-    };
+    let Some(mut report) = made(again, meter)? else { return Ok(None) };
+    let seen = |path: &Path| seen(path, meter).map_err(|error| Fault::from_io(&name_of(path), error));
     let (made, there) = (seen(&path)?, seen(out)?);
     let is_its_id = match &job.bundle_id {
         Some(named) => there.id == *named,
         None => there.id.ends_with(&there.sha256[..DIGEST]),
     };
-    // A fresh key makes other pseudonyms: that nobody else's stand there is told by an id that is made of them.
-    let is_same = made.sha256 == there.sha256 || job.key.is_none() && job.bundle_id.is_none();
-    if made.weight != there.weight || !is_its_id || !is_same {
+    if made.weight != there.weight || !is_its_id {
         return Ok(None);
     }
-    hold_beside(job, out, report.bytes)?;
+    // A fresh key makes other pseudonyms: that nobody else's stand there is told by an id that is made of them.
+    let is_same = made.sha256 == there.sha256 || job.key.is_none() && job.bundle_id.is_none();
+    if !is_same {
+        return if job.key.is_some() { Err(another_key(out)) } else { Ok(None) };
+    }
+    fs::remove_file(&path).map_err(|error| Fault::io("removing", &path, error))?;
+    report.notes.extend(hold_beside(job, out, spool.path(), report.bytes, meter)?);
     clear_ended(out)?;
     (report.bundle_id, report.content_sha256) = (Some(there.id), Some(there.sha256));
     (report.files, report.finished) = (Vec::new(), true);
     Ok(Some(report))
 }
 
-/// A bundle of ours without anything to go on with, and when it says that it was made.
-fn standing(job: &Job) -> Option<(&Path, Option<Moment>)> {
-    let Target::File(out) = &job.target else { return None };
-    let goes_on = job.resume && !job.force && !job.dry_run && job.to.is_none() && !Parts::left(out);
-    if !goes_on || !out.symlink_metadata().is_ok_and(|found| found.is_file()) {
+fn spool() -> Result<TempDir, Fault> {
+    tempfile::tempdir().map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })
+}
+
+/// Nothing, if the input makes nothing: what is there is something else.
+fn made(again: Job, meter: &Arc<Meter>) -> Result<Option<Report>, Fault> {
+    match convert(&Job { resume: false, ..again }, meter) {
+        Err(Fault::Content { .. } | Fault::Refused(_)) => Ok(None),
+        made => made.map(Some),
+    }
+}
+
+fn another_key(out: &Path) -> Fault {
+    let name = name_of(out);
+    Fault::Refused(format!(
+        "{name} is there already, and its pseudonyms were made with another key: with that --linkage-key-file it is the \
+         same, --force replaces it"
+    ))
+}
+
+/// Tables have no id that would tell that they are whole: each has to be as it is made again.
+fn tables(job: &Job, shape: Shape, out: &Path, meter: &Arc<Meter>) -> Result<Option<Report>, Fault> {
+    if !export::names(shape).iter().any(|name| out.join(name).is_file()) {
+        return Ok(None);
+    }
+    let spool = spool()?;
+    let again = Job {
+        target: Target::File(spool.path().join("tables")),
+        exported: job.exported.or_else(|| export::exported(out)),
+        ..job.clone()
+    };
+    let Some(mut report) = made(again, meter)? else { return Ok(None) };
+    for name in &report.files {
+        let (made, there) = (spool.path().join("tables").join(name), out.join(name));
+        let is = if !there.exists() {
+            "is missing"
+        } else if are_equal(&made, &there, meter).map_err(|error| Fault::from_io(name, error))? {
+            continue;
+        } else if is_linked(job, &report) {
+            "was made with a fresh key, which is gone, so that nothing tells whether it is whole"
+        } else {
+            "is not what is made of the input"
+        };
+        let folder = name_of(out);
+        return Err(Fault::Refused(format!(
+            "{folder} is there already, and {name} in it {is}: --force makes all of it anew"
+        )));
+    }
+    clear_ended(out)?;
+    (report.files, report.finished) = (Vec::new(), true);
+    Ok(Some(report))
+}
+
+/// Whether another fresh key makes other bytes of it.
+fn is_linked(job: &Job, report: &Report) -> bool {
+    let has_people = job.profile == Profile::Private && report.participants > 0;
+    let tells_them_apart = report.format != Format::Bundle.name() && job.to != Some(Shape::SensemakingCsv);
+    job.key.is_none() && has_people && tells_them_apart
+}
+
+/// When a bundle of ours says that it was made.
+fn began(out: &Path) -> Option<Moment> {
+    if !out.symlink_metadata().is_ok_and(|found| found.is_file()) {
         return None;
     }
     let mut beginning = Vec::new();
     File::open(out).ok()?.take(BEGINNING).read_to_end(&mut beginning).ok()?;
     let (began, _) = text_of(&beginning, b",\"exportedAt\":")?;
-    Some((out, Some(Moment::parse(&began)?)))
+    Moment::parse(&began)
 }
 
 /// The constants and the id are shorter.
@@ -139,15 +208,26 @@ fn weight_of(line: &mut [u8]) -> u128 {
     digest.first_chunk().map_or(0, |half| u128::from_be_bytes(*half))
 }
 
-/// What is named before the bundle, and what is named behind it before the parts vanish.
-fn hold_beside(job: &Job, out: &Path, bytes: u64) -> Result<(), Fault> {
+/// What is named before the bundle, and what is named behind it before the parts vanish, held against what is made of the
+/// bundle that is there. Tells what it has no place for.
+fn hold_beside(job: &Job, out: &Path, spool: &Path, bytes: u64, meter: &Meter) -> Result<Vec<String>, Fault> {
+    let refused = |what: String| {
+        let name = name_of(out);
+        Err(Fault::Refused(format!("{name} is there already, and {what}: --force makes both anew")))
+    };
     let beside = others::beside_it(job, out, others::sidecars(job, bytes));
-    match beside.iter().find(|path| !path.exists()) {
-        None => Ok(()),
-        Some(missing) => Err(Fault::Refused(format!(
-            "{} is there already, and {} beside it is not: --force makes both anew",
-            name_of(out),
-            name_of(missing)
-        ))),
+    if let Some(missing) = beside.iter().find(|path| !path.exists()) {
+        return refused(format!("{} beside it is not", name_of(missing)));
     }
+    meter.expect(others::still_to_read(job, bytes));
+    let called = spool.join(out.file_name().unwrap_or_default());
+    let Beside { whole, described, notes } = others::write_beside(job, out, &called, bytes, meter)?;
+    for made in whole.iter().chain(&described) {
+        let name = name_of(made.path());
+        let is_same = are_equal(made.lies_at(), &out.with_file_name(&name), meter);
+        if !is_same.map_err(|error| Fault::from_io(&name, error))? {
+            return refused(format!("{name} beside it is not what belongs to it"));
+        }
+    }
+    Ok(notes)
 }

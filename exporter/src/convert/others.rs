@@ -11,7 +11,7 @@ use std::{
 
 use super::{Format, Job, Report, Sidecar, Target, given::broken, place::Place};
 use crate::{
-    export::{self, Shape, export, ndjson, package, parquet},
+    export::{self, Shape, Whole, export, ndjson, package, parquet},
     fault::{Fault, Wrong},
     input::{Member, Role, absent, name_of, one_of},
     meter::Meter,
@@ -33,23 +33,9 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report, meter: &Meter
         report.notes.extend(notes);
         return Ok(report);
     }
-    let mut whole = Vec::new();
-    for sidecar in sidecars(job, report.bytes) {
-        let named = |name: &str| sidecar_path(&place.out, name);
-        whole.extend(match sidecar {
-            Sidecar::Parquet => {
-                let (files, notes) = parquet::write(&place.partial, named, meter)?;
-                report.notes.extend(notes);
-                files
-            }
-            Sidecar::Ndjson => ndjson::write(&place.partial, named, meter)?,
-        });
-    }
-    let described = if job.package {
-        package::write(&place.partial, &place.out, &whole, job.license.as_deref(), meter)?
-    } else {
-        Vec::new()
-    };
+    let Beside { whole, described, notes } =
+        write_beside(job, &place.partial, &place.out, report.bytes, meter)?;
+    report.notes.extend(notes);
     report.finished = place.is_there(job, meter)?;
     // All that takes long is done: a stop now would only leave half of the names.
     meter.go_on()?;
@@ -59,6 +45,43 @@ pub(super) fn publish(job: &Job, place: Place, mut report: Report, meter: &Meter
     place.finish()?;
     report.files = names(&files);
     Ok(report)
+}
+
+/// What is to lie beside a bundle.
+pub(super) struct Beside {
+    pub(super) whole: Vec<Whole>,
+    /// The package: it gets its names behind the bundle.
+    pub(super) described: Vec<Whole>,
+    /// What they have no place for.
+    pub(super) notes: Vec<String>,
+}
+
+/// Makes it of the bundle, which lies at `from` and has so many bytes; `out` is what the bundle is called.
+pub(super) fn write_beside(
+    job: &Job,
+    from: &Path,
+    out: &Path,
+    bytes: u64,
+    meter: &Meter,
+) -> Result<Beside, Fault> {
+    let (mut whole, mut left_out) = (Vec::new(), Vec::new());
+    for sidecar in sidecars(job, bytes) {
+        let named = |name: &str| sidecar_path(out, name);
+        whole.extend(match sidecar {
+            Sidecar::Parquet => {
+                let (files, notes) = parquet::write(from, named, meter)?;
+                left_out.extend(notes);
+                files
+            }
+            Sidecar::Ndjson => ndjson::write(from, named, meter)?,
+        });
+    }
+    let described = if job.package {
+        package::write(from, out, &whole, job.license.as_deref(), meter)?
+    } else {
+        Vec::new()
+    };
+    Ok(Beside { whole, described, notes: left_out })
 }
 
 /// Those that were asked for, or that a bundle of so many bytes has by itself.

@@ -177,7 +177,7 @@ fn apart() -> Result<(PathBuf, Option<tempfile::TempDir>), Fault> {
     Ok((spool.path().join("bundle.json"), Some(spool)))
 }
 
-fn are_equal(one: &Path, other: &Path, meter: &Meter) -> io::Result<bool> {
+pub(super) fn are_equal(one: &Path, other: &Path, meter: &Meter) -> io::Result<bool> {
     let (one, other) = (File::open(one)?, File::open(other)?);
     if one.metadata()?.len() != other.metadata()?.len() {
         return Ok(false);

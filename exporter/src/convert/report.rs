@@ -31,6 +31,6 @@ pub struct Report {
     pub dry_run: bool,
     /// Rows that an interrupted conversion had written.
     pub resumed_rows: u64,
-    /// The bundle was there already, whole: an interrupted conversion had given it its name.
+    /// The bundle, or what it was to become, was there already, whole: an interrupted conversion had given it its name.
     pub finished: bool,
 }

@@ -27,6 +27,7 @@ pub(crate) use self::opinions::NO_VOTES;
 use crate::{
     fault::Fault,
     meter::Meter,
+    moment::Moment,
     write::{
         out,
         parts::{beside, fresh},
@@ -102,6 +103,17 @@ impl Growing {
     }
 }
 
+impl Whole {
+    /// What it will be called.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn lies_at(&self) -> &Path {
+        &self.partial
+    }
+}
+
 /// Gives files their names, once all of them are whole; tells which.
 pub(crate) fn publish(files: Vec<Whole>) -> Result<Vec<PathBuf>, Fault> {
     let named = files.into_iter().map(|Whole { path, partial }| {
@@ -174,6 +186,12 @@ pub(crate) fn names(shape: Shape) -> Vec<&'static str> {
 }
 
 const CARD: &str = "card.json";
+
+/// When the bundle was made that a folder holds the lists of, as far as that is told there.
+pub(crate) fn exported(folder: &Path) -> Option<Moment> {
+    let card: serde_json::Value = serde_json::from_slice(&fs::read(folder.join(CARD)).ok()?).ok()?;
+    Moment::parse(card["exportedAt"].as_str()?)
+}
 
 /// One row of a table. What a spreadsheet would take for a formula gets an apostrophe wherever it stands: of ids, names
 /// and references nobody knows who has made them up.

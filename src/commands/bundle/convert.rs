@@ -326,11 +326,14 @@ fn stop_when_told(meter: &Arc<Meter>) -> anyhow::Result<()> {
     Ok(())
 }
 
+const THERE: &str = "all of it was there already, whole";
+
 fn lines(report: &Report, dry_run: bool) -> Vec<String> {
     let wrote = format!("{} {}", if dry_run { "would write" } else { "wrote" }, report.files.join(", "));
     if report.format == Format::Bundle.name() {
         let notes = report.notes.iter().map(|note| format!("note: {note}"));
-        return notes.chain([wrote]).chain(dry_run.then(|| "nothing was written".to_owned())).collect();
+        let done = if report.finished { THERE.to_owned() } else { wrote };
+        return notes.chain([done]).chain(dry_run.then(|| "nothing was written".to_owned())).collect();
     }
     let variant = report.variant.map_or_else(String::new, |variant| format!(", variant {variant}"));
     let mut lines = vec![
@@ -357,7 +360,7 @@ fn lines(report: &Report, dry_run: bool) -> Vec<String> {
         lines.push(format!("{id}, {}", counted(report.bytes, "byte")));
     }
     if report.finished {
-        lines.push("the bundle was there already, whole".to_owned());
+        lines.push(THERE.to_owned());
     }
     if !report.files.is_empty() {
         lines.push(wrote);
