@@ -471,3 +471,47 @@ fn a_packed_file_that_is_not_used_is_not_unpacked_and_a_bundle_is_turned_beside_
     (job.key, job.to, job.target) = (None, Some(Shape::Ndjson), Target::File(folder.path("lines")));
     assert_eq!(run(&job).unwrap().notes, [format!("{PASSED_OVER}notes.gz.")]);
 }
+
+#[test]
+fn a_damaged_file_that_begins_as_something_that_is_used_is_refused_whatever_it_is_called() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(59, 5, 30));
+    let path = conversation.variant_a(&folder, "a");
+    for table in ["votes.csv", "comments.csv", "summary.csv"] {
+        let text = fs::read(path.join(table)).unwrap();
+        let packed = gzip(&text);
+        // With the matrix the rest would be an export without votes.
+        fs::remove_file(path.join(table)).unwrap();
+        folder.write("a/2024-05-06.bin", &packed[..packed.len() - 9]);
+        let said = "2024-05-06.bin: its packed data ends too early";
+        assert_eq!(run(&folder.job(&path)).unwrap_err().to_string(), said, "{table}");
+        folder.write(&format!("a/{table}"), &text);
+        assert_eq!(run(&folder.job(&path)).unwrap_err().to_string(), said, "{table}, twice");
+        fs::remove_file(path.join("2024-05-06.bin")).unwrap();
+    }
+    let groups = gzip(b"comment-id,comment,total-votes\n1,one,2\n");
+    folder.write("a/2024-05-06.bin", &groups[..groups.len() - 9]);
+    let notes = bundle(&folder.job(&path)).0.notes;
+    assert!(notes.contains(&format!("{PASSED_OVER}2024-05-06.bin.")), "{notes:?}");
+}
+
+#[test]
+fn what_is_missing_may_be_what_cannot_be_unpacked_and_that_is_named() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(59, 5, 30));
+    let path = conversation.variant_a(&folder, "a");
+    // Of it nothing can be unpacked at all.
+    folder.write("a/2024-05-06.bin", b"\x1f\x8bno");
+    fs::remove_file(path.join("votes.csv")).unwrap();
+    let notes = bundle(&folder.fresh(&path)).0.notes;
+    let said = "There was no list of votes (votes.csv), unless it is among what cannot be unpacked (2024-05-06.bin); the \
+                matrix has no times.";
+    assert!(notes.iter().any(|note| note == said), "{notes:?}");
+    fs::remove_file(path.join("participants-votes.csv")).unwrap();
+    let said = "the input: a file of votes (votes.csv) or of participants (participants-votes.csv) is not there; it may be \
+                among what cannot be unpacked: 2024-05-06.bin";
+    assert_eq!(run(&folder.fresh(&path)).unwrap_err().to_string(), said);
+    // Another file comes close to one.
+    folder.write("a/ballots.csv", "voter-id,vote\n1,1\n");
+    let said = run(&folder.fresh(&path)).unwrap_err().to_string();
+    let ends = "; it may be among what cannot be unpacked: 2024-05-06.bin";
+    assert!(said.starts_with("ballots.csv, row 1: ") && said.ends_with(ends), "{said}");
+}

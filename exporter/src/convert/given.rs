@@ -4,9 +4,9 @@
 
 use super::{Format, Job, adapter::format_of};
 use crate::{
-    fault::Fault,
+    fault::{Fault, Wrong},
     form::Hand,
-    input::{Ended, Input, Member, Role, is_called_as_any, role},
+    input::{Ended, Input, Member, Role, TOLD, is_called_as_any, named, role, role_in_part},
     model::Artifact,
     privacy::{Profile, text::identifies},
     words::{counted, were},
@@ -22,15 +22,35 @@ pub(super) fn roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, Role)>,
     }
     let is_asked_for = |format: Format| job.from.is_none_or(|from| from == format);
     let is_export = files.iter().any(|(_, role)| format_of(*role).is_some_and(is_asked_for));
-    let mut needed = broken.iter().map(|(member, _)| !is_export || is_called_as_any(member));
-    if let Some(at) = needed.position(|needed| needed) {
-        return Err(broken.swap_remove(at).1);
+    for at in 0..broken.len() {
+        let (member, fault) = &broken[at];
+        if !is_export || is_called_as_any(member) || begins_as_one(member, fault, job, is_asked_for)? {
+            return Err(broken.swap_remove(at).1);
+        }
     }
     files.extend(broken.into_iter().map(|(member, _)| (member.as_it_lies(), Role::Broken)));
     for (member, role) in files.iter_mut().filter(|_| job.profile == Profile::Public) {
         *member = member.called(shared_name(&member.name, role.name()));
     }
     Ok(files)
+}
+
+/// Whether what can be unpacked of it is the beginning of something that is used. Of an archive nothing is known.
+fn begins_as_one(
+    member: &Member,
+    fault: &Fault,
+    job: &Job,
+    is_asked_for: impl Fn(Format) -> bool,
+) -> Result<bool, Fault> {
+    if matches!(fault, Fault::Content { wrong: Wrong::Archive, .. }) {
+        return Ok(false);
+    }
+    let role = match role_in_part(member, &job.limits) {
+        Err(fault) if fault.is_damage() => return Ok(false),
+        role => role?,
+    };
+    let is_asked_for = format_of(role).is_some_and(is_asked_for);
+    Ok(role == Role::PolisFormat || role.is_used() && is_asked_for)
 }
 
 /// A name for everybody: without folders, and the part that it plays where the name would tell of somebody.
@@ -80,28 +100,17 @@ fn ended(member: &Member, role: Option<Role>, job: &Job) -> Result<Option<Ended>
     }
 }
 
-/// More names of files are not told; all of them are among the artifacts.
-const TOLD: usize = 5;
-
 /// Files that were given and of which nothing is in the bundle.
 pub(super) fn unused(files: &[(Member, Role)]) -> Option<String> {
-    let (told, count) = told(files, |role| !role.is_used() && role != Role::Broken);
+    let (told, count) = named(files, |role| !role.is_used() && role != Role::Broken);
     (count > 0).then(|| format!("{} {} not used: {told}.", counted(count, "file"), were(count)))
 }
 
 /// Files that were not looked into.
 pub(super) fn broken(files: &[(Member, Role)]) -> Option<String> {
-    let (told, count) = told(files, |role| role == Role::Broken);
+    let (told, count) = named(files, |role| role == Role::Broken);
     let files = || counted(count, "file");
     (count > 0).then(|| format!("{} that cannot be unpacked {} passed over: {told}.", files(), were(count)))
-}
-
-fn told(files: &[(Member, Role)], wanted: impl Fn(Role) -> bool) -> (String, u64) {
-    let names: Vec<_> =
-        files.iter().filter(|(_, role)| wanted(*role)).map(|(member, _)| member.name.as_str()).collect();
-    let more = if names.len() > TOLD { ", ..." } else { "" };
-    let told = names.iter().take(TOLD).copied().collect::<Vec<_>>().join(", ");
-    (told + more, names.len() as u64)
 }
 
 /// What lies in a folder that was given, and is no file itself.

@@ -49,6 +49,8 @@ pub(crate) struct Member {
     hashed: bool,
     /// It is not unpacked.
     as_it_lies: bool,
+    /// It is damaged, and its beginning is wanted all the same.
+    pub(super) in_part: bool,
     /// Whoever reads it may be told to stop.
     meter: Arc<Meter>,
 }
@@ -120,7 +122,7 @@ impl Input {
         let within: Arc<str> = name.as_str().into();
         let whence = Whence::File { path: Arc::clone(&path) };
         let meter = Arc::clone(opening.meter);
-        let file = Member { name, whence, hashed: true, as_it_lies: false, meter };
+        let file = Member { name, whence, hashed: true, as_it_lies: false, in_part: false, meter };
         let packed = match packed(&path)? {
             Packed::No if is_alone && zipped::follows(&path) => Packed::Zip,
             packed => packed,
@@ -163,7 +165,8 @@ impl Input {
 impl Member {
     /// Reads from the beginning, until it is told to stop; only what the meter is given for is counted.
     pub(crate) fn open(&self, limits: &Limits, counted: Option<&Arc<Meter>>) -> Result<Stream, Fault> {
-        let how = How { counted: counted.is_some(), hashed: self.hashed, as_it_lies: self.as_it_lies };
+        let Self { hashed, as_it_lies, in_part, .. } = *self;
+        let how = How { counted: counted.is_some(), hashed, as_it_lies, in_part };
         Stream::start(&self.name, &self.whence, limits, &self.meter, how)
     }
 
@@ -180,6 +183,11 @@ impl Member {
     /// The same file, packed or not as it is. What stands in an archive is taken out of it.
     pub(crate) fn as_it_lies(&self) -> Self {
         Self { as_it_lies: true, ..self.clone() }
+    }
+
+    /// The same file, of which the beginning is wanted even if it is damaged.
+    pub(crate) fn in_part(&self) -> Self {
+        Self { in_part: true, ..self.without_digest() }
     }
 
     /// The same file under another name.

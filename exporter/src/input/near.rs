@@ -24,12 +24,39 @@ pub(crate) fn need<'f>(
     one_of(files, role)?.ok_or_else(|| missing(files, limits, role, what))
 }
 
-/// No file plays the part: what is wrong with the one that comes closest, if any does.
+/// No file plays the part: what is wrong with the one that comes closest, if any does, and what it may be else.
 pub(crate) fn missing(files: &[(Member, Role)], limits: &Limits, role: Role, what: &str) -> Fault {
-    match nearest(files, limits, |known| known.role == role) {
+    let fault = match nearest(files, limits, |known| known.role == role) {
         Ok(Some(fault)) | Err(fault) => fault,
         Ok(None) => absent(what),
+    };
+    match (fault, named(files, |role| role == Role::Broken)) {
+        (Fault::Content { file, row, wrong, detail }, (broken, 1..)) => {
+            let detail = format!("{detail}; it may be among what cannot be unpacked: {broken}");
+            Fault::Content { file, row, wrong, detail }
+        }
+        (fault, _) => fault,
     }
+}
+
+/// Goes behind the name of what is not there.
+pub(crate) fn unless_broken(files: &[(Member, Role)]) -> String {
+    match named(files, |role| role == Role::Broken) {
+        (_, 0) => String::new(),
+        (broken, _) => format!(", unless it is among what cannot be unpacked ({broken})"),
+    }
+}
+
+/// More names of files are not told; all of them are among the artifacts.
+pub(crate) const TOLD: usize = 5;
+
+/// The names of files that play some part, and how many they are.
+pub(crate) fn named(files: &[(Member, Role)], wanted: impl Fn(Role) -> bool) -> (String, u64) {
+    let names: Vec<_> =
+        files.iter().filter(|(_, role)| wanted(*role)).map(|(member, _)| member.name.as_str()).collect();
+    let more = if names.len() > TOLD { ", ..." } else { "" };
+    let told = names.iter().take(TOLD).copied().collect::<Vec<_>>().join(", ");
+    (told + more, names.len() as u64)
 }
 
 /// What is wrong with the file that comes closest to a table of any tool.

@@ -139,7 +139,10 @@ impl Head {
         let mut first = Vec::new();
         let stream = member.without_digest().open(limits, None)?;
         let read = stream.take(ENOUGH).read_to_end(&mut first);
-        read.map_err(|error| Fault::from_io(&member.name, error))?;
+        match read.map_err(|error| Fault::from_io(&member.name, error)) {
+            Err(fault) if !(member.in_part && fault.is_damage()) => return Err(fault),
+            _ => {}
+        }
         // Without a mark they are known by letters of which other bytes are nothing.
         let (wide, text) = match first[..] {
             [0xff, 0xfe, 0, 0, ..] | [1..=255, 0, 0, 0, ..] => utf32(&first, u32::from_le_bytes),
@@ -213,6 +216,11 @@ pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, Fault> {
         (Role::Unknown, None) => Ok(Role::PolisFormat),
         (role, None) => Ok(role),
     }
+}
+
+/// What a damaged file would be by what can be read of it.
+pub(crate) fn role_in_part(member: &Member, limits: &Limits) -> Result<Role, Fault> {
+    Ok(Head::of(&member.in_part(), limits)?.role(member))
 }
 
 pub(super) fn wide(member: &Member, encoding: &str) -> Fault {

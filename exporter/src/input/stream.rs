@@ -45,6 +45,8 @@ pub(super) struct How {
     pub(super) hashed: bool,
     /// It is not unpacked.
     pub(super) as_it_lies: bool,
+    /// What can be unpacked of it is passed on, whatever comes behind.
+    pub(super) in_part: bool,
 }
 
 /// What was read, known at its end. Of a packed file it is the packed one that is hashed: that is what people can check.
@@ -257,7 +259,12 @@ impl Reading {
             block.reserve(BLOCK);
             // A decoder yields little at a time; a block should be worth handing over.
             let read = from.by_ref().take(BLOCK as u64).read_to_end(&mut block);
-            read.map_err(|error| self.unreadable(packed().is_some(), error))?;
+            if let Err(error) = read {
+                if self.how.in_part && !block.is_empty() {
+                    let _nobody = self.send.send(Piece::Bytes(block, stored()));
+                }
+                return Err(self.unreadable(packed().is_some(), error));
+            }
             if block.is_empty() {
                 return Ok(true);
             }

@@ -18,7 +18,7 @@ use self::{
 };
 use crate::{
     fault::Fault,
-    input::{Limits, Member, Role, absent, hold_name, hold_summary, missing, need, one_of},
+    input::{Limits, Member, Role, absent, hold_name, hold_summary, missing, need, one_of, unless_broken},
     meter::Meter,
     model::{Head, Keys, Source},
     privacy::people::{People, PeopleOf, scope},
@@ -132,8 +132,9 @@ impl Polis {
             rows.push((Role::PolisMatrix, found.rows));
             notes.extend(found.notes);
         }
+        let unless = unless_broken(files);
         if votes.is_none() {
-            notes.push("There was no list of votes (votes.csv); the matrix has no times.".to_owned());
+            notes.push(format!("There was no list of votes (votes.csv){unless}; the matrix has no times."));
         }
         if matrix.is_none() && people.wants_external() {
             let detail =
@@ -144,12 +145,13 @@ impl Polis {
             let name =
                 if matches!(variant, Variant::A | Variant::B) { "participants" } else { "participant" };
             notes.push(format!(
-                "There was no table of participants ({name}-votes.csv): groups are not known."
+                "There was no table of participants ({name}-votes.csv){unless}: groups are not known."
             ));
         }
         if one(Role::PolisSummary)?.is_none() {
-            let note = "There was no summary (summary.csv): title, description and address are not known.";
-            notes.push(note.to_owned());
+            notes.push(format!(
+                "There was no summary (summary.csv){unless}: title, description and address are not known."
+            ));
         }
         if sign == VoteSign::AgreeIsMinus {
             notes.push(
