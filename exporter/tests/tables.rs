@@ -357,7 +357,14 @@ fn counts_by_group_that_do_not_follow_from_its_members_are_noted() {
         let notes = tables(&folder, Shape::PolisCsv, &bundle, |_| {}).unwrap();
         notes.into_iter().find(|note| note.starts_with(NO_PLACE))
     };
-    assert_eq!(noted(counts("2", "one", json!({ "y": { "agree": 1 }, "x": { "agree": 0 } }))), None);
+    for nothing_else in [
+        json!({ "y": { "agree": 1 }, "x": { "agree": 0 } }),
+        json!({ "y": { "agree": 1, "unsure": 0, "suppressed": [] }, "x": null }),
+    ] {
+        assert_eq!(noted(counts("2", "one", nothing_else)), None);
+    }
+    let mut hiding = counts("2", "one", json!({ "y": { "agree": 1 } }));
+    hiding["suppressed"] = json!(["pass"]);
     let one = format!("{NO_PLACE} 1 outcome, which was left out: 1 of group-response-counts.");
     for other in [
         counts("2", "one", json!({ "y": { "agree": 2 } })),
@@ -365,9 +372,36 @@ fn counts_by_group_that_do_not_follow_from_its_members_are_noted() {
         counts("2", "one", json!({ "y": { "agree": "many" } })),
         counts("2", "two", json!({ "y": { "agree": 1 } })),
         counts("2", "one", Value::Null),
+        counts("2", "one", json!({ "y": { "agree": 1, "equal": 2 } })),
+        counts("2", "one", json!({ "y": { "agree": 1, "unsure": 1 } })),
+        counts("2", "one", json!({ "y": { "agree": 1, "suppressed": ["pass"] } })),
+        counts("2", "one", json!({ "y": 1 })),
+        hiding,
     ] {
         assert_eq!(noted(other.clone()).as_ref(), Some(&one), "{other}");
     }
+}
+
+#[test]
+fn counts_of_answers_that_have_no_column_are_noted() {
+    let folder = Folder::new();
+    let mut bundle = theirs(&["statement:1"], &[(Some("participant:a"), "statement:1", "agree")]);
+    let mut noted = |kind: &str, counts: Value, suppressed: Value| {
+        bundle["outcomes"] = json!([{ "id": "o", "phaseId": "one", "type": kind, "itemRef": "statement:1",
+            "counts": counts, "suppressed": suppressed }]);
+        BOTH.map(|shape| {
+            let notes = tables(&folder, shape, &bundle, |_| {}).unwrap();
+            notes.iter().any(|note| {
+                note == "Of 1 outcome counts of other answers than agree, disagree and pass were left out: they have no column."
+            })
+        })
+    };
+    let (counted, published) = ("response-counts", "source-response-counts");
+    assert_eq!(noted(counted, json!({ "agree": 1, "unsure": 0 }), json!(["pass"])), [false; 2]);
+    assert_eq!(noted(counted, json!({ "agree": 1, "unsure": 2 }), Value::Null), [true; 2]);
+    assert_eq!(noted(counted, json!({ "agree": 1 }), json!(["equal"])), [true; 2]);
+    let with_column = BOTH.map(|shape| shape == Shape::PolisCsv);
+    assert_eq!(noted(published, json!({ "equal": 3 }), Value::Null), with_column);
 }
 
 #[test]
@@ -386,9 +420,14 @@ fn a_statement_that_is_called_as_a_column_is_refused_where_it_would_be_one() {
         ("statement: group-id ", "group-id"),
         ("statement:comment-id", "comment-id"),
     ] {
+        let what = if name == "comment-id" {
+            "a column called comment-id, for which participant-votes.csv could be taken for a table of comments or votes"
+                .to_owned()
+        } else {
+            format!("a second column called {name}, which nobody could read back")
+        };
         let said = format!(
-            "theirs.json: /items/1: its id makes it a second column called {name}, which nobody could read back: --to ndjson, \
-             parquet and sensemaking-csv keep it"
+            "theirs.json: /items/1: its id makes it {what}: --to ndjson, parquet and sensemaking-csv keep it"
         );
         assert_eq!(tables(&folder, Shape::PolisCsv, &with(id), |_| {}), Err(said));
         tables(&folder, Shape::SensemakingCsv, &with(id), |_| {}).unwrap();

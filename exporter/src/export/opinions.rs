@@ -31,6 +31,8 @@ pub(super) struct Opinions {
     about: HashMap<Box<str>, About>,
     /// What has no place in a table, by type.
     left_out: BTreeMap<String, u64>,
+    /// Outcomes with counts of answers that have no column.
+    other_answers: u64,
 }
 
 struct About {
@@ -48,6 +50,7 @@ impl Opinions {
             phases: HashMap::new(),
             about: HashMap::new(),
             left_out: BTreeMap::new(),
+            other_answers: 0,
         }
     }
 
@@ -95,6 +98,11 @@ impl Opinions {
         }
         // What has no column is left out, and counted with nothing.
         let counts = placed.contains(&kind) && matches!(kind, RESPONSE_COUNTS | SOURCE_RESPONSE_COUNTS);
+        let others_hidden = || {
+            let hidden = outcome["suppressed"].as_array().into_iter().flatten();
+            hidden.filter_map(Value::as_str).any(|answer| column(answer).is_none())
+        };
+        self.other_answers += u64::from(counts && (says_more(&outcome["counts"]) || others_hidden()));
         let some = |count: &Value| count.as_f64().is_some_and(|count| count > 0.0);
         let answered = ANSWERS.iter().any(|answer| some(&outcome["counts"][answer]))
             || outcome["suppressed"].as_array().is_some_and(|hidden| !hidden.is_empty());
@@ -162,16 +170,20 @@ impl Opinions {
         Ok(())
     }
 
-    /// Whoever reads a table with a column for each item tells the columns by their names.
-    pub(super) fn columns(&self, items: &[Item], others: &[&str]) -> Result<(), Fault> {
+    /// Whoever reads a table with a column for each item tells the columns by their names; `what` it would be is said.
+    pub(super) fn columns(
+        &self,
+        items: &[Item],
+        others: &[&str],
+        what: impl Fn(&str) -> String,
+    ) -> Result<(), Fault> {
         let called = |item: &Item| others.iter().find(|name| name.eq_ignore_ascii_case(item.key().trim()));
         match (0..).zip(items).find_map(|(at, item)| Some((at, called(item)?))) {
             None => Ok(()),
             Some((at, name)) => {
-                let detail = format!(
-                    "its id makes it a second column called {name}, which nobody could read back: --to ndjson, parquet and \
-                     sensemaking-csv keep it"
-                );
+                let what = what(name);
+                let detail =
+                    format!("its id makes it {what}: --to ndjson, parquet and sensemaking-csv keep it");
                 Err(self.wrong("items", at, Wrong::Duplicate, &detail))
             }
         }
@@ -222,6 +234,12 @@ impl Opinions {
             let of = of.collect::<Vec<_>>().join(", ");
             notes.push(format!("The table has no place for {outcomes}, which {were} left out: {of}."));
         }
+        if self.other_answers > 0 {
+            let outcomes = counted(self.other_answers, "outcome");
+            notes.push(format!(
+                "Of {outcomes} counts of other answers than agree, disagree and pass were left out: they have no column."
+            ));
+        }
         notes
     }
 }
@@ -230,6 +248,27 @@ impl Opinions {
 pub(crate) const NO_VOTES: &str = "it holds counts, not votes: --to sensemaking-csv fits";
 const SEVERAL: &str = "its item has answers in another phase, too, and a table would count them as one: --to ndjson and \
     parquet keep phases apart";
+
+/// Whether counts are of other answers, too, or are none.
+pub(super) fn says_more(counts: &Value) -> bool {
+    match counts {
+        Value::Object(counts) => {
+            counts.iter().any(|(name, count)| column(name).is_none() && says_something(count))
+        }
+        other => says_something(other),
+    }
+}
+
+/// Nought is a count of nobody, and says nothing of an answer that there may not have been.
+pub(super) fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::Array(values) => !values.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        Value::Bool(_) | Value::String(_) => true,
+    }
+}
 
 /// The place of an answer.
 pub(super) fn column(answer: &str) -> Option<usize> {

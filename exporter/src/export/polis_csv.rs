@@ -144,7 +144,14 @@ pub(crate) fn write(
         groups.clear();
     }
     opinions.items(&items)?;
-    opinions.columns(&items, &[&COLUMNS[..], &[MISTAKEN]].concat())?;
+    opinions.columns(&items, &COLUMNS, |name| {
+        format!("a second column called {name}, which nobody could read back")
+    })?;
+    opinions.columns(&items, &[MISTAKEN], |name| {
+        format!(
+            "a column called {name}, for which {PARTICIPANTS} could be taken for a table of comments or votes"
+        )
+    })?;
     let keys = (0..).zip(&items).map(|(at, item)| (item.id.as_str(), (at, item.key()))).collect();
     let mut file = Growing::create(folder.join(VOTES))?;
     csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"], cells)?;

@@ -6,12 +6,14 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::opinions::{ANSWERS, Opinions};
+use super::opinions::{ANSWERS, Opinions, says_more, says_something};
 
 struct Said {
     item: String,
     phase: String,
     groups: Value,
+    /// Something that votes do not say, whatever they are.
+    more: bool,
 }
 
 /// In the order of [`ANSWERS`].
@@ -29,7 +31,8 @@ impl ByGroup {
         let text = |name: &str| outcome[name].as_str().unwrap_or_default().to_owned();
         let (item, phase) = (text("itemRef"), text("phaseId"));
         self.counted.entry(item.clone()).or_default();
-        self.said.push(Said { item, phase, groups: outcome["groups"].clone() });
+        let more = says_something(&outcome["suppressed"]);
+        self.said.push(Said { item, phase, groups: outcome["groups"].clone(), more });
     }
 
     pub(super) fn vote(&mut self, item: &str, group: &str, answer: usize) {
@@ -56,9 +59,12 @@ impl ByGroup {
         };
         let holds = |(group, cells): (&String, &Value)| {
             let mut answers = ANSWERS.iter().zip(counted(group));
-            answers.all(|(answer, count)| cells.get(answer).is_none_or(|said| said.as_u64() == Some(count)))
+            !says_more(cells)
+                && answers
+                    .all(|(answer, count)| cells.get(answer).is_none_or(|said| said.as_u64() == Some(count)))
         };
-        opinions.is_of(&said.item, &said.phase)
+        !said.more
+            && opinions.is_of(&said.item, &said.phase)
             && said.groups.as_object().is_some_and(|groups| groups.iter().all(holds))
     }
 }
