@@ -11,7 +11,7 @@ use std::fs;
 use serde_json::json;
 use support::{Folder, bundle, content, run};
 use tidegate_exporter::{
-    convert::{Format, Job, Target},
+    convert::{Format, Job, Sidecar, Target},
     export::Shape,
     form::Naming,
     privacy::Profile,
@@ -151,6 +151,38 @@ fn answers_of_nobody_are_left_out_and_counted() {
         ["2 votes of nobody, without a session, were left out.", "2 skips of nobody, without a session, were"]
     {
         assert!(report.notes.iter().any(|told| told.starts_with(note)), "{note}: {:?}", report.notes);
+    }
+}
+
+#[test]
+fn identifiers_that_only_rows_of_nobody_have_are_in_no_output() {
+    let folder = Folder::new();
+    let ideas = "Wikisurvey ID,Idea ID,Idea Text,User Submitted,Session ID,Session Identifier\n\
+                 7,1,one,TRUE,secret-idea,secret-idea\n7,2,two,FALSE,NA,NA\n";
+    folder.write("a/ideas.csv", ideas);
+    let header = "Session ID,Session Identifier,Left Choice ID,Right Choice ID,Valid";
+    let row = |id: &str, identifier: &str, valid: &str| format!("secret-{id},{identifier},1,2,{valid}");
+    // Not valid, of nobody but for an id, and of people.
+    let mut rows = vec![row("a", "secret-b", "FALSE"), row("c", "NA", "TRUE"), row("d", "", "TRUE")];
+    rows.extend((0..9).map(|at| row("e", &format!("secret-of-{at}"), "TRUE")));
+    let table = |first: &str, each: &dyn Fn(&String) -> String| {
+        format!("{first},{header}\n{}\n", rows.iter().map(each).collect::<Vec<_>>().join("\n"))
+    };
+    folder.write("a/votes.csv", table("Vote ID,Winner ID,Loser ID", &|row| format!("1,1,2,{row}")));
+    folder.write("a/non_votes.csv", table("Record Type", &|row| format!("Bounce,{row}")));
+    for profile in [Profile::Private, Profile::Public] {
+        let mut job = folder.fresh(&folder.path("a"));
+        (job.profile, job.sidecars, job.package) =
+            (profile, Some(vec![Sidecar::Ndjson, Sidecar::Parquet]), true);
+        let (report, made) = bundle(&job);
+        assert_eq!(report.participants, 9, "{profile:?}");
+        assert_eq!(made["dataCard"]["containsDirectIdentifiers"], false);
+        let told = serde_json::to_vec(&report).unwrap();
+        let files = fs::read_dir(folder.path("")).unwrap().map(|file| file.unwrap().path());
+        let files = files.filter(|path| path.is_file()).map(|path| fs::read(path).unwrap());
+        for bytes in files.chain([told]) {
+            assert_eq!(memchr::memmem::find(&bytes, b"secret-"), None, "{profile:?}");
+        }
     }
 }
 
