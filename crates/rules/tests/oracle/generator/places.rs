@@ -117,7 +117,7 @@ pub(super) fn link(dice: &mut Dice) -> String {
 
 fn plain_link(dice: &mut Dice) -> String {
     let (a, b) = (dice.one(&HOSTS), dice.one(&HOSTS));
-    match dice.roll(13) {
+    match dice.roll(15) {
         0 => format!("https://{a}/x?y={b}"),
         1 => format!("HTTP://me:pw@{a}:80/{b}"),
         2 => format!("see {a}, or ({b})."),
@@ -136,6 +136,13 @@ fn plain_link(dice: &mut Dice) -> String {
             let (before, inside) =
                 (before.repeat(dice.one(&[1, 90, 300])), inside.repeat(dice.one(&[1, 100])));
             format!("{before}{a} b{inside}ad.example")
+        }
+        12 | 13 => {
+            let touching =
+                |dice: &mut Dice| dice.one(&["👍🏽", "🇩🇪", "❤\u{fe0f}", "☃", "%E2%98%83", "é", "/", "@", "."]);
+            let some = |dice: &mut Dice| dice.some(2, touching).repeat(dice.one(&[1, 1, 1, 6])).concat();
+            let host = dice.one(&["i❤.example", "👍bad.example", "☃.👍bad.example", "i%E2%9D%A4.example."]);
+            format!("{}{host}{}", some(dice), some(dice))
         }
         _ => format!("https://{a}"),
     }

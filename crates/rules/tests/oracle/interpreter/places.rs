@@ -246,14 +246,14 @@ fn is_sign(character: char) -> bool {
 
 /// The text with its letters unescaped, and by byte of it where that comes from.
 fn unescaped(text: &str, is_letter: impl Fn(char) -> bool) -> (String, Vec<usize>) {
-    let escapes = Regex::new("(?:%[0-9A-Fa-f]{2})+").unwrap();
+    static ESCAPES: LazyLock<Regex> = LazyLock::new(|| Regex::new("(?:%[0-9A-Fa-f]{2})+").unwrap());
     let (mut plain, mut origins, mut at) = (String::new(), Vec::new(), 0);
     let mut push = |c: char, from: usize| {
         plain.push(c);
         origins.extend(std::iter::repeat_n(from, c.len_utf8()));
     };
     while at < text.len() {
-        let Some(found) = escapes.find_at(text, at).filter(|found| found.start() == at) else {
+        let Some(found) = ESCAPES.find_at(text, at).filter(|found| found.start() == at) else {
             let c = text[at..].chars().next().unwrap();
             push(c, at);
             at += c.len_utf8();
@@ -327,9 +327,12 @@ fn hosts_in(text: &str, with_signs: bool) -> Vec<(usize, usize, String)> {
             host_before = found.is_some();
             let as_written = &text[origins[whole.start()]..origins[whole.end()]];
             port_before = colon && as_written.chars().all(|c| c.is_ascii_digit());
+            let mut found: Vec<_> = found.filter(|_| !with_signs || signed(sign)).into_iter().collect();
+            if with_signs {
+                found.extend(beside_signs(sign, !path, !piece.starts_with('@')));
+            }
             let origin = |at: usize| origins[whole.start() + at];
-            let found = found.filter(|_| !with_signs || signed(sign));
-            hosts.extend(found.map(|(from, to, name)| (origin(from), origin(to), name)));
+            hosts.extend(found.into_iter().map(|(from, to, name)| (origin(from), origin(to), name)));
             continue;
         }
         let slash = ["/", "\\", "?", "#"].contains(&sign);
@@ -342,14 +345,42 @@ fn hosts_in(text: &str, with_signs: bool) -> Vec<(usize, usize, String)> {
     hosts
 }
 
+/// The hosts with one to eight signs that begin behind a sign and end before one, or where the run does if they may: all
+/// parts of it are tried.
+fn beside_signs(run: &str, begins: bool, ends: bool) -> Vec<(usize, usize, String)> {
+    let mut hosts = Vec::new();
+    let letters: Vec<(usize, bool)> = run.char_indices().map(|(at, c)| (at, is_sign(c))).collect();
+    let place = |nth: usize| letters.get(nth).map_or(run.len(), |(at, _)| *at);
+    let count = letters.len();
+    for to in (1..=count).filter(|to| letters.get(*to).map_or(ends, |(_, sign)| *sign)) {
+        for from in (0..to).filter(|from| if *from == 0 { begins } else { letters[from - 1].1 }) {
+            let signs = letters[from..to].iter().filter(|(_, sign)| *sign).count();
+            if to - from == count || !(1..=8).contains(&signs) {
+                continue;
+            }
+            let part = &run[place(from)..place(to)];
+            let Some((start, end, name)) = host(part).filter(|(.., name)| name.contains('.')) else {
+                continue;
+            };
+            let top = part[..end].rsplit(['.', '。', '．', '｡']).next().unwrap();
+            if !top.chars().any(is_sign) {
+                hosts.push((place(from) + start, place(from) + end, name));
+            }
+        }
+    }
+    hosts
+}
+
 /// Where the name in a run begins and ends, and the name.
 fn host(run: &str) -> Option<(usize, usize, String)> {
     let around = |c: char| ".-_。．｡\u{ad}\u{200b}\u{200c}\u{200d}\u{2060}\u{2064}\u{feff}".contains(c);
-    let unseen = Regex::new(
+    static UNSEEN: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(
         r"[\x{ad}\x{34f}\x{115f}\x{1160}\x{17b4}\x{17b5}\x{180b}-\x{180d}\x{180f}\x{200b}\x{2060}\x{2064}\x{3164}\x{fe00}-\x{fe0f}\x{feff}\x{ffa0}\x{e0100}-\x{e01ef}]",
     )
-    .unwrap();
-    let seen = |c: char| !unseen.is_match(c.encode_utf8(&mut [0; 4]));
+    .unwrap()
+    });
+    let seen = |c: char| !UNSEEN.is_match(c.encode_utf8(&mut [0; 4]));
     // Where each stands, and where it ends.
     let mut letters: Vec<(usize, usize, char)> = Vec::new();
     for (at, c) in run.char_indices().filter(|(_, c)| seen(*c)) {
