@@ -172,15 +172,22 @@ impl<'a> Views<'a> {
         })
     }
 
-    /// The texts at a path, and the hosts that each names.
-    pub(crate) fn hosts(&self, slot: usize) -> impl Iterator<Item = (Seen<'_, 'a>, &[Host<'a>])> {
+    /// The texts at a path, and the hosts that each names. Whoever asks first pays for all.
+    pub(crate) fn hosts<'s>(
+        &'s self,
+        slot: usize,
+        steps: &mut Steps,
+    ) -> Result<impl Iterator<Item = (Seen<'s, 'a>, &'s [Host<'a>])> + use<'s, 'a>, Spent> {
         let (texts, _) = self.cut(slot);
+        if texts.hosts.get().is_none() {
+            steps.take_shared(texts.cut.iter().map(|(_, text)| hosts::work(text)).sum())?;
+        }
         let find = |text: &'a str| {
             let folds = text.contains(hosts::LEFT_OUT) && self.is_address(slot);
             if folds { hosts::of_address(text) } else { hosts::all(text) }
         };
         let hosts = texts.hosts.get_or_init(|| texts.cut.iter().map(|(_, text)| find(text)).collect());
-        self.texts(slot, View::Raw).zip(hosts.iter().map(Vec::as_slice))
+        Ok(self.texts(slot, View::Raw).zip(hosts.iter().map(Vec::as_slice)))
     }
 
     /// Whether each text at a path is one address, in the item's type.

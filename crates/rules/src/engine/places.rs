@@ -58,7 +58,7 @@ impl Run<'_, '_> {
             }
         }
         for (slot, names) in &index.around.domains {
-            for (seen, hosts) in scene.views.hosts(*slot) {
+            for (seen, hosts) in scene.views.hosts(*slot, &mut self.steps)? {
                 self.steps.take_shared(1 + u64::try_from(seen.text.len() / 16).unwrap_or(u64::MAX))?;
                 for host in hosts {
                     for witness in hosts::upwards(&host.name).filter_map(|name| names.get(name)).flatten() {

@@ -79,7 +79,7 @@ impl DomainLeaf {
         found: &mut impl FnMut(usize, &Seen<'_, '_>, &Host<'_>) -> bool,
     ) -> Result<(), Spent> {
         for slot in &self.slots {
-            for (seen, hosts) in scene.views.hosts(*slot) {
+            for (seen, hosts) in scene.views.hosts(*slot, steps)? {
                 steps.take(1 + wide(seen.text.len()) / 16)?;
                 for host in hosts {
                     // Each domain above it is looked up.

@@ -179,3 +179,18 @@ fn each_domain_above_a_host_is_charged() {
     assert_eq!(numbers(&outcome(&conditions, &post, &few(30_000))), (vec![0], vec![]));
     assert_eq!(numbers(&outcome(&conditions, &post, &few(20_000))), (vec![], vec![0]));
 }
+
+#[test]
+fn reading_hosts_beyond_ascii_is_charged_even_if_none_is_found() {
+    let bad = json!({"domain": {"in": ["text"], "any_of": ["bad.example"]}});
+    let conditions = [bad.clone(), json!({"not": bad})];
+    for (piece, steps) in [("xn--ü.a ", 72), ("%C3%BC.%C3%BC ", 78), ("。", 67), ("a☃.", 69)] {
+        let post = Post { text: piece.repeat(200), ..Post::default() };
+        let told = |steps: u64| {
+            let limits = Limits { steps_per_item: steps, steps_per_rule: steps, ..Limits::default() };
+            numbers(&outcome(&conditions, &post, &limits))
+        };
+        assert_eq!(told(200 * steps - 1), (vec![], vec![0, 1]), "{piece}");
+        assert_eq!(told(400 * steps + 40_000), (vec![1], vec![]), "{piece}");
+    }
+}
