@@ -132,38 +132,47 @@ fn mapped(original: &str, push: impl Fn(&mut String, char)) -> (String, Notes) {
 fn squeezed(original: &str) -> String {
     const LOWER: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let mut text = folded_bytes(original.as_bytes());
-    let eight = |text: &[u8], at: usize| text.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
-    // What has been kept, and where the piece begins that is kept next: most of a text is left where it is or moved as a
-    // whole, because hardly any letter is the same as the one before it.
-    let (mut length, mut from) = (0, 0);
-    let mut end_piece = |text: &mut [u8], to: usize| {
-        if length < from {
-            text.copy_within(from..to, length);
-        }
-        length += to - from;
-        from = to + 1;
-        length
-    };
-    let mut at = 1;
-    while let (Some(before), Some(these)) = (eight(&text, at - 1), eight(&text, at)) {
-        let differ = before ^ these;
-        // The highest bit of each byte that is zero.
-        let mut same = !(((differ & LOWER) + LOWER) | differ | LOWER);
+    let Some(first) = text.first() else { return String::new() };
+    // The byte before the next eight; none is the same as the first.
+    let (mut length, mut before) = (0, u64::from(first ^ 1));
+    let whole = text.len() / 8 * 8;
+    for at in (0..whole).step_by(8) {
+        let Some(mut these) = text[at..].first_chunk().copied().map(u64::from_le_bytes) else { break };
+        let differ = these ^ (these << 8 | before);
+        before = these >> 56;
+        // The highest bit of each byte that is the same as the one before it: no byte is above 127, so nothing is carried.
+        let mut same = !(differ + LOWER) & !LOWER;
+        // Where one byte at most has to go, which is nearly everywhere, there is no branch to guess.
+        let mut kept = 8 - usize::from(same != 0);
+        these = without_lowest(these, same);
+        same &= same.wrapping_sub(1);
         while same != 0 {
-            end_piece(&mut text, at + same.trailing_zeros() as usize / 8);
+            same >>= 8;
+            these = without_lowest(these, same);
             same &= same - 1;
+            kept -= 1;
         }
-        at += 8;
-    }
-    for at in at..text.len() {
-        if text[at] == text[at - 1] {
-            end_piece(&mut text, at);
+        if let Some(room) = text[length..].first_chunk_mut() {
+            *room = these.to_le_bytes();
         }
+        length += kept;
     }
-    let to = text.len();
-    let length = end_piece(&mut text, to);
+    for at in whole..text.len() {
+        let byte = text[at];
+        if u64::from(byte) != before {
+            text[length] = byte;
+            length += 1;
+        }
+        before = byte.into();
+    }
     text.truncate(length);
     String::from_utf8(text).unwrap_or_default()
+}
+
+/// Eight bytes without the one of which the lowest bit marks the highest; all of them, if no bit is set.
+fn without_lowest(bytes: u64, marks: u64) -> u64 {
+    let below = ((marks & marks.wrapping_neg()) >> 7).wrapping_sub(1);
+    bytes & below | bytes >> 8 & !below
 }
 
 fn collapsed(original: &str) -> (String, Notes) {
