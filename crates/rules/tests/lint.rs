@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value as Json, json};
-use tidegate_rules::{Container, Kind, Limits, Plan, RuleSource, Shape, Vocabulary};
-use tidegate_schemas::ids::TypeId;
+use tidegate_rules::{Bank, BankEntry, Container, Kind, Limits, Plan, RuleSource, Shape, Vocabulary};
+use tidegate_schemas::{banks::BankKind, ids::TypeId};
 
 fn vocabulary() -> Vocabulary {
     let mut vocabulary = Vocabulary::new();
@@ -17,8 +17,16 @@ fn vocabulary() -> Vocabulary {
             ("at", Shape::one(Kind::Datetime)),
             ("tags", Shape { kind: Kind::Text, container: Container::List }),
             ("place", Shape::one(Kind::Geohash)),
+            ("places", Shape { kind: Kind::Geohash, container: Container::List }),
+            ("position", Shape { kind: Kind::Number, container: Container::Map }),
         ],
     );
+    let entry = |value: &str| BankEntry { id: value.into(), value: value.to_owned(), labels: [].into() };
+    vocabulary.bank(Bank {
+        key: "shelters".into(),
+        kind: BankKind::Geo,
+        entries: ["u33", "52.5,13.4,500"].map(entry).into(),
+    });
     vocabulary
 }
 
@@ -180,6 +188,39 @@ fn a_condition_inside_of_another_is_seen_from_both() {
             "{one} {other}"
         );
         assert_eq!(warnings(&[json!({"all": [one, {"not": other}]})]), [], "{one} {other}");
+    }
+}
+
+#[test]
+fn what_lies_in_no_area_lies_somewhere() {
+    for area in [
+        json!({"cells": ["u33"]}),
+        json!({"cells": ["u33", "u09"], "within": {"lat": 52.5, "lng": 13.4, "m": 200}}),
+        json!({"bank": "shelters"}),
+    ] {
+        let geo = |fields: Json| {
+            let mut geo = area.clone();
+            geo["in"] = fields;
+            json!({"geo": geo})
+        };
+        let not = |fields: Json| json!({"not": geo(fields)});
+        let (one, other, either) =
+            (not(json!(["place"])), not(json!(["places"])), not(json!(["place", "places"])));
+        let both = json!({"all": [one, other]});
+        // What has only `place`, outside, is no match of `both`.
+        assert_eq!(warnings(&[either.clone(), both.clone()]), [(1, "subsumed")], "{area}");
+        assert_eq!(warnings(&[either.clone(), one.clone()]), [], "{area}");
+        assert_eq!(warnings(&[both, one.clone()]), [(0, "subsumed")], "{area}");
+        assert_eq!(warnings(&[either, not(json!(["places", "place"]))]), [(1, "same_condition")], "{area}");
+        assert_eq!(warnings(&[one.clone(), field("place", "exists", true)]), [(0, "subsumed")], "{area}");
+        let nowhere = json!({"all": [one, field("place", "exists", false)]});
+        assert_eq!(warnings(std::slice::from_ref(&nowhere)), [(0, "unsatisfiable")], "{nowhere}");
+        let mut pair = area.clone();
+        (pair["lat"], pair["lng"]) = (json!("position.lat"), json!("position.lng"));
+        let pair = json!({"not": {"geo": pair}});
+        let also = json!({"all": [pair, other]});
+        assert_eq!(warnings(&[also.clone(), pair]), [(0, "subsumed")], "{area}");
+        assert_eq!(warnings(&[also, other]), [(0, "subsumed")], "{area}");
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     form::{Of, Op, View},
     item::Number,
-    leaves::{FieldLeaf, FieldTest, Leaf, Needle, Operand as Value, Places, TextLeaf},
+    leaves::{FieldLeaf, FieldTest, GeoLeaf, Leaf, Needle, Operand as Value, Places, TextLeaf},
 };
 
 /// What has one value, if it has one.
@@ -21,6 +21,8 @@ use crate::{
 pub(super) enum Operand {
     /// Whether a field is there.
     Present(usize),
+    /// Whether a field, or a pair of them, holds a place.
+    Place(usize, Option<usize>),
     Number(usize),
     Boolean(usize),
     Instant(usize),
@@ -49,7 +51,8 @@ impl Operand {
             | Self::Text(slot)
             | Self::Lower(slot)
             | Self::Related(slot)
-            | Self::Size(slot) => Some(*slot),
+            | Self::Size(slot)
+            | Self::Place(slot, _) => Some(*slot),
             Self::Present(_) | Self::Score(..) | Self::Strikes(_) | Self::Count(_) => None,
         }
     }
@@ -62,7 +65,7 @@ impl Operand {
     fn all(&self) -> Domain {
         let from = |least: i64| Domain::ordered(Op::Gte, least.into(), Grain::Whole);
         match self {
-            Self::Present(_) | Self::Boolean(_) => {
+            Self::Present(_) | Self::Place(..) | Self::Boolean(_) => {
                 from(0).and(&Domain::ordered(Op::Lte, 1.into(), Grain::Whole))
             }
             Self::Size(_) | Self::Strikes(_) | Self::Count(_) => from(0),
@@ -112,20 +115,7 @@ pub(super) fn tree(predicate: usize, leaf: &Leaf, positive: bool, atoms: &mut At
             });
             one_of(each.collect(), positive, format!("no host {:?}", sorted(&domain.slots)), atoms)
         }
-        Leaf::Geo(geo) => {
-            let areas: Vec<String> = geo.names().collect();
-            let each = |of: String, slot| {
-                let key = |area: &String| (format!("place {of} {area}"), slot, Some(area_of(&of, area)));
-                areas.iter().map(key).collect::<Vec<_>>()
-            };
-            let all = match &geo.places {
-                Places::Hashes(slots) => {
-                    slots.iter().flat_map(|slot| each(slot.to_string(), Some(*slot))).collect()
-                }
-                Places::Pairs(lat, lng) => each(format!("{lat}/{lng}"), None),
-            };
-            one_of(all, positive, format!("no place {:?}", geo.places), atoms)
-        }
+        Leaf::Geo(geo) => areas(geo, positive, atoms),
         Leaf::Formula(formula) => match (formula.constant(), formula.sized()) {
             (Some(comes_to), _) if comes_to == Some(positive) => Tree::always(),
             (Some(_), _) => Tree::never(),
@@ -164,6 +154,27 @@ fn one_of(keys: Vec<Key>, positive: bool, none: String, atoms: &mut Atoms) -> Tr
     }
     let numbers = keys.into_iter().map(|(key, slot, meaning)| atoms.meaning(key, slot, meaning)).collect();
     if positive { Tree::Any(numbers, Vec::new()) } else { Tree::Without(numbers) }
+}
+
+/// One place in one area is enough; what is in none of them must be somewhere.
+fn areas(geo: &GeoLeaf, positive: bool, atoms: &mut Atoms) -> Tree {
+    let areas: Vec<String> = geo.names().collect();
+    let sources = match &geo.places {
+        Places::Hashes(slots) => slots.iter().map(|slot| (slot.to_string(), (*slot, None))).collect(),
+        Places::Pairs(lat, lng) => vec![(format!("{lat}/{lng}"), (*lat, Some(*lng)))],
+    };
+    let each = sources.iter().flat_map(|(of, (slot, _))| {
+        areas.iter().map(move |area| (format!("place {of} {area}"), Some(*slot), Some(area_of(of, area))))
+    });
+    let none = || format!("no place {:?}", sources.iter().map(|(of, _)| of).collect::<BTreeSet<_>>());
+    let inside = one_of(each.collect(), positive, none(), atoms);
+    if positive {
+        return inside;
+    }
+    let somewhere = |(_, (slot, lng)): &(_, (usize, Option<usize>))| {
+        Operand::Place(*slot, *lng).claim(Op::Eq, 1.into(), true)
+    };
+    Tree::all([inside, Tree::any(sources.iter().map(somewhere).collect::<Vec<_>>())])
 }
 
 fn sorted<T: Ord + Clone>(list: &[T]) -> Vec<T> {

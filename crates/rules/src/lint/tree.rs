@@ -133,14 +133,20 @@ impl Tree {
         }
     }
 
+    /// Of ranges there are more than of words.
+    fn is_vague(&self) -> bool {
+        match self {
+            Self::Claim(_, domain) => !matches!(domain, Domain::Listed(_)),
+            Self::Any(atoms, rest) => atoms.is_empty() && rest.iter().all(Self::is_vague),
+            Self::Without(_) | Self::All(_) => false,
+        }
+    }
+
     /// Marks of which each condition that implies this one has one.
     pub(super) fn key(&self, coarser: &Coarser, key: &mut Vec<Mark>) {
         match self {
             Self::All(parts) => {
-                // Of a range there are more than of a word.
-                let vague =
-                    |part: &&Self| matches!(part, Self::Claim(_, Domain::Line(_) | Domain::Except(_)));
-                if let Some(part) = parts.iter().find(|part| !vague(part)).or(parts.first()) {
+                if let Some(part) = parts.iter().find(|part| !part.is_vague()).or(parts.first()) {
                     part.key(coarser, key);
                 }
             }
