@@ -351,3 +351,66 @@ async fn what_a_rule_looks_up_is_explained_as_it_is_run_and_whom_it_does_not_con
     assert_eq!(ran[2]["matched"], json!([]));
     assert_eq!(concern(&told(&["explain", "--rule", "over"]).await), [true, true, true]);
 }
+
+const SURROUNDED: &str = "item_type: post\nname: Post\nkind: CONTENT\nfields:\n  - {name: text, type: STRING}\n  \
+    - {name: picture, type: IMAGE}\n  - {name: author, type: RELATED_ITEM, role: creator}\n---\n\
+    item_type: member\nname: Member\nkind: USER\nfields: [{name: name, type: STRING}]\n---\n\
+    window: often\nover: 1d\n---\nbank: pictures\nname: Pictures\nkind: pdq\n---\n\
+    rule: counted\nwhen: {count: {window: often, gte: 3}}\n---\n\
+    rule: struck\nwhen: {strikes: {gte: 2}}\n---\n\
+    rule: scored\nitem_types: [post]\nwhen: {score: {model: toxicity, gte: 0.5}}\n---\n\
+    rule: seen\nitem_types: [post]\nwhen: {media: {in: [picture], bank: pictures}}\n";
+
+#[tokio::test]
+async fn fixtures_say_what_is_known_beside_the_item_as_examples_do() {
+    let place = Place::new();
+    folder(&place, "documents", &[("documents.yaml", SURROUNDED)]);
+    let tested = async |beside: &Value| {
+        let data =
+            json!({"text": "a", "picture": "https://a.example/1", "author": {"typeId": "member", "id": "m"}});
+        let mut line = json!({"id": "1", "typeId": "post", "data": data});
+        line.as_object_mut().unwrap().extend(beside.as_object().unwrap().clone());
+        fs::write(place.folder.path().join("items.ndjson"), line.to_string()).unwrap();
+        let args = ["rules", "test", "--config", "documents", "--fixtures", "items.ndjson"];
+        let output = place.run(&args).await;
+        (output.status.code(), text(&output.stderr))
+    };
+    let media = json!([{"bank": "pictures", "entry": "7"}]);
+    for beside in [
+        json!({"expect": []}),
+        json!({"expect": ["counted"], "counts": {"often": 3}}),
+        json!({"expect": [], "counts": {"often": 2}, "strikes": 1, "name": "nearly"}),
+        json!({"expect": ["struck"], "strikes": 2}),
+        json!({"expect": ["scored"], "scores": {"toxicity": 0.5}}),
+        json!({"expect": ["seen"], "media": media}),
+        json!({"expect": ["seen", "scored", "struck", "counted"], "media": media, "strikes": 9,
+            "scores": {"toxicity": 1}, "counts": {"often": 9}}),
+    ] {
+        assert_eq!(tested(&beside).await, (Some(0), String::new()), "{beside}");
+    }
+    for (beside, told) in [
+        (json!({"expect": [], "strikes": 2}), "matched: struck"),
+        (json!({"expect": ["scored"]}), "not matched: scored"),
+        (
+            json!({"expect": [], "counts": {"oftn": 3}}),
+            "/counts/oftn: there is no window `oftn`; did you mean `often`?",
+        ),
+        (json!({"expect": [], "scores": {"x/y": 1}}), "/scores/x~1y: no rule asks the model `x/y`"),
+        (
+            json!({"expect": [], "media": [{}, {"bank": "b"}]}),
+            "/media/1/bank: there is no bank of hashes `b`",
+        ),
+        (json!({"expect": [], "strikes": "2"}), "/strikes: expected a whole number"),
+        (json!({"expect": [], "count": {"often": 3}}), "/count: unknown key `count`; did you mean `counts`?"),
+        (
+            json!({"expect": ["counted", 5, null]}),
+            "/expect/1: expected the key of a rule, not 5; /expect/2: expected the key of a rule, not null",
+        ),
+        (json!({"expect": "counted"}), "/expect: a list of the rules"),
+        (json!({}), "/expect: a list of the rules"),
+    ] {
+        let (code, said) = tested(&beside).await;
+        let whole = format!("items.ndjson, line 1, post 1: {told}");
+        assert!(code == Some(1) && said.starts_with(&whole), "{beside}: {said}");
+    }
+}

@@ -96,6 +96,11 @@ pub(crate) fn shown(name: &str) -> String {
     }
 }
 
+/// A key in a JSON Pointer.
+pub(crate) fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
 /// `; did you mean ...?`, or nothing when no candidate is near.
 pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     // An organisation may have tens of thousands of fields, and a document a hundred unknown ones.

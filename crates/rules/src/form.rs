@@ -7,7 +7,7 @@ mod meaning;
 mod read;
 
 pub use self::meaning::same;
-pub(crate) use self::read::FINER;
+pub(crate) use self::read::{FINER, around};
 pub use self::read::{parse, parse_window};
 
 use serde::{Deserialize, Serialize};
@@ -289,6 +289,13 @@ pub struct Test {
     pub item_type: Option<TypeId>,
     /// The `data` of an item.
     pub item: Json,
+    pub around: Around,
+    pub matches: bool,
+}
+
+/// What is known beside an item that is only tried.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Around {
     /// The standing of its user, whatever the window.
     pub strikes: i64,
     /// What windows have counted, whatever the key; the others have counted nothing.
@@ -297,5 +304,4 @@ pub struct Test {
     pub scores: Vec<(String, Scores)>,
     /// What is known of media: of the one with this address, or of all. Nothing is known of others.
     pub media: Vec<(Option<String>, Media)>,
-    pub matches: bool,
 }

@@ -1,4 +1,4 @@
-//! Runs the examples that stand beside rules.
+//! Runs the examples that stand beside rules, and answers what is asked of items that are only tried.
 //!
 //! It does not read an example's item: what its data means is up to its item type.
 
@@ -8,7 +8,8 @@ use tidegate_schemas::ids::{ItemKey, Kind, Millis, RuleId, TypeId, derive};
 
 use crate::{
     facts::{Facts, Need},
-    form::{On, Test},
+    faults::{Fault, did_you_mean, escaped, shown},
+    form::{self, Around, On},
     item::{Fields, Item},
     plan::Plan,
 };
@@ -75,7 +76,7 @@ pub fn run_tests(
                             submission: derive(Kind::Submission, &[rule.head.rule.as_str().as_bytes()]),
                         };
                         let scan = plan.scan_this(&item, rule);
-                        let facts = facts(test, scan.needs());
+                        let facts = test.around.facts(scan.needs());
                         let outcome = plan.finish(scan, &facts);
                         match (outcome.errored.into_iter().next(), !outcome.matched.is_empty(), test.matches)
                         {
@@ -97,29 +98,65 @@ pub fn run_tests(
     reports
 }
 
-/// What an example says of its surroundings.
-fn facts(test: &Test, needs: &[Need]) -> Facts {
-    let mut facts = Facts::offline(needs);
-    for need in needs {
-        match need {
-            Need::Strikes { .. } => facts.strikes(need.clone(), test.strikes),
-            Need::Count { window, .. } => {
-                if let Some((_, counted)) = test.counts.iter().find(|(key, _)| key == window) {
-                    facts.count(need.clone(), *counted);
+impl Around {
+    /// The answers to what is asked.
+    pub fn facts(&self, needs: &[Need]) -> Facts {
+        let mut facts = Facts::offline(needs);
+        for need in needs {
+            match need {
+                Need::Strikes { .. } => facts.strikes(need.clone(), self.strikes),
+                Need::Count { window, .. } => {
+                    if let Some((_, counted)) = self.counts.iter().find(|(key, _)| key == window) {
+                        facts.count(need.clone(), *counted);
+                    }
                 }
-            }
-            Need::Media { url } => {
-                let concerns = |of: &Option<String>| of.as_ref().is_none_or(|of| of == url);
-                if let Some((_, media)) = test.media.iter().find(|(of, _)| concerns(of)) {
-                    facts.media(need.clone(), media.clone());
+                Need::Media { url } => {
+                    let concerns = |of: &Option<String>| of.as_ref().is_none_or(|of| of == url);
+                    if let Some((_, media)) = self.media.iter().find(|(of, _)| concerns(of)) {
+                        facts.media(need.clone(), media.clone());
+                    }
                 }
-            }
-            Need::Score { model, .. } => {
-                if let Some((_, scores)) = test.scores.iter().find(|(of, _)| of == model) {
-                    facts.scores(need.clone(), scores.clone());
+                Need::Score { model, .. } => {
+                    if let Some((_, scores)) = self.scores.iter().find(|(of, _)| of == model) {
+                        facts.scores(need.clone(), scores.clone());
+                    }
                 }
             }
         }
+        facts
     }
-    facts
+}
+
+impl Plan {
+    /// Reads what a line says is known beside its item, in the words of an example. `beside` names the line's other
+    /// keys, `banks` the banks that media may be in.
+    pub fn around(&self, line: &Json, beside: &[&str], banks: &[&str]) -> Result<Around, Vec<Fault>> {
+        let around = form::around(line, beside, self.limits())?;
+        let windows: Vec<_> = self.windows().map(|window| window.key.as_str()).collect();
+        let models: Vec<_> = self.models().collect();
+        let counted =
+            around.counts.iter().map(|(key, _)| (format!("counts/{}", escaped(key.as_str())), key.as_str()));
+        let said =
+            around.scores.iter().map(|(model, _)| (format!("scores/{}", escaped(model)), model.as_str()));
+        let found = around.media.iter().enumerate().flat_map(|(nth, (_, media))| {
+            media.matches.iter().map(move |found| (format!("media/{nth}/bank"), found.bank.as_str()))
+        });
+        let mut faults = unknown(counted, &windows, "unknown_window", "there is no window");
+        faults.extend(unknown(said, &models, "unknown_model", "no rule asks the model"));
+        faults.extend(unknown(found, banks, "unknown_bank", "there is no bank of hashes"));
+        if faults.is_empty() { Ok(around) } else { Err(faults) }
+    }
+}
+
+fn unknown<'n>(
+    named: impl Iterator<Item = (String, &'n str)>,
+    known: &[&str],
+    tag: &'static str,
+    what: &str,
+) -> Vec<Fault> {
+    let fault = |(at, name): (String, &str)| {
+        let near = did_you_mean(name, known.iter().copied());
+        Fault::new("line", "", &format!("/{at}"), tag, format!("{what} {}{near}", shown(name)))
+    };
+    named.filter(|(_, name)| !known.contains(name)).map(fault).collect()
 }

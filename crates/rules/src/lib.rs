@@ -36,7 +36,7 @@ pub use explain::{
 };
 pub use facts::{BankMatch, Facts, Media, MediaState, Need, Scores, Within};
 pub use faults::{Fault, Warning};
-pub use form::{ActionUse, On, Status};
+pub use form::{ActionUse, Around, On, Status};
 pub use inline_tests::{TestItem, TestReport, TestResult, run_tests};
 pub use item::{Fields, Item, Number, Value};
 pub use leaves::text::pattern_fault;

@@ -278,6 +278,18 @@ impl Plan {
         self.windows().find(|window| window.key == *key)
     }
 
+    /// The models that conditions ask.
+    pub(crate) fn models(&self) -> impl Iterator<Item = &str> {
+        self.predicates.iter().filter_map(|predicate| match predicate {
+            Leaf::Score(score) => Some(score.model()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// How large the plan is.
     pub fn figures(&self) -> Figures {
         let texts = |predicate: &&Leaf| matches!(predicate, Leaf::Text(_));

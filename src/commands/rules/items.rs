@@ -27,8 +27,6 @@ const MARK: &[u8] = "\u{feff}".as_bytes();
 /// A line of a file: an item, or why it is none.
 pub(super) struct Line {
     pub(super) key: Option<ItemKey>,
-    /// What the line says of its matches beside the item.
-    pub(super) expect: Option<Vec<String>>,
     pub(super) item: Result<Prepared, String>,
 }
 
@@ -59,18 +57,16 @@ pub(super) fn read(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Line {
                 "no UTF-8: byte {} is the first that belongs to no character",
                 error.valid_up_to() + 1
             );
-            return Line { key: None, expect: None, item: Err(fault) };
+            return Line { key: None, item: Err(fault) };
         }
     };
     let members: Json = serde_json::from_str(line).unwrap_or_default();
-    let expect = members.get("expect").and_then(Json::as_array);
-    let expect = expect.map(|rules| rules.iter().filter_map(Json::as_str).map(str::to_owned).collect());
     let source = match members.get("on").map(Json::as_str) {
         None | Some(Some("item")) => Source::Api,
         Some(Some("report")) => Source::Report,
         Some(_) => {
             let fault = "`on` says how the item came: `item`, which it need not, or `report`".to_owned();
-            return Line { key: None, expect, item: Err(fault) };
+            return Line { key: None, item: Err(fault) };
         }
     };
     let (key, item) = match entry(line) {
@@ -83,7 +79,7 @@ pub(super) fn read(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Line {
         }
         Err(fault) => (None, Err(fault)),
     };
-    Line { key, expect, item }
+    Line { key, item }
 }
 
 /// What is wrong with an item's data, each fault with its field.

@@ -6,6 +6,7 @@ mod backtest;
 mod bench;
 mod diff;
 mod explain;
+mod fixtures;
 mod fmt;
 mod items;
 mod retroact;
@@ -18,7 +19,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use clap::{Args, Subcommand};
 use tidegate_catalog::{Compiled, change};
 use tidegate_moderation::evaluate::{self, Begun, Prepared};
-use tidegate_rules::{Explained, Facts, Outcome};
+use tidegate_rules::{Around, Explained, Facts, Outcome};
 use tidegate_schemas::{ids::RuleId, nearest};
 
 use super::{alone, documents, lint::Lint};
@@ -110,10 +111,15 @@ impl Folder {
 
 /// Evaluates an item without a store: nobody has strikes, windows have counted nothing, media and scores are unknown.
 fn evaluate(prepared: &Prepared) -> Outcome {
+    evaluate_among(prepared, &Around::default())
+}
+
+/// Evaluates an item with what is said to be known.
+fn evaluate_among(prepared: &Prepared, around: &Around) -> Outcome {
     match evaluate::begin(prepared) {
         Begun::Finished(outcome) => outcome,
         Begun::Waiting(scan) => {
-            let facts = Facts::offline(scan.needs());
+            let facts = around.facts(scan.needs());
             evaluate::finish(prepared, scan, &facts)
         }
     }

@@ -1,6 +1,6 @@
 //! `tidegate rules test`: the examples beside the rules, and files of items with what they should match.
 //!
-//! It reads no store: only an example beside a rule can give its user strikes.
+//! It reads no store: what there is to be counted, they say themselves.
 
 use std::{
     collections::BTreeSet,
@@ -14,10 +14,15 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use tidegate_catalog::{Compiled, change};
+use tidegate_moderation::evaluate::Prepared;
 use tidegate_rules::TestResult;
 use tidegate_schemas::ids::Millis;
 
-use super::{Folder, evaluate, items, no_such_rule};
+use super::{
+    Folder, evaluate_among,
+    fixtures::{self, Fixture},
+    items, no_such_rule,
+};
 use crate::output::{complain, say};
 
 #[derive(Debug, Args)]
@@ -115,31 +120,32 @@ impl Test {
         for line in items::lines(file)? {
             let (number, text) = line?;
             let line = items::read(config, &text, now);
-            let fault = match (line.item, line.expect) {
-                (Err(fault), _) => Some(fault),
-                (Ok(_), None) => Some("the line has no list `expect`".to_owned()),
-                (Ok(prepared), Some(expected)) => {
-                    let outcome = evaluate(&prepared);
-                    let matched = outcome.matched.iter().map(|it| it.rule.to_string());
-                    let matched: BTreeSet<_> = matched.filter(|rule| self.concerns(rule)).collect();
-                    let expected: BTreeSet<_> =
-                        expected.into_iter().filter(|rule| self.concerns(rule)).collect();
-                    let list =
-                        |rules: Vec<&String>| rules.into_iter().cloned().collect::<Vec<_>>().join(", ");
-                    let missing = list(expected.difference(&matched).collect());
-                    let surplus = list(matched.difference(&expected).collect());
-                    match (missing.is_empty(), surplus.is_empty()) {
-                        (true, true) => None,
-                        (false, true) => Some(format!("not matched: {missing}")),
-                        (true, false) => Some(format!("matched: {surplus}")),
-                        (false, false) => Some(format!("not matched: {missing}; matched: {surplus}")),
-                    }
-                }
+            let fault = match (line.item, fixtures::read(config, &text)) {
+                (Err(fault), _) | (Ok(_), Err(fault)) => Some(fault),
+                (Ok(prepared), Ok(fixture)) => self.compared(&prepared, &fixture),
             };
             let id = line.key.map_or_else(String::new, |key| format!(", {} {}", key.type_id, key.id));
             cases.push(Case { suite: file.display().to_string(), name: format!("line {number}{id}"), fault });
         }
         Ok(())
+    }
+
+    /// What an item matches otherwise than it should.
+    fn compared(&self, prepared: &Prepared, fixture: &Fixture) -> Option<String> {
+        let outcome = evaluate_among(prepared, &fixture.around);
+        let matched: BTreeSet<_> = outcome.matched.iter().map(|it| it.rule.as_str()).collect();
+        let expected: BTreeSet<_> = fixture.expect.iter().map(String::as_str).collect();
+        let list = |one: &BTreeSet<&str>, other: &BTreeSet<&str>| {
+            let rules = one.difference(other).copied().filter(|rule| self.concerns(rule));
+            rules.collect::<Vec<_>>().join(", ")
+        };
+        let (missing, surplus) = (list(&expected, &matched), list(&matched, &expected));
+        match (missing.is_empty(), surplus.is_empty()) {
+            (true, true) => None,
+            (false, true) => Some(format!("not matched: {missing}")),
+            (true, false) => Some(format!("matched: {surplus}")),
+            (false, false) => Some(format!("not matched: {missing}; matched: {surplus}")),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use tidegate_schemas::documents::{DocumentKind, Missing};
 
 use super::Context;
 use crate::{
-    faults::{did_you_mean, shown},
+    faults::{did_you_mean, escaped, shown},
     form::{Condition, Rule},
 };
 
@@ -18,7 +18,7 @@ pub(super) fn check(rule: &Rule, context: &mut Context<'_>) {
     context.at("tests", |c| {
         for (nth, test) in rule.tests.iter().enumerate() {
             c.at(nth, |c| {
-                for (key, _) in &test.counts {
+                for (key, _) in &test.around.counts {
                     let faulty = c.faulty_windows.contains(key.as_str());
                     if c.window(key).is_none() && !faulty {
                         let known: Vec<_> = c.windows.iter().map(|it| it.window.key.to_string()).collect();
@@ -26,11 +26,13 @@ pub(super) fn check(rule: &Rule, context: &mut Context<'_>) {
                         unknown(c, "counts", "there is no window", key.as_str(), &known, Some(missing));
                     }
                 }
-                for (model, _) in test.scores.iter().filter(|(model, _)| !models.contains(model.as_str())) {
+                for (model, _) in
+                    test.around.scores.iter().filter(|(model, _)| !models.contains(model.as_str()))
+                {
                     let known: Vec<_> = models.iter().map(ToString::to_string).collect();
                     unknown(c, "scores", "the rule does not ask the model", model, &known, None);
                 }
-                for (place, (_, media)) in test.media.iter().enumerate() {
+                for (place, (_, media)) in test.around.media.iter().enumerate() {
                     let banks = c.vocabulary.banks();
                     for found in &media.matches {
                         if banks.iter().all(|bank| bank.key != found.bank) {
@@ -57,7 +59,7 @@ fn unknown(
     missing: Option<Missing>,
 ) {
     let near = did_you_mean(key, known.iter().map(String::as_str));
-    let at = format!("{member}/{}", key.replace('~', "~0").replace('/', "~1"));
+    let at = format!("{member}/{}", escaped(key));
     let detail = format!("{what} {}{near}", shown(key));
     context.at(at, |c| match missing {
         Some(missing) => c.missing(missing, detail),

@@ -9,6 +9,7 @@ mod places;
 mod tests;
 mod window;
 
+use self::facts::AROUND;
 use serde_json::{Map, Value as Json};
 use tidegate_schemas::{
     ids::{ActionId, BankId, Millis, PolicyId, RuleId, TypeId},
@@ -17,10 +18,10 @@ use tidegate_schemas::{
 
 use crate::{
     facts::Within,
-    faults::{FAULTS_LISTED, Fault, did_you_mean, shown},
+    faults::{FAULTS_LISTED, Fault, did_you_mean, escaped, shown},
     form::{
-        ActionUse, Comparison, Condition, Of, On, Op, Rule, Search, Status, Strikes, Test, Text, View,
-        Window, expr,
+        ActionUse, Around, Comparison, Condition, Of, On, Op, Rule, Search, Status, Strikes, Test, Text,
+        View, Window, expr,
     },
     limits::Limits,
 };
@@ -65,6 +66,14 @@ pub fn parse(document: &Json, limits: &Limits) -> Result<Rule, Vec<Fault>> {
 )]
 pub fn parse_window(document: &Json, limits: &Limits) -> Result<Window, Vec<Fault>> {
     read("window", document, limits, |r, v| r.window(v))
+}
+
+/// Reads what a line says is known beside its item; `beside` names its other keys.
+pub(crate) fn around(line: &Json, beside: &[&str], limits: &Limits) -> Result<Around, Vec<Fault>> {
+    read("line", line, limits, |r, v| {
+        let object = r.object(v, &[beside, &AROUND].concat())?;
+        Some(r.around(object))
+    })
 }
 
 fn read<T>(
@@ -122,7 +131,7 @@ impl Reader<'_> {
         let length = self.pointer.len();
         self.pointer.push('/');
         let segment: String = segment.chars().take(64).collect();
-        self.pointer.push_str(&segment.replace('~', "~0").replace('/', "~1"));
+        self.pointer.push_str(&escaped(&segment));
         let read = read(self);
         self.pointer.truncate(length);
         read
@@ -309,32 +318,17 @@ impl Reader<'_> {
     }
 
     fn test(&mut self, value: &Json) -> Option<Test> {
-        let object = self.object(
-            value,
-            &["name", "item_type", "item", "strikes", "counts", "scores", "media", "expect"],
-        )?;
+        let object = self.object(value, &[&["name", "item_type", "item", "expect"], &AROUND[..]].concat())?;
         let name = self.optional(object, "name", |r, v| r.text(v).map(str::to_owned));
         let item_type = self.optional(object, "item_type", |r, v| r.text(v).map(TypeId::new));
         let item = self.required(object, "item", |r, v| match v {
             Json::Object(_) => Some(v.clone()),
             _ => r.fault("shape", "expected the `data` of an item"),
         });
-        let strikes = self.optional(object, "strikes", Self::whole);
-        let counts = self.optional(object, "counts", Self::counts);
-        let scores = self.optional(object, "scores", Self::scores);
-        let media = self.optional(object, "media", |r, v| r.list(v, Self::medium));
+        let around = self.around(object);
         let matches =
             self.required(object, "expect", |r, v| r.name(v, &[("match", true), ("no_match", false)]));
-        Some(Test {
-            name,
-            item_type,
-            item: item?,
-            strikes: strikes.unwrap_or_default(),
-            counts: counts.unwrap_or_default(),
-            scores: scores.unwrap_or_default(),
-            media: media.unwrap_or_default(),
-            matches: matches?,
-        })
+        Some(Test { name, item_type, item: item?, around, matches: matches? })
     }
 
     fn whole(&mut self, value: &Json) -> Option<i64> {

@@ -5,10 +5,10 @@
 use serde_json::Value as Json;
 use tidegate_schemas::ids::BankId;
 
-use super::{Reader, present};
+use super::{Object, Reader, present};
 use crate::{
     facts::{BankMatch, Media, MediaState, Scores},
-    form::{MediaTest, Op, Score},
+    form::{Around, MediaTest, Op, Score},
     item::Number,
 };
 
@@ -23,7 +23,19 @@ const STATES: [(&str, MediaState); 6] = [
 
 const ORDERS: [(&str, Op); 4] = [("lt", Op::Lt), ("lte", Op::Lte), ("gt", Op::Gt), ("gte", Op::Gte)];
 
+/// What may be said to be known beside an item.
+pub(super) const AROUND: [&str; 4] = ["strikes", "counts", "scores", "media"];
+
 impl Reader<'_> {
+    pub(super) fn around(&mut self, object: &Object) -> Around {
+        Around {
+            strikes: self.optional(object, "strikes", Self::whole).unwrap_or_default(),
+            counts: self.optional(object, "counts", Self::counts).unwrap_or_default(),
+            scores: self.optional(object, "scores", Self::scores).unwrap_or_default(),
+            media: self.optional(object, "media", |r, v| r.list(v, Self::medium)).unwrap_or_default(),
+        }
+    }
+
     pub(super) fn media(&mut self, value: &Json) -> Option<MediaTest> {
         let object = self.object(value, &["in", "state", "bank", "kind", "labels", "max_distance"])?;
         let fields = self.required(object, "in", |r, v| {

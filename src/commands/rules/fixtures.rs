@@ -1,0 +1,45 @@
+//! What a line of a file of fixtures says beside its item: the rules that it must match, and what is known there.
+//!
+//! It reads no items.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value as Json;
+use tidegate_catalog::Compiled;
+use tidegate_rules::Around;
+
+/// The keys of an item, and of what only a fixture has.
+const KEYS: [&str; 9] =
+    ["id", "typeId", "typeVersion", "typeSchemaVariant", "type", "data", "on", "name", "expect"];
+
+pub(super) struct Fixture {
+    pub(super) expect: BTreeSet<String>,
+    pub(super) around: Around,
+}
+
+/// All faults of the line, each with its place.
+pub(super) fn read(config: &Compiled, line: &[u8]) -> Result<Fixture, String> {
+    let line: Json = serde_json::from_slice(line).map_err(|error| format!("no JSON: {error}"))?;
+    let (expect, mut faults) = expected(&line);
+    let around = config.around(&line, &KEYS).unwrap_or_else(|found| {
+        faults.extend(found.into_iter().map(|fault| format!("{}: {}", fault.pointer, fault.detail)));
+        Around::default()
+    });
+    if faults.is_empty() { Ok(Fixture { expect, around }) } else { Err(faults.join("; ")) }
+}
+
+fn expected(line: &Json) -> (BTreeSet<String>, Vec<String>) {
+    let Some(list) = line.get("expect").and_then(Json::as_array) else {
+        let fault =
+            "/expect: a list of the rules that the item matches is needed; an empty one if it matches none";
+        return (BTreeSet::new(), vec![fault.to_owned()]);
+    };
+    let (mut rules, mut faults) = (BTreeSet::new(), Vec::new());
+    for (nth, rule) in list.iter().enumerate() {
+        match rule.as_str() {
+            Some(rule) => drop(rules.insert(rule.to_owned())),
+            None => faults.push(format!("/expect/{nth}: expected the key of a rule, not {rule}")),
+        }
+    }
+    (rules, faults)
+}
