@@ -7,7 +7,7 @@ mod pictures;
 mod prints;
 
 use image::{DynamicImage, ImageFormat};
-use tidegate_media::{State, fingerprint::reason};
+use tidegate_media::{Limits, State, fingerprint::reason};
 
 use self::{
     moving::{apng, frames, gif, webp},
@@ -88,6 +88,50 @@ fn a_still_png_needs_none_of_the_chunks_beside_its_pixels() {
     }
     let moving = apng(&frames(), None);
     same(&with(&moving, b"acTL", &chunk(b"eXIf", &vec![b'M'; 5 << 20])), &moving);
+}
+
+/// The compressed pixels.
+fn stream(png: &[u8]) -> Vec<u8> {
+    let (mut data, mut at) = (Vec::new(), 8);
+    while at < png.len() {
+        let length = u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;
+        if png[at + 4..].starts_with(b"IDAT") {
+            data.extend(&png[at + 8..][..length]);
+        }
+        at += length + 12;
+    }
+    data
+}
+
+/// Viewers show the rows that came, whatever stands behind them.
+#[test]
+fn chunks_behind_a_stream_that_is_cut_hide_none_of_its_rows() {
+    let luma = |bytes: &[u8]| prints::decoders(&Limits::default()).luma(bytes).unwrap().samples;
+    let text = [chunk(b"tEXt", b"a\0b"), chunk(b"IEND", b"")].concat();
+    for side in [128, 256, 512] {
+        let picture = DynamicImage::from(pictures::sized(0, 11, side, side).image());
+        for picture in [picture.to_luma8().into(), picture] {
+            let png = encoded(&picture, ImageFormat::Png);
+            let (head, data, whole) = (&png[..nth(&png, b"IDAT", 0)], stream(&png), luma(&png));
+            for came in [data.len() / 2, data.len() * 9 / 10, data.len() - 20] {
+                let length = (data.len() as u32).to_be_bytes();
+                let cut = [head, &length, b"IDAT", &data[..came]].concat();
+                let expected = luma(&cut);
+                let rows = whole.iter().zip(&expected).take_while(|(one, other)| one == other).count();
+                assert!(rows * 5 > whole.len() * 2, "{side}: {rows} of {}", whole.len());
+                for piece in [came, came / 5 + 1] {
+                    let data: Vec<u8> =
+                        data[..came].chunks(piece).flat_map(|piece| chunk(b"IDAT", piece)).collect();
+                    let mut faulty = [&data[..], &chunk(b"IDAT", &[0; 9])].concat();
+                    faulty[data.len() - 1] ^= 1;
+                    for more in [&b""[..], &chunk(b"IEND", b""), &text] {
+                        assert!(luma(&[head, &data, more].concat()) == expected, "{side}: {came} by {piece}");
+                    }
+                    assert!(luma(&[head, &faulty].concat()) == expected, "{side}: {came} by {piece}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! A file without the parts that its pixels do not need, read without a copy: any part can ask for memory, or break a
 //! rule that no viewer minds.
 
-use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::{
+    cell::Cell,
+    io::{self, BufRead, Read, Seek, SeekFrom},
+};
 
 /// A file's parts, one after the other.
 pub(super) trait Parts<'a> {
@@ -12,11 +15,17 @@ pub(super) trait Parts<'a> {
 pub(super) struct Needed<'a, P> {
     parts: P,
     left: &'a [u8],
+    is_over: Option<&'a Cell<bool>>,
 }
 
-impl<P> Needed<'_, P> {
+impl<'a, P> Needed<'a, P> {
     pub(super) fn new(parts: P) -> Self {
-        Self { parts, left: &[] }
+        Self { parts, left: &[], is_over: None }
+    }
+
+    /// Whoever reads says when the file ends, if not at its end.
+    pub(super) fn until(self, is_over: &'a Cell<bool>) -> Self {
+        Self { is_over: Some(is_over), ..self }
     }
 }
 
@@ -30,6 +39,9 @@ impl<'a, P: Parts<'a>> Read for Needed<'a, P> {
 
 impl<'a, P: Parts<'a>> BufRead for Needed<'a, P> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.is_over.is_some_and(Cell::get) {
+            return Ok(&[]);
+        }
         if self.left.is_empty() {
             self.left = self.parts.next();
         }

@@ -3,6 +3,8 @@
 //!
 //! What is left of a frame is the canvas' matter.
 
+use std::cell::Cell;
+
 use image::RgbaImage;
 use png::{
     BitDepth, BlendOp, ColorType, Decoder, DecodingError, DisposeOp, InterlaceInfo, Limits, Reader,
@@ -21,7 +23,9 @@ use crate::fingerprint::reason;
 
 /// Rows that did not come are black, as everything is that nothing was drawn on.
 pub(super) fn luma(bytes: &[u8], header: &Header, memory: u64) -> Result<Vec<u8>, Refusal> {
-    let mut reader = reader(bytes, Shown::Still, memory, Transformations::EXPAND)?;
+    let is_over = Cell::new(false);
+    let file = Needed::new(Chunks::new(bytes, Shown::Still)).until(&is_over);
+    let mut reader = reader(file, memory, Transformations::EXPAND)?;
     let (width, height) = (header.width as usize, header.height as usize);
     if reader.info().size() != (header.width, header.height) {
         return Err(Refusal::BROKEN);
@@ -33,6 +37,8 @@ pub(super) fn luma(bytes: &[u8], header: &Header, memory: u64) -> Result<Vec<u8>
     loop {
         let interlace = match reader.read_row(&mut row) {
             Ok(Some(interlace)) => interlace,
+            // Of what is faulty, only a file's end gives out the rows that were held back.
+            Err(_) if !is_over.replace(true) => continue,
             Err(error) if rows == 0 => return Err(refusal(&error)),
             Ok(None) | Err(_) => break,
         };
@@ -55,7 +61,7 @@ pub(super) fn play(
     see: &mut dyn FnMut(&RgbaImage) -> Result<bool, Refusal>,
 ) -> Result<(), Refusal> {
     let shapes = Transformations::EXPAND | Transformations::STRIP_16 | Transformations::ALPHA;
-    let mut reader = reader(bytes, Shown::Animation, memory, shapes)?;
+    let mut reader = reader(Needed::new(Chunks::new(bytes, Shown::Animation)), memory, shapes)?;
     if reader.info().size() != (header.width, header.height) {
         return Err(Refusal::BROKEN);
     }
@@ -97,14 +103,11 @@ pub(super) fn play(
     Ok(())
 }
 
-fn reader(
-    bytes: &[u8],
-    shown: Shown,
-    memory: u64,
-    shapes: Transformations,
-) -> Result<Reader<Needed<'_, Chunks<'_>>>, Refusal> {
+type File<'a> = Needed<'a, Chunks<'a>>;
+
+fn reader(file: File<'_>, memory: u64, shapes: Transformations) -> Result<Reader<File<'_>>, Refusal> {
     let limits = Limits { bytes: usize::try_from(memory).unwrap_or(usize::MAX) };
-    let mut decoder = Decoder::new_with_limits(Needed::new(Chunks::new(bytes, shown)), limits);
+    let mut decoder = Decoder::new_with_limits(file, limits);
     decoder.set_transformations(shapes);
     decoder.read_info().map_err(|error| refusal(&error))
 }
