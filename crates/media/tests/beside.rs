@@ -168,3 +168,20 @@ fn a_bmp_that_does_not_say_where_its_pixels_are_has_them_behind_its_header() {
         assert_eq!(print(&at(20)).reason, Some(reason::BROKEN));
     }
 }
+
+/// Old headers and new ones.
+#[test]
+fn planes_of_a_bmp_are_not_counted() {
+    let bmp = encoded(&picture(), ImageFormat::Bmp);
+    let pixels = u32::from_le_bytes(bmp[10..14].try_into().unwrap()) as usize;
+    let old =
+        [&bmp[..10], &[26, 0, 0, 0, 12, 0, 0, 0], &[160, 0, 120, 0, 1, 0, 24, 0], &bmp[pixels..]].concat();
+    let long = [&bmp[..14], &[64, 0, 0, 0], &bmp[18..54], &[7; 24], &bmp[54..]].concat();
+    let long = [&long[..10], &(pixels as u32 + 24).to_le_bytes(), &long[14..]].concat();
+    for (file, at) in [(&bmp, 26), (&old, 22), (&long, 26)] {
+        same(file, &bmp);
+        for planes in [0u16, 2, 3, 0xffff] {
+            same(&[&file[..at], &planes.to_le_bytes(), &file[at + 2..]].concat(), &bmp);
+        }
+    }
+}

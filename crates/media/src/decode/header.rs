@@ -275,19 +275,24 @@ fn bmp(bytes: &[u8]) -> Option<Header> {
 /// The header of OS/2 2, which begins as the usual one, and how long that is.
 pub(super) const OS2: [u32; 2] = [64, 40];
 
-/// A BMP without the fields that only OS/2 2 has, if it has them: where pixels are in it, and its parts.
-pub(super) fn shown_of_bmp<'a>(bytes: &'a [u8], at: u32, fields: &'a mut [u8; 8]) -> [&'a [u8]; 4] {
+/// A BMP's parts as its decoder reads them: it says where pixels are, has one plane whatever it says, and none of the
+/// fields that only OS/2 2 has.
+pub(super) fn shown_of_bmp<'a>(bytes: &'a [u8], at: u32, fields: &'a mut [u8; 18]) -> [&'a [u8]; 4] {
+    let Some(said) = bytes.get(10..).and_then(<[u8]>::first_chunk) else { return [bytes, &[], &[], &[]] };
+    *fields = *said;
     let [long, short] = OS2;
     let is_long = little(bytes, 14) == Some(long);
     let at = if is_long { at - (long - short) } else { at };
     fields[..4].copy_from_slice(&at.to_le_bytes());
-    fields[4..].copy_from_slice(&short.to_le_bytes());
-    let part =
-        |from, to: Option<usize>| to.map_or(bytes.get(from..), |to| bytes.get(from..to)).unwrap_or_default();
+    let planes = if little(bytes, 14) == Some(12) { 12 } else { 16 };
+    fields[planes..planes + 2].copy_from_slice(&[1, 0]);
+    let (before, rest) = (&bytes[..10], &bytes[28..]);
     if is_long {
-        [part(0, Some(10)), fields, part(18, Some(54)), part(78, None)]
+        fields[4..8].copy_from_slice(&short.to_le_bytes());
+        let (shared, rest) = rest.split_at(rest.len().min(26));
+        [before, fields, shared, rest.get(24..).unwrap_or_default()]
     } else {
-        [part(0, Some(10)), &fields[..4], part(14, None), &[]]
+        [before, fields, rest, &[]]
     }
 }
 

@@ -67,7 +67,7 @@ fn image(bytes: &[u8], format: Format, header: &Header, memory: u64) -> ImageRes
         }
         Format::Bmp => {
             // Rows that did not come are black, or of the palette's first colour.
-            let (at, mut fields) = (header::pixels_of_bmp(bytes).unwrap_or_default(), [0; 8]);
+            let (at, mut fields) = (header::pixels_of_bmp(bytes).unwrap_or_default(), [0; 18]);
             let file = Joined::new(header::shown_of_bmp(bytes, at, &mut fields)).endless();
             pixels(BmpDecoder::new(file)?, header, memory)
         }
