@@ -163,7 +163,12 @@ fn is_part_or_sign(c: char) -> bool {
 }
 
 fn is_letter(c: char) -> bool {
-    c.is_alphanumeric() || is_around(c) || !c.is_ascii() && is_combining_mark(c)
+    c.is_alphanumeric() && !is_pictured(c) || is_around(c) || !c.is_ascii() && is_combining_mark(c)
+}
+
+/// Letters on a dark ground, emoji such as `🅱` among them, that Unicode counts as alphabetic and the net as signs.
+fn is_pictured(c: char) -> bool {
+    matches!(c, '\u{1f150}'..='\u{1f169}' | '\u{1f170}'..='\u{1f189}')
 }
 
 /// What the net makes of a character: for many signs nothing or some letters, and `U+FFFD` if no host can have it.

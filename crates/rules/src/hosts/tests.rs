@@ -42,6 +42,11 @@ fn no_sign_beside_a_host_hides_it() {
         ("see:bad.example url=bad.example x：bad.example", &["bad.example"; 3]),
         ("[x](bad.example) x(bad.example) 1)bad.example", &["bad.example"; 3]),
         ("me@bad.example,you@x.org", &["bad.example", "x.org"]),
+        ("🅱bad.example bad.example🅿 🅾\u{fe0f}bad.example", &["bad.example"; 3]),
+        (
+            "https://bad.example🅱\u{fe0f}/x https://ok.example/?u=🅐bad.example",
+            &["bad.example", "ok.example", "bad.example"],
+        ),
         ("link→bad.example hello…bad.example bad.example’s 👉bad.example", &["bad.example"; 4]),
         ("https:/bad.example/ HTTP:\\\\bad.example x/bad.example", &["bad.example"; 3]),
         ("https://ok.example/?u=bad.example", &["ok.example", "bad.example"]),

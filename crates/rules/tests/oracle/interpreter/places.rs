@@ -211,7 +211,9 @@ impl Interpreter<'_> {
     }
 }
 
-const LETTER: &str = r"[\p{Alphabetic}\p{N}\p{M}._\-。．｡\u{ad}\u{200b}-\u{200d}\u{2060}\u{2064}\u{feff}]";
+/// But for letters on a dark ground, which the net takes as signs.
+const LETTER: &str =
+    r"[[\p{Alphabetic}--[🅐-🅩🅰-🆉]]\p{N}\p{M}._\-。．｡\u{ad}\u{200b}-\u{200d}\u{2060}\u{2064}\u{feff}]";
 
 /// What stands for an escape that is no letter: a sign like any other.
 const SIGN: char = '\u{e000}';
