@@ -56,8 +56,9 @@ const LEAST: usize = 8;
 const BLOCK: usize = 16;
 const WINDOW: usize = BLOCK + 7;
 
-/// Places that are gathered before any of them is looked at, and keys before any is looked up: what they are held
-/// against lies in far memory, and looks that do not wait for each other overlap.
+/// Answers of places that are gathered before any of them is looked at, a bit for each that is probed, and keys before
+/// any is looked up: what they are held against lies in far memory, and looks that do not wait for each other overlap.
+const ANSWERS: usize = 4;
 const GATHERED: usize = 64;
 
 #[derive(Debug)]
@@ -139,10 +140,32 @@ impl Tail {
     }
 }
 
-/// The places that a coarse map knows.
-struct Places {
-    places: [u32; GATHERED],
-    count: usize,
+/// Which places of a part of a text a coarse map knows.
+struct Span {
+    /// The first place.
+    from: usize,
+    /// Blocks that have been probed.
+    blocks: usize,
+    answers: [u64; ANSWERS],
+}
+
+impl Span {
+    fn at(from: usize) -> Self {
+        Self { from, blocks: 0, answers: [0; ANSWERS] }
+    }
+
+    /// Adds the answers of a block; whether there is no room for another.
+    #[inline]
+    fn add<const STRIDE: usize>(&mut self, answers: u64) -> bool {
+        let first = self.blocks * (BLOCK / STRIDE);
+        self.answers[first / 64 % ANSWERS] |= answers << (first % 64);
+        self.blocks += 1;
+        self.blocks == ANSWERS * 64 / (BLOCK / STRIDE)
+    }
+
+    fn end(&self) -> usize {
+        self.from + self.blocks * BLOCK
+    }
 }
 
 pub(super) fn mask(width: usize) -> u64 {
@@ -257,81 +280,64 @@ impl Grams {
         (text, tail): (&[u8], &Tail),
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
-        let mask = probe.mask;
-        let mut places = Places { places: [0; GATHERED], count: 0 };
-        let mut place = 0;
+        let mut span = Span::at(0);
         for window in text.windows(WINDOW).step_by(BLOCK) {
-            if let Ok(window) = window.try_into() {
-                let answers = answers::<N, STRIDE>(bits, mask, window);
-                if answers != 0 && self.gather(answers, probe, text, place, &mut places, found) == Next::Stop
-                {
+            let Ok(window) = window.try_into() else { continue };
+            if span.add::<STRIDE>(answers::<N, STRIDE>(bits, probe.mask, window)) {
+                if self.look::<STRIDE>(probe, &span, text, found) == Next::Stop {
                     return Next::Stop;
                 }
+                span = Span::at(span.end());
             }
-            place += BLOCK;
         }
         for window in tail.windows() {
-            let answers = answers::<N, STRIDE>(bits, mask, window);
-            if answers != 0 && self.gather(answers, probe, text, place, &mut places, found) == Next::Stop {
-                return Next::Stop;
+            if span.add::<STRIDE>(answers::<N, STRIDE>(bits, probe.mask, window)) {
+                if self.look::<STRIDE>(probe, &span, text, found) == Next::Stop {
+                    return Next::Stop;
+                }
+                span = Span::at(span.end());
             }
-            place += BLOCK;
         }
-        if places.count == 0 { Next::Go } else { self.look(probe, &mut places, text, found) }
+        if span.answers == [0; ANSWERS] { Next::Go } else { self.look::<STRIDE>(probe, &span, text, found) }
     }
 
-    /// Keeps the places of a block that the coarse map knows.
+    /// Looks at the keys beside places that the coarse map knows: first at the marks of all of them, then at the fine
+    /// maps of those keys that may be there. What comes to nothing is written in any case, and then written over: cheaper
+    /// than to decide, because no look has to wait for another.
     #[inline(never)]
-    fn gather(
-        &self,
-        mut answers: u64,
-        probe: &Probe,
-        text: &[u8],
-        place: usize,
-        places: &mut Places,
-        found: &mut impl FnMut(u32, usize) -> Next,
-    ) -> Next {
-        let place = u32::try_from(place).unwrap_or(u32::MAX);
-        while answers != 0 {
-            places.places[places.count % GATHERED] = place.saturating_add(answers.trailing_zeros());
-            places.count += 1;
-            answers &= answers - 1;
-        }
-        if places.count > GATHERED - BLOCK { self.look(probe, places, text, found) } else { Next::Go }
-    }
-
-    /// Looks at the keys beside places that were gathered: first at the marks of all of them, then at the fine maps of
-    /// those keys that may be there. What comes to nothing is written in any case, and then written over: cheaper than
-    /// to decide, because no look has to wait for another.
-    #[inline(never)]
-    fn look(
+    fn look<const STRIDE: usize>(
         &self,
         probe: &Probe,
-        places: &mut Places,
+        span: &Span,
         text: &[u8],
         found: &mut impl FnMut(u32, usize) -> Next,
     ) -> Next {
         // A place, and which key is beside it.
         let mut beside = [0_u64; GATHERED];
         let mut count = 0;
-        for place in &places.places[..std::mem::take(&mut places.count).min(GATHERED)] {
-            let mut left = probe.marks.at(hash(eight_at(text, *place as usize) & probe.mask));
-            let mut keep = |left: &mut u32| {
-                beside[count % GATHERED] = u64::from(*place) << 8 | u64::from(left.trailing_zeros());
-                count += usize::from(*left != 0);
-                *left &= left.wrapping_sub(1);
-            };
-            // Hardly ever are there more than two.
-            keep(&mut left);
-            keep(&mut left);
-            while left != 0 {
+        for (nth, answers) in span.answers.iter().enumerate() {
+            let mut answers = *answers;
+            while answers != 0 {
+                let place = span.from + (64 * nth + answers.trailing_zeros() as usize) * STRIDE;
+                answers &= answers - 1;
+                let mut left = probe.marks.at(hash(eight_at(text, place) & probe.mask));
+                let mut keep = |left: &mut u32| {
+                    beside[count % GATHERED] = (place as u64) << 8 | u64::from(left.trailing_zeros());
+                    count += usize::from(*left != 0);
+                    *left &= left.wrapping_sub(1);
+                };
+                // Hardly ever are there more than two.
                 keep(&mut left);
-            }
-            if count > GATHERED - 2 * CLASSES.len() {
-                if self.look_closer(probe, &beside[..count.min(GATHERED)], text, found) == Next::Stop {
-                    return Next::Stop;
+                keep(&mut left);
+                while left != 0 {
+                    keep(&mut left);
                 }
-                count = 0;
+                if count > GATHERED - 2 * CLASSES.len() {
+                    if self.look_closer(probe, &beside[..count.min(GATHERED)], text, found) == Next::Stop {
+                        return Next::Stop;
+                    }
+                    count = 0;
+                }
             }
         }
         self.look_closer(probe, &beside[..count.min(GATHERED)], text, found)
@@ -393,12 +399,12 @@ fn eight(window: &[u8; WINDOW], nth: usize) -> u64 {
     u64::from_le_bytes(window[nth..nth + 8].try_into().unwrap_or_default())
 }
 
-/// Which places of a block the map knows.
+/// Which places of a block the map knows: a bit for each that is probed.
 #[inline]
 fn answers<const N: usize, const STRIDE: usize>(bits: &[u64; N], mask: u64, window: &[u8; WINDOW]) -> u64 {
     let mut answers = 0;
     for nth in (0..BLOCK).step_by(STRIDE) {
-        answers |= bit(bits, hash(eight(window, nth) & mask)) << nth;
+        answers |= bit(bits, hash(eight(window, nth) & mask)) << (nth / STRIDE);
     }
     answers
 }

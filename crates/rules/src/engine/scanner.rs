@@ -155,7 +155,7 @@ mod tests {
             let longest = [1, 3, 5, 9, 40][dice.roll(5)];
             let words: BTreeSet<Vec<u8>> = (0..count).map(|_| dice.bytes(longest, letters)).collect();
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            for length in [1, 8, 17, 120] {
+            for length in [1, 8, 17, 120, 1_100] {
                 let mut text = dice.bytes(length, letters);
                 if let Some(word) = words.last().filter(|_| dice.roll(2) == 0) {
                     text.extend_from_slice(word);
