@@ -306,6 +306,9 @@ fn a_text_is_cut_before_a_word_or_host_and_not_inside_of_it() {
     let any = |word: &str| json!({"text": {"in": ["text"], "any_of": [word]}});
     assert!(found(any("hit"), &format!("{}hit{}", "x".repeat(1_990), "x".repeat(2_000)), 2_000));
     assert!(!found(any("hit"), &format!("{} hit{}", "x".repeat(1_990), "x".repeat(2_000)), 2_000));
+    for half in [1_023, 1_024] {
+        assert_eq!(found(any("xx"), &format!(" {}", "x".repeat(3_000)), 1 + half), half > 1_023, "{half}");
+    }
 }
 
 #[test]

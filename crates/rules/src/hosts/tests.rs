@@ -28,6 +28,8 @@ fn hosts_are_found_where_people_write_them() {
         ("http://", &[]),
         ("trailing.dot. ...dots..", &["trailing.dot"]),
         ("https://a.example/b.html#c.d see https://a.example:80/b.html", &["a.example", "a.example"]),
+        ("https://a.example/1.a@2.a~3.a+4.a!5.a$6.a*7.a", &["a.example"]),
+        ("http://me:pw@localhost/ https://a.example:/b.example", &["localhost", "a.example", "b.example"]),
     ] {
         assert_eq!(hosts(text), expected, "{text}");
     }
@@ -106,6 +108,8 @@ fn a_host_with_a_sign_in_its_name_is_found_beside_further_signs() {
         ("%E2%86%92i%E2%9D%A4.ws%E2%86%92", &[heart], "ws"),
         ("https://ok.example/a→i❤.ws→me@x", &["ok.example", heart], "ws"),
         ("👉☃.☃.example", &["xn--n3h.xn--n3h.example"], "example"),
+        ("→i❤%2Ews", &[heart], "ws"),
+        ("👉x.☃ 👉x.☃.-👈", &[], "x.xn--n3h"),
         // A part begins behind a sign, and ends before one.
         ("https://ok.example/i❤.ws→", &["ok.example"], heart),
         ("→i❤.ws@x", &[], heart),
@@ -115,10 +119,12 @@ fn a_host_with_a_sign_in_its_name_is_found_beside_further_signs() {
         found.retain(|host| expected.contains(&&**host) || host == not);
         assert_eq!(found, expected, "{text}");
     }
-    for (signs, is_found) in [(1, true), (8, true), (9, false)] {
+    for (beside, signs, is_found) in [("👉", 1, true), ("👉", 8, true), ("👉", 9, false), ("…", 9, true)]
+    {
         let name = format!("{}.ws", "☃".repeat(signs));
         let host = url::Host::parse(&name).map(|host| host.to_string());
-        assert!(host.is_ok_and(|host| hosts(&format!("👉{name}👈")).contains(&host) == is_found), "{name}");
+        let found = hosts(&format!("{beside}{name}{beside}"));
+        assert!(host.is_ok_and(|host| found.contains(&host) == is_found), "{beside}{name}");
     }
 }
 
@@ -166,6 +172,23 @@ fn what_stands_before_or_inside_of_a_name_does_not_hide_its_end() {
     let cut = format!("{}bad.{}.example", "x".repeat(300), "y".repeat(240));
     assert_eq!(hosts(&cut), [format!("{}.example", "y".repeat(240))]);
     assert_eq!(hosts(&format!("x.{}", "y".repeat(254))), [""; 0]);
+}
+
+#[test]
+fn as_many_bytes_of_a_name_are_compared_as_a_name_can_have() {
+    let name = |first: usize| format!("{}.{}bad.example", "x".repeat(first), "abcde.".repeat(40));
+    assert_eq!(name(1).len(), 253);
+    assert_eq!(hosts(&name(1)), [name(1)]);
+    assert_eq!(hosts(&name(2)), [name(2)[3..].to_owned()]);
+}
+
+#[test]
+fn a_user_is_looked_for_in_the_same_address_and_not_without_end() {
+    for beside in ["<", ">", "\"", "`", "|", "{", "}", " "] {
+        assert_eq!(hosts(&format!("http://localhost{beside}me@x")), ["localhost"], "{beside}");
+    }
+    let far = |length: usize| hosts(&format!("http://localhost:{}@x", "p".repeat(length)));
+    assert_eq!((far(251), far(252)), (vec!["x".to_owned()], vec!["localhost".to_owned()]));
 }
 
 #[test]
