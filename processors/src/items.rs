@@ -190,7 +190,8 @@ impl Items {
         }
     }
 
-    /// Looks at the media of an item that came along with something else; nothing is evaluated.
+    /// Looks at the media of an item that came along with something else, once for all of its entries; nothing is
+    /// evaluated.
     async fn look_aside(
         &self,
         job: &Arc<ItemJob>,
@@ -198,14 +199,18 @@ impl Items {
         cause: Uuid,
         place: &Place,
     ) -> Result<(), Fault> {
+        let (items, org) = (&job.record.items, &job.record.org);
+        let entries = context_media::together(items, part);
+        if entries.is_empty() {
+            return Ok(());
+        }
         let config = self.config(job, part).await?;
-        let (entry, org) = (&job.record.items[part], &job.record.org);
-        let wanted = context_media::wanted(&config, entry);
+        let wanted = context_media::wanted(&config, &entries);
         if wanted.is_empty() {
             return Ok(());
         }
-        let item = entry.key();
-        let bytes = entry.data.len();
+        let item = items[part].key();
+        let bytes = entries.iter().map(|entry| entry.data.len()).sum();
         let asker = Asker { org, item: &item, bytes, ticket: &job.ticket, place };
         let found = match self.looking.look(asker, &wanted).await {
             Looked::Found(found) => found,
@@ -213,7 +218,7 @@ impl Items {
             Looked::Later(_) => return Ok(()),
             Looked::Left => return Err(Fault::Lost),
         };
-        let (banks, id) = (config.hash_banks(), entry.id.clone());
+        let (banks, id) = (config.hash_banks(), item.id.clone());
         let judge = move || signals::judge(&banks, id.as_str(), &found).shown;
         let media = self.pool.run(judge).await?;
         Ok(context_media::keep(&self.deps, org, cause, &item, &media, job.written_at).await?)
@@ -300,8 +305,13 @@ impl Handler for Items {
         record.items.get(part).map(|entry| entry.submission_id)
     }
 
-    /// With its coordinates, so that a replay knows its place among the item's versions.
+    /// With its coordinates, so that a replay knows its place among the item's versions. What came along takes with it
+    /// what shares its row.
     fn alone(job: &ItemJob, part: usize) -> Vec<u8> {
+        if job.context_of.is_some() {
+            let entries = context_media::together(&job.record.items, part);
+            return job.record.with(entries.into_iter().cloned().collect()).to_datum();
+        }
         let at = submission(job, part).at;
         let entry = ItemEntry { origin: Some(at), ..job.record.items[part].clone() };
         job.record.with(vec![entry]).to_datum()

@@ -1,6 +1,8 @@
 //! The role `process` on the embedded engine, in a temporary folder: from records to rows and records.
 #![allow(clippy::unwrap_used)]
 
+#[path = "pipeline/along.rs"]
+mod along;
 #[path = "pipeline/cluster.rs"]
 mod cluster;
 #[path = "pipeline/history.rs"]

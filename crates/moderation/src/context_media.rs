@@ -67,8 +67,24 @@ pub(crate) fn entry(org: &OrgId, cause: Uuid, nth: usize, item: &ContextItem) ->
     }
 }
 
-/// The media of an item that came along. Of one that does not fit its type, at least the field that every type has.
-pub fn wanted(config: &Compiled, entry: &ItemEntry) -> Vec<Wanted> {
+/// The entries of a record that are one item, which may come along more than once: they share a row, so the first of
+/// them stands for all. For a later one there are none.
+pub fn together(entries: &[ItemEntry], nth: usize) -> Vec<&ItemEntry> {
+    let one = &entries[nth];
+    let is_same = |entry: &&ItemEntry| entry.type_id == one.type_id && entry.id == one.id;
+    if entries[..nth].iter().any(|entry| is_same(&entry)) {
+        return Vec::new();
+    }
+    entries[nth..].iter().filter(is_same).collect()
+}
+
+/// The media of an item that came along, in all of its entries.
+pub fn wanted(config: &Compiled, entries: &[&ItemEntry]) -> Vec<Wanted> {
+    signals::each_once(entries.iter().flat_map(|entry| of_one(config, entry)))
+}
+
+/// Of one that does not fit its type, at least the field that every type has.
+fn of_one(config: &Compiled, entry: &ItemEntry) -> Vec<Wanted> {
     let checked = config
         .item_type(&entry.type_id)
         .and_then(|item_type| item_type.check(&entry.data, Mode::Partial, &Pointer::Root).ok());
