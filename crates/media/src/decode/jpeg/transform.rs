@@ -1,11 +1,12 @@
-//! From a block's coefficients to its samples, by the whole numbers that zune-jpeg uses: they are equal to the bit.
+//! From a block's coefficients to its samples, by the whole numbers that libjpeg-turbo's vectors use: they are equal to
+//! the bit.
 //!
-//! What is beyond 16 bits wraps or is cut off where libjpeg-turbo's vectors do so, because files can be made that show
-//! their picture by that alone.
+//! What is beyond 16 bits wraps or is cut off where they do so, because files can be made that show their picture by that
+//! alone; and whether it is beyond may hang on one rounding.
 //!
 //! Where a block lies in the picture is its caller's matter.
 
-use super::vectors::{Rows, Samples, Vectors};
+use super::vectors::{Rows, Samples, Vectors, sample};
 
 /// Coefficients as they follow each other in a scan, by their place in the block.
 pub(super) const ORDER: [u8; 64] = [
@@ -21,23 +22,19 @@ const IN_CORNER: u32 = 9;
 #[inline(always)]
 pub(super) fn samples(vectors: Vectors, block: &[i16; 64], steps: &[i16; 64], last: u32) -> Samples {
     if last == 0 {
-        let level = (quadruple(block[0].wrapping_mul(steps[0]).into()) + 16 + 4096) >> 5;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-        return [[level.clamp(0, 255) as u8; 8]; 8];
+        return [[sample((quadruple(block[0].wrapping_mul(steps[0]).into()) + 16) >> 5); 8]; 8];
     }
-    // Half of what is cut off, and 128 in the middle of what is left.
-    const HALF: i32 = 512 + 65536 + (128 << 17);
     let (mut rows, mut down, mut across) = ([[0; 8]; 8], [[0; 8]; 8], [[0; 8]; 8]);
     if last <= IN_CORNER {
         multiplied::<4>(block, steps, &mut rows);
-        pass::<4, 10>(&rows, &mut down, 512);
+        pass::<4, 11>(&rows, &mut down);
         cut_off(block, &rows, &mut down);
-        pass::<4, 17>(&vectors.turned(&down), &mut across, HALF);
+        pass::<4, 18>(&vectors.turned(&down), &mut across);
     } else {
         multiplied::<8>(block, steps, &mut rows);
-        pass::<8, 10>(&rows, &mut down, 512);
+        pass::<8, 11>(&rows, &mut down);
         cut_off(block, &rows, &mut down);
-        pass::<8, 17>(&vectors.turned(&down), &mut across, HALF);
+        pass::<8, 18>(&vectors.turned(&down), &mut across);
     }
     vectors.turned_samples(&across)
 }
@@ -74,15 +71,16 @@ const fn wrapped(value: i32) -> i32 {
 
 /// Eight transforms side by side of eight values each, of which the first ones may be other than zero.
 #[inline(always)]
-fn pass<const FILLED: usize, const CUT: u32>(from: &Rows, to: &mut Rows, half: i32) {
+fn pass<const FILLED: usize, const CUT: u32>(from: &Rows, to: &mut Rows) {
+    let half = 1 << (CUT - 1);
     let times = |value: i32, factor: i32| value.wrapping_mul(factor);
     for lane in 0..8 {
         let value = |at: usize| if at < FILLED { from[at][lane] } else { 0 };
-        let turned = times(value(2).wrapping_add(value(6)), 2217);
-        let even = turned.wrapping_add(times(value(2), 3135));
-        let odd = turned.wrapping_add(times(value(6), -7567));
-        let sum = (wrapped(value(0).wrapping_add(value(4))) << 12).wrapping_add(half);
-        let difference = (wrapped(value(0).wrapping_sub(value(4))) << 12).wrapping_add(half);
+        let turned = times(value(2).wrapping_add(value(6)), 4433);
+        let even = turned.wrapping_add(times(value(2), 6270));
+        let odd = turned.wrapping_add(times(value(6), -15137));
+        let sum = (wrapped(value(0).wrapping_add(value(4))) << 13).wrapping_add(half);
+        let difference = (wrapped(value(0).wrapping_sub(value(4))) << 13).wrapping_add(half);
         let evens = [
             sum.wrapping_add(even),
             difference.wrapping_add(odd),
@@ -93,14 +91,14 @@ fn pass<const FILLED: usize, const CUT: u32>(from: &Rows, to: &mut Rows, half: i
         let (one, three, five, seven) = (value(1), value(3), value(5), value(7));
         let (outer, inner) = (seven.wrapping_add(one), five.wrapping_add(three));
         let (upper, lower) = (wrapped(seven.wrapping_add(three)), wrapped(five.wrapping_add(one)));
-        let all = times(upper.wrapping_add(lower), 4816);
-        let (outer, inner) = (all.wrapping_add(times(outer, -3685)), all.wrapping_add(times(inner, -10497)));
-        let (upper, lower) = (times(upper, -8034), times(lower, -1597));
+        let all = times(upper.wrapping_add(lower), 9633);
+        let (outer, inner) = (all.wrapping_add(times(outer, -7373)), all.wrapping_add(times(inner, -20995)));
+        let (upper, lower) = (times(upper, -16069), times(lower, -3196));
         let odds = [
-            times(one, 6149).wrapping_add(outer.wrapping_add(lower)),
-            times(three, 12586).wrapping_add(inner.wrapping_add(upper)),
-            times(five, 8410).wrapping_add(inner.wrapping_add(lower)),
-            times(seven, 1223).wrapping_add(outer.wrapping_add(upper)),
+            times(one, 12299).wrapping_add(outer.wrapping_add(lower)),
+            times(three, 25172).wrapping_add(inner.wrapping_add(upper)),
+            times(five, 16819).wrapping_add(inner.wrapping_add(lower)),
+            times(seven, 2446).wrapping_add(outer.wrapping_add(upper)),
         ];
         for at in 0..4 {
             to[at][lane] = evens[at].wrapping_add(odds[at]) >> CUT;

@@ -52,7 +52,7 @@ impl Vectors {
         turned
     }
 
-    /// The same, of what is cut off below 0 and above 255.
+    /// The same, as `sample` makes samples of them.
     #[inline(always)]
     pub(super) fn turned_samples(self, rows: &Rows) -> Samples {
         #[cfg(target_arch = "x86_64")]
@@ -62,13 +62,18 @@ impl Vectors {
         let mut turned = [[0; 8]; 8];
         for (at, row) in rows.iter().enumerate() {
             for (across, value) in row.iter().enumerate() {
-                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-                let sample = (*value).clamp(0, 255) as u8;
-                turned[across][at] = sample;
+                turned[across][at] = sample(*value);
             }
         }
         turned
     }
+}
+
+/// What is around zero, around the middle of a byte, and cut off at its ends.
+#[inline(always)]
+pub(super) fn sample(value: i32) -> u8 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    return (value.clamp(-128, 127) + 128) as u8;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -102,9 +107,13 @@ fn turned_samples(found: V3, rows: &Rows) -> Samples {
     let avx2 = found.avx2;
     let order = cast([TURNS_FOURS; 2]);
     let pair = |at: usize| avx2._mm256_packs_epi32(cast(rows[at]), cast(rows[at + 1]));
+    let four = |at: usize| -> __m256i {
+        let around_zero = avx2._mm256_packs_epi16(pair(at), pair(at + 2));
+        avx2._mm256_xor_si256(around_zero, cast([128u8; 32]))
+    };
     // Four rows' first four values, then their last four.
-    let left = avx2._mm256_shuffle_epi8(avx2._mm256_packus_epi16(pair(0), pair(2)), order);
-    let right = avx2._mm256_shuffle_epi8(avx2._mm256_packus_epi16(pair(4), pair(6)), order);
+    let left = avx2._mm256_shuffle_epi8(four(0), order);
+    let right = avx2._mm256_shuffle_epi8(four(4), order);
     let [zero, one, four, five]: [[u8; 8]; 4] = cast(avx2._mm256_unpacklo_epi32(left, right));
     let [two, three, six, seven]: [[u8; 8]; 4] = cast(avx2._mm256_unpackhi_epi32(left, right));
     [zero, one, two, three, four, five, six, seven]
@@ -119,12 +128,12 @@ mod tests {
         let mut rows = [[0; 8]; 8];
         for (at, value) in rows.as_flattened_mut().iter_mut().enumerate() {
             *value =
-                [1, 17, -40_000, 200, 70_000, 255, -1, 256][at % 8] + i32::try_from(at).unwrap_or_default();
+                [1, 17, -40_000, 100, 70_000, 127, -128, -1][at % 8] + i32::try_from(at).unwrap_or_default();
         }
         let (turned, samples) = (Vectors::PLAIN.turned(&rows), Vectors::PLAIN.turned_samples(&rows));
         for at in 0..64 {
             assert_eq!(turned[at % 8][at / 8], rows[at / 8][at % 8]);
-            assert_eq!(i32::from(samples[at % 8][at / 8]), rows[at / 8][at % 8].clamp(0, 255));
+            assert_eq!(i32::from(samples[at % 8][at / 8]), (rows[at / 8][at % 8] + 128).clamp(0, 255));
         }
         let found = Vectors::dispatch(|vectors| (vectors.turned(&rows), vectors.turned_samples(&rows)));
         assert_eq!(found, (turned, samples));

@@ -147,6 +147,27 @@ fn columns_of_one_value_wrap_and_others_are_cut_off() {
     }
 }
 
+/// A column's first and fifth value of which the sum is one below and above the bound, if the factors before have a bit
+/// less. What libjpeg-turbo shows of these was found once.
+#[test]
+fn sums_wrap_by_the_roundings_that_libjpeg_has_before_them() {
+    let mut draw = Draw::new(31);
+    let (white, black, waves) = ([255; 8], [0; 8], [0, 255, 255, 0, 0, 255, 255, 0]);
+    for (values, rows) in [
+        ([(0, 30), (4, 329), (16, 5995)], [white, white, black, black]),
+        ([(0, 30), (4, 323), (48, -6000)], [black, waves, black, white]),
+    ] {
+        let mut block = [0; 64];
+        for (place, value) in values {
+            block[ORDER.iter().position(|in_block| *in_block == place).unwrap()] = value;
+        }
+        let shown =
+            ours(&gray_of(vec![block; 6], [1; 64]).write(0xc1, &all_at_once(1), 0, &mut draw)).unwrap();
+        let expected: Vec<u8> = rows.iter().chain(rows.iter().rev()).flatten().copied().collect();
+        assert!(blocks(&shown, 24).iter().all(|block| *block == expected), "{values:?}");
+    }
+}
+
 /// As libjpeg, which reads nothing behind a marker that is none, but passes over it where a restart is due.
 #[test]
 fn a_scan_that_is_passed_over_ends_where_libjpeg_ends_it() {
