@@ -150,7 +150,7 @@ impl Coefficients {
         let Some((blocks, sets)) = self.blocks(units) else { return };
         let mut left = blocks.iter_mut().zip(sets);
         while let Some((values, set)) = left.next() {
-            let (mut at, mut new) = (band.first, 0);
+            let (mut at, mut now) = (band.first, *set);
             'block: loop {
                 for code in 0..A_FILL {
                     let (entry, value) = table.one_of_a_fill(code, bits);
@@ -164,13 +164,13 @@ impl Coefficients {
                         break 'block;
                     }
                     at += entry.run();
-                    let value = truncated(value << band.low);
                     // One beyond the band is taken for what it says, and one beyond the last one for that one, as in
-                    // libjpeg.
+                    // libjpeg, which also keeps the zero that is left of a value of too many bits.
                     let place = at.min(63);
                     if value != 0 {
+                        let value = truncated(value << band.low);
                         values[usize::from(ORDER[place as usize])] = value;
-                        new |= 1 << place;
+                        now = now & !(1 << place) | u64::from(value != 0) << place;
                     }
                     at += 1;
                     if at > band.last {
@@ -178,7 +178,7 @@ impl Coefficients {
                     }
                 }
             }
-            *set |= new;
+            *set = now;
             if bits.has_ended_early() {
                 return;
             }

@@ -168,6 +168,33 @@ fn sums_wrap_by_the_roundings_that_libjpeg_has_before_them() {
     }
 }
 
+/// Eight times what 13 bits are left out of has none of its 16 bits, and is kept as the zero that it is.
+#[test]
+fn coefficients_are_overwritten_by_values_of_which_nothing_is_left() {
+    let mut draw = Draw::new(32);
+    for case in 0..40 {
+        let mut decoy = drawn(&mut draw, SAMPLINGS[0]);
+        decoy.steps = [1; 64];
+        let real = drawn_as(&mut draw, &decoy);
+        let mut eights = drawn_as(&mut draw, &decoy);
+        for (block, like) in eights.components[0].blocks.iter_mut().zip(&decoy.components[0].blocks) {
+            *block = like.map(|value| if value == 0 { 0 } else { 8 });
+        }
+        let [first, all] = [(0, 0), (1, 63)].map(|band| scan(&[0], band, 0, 0));
+        let by_bits = [scan(&[0], (1, 63), 0, 1), scan(&[0], (1, 63), 1, 0)];
+        let head = real.write(0xc2, &[first], 0, &mut draw);
+        let decoy = decoy.write(0xc2, std::slice::from_ref(&all), 0, &mut draw);
+        let mut zeros = eights.write(0xc2, &[all], 0, &mut draw);
+        let data = first_scan(&zeros).1;
+        zeros[data - 1] = 13;
+        let bits = real.write(0xc2, &by_bits, 0, &mut draw);
+        let scans = [scans_of(&decoy), scans_of(&zeros), scans_of(&bits)].concat();
+        let file = [&head[..end_of_data(&head)], &scans, &[0xff, 0xd9]].concat();
+        let expected = expected(&real, &mut draw);
+        assert!(ours(&file).is_some_and(|ours| ours == expected), "{case}");
+    }
+}
+
 /// As libjpeg, which reads nothing behind a marker that is none, but passes over it where a restart is due.
 #[test]
 fn a_scan_that_is_passed_over_ends_where_libjpeg_ends_it() {
