@@ -14,8 +14,13 @@ use futures::{FutureExt as _, future::join_all};
 use parking_lot::Mutex;
 use tidegate_egress::{Client, media};
 use tidegate_media::{Decoders, Digests, Limits};
-use tidegate_moderation::signals::{Depth, Look, Search, Settings, Signal, Signals, Wanted};
-use tidegate_schemas::ids::OrgId;
+use tidegate_moderation::signals::{self, Depth, Look, Search, Settings, Signal, Signals, Wanted};
+use tidegate_schemas::{
+    documents::{self, Document},
+    ids::OrgId,
+    item_types::{ItemType, Mode},
+    wire::Pointer,
+};
 use tidegate_store::Store;
 use tidegate_test_support::{
     PATIENCE, eventually,
@@ -434,6 +439,63 @@ async fn sounds_and_films_have_exact_hashes_and_items_only_so_many_media() {
     search.settle().await;
     let states: Vec<_> = search.end().iter().map(|Signal { look, .. }| state(look)).collect();
     assert_eq!(states, ["ok", "ok", "too_many", "too_many"]);
+}
+
+#[test]
+fn an_address_in_several_fields_is_wanted_once_and_as_deep_as_any_of_them_wants_it() {
+    const CLIPS: &str = "item_type: clip\nkind: CONTENT\nfields:\n  - {name: film, type: VIDEO}\n  \
+                         - {name: sound, type: AUDIO}\n  - {name: cover, type: IMAGE}\n  \
+                         - {name: last, type: VIDEO}\n";
+    let parsed = documents::parse(&[("clip.yaml", CLIPS)]).unwrap();
+    let Document::ItemType(document) = &parsed[0].1 else { panic!("no item type") };
+    let clip = ItemType::compile(document, "1", &["clip".into()].into());
+    let (exact, picture) = (Depth::Exact, Depth::Picture);
+    for (data, expected) in [
+        (r#"{"film":"http://a/1","sound":"http://a/1"}"#, vec![("http://a/1", exact)]),
+        (r#"{"film":"http://a/1","cover":"http://a/1"}"#, vec![("http://a/1", picture)]),
+        (r#"{"cover":"http://a/1","last":"http://a/1"}"#, vec![("http://a/1", picture)]),
+        (
+            r#"{"film":"http://a/1","sound":"http://a/2","images":["http://a/3","http://a/2"]}"#,
+            vec![("http://a/1", exact), ("http://a/2", picture), ("http://a/3", picture)],
+        ),
+    ] {
+        let values = clip.check(data.as_bytes(), Mode::Strict, &Pointer::Root).unwrap();
+        let wanted = signals::wanted(&values);
+        let wanted: Vec<_> = wanted.iter().map(|it| (it.url.as_str(), it.depth)).collect();
+        assert_eq!(wanted, expected, "{data}");
+    }
+}
+
+#[tokio::test]
+async fn who_wants_a_picture_has_one_whoever_wanted_only_digests_before_or_at_once() {
+    let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
+    let open = Arc::clone(&go);
+    let host =
+        Host::start(move |_| Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1))))).await;
+    let host = host.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    let frames = |look: &Look| match look {
+        Look::Seen(print) => print.frames.len(),
+        other => panic!("{other:?}"),
+    };
+    let acme = OrgId::new("acme");
+    let ask = |path: &str, depth| signals.gather(&acme, &[Wanted { url: host.url(path), depth }]);
+    let (mut exact, mut deep) = (ask("at-once", Depth::Exact), ask("at-once", Depth::Picture));
+    go.add_permits(100);
+    tokio::join!(exact.settle(), deep.settle());
+    assert_eq!((frames(&exact.end()[0].look), frames(&deep.end()[0].look)), (0, 1));
+    assert_eq!(frames(&look_as(&signals, "acme", host.url("before"), Depth::Exact).await), 0);
+    assert_eq!(frames(&look(&signals, host.url("before")).await), 1);
+}
+
+#[tokio::test]
+async fn the_digests_of_a_content_are_not_kept_in_place_of_its_hashes() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    look_as(&signals, "acme", host.url("a"), Depth::Exact).await;
+    let Look::Seen(print) = look_as(&signals, "other", host.url("b"), Depth::Picture).await else { panic!() };
+    assert_eq!(print.frames.len(), 1);
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ mod turns;
 
 use std::{
     borrow::Cow,
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -45,7 +45,7 @@ pub use self::{
 };
 
 /// How much is wanted of a medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Depth {
     /// Digests of its bytes.
     Exact,
@@ -98,18 +98,33 @@ pub struct Signals {
 
 /// The media of an item in the order of its fields, each address once.
 pub fn wanted(values: &Values) -> Vec<Wanted> {
-    let mut seen = HashSet::new();
     let media = values.media().into_iter();
-    media
-        .filter(|medium| seen.insert(medium.url))
-        .map(|medium| Wanted {
-            url: medium.url.to_owned(),
-            depth: match medium.scalar {
-                Scalar::Audio | Scalar::Video => Depth::Exact,
-                _ => Depth::Picture,
-            },
-        })
-        .collect()
+    each_once(media.map(|medium| Wanted {
+        url: medium.url.to_owned(),
+        depth: match medium.scalar {
+            Scalar::Audio | Scalar::Video => Depth::Exact,
+            _ => Depth::Picture,
+        },
+    }))
+}
+
+/// Each address once, where it comes first, and as deep as it is wanted anywhere.
+pub(crate) fn each_once(all: impl IntoIterator<Item = Wanted>) -> Vec<Wanted> {
+    let mut places = HashMap::new();
+    let mut once: Vec<Wanted> = Vec::new();
+    for wanted in all {
+        match places.entry(wanted.url.clone()) {
+            Entry::Vacant(place) => {
+                place.insert(once.len());
+                once.push(wanted);
+            }
+            Entry::Occupied(place) => {
+                let first = &mut once[*place.get()];
+                first.depth = first.depth.max(wanted.depth);
+            }
+        }
+    }
+    once
 }
 
 impl Signals {
