@@ -44,6 +44,8 @@ pub(crate) struct Client {
     base: String,
     /// The same for messages.
     shown: String,
+    /// The address, or the file that it is found in.
+    server: String,
     token: String,
     org: Option<String>,
     /// For messages: where the address comes from.
@@ -80,8 +82,8 @@ impl Server {
     /// `settings`: the file that names the data folder.
     pub(crate) fn open(self, settings: Option<&Path>) -> anyhow::Result<Client> {
         let Self { server, token, org, data } = self;
-        let (base, token, found_in) = match (server, token) {
-            (Some(server), Some(token)) => (server, token, "--server or TIDEGATE_SERVER".to_owned()),
+        let (base, token, found_in, file) = match (server, token) {
+            (Some(server), Some(token)) => (server, token, "--server or TIDEGATE_SERVER".to_owned(), None),
             (Some(server), None) => bail!(
                 "{} needs a key: give one of scope `admin` with --token or TIDEGATE_TOKEN (make one with \
                  `tidegate keys create --scopes admin` on the machine that runs it)",
@@ -94,10 +96,15 @@ impl Server {
                 };
                 let path = server_file::path(&folder);
                 let found = server_file::read(&folder)?.ok_or_else(|| not_running(&path))?;
-                (found.admin_url, token.unwrap_or(found.token), path.display().to_string())
+                let file = path.canonicalize().unwrap_or_else(|_| path.clone());
+                (found.admin_url, token.unwrap_or(found.token), path.display().to_string(), Some(file))
             }
         };
-        Client::new(base.trim_end_matches('/').to_owned(), token, org, found_in)
+        let client = Client::new(base.trim_end_matches('/').to_owned(), token, org, found_in)?;
+        Ok(match file {
+            Some(file) => Client { server: file.display().to_string(), ..client },
+            None => client,
+        })
     }
 }
 
@@ -117,7 +124,12 @@ impl Client {
         found_in: String,
     ) -> anyhow::Result<Self> {
         let shown = shown(&base);
-        Ok(Self { http: http()?, base, shown, token, org, found_in })
+        Ok(Self { http: http()?, base, server: shown.clone(), shown, token, org, found_in })
+    }
+
+    /// Which process it speaks to: one that is found by its data folder may have another address each time.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(

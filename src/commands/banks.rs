@@ -8,6 +8,8 @@ mod files;
 mod fuzzed;
 mod import;
 mod look_up;
+mod progress;
+mod sum;
 #[cfg(test)]
 #[path = "../../fuzz/src/banks.rs"]
 #[allow(unreachable_pub, reason = "a crate of its own elsewhere")]
@@ -22,7 +24,7 @@ use serde_json::{Value, json};
 use tidegate_schemas::banks::{BankKind, HashKind};
 
 pub(in crate::commands) use self::look_up::look_up;
-use self::{files::Format, import::Sum};
+use self::{files::Format, sum::Sum};
 use crate::{
     client::{Client, Connection},
     output::{complain, say},
@@ -139,6 +141,9 @@ struct Listed {
 #[serde(rename_all = "camelCase")]
 struct Bank {
     id: String,
+    /// A server of before does not say.
+    #[serde(default)]
+    org: String,
     kind: String,
     enabled: bool,
     revision: i64,
@@ -157,6 +162,7 @@ struct Taken {
     changed: usize,
     unchanged: usize,
     rejected: Vec<Rejected>,
+    revision: i64,
 }
 
 #[derive(Deserialize)]
@@ -169,6 +175,20 @@ struct Rejected {
 struct Found {
     found: usize,
     missing: usize,
+}
+
+/// What became of what is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Outcome {
+    Missing,
+    Changed,
+    Removed,
+}
+
+#[derive(Deserialize)]
+struct Outcomes {
+    outcomes: Vec<Outcome>,
 }
 
 /// What one request may list.
@@ -274,10 +294,11 @@ async fn page(client: &Client, bank: &str, limit: usize, cursor: Option<String>)
     client.get(&format!("/banks/{bank}/entries"), &query).await
 }
 
-async fn kind_of(client: &Client, bank: &str) -> anyhow::Result<BankKind> {
+async fn known(client: &Client, bank: &str) -> anyhow::Result<(Bank, BankKind)> {
     let listed: Listed = client.get("/banks", &[]).await?;
     let found = listed.items.into_iter().find(|it| it.id == bank);
     let found = found.ok_or_else(|| anyhow!("there is no bank `{bank}`"))?;
-    serde_json::from_value(Value::String(found.kind))
-        .map_err(|_| anyhow!("the bank is of a kind that is not known here"))
+    let kind = serde_json::from_value(Value::String(found.kind.clone()))
+        .map_err(|_| anyhow!("the bank is of a kind that is not known here"))?;
+    Ok((found, kind))
 }

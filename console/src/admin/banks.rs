@@ -13,11 +13,11 @@ use axum::{
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
-use tidegate_catalog::banks::{BankError, Entry, Given, Place};
+use tidegate_catalog::banks::{BankError, Entry, Given, Origin, Place, Withdrawn};
 use tidegate_media::banks::{Asked, Hash, Hashes};
 use tidegate_schemas::{
     banks::{BankKind, HashKind},
-    ids::{BankId, Millis},
+    ids::{BankId, Millis, OrgId},
     item_types::datetime,
 };
 use tidegate_web::{Path, Problem, Query};
@@ -36,6 +36,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/banks/match", post(find))
         .route("/banks/{bank}/entries", get(entries).post(add))
         .route("/banks/{bank}/entries/remove", post(remove))
+        .route("/banks/{bank}/entries/withdraw", post(withdraw))
         .route("/banks/{bank}/entries/enable", post(enable))
         .route("/banks/{bank}/entries/disable", post(disable))
         .route("/banks/{bank}/enable", post(enable_bank))
@@ -46,6 +47,7 @@ pub(super) fn routes() -> Router<Api> {
 #[serde(rename_all = "camelCase")]
 struct Bank {
     id: BankId,
+    org: OrgId,
     kind: BankKind,
     name: String,
     enabled: bool,
@@ -66,6 +68,8 @@ struct Shown {
     distance: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reference: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    also: Vec<Origin>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,6 +89,7 @@ impl From<Entry> for Shown {
             source: entry.source,
             distance: entry.distance,
             reference: entry.reference,
+            also: entry.also,
             note: entry.note,
             quarantined_at: entry.quarantined_at.map(Millis::iso),
             added_at: entry.added_at.iso(),
@@ -166,6 +171,7 @@ async fn list(
     let banks = api.deps.banks.list(&caller.org).await.map_err(told)?;
     let banks = banks.into_iter().map(|bank| Bank {
         id: bank.bank,
+        org: caller.org.clone(),
         kind: bank.kind,
         name: bank.name,
         enabled: bank.enabled,
@@ -255,6 +261,60 @@ async fn remove(
     let found = api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(told)?;
     tracing::info!(target: "audit", org = %caller.org, by = %caller.name, %bank, found, "removed entries of a bank");
     Ok(Json(Found { found, missing: no_entries + ids.len() - found }))
+}
+
+/// What one who listed entries takes back.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Withdrawals {
+    entries: Vec<Withdrawal>,
+}
+
+/// A value from a source, under the name that it has there if it has one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Withdrawal {
+    value: String,
+    source: String,
+    reference: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Outcomes {
+    outcomes: Vec<Withdrawn>,
+}
+
+async fn withdraw(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(bank): Path<String>,
+    Body(wanted): Body<Withdrawals>,
+) -> Result<Json<Outcomes>, Problem> {
+    if wanted.entries.len() > MOST_ENTRIES {
+        return Err(invalid("/entries", format!("One request names at most {MOST_ENTRIES} entries.")));
+    }
+    let bank = BankId::from(bank);
+    let (values, origins): (Vec<_>, Vec<_>) = wanted
+        .entries
+        .into_iter()
+        .map(|it| (it.value, Origin { source: Some(it.source), reference: it.reference }))
+        .unzip();
+    let ids = api.deps.banks.ids_of(&caller.org, &bank, &values).await.map_err(told)?;
+    let mut withdrawals = Vec::with_capacity(ids.len());
+    for (index, (id, origin)) in ids.into_iter().zip(origins).enumerate() {
+        let id = id.ok_or_else(|| {
+            invalid(&format!("/entries/{index}/value"), "It cannot be an entry of the bank.")
+        })?;
+        withdrawals.push((id, origin));
+    }
+    let outcomes =
+        api.deps.banks.withdraw(&caller.org, &bank, &withdrawals, &caller.name).await.map_err(told)?;
+    let of = |what| outcomes.iter().filter(|it| **it == what).count();
+    tracing::info!(
+        target: "audit", org = %caller.org, by = %caller.name, %bank, removed = of(Withdrawn::Removed),
+        changed = of(Withdrawn::Changed), "withdrew entries of a bank"
+    );
+    Ok(Json(Outcomes { outcomes }))
 }
 
 async fn enable(

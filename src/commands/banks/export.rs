@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{PAGE, files, kind_of, page};
+use super::{PAGE, files, known, page};
 use crate::client::Client;
 
 /// How it is written.
@@ -24,7 +24,7 @@ pub(in crate::commands) enum Shape {
 }
 
 /// The part of an entry that a file keeps.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kept {
     value: String,
@@ -44,11 +44,22 @@ struct Kept {
     disabled: bool,
 }
 
+#[derive(Deserialize)]
+struct Origin {
+    source: Option<String>,
+    reference: Option<String>,
+}
+
+/// Who else lists an entry: it stands once for each of them, before it stands as it is.
+fn origins(entry: &Value) -> anyhow::Result<Vec<Origin>> {
+    Ok(entry.get("also").map(Vec::deserialize).transpose()?.unwrap_or_default())
+}
+
 const COLUMNS: [&str; 8] =
     ["value", "labels", "source", "expires_at", "max_distance", "content_id", "note", "disabled"];
 
 pub(super) async fn run(client: &Client, bank: &str, shape: Shape) -> anyhow::Result<ExitCode> {
-    kind_of(client, bank).await?;
+    known(client, bank).await?;
     let mut out = BufWriter::new(io::stdout());
     if shape == Shape::Csv {
         out.write_all(&row(COLUMNS.map(str::to_owned))?)?;
@@ -58,7 +69,12 @@ pub(super) async fn run(client: &Client, bank: &str, shape: Shape) -> anyhow::Re
         let page = page(client, bank, PAGE, cursor).await?;
         for entry in page.items {
             let is_off = entry["enabled"] == Value::Bool(false);
-            let kept = Kept { disabled: is_off, ..serde_json::from_value(entry)? };
+            let kept = Kept { disabled: is_off, ..serde_json::from_value(entry.clone())? };
+            if shape != Shape::Lines {
+                for Origin { source, reference } in origins(&entry)? {
+                    write(&mut out, &Kept { source, reference, ..kept.clone() }, shape)?;
+                }
+            }
             write(&mut out, &kept, shape)?;
         }
         cursor = page.next;

@@ -12,7 +12,6 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tidegate_media::banks::Hash;
@@ -22,14 +21,13 @@ use tidegate_schemas::{
 };
 
 use super::{
-    Found, PAGE, Taken,
+    Outcome, Outcomes, PAGE, Taken,
     files::{self, Format, Place, What},
-    kind_of, page,
+    known, page,
+    progress::{Progress, Subject},
+    sum::Sum,
 };
-use crate::{
-    client::Client,
-    output::{complain, say},
-};
+use crate::{client::Client, output::complain};
 
 /// What one request adds: of lists the rules are compiled with it, so few large ones are better.
 const BATCH: usize = 10_000;
@@ -41,67 +39,6 @@ const TELL_EVERY: u64 = 100_000;
 /// Bits of a PDQ hash of a picture that is no junk.
 const USUALLY_SET: RangeInclusive<u32> = 118..=138;
 
-/// What became of entries; the numbers add up to how many there were.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sum {
-    added: usize,
-    changed: usize,
-    unchanged: usize,
-    removed: usize,
-    /// Hashes of another kind.
-    others: usize,
-    rejected: usize,
-}
-
-impl Sum {
-    pub(super) fn of(taken: &Taken) -> Self {
-        let Taken { added, changed, unchanged, rejected } = taken;
-        let rejected = rejected.len();
-        Self { added: *added, changed: *changed, unchanged: *unchanged, rejected, ..Self::default() }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.added += other.added;
-        self.changed += other.changed;
-        self.unchanged += other.unchanged;
-        self.removed += other.removed;
-        self.others += other.others;
-        self.rejected += other.rejected;
-    }
-
-    pub(super) fn told(&self) -> ExitCode {
-        let Self { added, changed, unchanged, removed, others, rejected } = self;
-        let all = added + changed + unchanged + removed + others + rejected;
-        let mut text = format!(
-            "{all} entries: {added} added, {changed} changed, {unchanged} there already, {rejected} refused"
-        );
-        if *removed > 0 {
-            text.push_str(&format!(", {removed} removed"));
-        }
-        if *others > 0 {
-            text.push_str(&format!(", {others} of another kind"));
-        }
-        say(text);
-        if *rejected == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-    }
-}
-
-/// How far an import of a file is.
-#[derive(Serialize, Deserialize)]
-struct Progress {
-    bank: String,
-    format: Format,
-    /// The SHA-256 of the file, which must be the same one.
-    file: String,
-    /// Entries that are done with, from the file's beginning.
-    done: u64,
-    sum: Sum,
-    withdrawn: Withdrawn,
-}
-
-/// What is withdrawn in the part that is done with, by source and reference: which values were given again since.
-type Withdrawn = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
-
 pub(super) async fn run(
     client: &Client,
     bank: &str,
@@ -109,7 +46,7 @@ pub(super) async fn run(
     format: Format,
     resume: bool,
 ) -> anyhow::Result<ExitCode> {
-    let kind = kind_of(client, bank).await?;
+    let (found, kind) = known(client, bank).await?;
     let is_standard_input = file.as_os_str() == "-";
     if resume && is_standard_input {
         bail!("standard input cannot be resumed");
@@ -120,28 +57,18 @@ pub(super) async fn run(
     } else {
         Box::new(BufReader::new(File::open(file).with_context(unreadable)?))
     };
-    let digest = if resume { digest(file).with_context(unreadable)? } else { String::new() };
     let beside = resume.then(|| PathBuf::from(format!("{}.resume", file.display())));
-    let progress = match beside.as_deref().map(fs::read) {
-        Some(Ok(kept)) => {
-            let kept: Progress =
-                serde_json::from_slice(&kept).context("the file of the progress is broken")?;
-            if kept.bank != bank || kept.format != format || kept.file != digest {
-                let file = file.display();
-                bail!("{file}.resume is of another bank, format or file: remove it to begin anew");
-            }
-            complain(format!("going on after {} entries", kept.done));
-            kept
-        }
-        _ => Progress {
-            bank: bank.to_owned(),
-            format,
-            file: digest,
-            done: 0,
-            sum: Sum::default(),
-            withdrawn: Withdrawn::new(),
-        },
+    let digest = if resume { digest(file).with_context(unreadable)? } else { String::new() };
+    let (server, bank_name) = (client.server().to_owned(), bank.to_owned());
+    let subject = Subject { server, org: found.org, bank: bank_name, format, file: digest };
+    let kept = match &beside {
+        Some(beside) => Progress::read(beside, &subject, found.revision)?,
+        None => None,
     };
+    if let Some(kept) = &kept {
+        complain(format!("going on after {} entries", kept.done));
+    }
+    let progress = kept.unwrap_or_else(|| Progress::new(subject, found.revision));
     let mut import = Import { client, bank, kind, progress, beside, waiting: Vec::new(), size: 0, read: 0 };
     for line in files::lines(input, format, kind).with_context(unreadable)? {
         match line {
@@ -185,7 +112,7 @@ struct Import<'c> {
 
 enum Change {
     Add(Value),
-    Remove(String),
+    Withdraw(Value),
 }
 
 impl Import<'_> {
@@ -202,14 +129,14 @@ impl Import<'_> {
                 self.size += entry.to_string().len();
                 self.waiting.push((place, Change::Add(entry)));
             }
-            Ok(What::Remove(value)) => {
-                self.size += value.len();
-                self.waiting.push((place, Change::Remove(value)));
+            Ok(What::Withdraw(named)) => {
+                self.size += named.to_string().len();
+                self.waiting.push((place, Change::Withdraw(named)));
             }
-            Ok(What::Withdraw { source, reference }) => {
+            Ok(What::WithdrawName { source, reference }) => {
                 let of_source = self.progress.withdrawn.entry(source).or_default();
                 if of_source.insert(reference, BTreeSet::new()).is_some() {
-                    self.progress.sum.unchanged += 1;
+                    self.progress.sum.missing += 1;
                 }
             }
             Ok(What::Other) => self.progress.sum.others += 1,
@@ -267,14 +194,14 @@ impl Import<'_> {
     }
 
     async fn send_run(&mut self, run: Vec<(Place, Change)>) -> anyhow::Result<()> {
-        let (mut places, mut entries, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut places, mut entries, mut withdrawn) = (Vec::new(), Vec::new(), Vec::new());
         for (place, change) in run {
             match change {
                 Change::Add(entry) => {
                     places.push(place);
                     entries.push(entry);
                 }
-                Change::Remove(value) => values.push(value),
+                Change::Withdraw(named) => withdrawn.push(named),
             }
         }
         if !entries.is_empty() {
@@ -284,19 +211,22 @@ impl Import<'_> {
                 complain(format!("{}: {}", places[rejected.index], rejected.reason));
             }
             self.progress.sum.add(&Sum::of(&taken));
+            self.progress.revision = self.progress.revision.max(taken.revision);
         }
-        if !values.is_empty() {
-            let count = values.len();
-            let removed = self.remove(&json!({"values": values})).await?;
-            self.progress.sum.removed += removed;
-            self.progress.sum.unchanged += count - removed;
+        if !withdrawn.is_empty() {
+            let outcomes = self.take_back(&withdrawn).await?;
+            outcomes.into_iter().for_each(|outcome| self.progress.sum.count(outcome));
         }
         Ok(())
     }
 
-    async fn remove(&self, named: &Value) -> anyhow::Result<usize> {
-        let found: Found = self.client.post(&format!("/banks/{}/entries/remove", self.bank), named).await?;
-        Ok(found.found)
+    async fn take_back(&self, named: &[Value]) -> anyhow::Result<Vec<Outcome>> {
+        let path = format!("/banks/{}/entries/withdraw", self.bank);
+        let told: Outcomes = self.client.post(&path, &json!({"entries": named})).await?;
+        if told.outcomes.len() != named.len() {
+            bail!("the service tells of {} of {} withdrawn entries", told.outcomes.len(), named.len());
+        }
+        Ok(told.outcomes)
     }
 
     async fn finish(mut self) -> anyhow::Result<ExitCode> {
@@ -313,39 +243,46 @@ impl Import<'_> {
         if self.progress.withdrawn.is_empty() {
             return Ok(());
         }
-        let withdrawn = &self.progress.withdrawn;
-        let (mut ids, mut met, mut cursor) = (Vec::new(), BTreeSet::new(), None);
+        let (mut named, mut cursor) = (Vec::new(), None);
         loop {
             let page = page(self.client, self.bank, PAGE, cursor).await?;
-            for entry in &page.items {
-                let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
-                let (source, reference) = (text("source"), text("reference"));
-                let again = withdrawn.get(&source).and_then(|of_source| of_source.get(&reference));
-                if again.is_some_and(|values| !values.contains(&text("value"))) {
-                    ids.push(text("id"));
-                    met.insert((source, reference));
-                }
-            }
+            page.items.iter().for_each(|entry| self.name_withdrawn(entry, &mut named));
             cursor = page.next;
             if cursor.is_none() {
                 break;
             }
         }
-        for ids in ids.chunks(BATCH) {
-            self.remove(&json!({"ids": ids})).await?;
+        // A name may have had several hashes.
+        let mut by_name: BTreeMap<(String, String), Outcome> = BTreeMap::new();
+        for named in named.chunks(BATCH) {
+            for (named, outcome) in named.iter().zip(self.take_back(named).await?) {
+                let text = |key: &str| named[key].as_str().unwrap_or_default().to_owned();
+                let most = by_name.entry((text("source"), text("reference"))).or_insert(outcome);
+                *most = outcome.max(*most);
+            }
         }
-        let names: usize = withdrawn.values().map(BTreeMap::len).sum();
-        self.progress.sum.removed += met.len();
-        self.progress.sum.unchanged += names - met.len();
+        let names: usize = self.progress.withdrawn.values().map(BTreeMap::len).sum();
+        self.progress.sum.missing += names - by_name.len();
+        by_name.into_values().for_each(|outcome| self.progress.sum.count(outcome));
         Ok(())
     }
 
-    /// A half-written file would be worse than an old one.
+    /// Which of those who list an entry take it back.
+    fn name_withdrawn(&self, entry: &Value, named: &mut Vec<Value>) {
+        let value = entry["value"].as_str().unwrap_or_default();
+        let also = entry["also"].as_array().into_iter().flatten();
+        for origin in also.chain([entry]) {
+            let text = |key: &str| origin[key].as_str().unwrap_or_default();
+            let (source, reference) = (text("source"), text("reference"));
+            let of_source = self.progress.withdrawn.get(source);
+            let again = of_source.and_then(|of_source| of_source.get(reference));
+            if again.is_some_and(|values| !values.contains(value)) {
+                named.push(json!({"value": value, "source": source, "reference": reference}));
+            }
+        }
+    }
+
     fn keep(&self) -> anyhow::Result<()> {
-        let Some(beside) = &self.beside else { return Ok(()) };
-        let cannot = || format!("cannot write {}", beside.display());
-        let new = beside.with_extension("resume-new");
-        fs::write(&new, serde_json::to_vec(&self.progress)?).with_context(cannot)?;
-        fs::rename(&new, beside).with_context(cannot)
+        self.beside.as_deref().map_or(Ok(()), |beside| self.progress.keep(beside))
     }
 }

@@ -12,6 +12,8 @@ use tidegate_schemas::{
 };
 use uuid::Uuid;
 
+use super::origin::{self, Origin};
+
 /// Labels of an entry, and their length in bytes.
 const LABELS: (usize, usize) = (16, 64);
 const LONGEST_SOURCE: usize = 256;
@@ -34,6 +36,9 @@ pub struct Entry {
     /// Of hashes: what the source calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
+    /// Of hashes: who else lists it, in order; at most one of them has no source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Origin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Of hashes: when it was switched off because it matched so much.
@@ -55,8 +60,8 @@ impl Entry {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.enabled == other.enabled
             && self.labels == other.labels
-            && self.source == other.source
-            && (self.distance, &self.reference, &self.note) == (other.distance, &other.reference, &other.note)
+            && (&self.source, &self.reference, &self.also) == (&other.source, &other.reference, &other.also)
+            && (self.distance, &self.note) == (other.distance, &other.note)
             && self.expires_at == other.expires_at
     }
 }
@@ -82,6 +87,7 @@ pub(super) struct Checked {
     pub(super) id: Uuid,
     given: Given,
     distance: Option<u8>,
+    is_hash: bool,
 }
 
 impl Given {
@@ -111,17 +117,24 @@ impl Given {
         if self.source.as_ref().is_some_and(|source| source.len() > LONGEST_SOURCE) {
             return Err(format!("its source is longer than {LONGEST_SOURCE} bytes"));
         }
-        Ok(Checked { id: entry_id(bank, kind, &self.value), given: self, distance })
+        Ok(Checked {
+            id: entry_id(bank, kind, &self.value),
+            given: self,
+            distance,
+            is_hash: kind.hash().is_some(),
+        })
     }
 }
 
 impl Checked {
     /// The entry that becomes of it, and of what is there.
     pub(super) fn over(self, old: Option<&Entry>, author: &str, now: Millis) -> Entry {
-        let Self { id, given, distance } = self;
-        let text = |new: Option<String>, old: Option<&String>| match new {
-            Some(new) => Some(new).filter(|new| !new.trim().is_empty()),
-            None => old.cloned(),
+        let Self { id, given, distance, is_hash } = self;
+        let (Origin { source, reference }, also) = if is_hash {
+            origin::Named { source: given.source, reference: given.reference }.over(old)
+        } else {
+            let source = origin::text(given.source, old.and_then(|old| old.source.as_ref()));
+            (Origin { source, reference: None }, Vec::new())
         };
         let enabled = given.disabled.map_or(old.is_none_or(|old| old.enabled), |disabled| !disabled);
         Entry {
@@ -129,10 +142,11 @@ impl Checked {
             value: given.value,
             enabled,
             labels: given.labels.or_else(|| Some(old?.labels.clone())).unwrap_or_default(),
-            source: text(given.source, old.and_then(|old| old.source.as_ref())),
+            source,
             distance: distance.or_else(|| old?.distance),
-            reference: text(given.reference, old.and_then(|old| old.reference.as_ref())),
-            note: text(given.note, old.and_then(|old| old.note.as_ref())),
+            reference,
+            also,
+            note: origin::text(given.note, old.and_then(|old| old.note.as_ref())),
             quarantined_at: old.and_then(|old| old.quarantined_at).filter(|_| !enabled),
             added_at: old.map_or(now, |old| old.added_at),
             expires_at: given.expires_at.or_else(|| old?.expires_at),

@@ -6,6 +6,7 @@ mod entry;
 pub(crate) mod hashes;
 pub(crate) mod ledger;
 mod lists;
+mod origin;
 mod pages;
 pub(crate) mod rates;
 
@@ -29,6 +30,7 @@ use self::ledger::Operation;
 pub(crate) use self::lists::{AllHeld, all, catch_up, entries};
 pub use self::{
     entry::{Entry, Given},
+    origin::{Origin, Withdrawn},
     pages::Place,
 };
 use crate::{
@@ -177,12 +179,12 @@ impl Banks {
                 wanted.insert(id, entry);
             }
             wanted.retain(|id, entry| there.get(id).is_none_or(|old| !old.is_same(entry)));
-            let goes_over = wanted.keys().any(|id| there.contains_key(id));
+            let goes_over = kind.hash().is_some() || wanted.keys().any(|id| there.contains_key(id));
             let operations: Vec<_> = wanted.into_values().map(|entry| Operation::put(kind, entry)).collect();
             if operations.is_empty() {
                 return Ok(Taken { revision: head.revision, ..taken });
             }
-            // What was switched since it was read stays so.
+            // What was switched since it was read stays so, and who else lists a hash since then is not forgotten.
             let made_for = goes_over.then_some(head.revision);
             let change = (&operations[..], None, made_for);
             if let Some(revision) = self.change((org, bank), &content, change, author, now).await? {
@@ -209,6 +211,42 @@ impl Banks {
             self.change((org, bank), &content, change, author, (self.clock)()).await?;
         }
         Ok(count)
+    }
+
+    /// Takes out what somebody who listed entries takes back: an entry goes with the last who did. Tells of each in order.
+    pub async fn withdraw(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        withdrawals: &[(Uuid, Origin)],
+        author: &str,
+    ) -> Result<Vec<Withdrawn>, BankError> {
+        let (content, kind) = self.known(org, bank).await?;
+        loop {
+            let head = self.settled(org, bank).await?;
+            let there = self.there((org, bank), kind, withdrawals.iter().map(|(id, _)| *id)).await?;
+            let mut wanted: HashMap<Uuid, Option<Entry>> = HashMap::new();
+            let mut told = Vec::with_capacity(withdrawals.len());
+            for (id, origin) in withdrawals {
+                let before = wanted.get(id).map_or_else(|| there.get(id), Option::as_ref);
+                let (what, left) = before.map_or((Withdrawn::Missing, None), |entry| entry.without(origin));
+                told.push(what);
+                if what != Withdrawn::Missing {
+                    wanted.insert(*id, left);
+                }
+            }
+            let operation = |(id, left): (Uuid, Option<Entry>)| match left {
+                Some(entry) => Some(Operation::put(kind, entry)),
+                None => Some(Operation::remove(kind, there.get(&id)?.clone())),
+            };
+            let operations: Vec<_> = wanted.into_iter().filter_map(operation).collect();
+            let change = (&operations[..], None, Some(head.revision));
+            if operations.is_empty()
+                || self.change((org, bank), &content, change, author, (self.clock)()).await?.is_some()
+            {
+                return Ok(told);
+            }
+        }
     }
 
     /// Switches entries on or off, by id; says how many were there.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use tidegate_catalog::{
     Banks, Live,
-    banks::{BankError, Entry, Given, Place},
+    banks::{BankError, Entry, Given, Origin, Place},
 };
 use tidegate_media::banks::{Found, Hash, Hashes};
 use tidegate_schemas::{
@@ -253,8 +253,10 @@ async fn what_is_given_again_changes_what_is_said_of_it_and_nothing_else() {
     banks.add(org, bank, vec![whole], "me").await.unwrap();
     let kept = async || banks.entries(org, bank, None, 1).await.unwrap().0.remove(0);
     let first = kept().await;
+    // Whoever names no source lists it, too.
     let taken = banks.add(org, bank, given([1, 1]), "feed").await.unwrap();
-    assert_eq!((taken.changed, taken.unchanged, kept().await), (0, 2, first.clone()));
+    let first = Entry { also: vec![Origin::default()], author: "feed".to_owned(), ..first };
+    assert_eq!((taken.changed, taken.unchanged, kept().await), (1, 1, first.clone()));
     // Two in one request are taken one after the other.
     let note = |text: &str| Given { note: Some(text.to_owned()), ..given([1]).remove(0) };
     let taken = banks.add(org, bank, vec![note("other"), given([1]).remove(0)], "feed").await.unwrap();

@@ -50,10 +50,7 @@ fn name(record: &Map<String, Value>, key: &str) -> Option<String> {
     }
 }
 
-fn entry(value: &str, source: &str, reference: Option<String>, labels: &[String], is_gone: bool) -> What {
-    if is_gone {
-        return What::Remove(value.to_owned());
-    }
+fn entry(value: &str, source: &str, reference: Option<String>, labels: &[String]) -> What {
     let mut entry = json!({"value": value, "source": source});
     let labels: Vec<_> = labels.iter().filter(|label| !label.trim().is_empty()).collect();
     if !labels.is_empty() {
@@ -63,6 +60,12 @@ fn entry(value: &str, source: &str, reference: Option<String>, labels: &[String]
         entry["reference"] = json!(reference);
     }
     What::Add(entry)
+}
+
+/// What is taken back is judged here: the service only says whether it was there.
+fn gone(value: &str, source: &str, reference: Option<&str>, kind: BankKind) -> Result<What, String> {
+    let value = kind.canonical(value)?;
+    Ok(What::Withdraw(json!({"value": value, "source": source, "reference": reference})))
 }
 
 fn stop_ncii(record: &Map<String, Value>, kind: BankKind) -> Result<What, String> {
@@ -75,7 +78,7 @@ fn stop_ncii(record: &Map<String, Value>, kind: BankKind) -> Result<What, String
         "Withdrawn" | "Deleted" => true,
         _ => return Err("its `hashStatus` is none of Active, Withdrawn and Deleted".to_owned()),
     };
-    Ok(entry(value, "stopncii", None, &[], is_gone))
+    if is_gone { gone(value, "stopncii", None, kind) } else { Ok(entry(value, "stopncii", None, &[])) }
 }
 
 fn tat(record: &Map<String, Value>, kind: BankKind) -> Result<What, String> {
@@ -83,9 +86,12 @@ fn tat(record: &Map<String, Value>, kind: BankKind) -> Result<What, String> {
     if kind_named(needed(record, "algorithm")?) != kind.hash() {
         return Ok(What::Other);
     }
+    let reference = name(record, "id");
+    if record.get("deleted").and_then(Value::as_bool).unwrap_or_default() {
+        return gone(value, "tat", reference.as_deref(), kind);
+    }
     let labels = text(record, "ideology").map(str::to_owned).into_iter().collect::<Vec<_>>();
-    let is_gone = record.get("deleted").and_then(Value::as_bool).unwrap_or_default();
-    Ok(entry(value, "tat", name(record, "id"), &labels, is_gone))
+    Ok(entry(value, "tat", reference, &labels))
 }
 
 fn threat_exchange(record: &Map<String, Value>, kind: BankKind) -> Result<What, String> {
@@ -99,6 +105,10 @@ fn threat_exchange(record: &Map<String, Value>, kind: BankKind) -> Result<What, 
     if kind_named(type_name) != kind.hash() {
         return Ok(What::Other);
     }
+    let reference = name(record, "id");
+    if record.get("should_delete").and_then(Value::as_bool).unwrap_or_default() {
+        return gone(value, "threatexchange", reference.as_deref(), kind);
+    }
     let mut labels = tags(record);
     if let Some(descriptors) =
         record.get("descriptors").and_then(|it| it.get("data")).and_then(Value::as_array)
@@ -107,8 +117,7 @@ fn threat_exchange(record: &Map<String, Value>, kind: BankKind) -> Result<What, 
     }
     labels.sort_unstable();
     labels.dedup();
-    let is_gone = record.get("should_delete").and_then(Value::as_bool).unwrap_or_default();
-    Ok(entry(value, "threatexchange", name(record, "id"), &labels, is_gone))
+    Ok(entry(value, "threatexchange", reference, &labels))
 }
 
 /// A list of texts, or of objects with a `text`, with or without `data` around it.
@@ -270,14 +279,14 @@ impl Record {
         }
         let source = format!("ncmec:{}", self.member);
         if is_gone {
-            return Ok(vec![What::Withdraw { source, reference: self.id }]);
+            return Ok(vec![What::WithdrawName { source, reference: self.id }]);
         }
         let labels: Vec<String> = Some(self.classification).filter(|it| !it.is_empty()).into_iter().collect();
         let fingerprints = self.fingerprints.iter().map(|(name, value)| {
             if kind_named(name) != kind.hash() {
                 return What::Other;
             }
-            entry(value, &source, Some(self.id.clone()), &labels, false)
+            entry(value, &source, Some(self.id.clone()), &labels)
         });
         let mut entries: Vec<_> = fingerprints.collect();
         if entries.is_empty() {
@@ -303,32 +312,38 @@ mod tests {
         Ok(What::Add(entry))
     }
 
+    const HASH: &str = "00112233445566778899aabbccddeeff";
+
+    fn taken_back(source: &str, reference: Option<&str>) -> Result<What, String> {
+        Ok(What::Withdraw(json!({"value": HASH, "source": source, "reference": reference})))
+    }
+
     #[test]
     fn stop_ncii_withdraws_what_it_once_gave() {
         let text = r#"{"count": 4, "hashRecords": [
-            {"hashValue": "aa", "hashStatus": "Active", "signalType": "ImagePDQ"},
-            {"hashValue": "bb", "hashStatus": "Withdrawn", "signalType": "ImagePDQ"},
-            {"hashValue": "cc", "hashStatus": "Active", "signalType": "VideoMD5"},
-            {"hashValue": "dd", "hashStatus": "Odd", "signalType": "ImagePDQ"}, 7]}"#;
-        let read = of(text, Format::Stopncii, BankKind::Pdq);
+            {"hashValue": "aa", "hashStatus": "Active", "signalType": "VideoMD5"},
+            {"hashValue": "00112233445566778899AABBCCDDEEFF", "hashStatus": "Withdrawn", "signalType": "VideoMD5"},
+            {"hashValue": "cc", "hashStatus": "Active", "signalType": "ImagePDQ"},
+            {"hashValue": "dd", "hashStatus": "Odd", "signalType": "VideoMD5"}, 7]}"#;
+        let read = of(text, Format::Stopncii, BankKind::Md5);
         assert_eq!(read[0], add(json!({"value": "aa", "source": "stopncii"})));
-        assert_eq!(read[1..3], [Ok(What::Remove("bb".into())), Ok(What::Other)]);
+        assert_eq!(read[1..3], [taken_back("stopncii", None), Ok(What::Other)]);
         assert!(read[3].is_err() && read[4].is_err() && read.len() == 5);
     }
 
     #[test]
     fn tat_and_threat_exchange_keep_names_and_labels() {
         let text = r#"[{"id": 9, "hash_digest": "aa", "algorithm": "MD5", "ideology": "far-right", "deleted": false},
-            {"hash_digest": "bb", "algorithm": "MD5", "deleted": true}]"#;
+            {"id": 8, "hash_digest": "00112233445566778899aabbccddeeff", "algorithm": "MD5", "deleted": true}]"#;
         let read = of(text, Format::Tat, BankKind::Md5);
         let first = json!({"value": "aa", "source": "tat", "labels": ["far-right"], "reference": "9"});
-        assert_eq!(read, [add(first), Ok(What::Remove("bb".into()))]);
-        let text = r#"{"data": [{"id": "1", "indicator": "aa", "type": "HASH_PDQ", "descriptors": {"data": [{"tags": ["b", "a"]}]}}]}
-            {"data": [{"id": "2", "indicator": {"indicator": "bb", "type": "HASH_PDQ"}, "should_delete": true}]}"#;
-        let read = of(text, Format::Threatexchange, BankKind::Pdq);
+        assert_eq!(read, [add(first), taken_back("tat", Some("8"))]);
+        let text = r#"{"data": [{"id": "1", "indicator": "aa", "type": "HASH_MD5", "descriptors": {"data": [{"tags": ["b", "a"]}]}}]}
+            {"data": [{"id": "2", "indicator": {"indicator": "00112233445566778899aabbccddeeff", "type": "HASH_MD5"}, "should_delete": true}]}"#;
+        let read = of(text, Format::Threatexchange, BankKind::Md5);
         let first =
             json!({"value": "aa", "source": "threatexchange", "labels": ["a", "b"], "reference": "1"});
-        assert_eq!(read, [add(first), Ok(What::Remove("bb".into()))]);
+        assert_eq!(read, [add(first), taken_back("threatexchange", Some("2"))]);
     }
 
     #[test]
@@ -343,9 +358,30 @@ mod tests {
         let first = json!({"value": "aa", "source": "ncmec:42", "labels": ["A&1"], "reference": "i1"});
         assert_eq!(read[..2], [add(first), Ok(What::Other)]);
         assert!(read[2].is_err());
-        let gone = What::Withdraw { source: "ncmec:43".into(), reference: "i3".into() };
+        let gone = What::WithdrawName { source: "ncmec:43".into(), reference: "i3".into() };
         assert_eq!(read[3], Ok(gone));
         assert_eq!(read.len(), 5);
+    }
+
+    #[test]
+    fn a_malformed_hash_that_is_taken_back_is_refused_like_any() {
+        for (format, text) in [
+            (Format::Stopncii, r#"{"hashValue": "0", "hashStatus": "Deleted", "signalType": "VideoMD5"}"#),
+            (Format::Tat, r#"{"hash_digest": "0", "algorithm": "MD5", "deleted": true}"#),
+            (Format::Threatexchange, r#"{"indicator": "0", "type": "HASH_MD5", "should_delete": true}"#),
+        ] {
+            let read = of(text, format, BankKind::Md5);
+            assert_eq!(read, [Err("an MD5 hash has 32 hexadecimal digits".to_owned())], "{format:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_before_a_page_is_passed_over() {
+        for format in [Format::Stopncii, Format::Tat, Format::Threatexchange] {
+            assert_eq!(told("\u{feff}[7,\n8]", format), ["line 1, record 1", "line 2, record 2"]);
+            let twice = told("\u{feff}\u{feff}[7]", format);
+            assert!(twice.len() == 1 && twice[0].contains("no JSON"), "{twice:?}");
+        }
     }
 
     fn told(text: &'static str, format: Format) -> Vec<String> {

@@ -62,9 +62,10 @@ impl Format {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum What {
     Add(Value),
-    Remove(String),
+    /// Its value from its source, under its name there.
+    Withdraw(Value),
     /// Whatever came from there under this name.
-    Withdraw {
+    WithdrawName {
         source: String,
         reference: String,
     },

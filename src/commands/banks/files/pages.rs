@@ -4,7 +4,7 @@
 
 use std::{
     fmt,
-    io::BufRead,
+    io::{self, BufRead},
     sync::mpsc::{SyncSender, sync_channel},
     thread,
 };
@@ -34,7 +34,11 @@ pub(super) fn records(
 ) -> impl Iterator<Item = anyhow::Result<(u64, Value)>> + 'static {
     let (sender, records) = sync_channel(AHEAD);
     thread::spawn(move || {
-        let (file, bound) = bounded(file);
+        let (mut file, bound) = bounded(file);
+        if let Err(error) = pass_mark(&mut file) {
+            drop(sender.send(Err(anyhow!("line 1: {error}"))));
+            return;
+        }
         let mut values = serde_json::Deserializer::from_reader(file);
         while values.end().is_err() {
             let page = Page { sender: &sender, bound: &bound, line: bound.line() };
@@ -51,6 +55,17 @@ pub(super) fn records(
         }
     });
     records.into_iter()
+}
+
+/// The mark that some programs put before a text, by its bytes: they may come one by one.
+fn pass_mark(file: &mut impl BufRead) -> io::Result<()> {
+    for byte in *b"\xef\xbb\xbf" {
+        if file.fill_buf()?.first() != Some(&byte) {
+            break;
+        }
+        file.consume(1);
+    }
+    Ok(())
 }
 
 /// A value at the top: a page, a list, or a record.

@@ -51,6 +51,7 @@ table! {
         labels: String,
         source: Option<String>,
         reference: Option<String>,
+        also: Option<String>,
         note: Option<String>,
         added_at: Millis,
         expires_at: Option<Millis>,

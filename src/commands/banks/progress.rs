@@ -1,0 +1,80 @@
+//! How far an import of a file is, kept beside it: what it was of, and what is done with.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+
+use super::{files::Format, sum::Sum};
+
+/// What an import goes into and comes from; progress is of no other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Subject {
+    pub(super) server: String,
+    pub(super) org: String,
+    pub(super) bank: String,
+    pub(super) format: Format,
+    /// The SHA-256 of the file.
+    pub(super) file: String,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Progress {
+    subject: Subject,
+    /// Of the bank, after what is done with: one that is made anew begins before it.
+    pub(super) revision: i64,
+    /// Entries that are done with, from the file's beginning.
+    pub(super) done: u64,
+    pub(super) sum: Sum,
+    pub(super) withdrawn: Withdrawn,
+}
+
+/// What is withdrawn in the part that is done with, by source and reference: which values were given again since.
+pub(super) type Withdrawn = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
+
+impl Progress {
+    pub(super) fn new(subject: Subject, revision: i64) -> Self {
+        Self { subject, revision, done: 0, sum: Sum::default(), withdrawn: Withdrawn::new() }
+    }
+
+    /// `None`: there is none. What is of another import is refused.
+    pub(super) fn read(beside: &Path, subject: &Subject, revision: i64) -> anyhow::Result<Option<Self>> {
+        let shown = beside.display();
+        let Ok(kept) = fs::read(beside) else { return Ok(None) };
+        let kept: Self = serde_json::from_slice(&kept)
+            .with_context(|| format!("{shown} is broken or of another version: remove it to begin anew"))?;
+        let of = &kept.subject;
+        let other = [
+            (of.server == subject.server, "server"),
+            (of.org == subject.org, "organisation"),
+            (of.bank == subject.bank, "bank"),
+            (of.format == subject.format, "format"),
+            (of.file == subject.file, "file"),
+        ]
+        .into_iter()
+        .find_map(|(is_same, what)| (!is_same).then_some(what));
+        if let Some(what) = other {
+            bail!("{shown} is of another {what}: go on with the same one, or remove {shown} to begin anew");
+        }
+        if revision < kept.revision {
+            bail!(
+                "{shown} is of revision {} of the bank, which is at {revision} now: it was made anew or restored; \
+                 remove {shown} to begin anew",
+                kept.revision
+            );
+        }
+        Ok(Some(kept))
+    }
+
+    /// A half-written file would be worse than an old one.
+    pub(super) fn keep(&self, beside: &Path) -> anyhow::Result<()> {
+        let cannot = || format!("cannot write {}", beside.display());
+        let new = beside.with_extension("resume-new");
+        fs::write(&new, serde_json::to_vec(self)?).with_context(cannot)?;
+        fs::rename(&new, beside).with_context(cannot)
+    }
+}

@@ -1,0 +1,64 @@
+//! What became of the entries of a file, in numbers that add up to how many there were.
+
+use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Outcome, Taken};
+use crate::output::say;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Sum {
+    added: usize,
+    pub(super) changed: usize,
+    unchanged: usize,
+    pub(super) removed: usize,
+    /// Taken back, but not there from whoever takes it back.
+    pub(super) missing: usize,
+    /// Hashes of another kind.
+    pub(super) others: usize,
+    pub(super) rejected: usize,
+}
+
+impl Sum {
+    pub(super) fn of(taken: &Taken) -> Self {
+        let Taken { added, changed, unchanged, rejected, .. } = taken;
+        let rejected = rejected.len();
+        Self { added: *added, changed: *changed, unchanged: *unchanged, rejected, ..Self::default() }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.added += other.added;
+        self.changed += other.changed;
+        self.unchanged += other.unchanged;
+        self.removed += other.removed;
+        self.missing += other.missing;
+        self.others += other.others;
+        self.rejected += other.rejected;
+    }
+
+    pub(super) fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Removed => self.removed += 1,
+            Outcome::Changed => self.changed += 1,
+            Outcome::Missing => self.missing += 1,
+        }
+    }
+
+    pub(super) fn told(&self) -> ExitCode {
+        let Self { added, changed, unchanged, removed, missing, others, rejected } = self;
+        let all = added + changed + unchanged + removed + missing + others + rejected;
+        let mut text = format!(
+            "{all} entries: {added} added, {changed} changed, {unchanged} there already, {rejected} refused"
+        );
+        for (count, what) in
+            [(removed, "removed"), (missing, "not there to remove"), (others, "of another kind")]
+        {
+            if *count > 0 {
+                text.push_str(&format!(", {count} {what}"));
+            }
+        }
+        say(text);
+        if *rejected == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
