@@ -45,8 +45,8 @@ fn written_otherwise(dice: &mut Dice, text: &str) -> String {
     }
 }
 
-fn condition(dice: &mut Dice, word: &str) -> Json {
-    if dice.chance(25) {
+fn condition(dice: &mut Dice, word: &str, compares: bool) -> Json {
+    if compares {
         let op = dice.one(&["eq", "in", "starts_with", "ends_with", "contains"]);
         let operand = if op == "in" { json!([word]) } else { json!(word) };
         return json!({"field": {"path": "title", op: operand, "ignore_case": dice.chance(50)}});
@@ -77,7 +77,9 @@ fn what_lint_says_of_a_condition_inside_of_another_holds() {
         let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 2);
         let long = text(&mut dice, 6);
         let short = part(&mut dice, &long);
-        let (a, b) = (condition(&mut dice, &long), condition(&mut dice, &short));
+        // A comparison and a search have nothing to do with each other.
+        let compare = dice.chance(40);
+        let (a, b) = (condition(&mut dice, &long, compare), condition(&mut dice, &short, compare));
         let both = |a: &Json, b: &Json| json!({"all": [a, {"not": b}]});
         let conditions = [("a", a.clone()), ("b", b.clone()), ("ab", both(&a, &b)), ("ba", both(&b, &a))];
         let documents = conditions.map(|(key, when)| json!({"rule": key, "status": "live", "when": when}));
@@ -94,7 +96,9 @@ fn what_lint_says_of_a_condition_inside_of_another_holds() {
             let word = if dice.chance(70) { &long } else { &short };
             let word = written_otherwise(&mut dice, word);
             let (before, behind) = (text(&mut dice, 2), text(&mut dice, 2));
-            let (before, behind) = (dice.chance(60).then_some(before), dice.chance(60).then_some(behind));
+            let beside = if compare { 30 } else { 60 };
+            let (before, behind) =
+                (dice.chance(beside).then_some(before), dice.chance(beside).then_some(behind));
             let text = format!("{}{word}{}", before.unwrap_or_default(), behind.unwrap_or_default());
             let outcome = outcome(&plan, &text);
             let told = |key: &str| outcome.matched.iter().any(|it| it.rule.as_str() == key);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::print_stdout, reason = "what the cases covered")]
 
+mod claims;
 mod edges;
 mod expressions;
 mod generator;

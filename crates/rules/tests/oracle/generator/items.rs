@@ -51,7 +51,7 @@ impl World {
 
 /// The data of an item, read as its type says.
 pub(crate) struct Data {
-    fields: BTreeMap<String, Shape>,
+    pub(crate) fields: BTreeMap<String, Shape>,
     pub(crate) data: Json,
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 use tidegate_rules::{Bank, BankEntry, Container, Kind, Shape, Vocabulary};
 use tidegate_schemas::{banks::BankKind, ids::TypeId};
 
-pub(crate) use self::{dice::Dice, facts::standings};
+pub(crate) use self::{dice::Dice, facts::standings, items::Data};
 use self::{
     places::{CELLS, DOMAINS},
     texts::{SYLLABLES, word},
