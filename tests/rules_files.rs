@@ -414,3 +414,65 @@ async fn fixtures_say_what_is_known_beside_the_item_as_examples_do() {
         assert!(code == Some(1) && said.starts_with(&whole), "{beside}: {said}");
     }
 }
+
+const FIELDS: &str = "item_type: post\nname: Post\nkind: CONTENT\nfields:\n  - {name: text, type: STRING}\n  \
+    - {name: at, type: DATETIME}\n  - {name: paid, type: NUMBER}\n  - {name: tags, type: STRING, container: ARRAY}\n  \
+    - {name: author, type: RELATED_ITEM, role: creator}\n---\nitem_type: member\nname: Member\nkind: USER\n\
+    fields: [{name: name, type: STRING}]\n---\nwindow: often\nover: 1d\n---\n\
+    window: spent\nover: 1d\nsum: paid\nitem_types: [post]\n---\n\
+    rule: r\nitem_types: [post]\n";
+
+#[tokio::test]
+async fn what_is_written_otherwise_and_means_the_same_is_no_difference() {
+    let place = Place::new();
+    let between = async |old: &str, new: &str| {
+        folder(&place, "old", &[("all.yaml", &format!("{FIELDS}{old}\n"))]);
+        folder(&place, "new", &[("all.yaml", &format!("{FIELDS}{new}\n"))]);
+        let output = place.run(&["rules", "diff", "--config", "new", "--against", "old"]).await;
+        assert_eq!(text(&output.stderr), "");
+        (output.status.code(), text(&output.stdout))
+    };
+    let at = |value: &str| format!("when: {{field: {{path: at, lt: \"{value}\"}}}}");
+    let eq = |path: &str, value: &str| format!("when: {{field: {{path: {path}, in: [\"{value}\", x]}}}}");
+    let found = |how: &str| format!("when: {{text: {{in: [text, tags], {how}}}}}");
+    let count = |how: &str| format!("when: {{count: {{window: {how}}}}}");
+    let beside = |member: &str| format!("{member}\n{}", eq("text", "y"));
+    for (old, new) in [
+        (at("2026-01-01T00:00:00Z"), at("2026-01-01T00:00:00.000Z")),
+        (at("2026-01-01T00:00:00Z"), at("2026-01-01T01:00:00+01:00")),
+        (found("any_of: [gold, coins], min_distinct: 2"), found("all_of: [coins, gold]")),
+        (found("words: [gold, coins], min_distinct: 2"), found("all_of: [coins, gold], word: true")),
+        (count("often, gt: 4"), count("often, gte: 5")),
+        (count("often, gt: 4.5"), count("often, gte: 5")),
+        (count("spent, gt: 4"), count("spent, gte: 4.000001")),
+        (beside("rollout: {percent: 100, by: user, salt: s}"), beside("status: draft")),
+        (beside("review_sample: 0"), beside("")),
+    ] {
+        assert_eq!(between(&old, &new).await, (Some(0), String::new()), "{old} {new}");
+        assert_eq!(between(&new, &old).await, (Some(0), String::new()), "{new} {old}");
+    }
+    for (old, new, told) in [
+        (at("2026-01-01T00:00:00Z"), at("2026-01-01T00:00:00.001Z"), "condition"),
+        (eq("text", "2026-01-01T00:00:00Z"), eq("text", "2026-01-01T00:00:00.000Z"), "condition"),
+        (
+            found("any_of: [gold, coins, buy], min_distinct: 2"),
+            found("all_of: [coins, gold, buy]"),
+            "condition",
+        ),
+        (found("words: [gold, coins], min_distinct: 2"), found("all_of: [coins, gold]"), "condition"),
+        (count("spent, gt: 4"), count("spent, gte: 5"), "condition"),
+        (count("often, gt: 4"), count("often, gte: 4"), "condition"),
+        (
+            beside("rollout: {percent: 99}"),
+            beside("name: A"),
+            "rollout {\"percent\":99} → nothing, name nothing → A",
+        ),
+        (beside("review_sample: 0"), beside("review_sample: 1"), "review_sample nothing → 1"),
+    ] {
+        assert_eq!(between(&old, &new).await, (Some(2), format!("~ r: {told}\n")), "{old} {new}");
+    }
+    // What the rule is called and how it is tested is told, and means nothing.
+    let tests = "name: B\ntests: [{item: {text: z}, expect: no_match}]";
+    let told = "= r: name A → B, tests\n".to_owned();
+    assert_eq!(between(&beside("name: A"), &beside(tests)).await, (Some(0), told));
+}

@@ -6,7 +6,7 @@ pub mod expr;
 mod meaning;
 mod read;
 
-pub use self::meaning::same;
+pub use self::meaning::{Known, same};
 pub(crate) use self::read::{FINER, around};
 pub use self::read::{parse, parse_window};
 

@@ -11,6 +11,9 @@ use super::Period;
 pub struct Percent(u16);
 
 impl Percent {
+    pub const NONE: Self = Self(0);
+    pub const ALL: Self = Self(10_000);
+
     /// `None`: it is not between 0 and 100, or has more than two decimals.
     pub fn new(percent: f64) -> Option<Self> {
         let hundredths = (percent * 100.0).round();

@@ -15,14 +15,17 @@ use anyhow::bail;
 use clap::Args;
 use serde_json::{Map, Value as Json};
 use tidegate_catalog::Compiled;
-use tidegate_rules::{Limits, form};
+use tidegate_rules::{
+    Limits,
+    form::{self, Known},
+};
 use tidegate_schemas::{
-    documents::{Rule, parse},
+    documents::{Percent, Rule, parse},
     ids::Millis,
     names::OneLine,
 };
 
-use self::used::Side;
+use self::used::{Both, Side};
 use super::{Folder, evaluate, items};
 use crate::{
     commands::documents,
@@ -56,19 +59,17 @@ impl Diff {
         let mut different = false;
         let keys: BTreeSet<&String> = before.rules.keys().chain(after.rules.keys()).collect();
         for key in keys {
-            let line = match (before.rules.get(key), after.rules.get(key)) {
-                (None, _) => Some(format!("+ {key}")),
-                (_, None) => Some(format!("- {key}")),
+            let (line, means_more) = match (before.rules.get(key), after.rules.get(key)) {
+                (None, _) => (Some(format!("+ {key}")), true),
+                (_, None) => (Some(format!("- {key}")), true),
                 (Some(one), Some(other)) => {
-                    let single = |path: &str| {
-                        before.is_single(&one.item_types, path) && after.is_single(&other.item_types, path)
-                    };
-                    let mut changes = changes(one, other, &limits, &single);
-                    changes.extend(used::changes((&before, one), (&after, other), &limits));
-                    (!changes.is_empty()).then(|| format!("~ {key}: {}", changes.join(", ")))
+                    let (meaning, told) = changes((&before, one), (&after, other), &limits);
+                    let sign = if meaning.is_empty() { '=' } else { '~' };
+                    let all = [&meaning[..], &told].concat().join(", ");
+                    ((!all.is_empty()).then(|| format!("{sign} {key}: {all}")), !meaning.is_empty())
                 }
             };
-            different |= line.is_some();
+            different |= means_more;
             line.into_iter().for_each(say);
         }
         if let Some(file) = &self.items {
@@ -90,14 +91,20 @@ fn side(folder: &Path) -> anyhow::Result<Option<Side>> {
     }
 }
 
-/// What of a rule has another meaning.
-fn changes(before: &Rule, after: &Rule, limits: &Limits, single: &dyn Fn(&str) -> bool) -> Vec<String> {
-    different(&fields(before), &fields(after), |key, old, new| match key {
-        "when" => old == new || same_condition(before, after, limits, single),
+/// What of a rule has another meaning, and what is only called or tested otherwise.
+fn changes(before: (&Side, &Rule), after: (&Side, &Rule), limits: &Limits) -> (Vec<String>, Vec<String>) {
+    let (one, other) = (before.1, after.1);
+    let (old, new) = (fields(one), fields(other));
+    let tells = |key: &str| matches!(key, "name" | "tests");
+    let mut meaning = different(&old, &new, |key, old, new| match key {
+        _ if tells(key) => true,
+        "when" => old == new || same_condition(one, other, limits, &Both::of(before, after)),
         // In whatever order.
         "on" | "item_types" | "policies" | "actions" => set(old) == set(new),
         _ => old == new,
-    })
+    });
+    meaning.extend(used::changes(before, after, limits));
+    (meaning, different(&old, &new, |key, old, new| !tells(key) || old == new))
 }
 
 /// The members that differ, with both values where they are short.
@@ -126,6 +133,13 @@ fn fields(rule: &Rule) -> Map<String, Json> {
         Ok(Json::Object(mut fields)) => {
             // Left out means draft, and that is worth saying.
             fields.entry("status").or_insert_with(|| Json::from("draft"));
+            // What all are in, or none, is as if it were not there.
+            if rule.rollout.as_ref().is_some_and(|rollout| rollout.percent == Percent::ALL) {
+                fields.remove("rollout");
+            }
+            if rule.review_sample == Some(Percent::NONE) {
+                fields.remove("review_sample");
+            }
             if let Some(Json::Object(rollout)) = fields.get_mut("rollout")
                 && rollout.get("salt").is_some_and(|salt| salt == rule.key.as_str())
             {
@@ -141,15 +155,15 @@ fn set(list: Option<&Json>) -> BTreeSet<String> {
     list.and_then(Json::as_array).into_iter().flatten().map(ToString::to_string).collect()
 }
 
-fn same_condition(before: &Rule, after: &Rule, limits: &Limits, single: &dyn Fn(&str) -> bool) -> bool {
+fn same_condition(before: &Rule, after: &Rule, limits: &Limits, known: &dyn Known) -> bool {
     let json = |rule: &Rule| serde_json::to_value(rule).unwrap_or_default();
-    same_form(&json(before), &json(after), limits, single)
+    same_form(&json(before), &json(after), limits, known)
 }
 
-fn same_form(before: &Json, after: &Json, limits: &Limits, single: &dyn Fn(&str) -> bool) -> bool {
+fn same_form(before: &Json, after: &Json, limits: &Limits, known: &dyn Known) -> bool {
     let read = |rule: &Json| form::parse(rule, limits).ok();
     match (read(before), read(after)) {
-        (Some(before), Some(after)) => form::same(&before.when, &after.when, single),
+        (Some(before), Some(after)) => form::same(&before.when, &after.when, known),
         _ => false,
     }
 }
@@ -194,33 +208,31 @@ fn matches(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Path) -> anyhow
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use tidegate_schemas::documents::Document;
-
     use super::*;
 
-    fn rule(text: &str) -> Rule {
-        let Document::Rule(rule) = parse(&[("r.yaml", text)]).unwrap().remove(0).1 else { unreachable!() };
-        rule
+    const TYPE: &str = "item_type: a\nname: A\nkind: CONTENT\nfields: [{name: n, type: NUMBER}]\n---\n";
+
+    fn between(before: &str, after: &str) -> (Vec<String>, Vec<String>) {
+        let [before, after] = [before, after].map(|text| {
+            let documents = parse(&[("r.yaml", format!("{TYPE}{text}"))]).unwrap();
+            Side::new(documents.into_iter().map(|(_, document)| document))
+        });
+        changes((&before, &before.rules["r"]), (&after, &after.rules["r"]), &Limits::default())
     }
 
     #[test]
     fn a_rule_that_is_only_written_differently_has_no_changes() {
-        let before = rule("rule: r\nitem_types: [a, b]\nwhen: {text: {in: [text], any_of: [x y, z w]}}\n");
-        let same = rule(
-            "rule: r\nstatus: draft\nitem_types: [b, a]\nwhen: {all: [{text: {in: [text], any_of: [z w, x y]}}]}\n",
-        );
-        assert!(changes(&before, &same, &Limits::default(), &|_| true).is_empty());
-        let before = rule("rule: r\nrollout: {percent: 20}\nwhen: {field: {path: n, gt: 1, lt: 9}}\n");
-        let same = rule(
-            "rule: r\nrollout: {percent: 20.0, salt: r}\nwhen: {expr: item.data.n < 9.0 && item.data.n > 1}\n",
-        );
-        assert_eq!(changes(&before, &same, &Limits::default(), &|_| true), [""; 0]);
-        let other = rule("rule: r\nrollout: {percent: 20, salt: s}\nwhen: {field: {path: n, gt: 1}}\n");
-        assert_eq!(changes(&before, &other, &Limits::default(), &|_| true).len(), 2);
-        let before = rule("rule: r\nitem_types: [a, b]\nwhen: {text: {in: [text], any_of: [x y, z w]}}\n");
-        let other =
-            rule("rule: r\nstatus: live\nitem_types: [a]\nwhen: {text: {in: [text], any_of: [x y]}}\n");
-        let changes = changes(&before, &other, &Limits::default(), &|_| true);
+        let before = "rule: r\nitem_types: [a, b]\nwhen: {text: {in: [text], any_of: [x y, z w]}}\n";
+        let same = "rule: r\nstatus: draft\nitem_types: [b, a]\nwhen: {all: [{text: {in: [text], any_of: [z w, x y]}}]}\n";
+        assert!(between(before, same).0.is_empty());
+        let before = "rule: r\nrollout: {percent: 20}\nwhen: {field: {path: n, gt: 1, lt: 9}}\n";
+        let same = "rule: r\nrollout: {percent: 20.0, salt: r}\nwhen: {expr: item.data.n < 9.0 && item.data.n > 1}\n";
+        assert!(between(before, same).0.is_empty());
+        let other = "rule: r\nrollout: {percent: 20, salt: s}\nwhen: {field: {path: n, gt: 1}}\n";
+        assert_eq!(between(before, other).0.len(), 2);
+        let before = "rule: r\nitem_types: [a, b]\nwhen: {text: {in: [text], any_of: [x y, z w]}}\n";
+        let other = "rule: r\nstatus: live\nitem_types: [a]\nwhen: {text: {in: [text], any_of: [x y]}}\n";
+        let changes = between(before, other).0;
         assert_eq!(changes, [r#"item_types ["a","b"] → ["a"]"#, "status draft → live", "condition"]);
     }
 }

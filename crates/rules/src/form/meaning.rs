@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
+use tidegate_schemas::{ids::WindowId, item_types::datetime};
 
 use super::{Comparison, Condition, GeoSource, Of, Op, Search, Text, View};
 use crate::{
@@ -13,11 +14,21 @@ use crate::{
     item::Number,
 };
 
+/// What is known of fields and windows.
+pub trait Known {
+    /// It is certain that the path holds one value.
+    fn is_single(&self, path: &str) -> bool;
+    /// It is certain that what stands at the path are instants.
+    fn is_instant(&self, path: &str) -> bool;
+    /// It is certain that the window sums up nothing, so that what it has counted is a whole number.
+    fn counts_whole(&self, window: &WindowId) -> bool;
+}
+
 /// Whether the conditions come to the same on every item, as far as their form tells. Order, brackets that change
 /// nothing, double denials and repetitions tell nothing, and neither do other ways to write one value; explanations may
-/// still show them. `single` says of which paths it is known that they hold one value.
-pub fn same(a: &Condition, b: &Condition, single: &dyn Fn(&str) -> bool) -> bool {
-    told(&plain(a, true, single)) == told(&plain(b, true, single))
+/// still show them.
+pub fn same(a: &Condition, b: &Condition, known: &dyn Known) -> bool {
+    told(&plain(a, true, known)) == told(&plain(b, true, known))
 }
 
 /// A condition without its notation.
@@ -54,16 +65,16 @@ impl Plain {
 }
 
 /// An outcome is failed just when what decides it has failed, so `not` of all is any of `not`.
-fn plain(condition: &Condition, positive: bool, single: &dyn Fn(&str) -> bool) -> Plain {
+fn plain(condition: &Condition, positive: bool, known: &dyn Known) -> Plain {
     let leaf = |told: String| Plain::Leaf(told, positive);
-    let inner = |part| plain(part, positive, single);
+    let inner = |part| plain(part, positive, known);
     match condition {
         Condition::All(parts) => Plain::join(positive, parts.iter().map(inner)),
         Condition::Any(parts) => Plain::join(!positive, parts.iter().map(inner)),
-        Condition::Not(inner) => plain(inner, !positive, single),
-        Condition::Expr(inner) => plain(inner, positive, single),
+        Condition::Not(inner) => plain(inner, !positive, known),
+        Condition::Expr(inner) => plain(inner, positive, known),
         Condition::Text(text) => words(text, positive),
-        Condition::Field(field) => comparison(field, positive, single(&field.path)),
+        Condition::Field(field) => comparison(field, positive, known),
         Condition::Score(score) => {
             let one = |(op, end): &(Op, Number)| {
                 leaf(format!("{:?} {:?} {op:?} {}", score.model, score.label, end.plain()))
@@ -91,7 +102,12 @@ fn plain(condition: &Condition, positive: bool, single: &dyn Fn(&str) -> bool) -
             ))
         }
         Condition::Formula(formula) => leaf(format!("{:?}", formula.body)),
-        Condition::Strikes(_) | Condition::Count(_) => leaf(format!("{condition:?}")),
+        Condition::Count(count) => {
+            let whole = known.counts_whole(&count.window);
+            let at_least = if whole { count.at_least.up() } else { count.at_least };
+            leaf(format!("count {:?} {at_least:?}", count.window))
+        }
+        Condition::Strikes(_) => leaf(format!("{condition:?}")),
     }
 }
 
@@ -100,8 +116,11 @@ fn set(list: &[String]) -> BTreeSet<&str> {
 }
 
 /// A value that is compared with.
-fn value(value: &Json, ignore_case: bool) -> String {
+fn value(value: &Json, ignore_case: bool, instant: bool) -> String {
     match value {
+        Json::String(text) if instant => {
+            datetime::parse(text).map_or_else(|| format!("{text:?}"), |instant| format!("at {}", instant.0))
+        }
         Json::Number(written) => {
             Number::parse(&written.to_string()).map_or_else(|| written.to_string(), Number::plain)
         }
@@ -123,7 +142,9 @@ fn value_of(object: &serde_json::Map<String, Json>) -> String {
     format!("{sorted:?}")
 }
 
-fn comparison(field: &Comparison, positive: bool, single: bool) -> Plain {
+fn comparison(field: &Comparison, positive: bool, known: &dyn Known) -> Plain {
+    let single = known.is_single(&field.path);
+    let value = |one: &Json| value(one, field.ignore_case, known.is_instant(&field.path));
     let denies = |op: Op| matches!(op, Op::Ne | Op::NotIn);
     let compare = || field.tests.iter().map(|(op, _)| *op).filter(|op| *op != Op::Exists);
     let of = match field.of {
@@ -141,8 +162,8 @@ fn comparison(field: &Comparison, positive: bool, single: bool) -> Plain {
             continue;
         }
         let values: BTreeSet<String> = match operand {
-            Json::Array(list) => list.iter().map(|one| value(one, field.ignore_case)).collect(),
-            one => [value(one, field.ignore_case)].into(),
+            Json::Array(list) => list.iter().map(value).collect(),
+            one => [value(one)].into(),
         };
         let op = match op {
             Op::Eq => Op::In,
@@ -163,6 +184,11 @@ fn comparison(field: &Comparison, positive: bool, single: bool) -> Plain {
 
 fn words(text: &Text, positive: bool) -> Plain {
     let all = |search: String| Plain::Leaf(format!("text {:?} {search}", set(&text.fields)), positive);
+    let written = match &text.search {
+        Search::Bank { .. } => usize::MAX,
+        Search::Regex(patterns) => patterns.len(),
+        Search::AnyOf { words, .. } | Search::AllOf { words, .. } => words.len(),
+    };
     let found: BTreeSet<String> = match &text.search {
         Search::Bank { bank, whole } => {
             return all(format!("{:?} {bank} {whole} {}", text.view, text.min_distinct));
@@ -182,6 +208,8 @@ fn words(text: &Text, positive: bool) -> Plain {
     };
     match (&text.search, text.min_distinct) {
         (Search::AllOf { .. }, _) => Plain::join(positive, found.into_iter().map(all)),
+        // As many are refused unless each is another one.
+        (_, least) if least == written => Plain::join(positive, found.into_iter().map(all)),
         (_, 1) => Plain::join(!positive, found.into_iter().map(all)),
         (_, least) => all(format!("{least} of {found:?}")),
     }
@@ -195,6 +223,22 @@ mod tests {
     use super::*;
     use crate::{Limits, form::parse};
 
+    struct Fields;
+
+    impl Known for Fields {
+        fn is_single(&self, path: &str) -> bool {
+            path == "n"
+        }
+
+        fn is_instant(&self, path: &str) -> bool {
+            path == "at"
+        }
+
+        fn counts_whole(&self, window: &WindowId) -> bool {
+            window.as_str() == "items"
+        }
+    }
+
     fn condition(when: &Json) -> Condition {
         parse(&json!({"rule": "r", "when": when}), &Limits::default()).unwrap().when
     }
@@ -203,8 +247,7 @@ mod tests {
     fn the_way_of_writing_is_no_meaning() {
         let word = |words: &[&str]| json!({"text": {"in": ["text"], "any_of": words}});
         let (a, b) = (word(&["a b", "c d"]), json!({"field": {"path": "n", "gt": 1, "lt": 9}}));
-        let same_as =
-            |one: Json, other: Json| same(&condition(&one), &condition(&other), &|path| path == "n");
+        let same_as = |one: Json, other: Json| same(&condition(&one), &condition(&other), &Fields);
         assert!(same_as(json!({"all": [a, b]}), json!({"all": [b, {"all": [word(&["c d", "a b"])]}, a]})));
         assert!(same_as(json!({"any": [{"any": [a]}, b]}), json!({"any": [b, a]})));
         assert!(same_as(json!({"not": {"not": a}}), a.clone()));
@@ -214,6 +257,8 @@ mod tests {
         assert!(!same_as(word(&["a b"]), a.clone()));
         let least = |n: u64| json!({"text": {"in": ["text"], "any_of": ["a b", "c d"], "min_distinct": n}});
         assert!(same_as(least(1), a) && !same_as(least(1), least(2)));
+        let count = |window: &str, op: &str, value: Json| json!({"count": {"window": window, op: value}});
+        let regex = |patterns: &[&str]| json!({"text": {"in": ["t"], "regex": patterns, "min_distinct": patterns.len()}});
         let field = |path: &str, op: &str, value: Json| json!({"field": {"path": path, op: value}});
         for (one, other) in [
             (field("t", "in", json!(["a", "b"])), field("t", "in", json!(["b", "a", "b"]))),
@@ -223,6 +268,14 @@ mod tests {
             (json!({"expr": "item.data.n > 1 && item.data.n < 9"}), b.clone()),
             (json!({"expr": "size( item.data.t )>1"}), json!({"expr": "size(item.data.t) > 1"})),
             (word(&["A b", "a B"]), word(&["a b"])),
+            (least(2), json!({"text": {"in": ["text"], "all_of": ["c d", "a b"]}})),
+            (json!({"not": least(2)}), json!({"not": {"text": {"in": ["text"], "all_of": ["c d", "a b"]}}})),
+            (regex(&["x", "y"]), json!({"all": [regex(&["y"]), regex(&["x"])]})),
+            (count("items", "gt", json!(4)), count("items", "gte", json!(5))),
+            (
+                field("at", "in", json!(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])),
+                field("at", "in", json!(["2026-01-02T00:00:00.000Z", "2026-01-01T01:00:00+01:00"])),
+            ),
             (json!({"any": [word(&["a b"]), word(&["c d"])]}), word(&["a b", "c d"])),
             (
                 json!({"geo": {"in": ["g"], "cells": ["u33", "u09"]}}),
@@ -249,6 +302,16 @@ mod tests {
                 json!({"text": {"in": ["t"], "any_of": ["a"], "view": "raw"}}),
             ),
             (field("t", "eq", json!("A")), field("t", "eq", json!("a"))),
+            (count("sums", "gt", json!(4)), count("sums", "gte", json!(5))),
+            (
+                field("t", "eq", json!("2026-01-01T00:00:00Z")),
+                field("t", "eq", json!("2026-01-01T00:00:00.000Z")),
+            ),
+            (
+                field("at", "eq", json!("2026-01-01T00:00:00Z")),
+                field("at", "eq", json!("2026-01-01T00:00:01Z")),
+            ),
+            (least(1), json!({"text": {"in": ["text"], "all_of": ["c d", "a b"]}})),
             (
                 json!({"field": {"path": "t", "contains": "it exists", "of": "any"}}),
                 json!({"field": {"path": "t", "contains": "it exists", "of": "none"}}),

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
-use tidegate_rules::{Container, Item, Limits, On, Plan, RuleSource, Warning, form};
-use tidegate_schemas::ids::{ItemKey, SubmissionId};
+use tidegate_rules::{
+    Container, Item, Kind, Limits, On, Plan, RuleSource, Shape, Warning,
+    form::{self, Known},
+};
+use tidegate_schemas::ids::{ItemKey, SubmissionId, WindowId};
 
 use crate::{
     NOW, facts,
@@ -12,6 +15,36 @@ use crate::{
     interpreter::around::Around,
     setting,
 };
+
+/// What is certain of the fields and windows of a world.
+struct Certain<'w>(&'w World);
+
+impl Certain<'_> {
+    fn shapes(&self, path: &str) -> impl Iterator<Item = &Shape> {
+        let name = path.split('.').next().unwrap_or_default().to_owned();
+        self.0.types.iter().filter_map(move |(_, fields)| fields.get(&name))
+    }
+}
+
+impl Known for Certain<'_> {
+    fn is_single(&self, path: &str) -> bool {
+        self.shapes(path).all(|shape| match shape.container {
+            Container::One => true,
+            Container::Map => path.contains('.'),
+            Container::List => false,
+        })
+    }
+
+    fn is_instant(&self, path: &str) -> bool {
+        let mut shapes = self.shapes(path).peekable();
+        shapes.peek().is_some() && shapes.all(|shape| shape.kind == Kind::Datetime)
+    }
+
+    fn counts_whole(&self, window: &WindowId) -> bool {
+        let mut own = self.0.windows.iter().filter(|document| document["window"] == window.as_str());
+        own.next().is_some_and(|document| document.get("sum").is_none())
+    }
+}
 
 /// Pointers to all conditions of a tree.
 fn nodes(when: &Json, at: &str, found: &mut Vec<String>) {
@@ -87,16 +120,23 @@ fn change(dice: &mut Dice, when: &mut Json) {
         text.as_object_mut().unwrap().retain(|_, value| !value.is_null());
         return;
     }
+    if let Some(count) = node.get_mut("count")
+        && let Some(least) = count["gte"].as_i64()
+    {
+        count.as_object_mut().unwrap().remove("gte");
+        count["gt"] = json!(least - 1);
+        return;
+    }
     *node = if dice.chance(50) { json!({"all": [node]}) } else { json!({"not": {"not": node}}) };
 }
 
 /// The condition with other words for `of` in one of its comparisons of a list.
-fn denied(dice: &mut Dice, when: &Json, single: &dyn Fn(&str) -> bool) -> Option<Json> {
+fn denied(dice: &mut Dice, when: &Json, known: &Certain<'_>) -> Option<Json> {
     let mut found = Vec::new();
     nodes(when, "", &mut found);
     found.retain(|at| {
         let field = &when.pointer(at).unwrap()["field"];
-        field["of"].is_string() && !single(field["path"].as_str().unwrap())
+        field["of"].is_string() && !known.is_single(field["path"].as_str().unwrap())
     });
     let at = (!found.is_empty()).then(|| dice.one(&found))?;
     let mut other = when.clone();
@@ -129,14 +169,7 @@ fn conditions_that_mean_the_same_come_to_the_same() {
         let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 1);
         let world = World::new(&mut dice);
         let limits = Limits { word_bytes: 16 << 10, ..Limits::default() };
-        let single = |path: &str| {
-            let shapes = world.types.iter().filter_map(|(_, fields)| fields.get(path.split('.').next()?));
-            shapes.into_iter().all(|shape| match shape.container {
-                Container::One => true,
-                Container::Map => path.contains('.'),
-                Container::List => false,
-            })
-        };
+        let known = Certain(&world);
         let mut rule = world.rule(&mut dice, 0);
         rule["status"] = json!("live");
         if dice.chance(60) {
@@ -154,12 +187,12 @@ fn conditions_that_mean_the_same_come_to_the_same() {
         (0..=dice.roll(3)).for_each(|_| change(&mut dice, &mut other["when"]));
         let parsed = |rule: &Json| form::parse(rule, &limits).map(|rule| rule.when);
         let (Ok(one), Ok(two)) = (parsed(&rule), parsed(&other)) else { continue };
-        if let Some(denied) = denied(&mut dice, &rule["when"], &single) {
+        if let Some(denied) = denied(&mut dice, &rule["when"], &known) {
             let three = parsed(&json!({"rule": "r", "when": denied})).unwrap();
-            assert!(!form::same(&one, &three, &single), "seed {seed}: {} {denied}", rule["when"]);
+            assert!(!form::same(&one, &three, &known), "seed {seed}: {} {denied}", rule["when"]);
             changed += 1;
         }
-        let is_same = form::same(&one, &two, &single);
+        let is_same = form::same(&one, &two, &known);
         let of = |key: &str, when: Json| {
             let mut rule = rule.clone();
             rule["rule"] = json!(key);

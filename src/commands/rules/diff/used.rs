@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json, json};
-use tidegate_rules::Limits;
+use tidegate_rules::{Limits, form::Known};
 use tidegate_schemas::{
     documents::{Document, DocumentKind, Rule},
-    ids::TypeId,
+    ids::{TypeId, WindowId},
 };
 
 use super::{different, same_form, set};
@@ -45,17 +45,48 @@ impl Side {
 }
 
 impl Side {
-    /// Whether a field holds one value in each of these item types that have it; in all if none are named.
-    pub(super) fn is_single(&self, item_types: &[TypeId], path: &str) -> bool {
+    /// Whether something is so of a field in each of these item types that have it; in all if none are named.
+    fn each_is(&self, item_types: &[TypeId], path: &str, is: impl Fn(&Json) -> bool) -> bool {
         let asked = |key: &str| item_types.is_empty() || item_types.iter().any(|own| own.as_str() == key);
         let fields =
             self.of(DocumentKind::ItemType).filter(|(key, _)| asked(key)).filter_map(|(_, members)| {
                 let mut fields = members.get("fields")?.as_array()?.iter();
                 fields.find(|field| field.get("name").is_some_and(|name| name == path))
             });
-        let mut containers =
-            fields.map(|field| field.get("container").is_some_and(|it| !it.is_null())).peekable();
-        containers.peek().is_some() && containers.all(|several| !several)
+        let mut fields = fields.peekable();
+        fields.peek().is_some() && fields.all(is)
+    }
+}
+
+/// What is certain of fields and windows on both sides.
+pub(super) struct Both<'s> {
+    before: (&'s Side, &'s [TypeId]),
+    after: (&'s Side, &'s [TypeId]),
+}
+
+impl<'s> Both<'s> {
+    pub(super) fn of((before, one): (&'s Side, &'s Rule), (after, other): (&'s Side, &'s Rule)) -> Self {
+        Self { before: (before, &one.item_types), after: (after, &other.item_types) }
+    }
+
+    fn each_is(&self, path: &str, is: impl Fn(&Json) -> bool) -> bool {
+        [self.before, self.after].iter().all(|(side, item_types)| side.each_is(item_types, path, &is))
+    }
+}
+
+impl Known for Both<'_> {
+    fn is_single(&self, path: &str) -> bool {
+        self.each_is(path, |field| field.get("container").is_none_or(Json::is_null))
+    }
+
+    fn is_instant(&self, path: &str) -> bool {
+        self.each_is(path, |field| field.get("type").is_some_and(|kind| kind == "DATETIME"))
+    }
+
+    fn counts_whole(&self, window: &WindowId) -> bool {
+        let name = (DocumentKind::Window, window.to_string());
+        let members = [self.before, self.after].map(|(side, _)| side.others.get(&name));
+        members.iter().all(|members| members.is_some_and(|it| it.get("sum").is_none_or(Json::is_null)))
     }
 }
 
@@ -165,8 +196,8 @@ pub(super) fn changes(
             "name" | "file" => true,
             "entries" | "item_types" | "suppresses" => set(one) == set(other),
             "where" => {
-                let single = |path: &str| before.is_single(&[], path) && after.is_single(&[], path);
-                one == other || same_where(one, other, limits, &single)
+                let both = Both { before: (before, &[]), after: (after, &[]) };
+                one == other || same_where(one, other, limits, &both)
             }
             _ => one == other,
         });
@@ -198,14 +229,9 @@ pub(super) fn changes(
     changes
 }
 
-fn same_where(
-    before: Option<&Json>,
-    after: Option<&Json>,
-    limits: &Limits,
-    single: &dyn Fn(&str) -> bool,
-) -> bool {
+fn same_where(before: Option<&Json>, after: Option<&Json>, limits: &Limits, known: &dyn Known) -> bool {
     let rule = |condition: &Json| json!({"rule": "where", "when": condition});
-    before.zip(after).is_some_and(|(before, after)| same_form(&rule(before), &rule(after), limits, single))
+    before.zip(after).is_some_and(|(before, after)| same_form(&rule(before), &rule(after), limits, known))
 }
 
 #[cfg(test)]
