@@ -78,9 +78,7 @@ pub(crate) fn all(text: &str) -> Vec<Host<'_>> {
     while at < text.len() {
         let length = text[at..].find(ends).unwrap_or(text.len() - at);
         let piece = &text[at..at + length];
-        if hosts_in(text, at, at + length, false, &mut found)
-            && piece.contains(|c| c == '%' || DOTS.contains(&c))
-        {
+        if hosts_in(text, at, at + length, false, &mut found) && may_have_dots(piece) {
             hosts_in(text, at, at + length, true, &mut found);
         }
         at += length;
@@ -212,6 +210,11 @@ fn escape(text: &str) -> Option<(char, usize)> {
     None
 }
 
+/// Whether a dot stands in it, or what may be one escaped.
+fn may_have_dots(text: &str) -> bool {
+    text.contains(|c| c == '%' || DOTS.contains(&c))
+}
+
 /// The host that a run is, if it has a dot or needs none.
 fn host(text: &str, start: usize, end: usize, escaped: bool, needs_none: bool) -> Option<Host<'_>> {
     let run = &text[start..end];
@@ -236,7 +239,7 @@ fn host(text: &str, start: usize, end: usize, escaped: bool, needs_none: bool) -
 /// A host of which some letters are escaped, or not in ASCII: those are compared as the net writes them.
 fn decoded(run: &str, start: usize, needs_none: bool) -> Option<Host<'static>> {
     // Most runs are words of a text.
-    if !needs_none && !run.contains(|c| c == '%' || DOTS.contains(&c)) {
+    if !needs_none && !may_have_dots(run) {
         return None;
     }
     name(&letters(run), start, needs_none)

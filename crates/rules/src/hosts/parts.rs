@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::{DOTS, Host, Letter, escape, is_around, is_letter, is_part, letters, name};
+use super::{DOTS, Host, Letter, escape, is_around, is_letter, is_part, letters, may_have_dots, name};
 
 /// Signs that a name has at most, to be found beside others.
 const MOST: usize = 8;
@@ -12,7 +12,7 @@ const MOST: usize = 8;
 /// The hosts in a run that signs part from the rest of it. The run's own beginning and end are those of a host only if
 /// nothing else forbids it.
 pub(super) fn parted(run: &str, start: usize, begins: bool, ends: bool, found: &mut Vec<Host<'_>>) {
-    if !run.contains(|c| c == '%' || DOTS.contains(&c)) {
+    if !may_have_dots(run) {
         return;
     }
     let letters = letters(run);
