@@ -6,7 +6,7 @@ use super::{Format, Job, adapter::format_of};
 use crate::{
     fault::{Fault, Wrong},
     form::Hand,
-    input::{Ended, Input, Member, Role, TOLD, is_called_as_any, named, role, role_in_part},
+    input::{self, Ended, Input, Member, Role, TOLD, is_called_as_any, named, role, role_in_part},
     model::Artifact,
     privacy::{Profile, text::identifies},
     words::{counted, were},
@@ -108,7 +108,7 @@ pub(super) fn unused(files: &[(Member, Role)]) -> Option<String> {
 
 /// Files that were not looked into.
 pub(super) fn broken(files: &[(Member, Role)]) -> Option<String> {
-    let (told, count) = named(files, |role| role == Role::Broken);
+    let (told, count) = input::broken(files);
     let files = || counted(count, "file");
     (count > 0).then(|| format!("{} that cannot be unpacked {} passed over: {told}.", files(), were(count)))
 }

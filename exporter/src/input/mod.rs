@@ -14,7 +14,10 @@ mod zipped;
 
 pub(crate) use self::{
     files::{Input, Member, name_of},
-    near::{TOLD, absent, hold_name, is_called_as_any, missing, named, nearest_of_all, need, unless_broken},
+    near::{
+        TOLD, absent, broken, hold_name, is_called_as_any, missing, named, nearest_of_all, need,
+        unless_broken,
+    },
     quotes::{MOST_CELLS, of_line},
     sniff::{Role, hold_summary, one_of, pairs, role, role_in_part},
     stream::{Ended, Stream},

@@ -30,7 +30,7 @@ pub(crate) fn missing(files: &[(Member, Role)], limits: &Limits, role: Role, wha
         Ok(Some(fault)) | Err(fault) => fault,
         Ok(None) => absent(what),
     };
-    match (fault, named(files, |role| role == Role::Broken)) {
+    match (fault, broken(files)) {
         (Fault::Content { file, row, wrong, detail }, (broken, 1..)) => {
             let detail = format!("{detail}; it may be among what cannot be unpacked: {broken}");
             Fault::Content { file, row, wrong, detail }
@@ -41,7 +41,7 @@ pub(crate) fn missing(files: &[(Member, Role)], limits: &Limits, role: Role, wha
 
 /// Goes behind the name of what is not there.
 pub(crate) fn unless_broken(files: &[(Member, Role)]) -> String {
-    match named(files, |role| role == Role::Broken) {
+    match broken(files) {
         (_, 0) => String::new(),
         (broken, _) => format!(", unless it is among what cannot be unpacked ({broken})"),
     }
@@ -49,6 +49,11 @@ pub(crate) fn unless_broken(files: &[(Member, Role)]) -> String {
 
 /// More names of files are not told; all of them are among the artifacts.
 pub(crate) const TOLD: usize = 5;
+
+/// The names of files that cannot be unpacked, and how many they are.
+pub(crate) fn broken(files: &[(Member, Role)]) -> (String, u64) {
+    named(files, |role| role == Role::Broken)
+}
 
 /// The names of files that play some part, and how many they are.
 pub(crate) fn named(files: &[(Member, Role)], wanted: impl Fn(Role) -> bool) -> (String, u64) {
