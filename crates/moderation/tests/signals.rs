@@ -33,6 +33,14 @@ fn store(folder: &tempfile::TempDir) -> Store {
     Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap()
 }
 
+/// A host of which each answer waits until it is let go.
+async fn host_that_waits() -> (Host, Arc<Semaphore>) {
+    let go = Arc::new(Semaphore::new(0));
+    let open = Arc::clone(&go);
+    let host = Host::start(move |_| Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1)))));
+    (host.await.unwrap(), go)
+}
+
 /// No pause is long, and no clock of a test's machine counts.
 fn settings() -> Settings {
     Settings { retry_ms: 1, longest_retry_ms: 60_000, host_rest_ms: 1, ..Settings::default() }
@@ -91,11 +99,7 @@ fn state(look: &Look) -> String {
 
 #[tokio::test]
 async fn who_asks_at_once_has_one_answer_and_other_orgs_ask_for_themselves() {
-    let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
-    let open = Arc::clone(&go);
-    let host =
-        Host::start(move |_| Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1))))).await;
-    let host = host.unwrap();
+    let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
     let signals = signals(store(&folder), &host, &settings());
     let ask = |org: &'static str| {
         let (signals, url) = (signals.clone(), host.url("a.bmp"));
@@ -145,11 +149,7 @@ async fn a_url_that_is_written_in_other_ways_is_looked_at_once_and_each_is_shown
 
 #[tokio::test]
 async fn when_nobody_waits_any_more_a_look_ends_unless_it_is_left_running() {
-    let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
-    let open = Arc::clone(&go);
-    let host =
-        Host::start(move |_| Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1))))).await;
-    let host = host.unwrap();
+    let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
     // One fetch at a time: whoever is let in afterwards proves that the other one is gone.
     let one = Settings { fetches: 1, fetches_per_host: 1, fetches_per_org: 1, ..settings() };
     let signals = signals(store(&folder), &host, &one);
@@ -173,11 +173,7 @@ async fn when_nobody_waits_any_more_a_look_ends_unless_it_is_left_running() {
 
 #[tokio::test]
 async fn only_so_many_are_left_running_and_an_org_leaves_some_to_the_others() {
-    let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
-    let open = Arc::clone(&go);
-    let host =
-        Host::start(move |_| Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1))))).await;
-    let host = host.unwrap();
+    let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
     let many = Settings {
         fetches_per_host_in_all: 100,
         fetches_per_host: 40,
@@ -468,11 +464,7 @@ fn an_address_in_several_fields_is_wanted_once_and_as_deep_as_any_of_them_wants_
 
 #[tokio::test]
 async fn who_wants_a_picture_has_one_whoever_wanted_only_digests_before_or_at_once() {
-    let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
-    let open = Arc::clone(&go);
-    let host =
-        Host::start(move |_| Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1))))).await;
-    let host = host.unwrap();
+    let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
     let signals = signals(store(&folder), &host, &settings());
     let frames = |look: &Look| match look {
         Look::Seen(print) => print.frames.len(),

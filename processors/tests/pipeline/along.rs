@@ -3,18 +3,17 @@
 use tidegate_moderation::job_answers::{self, Room};
 use tidegate_processors::dead_letters::{self, Order, Selection};
 use tidegate_schemas::{
-    ids::{AppealId, ItemKey, JobId, Kind, Millis, derive},
+    ids::{ItemKey, JobId, Kind, derive},
     records::{Appeal, ContextItem, DeadLetter, Items, Record as _, Report, Variant},
     wire::answers::Media,
 };
-use tidegate_store::{Store, embedded};
 use tidegate_stream::Topic;
 use tidegate_test_support::pictures::{Answer, Host, picture};
 
 use crate::{
     media::{patient, with_images},
-    reviews::report,
-    world::{World, org, post, user},
+    reviews::{appeal, report},
+    world::{World, org, post, store_of_rows},
 };
 
 const CLIPS: &str = r"
@@ -124,19 +123,10 @@ async fn an_address_is_looked_at_as_deep_as_any_version_wants_it() {
 async fn the_item_of_an_appeal_that_comes_again_beside_it_shows_the_media_of_both() {
     let host = host().await;
     let mut world = world(&host).await;
+    let acted_on = with_images(&post("p1"), &[host.url("acted-on")]);
     let appeal = Appeal {
-        org: org(),
-        config_version: world.version().await,
-        appeal_id: AppealId::new("a1"),
-        received_at: Millis::now(),
-        request_id: "request".to_owned(),
-        appealed_at: Millis::now(),
-        appealed_by: user("u1"),
-        item: with_images(&post("p1"), &[host.url("acted-on")]),
-        actions_taken: Vec::new(),
-        violating_policies: Vec::new(),
-        reason: None,
         additional: vec![images(&post("p1"), &[host.url("gone")])],
+        ..appeal(world.version().await, acted_on)
     };
     world.append(Topic::Appeals, &post("p1").log_key(&org()), &appeal).await;
     assert_eq!(
@@ -149,10 +139,7 @@ async fn the_item_of_an_appeal_that_comes_again_beside_it_shows_the_media_of_bot
 async fn a_dead_letter_holds_all_that_shares_the_row() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let open = |max_row_bytes| {
-        let settings = embedded::Settings { max_row_bytes, ..Default::default() };
-        Store::open_embedded(&db, settings).unwrap()
-    };
+    let open = |max_row_bytes| store_of_rows(&db, max_row_bytes);
     let mut world = World::on(open(20_000)).await;
     world.start();
     let mut sent = report(world.version().await, 1, "look", true);

@@ -9,13 +9,10 @@ use tidegate_schemas::{
     ids::{ItemKey, Millis, OrgId},
     records::{DeadLetter, Items},
 };
-use tidegate_store::{
-    Store, embedded,
-    tables::items::{items::EVALUATED, plans::Plan, strikes::Strike},
-};
+use tidegate_store::tables::items::{items::EVALUATED, plans::Plan, strikes::Strike};
 use tidegate_stream::{Record, Topic};
 
-use crate::world::{World, entry, entry_of, org, post, user};
+use crate::world::{World, entry, entry_of, org, post, store_of_rows, user};
 
 fn of_unknown_type(id: &str) -> tidegate_schemas::records::ItemEntry {
     entry_of(&ItemKey::new("video", id), r#"{"text": "hello"}"#.to_owned())
@@ -150,10 +147,7 @@ async fn dead_letters_are_listed_without_content_and_replayed_into_their_own_pla
 async fn a_stored_plan_of_overtaken_content_is_set_aside_and_any_other_is_carried_out() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let open = |max_row_bytes| {
-        let settings = embedded::Settings { max_row_bytes, ..Default::default() };
-        Store::open_embedded(&db, settings).unwrap()
-    };
+    let open = |max_row_bytes| store_of_rows(&db, max_row_bytes);
     let mut world = World::on(open(20_000)).await;
     world.start();
     let scams = ["p1", "p2"].map(|id| entry(&post(id), &format!("scamcoin {}", "long ".repeat(10_000))));
@@ -254,9 +248,7 @@ async fn a_dead_letter_of_an_item_holds_only_it_with_its_coordinates() {
 async fn what_the_store_does_not_take_is_a_dead_letter_and_no_outage() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let settings = embedded::Settings { max_row_bytes: 20_000, ..Default::default() };
-    let store = Store::open_embedded(&db, settings).unwrap();
-    too_large_rows(World::on(store).await).await;
+    too_large_rows(World::on(store_of_rows(&db, 20_000)).await).await;
 }
 
 /// Whatever the engine: content above the store's limit, and content below it.

@@ -6,8 +6,8 @@ use tidegate_moderation::{
     queues::{self, Reviewer},
 };
 use tidegate_schemas::{
-    ids::{AppealId, JobId, Kind, Millis, QueueId, ReportId, derive},
-    records::{Appeal, Mention, Report, Variant, Verdict},
+    ids::{AppealId, ConfigVersion, JobId, Kind, Millis, QueueId, ReportId, derive},
+    records::{Appeal, ItemEntry, Mention, Report, Variant, Verdict},
 };
 use tidegate_store::tables::{
     items::strikes::{Strike, StrikeReversal},
@@ -17,12 +17,7 @@ use tidegate_stream::Topic;
 
 use crate::world::{SHORT, World, entry, org, post, user};
 
-pub(crate) fn report(
-    world_version: tidegate_schemas::ids::ConfigVersion,
-    nth: u8,
-    text: &str,
-    csam: bool,
-) -> Report {
+pub(crate) fn report(world_version: ConfigVersion, nth: u8, text: &str, csam: bool) -> Report {
     let report_id = ReportId::random();
     let item = entry(&post("p1"), text);
     Report {
@@ -34,15 +29,30 @@ pub(crate) fn report(
         request_id: "request".to_owned(),
         reported_at: Millis::now(),
         reporter: user(&format!("reporter-{nth}")),
-        item: tidegate_schemas::records::ItemEntry {
-            submission_id: derive(Kind::Submission, &[report_id.as_bytes()]),
-            ..item
-        },
+        item: ItemEntry { submission_id: derive(Kind::Submission, &[report_id.as_bytes()]), ..item },
         policy_id: None,
         reason: Some("spam".to_owned()),
         csam,
         thread: Vec::new(),
         reported_in_thread: Vec::new(),
+        additional: Vec::new(),
+    }
+}
+
+/// An appeal against what was done to the item, in its own words.
+pub(crate) fn appeal(config_version: ConfigVersion, item: ItemEntry) -> Appeal {
+    Appeal {
+        org: org(),
+        config_version,
+        appeal_id: AppealId::new("a1"),
+        received_at: Millis::now(),
+        request_id: "request".to_owned(),
+        appealed_at: Millis::now(),
+        appealed_by: user("u1"),
+        item,
+        actions_taken: Vec::new(),
+        violating_policies: Vec::new(),
+        reason: None,
         additional: Vec::new(),
     }
 }
@@ -145,23 +155,14 @@ async fn a_decision_strikes_and_calls_back_and_an_accepted_appeal_takes_it_back(
         world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
     assert_eq!(strike.points, 1);
 
+    let item = ItemEntry {
+        variant: Variant::Original,
+        data: Bytes::from_static(br#"{"text": "hello"}"#),
+        ..entry(&post("p1"), "hello")
+    };
     let appeal = Appeal {
-        org: org(),
-        config_version: world.version().await,
-        appeal_id: AppealId::new("a1"),
-        received_at: Millis::now(),
-        request_id: "request".to_owned(),
-        appealed_at: Millis::now(),
-        appealed_by: user("u1"),
-        item: tidegate_schemas::records::ItemEntry {
-            variant: Variant::Original,
-            data: Bytes::from_static(br#"{"text": "hello"}"#),
-            ..entry(&post("p1"), "hello")
-        },
         actions_taken: vec![Mention { id: "limit_reach".to_owned(), known: true }],
-        violating_policies: Vec::new(),
-        reason: None,
-        additional: Vec::new(),
+        ..appeal(world.version().await, item)
     };
     world.append(Topic::Appeals, &post("p1").log_key(&org()), &appeal).await;
     let job = decide(&world, "appeals", Verdict::Accept).await;

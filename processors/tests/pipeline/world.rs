@@ -107,6 +107,12 @@ pub(crate) fn user(id: &str) -> ItemKey {
     ItemKey::new("user", id)
 }
 
+/// An embedded store that takes rows of so many bytes.
+pub(crate) fn store_of_rows(db: &fjall::Database, max_row_bytes: usize) -> Store {
+    Store::open_embedded(db, tidegate_store::embedded::Settings { max_row_bytes, ..Default::default() })
+        .unwrap()
+}
+
 impl World {
     pub(crate) async fn new() -> Self {
         Self::with(Settings::default()).await
