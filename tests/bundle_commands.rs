@@ -60,8 +60,13 @@ async fn run(place: &Place, args: &[&str]) -> (i32, String, String) {
 }
 
 fn piped(args: &[&str], input: &[u8]) -> Output {
+    piped_in(&Place::new(), args, input)
+}
+
+fn piped_in(place: &Place, args: &[&str], input: &[u8]) -> Output {
     let mut child = Command::new(BINARY)
         .args(args)
+        .current_dir(place.folder.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -245,4 +250,103 @@ async fn diff_and_digest_look_at_what_is_said() {
     assert_eq!(code, 1);
     assert!(said.contains(&format!("line 1, byte {byte}: BND-LEX-09")) && said.contains("\"a\""), "{said}");
     assert_eq!(run(&place, &["digest", "nowhere.json"]).await.0, 2);
+}
+
+#[tokio::test]
+async fn a_schema_that_no_bundle_could_name_is_refused_and_not_repeated() {
+    let place = files();
+    for url in ["", "nope", "v1.json?key=secret", "https://a b/", "//example.org"] {
+        for command in [
+            &["schema"][..],
+            &["validate", "good.json"],
+            &["inspect", "good.json"],
+            &["convert", "good.json", "-o", "out.json"],
+        ] {
+            let (code, out, said) = run(&place, &[command, &["--schema-url", url]].concat()).await;
+            assert_eq!((code, out.as_str()), (2, ""), "{command:?} {url}");
+            assert!(
+                said.starts_with("error: --schema-url is not a URI") && !said.contains("secret"),
+                "{said}"
+            );
+        }
+    }
+    let (code, out, _) = run(&place, &["schema", "--schema-url", "urn:example:1"]).await;
+    let schema: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &schema["$id"]), (0, &json!("urn:example:1")));
+}
+
+#[tokio::test]
+async fn inspect_takes_a_bundle_with_another_address_for_what_it_is() {
+    let place = files();
+    let url = "https://example.org/v1.json";
+    let mut other = bundle();
+    other["schema"] = json!(url);
+    fs::write(place.folder.path().join("other.json"), other.to_string()).unwrap();
+    let faults = async |args: &[&str]| {
+        let (code, out, _) =
+            run(&place, &[&["inspect", "other.json", "--format", "json"], args].concat()).await;
+        (code, serde_json::from_str::<Value>(&out).unwrap()["faults"].clone())
+    };
+    assert_eq!(faults(&[]).await, (0, json!(1)));
+    assert_eq!(faults(&["--schema-url", url]).await, (0, json!(0)));
+}
+
+/// What is no JSON document, and where it ceases to be one.
+const NO_JSON: [(&str, &[u8], &str); 5] = [
+    ("words.txt", b"\n  hello", "line 2, byte 3: BND-LEX-01 something else than JSON stands here"),
+    ("empty.json", b"", "line 1, byte 0: BND-LEX-02 the text ends too early"),
+    ("half.json", b"{\n\"items\": [", "line 2, byte 12: BND-LEX-02 the text ends too early"),
+    ("wide.json", b"{\0\"\0", "line 1, byte 0: BND-LEX-05 not UTF-8"),
+    (
+        "cut.json.gz",
+        &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3],
+        "line 1, byte 0: BND-LEX-02 the text ends too early",
+    ),
+];
+
+#[tokio::test]
+async fn what_is_no_json_is_told_with_its_name_line_and_byte() {
+    let place = files();
+    for (name, bytes, told) in NO_JSON {
+        fs::write(place.folder.path().join(name), bytes).unwrap();
+        for (args, wanted) in [
+            (&["inspect", name][..], 1),
+            (&["inspect", name, "--format", "json"], 1),
+            (&["digest", name, "--jcs"], 1),
+            (&["diff", name, "good.json"], 2),
+            (&["diff", "good.json", name], 2),
+        ] {
+            let (code, _, said) = run(&place, args).await;
+            assert_eq!(code, wanted, "{args:?}: {said}");
+            assert!(said.starts_with(&format!("error: {name}: {told}")), "{args:?}: {said}");
+        }
+    }
+    for (args, wanted) in [
+        (&["inspect", "-"][..], 1),
+        (&["digest", "-", "--jcs"], 1),
+        (&["diff", "-", "good.json"], 2),
+        (&["diff", "good.json", "-"], 2),
+    ] {
+        let args: Vec<_> = ["bundle"].iter().chain(args).copied().collect();
+        let output = piped_in(&place, &args, b"\n[nul]");
+        assert_eq!(output.status.code(), Some(wanted), "{args:?}");
+        let said = text(&output.stderr);
+        assert!(said.starts_with("error: -: line 2, byte "), "{args:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn inspect_shows_nothing_of_what_is_no_bundle_at_all() {
+    let place = files();
+    fs::write(place.folder.path().join("list.json"), "\n [1, 2]").unwrap();
+    fs::write(place.folder.path().join("votes.csv"), "voter-id,vote\n").unwrap();
+    let (code, out, said) = run(&place, &["inspect", "list.json"]).await;
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert_eq!(said, "error: list.json: line 2, byte 2: the document is no object\n");
+    let (code, _, said) = run(&place, &["diff", "list.json", "good.json"]).await;
+    assert_eq!((code, said.as_str()), (2, "error: list.json: line 2, byte 2: the document is no object\n"));
+    let (code, out, _) = run(&place, &["inspect", "votes.csv"]).await;
+    assert_eq!((code, out.as_str()), (1, ""));
+    let (_, out, _) = run(&place, &["inspect", "votes.csv", "--format", "json"]).await;
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["complete"], false);
 }

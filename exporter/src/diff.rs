@@ -151,7 +151,7 @@ fn read(source: &mut dyn Source, side: u8, limits: Limits, spill: &mut Spill) ->
     match read {
         Ok(()) => Ok(members),
         Err(Wrong::Bad(bad)) => Err(Unfit::new(bad, reader.position())),
-        Err(Wrong::NoObject) => Err(Unfit::NoObject),
+        Err(Wrong::NoObject(at)) => Err(Unfit::NoObject { at_line: at.line, offset: at.offset }),
         Err(Wrong::NoId(list)) => {
             let at = reader.position();
             Err(Unfit::NoId { list, at_line: at.line, offset: at.offset })
@@ -162,7 +162,7 @@ fn read(source: &mut dyn Source, side: u8, limits: Limits, spill: &mut Spill) ->
 enum Wrong {
     Bad(Bad),
     NoId(&'static str),
-    NoObject,
+    NoObject(Position),
 }
 
 impl From<Bad> for Wrong {
@@ -184,8 +184,12 @@ fn document<R: Read>(
     members: &mut Members,
 ) -> Result<(), Wrong> {
     reader.mark()?;
-    if reader.next()? != b'{' {
-        return Err(Wrong::NoObject);
+    match reader.next()? {
+        b'{' => {}
+        b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
+            return Err(Wrong::NoObject(reader.position()));
+        }
+        _ => return Err(reader.unexpected().into()),
     }
     object(reader, 0, &mut |reader, name| {
         let list = LISTS.iter().position(|list| list.as_bytes() == name);

@@ -13,6 +13,7 @@ use crate::{
     form::{Answer, Naming, Object},
     json::{Limits, Reader, Stop},
     spill::Room,
+    unfit::Unfit,
     validate::{Faults, Part, Row, Set, Severity, Sink, Source, Walk, outcome, response},
 };
 
@@ -32,7 +33,7 @@ pub struct Item {
 }
 
 /// What was found.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Overview {
     /// The document's own fields and those of its objects, as they stand.
     pub head: Map<String, Value>,
@@ -53,7 +54,8 @@ pub struct Overview {
     pub elsewhere: [u128; 6],
     /// At how many places it is not what a bundle should be.
     pub faults: u64,
-    pub complete: bool,
+    /// Why it was not read to its end, if it was not.
+    pub stopped: Option<Unfit>,
     pub bytes: u64,
 }
 
@@ -61,17 +63,19 @@ pub struct Overview {
 const MOST: usize = 1 << 20;
 const MOST_TYPES: usize = 1_000;
 
-/// Reads a document once. Memory grows with items and, up to the room, participants.
+/// Reads a document once. Memory grows with items and, up to the room, participants. `schema` is what its own member of
+/// that name must hold; the naming's own if there is none.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If it cannot be read, or is no object.
 pub fn inspect(
     source: &mut dyn Source,
     naming: Naming,
+    schema: Option<&str>,
     texts: bool,
     limits: Limits,
     room: &Room,
-) -> io::Result<Overview> {
+) -> Result<Overview, Unfit> {
     let mut faults = Faults::new(0, false);
     let mut sink = Overseer {
         texts,
@@ -82,17 +86,16 @@ pub fn inspect(
         participants: Set::new(room.clone()),
         form: naming.bundle(),
     };
-    let walk = Walk::new(
-        Reader::new(source.open()?, limits),
-        naming.bundle(),
-        naming.schema(),
-        &mut faults,
-        &mut sink,
-    );
-    let (bytes, complete) = walk.run().map_err(|stop| match stop {
+    let reader = Reader::new(source.open()?, limits);
+    let schema = schema.unwrap_or(naming.schema());
+    let walk = Walk::new(reader, naming.bundle(), schema, &mut faults, &mut sink);
+    let end = walk.run().map_err(|stop| match stop {
         Stop::Io(error) => error,
         Stop::Fault(..) | Stop::Enough => io::Error::other("the reading ended early"),
     })?;
+    if let (None, Some(at)) = (end.stopped, end.no_object) {
+        return Err(Unfit::NoObject { at_line: at.line, offset: at.offset });
+    }
     let Overseer { mut overview, items, subjects, hidden, participants, .. } = sink;
     for (subject, hidden) in hidden {
         if let Some(item) = items.get(&subject) {
@@ -110,11 +113,17 @@ pub fn inspect(
     let (totals, _) = faults.into_parts();
     let errors = totals.iter().filter(|(rule, _)| rule.severity() == Severity::Error);
     overview.faults = errors.map(|(_, total)| total).sum();
-    (overview.bytes, overview.complete) = (bytes, complete);
+    overview.bytes = end.bytes;
+    overview.stopped = end.stopped.map(|(rule, at)| Unfit::at(rule, at));
     Ok(overview)
 }
 
 impl Overview {
+    /// Nothing of a bundle was found.
+    pub fn is_empty(&self) -> bool {
+        self.head.is_empty() && self.phases.is_empty() && self.items.is_empty() && self.rows == 0
+    }
+
     /// All of it for programs.
     pub fn to_json(&self, name: &str) -> Value {
         let items: Vec<Value> = self
@@ -137,7 +146,7 @@ impl Overview {
         json!({
             "file": name,
             "bytes": self.bytes,
-            "complete": self.complete,
+            "complete": self.stopped.is_none(),
             "faults": self.faults,
             "head": self.head,
             "phases": self.phases,

@@ -21,8 +21,8 @@ pub enum Unfit {
     NoId { list: &'static str, at_line: u64, offset: u64 },
     #[error("line {at_line}, byte {offset}: a value is too large to be put in order")]
     Large { at_line: u64, offset: u64 },
-    #[error("the document is no object")]
-    NoObject,
+    #[error("line {at_line}, byte {offset}: the document is no object")]
+    NoObject { at_line: u64, offset: u64 },
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -37,7 +37,7 @@ impl Unfit {
             Self::Content { .. } | Self::Twice { .. } => "content",
             Self::NoId { .. } => "no_id",
             Self::Large { .. } => "large",
-            Self::NoObject => "no_object",
+            Self::NoObject { .. } => "no_object",
             Self::Io(_) => "io",
         }
     }
@@ -56,20 +56,27 @@ impl Unfit {
                 return Self::Twice { name, at_line: at.line, offset: at.offset };
             }
             Bad::Large => return Self::Large { at_line: at.line, offset: at.offset },
-            Bad::Stop(Stop::Fault(why, at)) => (
-                match why {
-                    Why::Unexpected => Rule::Syntax,
-                    Why::Truncated => Rule::Truncated,
-                    Why::Deep => Rule::Deep,
-                    Why::Encoding => Rule::Encoding,
-                },
-                at,
-            ),
+            Bad::Stop(Stop::Fault(why, at)) => (why.into(), at),
             Bad::Flaw(flaw) => (flaw.into(), at),
             Bad::Huge => (Rule::Huge, at),
             Bad::Trailing => (Rule::Trailing, at),
         };
+        Self::at(rule, at)
+    }
+
+    pub(crate) fn at(rule: Rule, at: Position) -> Self {
         Self::Content { rule, at_line: at.line, offset: at.offset }
+    }
+}
+
+impl From<Why> for Rule {
+    fn from(why: Why) -> Self {
+        match why {
+            Why::Unexpected => Self::Syntax,
+            Why::Truncated => Self::Truncated,
+            Why::Deep => Self::Deep,
+            Why::Encoding => Self::Encoding,
+        }
     }
 }
 

@@ -496,7 +496,7 @@ fn counts_are_exact_in_every_shape_or_refused_for_what_they_are() {
     assert!(no_count.ends_with("it is not a bundle: `bundle validate` says more"), "{no_count}");
     let text = with(["1e30", "2"]).to_string();
     let room = Room { memory: 1 << 20, folder: folder.path("") };
-    let seen = inspect(&mut text.as_bytes(), Naming::Service, false, Limits::default(), &room).unwrap();
+    let seen = inspect(&mut text.as_bytes(), Naming::Service, None, false, Limits::default(), &room).unwrap();
     let most = 10_u128.pow(30);
     assert_eq!((seen.responses, seen.unlinked), (most + 2, most + 2));
     assert_eq!(seen.to_json("a")["responses"].to_string(), (most + 2).to_string());

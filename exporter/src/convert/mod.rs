@@ -196,7 +196,7 @@ fn check(job: &Job) -> Result<(), Fault> {
         export::license::named(license).map_err(Fault::Refused)?;
     }
     if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
-        return refused("--schema-url is not a URI");
+        return refused("--schema-url is not a URI (RFC 3986)");
     }
     let Overrides { id, title, url, .. } = &job.overrides;
     for (option, told) in [

@@ -34,7 +34,7 @@ pub(crate) use faults::Faults;
 pub(crate) use places::{outcome, response};
 pub(crate) use row::Row;
 pub(crate) use unique::Set;
-pub(crate) use walk::{Part, Sink, Walk};
+pub(crate) use walk::{End, Part, Sink, Walk};
 
 use crate::{
     form::{DELIB_MOST_BYTES, K_FLOOR, Naming},
@@ -99,6 +99,11 @@ impl Source for &[u8] {
     }
 }
 
+/// Whether the schema takes it where a `uri` is wanted.
+pub fn is_uri(text: &str) -> bool {
+    formats::uri(text.as_bytes())
+}
+
 /// What was found.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -133,8 +138,9 @@ pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report
     let mut faults = Faults::new(options.most, options.values);
     let again = source.opens_again();
     let mut content = Content::new(options.level, options.delib, options.k, &options.room, again);
-    let (bytes, complete) = walk(source, options, &mut faults, &mut content)?
+    let end = walk(source, options, &mut faults, &mut content)?
         .ok_or_else(|| io::Error::other("the reading ended early"))?;
+    let (bytes, complete) = (end.bytes, end.stopped.is_none());
     if options.delib && bytes > DELIB_MOST_BYTES {
         faults.add(Rule::DelibSize, Position { offset: DELIB_MOST_BYTES, line: 1 }, &[], None);
     }
@@ -156,7 +162,7 @@ pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report
     }
     if content.wants()? {
         let mut bringing = Bringing { content: &mut content, wanted: Wanted::Equal };
-        if walk(source, options, &mut known, &mut bringing)? != Some((bytes, complete)) {
+        if walk(source, options, &mut known, &mut bringing)? != Some(end) {
             return Err(changed());
         }
     }
@@ -170,13 +176,13 @@ pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report
     Ok(Report { level: options.level, totals, findings, counted, bytes, complete })
 }
 
-/// Where the document ended and whether all of it was read; nothing, if the sink wanted no more.
+/// Nothing, if the sink wanted no more.
 fn walk(
     source: &mut dyn Source,
     options: &Options,
     faults: &mut Faults,
     sink: &mut impl Sink,
-) -> io::Result<Option<(u64, bool)>> {
+) -> io::Result<Option<End>> {
     let schema = options.schema_url.as_deref().unwrap_or(options.naming.schema());
     let reader = Reader::new(source.open()?, options.limits);
     match Walk::new(reader, options.naming.bundle(), schema, faults, sink).run() {

@@ -34,7 +34,7 @@ impl Digest {
                     return Err(error).with_context(|| format!("{name} cannot be read"));
                 }
                 Err(unfit) => {
-                    complain(format!("{name}: {unfit}"));
+                    complain(format!("error: {name}: {unfit}"));
                     return Ok(ExitCode::FAILURE);
                 }
             }

@@ -9,11 +9,12 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 use tidegate_exporter::{
     inspect::{self, Overview, counts},
+    unfit::Unfit,
     words::{counted, counted_wide},
 };
 
 use super::{Costs, Input, schema::Constants};
-use crate::output::say;
+use crate::output::{complain, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
@@ -42,16 +43,27 @@ enum Format {
 impl Inspect {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let name = self.input.name();
-        let naming = self.constants.naming();
+        let (naming, schema) = (self.constants.naming(), self.constants.schema_url()?);
         let (limits, room) = (self.costs.limits(), self.costs.room());
-        let overview = inspect::inspect(&mut self.input.open(), naming, self.texts, limits, &room)
-            .with_context(|| format!("{name} cannot be read"))?;
+        let found = inspect::inspect(&mut self.input.open(), naming, schema, self.texts, limits, &room);
+        let overview = match found {
+            Ok(overview) => overview,
+            Err(Unfit::Io(error)) => return Err(error).with_context(|| format!("{name} cannot be read")),
+            Err(unfit) => return Ok(unfit_for_it(&name, &unfit)),
+        };
         match self.format {
+            // Of what is something else altogether there is nothing to show.
+            Format::Text if overview.stopped.is_some() && overview.is_empty() => {}
             Format::Text => say(shown(&overview, &name, self.items).trim_end()),
             Format::Json => say(overview.to_json(&name)),
         }
-        Ok(if overview.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(overview.stopped.map_or(ExitCode::SUCCESS, |unfit| unfit_for_it(&name, &unfit)))
     }
+}
+
+fn unfit_for_it(name: &str, unfit: &Unfit) -> ExitCode {
+    complain(format!("error: {name}: {unfit}"));
+    ExitCode::FAILURE
 }
 
 fn shown(overview: &Overview, name: &str, items: usize) -> String {
@@ -109,8 +121,8 @@ fn shown(overview: &Overview, name: &str, items: usize) -> String {
     if overview.items.len() > items {
         _ = writeln!(text, "  and {}", counted((overview.items.len() - items) as u64, "more item"));
     }
-    if !overview.complete {
-        _ = writeln!(text, "It ends too early, or what follows is not JSON.");
+    if let Some(unfit) = &overview.stopped {
+        _ = writeln!(text, "This is what stands before {unfit}");
     }
     match overview.faults {
         0 => {}

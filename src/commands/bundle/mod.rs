@@ -41,7 +41,7 @@ impl Bundle {
             Self::Inspect(command) => command.run(),
             Self::Diff(command) => command.run(),
             Self::Digest(command) => command.run(),
-            Self::Schema(command) => Ok(command.run()),
+            Self::Schema(command) => command.run(),
         };
         result.unwrap_or_else(|error: anyhow::Error| {
             complain(format!("error: {error:#}"));

@@ -4,8 +4,13 @@
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
-use tidegate_exporter::{form::Naming, schema};
+use tidegate_exporter::{
+    form::{Naming, SCHEMA_URL},
+    schema,
+    validate::is_uri,
+};
 
 use crate::output::say;
 
@@ -38,11 +43,23 @@ impl Constants {
             Some(Tool::Delib) => Naming::Delib,
         }
     }
+
+    pub(super) fn schema_url(&self) -> anyhow::Result<Option<&str>> {
+        held(self.schema_url.as_deref())
+    }
+}
+
+/// What a bundle could not carry is refused before anything is held against it. It is not repeated: addresses have secrets.
+pub(super) fn held(url: Option<&str>) -> anyhow::Result<Option<&str>> {
+    if url.is_some_and(|url| !is_uri(url)) {
+        bail!("--schema-url is not a URI (RFC 3986), such as {}", SCHEMA_URL);
+    }
+    Ok(url)
 }
 
 impl Schema {
-    pub(super) fn run(self) -> ExitCode {
-        say(schema::text(self.constants.naming(), self.constants.schema_url.as_deref()).trim_end());
-        ExitCode::SUCCESS
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        say(schema::text(self.constants.naming(), self.constants.schema_url()?).trim_end());
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -11,7 +11,10 @@ use tidegate_exporter::{
     validate::{self, Level, Options},
 };
 
-use super::{Costs, Input, schema::Tool};
+use super::{
+    Costs, Input,
+    schema::{Tool, held},
+};
 use crate::output::say;
 
 #[derive(Debug, Args)]
@@ -63,6 +66,7 @@ enum Format {
 
 impl Validate {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        held(self.schema_url.as_deref())?;
         let options = Options {
             level: match self.level {
                 UpTo::Schema => Level::Schema,

@@ -49,6 +49,17 @@ pub(crate) struct Walk<'w, R, S> {
     number: Option<(Position, Number)>,
     /// While the groups of an outcome are read.
     split: Option<Split>,
+    no_object: Option<Position>,
+}
+
+/// Where the reading ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) bytes: u64,
+    /// What it could not go on behind.
+    pub(crate) stopped: Option<(Rule, Position)>,
+    /// Where the document begins, if it is something else.
+    pub(crate) no_object: Option<Position>,
 }
 
 /// What the groups of an outcome have answered.
@@ -92,33 +103,26 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             members,
             number: None,
             split: None,
+            no_object: None,
         }
     }
 
-    /// Reads all of it. `Stop::Fault` is among the faults already; gives where the reading ended.
-    pub(crate) fn run(mut self) -> Result<(u64, bool), Stop> {
-        match self.document() {
-            Ok(()) => Ok((self.reader.position().offset, true)),
-            Err(Stop::Fault(why, at)) => {
-                let rule = match why {
-                    Why::Unexpected => Rule::Syntax,
-                    Why::Truncated => Rule::Truncated,
-                    Why::Deep => Rule::Deep,
-                    Why::Encoding => Rule::Encoding,
-                };
-                self.faults.add(rule, at, &self.steps, None);
-                Ok((self.reader.position().offset, false))
-            }
+    /// Reads all of it. `Stop::Fault` is among the faults already.
+    pub(crate) fn run(mut self) -> Result<End, Stop> {
+        let stopped = match self.document() {
+            Ok(()) => None,
+            Err(Stop::Fault(why, at)) => Some((why.into(), at)),
             Err(Stop::Io(error)) => match Damaged::of(&error) {
-                None => Err(Stop::Io(error)),
-                Some(damaged) => {
-                    let rule = if damaged == Damaged::Cut { Rule::Truncated } else { Rule::Packed };
-                    self.faults.add(rule, self.reader.position(), &self.steps, None);
-                    Ok((self.reader.position().offset, false))
-                }
+                None => return Err(Stop::Io(error)),
+                Some(Damaged::Cut) => Some((Rule::Truncated, self.reader.position())),
+                Some(_) => Some((Rule::Packed, self.reader.position())),
             },
-            Err(stop) => Err(stop),
+            Err(stop) => return Err(stop),
+        };
+        if let Some((rule, at)) = stopped {
+            self.faults.add(rule, at, &self.steps, None);
         }
+        Ok(End { bytes: self.reader.position().offset, stopped, no_object: self.no_object })
     }
 
     fn document(&mut self) -> Result<(), Stop> {
@@ -130,6 +134,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             self.sink.top(&self.rows[0]);
         } else {
             let at = self.reader.position();
+            self.no_object = Some(at);
             self.any(Counting::Nothing)?;
             self.faults.add(Rule::Type, at, &[], None);
         }
