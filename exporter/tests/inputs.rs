@@ -371,7 +371,7 @@ fn files_that_are_packed_within_an_archive_are_read_as_in_a_folder() {
     cut.truncate(cut.len() - 3);
     fs::write(&votes, cut).unwrap();
     let fault = run(&folder.job(&folder.write("a.zip", zipped(&path)))).unwrap_err();
-    assert_eq!(fault.to_string(), "votes.csv.packed: its packed data ends too early");
+    assert_eq!(fault.to_string(), "votes.csv.packed: its packed data ends too early (in a.zip)");
 }
 
 #[test]

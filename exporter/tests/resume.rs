@@ -232,6 +232,36 @@ fn told_to_stop_it_keeps_what_it_has_and_a_changed_input_is_noticed() {
     assert_eq!(meter.rows.load(Ordering::Relaxed) as usize, conversation.votes.len());
 }
 
+#[test]
+fn a_bundle_that_is_written_among_its_inputs_is_the_one_that_is_written_elsewhere() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(35, 100, 400));
+    let input = conversation.variant_a(&folder, "a");
+    let mut elsewhere = job(input.clone(), folder.path("out.json"));
+    elsewhere.key = Key::kept(vec![5; 32]);
+    convert(&elsewhere, &Arc::new(Meter::default())).unwrap();
+    let whole = fs::read(folder.path("out.json")).unwrap();
+    // The same folder by another name.
+    std::os::unix::fs::symlink(&input, folder.path("b")).unwrap();
+    for named in ["a", "b"] {
+        let mut among = job(folder.path(named), input.join("out.json"));
+        among.key = Key::kept(vec![5; 32]);
+        interrupted(&mut among);
+        assert!(input.join("out.json.partial").is_file() && input.join("out.json.parts").is_dir());
+        among.dry_run = true;
+        convert(&among, &Arc::new(Meter::default())).unwrap();
+        among.dry_run = false;
+        assert!(convert(&among, &Arc::new(Meter::default())).unwrap().resumed_rows > 0);
+        assert!(fs::read(input.join("out.json")).unwrap() == whole, "{named}");
+        fs::remove_file(input.join("out.json")).unwrap();
+        among.resume = false;
+        interrupted(&mut among);
+        (among.resume, among.force) = (false, true);
+        convert(&among, &Arc::new(Meter::default())).unwrap();
+        assert!(fs::read(input.join("out.json")).unwrap() == whole, "{named}, anew");
+        fs::remove_file(input.join("out.json")).unwrap();
+    }
+}
+
 /// As it is after a kill in the middle.
 fn interrupted(job: &mut Job) {
     let meter = Arc::new(Meter::default());

@@ -28,7 +28,7 @@ const ROOM: usize = 4 << 10;
 pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
     let folder = std::env::temp_dir();
     let meter = Arc::new(Meter::default());
-    let mut input = Input::open(&job.inputs, &folder, &job.limits, &meter)?;
+    let mut input = Input::open(&job.inputs, &folder, &[], &job.limits, &meter)?;
     let mut files = roles(&mut input, job)?;
     files.iter_mut().for_each(|(member, _)| *member = member.without_digest());
     let key = job.key.clone().unwrap_or(Key(Vec::new()));

@@ -70,7 +70,7 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
         same::hold(&before, &now)?;
     }
     let (partial, parts) = (place.partial.clone(), place.parts.folder.clone());
-    let input = Input::open(&job.inputs, &parts, &job.limits, meter);
+    let input = Input::open(&job.inputs, &parts, &place::own(job), &job.limits, meter);
     let input = input.and_then(|mut input| Ok((roles(&mut input, job)?, input)));
     let has_begun = input.is_ok();
     let result = input.and_then(|(files, input)| run(job, meter, place, &input, &files));

@@ -17,7 +17,7 @@ use crate::{
     meter::Meter,
     write::{
         out::publish,
-        parts::{Parts, beside, clear_ended, left_over},
+        parts::{self, Parts, beside, clear_ended, left_over},
     },
 };
 
@@ -125,6 +125,14 @@ impl Place {
 
     pub(super) fn abandon(self) -> Result<(), Fault> {
         self.parts.remove()
+    }
+}
+
+/// What a conversion to the same output leaves beside it until it is whole, be it this one or one before.
+pub(super) fn own(job: &Job) -> Vec<PathBuf> {
+    match &job.target {
+        Target::File(out) => vec![beside(out, PARTIAL), parts::folder(out)],
+        Target::Stream(_) => Vec::new(),
     }
 }
 

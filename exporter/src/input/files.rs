@@ -5,6 +5,7 @@
 use std::{
     fs::{self, File},
     io::{self, Read, Write as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -58,20 +59,31 @@ pub(crate) struct Member {
 /// With what files are opened.
 struct Opening<'o> {
     spool: &'o Path,
+    own: &'o [PathBuf],
     limits: &'o Limits,
     /// Whoever waits for input may be told to stop.
     meter: &'o Arc<Meter>,
 }
 
+impl Opening<'_> {
+    /// A folder may be given by another name than that of the output in it.
+    fn is_own(&self, path: &Path) -> bool {
+        let mut own = self.own.iter().filter(|own| own.file_name() == path.file_name());
+        let number = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+        own.any(|own| number(own).is_some() && number(own) == number(path))
+    }
+}
+
 impl Input {
-    /// `spool` is the folder for what has to be kept while it is read.
+    /// `spool` is the folder for what has to be kept while it is read; `own` is no input, wherever it lies.
     pub(crate) fn open(
         paths: &[PathBuf],
         spool: &Path,
+        own: &[PathBuf],
         limits: &Limits,
         meter: &Arc<Meter>,
     ) -> Result<Self, Fault> {
-        let opening = &Opening { spool, limits, meter };
+        let opening = &Opening { spool, own, limits, meter };
         let mut input = Self::default();
         for path in paths {
             if path.as_os_str() == "-" {
@@ -100,7 +112,7 @@ impl Input {
         for entry in fs::read_dir(folder).map_err(unread)? {
             let path = entry.map_err(unread)?.path();
             let hidden = name_of(&path).starts_with('.');
-            if hidden {
+            if hidden || opening.is_own(&path) {
                 continue;
             }
             if fs::metadata(&path).map_err(|error| Fault::io("opening", &path, error))?.is_file() {
@@ -313,7 +325,7 @@ mod tests {
         fs::write(&path, archive(300)).unwrap();
         let limits = Limits::default();
         let input =
-            Input::open(std::slice::from_ref(&path), folder.path(), &limits, &Arc::default()).unwrap();
+            Input::open(std::slice::from_ref(&path), folder.path(), &[], &limits, &Arc::default()).unwrap();
         // Who read it again now would find none.
         let data = fs::read(&path).unwrap();
         let directory = memchr::memmem::find(&data, b"PK\x01\x02").unwrap();
@@ -337,7 +349,7 @@ mod tests {
             let waiting = Arc::clone(&meter);
             thread::spawn(move || {
                 let limits = Limits::default();
-                let opening = Opening { spool: &spool, limits: &limits, meter: &waiting };
+                let opening = Opening { spool: &spool, own: &[], limits: &limits, meter: &waiting };
                 end.send(spooled(reader, &opening).map(drop)).unwrap();
             });
             meter.stop();
@@ -349,7 +361,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let (limits, meter) = (Limits::default(), Arc::default());
-        let opening = Opening { spool: folder.path(), limits: &limits, meter: &meter };
+        let opening = Opening { spool: folder.path(), own: &[], limits: &limits, meter: &meter };
         let text = vec![7; 3 * BLOCK + 1];
         let kept = spooled(Cursor::new(text.clone()), &opening).unwrap();
         assert!(fs::read(kept.path()).unwrap() == text);
@@ -363,7 +375,8 @@ mod tests {
         let open = |path: &Path, files| {
             let limits = Limits { files, ..Limits::default() };
             let meter = Arc::default();
-            Input::open(&[path.to_owned()], folder.path(), &limits, &meter).map(|input| input.members.len())
+            Input::open(&[path.to_owned()], folder.path(), &[], &limits, &meter)
+                .map(|input| input.members.len())
         };
         assert_eq!(open(&path, 4).unwrap(), 4);
         let fault = open(&path, 3).unwrap_err();
@@ -378,7 +391,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.zip");
         let limits = Limits::default();
-        let open = || Input::open(std::slice::from_ref(&path), folder.path(), &limits, &Arc::default());
+        let open = || Input::open(std::slice::from_ref(&path), folder.path(), &[], &limits, &Arc::default());
         // Each of them is harmless.
         let mut zipped = ZipWriter::new(Cursor::new(Vec::new()));
         for at in 0..3 {

@@ -94,7 +94,11 @@ impl Stream {
             Whence::Zip { archive, entry, .. } => Opened::Zip(archive.clone(), entry.clone()),
         };
         let (name_of_it, limits) = (name.to_owned(), *limits);
-        let reading = Reading { name: name_of_it, limits, how, send, used };
+        let within = match whence {
+            Whence::File { .. } => None,
+            Whence::Zip { within, .. } => Some(Arc::clone(within)),
+        };
+        let reading = Reading { name: name_of_it, within, limits, how, send, used };
         thread::Builder::new()
             .name("read".to_owned())
             .spawn(move || reading.run(opened))
@@ -179,6 +183,8 @@ enum Opened {
 
 struct Reading {
     name: String,
+    /// The archive that it stands in.
+    within: Option<Arc<str>>,
     limits: Limits,
     how: How,
     send: SyncSender<Piece>,
@@ -202,8 +208,7 @@ impl Reading {
             Opened::File(file) => self.pass_on_file(file),
             Opened::Zip(mut archive, Entry { index, packed, .. }) => {
                 let file = archive.by_index(index).map_err(|error| {
-                    let detail = format!("not readable in its zip archive: {error}");
-                    Fault::content(&self.name, None, Wrong::Archive, detail)
+                    self.damaged(Wrong::Archive, &format!("not readable in its zip archive: {error}"))
                 })?;
                 let (size, read) = (u128::from(file.size().max(1)), Cell::new(0));
                 let mut hashed = Hashed::new(file, &read, self.how.hashed);
@@ -282,9 +287,14 @@ impl Reading {
 
     fn unreadable(&self, is_packed: bool, error: io::Error) -> Fault {
         match fault_of(&error).filter(|_| is_packed) {
-            Some(detail) => Fault::content(&self.name, None, Wrong::Compressed, detail),
+            Some(detail) => self.damaged(Wrong::Compressed, &detail),
             None => Fault::Io { doing: format!("reading {}", self.name), error },
         }
+    }
+
+    fn damaged(&self, wrong: Wrong, detail: &str) -> Fault {
+        let within = self.within.as_ref().map_or_else(String::new, |archive| format!(" (in {archive})"));
+        Fault::content(&self.name, None, wrong, format!("{detail}{within}"))
     }
 }
 
@@ -347,7 +357,8 @@ mod tests {
             fs::write(&path, bytes).unwrap();
             for counted in [false, true] {
                 let meter = Arc::new(Meter::default());
-                let input = Input::open(std::slice::from_ref(&path), folder.path(), &limits, &meter).unwrap();
+                let input =
+                    Input::open(std::slice::from_ref(&path), folder.path(), &[], &limits, &meter).unwrap();
                 let mut stream = input.members[0].open(&limits, counted.then_some(&meter)).unwrap();
                 assert!(stream.block(Vec::new()).unwrap().is_some(), "{name}");
                 meter.stop();

@@ -49,7 +49,12 @@ pub(super) fn open(
     let size = file.metadata().map_err(|error| Fault::io("opening", path, error))?.len();
     let file = Arc::new(file);
     let archive =
-        ZipArchive::new(Placed { file: Arc::clone(&file), at: 0 }).map_err(|error| broken(&error))?;
+        ZipArchive::new(Placed { file: Arc::clone(&file), at: 0 }).map_err(|error| {
+            match cut_within(&mut Placed { file: Arc::clone(&file), at: 0 }, size) {
+                Ok(Some(within)) => broken(&format_args!("it ends within {within}")),
+                _ => broken(&error),
+            }
+        })?;
     limits.hold_files(name, archive.len())?;
     let listed =
         listed(archive_end(&file, size).map_err(|error| Fault::io("reading", path, error))?.as_slice());
@@ -97,6 +102,79 @@ fn listed(end: &[u8]) -> Option<usize> {
     let count = u16::from_le_bytes(*end.get(at + 10..)?.first_chunk()?);
     (count < u16::MAX).then_some(count.into())
 }
+
+/// What of an archive without its end is there in part. Each file has a head of its own, and before its data or behind it
+/// stands how long they are; whatever the list at the end said is gone.
+fn cut_within(file: &mut Placed, size: u64) -> io::Result<Option<String>> {
+    let mut at = 0;
+    while at < size {
+        file.seek(SeekFrom::Start(at))?;
+        let mut head = Vec::with_capacity(HEAD);
+        file.take(HEAD as u64).read_to_end(&mut head)?;
+        match head.first_chunk() {
+            Some(b"PK\x03\x04") => {}
+            Some(b"PK\x01\x02" | b"PK\x05\x06" | b"PK\x06\x06") => {
+                return Ok(Some("its list of files".to_owned()));
+            }
+            _ => return Ok(None),
+        }
+        let short = |at: usize| Some(u16::from_le_bytes(*head.get(at..)?.first_chunk()?));
+        let long = |at: usize| Some(u32::from_le_bytes(*head.get(at..)?.first_chunk()?));
+        let (Some(flags), Some(packed), Some(name), Some(more)) = (short(6), long(18), short(26), short(28))
+        else {
+            return Ok(None);
+        };
+        let mut written = Vec::new();
+        if file.take(name.into()).read_to_end(&mut written)? < usize::from(name) {
+            return Ok(None);
+        }
+        let within = Ok(Some(String::from_utf8_lossy(&written).into_owned()));
+        let data = at + HEAD as u64 + u64::from(name) + u64::from(more);
+        let next = match packed {
+            u32::MAX => return Ok(None),
+            0 if flags & TOLD_BEHIND != 0 => behind(file, data)?,
+            packed => Some(data + u64::from(packed)),
+        };
+        match next {
+            Some(next) if next <= size => at = next,
+            _ => return within,
+        }
+    }
+    Ok(None)
+}
+
+/// Bytes before the name of a file.
+const HEAD: usize = 30;
+/// The flag of a file whose length was not known when its head was written.
+const TOLD_BEHIND: u16 = 1 << 3;
+
+/// Where that ends which begins at `data` and is followed by its length.
+fn behind(file: &mut Placed, data: u64) -> io::Result<Option<u64>> {
+    let (mut window, mut passed) = (Vec::new(), data);
+    file.seek(SeekFrom::Start(data))?;
+    loop {
+        let read = file.take(BLOCK).read_to_end(&mut window)?;
+        for found in memchr::memmem::find_iter(&window, b"PK\x07\x08") {
+            let length = passed + found as u64 - data;
+            let told = |at: usize| window.get(found + at..);
+            if told(8)
+                .and_then(|told| told.first_chunk())
+                .is_some_and(|told| u64::from(u32::from_le_bytes(*told)) == length)
+            {
+                return Ok(Some(data + length + 16));
+            }
+        }
+        if read == 0 {
+            return Ok(None);
+        }
+        // One may lie across two blocks.
+        let kept = window.len().saturating_sub(16);
+        window.drain(..kept);
+        passed += kept as u64;
+    }
+}
+
+const BLOCK: u64 = 1 << 20;
 
 impl Read for Placed {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

@@ -63,6 +63,11 @@ pub(crate) fn beside(out: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Where an interrupted conversion leaves what it needs to go on.
+pub(crate) fn folder(out: &Path) -> PathBuf {
+    beside(out, ".parts")
+}
+
 pub(crate) fn left_over() -> Fault {
     let detail = "an interrupted conversion has left its parts: --resume goes on, --force begins anew";
     Fault::Refused(detail.to_owned())
@@ -71,12 +76,12 @@ pub(crate) fn left_over() -> Fault {
 impl Parts {
     /// Whether an interrupted conversion has left something to go on with.
     pub(crate) fn left(out: &Path) -> bool {
-        beside(out, ".parts").join(LOCK).symlink_metadata().is_ok()
+        folder(out).join(LOCK).symlink_metadata().is_ok()
     }
 
     /// Whether it was about to give the bundle its name, or has.
     pub(crate) fn named(out: &Path) -> bool {
-        beside(out, ".parts").join(NAMED).symlink_metadata().is_ok()
+        folder(out).join(NAMED).symlink_metadata().is_ok()
     }
 
     /// The bundle is about to get its name.
@@ -87,7 +92,7 @@ impl Parts {
 
     /// `resume`: go on with what is there; `again`: forget it.
     pub(crate) fn open(out: &Path, resume: bool, again: bool) -> Result<Self, Fault> {
-        let folder = beside(out, ".parts");
+        let folder = folder(out);
         let failed = |error| Fault::io("using", &folder, error);
         let left = Self::left(out);
         fs::create_dir_all(&folder).map_err(failed)?;
@@ -236,7 +241,7 @@ pub(crate) fn end(folder: &Path) -> Result<(), Fault> {
 
 /// What a process that was killed right then has left of it.
 pub(crate) fn clear_ended(out: &Path) -> Result<(), Fault> {
-    clear(&over(&beside(out, ".parts")))
+    clear(&over(&folder(out)))
 }
 
 fn over(folder: &Path) -> PathBuf {
