@@ -293,6 +293,34 @@ fn nothing_that_is_there_is_overwritten_unasked() {
 }
 
 #[test]
+fn files_of_no_known_format_are_named_and_empty_ones_told_to_be_so() {
+    let folder = Folder::new();
+    let words = folder.write("in/words.txt", "Nothing of this is a table.");
+    refused(&folder, &words, "format", "words.txt: it is of no known format");
+    let empty = folder.write("in/export.csv", "");
+    refused(&folder, &empty, "format", "export.csv: the file is empty");
+    let says = "the input: no file of a known format is among it: export.csv, words.txt";
+    refused(&folder, &folder.path("in"), "format", says);
+    folder.write("in/words.txt", "");
+    refused(&folder, &folder.path("in"), "format", "the input: all files are empty: export.csv, words.txt");
+}
+
+#[test]
+fn a_file_where_the_folder_of_the_output_should_be_is_told() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees\n1,one,1\n");
+    for shape in [None, Some(Shape::Ndjson)] {
+        let mut job = folder.fresh(&path);
+        (job.target, job.to) = (Target::File(folder.path("t.csv/bundle.json")), shape);
+        let fault = run(&job).unwrap_err();
+        assert_eq!(fault.tag(), "refused");
+        let says = "bundle.json cannot be written: its folder is none: a file has the name, or that of a folder before it";
+        assert_eq!(fault.to_string(), says);
+    }
+    assert_eq!(folder.names(), ["t.csv"]);
+}
+
+#[test]
 fn what_lies_beside_another_bundle_is_not_overwritten_unasked() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");

@@ -8,7 +8,7 @@ use super::{Format, Job};
 use crate::{
     aoi::Ideas,
     fault::{Fault, Wrong},
-    input::{Limits, Member, Role, nearest_of_all},
+    input::{Limits, Member, Role, named, nearest_of_all},
     meter::Meter,
     model::Head,
     pocket_polis::PocketPolis,
@@ -134,17 +134,25 @@ fn sniffed(files: &[(Member, Role)], limits: &Limits) -> Result<Format, Fault> {
 
 /// What is said of files that are of no format.
 fn unknown(files: &[(Member, Role)], limits: &Limits) -> Result<Fault, Fault> {
+    let mut all_empty = true;
     for (member, _) in files {
         let found = Packed::of(&mut member.open(limits, None)?);
-        let (packed, _) = found.map_err(|error| Fault::from_io(&member.name, error))?;
+        let (packed, begins) = found.map_err(|error| Fault::from_io(&member.name, error))?;
+        all_empty &= begins.is_empty();
         if packed == Packed::Zip {
             let detail = "it is an archive in an archive, which is not looked into: give it by itself";
             return Ok(Fault::content(&member.name, None, Wrong::Format, detail));
         }
     }
     let nearest = nearest_of_all(files, limits)?;
-    let detail = "no file of a known format is among it";
-    Ok(nearest.unwrap_or_else(|| Fault::content("the input", None, Wrong::Format, detail)))
+    let (names, count) = named(files, |_| true);
+    let (file, detail) = match (count, all_empty) {
+        (1, true) => (names.as_str(), "the file is empty".to_owned()),
+        (1, false) => (names.as_str(), "it is of no known format".to_owned()),
+        (_, true) => ("the input", format!("all files are empty: {names}")),
+        (_, false) => ("the input", format!("no file of a known format is among it: {names}")),
+    };
+    Ok(nearest.unwrap_or_else(|| Fault::content(file, None, Wrong::Format, detail)))
 }
 
 pub(super) fn format_of(role: Role) -> Option<Format> {

@@ -141,6 +141,11 @@ pub(super) fn own(job: &Job) -> Vec<PathBuf> {
 fn only_files(job: &Job, out: &Path) -> Result<(), Fault> {
     let is_folder = job.to.is_some() && out.is_dir();
     let folder = job.to.map(|_| out.to_owned()).filter(|_| !is_folder);
+    let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotADirectory;
+    if out.symlink_metadata().is_err_and(|error| missing(&error)) {
+        let detail = "its folder is none: a file has the name, or that of a folder before it";
+        return Err(Fault::Refused(format!("{} cannot be written: {detail}", name_of(out))));
+    }
     for path in folder.into_iter().chain(overlap::written(job, out)) {
         if let Some(kind) = no_file(&path) {
             return Err(Fault::Refused(format!("{} {kind}: only files are replaced", name_of(&path))));

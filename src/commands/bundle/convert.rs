@@ -276,10 +276,10 @@ impl Convert {
             },
             truncate_metadata: source.truncate_metadata,
             limits: Limits {
-                record: running.max_record.max(1) << 20,
+                record: bytes(running.max_record.max(1)),
                 expansion: running.max_expansion,
                 files: running.max_files,
-                memory: running.memory << 20,
+                memory: bytes(running.memory),
             },
             threads: running
                 .threads
@@ -297,6 +297,11 @@ impl Convert {
             ..Job::new(self.inputs, target)
         })
     }
+}
+
+/// More than can be counted is as good as no bound.
+fn bytes(megabytes: usize) -> usize {
+    megabytes.saturating_mul(1 << 20)
 }
 
 /// The first signal ends the segment; the second one does not wait.
