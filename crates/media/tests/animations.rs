@@ -77,9 +77,9 @@ fn what_an_apng_shows_to_those_who_do_not_play_it_is_hashed_beside_its_frames() 
         decoders(&Limits::default()).luma(&encoded(&frames[0].clone().into(), ImageFormat::Png)).unwrap()
     );
     // However the frames break, it is there.
-    let second = both.windows(4).enumerate().filter(|(_, kind)| *kind == b"fdAT").nth(1).unwrap().0;
+    let second = both.windows(4).enumerate().filter(|(_, kind)| *kind == b"fcTL").nth(1).unwrap().0;
     let mut broken = both.clone();
-    broken[second + 20] ^= 0xff;
+    broken[second + 7] ^= 0xff;
     assert_eq!(hashes(&self::print(&broken)), [expected[0], expected[5]]);
     let pixels = 160 * 120 * 10;
     for (animation_pixels, why) in [(pixels, None), (pixels - 1, Some(reason::ANIMATION))] {

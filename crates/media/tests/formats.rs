@@ -15,7 +15,7 @@ use tidegate_media::{
 };
 
 use self::{
-    pictures::encoded,
+    pictures::{crc, encoded},
     prints::{decoders, print, print_within},
 };
 
@@ -439,12 +439,6 @@ fn png_with_palette(indices: &[u8], palette: &[u8]) -> Vec<u8> {
     bytes.extend(crc(&chunk).to_be_bytes());
     bytes.extend(&gray[33..]);
     bytes
-}
-
-fn crc(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg()))
-    })
 }
 
 #[test]

@@ -35,14 +35,14 @@ pub(super) fn decode(
     let share = budget.share(FIXED + PIXEL_BYTES * header.pixels())?;
     guarded(format, || {
         let mut wanted = chosen(header.frames, spaced).into_iter().peekable();
-        let mut at = 0;
-        let mut see = |frame: &RgbaImage| {
-            if wanted.next_if_eq(&at).is_some() {
+        let mut see = |at: u32, frame: &RgbaImage| {
+            // One that is not to be seen is stood for by the next that is.
+            if wanted.next_if(|wanted| *wanted <= at).is_some() {
                 let (width, height) = frame.dimensions();
                 let gray = Gray::new(width, height, luma::of_frame(frame));
                 each(at, gray.ok_or(Refusal::BROKEN)?);
             }
-            at += 1;
+            while wanted.next_if(|wanted| *wanted <= at).is_some() {}
             Ok(wanted.peek().is_some())
         };
         match format {
@@ -51,8 +51,9 @@ pub(super) fn decode(
             _ => {
                 let screen = header.screen();
                 let file = Needed::new(Blocks::new(bytes, &screen));
-                for frame in frames(file, header, share.bytes()).map_err(|error| refusal(&error))? {
-                    if !see(&frame.map_err(|error| refusal(&error))?.into_buffer())? {
+                let frames = frames(file, header, share.bytes()).map_err(|error| refusal(&error))?;
+                for (nth, frame) in (0..).zip(frames) {
+                    if !see(nth, &frame.map_err(|error| refusal(&error))?.into_buffer())? {
                         break;
                     }
                 }

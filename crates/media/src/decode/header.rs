@@ -70,7 +70,7 @@ pub(super) fn read(bytes: &[u8], format: Format) -> Result<Header, Refusal> {
     header.ok_or(Refusal::BROKEN)
 }
 
-fn big(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn big(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
@@ -95,7 +95,7 @@ pub(super) fn little24(bytes: &[u8], at: usize) -> Option<u32> {
 const CONTROL: usize = 26;
 
 fn png(bytes: &[u8]) -> Option<Header> {
-    if bytes.get(12..16)? != b"IHDR" {
+    if bytes.get(8..16)? != b"\0\0\0\x0dIHDR" {
         return None;
     }
     let depth = if *bytes.get(24)? == 16 { 2 } else { 1 };
@@ -106,12 +106,15 @@ fn png(bytes: &[u8]) -> Option<Header> {
         pixel_bytes: channels * depth,
         ..Header::default()
     };
-    let (mut at, mut most) = (8, None);
+    let (mut at, mut most, mut has_pixels) = (8, None, false);
     while let (Some(length), Some(kind)) = (big(bytes, at), bytes.get(at + 4..at + 8)) {
         let content = bytes.get(at + 8..).unwrap_or_default();
         let content = &content[..content.len().min(length as usize)];
         match kind {
             b"IEND" => break,
+            // Twice it is a fault, as in libpng: nobody sees what stands behind it.
+            b"IHDR" if at > 8 && has_pixels => break,
+            b"IHDR" if at > 8 => return None,
             b"acTL" => most = most.or(big(content, 0).filter(|most| *most > 0 && content.len() >= 8)),
             b"fcTL" => {
                 let (Some(width), Some(height)) = (big(content, 4), big(content, 8)) else { break };
@@ -125,7 +128,10 @@ fn png(bytes: &[u8]) -> Option<Header> {
             }
             // Without its control before the first data, a file is one picture, whatever follows.
             b"IDAT" if most.is_none() => break,
-            b"IDAT" => header.is_default_apart |= header.frames == 0,
+            b"IDAT" => {
+                header.is_default_apart |= header.frames == 0;
+                has_pixels = true;
+            }
             _ => {}
         }
         at = at.saturating_add(12).saturating_add(length as usize);

@@ -3,6 +3,7 @@
 //! Nothing is hashed here.
 
 mod animation;
+mod apng;
 mod budget;
 mod canvas;
 mod gif;

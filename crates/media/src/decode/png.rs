@@ -1,56 +1,65 @@
-//! The default picture of a PNG file, row by row: what is missing at a file's end costs no more than the rows that it
-//! held; and the frames of an animated one.
+//! The default picture of a PNG file and the frames of an animated one, row by row: what is missing costs no more than
+//! the rows that it held.
 //!
 //! What is left of a frame is the canvas' matter.
 
-use std::cell::Cell;
+use std::{borrow::Cow, cell::Cell};
 
 use image::RgbaImage;
-use png::{
-    BitDepth, BlendOp, ColorType, Decoder, DecodingError, DisposeOp, InterlaceInfo, Limits, Reader,
-    Transformations,
-};
+use png::{BitDepth, ColorType, Decoder, DecodingError, InterlaceInfo, Limits, Reader, Transformations};
 
 use super::{
     Refusal,
-    canvas::{After, Area, Canvas, Placed},
+    apng::{Frame, Frames},
+    canvas::{Area, Canvas},
     header::Header,
     luma,
-    needed::Needed,
-    png_chunks::{Chunks, Shown},
+    needed::{Needed, Parts},
+    png_chunks::Chunks,
 };
 use crate::fingerprint::reason;
 
 /// Rows that did not come are black, as everything is that nothing was drawn on.
 pub(super) fn luma(bytes: &[u8], header: &Header, memory: u64) -> Result<Vec<u8>, Refusal> {
     let is_over = Cell::new(false);
-    let file = Needed::new(Chunks::new(bytes, Shown::Still)).until(&is_over);
-    let mut reader = reader(file, memory, Transformations::EXPAND)?;
-    let (width, height) = (header.width as usize, header.height as usize);
+    let file = Needed::new(Chunks::new(bytes)).until(&is_over);
+    let mut reader = reader(file, memory, Transformations::EXPAND, false)?;
     if reader.info().size() != (header.width, header.height) {
         return Err(Refusal::BROKEN);
     }
-    let kind = reader.output_color_type();
-    let line = reader.output_line_size(header.width).ok_or(Refusal::TooLarge(reason::MEMORY))?;
-    let (mut row, mut samples) = (vec![0; line], vec![0; width * height]);
-    let mut rows = 0;
-    loop {
-        let interlace = match reader.read_row(&mut row) {
-            Ok(Some(interlace)) => interlace,
-            // Of what is faulty, only a file's end gives out the rows that were held back.
-            Err(_) if !is_over.replace(true) => continue,
-            Err(error) if rows == 0 => return Err(refusal(&error)),
-            Ok(None) | Err(_) => break,
-        };
-        let shown = of_row(&row, kind).ok_or(Refusal::Undecodable(reason::UNSUPPORTED))?;
+    let width = header.width as usize;
+    let mut samples = vec![0; width * header.height as usize];
+    each_row(&mut reader, &is_over, |nth, row, kind, interlace| {
+        let shown = of_row(row, kind).ok_or(Refusal::Undecodable(reason::UNSUPPORTED))?;
         match interlace {
-            InterlaceInfo::Null(_) => samples[rows * width..][..width].copy_from_slice(&shown),
+            InterlaceInfo::Null(_) => samples[nth * width..][..width].copy_from_slice(&shown),
             // Pixels that are still to come look as one before them, as in browsers.
             InterlaceInfo::Adam7(pass) => png::splat_interlaced_row(&mut samples, width, &shown, &pass, 8),
         }
+        Ok(())
+    })?;
+    Ok(samples)
+}
+
+/// Hands out what came, and says how many rows that is. Of none, the reason is told.
+fn each_row<'a, P: Parts<'a>>(
+    reader: &mut Reader<Needed<'a, P>>,
+    is_over: &Cell<bool>,
+    mut each: impl FnMut(usize, &[u8], (ColorType, BitDepth), InterlaceInfo) -> Result<(), Refusal>,
+) -> Result<usize, Refusal> {
+    let (kind, (width, _)) = (reader.output_color_type(), reader.info().size());
+    let mut row = vec![0; reader.output_line_size(width).ok_or(Refusal::TooLarge(reason::MEMORY))?];
+    let mut rows = 0;
+    loop {
+        match reader.read_row(&mut row) {
+            Ok(Some(interlace)) => each(rows, &row, kind, interlace)?,
+            // Of what is faulty, only a file's end gives out the rows that were held back.
+            Err(_) if !is_over.replace(true) => continue,
+            Err(error) if rows == 0 => return Err(refusal(&error)),
+            Ok(None) | Err(_) => return Ok(rows),
+        }
         rows += 1;
     }
-    Ok(samples)
 }
 
 /// Shows the canvas after each frame for as long as more are wanted.
@@ -58,57 +67,77 @@ pub(super) fn play(
     bytes: &[u8],
     header: &Header,
     memory: u64,
-    see: &mut dyn FnMut(&RgbaImage) -> Result<bool, Refusal>,
+    see: &mut dyn FnMut(u32, &RgbaImage) -> Result<bool, Refusal>,
 ) -> Result<(), Refusal> {
-    let shapes = Transformations::EXPAND | Transformations::STRIP_16 | Transformations::ALPHA;
-    let mut reader = reader(Needed::new(Chunks::new(bytes, Shown::Animation)), memory, shapes)?;
-    if reader.info().size() != (header.width, header.height) {
-        return Err(Refusal::BROKEN);
-    }
-    if header.is_default_apart {
-        reader.next_frame_info().map_err(|error| refusal(&error))?;
-    }
+    let mut frames = Frames::new(bytes, header);
     let mut canvas = Canvas::new(header.width, header.height);
-    let mut buffer = vec![0; reader.output_buffer_size().ok_or(Refusal::TooLarge(reason::MEMORY))?];
+    let mut has_any = false;
     for nth in 0..header.frames {
-        let about = reader.next_frame(&mut buffer).map_err(|error| refusal(&error))?;
-        let frame = reader.info().frame_control().ok_or(Refusal::BROKEN)?;
-        let area = Area { x: frame.x_offset, y: frame.y_offset, width: frame.width, height: frame.height };
-        let after = match frame.dispose_op {
-            DisposeOp::None => After::Stays,
-            // Before the first there is nothing.
-            DisposeOp::Previous if nth > 0 => After::Undone,
-            DisposeOp::Background | DisposeOp::Previous => After::Cleared,
+        let Some(frame) = frames.next()? else { break };
+        // Where rows did not come, what was there stays.
+        let came = match picture(&frame, &frames.head(&frame), memory) {
+            Err(refused @ Refusal::TooLarge(_)) => return Err(refused),
+            came => came.ok(),
         };
-        let placed = Placed { area, is_blended: frame.blend_op == BlendOp::Over, after };
-        let samples = &buffer[..about.buffer_size()];
-        let samples = match (about.color_type, about.bit_depth) {
-            (ColorType::Rgba, BitDepth::Eight) => samples.to_vec(),
+        let has_rows = came.is_some();
+        has_any |= has_rows;
+        canvas.draw(frame.placed, &came.unwrap_or_default());
+        // Of one without any there is nothing to see that was not there before.
+        if has_rows && !see(nth, canvas.picture())? {
+            break;
+        }
+        canvas.end(frame.placed);
+    }
+    if has_any { Ok(()) } else { Err(Refusal::BROKEN) }
+}
+
+/// The rows that came of a frame.
+fn picture<'a>(frame: &Frame<'a>, head: &'a [u8], memory: u64) -> Result<RgbaImage, Refusal> {
+    let is_over = Cell::new(false);
+    let file = Needed::new(frame.alone(head)).until(&is_over);
+    let shapes = Transformations::EXPAND | Transformations::STRIP_16 | Transformations::ALPHA;
+    let mut reader = reader(file, memory, shapes, true)?;
+    let Area { width, height, .. } = frame.placed.area;
+    let (stride, all) = (4 * width as usize, height as usize);
+    let mut samples = vec![0; stride * all];
+    let mut came = 0;
+    each_row(&mut reader, &is_over, |nth, row, kind, interlace| {
+        let row = match kind {
+            (ColorType::Rgba, BitDepth::Eight) => row.into(),
             (ColorType::GrayscaleAlpha, BitDepth::Eight) => {
-                samples.as_chunks().0.iter().flat_map(|[luma, alpha]| [*luma, *luma, *luma, *alpha]).collect()
+                let pixels = row.as_chunks().0.iter();
+                pixels.flat_map(|[luma, alpha]| [*luma, *luma, *luma, *alpha]).collect::<Vec<_>>().into()
             }
             _ => return Err(Refusal::Undecodable(reason::UNSUPPORTED)),
         };
-        let picture = RgbaImage::from_raw(area.width, area.height, samples).ok_or(Refusal::BROKEN)?;
-        if !area.is_within(header.width, header.height) {
-            return Err(Refusal::BROKEN);
+        let row: Cow<'_, [u8]> = row;
+        match interlace {
+            InterlaceInfo::Null(_) => {
+                samples[nth * stride..][..stride].copy_from_slice(&row);
+                came = nth + 1;
+            }
+            // The first pass has one row of eight, and shows all.
+            InterlaceInfo::Adam7(pass) => {
+                png::splat_interlaced_row(&mut samples, stride, &row, &pass, 32);
+                came = all.min(came.max(8 * (nth + 1)));
+            }
         }
-        canvas.draw(placed, &picture);
-        drop(picture);
-        if !see(canvas.picture())? {
-            break;
-        }
-        canvas.end(placed);
-    }
-    Ok(())
+        Ok(())
+    })?;
+    samples.truncate(stride * came);
+    RgbaImage::from_raw(width, u32::try_from(came).unwrap_or(height), samples).ok_or(Refusal::BROKEN)
 }
 
-type File<'a> = Needed<'a, Chunks<'a>>;
-
-fn reader(file: File<'_>, memory: u64, shapes: Transformations) -> Result<Reader<File<'_>>, Refusal> {
+fn reader<'a, P: Parts<'a>>(
+    file: Needed<'a, P>,
+    memory: u64,
+    shapes: Transformations,
+    is_unchecked: bool,
+) -> Result<Reader<Needed<'a, P>>, Refusal> {
     let limits = Limits { bytes: usize::try_from(memory).unwrap_or(usize::MAX) };
     let mut decoder = Decoder::new_with_limits(file, limits);
     decoder.set_transformations(shapes);
+    decoder.ignore_checksums(is_unchecked);
     decoder.read_info().map_err(|error| refusal(&error))
 }
 

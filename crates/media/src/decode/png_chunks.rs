@@ -5,39 +5,51 @@ use super::needed::Parts;
 const SIGNATURE: usize = 8;
 /// Indices into a palette.
 const INDEXED: u8 = 3;
+/// The end of a file, and what comes before it where pixels are cut.
+pub(super) const END: &[u8] = b"\0\0\0\0IEND\xae\x42\x60\x82";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
-    /// The picture for those who play nothing. Its data ends where other chunks follow.
-    Still,
-    Animation,
+/// A chunk: its kind, its content and all of it. The last one may be cut.
+pub(super) struct Chunk<'a> {
+    pub(super) kind: &'a [u8; 4],
+    pub(super) content: &'a [u8],
+    pub(super) all: &'a [u8],
+    pub(super) is_whole: bool,
 }
 
-/// A file up to the end of its chunks, and an end where it has none of its own: decoders hold back what came until they
-/// see the next chunk.
+/// The one that begins there.
+pub(super) fn chunk(bytes: &[u8], at: usize) -> Option<Chunk<'_>> {
+    let rest = bytes.get(at..)?;
+    let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
+    let kind = rest.get(4..)?.first_chunk()?;
+    let whole = rest.get(..length.saturating_add(12));
+    let content = &rest[8..];
+    let content = &content[..content.len().min(length)];
+    Some(Chunk { kind, content, all: whole.unwrap_or(rest), is_whole: whole.is_some() })
+}
+
+pub(super) fn is_indexed(bytes: &[u8]) -> bool {
+    bytes.get(25) == Some(&INDEXED)
+}
+
+/// A file for those who play nothing, up to the end of its pixels, and an end where it has none of its own: decoders hold
+/// back what came until they see the next chunk.
 pub(super) struct Chunks<'a> {
     bytes: &'a [u8],
     /// Where the next chunk is.
     at: usize,
     end: &'static [u8],
-    shown: Shown,
     has_data: bool,
 }
 
 impl<'a> Chunks<'a> {
-    pub(super) fn new(bytes: &'a [u8], shown: Shown) -> Self {
-        Self { bytes, at: 0, end: b"\0\0\0\0IEND\xae\x42\x60\x82", shown, has_data: false }
-    }
-
-    fn is_over(&self, kind: &[u8]) -> bool {
-        self.shown == Shown::Still && self.has_data && kind != b"IDAT"
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, end: END, has_data: false }
     }
 
     fn shows(&self, kind: &[u8]) -> bool {
         match kind {
             b"IHDR" | b"IDAT" => true,
-            b"PLTE" => self.bytes.get(25) == Some(&INDEXED),
-            b"tRNS" | b"acTL" | b"fcTL" | b"fdAT" => self.shown == Shown::Animation,
+            b"PLTE" => is_indexed(self.bytes),
             _ => false,
         }
     }
@@ -49,28 +61,22 @@ impl<'a> Parts<'a> for Chunks<'a> {
             self.at = SIGNATURE;
             return self.bytes.get(..SIGNATURE).unwrap_or(self.bytes);
         }
-        loop {
-            let rest = self.bytes.get(self.at..).unwrap_or_default();
-            let length = rest.first_chunk().map_or(0, |length| u32::from_be_bytes(*length) as usize);
-            let whole = rest.get(..length.saturating_add(12));
-            match (rest.get(4..8), whole) {
-                (Some(kind), Some(whole)) if kind != b"IEND" && !self.is_over(kind) => {
-                    self.at += whole.len();
-                    self.has_data |= kind == b"IDAT";
-                    if self.shows(kind) {
-                        return whole;
-                    }
-                }
+        while let Some(chunk) = chunk(self.bytes, self.at) {
+            let is_data = chunk.kind == b"IDAT";
+            if chunk.kind == b"IEND" || self.has_data && !is_data || !chunk.is_whole && !is_data {
+                break;
+            }
+            self.at += chunk.all.len();
+            self.has_data |= is_data;
+            if !chunk.is_whole {
                 // Rows of a chunk that is cut are worth having.
-                (Some(b"IDAT"), None) => {
-                    (self.at, self.end) = (self.bytes.len(), &[]);
-                    return rest;
-                }
-                _ => {
-                    self.at = self.bytes.len();
-                    return std::mem::take(&mut self.end);
-                }
+                self.end = &[];
+            }
+            if self.shows(chunk.kind) {
+                return chunk.all;
             }
         }
+        self.at = self.bytes.len();
+        std::mem::take(&mut self.end)
     }
 }

@@ -17,18 +17,17 @@ pub(super) fn play(
     bytes: &[u8],
     header: &Header,
     memory: u64,
-    see: &mut dyn FnMut(&RgbaImage) -> Result<bool, Refusal>,
+    see: &mut dyn FnMut(u32, &RgbaImage) -> Result<bool, Refusal>,
 ) -> Result<(), Refusal> {
     let mut canvas = Canvas::new(header.width, header.height);
-    for (kind, content, _) in Chunks(bytes.get(12..).unwrap_or_default()) {
-        if kind == b"ANMF" {
-            let frame = Frame::read(content, header).ok_or(Refusal::BROKEN)?;
-            canvas.draw(frame.placed, &frame.picture(header, memory)?);
-            if !see(canvas.picture())? {
-                break;
-            }
-            canvas.end(frame.placed);
+    let chunks = Chunks(bytes.get(12..).unwrap_or_default());
+    for (nth, (_, content, _)) in (0..).zip(chunks.filter(|(kind, ..)| *kind == b"ANMF")) {
+        let frame = Frame::read(content, header).ok_or(Refusal::BROKEN)?;
+        canvas.draw(frame.placed, &frame.picture(header, memory)?);
+        if !see(nth, canvas.picture())? {
+            break;
         }
+        canvas.end(frame.placed);
     }
     Ok(())
 }

@@ -13,6 +13,13 @@ pub(crate) fn encoded(image: &image::DynamicImage, format: image::ImageFormat) -
     bytes.into_inner()
 }
 
+/// The checksum of a chunk of PNG.
+pub(crate) fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg()))
+    })
+}
+
 pub(crate) const FAMILIES: u64 = 10;
 
 pub(crate) struct Picture {
