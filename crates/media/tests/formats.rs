@@ -45,9 +45,8 @@ fn close(bytes: &[u8], format: Format, within: u32) {
     assert!(distance <= within, "{distance} bits");
 }
 
-/// Each scan goes over the whole picture, and one that is repeated without end takes a few bytes.
 #[test]
-fn a_jpeg_of_very_many_scans_is_refused_and_one_of_some_is_not() {
+fn a_jpeg_of_many_scans_is_shown() {
     let file = jpeg(a_picture().as_raw(), ColorType::Rgb, |encoder| encoder.set_progressive(true));
     let repeated = |component: u8, times: usize| {
         let begins = |at: &usize| file[*at..].starts_with(&[0xff, 0xda, 0, 8, 1, component]);
@@ -58,9 +57,7 @@ fn a_jpeg_of_very_many_scans_is_refused_and_one_of_some_is_not() {
     };
     // As the encoder numbers them.
     let (luma, colour) = (0, 2);
-    close(&repeated(luma, 20), Format::Jpeg, 10);
-    let refused = print(&repeated(luma, 200));
-    assert_eq!((refused.state, refused.reason), (State::Undecodable, Some(reason::BROKEN)));
+    close(&repeated(luma, 200), Format::Jpeg, 10);
     // Those of colours cost no more than reading past them.
     close(&repeated(colour, 200), Format::Jpeg, 10);
 }

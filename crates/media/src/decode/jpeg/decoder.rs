@@ -21,6 +21,7 @@ use super::{
     progressive::Coefficients,
     scan::{Defined, Head, Scan},
     scans, sequential,
+    smooth::Progress,
     transform::ORDER,
     vectors::Vectors,
 };
@@ -35,15 +36,69 @@ pub(super) fn decode<'a>(
 ) -> Result<(Gray, Share<'a>), Refusal> {
     let is_kept = |component| header.is_progressive || scans::is_repeated(bytes, header, component);
     let are_kept: Vec<bool> = (0..planes::needed(header)).map(is_kept).collect();
-    let kept = are_kept.iter().enumerate().filter(|(_, is_kept)| **is_kept);
-    let kept = kept.map(|(component, _)| Coefficients::bytes(&Frame::new(header, component))).max();
+    // Of a progressive file, colours may be read to see where its last scan ends.
+    let read = if header.is_progressive { header.components.len() } else { are_kept.len() };
+    let kept = (0..read).filter(|component| header.is_progressive || are_kept[*component]);
+    let kept = kept.map(|component| Coefficients::bytes(&Frame::new(header, component))).max();
     let most = FIXED + kept.unwrap_or(0) + Pieces::most(bytes) as u64 + planes::bytes(header);
     let share = budget.share(most)?;
     let planes = are_kept.into_iter().enumerate();
-    let planes =
-        planes.map(|(component, is_kept)| Decoder::new(bytes, header, component).decode(is_kept)).collect();
+    let planes = planes.map(|(component, is_kept)| {
+        if is_kept {
+            of_kept(bytes, header, component)
+        } else {
+            Decoder::new(bytes, header, component).at_once()
+        }
+    });
+    let planes = planes.collect();
     let samples = planes::luma(header, planes).ok_or(Refusal::BROKEN)?;
     Ok((gray(header, samples)?, share))
+}
+
+/// Its samples, if any came and there are not too many scans.
+fn of_kept(bytes: &[u8], header: &JpegHeader, component: usize) -> Option<Vec<u8>> {
+    let read = |component| Decoder::new(bytes, header, component).all();
+    let mut kept = read(component)?;
+    let steps = kept.steps;
+    if let Some(mut guess) = kept.progress.guess(component) {
+        if !guess.is_the_same_below() {
+            let Last { component: last, row } = kept.last;
+            guess.last = match row {
+                Some(row) => row,
+                // One after the other, so that no more memory is needed.
+                None => {
+                    drop(kept);
+                    let row = read(last).and_then(|kept| kept.last.row);
+                    kept = read(component)?;
+                    row.unwrap_or(0)
+                }
+            };
+        }
+        kept.coefficients.fill(&guess, &steps);
+    }
+    let mut plane = Plane::new(header, component);
+    Some(Vectors::dispatch(
+        #[inline(always)]
+        move |vectors| {
+            kept.coefficients.transform(vectors, &steps, &mut plane);
+            plane.samples
+        },
+    ))
+}
+
+/// What all scans of a component say.
+struct Kept {
+    coefficients: Coefficients,
+    steps: [i16; 64],
+    progress: Progress,
+    last: Last,
+}
+
+/// The last scan: a component that it has, and the row of units where its data ran out, if it was read.
+#[derive(Clone, Copy, Default)]
+struct Last {
+    component: usize,
+    row: Option<usize>,
 }
 
 struct Decoder<'a> {
@@ -58,6 +113,9 @@ struct Decoder<'a> {
     /// In units; 0 is never.
     restarts_after: usize,
     scans: usize,
+    most_scans: usize,
+    progress: Progress,
+    last: Last,
     pieces: Pieces<'a>,
 }
 
@@ -72,28 +130,28 @@ impl<'a> Decoder<'a> {
             of_wanted: None,
             restarts_after: 0,
             scans: 0,
+            most_scans: scans::most(&Frame::new(header, component)),
+            progress: Progress::new(header),
+            last: Last::default(),
             pieces: Pieces::new(bytes),
         }
     }
 
-    /// Its samples, if any came.
-    fn decode(mut self, is_kept: bool) -> Option<Vec<u8>> {
+    /// The samples of a component that has one scan, if that came.
+    fn at_once(mut self) -> Option<Vec<u8>> {
         let mut plane = Plane::new(self.header, self.component);
-        if !is_kept {
-            return self.read(&mut plane, None).is_some_and(|is_read| is_read).then_some(plane.samples);
-        }
-        let mut kept = Coefficients::new(&Frame::new(self.header, self.component));
+        self.read(&mut plane, None).is_some_and(|is_read| is_read).then_some(plane.samples)
+    }
+
+    /// If any came and they are not too many.
+    fn all(mut self) -> Option<Kept> {
+        let mut coefficients = Coefficients::new(Frame::new(self.header, self.component));
         // What came before a fault stands.
-        let _ = self.read(&mut plane, Some(&mut kept));
-        let kept = Some(kept).filter(|kept| kept.has_any() && self.scans <= scans::MOST)?;
-        let steps = self.of_wanted?;
-        Some(Vectors::dispatch(
-            #[inline(always)]
-            move |vectors| {
-                kept.transform(vectors, &steps, &mut plane);
-                plane.samples
-            },
-        ))
+        let _ = self.read(&mut Plane::none(), Some(&mut coefficients));
+        if !coefficients.has_any() || self.scans > self.most_scans {
+            return None;
+        }
+        Some(Kept { coefficients, steps: self.of_wanted?, progress: self.progress, last: self.last })
     }
 
     /// Reads scans up to the picture's end, or to the end of the component's one if coefficients are not kept. Nothing if
@@ -120,6 +178,9 @@ impl<'a> Decoder<'a> {
                 0xda => {
                     is_begun = true;
                     let head = Head::read(segment, self.header, self.component)?;
+                    self.progress.begin(&head, self.header, &self.steps);
+                    let [first, ..] = head.parts.as_slice() else { return None };
+                    self.last = Last { component: first.component, row: None };
                     if !head.is_wanted() {
                         (marker, at) = self.pass_over(&head, at);
                         continue;
@@ -199,7 +260,7 @@ impl<'a> Decoder<'a> {
         mut kept: Option<&mut Coefficients>,
     ) -> Option<(u8, usize)> {
         self.scans += 1;
-        if self.scans > scans::MOST {
+        if self.scans > self.most_scans {
             return None;
         }
         if self.of_wanted.is_none() {
@@ -210,8 +271,8 @@ impl<'a> Decoder<'a> {
         let most = if self.restarts_after == 0 { scan.units } else { self.restarts_after };
         self.pieces.begin(at);
         let (mut begin, mut restart) = (0, 0);
-        // A marker for which this is too early, and whether the data before it was too short.
-        let (mut early, mut is_short) = (None, false);
+        // A marker for which this is too early, and whether the data before it was too short, now and before a restart.
+        let (mut early, mut is_short, mut was_short) = (None, false, false);
         loop {
             let units = begin..scan.units.min(begin + most);
             let (bits, marker) = match early {
@@ -220,7 +281,15 @@ impl<'a> Decoder<'a> {
             };
             is_short = match &mut kept {
                 Some(_) if is_short => true,
-                Some(kept) => progressive_units(bits, units.clone(), &scan, kept),
+                Some(kept) => {
+                    let short = progressive_units(bits, units.clone(), &scan, kept);
+                    let last = short.unwrap_or(units.end - 1);
+                    // What stood before a restart is forgotten by libjpeg only once it looks at the unit after it.
+                    if !(was_short && last == begin) {
+                        self.last.row = Some(head.row(last, self.header));
+                    }
+                    short.is_some()
+                }
                 None if is_short => {
                     sequential::gray(units.clone(), &scan, plane);
                     true
@@ -231,6 +300,7 @@ impl<'a> Decoder<'a> {
                 return Some((marker, self.pieces.at()));
             }
             early = self.pieces.find_restart(marker, restart);
+            was_short = is_short;
             is_short &= early.is_some();
             restart = (restart + 1) % 8;
             begin = units.end;
@@ -251,7 +321,12 @@ fn sequential_units(
     )
 }
 
-fn progressive_units(bits: Bits<'_>, units: Range<usize>, scan: &Scan<'_>, kept: &mut Coefficients) -> bool {
+fn progressive_units(
+    bits: Bits<'_>,
+    units: Range<usize>,
+    scan: &Scan<'_>,
+    kept: &mut Coefficients,
+) -> Option<usize> {
     Vectors::dispatch(
         #[inline(always)]
         move |_| kept.units(bits, units, scan),

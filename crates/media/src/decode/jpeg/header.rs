@@ -39,6 +39,8 @@ pub(in super::super) struct JpegHeader {
     pub(super) is_common: bool,
     /// Huffman coded, eight bits a sample, with loss.
     pub(super) is_plain: bool,
+    /// By codes that no browser reads, and no decoder here.
+    pub(super) is_arithmetic: bool,
     pub(super) is_progressive: bool,
     /// The first of them is luma, if any is. One to four.
     pub(super) components: Vec<Component>,
@@ -99,6 +101,7 @@ struct Marks {
 struct Frame {
     progressive: bool,
     plain: bool,
+    arithmetic: bool,
     width: u32,
     height: u32,
     components: Vec<Component>,
@@ -199,7 +202,8 @@ fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, Refusal> {
         return Err(unsupported());
     }
     let plain = *precision == 8 && matches!(marker, 0xc0..=0xc2);
-    Ok(Frame { progressive: matches!(marker, 0xc2 | 0xca), plain, width, height, components })
+    let (progressive, arithmetic) = (matches!(marker, 0xc2 | 0xca), marker >= 0xc9);
+    Ok(Frame { progressive, plain, arithmetic, width, height, components })
 }
 
 fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, Refusal> {
@@ -235,6 +239,7 @@ fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, Re
         samples: 64 * blocks,
         is_common,
         is_plain: frame.plain,
+        is_arithmetic: frame.arithmetic,
         is_progressive: frame.progressive,
         components: frame.components.clone(),
         has_unknown_mark: marks.has_unknown,

@@ -14,7 +14,7 @@ use super::{
     guard::{either, guarded},
     luma,
 };
-use crate::fingerprint::Format;
+use crate::fingerprint::{Format, reason};
 
 mod bits;
 mod decoder;
@@ -30,6 +30,7 @@ mod progressive;
 mod scan;
 mod scans;
 mod sequential;
+mod smooth;
 mod standard;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,9 @@ pub(super) fn decode<'a>(
     header: &JpegHeader,
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
+    if header.is_arithmetic {
+        return Err(Refusal::Undecodable(reason::UNSUPPORTED));
+    }
     if header.is_plain {
         return either(
             Format::Jpeg,
@@ -63,7 +67,8 @@ fn by_others<'a>(
     header: &JpegHeader,
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
-    if scans::are_repeated(bytes, header) {
+    // Of too many they show the first ones.
+    if scans::are_repeated(bytes, header) || header.is_buffered && scans::are_too_many(bytes) {
         return Err(Refusal::BROKEN);
     }
     // zune-jpeg takes Adobe's mark for one of four components, and gives wrong luma, without saying so, for
@@ -117,9 +122,6 @@ fn by_jpeg_decoder<'a>(
     header: &JpegHeader,
     budget: &'a Budget,
 ) -> Result<(Gray, Share<'a>), Refusal> {
-    if header.is_buffered && scans::are_too_many(bytes) {
-        return Err(Refusal::BROKEN);
-    }
     let planes = header.samples * if header.is_buffered { 3 } else { 1 };
     let share = budget.share(FIXED + copied(bytes, header) + planes + 6 * pixels(header))?;
     let shown = shown(bytes, header);

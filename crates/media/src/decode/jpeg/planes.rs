@@ -60,13 +60,55 @@ fn stretched<'a>(
     let width = header.width as usize;
     let Some(plane) = plane else { return vec![NOTHING; width].into() };
     let Component { across, down, .. } = header.components[component];
+    let [across, down] = [across, down].map(usize::from);
     let [most_across, most_down] = header.most().map(usize::from);
-    let begin = row * usize::from(down) / most_down * header.sides(component)[0];
-    let samples = &plane[begin..];
-    if usize::from(across) == most_across {
-        return samples[..width].into();
+    let [own_width, own_height] = header.sides(component);
+    let line = |row: usize| &plane[row * own_width..][..own_width];
+    let own = row * down / most_down;
+    let is_double = [2 * across == most_across, 2 * down == most_down];
+    // Narrow ones are stretched by repeating.
+    let way = match is_double {
+        [true, _] if own_width < 3 => [false; 2],
+        [true, false] if down != most_down => [false; 2],
+        [false, true] if across != most_across => [false; 2],
+        way => way,
+    };
+    let [is_wider, is_higher] = way;
+    if is_higher {
+        // The nearest row counts three times, and the next nearest once.
+        let is_above = row.is_multiple_of(2);
+        let beside = if is_above { own.saturating_sub(1) } else { (own + 1).min(own_height - 1) };
+        let sums = line(own).iter().zip(line(beside));
+        let sums = sums.map(|(near, far)| 3 * u16::from(*near) + u16::from(*far));
+        if is_wider {
+            return wider(&sums.collect::<Vec<_>>(), [8, 7], 4, width).into();
+        }
+        let half = if is_above { 1 } else { 2 };
+        return sums.map(|sum| byte(sum + half, 2)).collect();
     }
-    (0..width).map(|column| samples[column * usize::from(across) / most_across]).collect()
+    if is_wider {
+        let sums: Vec<_> = line(own).iter().map(|sample| u16::from(*sample)).collect();
+        return wider(&sums, [1, 2], 2, width).into();
+    }
+    if across == most_across {
+        return line(own).into();
+    }
+    (0..width).map(|column| line(own)[column * across / most_across]).collect()
+}
+
+/// Two for one: each three times and its neighbour on that side once, with another half for either to be rounded by.
+fn wider(sums: &[u16], halves: [u16; 2], cut: u32, width: usize) -> Vec<u8> {
+    let last = sums.len() - 1;
+    let pairs = sums.iter().enumerate().flat_map(|(at, sum)| {
+        let [left, right] = [sums[at.saturating_sub(1)], sums[last.min(at + 1)]];
+        [byte(3 * sum + left + halves[0], cut), byte(3 * sum + right + halves[1], cut)]
+    });
+    pairs.take(width).collect()
+}
+
+fn byte(sum: u16, cut: u32) -> u8 {
+    #[allow(clippy::cast_possible_truncation, reason = "a mean of bytes")]
+    return (sum >> cut) as u8;
 }
 
 fn append(into: &mut Vec<u8>, colours: Colours, rows: &[Cow<'_, [u8]>]) -> Option<()> {

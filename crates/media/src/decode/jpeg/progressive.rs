@@ -10,69 +10,74 @@ use super::{
     places::list,
     scan::{Band, Scan, WHOLE},
     sequential::{self, truncated},
+    smooth::Guess,
     transform::{ORDER, samples},
     vectors::Vectors,
 };
 
 pub(super) struct Coefficients {
-    /// The first one of each block, apart, because scans of them have no others.
+    /// The first one of each block, apart, because scans of them have no others. With those below the picture's edge, by
+    /// which others are guessed.
     firsts: Vec<i16>,
     /// 64 of a block, by their place in it; the first one is not there before all are transformed.
     values: Vec<i16>,
     /// Which of them are not zero, by their place in a scan.
     set: Vec<u64>,
-    columns: usize,
-    rows: usize,
+    frame: Frame,
     has_any: bool,
 }
 
 impl Coefficients {
-    pub(super) fn new(frame: &Frame) -> Self {
+    pub(super) fn new(frame: Frame) -> Self {
         let blocks = frame.columns * frame.rows;
         Self {
-            firsts: vec![0; blocks],
+            firsts: vec![0; frame.columns * frame.down * frame.units],
             values: vec![0; 64 * blocks],
             set: vec![0; blocks],
-            columns: frame.columns,
-            rows: frame.rows,
+            frame,
             has_any: false,
         }
     }
 
     /// How many bytes are allocated.
     pub(super) const fn bytes(frame: &Frame) -> u64 {
-        (frame.columns * frame.rows) as u64 * (2 + 64 * 2 + 8)
+        (frame.columns * (2 * frame.down * frame.units + (64 * 2 + 8) * frame.rows)) as u64
     }
 
     pub(super) fn has_any(&self) -> bool {
         self.has_any
     }
 
-    /// Units between two restarts. Those that the data is too short for stay as they are. Whether there are any.
+    /// Units between two restarts. Those that the data is too short for stay as they are; the first of them, of which a
+    /// part may have come, is told.
     #[inline(always)]
-    pub(super) fn units(&mut self, mut bits: Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> bool {
+    pub(super) fn units(
+        &mut self,
+        mut bits: Bits<'_>,
+        units: Range<usize>,
+        scan: &Scan<'_>,
+    ) -> Option<usize> {
         self.has_any = true;
         let bits = &mut bits;
         bits.fill();
-        match (scan.band.first, scan.band.is_refined) {
+        let missing = match (scan.band.first, scan.band.is_refined) {
             _ if scan.band == WHOLE => self.whole(bits, units, scan),
             (0, false) => self.first(bits, units, scan),
             (0, true) => self.refine_first(bits, units, scan),
             (_, is_refined) => {
-                if let Some(table) = scan.parts.first().and_then(|part| scan.others(part)) {
-                    if is_refined {
-                        self.refine_others(bits, units, &scan.band, table);
-                    } else {
-                        self.others(bits, units, &scan.band, table);
-                    }
-                }
+                let table = scan.parts.first().and_then(|part| scan.others(part))?;
+                return if is_refined {
+                    self.refine_others(bits, units, &scan.band, table)
+                } else {
+                    self.others(bits, units, &scan.band, table)
+                };
             }
-        }
-        bits.has_ended_early()
+        };
+        bits.has_ended_early().then(|| missing.start - 1)
     }
 
     /// Where a scan has zeros, what an earlier one said stays, as in libjpeg.
-    fn whole(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) {
+    fn whole(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> Range<usize> {
         let mut level = 0;
         scan.blocks(bits, units, |bits, part, row, column| {
             let (Some(first), Some(others)) = (scan.first(part), scan.others(part)) else { return };
@@ -81,7 +86,7 @@ impl Coefficients {
                 sequential::block(bits, first, others, &mut level, &mut block);
                 if let Some(first) = self.first_of(row, column) {
                     *first = block[0];
-                    let at = row * self.columns + column;
+                    let at = row * self.frame.columns + column;
                     let values = self.values.as_chunks_mut::<64>().0.get_mut(at);
                     let Some((values, set)) = values.zip(self.set.get_mut(at)) else { return };
                     for (nth, place) in ORDER.iter().map(|place| usize::from(*place)).enumerate().skip(1) {
@@ -94,11 +99,11 @@ impl Coefficients {
             } else {
                 sequential::pass_over(bits, first, others);
             }
-        });
+        })
     }
 
     #[inline(always)]
-    fn first(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) {
+    fn first(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> Range<usize> {
         let mut level = 0i32;
         scan.blocks(
             bits,
@@ -114,11 +119,11 @@ impl Coefficients {
                     }
                 }
             },
-        );
+        )
     }
 
     #[inline(always)]
-    fn refine_first(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) {
+    fn refine_first(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> Range<usize> {
         scan.blocks(
             bits,
             units,
@@ -133,23 +138,30 @@ impl Coefficients {
                     *first |= bit;
                 }
             },
-        );
+        )
     }
 
-    /// Blocks beyond the picture's edge are not kept.
+    /// Blocks beyond the picture's right edge are not kept.
     #[inline(always)]
     fn first_of(&mut self, row: usize, column: usize) -> Option<&mut i16> {
-        if row >= self.rows || column >= self.columns {
+        if column >= self.frame.columns {
             return None;
         }
-        self.firsts.get_mut(row * self.columns + column)
+        self.firsts.get_mut(row * self.frame.columns + column)
     }
 
     #[inline(always)]
-    fn others(&mut self, bits: &mut Bits<'_>, units: Range<usize>, band: &Band, table: &Table) {
-        let Some((blocks, sets)) = self.blocks(units) else { return };
+    fn others(
+        &mut self,
+        bits: &mut Bits<'_>,
+        units: Range<usize>,
+        band: &Band,
+        table: &Table,
+    ) -> Option<usize> {
+        let (blocks, sets) = self.blocks(units.clone())?;
         let mut left = blocks.iter_mut().zip(sets);
         while let Some((values, set)) = left.next() {
+            let after = left.len();
             let (mut at, mut now) = (band.first, *set);
             'block: loop {
                 for code in 0..A_FILL {
@@ -180,9 +192,10 @@ impl Coefficients {
             }
             *set = now;
             if bits.has_ended_early() {
-                return;
+                return Some(units.end - 1 - after);
             }
         }
+        None
     }
 
     fn blocks(&mut self, units: Range<usize>) -> Option<(&mut [[i16; 64]], &mut [u64])> {
@@ -191,8 +204,14 @@ impl Coefficients {
     }
 
     #[inline(always)]
-    fn refine_others(&mut self, bits: &mut Bits<'_>, units: Range<usize>, band: &Band, table: &Table) {
-        let Some((blocks, sets)) = self.blocks(units) else { return };
+    fn refine_others(
+        &mut self,
+        bits: &mut Bits<'_>,
+        units: Range<usize>,
+        band: &Band,
+        table: &Table,
+    ) -> Option<usize> {
+        let (blocks, sets) = self.blocks(units.clone())?;
         let in_band = (!0 << band.first) & (!0 >> (63 - band.last));
         // How many blocks get nothing new, this one included.
         let mut ended = 0u32;
@@ -203,7 +222,7 @@ impl Coefficients {
             if ended <= 1 {
                 list(in_band & !sets.get(number + 1).unwrap_or(&0), &mut lists[(number + 1) % 2]);
             }
-            let Some(set) = sets.get_mut(number) else { return };
+            let set = sets.get_mut(number)?;
             let before = *set & in_band;
             // Bits that these get, and how many of them they are.
             let (mut more, mut count, mut beyond) = (0, 0, 0);
@@ -250,21 +269,45 @@ impl Coefficients {
                 *set |= 1 << at;
             }
             if bits.has_ended_early() {
-                return;
+                return Some(units.start + number);
             }
         }
+        None
     }
 
     #[inline(always)]
     pub(super) fn transform(mut self, vectors: Vectors, steps: &[i16; 64], plane: &mut Plane) {
-        let blocks = self.values.as_chunks_mut::<64>().0.chunks_mut(self.columns);
-        let kept = self.firsts.chunks(self.columns).zip(self.set.chunks(self.columns));
+        let columns = self.frame.columns;
+        let blocks = self.values.as_chunks_mut::<64>().0.chunks_mut(columns);
+        let kept = self.firsts.chunks(columns).zip(self.set.chunks(columns));
         for (row, (blocks, (firsts, sets))) in blocks.zip(kept).enumerate() {
             for (column, (values, (first, set))) in blocks.iter_mut().zip(firsts.iter().zip(sets)).enumerate()
             {
                 values[0] = *first;
                 plane.place(row, column, &samples(vectors, values, steps, (set | 1).ilog2()));
             }
+        }
+    }
+
+    /// Puts in what is guessed of coefficients that did not come.
+    pub(super) fn fill(&mut self, guess: &Guess, steps: &[i16; 64]) {
+        let columns = self.frame.columns;
+        let blocks = self.values.as_chunks_mut::<64>().0;
+        for (at, (values, set)) in blocks.iter_mut().zip(&mut self.set).enumerate() {
+            let (row, column) = (at / columns, at % columns);
+            let around = self.frame.rows_around(row).map(|row| {
+                let beside =
+                    [column.saturating_sub(2), column.saturating_sub(1), column, column + 1, column + 2];
+                beside.map(|column| self.firsts[row * columns + column.min(columns - 1)])
+            });
+            values[0] = around[2][2];
+            guess.fill(values, row / self.frame.down, &around, steps);
+            let places = ORDER.iter().enumerate().skip(1);
+            *set = places.fold(0, |set, (nth, at)| set | u64::from(values[usize::from(*at)] != 0) << nth);
+        }
+        // Others were guessed by what they were.
+        for (first, values) in self.firsts.iter_mut().zip(blocks) {
+            *first = values[0];
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) const WHOLE: Band = Band { first: 0, last: 63, is_refined: false, low
 /// A component within a scan: how many of its blocks a unit has, and which codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    component: usize,
+    pub(super) component: usize,
     /// Of the component that is read: others are passed over.
     pub(super) is_wanted: bool,
     pub(super) across: usize,
@@ -102,11 +102,20 @@ impl Head {
     pub(super) fn units(&self, header: &JpegHeader) -> (usize, usize) {
         match self.parts.as_slice() {
             [alone] => {
-                let Frame { columns, rows } = Frame::new(header, alone.component);
+                let Frame { columns, rows, .. } = Frame::new(header, alone.component);
                 (columns, rows)
             }
             _ => header.units(),
         }
+    }
+
+    /// The row of the file's units that a unit of this scan lies in.
+    pub(super) fn row(&self, unit: usize, header: &JpegHeader) -> usize {
+        let down = match self.parts.as_slice() {
+            [alone] => header.components[alone.component].down.into(),
+            _ => 1,
+        };
+        unit / self.units(header).0 / down
     }
 }
 

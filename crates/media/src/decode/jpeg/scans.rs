@@ -4,11 +4,22 @@
 
 use memchr::memchr_iter;
 
-use super::header::{JpegHeader, next_marker};
+use super::{
+    frame::Frame,
+    header::{JpegHeader, next_marker},
+};
 
-/// Scans that a picture may have. Each goes over the whole picture, and takes a few bytes in the file; encoders make
+/// Scans that any picture may have. Each goes over the whole picture, and takes a few bytes in the file; encoders make
 /// about ten.
-pub(super) const MOST: usize = 100;
+const MOST: usize = 100;
+
+/// Blocks that the scans of a component may go over if they are more, and how many a scan costs by itself.
+const BLOCKS: usize = MOST << 18;
+const A_SCAN: usize = 256;
+
+pub(super) fn most(frame: &Frame) -> usize {
+    MOST.max(BLOCKS / (frame.columns * frame.rows + A_SCAN))
+}
 
 const START: u8 = 0xda;
 const END: u8 = 0xd9;

@@ -304,8 +304,8 @@ fn blocks(samples: &[u8], width: usize) -> Vec<Vec<u8>> {
     rows.iter().flat_map(columns).collect()
 }
 
-/// What libjpeg-turbo shows of them was found once: of the 1,838 files that it shows in gray, 1,788 are equal to the bit.
-/// The others are progressive, and it smooths those that end early.
+/// What libjpeg-turbo shows of them was found once: the 1,931 that Pillow shows by version 3 are equal to the bit, but for
+/// those in gray of which no luma came.
 #[test]
 fn broken_files_show_what_libjpeg_reads_of_them() {
     let seeds = broken_seeds();
@@ -329,7 +329,7 @@ fn broken_files_show_what_libjpeg_reads_of_them() {
             .iter()
             .fold(told, |told: u64, sample| (told ^ u64::from(*sample)).wrapping_mul(0x100_0000_01b3));
     }
-    assert_eq!((shown, told), (2_329, 6_062_392_994_030_936_276));
+    assert_eq!((shown, told), (2_329, 12_972_224_911_190_076_165));
 }
 
 fn broken_seeds() -> Vec<Vec<u8>> {
@@ -556,7 +556,7 @@ fn scans_count_in_whatever_order_they_come() {
 }
 
 #[test]
-fn scans_without_end_are_refused_and_what_came_before_a_fault_stands() {
+fn what_came_before_a_scan_with_a_fault_stands() {
     let mut draw = Draw::new(12);
     let picture = drawn(&mut draw, SAMPLINGS[0]);
     let mut shown = |scans: &[Scan]| ours(&picture.write(0xc2, scans, 0, &mut draw));
@@ -564,14 +564,11 @@ fn scans_without_end_are_refused_and_what_came_before_a_fault_stands() {
     let each = |high, low| (1..=49).map(move |at| scan(&[0], (at, at), high, low));
     let mut scans: Vec<_> = each(0, 1).chain(each(1, 0)).collect();
     scans.extend([first.clone(), scan(&[0], (50, 50), 0, 0)]);
-    let whole = shown(&scans);
-    assert!(whole.is_some());
-    let mut fault = scans.clone();
-    fault[99].low = 14;
-    assert_eq!(shown(&fault), shown(&scans[..99]));
-    assert_eq!(shown(&fault[99..]), None);
-    scans.push(scan(&[0], (51, 51), 0, 0));
-    assert_eq!(shown(&scans), None);
+    let before = shown(&scans[..99]);
+    assert!(before.is_some());
+    scans[99].low = 14;
+    assert_eq!(shown(&scans), before);
+    assert_eq!(shown(&scans[99..]), None);
 }
 
 /// The scans of a file, with their codes, and nothing before or after them.

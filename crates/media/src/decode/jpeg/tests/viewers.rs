@@ -1,7 +1,10 @@
 //! What viewers show of files that hardly any encoder makes: libjpeg's ways where others see another picture, or none.
 
 use super::*;
-use crate::decode::luma;
+use crate::{
+    decode::{Refusal, luma},
+    fingerprint::reason,
+};
 
 /// Each segment's place, up to the first scan.
 fn segments(file: &[u8]) -> Vec<usize> {
@@ -230,16 +233,50 @@ fn a_scan_that_is_passed_over_ends_where_libjpeg_ends_it() {
     }
 }
 
+/// A triangle where libjpeg has one: two to one, unless that would be across fewer than three samples.
+fn stretched(small: &[u8], [width, height]: [usize; 2], [across, down]: [usize; 2], at: [usize; 2]) -> u8 {
+    let [row, column] = [at[0] / down, at[1] / across];
+    let beside = |own: usize, at: usize, side: usize| match at % 2 {
+        0 => own.saturating_sub(1),
+        _ => (own + 1).min(side - 1),
+    };
+    let sample = |row: usize, column: usize| usize::from(small[row * width + column]);
+    let (other_row, other_column) = (beside(row, at[0], height), beside(column, at[1], width));
+    let near = sample(row, column);
+    let sum = match [across, down] {
+        [2, 1] if width > 2 => (3 * near + sample(row, other_column) + 1 + at[1] % 2) / 4,
+        [1, 2] => (3 * near + sample(other_row, column) + 1 + at[0] % 2) / 4,
+        [2, 2] if width > 2 => {
+            let sum = 9 * near + 3 * sample(other_row, column) + 3 * sample(row, other_column);
+            (sum + sample(other_row, other_column) + 8 - at[1] % 2) / 16
+        }
+        _ => near,
+    };
+    sum as u8
+}
+
 #[test]
-fn luma_that_is_sampled_less_often_is_stretched() {
+fn luma_that_is_sampled_less_often_is_stretched_as_libjpeg_stretches_it() {
     let mut draw = Draw::new(27);
-    for case in 0..90 {
-        let samplings =
-            [[(1, 1), (2, 2), (1, 1)], [(1, 1), (2, 1), (1, 1)], [(2, 1), (2, 4), (1, 1)]][case % 3];
-        let picture = drawn(&mut draw, &samplings);
-        let (across, down) = ([2, 2, 2][case % 3] / samplings[0].0, [2, 1, 4][case % 3] / samplings[0].1);
-        let (width, height) = (picture.width.div_ceil(across), picture.height.div_ceil(down));
-        let stride = picture.width.div_ceil(16) * samplings[0].0;
+    for case in 0..240 {
+        let samplings = [
+            [(1, 1), (2, 2), (1, 1)],
+            [(1, 1), (2, 1), (1, 1)],
+            [(1, 1), (1, 2), (1, 1)],
+            [(2, 1), (2, 4), (1, 1)],
+            [(1, 1), (4, 1), (1, 1)],
+            [(1, 2), (2, 2), (1, 1)],
+            [(1, 1), (2, 4), (1, 1)],
+            [(2, 1), (4, 2), (1, 1)],
+        ][case % 8];
+        let mut picture = drawn(&mut draw, &samplings);
+        if case % 5 == 0 {
+            picture.width = picture.width.min(1 + case / 5 % 7);
+        }
+        let most = samplings.iter().fold([0, 0], |[x, y], (across, down)| [x.max(*across), y.max(*down)]);
+        let by = [most[0] / samplings[0].0, most[1] / samplings[0].1];
+        let (width, height) = (picture.width.div_ceil(by[0]), picture.height.div_ceil(by[1]));
+        let stride = picture.width.div_ceil(8 * most[0]) * samplings[0].0;
         let columns = width.div_ceil(8);
         let block = |at: usize| picture.components[0].blocks[at / columns * stride + at % columns];
         let blocks = (0..columns * height.div_ceil(8)).map(block).collect();
@@ -252,9 +289,139 @@ fn luma_that_is_sampled_less_often_is_stretched() {
             let shown = ours(&picture.write(*marker, &scans, restart, &mut draw)).unwrap();
             assert_eq!(shown.len(), picture.width * picture.height);
             for (at, sample) in shown.iter().enumerate() {
-                let (row, column) = (at / picture.width / down, at % picture.width / across);
-                assert_eq!(*sample, small[row * width + column], "{case}: {at}");
+                let at = [at / picture.width, at % picture.width];
+                assert_eq!(*sample, stretched(&small, [width, height], by, at), "{case}: {at:?}");
             }
+        }
+    }
+}
+
+fn told(told: u64, samples: &[u8]) -> u64 {
+    samples.iter().fold(told, |told, sample| (told ^ u64::from(*sample)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// What libjpeg-turbo 3.1.2 shows of them was found once: all that it shows are equal to the bit.
+#[test]
+fn of_progressive_files_that_end_early_what_is_missing_is_guessed_as_libjpeg_guesses_it() {
+    let mut draw = Draw::new(33);
+    let (mut shown, mut all) = (0, 0xcbf2_9ce4_8422_2325);
+    for case in 0..300 {
+        for file in cut_short(&mut draw, case) {
+            if let Some(samples) = ours(&file) {
+                (shown, all) = (shown + 1, told(all, &samples));
+            }
+        }
+    }
+    assert_eq!((shown, all), (1_158, 14_410_151_641_316_493_756));
+}
+
+/// A progressive file, cut in four places of its scans.
+fn cut_short(draw: &mut Draw, case: usize) -> Vec<Vec<u8>> {
+    let samplings = SAMPLINGS[case % 8];
+    let picture = drawn(draw, samplings);
+    let restart = [0, 0, 1, 2, 5, 200][draw.below(6) as usize];
+    let scans = progression(draw, samplings.len());
+    let file = picture.write(0xc2, &scans, restart, draw);
+    let begin = first_scan(&file).1;
+    (0..4).map(|_| file[..begin + draw.below((file.len() - begin) as u32) as usize].to_vec()).collect()
+}
+
+/// All that comes is each block's mean, and what is shown has no steps between blocks.
+#[test]
+fn a_slope_of_which_only_means_came_is_a_slope() {
+    let mut draw = Draw::new(34);
+    for (across, down) in [(40, 0), (0, 40)] {
+        let first = |at: i16| (at % 6) * across + (at / 6) * down - 100;
+        let blocks = (0..36).map(|at| std::array::from_fn(|nth| if nth == 0 { first(at) } else { 0 }));
+        let components = vec![Component { across: 1, down: 1, blocks: blocks.collect() }];
+        let picture = Picture { width: 48, height: 48, components, steps: [8; 64] };
+        let means = picture.write(0xc2, &[scan(&[0], (0, 0), 0, 0)], 0, &mut draw);
+        let shown = ours(&means).unwrap();
+        for row in 20..28 {
+            for column in 20..28 {
+                let at = row * 48 + column;
+                for (step, other) in [(across, shown[at + 1]), (down, shown[at + 48])] {
+                    let apart = i32::from(other) - i32::from(shown[at]);
+                    assert!(
+                        (8 * apart - i32::from(step)).abs() <= 24,
+                        "{across}, {down}: {row}, {column}: {apart}"
+                    );
+                }
+            }
+        }
+        // What is known, if only as zero, is not guessed.
+        let known = picture.write(0xc2, &[scan(&[0], (0, 0), 0, 0), scan(&[0], (1, 63), 0, 0)], 0, &mut draw);
+        let known = blocks_of(&ours(&known).unwrap());
+        assert!(known.iter().all(|block| block.iter().all(|sample| *sample == block[0])));
+    }
+}
+
+fn blocks_of(samples: &[u8]) -> Vec<Vec<u8>> {
+    blocks(samples, 48)
+}
+
+/// Where a scan of colours ends early, luma below is guessed from what was known before its own last scan.
+#[test]
+fn a_scan_of_colours_that_ends_early_says_where_luma_is_guessed() {
+    let mut draw = Draw::new(35);
+    let mut unlike = 0;
+    for _ in 0..40 {
+        let mut picture = drawn(&mut draw, SAMPLINGS[3]);
+        (picture.width, picture.height) = (64, 64);
+        for component in &mut picture.components {
+            component.blocks = component.blocks.iter().copied().cycle().take(64).collect();
+        }
+        let scans = [scan(&[0, 1, 2], (0, 0), 0, 0), scan(&[0], (1, 5), 0, 0), scan(&[1], (1, 63), 0, 0)];
+        let whole = picture.write(0xc2, &scans, 0, &mut draw);
+        let colours = whole.windows(2).rposition(|pair| pair == [0xff, 0xda]).unwrap();
+        let end = colours + 10 + (end_of_data(&whole) - colours - 10) / 2;
+        let [all, cut] = [&whole[..], &whole[..end]].map(|file| ours(file).unwrap());
+        assert_eq!(all[..8 * 64], cut[..8 * 64]);
+        unlike += usize::from(all[48 * 64..] != cut[48 * 64..]);
+    }
+    assert!(unlike > 30, "{unlike}");
+}
+
+/// libjpeg shows them; what costs more than a picture of 17 million pixels with a hundred scans is shown by no decoder.
+#[test]
+fn a_picture_may_have_so_many_scans_as_its_size_allows() {
+    let mut draw = Draw::new(36);
+    let picture = drawn(&mut draw, SAMPLINGS[0]);
+    let expected = expected(&picture, &mut draw);
+    let bits = (0..=10).rev().flat_map(|low| (1..64).map(move |at| (at, low)));
+    let bits = bits.map(|(at, low)| scan(&[0], (at, at), if low == 10 { 0 } else { low + 1 }, low));
+    let scans: Vec<_> = std::iter::once(scan(&[0], (0, 0), 0, 0)).chain(bits).collect();
+    let file = picture.write(0xc2, &scans, 0, &mut draw);
+    assert!(scans.len() > 690 && ours(&file).is_some_and(|ours| ours == expected));
+
+    let start = picture.write(0xc2, &scans[..1], 0, &mut draw);
+    let sized = |side: u16, scans: usize| {
+        let frame = segments(&start).into_iter().find(|at| start[at + 1] == 0xc2).unwrap();
+        let side = [side.to_be_bytes(), side.to_be_bytes()].concat();
+        let empty = segment(0xda, &[1, 1, 0x12, 1, 63, 0]).repeat(scans - 1);
+        let parts =
+            [&start[..frame + 5], &side, &start[frame + 9..end_of_data(&start)], &empty, &[0xff, 0xd9]];
+        parts.concat()
+    };
+    let done = |file: &[u8]| {
+        let header = header::read(file).unwrap();
+        super::super::decode(file, &header, &Budget::new(ALL)).is_ok()
+    };
+    assert_eq!([100, 101].map(|scans| done(&sized(4_104, scans))), [true, false]);
+    assert_eq!([1_575, 1_576].map(|scans| done(&sized(1_024, scans))), [true, false]);
+}
+
+/// libjpeg shows it, and browsers do not. That there are no hashes is seen.
+#[test]
+fn arithmetic_codes_are_not_taken_for_others() {
+    for file in one_of_each() {
+        for marker in [0xc9, 0xca, 0xcb, 0xcd] {
+            let mut file = file.clone();
+            let frame = segments(&file).into_iter().find(|at| (0xc0..=0xc2).contains(&file[at + 1])).unwrap();
+            file[frame + 1] = marker;
+            let header = header::read(&file).unwrap();
+            let refused = super::super::decode(&file, &header, &Budget::new(ALL)).map(drop).unwrap_err();
+            assert_eq!(refused, Refusal::Undecodable(reason::UNSUPPORTED));
         }
     }
 }
