@@ -20,6 +20,7 @@ const TABLES: &[&[u8]] = &[
 
 const JSON_LINES: &[&[u8]] = &[
     b"\"one\"\n{\"value\":\"two\",\"labels\":[\"a\"],\"source\":null,\"max_distance\":3}\n[1]\n{\n",
+    b"{\"value\":\"a\",\"hash\":\"b\",\"labels\":[],\"labels\":[\"x\"]}\n",
     b"{\"hash\":\"f8f8\",\"signalType\":\"pdq\",\"disabled\":false,\"note\":\"\\u00e9\"}\n",
 ];
 

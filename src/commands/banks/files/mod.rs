@@ -4,6 +4,7 @@
 
 mod bounded;
 mod exchanges;
+mod keys;
 mod pages;
 mod starts;
 
@@ -23,7 +24,7 @@ use tidegate_schemas::{
     item_types::datetime,
 };
 
-use self::{bounded::bounded, starts::noted};
+use self::{bounded::bounded, keys::named_once, starts::noted};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -242,6 +243,7 @@ fn object(line: &str, bank: BankKind) -> Result<What, String> {
         Value::Object(object) => object,
         _ => return Err("it is neither a text nor an object".to_owned()),
     };
+    named_once(line, field)?;
     let mut read = Map::new();
     for (key, value) in object {
         let Some(name) = field(&key) else {
@@ -493,5 +495,21 @@ mod tests {
         assert_eq!(lines[1].1, add(json!({"value": "two"})));
         assert!(lines[2..].iter().all(|(_, entry)| entry.is_err()));
         assert_eq!(lines.len(), 8);
+    }
+
+    #[test]
+    fn a_line_of_json_that_says_something_twice_is_bad() {
+        let text = "{\"value\":\"a\",\"hash\":\"b\"}\n{\"value\":\"a\",\"value\":\"b\"}\n\
+            {\"value\":\"a\",\"max_distance\":1,\"distance\":2}\n{\"hash\":\"a\",\"labels\":[],\"labels\":[\"x\"]}\n\
+            {\"value\":null,\"hash\":\"b\"}\n{\"v\\u0061lue\":\"a\",\"value\":\"a\"}\n{\"hash\":\"b\",\"note\":\"x\"}\n";
+        let lines = shown(text, Format::Ndjson);
+        let told = |reason: &str| Err(reason.to_owned());
+        assert_eq!(lines[0], (1, told("it has both `value` and `hash`, which are the same")));
+        assert_eq!(lines[1], (2, told("it has `value` twice")));
+        assert_eq!(lines[2], (3, told("it has both `max_distance` and `distance`, which are the same")));
+        assert_eq!(lines[3], (4, told("it has `labels` twice")));
+        assert_eq!(lines[4], (5, told("it has both `value` and `hash`, which are the same")));
+        assert_eq!(lines[5], (6, told("it has `value` twice")));
+        assert_eq!(lines[6], (7, add(json!({"value": "b", "note": "x"}))));
     }
 }
