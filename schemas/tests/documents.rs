@@ -339,7 +339,7 @@ fn reading_goes_on_after_what_cannot_be_read() {
 
 #[test]
 fn nothing_is_called_missing_that_may_only_be_unreadable() {
-    let origin = Origin { file: "t.yaml".to_owned(), line: 1, index: 0 };
+    let origin = Origin { file: "t.yaml".to_owned(), line: 1, index: Some(0) };
     let fault = |path: &str, missing: Option<&str>| {
         let missing = missing.map(|bank| Missing::Document(DocumentKind::Bank, bank.to_owned()));
         DocumentFault { missing, ..DocumentFault::new(&origin, path, "It is wrong.") }

@@ -10,7 +10,9 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
-use tidegate_schemas::documents::named_files;
+use tidegate_schemas::documents::{DocumentFault, Origin, named_files};
+
+use super::encoding::{self, Unreadable};
 
 /// A file as the admin API takes it: its path below the folder, and its text.
 #[derive(Debug, Serialize, Deserialize)]
@@ -38,12 +40,6 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// A file that is there and cannot be read.
-pub(super) struct Unread {
-    pub(super) name: String,
-    pub(super) why: io::Error,
-}
-
 /// The documents in a folder, and the files of entries that their banks name. A file that is not there is left out, and
 /// told as a fault of its bank.
 pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<File>> {
@@ -52,8 +48,8 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<File>> {
     Ok(files)
 }
 
-/// The same, with the files that cannot be read: there may be more to say of the others.
-pub(super) fn read_what_can_be(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<Unread>)> {
+/// The same, with what is wrong with files that cannot be read: there may be more to say of the others.
+pub(super) fn read_what_can_be(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<DocumentFault>)> {
     let (mut files, mut unread) = found(folder)?;
     if files.is_empty() && unread.is_empty() {
         return Err(none_in(folder));
@@ -62,8 +58,8 @@ pub(super) fn read_what_can_be(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<
     for name in named_files(&pairs) {
         match text(&folder.join(&name)) {
             Ok(text) => files.push(File { name, text }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(why) => unread.push(Unread { name, why }),
+            Err(Unreadable::Failed(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(why) => unread.push(fault(&name, &why)),
         }
     }
     Ok((files, unread))
@@ -82,18 +78,18 @@ pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<File>> {
     Ok(files)
 }
 
-fn found(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<Unread>)> {
+fn found(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<DocumentFault>)> {
     let (mut files, mut unread) = (Vec::new(), Vec::new());
     fs::read_dir(folder).with_context(|| unreadable(folder))?;
     walk(folder, Path::new(""), &mut BTreeMap::new(), &mut files, &mut unread);
     files.sort_by(|left, right| left.name.cmp(&right.name));
-    unread.sort_by(|left, right| left.name.cmp(&right.name));
+    unread.sort_by(|left, right| left.origin.file.cmp(&right.origin.file));
     Ok((files, unread))
 }
 
 /// Names all that cannot be read.
-fn whole(folder: &Path, unread: Vec<Unread>) -> anyhow::Result<()> {
-    let named: Vec<_> = unread.into_iter().map(|Unread { name, why }| format!("{name}: {why}")).collect();
+fn whole(folder: &Path, unread: Vec<DocumentFault>) -> anyhow::Result<()> {
+    let named: Vec<_> = unread.iter().map(ToString::to_string).collect();
     if named.is_empty() { Ok(()) } else { Err(anyhow!(named.join("; ")).context(unreadable(folder))) }
 }
 
@@ -112,11 +108,19 @@ fn is_document(path: &Path) -> bool {
 }
 
 /// Of a file that has an end: a pipe or a device may have none.
-fn text(path: &Path) -> io::Result<String> {
+fn text(path: &Path) -> Result<String, Unreadable> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file").into());
     }
-    fs::read_to_string(path)
+    Ok(encoding::text(fs::read(path)?)?)
+}
+
+fn fault(name: &str, why: &Unreadable) -> DocumentFault {
+    let line = match why {
+        Unreadable::NoText(misplaced) => misplaced.line,
+        Unreadable::Failed(_) => 0,
+    };
+    DocumentFault::new(&Origin { file: name.to_owned(), line, index: None }, "", why.to_string())
 }
 
 /// The folder itself is below itself, too.
@@ -130,7 +134,7 @@ fn walk(
     folder: &Path,
     known: &mut BTreeMap<PathBuf, String>,
     files: &mut Vec<File>,
-    unread: &mut Vec<Unread>,
+    unread: &mut Vec<DocumentFault>,
 ) {
     let listed = fs::canonicalize(root.join(folder)).and_then(|place| {
         if let Some(known) = known.get(&place) {
@@ -144,7 +148,7 @@ fn walk(
     });
     let entries = match listed {
         Ok(entries) => entries,
-        Err(why) => return unread.push(Unread { name: shown(folder), why }),
+        Err(why) => return unread.push(fault(&shown(folder), &why.into())),
     };
     for entry in entries {
         if entry.file_name().to_string_lossy().starts_with('.') {
@@ -159,12 +163,12 @@ fn walk(
             }
             Ok(_) if !is_document(&path) => continue,
             Ok(_) => text(&root.join(&path)),
-            Err(why) => Err(why),
+            Err(why) => Err(why.into()),
         };
         let name = path.display().to_string();
         match text {
             Ok(text) => files.push(File { name, text }),
-            Err(why) => unread.push(Unread { name, why }),
+            Err(why) => unread.push(fault(&name, &why)),
         }
     }
 }
@@ -204,7 +208,7 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", own.join("gone")).unwrap();
         let (read, unread) = found(&own).unwrap();
         assert_eq!(read.len(), 2);
-        let told: Vec<_> = unread.iter().map(|unread| format!("{}: {}", unread.name, unread.why)).collect();
+        let told: Vec<_> = unread.iter().map(ToString::to_string).collect();
         assert_eq!(told[0], "deep/again: it is the folder `.`, which is read already");
         assert!(told[1].starts_with("gone: No such file"), "{told:?}");
     }

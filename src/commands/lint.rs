@@ -30,7 +30,6 @@ impl Lint {
         let settings = self.file.load(Vec::new())?.settings.catalog;
         let (files, unread) = documents::read_what_can_be(&self.folder)?;
         let files: Vec<_> = files.into_iter().map(|file| (file.name, file.text)).collect();
-        let unread: Vec<_> = unread.into_iter().map(|file| (file.name, file.why.to_string())).collect();
         let each = if self.all { usize::MAX } else { LISTED };
         match change::lint(&files, &unread, &settings, Millis::now(), each) {
             Ok(warnings) => {

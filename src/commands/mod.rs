@@ -10,6 +10,7 @@ mod dead_letters;
 mod demo;
 mod diff;
 mod documents;
+mod encoding;
 mod keys;
 mod lint;
 mod media;

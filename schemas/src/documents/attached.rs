@@ -81,7 +81,7 @@ fn read_entries(name: &str, text: &str, bank: &mut Bank, faults: &mut Vec<Docume
             Err(reason) => {
                 faulty += 1;
                 if faulty <= MOST_FAULTS {
-                    let origin = Origin { file: name.to_owned(), line, index: 0 };
+                    let origin = Origin { file: name.to_owned(), line, index: None };
                     let message =
                         format!("The entry cannot be one of a {} bank: {reason}.", bank.kind.name());
                     faults.push(DocumentFault::new(&origin, "", message));
@@ -90,7 +90,7 @@ fn read_entries(name: &str, text: &str, bank: &mut Bank, faults: &mut Vec<Docume
         }
     }
     if faulty > MOST_FAULTS {
-        let origin = Origin { file: name.to_owned(), line: 0, index: 0 };
+        let origin = Origin { file: name.to_owned(), line: 0, index: None };
         let message = format!("{} more entries cannot be ones.", faulty - MOST_FAULTS);
         faults.push(DocumentFault::new(&origin, "", message));
     }

@@ -12,8 +12,9 @@ pub struct Origin {
     pub file: String,
     /// The line on which it begins, from 1; 0 where there is none.
     pub line: u32,
-    /// Its place among the documents of the file, from 0.
-    pub index: usize,
+    /// Its place among the documents of the file, from 0; none for a file that holds no documents, or none that could be
+    /// counted.
+    pub index: Option<usize>,
 }
 
 /// One problem of one document.
@@ -59,7 +60,9 @@ impl fmt::Display for DocumentFault {
             0 => {}
             line => write!(f, ":{line}")?,
         }
-        write!(f, ": document {}", self.origin.index + 1)?;
+        if let Some(index) = self.origin.index {
+            write!(f, ": document {}", index + 1)?;
+        }
         if !self.path.is_empty() {
             write!(f, ": {}", self.path)?;
         }

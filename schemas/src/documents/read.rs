@@ -51,9 +51,8 @@ impl Parsed {
     }
 
     /// There is a file that could not be read, with any documents.
-    pub fn lacks(&mut self, file: &str, why: &str) {
-        let origin = Origin { file: file.to_owned(), line: 0, index: 0 };
-        self.faults.push(DocumentFault::new(&origin, "", why));
+    pub fn lacks(&mut self, unread: DocumentFault) {
+        self.faults.push(unread);
         self.unread(None, None);
     }
 
@@ -134,7 +133,7 @@ impl Parsed {
                 Err(mut faults) => {
                     for fault in &mut faults {
                         fault.origin.line = fault.origin.line.saturating_add(above);
-                        fault.origin.index = index;
+                        fault.origin.index = Some(index);
                         // It counts from the beginning of the part.
                         fault
                             .message
@@ -156,7 +155,7 @@ impl Parsed {
 
     fn trees(&mut self, name: &str, trees: Vec<Tree>, first: usize) {
         for (index, tree) in (first..).zip(trees) {
-            let origin = Origin { file: name.to_owned(), line: tree.line.unwrap_or(0), index };
+            let origin = Origin { file: name.to_owned(), line: tree.line.unwrap_or(0), index: Some(index) };
             document(&origin, tree, self);
         }
     }
@@ -218,7 +217,7 @@ fn yaml_trees_here(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFaul
         with_snippet: false,
     };
     let fault = |line: Option<u32>, message: String| {
-        let origin = Origin { file: name.to_owned(), line: line.unwrap_or(0), index: 0 };
+        let origin = Origin { file: name.to_owned(), line: line.unwrap_or(0), index: None };
         vec![DocumentFault::new(&origin, "", message)]
     };
     let mut trees: Vec<Tree> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
@@ -276,7 +275,7 @@ fn said(error: &serde_saphyr::Error) -> String {
 
 /// One document, or a list of them.
 fn json_trees(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
-    let origin = Origin { file: name.to_owned(), line: 0, index: 0 };
+    let origin = Origin { file: name.to_owned(), line: 0, index: None };
     let tape = json::scan_to(text.as_bytes(), &Pointer::Root, MAX_DEPTH).map_err(
         |faults| -> Vec<DocumentFault> {
             faults.iter().map(|fault| DocumentFault::new(&origin, "", fault.to_string())).collect()

@@ -29,7 +29,8 @@ use crate::output::{complain, say};
 pub(crate) struct Test {
     #[command(flatten)]
     folder: Folder,
-    /// A file with one item a line, each with `expect`: the rules that it must match, and no others
+    /// A file with one item a line, each with `expect`: the rules that it must match, and no others; `-` reads standard
+    /// input. It may be given several times
     #[arg(long, value_name = "FILE")]
     fixtures: Vec<PathBuf>,
     /// Only this rule's examples, and only it of what items match
@@ -49,6 +50,15 @@ struct Case {
 
 impl Test {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let ended = self.tested();
+        // Whoever reads the report must not find the one of an earlier run.
+        if let Err(error) = &ended {
+            self.report(&broken(&[format!("{error:#}")]))?;
+        }
+        ended
+    }
+
+    fn tested(&self) -> anyhow::Result<ExitCode> {
         let config = match self.folder.compiled()? {
             Ok(config) => config,
             Err(faults) => {

@@ -27,17 +27,17 @@ pub struct Warnings {
     pub total: usize,
 }
 
-/// Checks files by themselves, as for an organisation that has nothing else. `unread`: names of files that could not be
-/// read, and why; `each`: warnings of one kind to be listed.
+/// Checks files by themselves, as for an organisation that has nothing else. `unread`: why other files could not be
+/// read; `each`: warnings of one kind to be listed.
 pub fn lint(
     files: &[File],
-    unread: &[(String, String)],
+    unread: &[DocumentFault],
     settings: &Settings,
     now: Millis,
     each: usize,
 ) -> Result<Warnings, Vec<DocumentFault>> {
     let mut parsed = parse_all(files);
-    unread.iter().for_each(|(name, why)| parsed.lacks(name, why));
+    unread.iter().cloned().for_each(|fault| parsed.lacks(fault));
     let next = super::succession(&Content::default(), &parsed, true);
     let (_, warnings) =
         whole(&OrgId::new("lint"), ConfigVersion(0), &next, &parsed, settings, &BankEntries::new(), now)?;
@@ -118,7 +118,7 @@ pub(super) fn whole(
     Err(faults)
 }
 
-fn place(fault: &DocumentFault) -> (&str, usize, &str) {
+fn place(fault: &DocumentFault) -> (&str, Option<usize>, &str) {
     (&fault.origin.file, fault.origin.index, &fault.path)
 }
 

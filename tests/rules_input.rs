@@ -1,0 +1,71 @@
+//! What commands on rules say of files that are not as they should be, and how they show what is: with the binary
+//! itself and without a server.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use std::{fs, path::PathBuf};
+
+use running::{Place, text};
+use serde_json::{Value, json};
+
+const DOCUMENTS: &str = "item_type: post\nname: Post\nkind: CONTENT\nfields:\n  - {name: text, type: STRING}\n  \
+    - {name: size, type: NUMBER}\n---\nrule: scam\nitem_types: [post]\n\
+    when: {text: {in: [text], words: [scam]}}\n";
+
+fn write(place: &Place, file: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    let path = place.folder.path().join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn item(id: &str, data: &Value) -> String {
+    json!({"id": id, "typeId": "post", "data": data, "expect": ["scam"]}).to_string()
+}
+
+/// Exit code, standard output and standard error of a command line.
+async fn ran(place: &Place, line: &str) -> (Option<i32>, String, String) {
+    let output = place.run(&line.split(' ').collect::<Vec<_>>()).await;
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[tokio::test]
+async fn a_document_that_is_no_utf_8_is_named_with_its_line_and_column_by_every_command() {
+    let place = Place::new();
+    write(&place, "documents/all.yaml", DOCUMENTS);
+    write(&place, "bad/all.yaml", DOCUMENTS);
+    write(&place, "bad/sub/policies.yaml", b"policy: a\nname: A\n---\npolicy: b\nname: caf\xe9 \xe9\n");
+    write(&place, "bad/bank.json", br#"{"bank": "words", "kind": "text", "file": "words.txt"}"#);
+    write(&place, "bad/words.txt", b"caf\xc3\xa9\nfianc\xe9e\n");
+    write(&place, "items.ndjson", item("1", &json!({"text": "a scam"})));
+    for line in [
+        "lint bad",
+        "rules lint bad",
+        "apply bad",
+        "diff bad",
+        "rules backtest bad",
+        "rules fmt --config bad",
+        "rules run --config bad --items items.ndjson",
+        "rules bench --config bad --items items.ndjson",
+        "rules explain --config bad --rule scam --items items.ndjson",
+        "rules diff --config bad --against documents",
+        "rules diff --config documents --against bad",
+        "rules test --config bad",
+    ] {
+        let (code, _, told) = ran(&place, line).await;
+        assert_eq!(code, Some(1), "{line}: {told}");
+        assert!(told.contains("sub/policies.yaml:5: column 10: no character of UTF-8"), "{line}: {told}");
+        // It reads no entries.
+        let names_entries = told.contains("words.txt:2: column 6: no character of UTF-8");
+        assert_eq!(names_entries, !line.contains("fmt"), "{line}: {told}");
+    }
+    write(&place, "report.xml", "of an earlier run");
+    assert_eq!(ran(&place, "rules test --config bad --junit report.xml").await.0, Some(1));
+    let report = fs::read_to_string(place.folder.path().join("report.xml")).unwrap();
+    assert!(report.contains("errors=\"1\"") && report.contains("sub/policies.yaml:5"), "{report}");
+    write(&place, "bad/sub/policies.yaml", b"\xff\xfep\0o\0l\0");
+    let (_, _, told) = ran(&place, "rules fmt --config bad").await;
+    assert!(told.contains("sub/policies.yaml:1: the text is UTF-16"), "{told}");
+}
