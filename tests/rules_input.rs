@@ -31,6 +31,14 @@ async fn ran(place: &Place, line: &str) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
+const WITH_ITEMS: [&str; 5] = [
+    "rules run --config documents --items FILE",
+    "rules bench --config documents --seconds 1 --items FILE",
+    "rules explain --config documents --rule scam --items FILE",
+    "rules diff --config documents --against documents --items FILE",
+    "rules test --config documents --fixtures FILE",
+];
+
 #[tokio::test]
 async fn a_document_that_is_no_utf_8_is_named_with_its_line_and_column_by_every_command() {
     let place = Place::new();
@@ -68,4 +76,46 @@ async fn a_document_that_is_no_utf_8_is_named_with_its_line_and_column_by_every_
     write(&place, "bad/sub/policies.yaml", b"\xff\xfep\0o\0l\0");
     let (_, _, told) = ran(&place, "rules fmt --config bad").await;
     assert!(told.contains("sub/policies.yaml:1: the text is UTF-16"), "{told}");
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_is_passed_over_before_documents_items_and_fixtures() {
+    let place = Place::new();
+    let large = "18446744073709551617";
+    let yaml = format!("\u{feff}{DOCUMENTS}---\nrule: large\nwhen: {{field: {{path: size, eq: {large}}}}}\n");
+    write(&place, "documents/all.yaml", yaml);
+    let json = "\u{feff}{\"rule\": \"listed\", \"item_types\": [\"post\"],\n \"when\": {\"text\": \
+        {\"in\": [\"text\"], \"bank\": \"words\"}}}";
+    write(&place, "documents/listed.json", json);
+    write(
+        &place,
+        "documents/bank.JSON",
+        "\u{feff}{\"bank\": \"words\", \"kind\": \"text\", \"file\": \"words.txt\"}",
+    );
+    write(&place, "documents/words.txt", "\u{feff}moonbag\n");
+    let data = format!(r#"{{"text": "a moonbag scam", "size": {large}}}"#);
+    let line =
+        format!(r#"{{"id": "1", "typeId": "post", "data": {data}, "expect": ["scam", "large", "listed"]}}"#);
+    write(&place, "items.ndjson", format!("\u{feff}{line}\n"));
+
+    let (code, said, told) = ran(&place, "lint documents").await;
+    assert_eq!((code, told.as_str()), (Some(0), ""), "{said}");
+    for line in WITH_ITEMS {
+        let (code, _, told) = ran(&place, &line.replace("FILE", "items.ndjson")).await;
+        assert_eq!((code, told.as_str()), (Some(0), ""), "{line}");
+    }
+
+    write(&place, "documents/listed.json", json.replace("\"when\"", "\"wehn\""));
+    let (_, _, told) = ran(&place, "lint documents").await;
+    assert!(told.contains("listed.json:2: document 1: wehn: unknown field"), "{told}");
+    write(&place, "documents/listed.json", json.replace("\"rule\":", "\"rule\";"));
+    let (_, _, told) = ran(&place, "rules fmt --config documents").await;
+    assert!(told.starts_with("listed.json: ") && told.contains("Line 1, column 8: "), "{told}");
+    write(&place, "documents/listed.json", json);
+    let (code, said, told) = ran(&place, "rules fmt --config documents").await;
+    assert_eq!((code, said.as_str()), (Some(0), "all.yaml\nbank.JSON\nlisted.json\n"), "{told}");
+    let written = fs::read_to_string(place.folder.path().join("documents/all.yaml")).unwrap();
+    assert!(written.starts_with("item_type: post") && written.contains(large), "{written}");
+    let (code, _, _) = ran(&place, "rules fmt --config documents --check").await;
+    assert_eq!(code, Some(0));
 }

@@ -9,8 +9,9 @@ use super::{Bank, Document, DocumentFault, Origin, parse};
 /// Faults of one file that are told.
 const MOST_FAULTS: usize = 100;
 
-/// A file of documents; all others are documents only if nobody names them.
+/// A file of documents, by its ending in either case; all others are documents only if nobody names them.
 pub(super) fn is_document(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
     [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending))
 }
 

@@ -276,6 +276,8 @@ fn said(error: &serde_saphyr::Error) -> String {
 /// One document, or a list of them.
 fn json_trees(name: &str, text: &str) -> Result<Vec<Tree>, Vec<DocumentFault>> {
     let origin = Origin { file: name.to_owned(), line: 0, index: None };
+    // YAML says itself that a byte order mark may stand first; of JSON each program thinks otherwise.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tape = json::scan_to(text.as_bytes(), &Pointer::Root, MAX_DEPTH).map_err(
         |faults| -> Vec<DocumentFault> {
             faults.iter().map(|fault| DocumentFault::new(&origin, "", fault.to_string())).collect()
