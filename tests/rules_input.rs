@@ -79,6 +79,69 @@ async fn a_document_that_is_no_utf_8_is_named_with_its_line_and_column_by_every_
 }
 
 #[tokio::test]
+async fn a_folder_or_nothing_in_the_place_of_items_is_called_so() {
+    let place = Place::new();
+    write(&place, "documents/all.yaml", DOCUMENTS);
+    write(&place, "empty.ndjson", "\n \n");
+    for line in WITH_ITEMS {
+        let (code, said, told) = ran(&place, &line.replace("FILE", "documents")).await;
+        let folder = "error: documents is a folder; a file with one item a line is needed\n";
+        assert_eq!((code, said.as_str(), told.as_str()), (Some(1), "", folder), "{line}");
+        let (code, _, told) = ran(&place, &line.replace("FILE", "none.ndjson")).await;
+        assert!(
+            code == Some(1) && told.starts_with("error: none.ndjson cannot be opened: "),
+            "{line}: {told}"
+        );
+    }
+    for line in [WITH_ITEMS[1], WITH_ITEMS[3]] {
+        let (code, _, told) = ran(&place, &line.replace("FILE", "empty.ndjson")).await;
+        assert_eq!((code, told.as_str()), (Some(1), "error: there are no items in empty.ndjson\n"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_item_is_told_by_every_command_and_what_is_wrong_with_it_comes_first() {
+    let place = Place::new();
+    write(&place, "documents/all.yaml", DOCUMENTS);
+    let long = "x".repeat((16 << 20) + 1);
+    let lines = [
+        b"5".as_slice(),
+        b"[]",
+        br#"{"id": "1", "typeId": "post", "data": {"text": 5}}"#,
+        b"{\"id\": \"1\", \"typ\xff",
+        br#"{"id": "1", "typeId": "post""#,
+        long.as_bytes(),
+    ];
+    let faults = [
+        "An item must be an object, not a number.",
+        "An item must be an object, not an array.",
+        "/data/text: This must be a string, not a number.",
+        "column 17: no character of UTF-8 stands here: save the text as UTF-8",
+        "no JSON: EOF while parsing an object at column 28",
+        "it is longer than 16 MiB",
+    ];
+    let last = item("7", &json!({"text": "a scam"}));
+    write(&place, "items.ndjson", [&lines.join(&b'\n'), b"\n".as_slice(), last.as_bytes()].concat());
+
+    let (code, said, _) = ran(&place, &WITH_ITEMS[0].replace("FILE", "items.ndjson")).await;
+    let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let refused: Vec<_> = lines.iter().filter_map(|line| line["refused"].as_str()).collect();
+    assert_eq!((code, refused), (Some(1), faults.to_vec()));
+    assert_eq!(lines[6], json!({"id": "7", "typeId": "post", "matched": ["scam"], "errored": []}));
+
+    for (line, most) in WITH_ITEMS[1..].iter().zip([5, 6, 5, 6]) {
+        let (_, _, told) = ran(&place, &line.replace("FILE", "items.ndjson")).await;
+        for (nth, fault) in faults.iter().enumerate() {
+            let is_told = told
+                .lines()
+                .any(|it| it.contains(&format!("line {}", nth + 1)) && it.ends_with(&format!(": {fault}")));
+            assert_eq!(is_told, nth < most, "{line}: {fault}: {told}");
+        }
+        assert!(!told.contains(": : "), "{line}: {told}");
+    }
+}
+
+#[tokio::test]
 async fn a_byte_order_mark_is_passed_over_before_documents_items_and_fixtures() {
     let place = Place::new();
     let large = "18446744073709551617";
@@ -118,4 +181,35 @@ async fn a_byte_order_mark_is_passed_over_before_documents_items_and_fixtures() 
     assert!(written.starts_with("item_type: post") && written.contains(large), "{written}");
     let (code, _, _) = ran(&place, "rules fmt --config documents --check").await;
     assert_eq!(code, Some(0));
+}
+
+#[tokio::test]
+async fn the_bench_tells_the_memory_of_the_whole_process() {
+    let place = Place::new();
+    write(&place, "documents/all.yaml", DOCUMENTS);
+    // Each item holds a text of its own, so that they cannot be had in less.
+    let items = (0..64).map(|nth| item(&nth.to_string(), &json!({"text": "a scam ".repeat(20_000)})));
+    write(&place, "items.ndjson", items.collect::<Vec<_>>().join("\n"));
+    let (code, said, told) = ran(&place, &WITH_ITEMS[1].replace("FILE", "items.ndjson")).await;
+    assert_eq!(code, Some(0), "{told}");
+    let memory = said.lines().last().unwrap();
+    let figures: Vec<f64> = memory
+        .split_once(": ")
+        .unwrap()
+        .1
+        .split([',', ';'])
+        .filter_map(|part| part.trim().split_once(" MB ")?.0.parse().ok())
+        .collect();
+    let [before, rules, items, after, most] = figures[..] else { panic!("{memory}") };
+    assert!(before > 1.0 && rules >= before, "{memory}");
+    assert!(items > rules + 64.0 * 0.14 && after > rules, "{memory}");
+    assert!([before, rules, items, after].into_iter().all(|it| it <= most), "{memory}");
+    for told in [
+        "64 items of 64 match a rule; 0 do not fit",
+        "items a second of CPU",
+        "99 in 100 within",
+        "read and compiled in",
+    ] {
+        assert!(said.contains(told), "{said}");
+    }
 }

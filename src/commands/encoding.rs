@@ -2,7 +2,10 @@
 //!
 //! It opens no file, and does not know what the text says.
 
-use std::{fmt, io, str::Utf8Error};
+use std::{
+    fmt, io,
+    str::{self, Utf8Error},
+};
 
 /// The first place that is no UTF-8.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +43,10 @@ impl From<Misplaced> for Unreadable {
 
 pub(super) fn text(bytes: Vec<u8>) -> Result<String, Misplaced> {
     String::from_utf8(bytes).map_err(|error| misplaced(error.as_bytes(), error.utf8_error()))
+}
+
+pub(super) fn as_text(bytes: &[u8]) -> Result<&str, Misplaced> {
+    str::from_utf8(bytes).map_err(|error| misplaced(bytes, error))
 }
 
 fn misplaced(bytes: &[u8], error: Utf8Error) -> Misplaced {

@@ -2,6 +2,9 @@
 //!
 //! It reads no store, so it leaves out what look-ups cost.
 
+mod memory;
+mod times;
+
 use std::{
     fs,
     hint::black_box,
@@ -14,7 +17,11 @@ use anyhow::bail;
 use clap::Args;
 use tidegate_schemas::ids::Millis;
 
-use super::{Folder, evaluate, items};
+use self::{memory::Resident, times::Times};
+use super::{
+    Folder, evaluate,
+    items::{self, Refused},
+};
 use crate::output::say;
 
 #[derive(Debug, Args)]
@@ -31,41 +38,42 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let began = spent();
+        let (bare, began) = (Resident::now(), Instant::now());
         let Some(config) = self.folder.compile()? else { return Ok(ExitCode::FAILURE) };
-        let build = spent() - began;
+        let (build, compiled) = (began.elapsed(), Resident::now());
         let now = Millis::now();
-        let (mut read, mut refused) = (Vec::new(), 0);
+        let (mut read, mut refused) = (Vec::new(), Refused::default());
         for line in items::lines(&self.items)? {
-            match items::read(&config, &line?.1, now).item {
+            let (number, line) = line?;
+            match items::read(&config, &line, now).item {
                 Ok(prepared) => read.push(prepared),
-                Err(_) => refused += 1,
+                Err(fault) => refused.add(number, &fault),
             }
         }
         if read.is_empty() {
-            bail!("none of {refused} items fits its type");
+            match refused.0 {
+                0 => bail!("there are no items in {}", self.items.display()),
+                refused => bail!("none of {refused} items fits its type"),
+            }
         }
+        let with_items = Resident::now();
         let matching = read.iter().filter(|prepared| !evaluate(prepared).matched.is_empty()).count();
         let (began, end) = (spent(), Instant::now() + Duration::from_secs(self.seconds));
-        let (mut times, mut count) = (Vec::new(), 0_u32);
+        let mut times = Times::default();
         while Instant::now() < end {
             for prepared in &read {
                 let began = Instant::now();
                 black_box(evaluate(prepared));
-                count += 1;
-                // Enough to know the rare ones by; more would only be memory.
-                if times.len() < 10_000_000 {
-                    times.push(began.elapsed());
-                }
+                times.add(began.elapsed());
             }
         }
-        let each = (spent() - began) / count;
-        times.sort_unstable();
-        let at = |share: usize| times[(times.len() - 1) * share / 100];
+        let spent = (spent() - began).as_secs_f64();
+        let rate = times.count() as f64 / spent.max(f64::MIN_POSITIVE);
+        let (half, most, all) = (times.within(50), times.within(99), times.longest());
         let figures = config.plan().figures();
-        say(format!("{} items of {} match a rule; {refused} do not fit their type", matching, read.len()));
-        say(format!("{:.0} items a second of CPU, each {each:?}", 1.0 / each.as_secs_f64()));
-        say(format!("half within {:?}, 99 in 100 within {:?}, all within {:?}", at(50), at(99), at(100)));
+        say(format!("{matching} items of {} match a rule; {} do not fit their type", read.len(), refused.0));
+        say(format!("{rate:.0} items a second of CPU, each {:?}", Duration::from_secs_f64(1.0 / rate)));
+        say(format!("by the clock half within {half:?}, 99 in 100 within {most:?}, all within {all:?}"));
         say(format!(
             "{} rules with {} conditions, {} of them different",
             figures.rules, figures.conditions, figures.predicates
@@ -75,7 +83,13 @@ impl Bench {
             figures.unannounced
         ));
         say(format!("{} words are sought, in {} KB", figures.words, figures.search_bytes / 1_000));
-        say(format!("read and compiled in {build:?} of CPU"));
+        say(format!("read and compiled in {build:?}"));
+        say(memory::told(&[
+            ("before", bare),
+            ("with the rules", compiled),
+            ("with the items", with_items),
+            ("after they were evaluated", Resident::now()),
+        ]));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -26,7 +26,10 @@ use tidegate_schemas::{
 };
 
 use self::used::{Both, Side};
-use super::{Folder, evaluate, items};
+use super::{
+    Folder, evaluate,
+    items::{self, Refused},
+};
 use crate::{
     commands::documents,
     output::{DIFFERENT, complain, say},
@@ -171,7 +174,7 @@ fn same_form(before: &Json, after: &Json, limits: &Limits, known: &dyn Known) ->
 /// Prints for each rule how many matches come and go, and the first items of each kind.
 fn matches(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Path) -> anyhow::Result<bool> {
     const SHOWN: usize = 5;
-    let (now, mut read, mut refused) = (Millis::now(), 0, 0);
+    let (now, mut read, mut refused) = (Millis::now(), 0, Refused::default());
     let mut changed: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();
     for line in items::lines(file)? {
         let (number, line) = line?;
@@ -184,9 +187,12 @@ fn matches(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Path) -> anyhow
             matched
                 .map(|matched| (name, matched.iter().map(|it| it.rule.to_string()).collect::<BTreeSet<_>>()))
         };
-        let (Ok((name, old)), Ok((_, new))) = (matched(before), matched(after)) else {
-            refused += 1;
-            continue;
+        let ((name, old), new) = match (matched(before), matched(after)) {
+            (Ok(old), Ok((_, new))) => (old, new),
+            (Err(fault), _) | (_, Err(fault)) => {
+                refused.add(number, &fault);
+                continue;
+            }
         };
         read += 1;
         for (rule, comes) in old.symmetric_difference(&new).map(|rule| (rule, new.contains(rule))) {
@@ -194,14 +200,17 @@ fn matches(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Path) -> anyhow
         }
     }
     if read == 0 {
-        bail!("none of {refused} items fits its type in both folders");
+        match refused.0 {
+            0 => bail!("there are no items in {}", file.display()),
+            refused => bail!("none of {refused} items fits its type in both folders"),
+        }
     }
     for ((rule, comes), items) in &changed {
         let first = items[..items.len().min(SHOWN)].join(", ");
         let (sign, more) = (if *comes { '+' } else { '-' }, if items.len() > SHOWN { ", ..." } else { "" });
         say(OneLine(format_args!("{sign} {} matches of {rule}: {first}{more}", items.len())));
     }
-    say(format!("{read} items compared; {refused} do not fit their type in both folders"));
+    say(format!("{read} items compared; {} do not fit their type in both folders", refused.0));
     Ok(!changed.is_empty())
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Fmt {
     /// The folder of documents
     #[arg(long = "config", value_name = "DIR")]
     folder: PathBuf,
-    /// Write nothing; the exit code tells whether there is anything to write
+    /// Write nothing; exit code 2: there is something to write
     #[arg(long)]
     check: bool,
 }

@@ -4,12 +4,12 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead, BufReader, Read as _},
     path::Path,
     sync::Arc,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 use tidegate_catalog::Compiled;
@@ -21,6 +21,8 @@ use tidegate_schemas::{
     wire::{self, Fault, Pointer},
 };
 
+use crate::{commands::encoding, output::complain};
+
 /// Some programs begin a text with it, to say that it is UTF-8.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 
@@ -30,35 +32,92 @@ pub(super) struct Line {
     pub(super) item: Result<Prepared, String>,
 }
 
-/// Lines of a file, or of standard input for `-`. Blank lines are passed over.
-pub(super) fn lines(path: &Path) -> anyhow::Result<impl Iterator<Item = io::Result<(usize, Vec<u8>)>>> {
-    let input: Box<dyn BufRead> = if path == Path::new("-") {
-        Box::new(BufReader::new(io::stdin()))
-    } else {
-        let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
-        Box::new(BufReader::new(file))
-    };
-    // A line that is no text is a fault of that line, and must not end the run.
-    let lines = input.split(b'\n').enumerate().map(|(nth, line)| {
-        let mut line = line?;
-        if nth == 0 && line.starts_with(MARK) {
-            line.drain(..MARK.len());
+/// What is kept of a line: no item is as long, and a file without line ends must not fill the memory.
+const LONGEST: usize = 16 << 20;
+
+/// Lines of a file, each with its number. Blank ones are passed over.
+pub(super) struct Lines {
+    name: String,
+    input: Box<dyn BufRead>,
+    number: usize,
+}
+
+/// Of a file, or of standard input for `-`.
+pub(super) fn lines(path: &Path) -> anyhow::Result<Lines> {
+    if path == Path::new("-") {
+        let input = Box::new(BufReader::new(io::stdin()));
+        return Ok(Lines { name: "standard input".to_owned(), input, number: 0 });
+    }
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| format!("{name} cannot be opened"))?;
+    // It opens like a file, and only reading it fails.
+    if file.metadata().is_ok_and(|found| found.is_dir()) {
+        bail!("{name} is a folder; a file with one item a line is needed");
+    }
+    Ok(Lines { name, input: Box::new(BufReader::new(file)), number: 0 })
+}
+
+impl Lines {
+    /// The next one without its end. One byte more than the longest says that there are more; those are passed over.
+    fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        if self.input.by_ref().take(LONGEST as u64 + 1).read_until(b'\n', &mut line)? == 0 {
+            return Ok(None);
         }
-        Ok((nth + 1, line))
-    });
-    Ok(lines.filter(|line| line.as_ref().map_or(true, |(_, text)| !text.trim_ascii().is_empty())))
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        } else if line.len() > LONGEST {
+            self.input.skip_until(b'\n')?;
+        }
+        Ok(Some(line))
+    }
+}
+
+impl Iterator for Lines {
+    type Item = anyhow::Result<(usize, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            self.number += 1;
+            let mut line = match self.line() {
+                Ok(Some(line)) => line,
+                Ok(None) => return None,
+                Err(error) => {
+                    let place = format!("line {} of {} cannot be read", self.number, self.name);
+                    return Some(Err(anyhow::Error::new(error).context(place)));
+                }
+            };
+            if self.number == 1 && line.starts_with(MARK) {
+                line.drain(..MARK.len());
+            }
+            if line.len() > LONGEST || !line.trim_ascii().is_empty() {
+                return Some(Ok((self.number, line)));
+            }
+        }
+    }
+}
+
+/// Counts the lines that are no items, and tells the first of them.
+#[derive(Default)]
+pub(super) struct Refused(pub(super) usize);
+
+impl Refused {
+    pub(super) fn add(&mut self, number: usize, fault: &str) {
+        const TOLD: usize = 5;
+        self.0 += 1;
+        if self.0 <= TOLD {
+            complain(format!("line {number}: {fault}"));
+        }
+    }
 }
 
 pub(super) fn read(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Line {
-    let line = match std::str::from_utf8(line) {
+    if line.len() > LONGEST {
+        return Line { key: None, item: Err(format!("it is longer than {} MiB", LONGEST >> 20)) };
+    }
+    let line = match encoding::as_text(line) {
         Ok(line) => line,
-        Err(error) => {
-            let fault = format!(
-                "no UTF-8: byte {} is the first that belongs to no character",
-                error.valid_up_to() + 1
-            );
-            return Line { key: None, item: Err(fault) };
-        }
+        Err(misplaced) => return Line { key: None, item: Err(misplaced.to_string()) },
     };
     let members: Json = serde_json::from_str(line).unwrap_or_default();
     let source = match members.get("on").map(Json::as_str) {
@@ -85,7 +144,8 @@ pub(super) fn read(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Line {
 /// What is wrong with an item's data, each fault with its field.
 fn unfit(config: &Compiled, entry: &ItemEntry) -> Option<String> {
     let mode = if entry.variant == Variant::Partial { Mode::Partial } else { Mode::Strict };
-    let faults = config.item_type(&entry.type_id)?.check(&entry.data, mode, &Pointer::Root).err()?;
+    let faults =
+        config.item_type(&entry.type_id)?.check(&entry.data, mode, &Pointer::Root.key("data")).err()?;
     Some(faults.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join(" "))
 }
 
@@ -110,8 +170,9 @@ fn entry(line: &str) -> Result<ItemEntry, String> {
     })
 }
 
-/// The fault with a pointer into the line.
+/// The fault with a pointer into the line, and without one where it is of the line as a whole.
 fn shown(fault: &Fault) -> String {
     let pointer = fault.pointer.as_deref().map(|pointer| pointer.strip_prefix("/items/0").unwrap_or(pointer));
-    Fault { pointer: pointer.map(str::to_owned), ..fault.clone() }.to_string()
+    let pointer = pointer.filter(|pointer| !pointer.is_empty()).map(str::to_owned);
+    Fault { pointer, ..fault.clone() }.to_string()
 }

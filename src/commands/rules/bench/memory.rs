@@ -1,0 +1,54 @@
+//! The memory that the process has: all of it, whatever it holds.
+//!
+//! It does not know what a part of it is for.
+
+use std::fs;
+
+/// In KB; none where the system does not say.
+#[derive(Clone, Copy)]
+pub(super) struct Resident(Option<(u64, u64)>);
+
+impl Resident {
+    /// What is there now, and the most that there ever was.
+    pub(super) fn now() -> Self {
+        Self(fs::read_to_string("/proc/self/status").ok().as_deref().and_then(read))
+    }
+}
+
+fn read(status: &str) -> Option<(u64, u64)> {
+    let kilobytes = |name: &str| {
+        let told = status.lines().find_map(|line| line.strip_prefix(name))?;
+        told.trim().strip_suffix("kB")?.trim().parse().ok()
+    };
+    Some((kilobytes("VmRSS:")?, kilobytes("VmHWM:")?))
+}
+
+/// What there was at each time, in their order.
+pub(super) fn told(times: &[(&str, Resident)]) -> String {
+    let known: Option<Vec<_>> = times.iter().map(|(when, it)| Some((when, it.0?))).collect();
+    let Some(known) = known else { return "memory: this system does not say".to_owned() };
+    // The kernel counts in steps: what is there now may be more than the most that it knows of.
+    let most = known.iter().map(|(_, (now, most))| now.max(most)).max().copied().unwrap_or_default();
+    let each: Vec<_> = known.iter().map(|(when, (now, _))| format!("{} {when}", megabytes(*now))).collect();
+    format!("memory of the process: {}; {} at most", each.join(", "), megabytes(most))
+}
+
+fn megabytes(kilobytes: u64) -> String {
+    format!("{:.1} MB", kilobytes as f64 * 1_024.0 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_memory_is_told_and_where_it_is_not_known_that_is_said() {
+        let at = |now, most| Resident(Some((now, most)));
+        let said = told(&[("before", at(10_000, 12_000)), ("after", at(30_000, 52_000))]);
+        assert_eq!(said, "memory of the process: 10.2 MB before, 30.7 MB after; 53.2 MB at most");
+        assert_eq!(told(&[("a", at(2_000, 1_000))]), "memory of the process: 2.0 MB a; 2.0 MB at most");
+        assert_eq!(told(&[("a", at(1, 1)), ("b", Resident(None))]), "memory: this system does not say");
+        assert_eq!(read("VmPeak:\t 9 kB\nVmHWM:\t 8 kB\nVmRSS:\t  7 kB\n"), Some((7, 8)));
+        assert_eq!(read("VmRSS:\t 7 kB\n"), None);
+    }
+}
