@@ -213,3 +213,45 @@ async fn the_bench_tells_the_memory_of_the_whole_process() {
         assert!(said.contains(told), "{said}");
     }
 }
+
+#[tokio::test]
+async fn a_list_of_one_is_shown_like_its_value_and_stays_as_it_is_written() {
+    let place = Place::new();
+    let rule = |status: &str, types: &str, operands: [&str; 3]| {
+        let [word, part, not] = operands;
+        format!(
+            "{TYPES}---\nrule: r\nstatus: {status}\nitem_types: {types}\nwhen:\n  all:\n    \
+             - field: {{path: text, {word}, {part}}}\n    - field: {{path: text, {not}}}\n    \
+             - text: {{in: [text], any_of: [b]}}\n"
+        )
+    };
+    const TYPES: &str = "item_type: post\nname: P\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n---\n\
+        item_type: note\nname: N\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n";
+    let lists = rule("draft", "[post]", ["in: [a b]", "starts_with: [a]", "not_in: [x]"]);
+    let values = rule("live", "[note, post]", ["eq: a b", "starts_with: a", "ne: x"]);
+    write(&place, "lists/all.yaml", &lists);
+    write(&place, "values/all.yaml", &values);
+    write(&place, "items.ndjson", item("1", &json!({"text": "a b"})));
+    let explained = async |folder: &str| {
+        ran(&place, &format!("rules explain --config {folder} --rule r --items items.ndjson")).await.1
+    };
+    assert_eq!(explained("lists").await, explained("values").await);
+    assert!(explained("lists").await.contains(r#""compared":{"eq":"a b","starts_with":"a"}"#));
+
+    let (code, said, _) = ran(&place, "rules diff --config values --against lists").await;
+    assert_eq!(
+        (code, said.as_str()),
+        (Some(2), "~ r: item_types post → [note, post], status draft → live\n")
+    );
+
+    assert_eq!(ran(&place, "rules fmt --config lists").await.1, "all.yaml\n");
+    let written = fs::read_to_string(place.folder.path().join("lists/all.yaml")).unwrap();
+    let words = written.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("in: - a b") && words.contains("starts_with: - a"), "{written}");
+    assert_eq!(ran(&place, "rules fmt --config lists --check").await.0, Some(0));
+    write(&place, "before/all.yaml", &lists);
+    assert_eq!(
+        ran(&place, "rules diff --config lists --against before").await,
+        (Some(0), String::new(), String::new())
+    );
+}

@@ -118,24 +118,38 @@ fn different(
 ) -> Vec<String> {
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let differing = keys.into_iter().filter(|key| !same(key, old.get(*key), new.get(*key)));
-    let shown = |value: Option<&Json>| match value {
-        Some(Json::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-        None => "nothing".to_owned(),
-    };
     let told = differing.map(|key| match key.as_str() {
         "when" | "where" => "condition".to_owned(),
         "tests" | "entries" => key.clone(),
-        _ => format!("{key} {} → {}", shown(old.get(key)), shown(new.get(key))),
+        _ => format!("{key} {} → {}", shown(key, old.get(key)), shown(key, new.get(key))),
     });
     told.collect()
+}
+
+/// A member's value, one of a list like one alone.
+fn shown(key: &str, value: Option<&Json>) -> String {
+    match value {
+        Some(Json::String(text)) => text.clone(),
+        Some(Json::Array(list)) => match list.as_slice() {
+            [one] => shown(key, Some(one)),
+            several => {
+                let each: Vec<_> = several.iter().map(|one| shown(key, Some(one))).collect();
+                format!("[{}]", each.join(", "))
+            }
+        },
+        Some(other) => other.to_string(),
+        None if key == "item_types" => "all".to_owned(),
+        None => "nothing".to_owned(),
+    }
 }
 
 fn fields(rule: &Rule) -> Map<String, Json> {
     match serde_json::to_value(rule) {
         Ok(Json::Object(mut fields)) => {
-            // Left out means draft, and that is worth saying.
-            fields.entry("status").or_insert_with(|| Json::from("draft"));
+            // What is meant by leaving them out is worth saying.
+            for (member, meant) in [("status", "draft"), ("on", "item"), ("on_error", "not_matched")] {
+                fields.entry(member).or_insert_with(|| Json::from(meant));
+            }
             // What all are in, or none, is as if it were not there.
             if rule.rollout.as_ref().is_some_and(|rollout| rollout.percent == Percent::ALL) {
                 fields.remove("rollout");
@@ -154,8 +168,13 @@ fn fields(rule: &Rule) -> Map<String, Json> {
     }
 }
 
+/// One value is a set, too.
 fn set(list: Option<&Json>) -> BTreeSet<String> {
-    list.and_then(Json::as_array).into_iter().flatten().map(ToString::to_string).collect()
+    let values = match list {
+        Some(Json::Array(values)) => values.as_slice(),
+        other => other.map(std::slice::from_ref).unwrap_or_default(),
+    };
+    values.iter().map(ToString::to_string).collect()
 }
 
 fn same_condition(before: &Rule, after: &Rule, limits: &Limits, known: &dyn Known) -> bool {
@@ -242,6 +261,6 @@ mod tests {
         let before = "rule: r\nitem_types: [a, b]\nwhen: {text: {in: [text], any_of: [x y, z w]}}\n";
         let other = "rule: r\nstatus: live\nitem_types: [a]\nwhen: {text: {in: [text], any_of: [x y]}}\n";
         let changes = between(before, other).0;
-        assert_eq!(changes, [r#"item_types ["a","b"] → ["a"]"#, "status draft → live", "condition"]);
+        assert_eq!(changes, ["item_types [a, b] → a", "status draft → live", "condition"]);
     }
 }

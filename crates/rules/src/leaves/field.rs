@@ -31,7 +31,7 @@ pub(crate) struct FieldLeaf {
     of: Option<Of>,
     ignore_case: bool,
     tests: Vec<Test>,
-    /// As written, shortened for explanations.
+    /// As explanations show it: shortened, and the same for a value as for a list of one.
     written: Map<String, Json>,
 }
 
@@ -85,7 +85,8 @@ impl FieldLeaf {
         let mut written = Map::new();
         let mut tests = Vec::with_capacity(comparison.tests.len());
         for (op, operand) in &comparison.tests {
-            written.insert(op.name().to_owned(), shorten(operand, context.limits.excerpt_bytes));
+            let (shown, value) = plain(*op, operand, &comparison.tests);
+            written.insert(shown.name().to_owned(), shorten(value, context.limits.excerpt_bytes));
             tests.push(
                 context.at(op.name(), |c| Test::compile(*op, operand, kind, comparison.ignore_case, c)),
             );
@@ -324,6 +325,17 @@ pub(super) fn json(value: &Value<'_>, length: usize) -> Json {
         // Containers hold scalars only.
         Value::List(_) | Value::Map(_) => Json::Null,
     }
+}
+
+/// A comparison with a list of one value, as one with the value; unless that is among the tests as well.
+fn plain<'j>(op: Op, operand: &'j Json, tests: &[(Op, Json)]) -> (Op, &'j Json) {
+    let Some([one]) = operand.as_array().map(Vec::as_slice) else { return (op, operand) };
+    let single = match op {
+        Op::In => Op::Eq,
+        Op::NotIn => Op::Ne,
+        other => return (other, one),
+    };
+    if tests.iter().any(|(other, _)| *other == single) { (op, operand) } else { (single, one) }
 }
 
 fn shorten(operand: &Json, length: usize) -> Json {

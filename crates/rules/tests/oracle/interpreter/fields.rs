@@ -151,8 +151,15 @@ impl Interpreter<'_> {
             .tests
             .iter()
             .map(|(op, operand)| {
-                let name = serde_json::to_value(op).unwrap();
-                (name.as_str().unwrap().to_owned(), written(operand, self.limits))
+                let alone = operand.as_array().filter(|list| list.len() == 1).map(|list| &list[0]);
+                let is_there = |op: Op| field.tests.iter().any(|(other, _)| *other == op);
+                let (name, operand) = match (op, alone) {
+                    (Op::In, Some(one)) if !is_there(Op::Eq) => ("eq".to_owned(), one),
+                    (Op::NotIn, Some(one)) if !is_there(Op::Ne) => ("ne".to_owned(), one),
+                    (Op::StartsWith | Op::EndsWith | Op::Contains, Some(one)) => (name(*op), one),
+                    _ => (name(*op), operand),
+                };
+                (name, written(operand, self.limits))
             })
             .collect();
         let of = field.of.map(|of| ("of".to_owned(), serde_json::to_value(of).unwrap()));
@@ -163,6 +170,10 @@ impl Interpreter<'_> {
 
 fn meets((asked, denied): &(bool, bool)) -> bool {
     *asked && *denied
+}
+
+fn name(op: Op) -> String {
+    serde_json::to_value(op).unwrap().as_str().unwrap().to_owned()
 }
 
 fn negative(op: Op) -> bool {
