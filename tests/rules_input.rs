@@ -65,6 +65,7 @@ async fn a_document_that_is_no_utf_8_is_named_with_its_line_and_column_by_every_
         let (code, _, told) = ran(&place, line).await;
         assert_eq!(code, Some(1), "{line}: {told}");
         assert!(told.contains("sub/policies.yaml:5: column 10: no character of UTF-8"), "{line}: {told}");
+        assert!(!told.contains("There is no file"), "{line}: {told}");
         // It reads no entries.
         let names_entries = told.contains("words.txt:2: column 6: no character of UTF-8");
         assert_eq!(names_entries, !line.contains("fmt"), "{line}: {told}");
@@ -254,4 +255,19 @@ async fn a_list_of_one_is_shown_like_its_value_and_stays_as_it_is_written() {
         ran(&place, "rules diff --config lists --against before").await,
         (Some(0), String::new(), String::new())
     );
+}
+
+#[tokio::test]
+async fn a_fault_of_one_document_makes_none_of_another_and_a_blank_key_is_told_at_its_place() {
+    let place = Place::new();
+    let banks = "bank: words\nkind: text\nfile: words.txt\n---\nrule: \"\"\nwhen: {text: {in: [text], any_of: [a b]}}\n\
+        ---\nrule: r\nwhen: 5\n";
+    write(&place, "documents/all.yaml", DOCUMENTS);
+    write(&place, "documents/banks.yaml", banks);
+    write(&place, "documents/words.txt", "moonbag\n");
+    let (code, _, told) = ran(&place, "lint documents").await;
+    let lines: Vec<_> = told.lines().collect();
+    assert_eq!((code, lines.len()), (Some(1), 3), "{told}");
+    assert!(lines[0].starts_with("banks.yaml:5: document 2: rule: A key begins with"), "{told}");
+    assert!(lines[1].starts_with("banks.yaml:8: document 3: when: "), "{told}");
 }

@@ -125,7 +125,8 @@ pub(crate) fn pattern_faults(content: &Content, limits: &Limits) -> Vec<Document
 /// Where it stands in the documents.
 fn place(content: &Content, kind: &str, key: &str, pointer: &str, detail: &str) -> DocumentFault {
     let set = &content.set;
-    if key.is_empty() {
+    // A key that is blank is a fault at its place.
+    if key.is_empty() && pointer.is_empty() {
         return general(detail.to_owned());
     }
     let origin = match kind {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Bank, Document, DocumentFault, Origin, parse};
+use super::{Bank, Document, DocumentFault, Origin, parse_all};
 
 /// Faults of one file that are told.
 const MOST_FAULTS: usize = 100;
@@ -15,11 +15,11 @@ pub(super) fn is_document(name: &str) -> bool {
     [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending))
 }
 
-/// The files that banks of these documents name. What cannot be read names nothing: reading it will say why.
+/// The files that banks of these documents name, as far as they can be read: what is wrong beside a bank must not make
+/// its file look missing.
 pub fn named_files(files: &[(impl AsRef<str>, impl AsRef<str>)]) -> Vec<String> {
-    let each = files.iter().filter_map(|(name, text)| parse(&[(name.as_ref(), text.as_ref())]).ok());
-    let mut names: Vec<_> =
-        each.flatten().filter_map(|(origin, document)| wanted(&origin, &document)?.ok()).collect();
+    let each = files.iter().flat_map(|(name, text)| parse_all(&[(name.as_ref(), text.as_ref())]).documents);
+    let mut names: Vec<_> = each.filter_map(|(origin, document)| wanted(&origin, &document)?.ok()).collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -102,6 +102,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::documents::parse;
 
     const BANK: &str = "bank: words\nkind: text\nentries: [own]\nfile: lists/words.txt\n";
 

@@ -52,8 +52,19 @@ impl Parsed {
 
     /// There is a file that could not be read, with any documents.
     pub fn lacks(&mut self, unread: DocumentFault) {
+        // Of a bank whose file it is, the file is not missing; of one that was named by nobody, anything may be.
+        let is_its = |(origin, document): &&(Origin, Document)| {
+            let file = attached::wanted(origin, document);
+            file.is_some_and(|file| file.is_ok_and(|file| file == unread.origin.file))
+        };
+        let before = self.mended.len();
+        self.mended.extend(
+            self.documents.iter().filter(is_its).map(|(origin, _)| (origin.clone(), "file".to_owned())),
+        );
+        if self.mended.len() == before {
+            self.unread(None, None);
+        }
         self.faults.push(unread);
-        self.unread(None, None);
     }
 
     /// There is a document, and this is all that is known of its key.

@@ -90,8 +90,9 @@ pub(super) fn whole(
     let compiled =
         match compile(org, version, content, entries, &settings.rules, &settings.header_variable_prefix) {
             Err(found) => {
-                // Names are checked by the set and again by the rules, in other words: the first told at a place stays.
-                let told: HashSet<_> = faults.iter().map(place).collect();
+                // Keys and names are checked by their documents and the set, and again by the rules, in other words:
+                // the first told at a place stays.
+                let told: HashSet<_> = faults.iter().chain(&parsed.faults).map(place).collect();
                 let new: Vec<_> =
                     found.iter().filter(|fault| !told.contains(&place(fault))).cloned().collect();
                 faults.extend(new);
