@@ -44,7 +44,7 @@ impl std::fmt::Display for Change {
 /// told as a fault of its bank.
 pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<File>> {
     let (files, unread) = read_what_can_be(folder)?;
-    whole(folder, unread)?;
+    whole(folder, &unread)?;
     Ok(files)
 }
 
@@ -74,7 +74,7 @@ pub(super) fn read_documents(folder: &Path) -> anyhow::Result<Vec<File>> {
 /// As `read_documents`, where there may be none.
 pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<File>> {
     let (files, unread) = found(folder)?;
-    whole(folder, unread)?;
+    whole(folder, &unread)?;
     Ok(files)
 }
 
@@ -88,7 +88,7 @@ fn found(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<DocumentFault>)> {
 }
 
 /// Names all that cannot be read.
-fn whole(folder: &Path, unread: Vec<DocumentFault>) -> anyhow::Result<()> {
+fn whole(folder: &Path, unread: &[DocumentFault]) -> anyhow::Result<()> {
     let named: Vec<_> = unread.iter().map(ToString::to_string).collect();
     if named.is_empty() { Ok(()) } else { Err(anyhow!(named.join("; ")).context(unreadable(folder))) }
 }
