@@ -121,16 +121,21 @@ fn a_bomb_is_refused_before_any_picture_is_allocated() {
 fn a_tiff_that_lies_about_its_size_or_its_tiles_stays_within_its_share() {
     let _alone = alone();
     let whole = encoded(&pictures::sized(2, 2, 64, 64).image().into(), ImageFormat::Tiff);
-    for entry in 0..30 {
-        let mut bytes = whole.clone();
-        let directory = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
-        let at = directory + 2 + 12 * entry;
-        if at + 12 > bytes.len() {
-            break;
+    let long = [&whole[..], &vec![0; 5 * MIB]].concat();
+    for (what, whole, place, value) in [
+        ("value", &whole, 8, 0x7fff_ffff_u32),
+        ("number of values", &whole, 4, 4 * MIB as u32),
+        ("number of values that are there", &long, 4, MIB as u32),
+    ] {
+        let directory = u32::from_le_bytes(whole[4..8].try_into().unwrap()) as usize;
+        let entries = u16::from_le_bytes(whole[directory..directory + 2].try_into().unwrap());
+        for entry in 0..entries as usize {
+            let mut bytes = whole.clone();
+            let at = directory + 2 + 12 * entry + place;
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            let (print, held) = measured(&Limits::default(), &bytes);
+            assert!(held < 8 * MIB, "{what}, entry {entry}: {held} bytes, {:?}", print.reason);
         }
-        bytes[at + 8..at + 12].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
-        let (print, held) = measured(&Limits::default(), &bytes);
-        assert!(held < 8 * MIB, "entry {entry}: {held} bytes, {:?}", print.reason);
     }
 }
 

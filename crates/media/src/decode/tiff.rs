@@ -4,6 +4,8 @@
 //! The decoder is shown all of them as gray, and the samples that it gives are looked up here. What it would read
 //! otherwise than it is meant, or beyond what the header tells, it is not asked for: see `hold`.
 
+mod directory;
+
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
 use tiff::{
@@ -12,6 +14,7 @@ use tiff::{
     tags::Tag,
 };
 
+use self::directory::Directory;
 use super::{
     Refusal,
     header::{Header, big16},
@@ -35,7 +38,9 @@ pub(super) struct Samples<'a> {
 impl<'a> Samples<'a> {
     /// Nothing for a file that others read.
     pub(super) fn of(bytes: &'a [u8]) -> Result<Option<Self>, Refusal> {
-        let tag = Photometric::of(bytes);
+        let directory = Directory::of(bytes);
+        directory.as_ref().map_or(Ok(()), Directory::hold)?;
+        let tag = directory.and_then(|directory| Photometric::of(&directory));
         let own = tag.filter(|tag| matches!(tag.value, WHITE_IS_ZERO | BLACK_IS_ZERO | PALETTE));
         let other = own.as_ref().map(|tag| (tag.at, tag.as_bytes(BLACK_IS_ZERO)));
         let mut decoder = Decoder::new(Shown { file: Cursor::new(bytes), other })?;
@@ -219,27 +224,17 @@ struct Photometric {
 
 impl Photometric {
     /// Nothing of a file with offsets of eight bytes, whose palettes hardly exist.
-    fn of(bytes: &[u8]) -> Option<Self> {
+    fn of(directory: &Directory<'_>) -> Option<Self> {
         const TAG: u16 = 262;
         const LONG: u16 = 4;
-        let is_big_endian = match bytes.get(..4)? {
-            b"II*\0" => false,
-            b"MM\0*" => true,
-            _ => return None,
-        };
-        let short = |at: usize| {
-            let two = *bytes.get(at..)?.first_chunk()?;
-            Some(if is_big_endian { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) })
-        };
-        let four = *bytes.get(4..)?.first_chunk()?;
-        let offset = if is_big_endian { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) };
-        let directory = offset as usize;
-        let entries = usize::from(short(directory)?);
-        let entry = (0..entries).map(|nth| directory + 2 + 12 * nth).find(|at| short(*at) == Some(TAG))?;
+        if directory.is_wide {
+            return None;
+        }
+        let entry = directory.entries().find(|entry| entry.tag == TAG)?;
+        let is_big_endian = directory.is_big_endian;
         // One of four bytes has its value in the last of them.
-        let is_long = short(entry + 2)? == LONG;
-        let at = entry + 8 + if is_big_endian && is_long { 2 } else { 0 };
-        Some(Self { at: at as u64, value: short(at)?, is_big_endian })
+        let at = entry.at + 8 + if is_big_endian && entry.kind == LONG { 2 } else { 0 };
+        Some(Self { at: at as u64, value: directory.short(at)?, is_big_endian })
     }
 
     fn as_bytes(&self, value: u16) -> [u8; 2] {
