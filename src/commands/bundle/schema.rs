@@ -52,7 +52,7 @@ impl Constants {
 /// What a bundle could not carry is refused before anything is held against it. It is not repeated: addresses have secrets.
 pub(super) fn held(url: Option<&str>) -> anyhow::Result<Option<&str>> {
     if url.is_some_and(|url| !is_uri(url)) {
-        bail!("--schema-url is not a URI (RFC 3986), such as {}", SCHEMA_URL);
+        bail!("--schema-url is not a URI (RFC 3986), such as {SCHEMA_URL}");
     }
     Ok(url)
 }
