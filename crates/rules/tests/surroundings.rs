@@ -360,6 +360,30 @@ fn a_rule_is_looked_at_only_where_its_areas_and_domains_are() {
 }
 
 #[test]
+fn rules_over_media_are_looked_at_only_where_there_is_a_medium() {
+    let media = |most: i32| json!({"media": {"in": ["links"], "bank": "faces", "max_distance": most}});
+    let rules: Vec<_> = (0..300)
+        .map(|n| match n % 3 {
+            0 => media(n % 32),
+            1 => json!({"any": [media(n % 32), {"text": {"in": ["text"], "words": [format!("w{n}")]}}]}),
+            _ => json!({"all": [media(n % 32), {"field": {"path": "amount", "gt": n}}]}),
+        })
+        .zip(0..)
+        .map(|(when, n): (Json, i32)| rule(&format!("r{n}"), &when))
+        .collect();
+    let plan = compile_all(&rules, &[]).unwrap();
+    assert!(plan.warnings().iter().all(|warning| warning.tag() != "unannounced"), "{:?}", plan.warnings());
+    let judged = |data: Json| {
+        let scanned = scan(&plan, &data, On::Item);
+        (scanned.judged(), scanned.needs().len())
+    };
+    assert_eq!(judged(json!({"text": "no medium", "amount": 1_000})), (0, 0));
+    assert_eq!(judged(json!({"text": "w4", "links": [], "amount": 1_000})), (1, 0));
+    let links = ["https://a.example/1.jpg", "https://a.example/2.jpg"];
+    assert_eq!(judged(json!({"links": links, "amount": 6})), (300, 2));
+}
+
+#[test]
 fn tabs_and_line_ends_hide_no_host_of_an_address_and_part_those_of_a_text() {
     let plan = plan(&json!({"domain": {"in": ["links", "site", "text"], "any_of": ["bad.example"]}}), &[]);
     let split = "https://bad.exa\tm\r\nple/x";

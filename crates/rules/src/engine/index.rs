@@ -38,6 +38,8 @@ pub(crate) struct Index {
     pub(crate) scans: Vec<Scan>,
     pub(crate) patterns: Vec<PatternScan>,
     pub(crate) lookups: Box<[(usize, Lookup)]>,
+    /// By path: what any medium at all announces. What it is like is not known before it is asked for.
+    pub(crate) media: Box<[(usize, Vec<Witness>)]>,
     pub(crate) around: Around,
     /// The predicates of which one must pass before a rule can; others refer to them by their place.
     pub(crate) witnesses: Box<[Witness]>,
@@ -218,6 +220,7 @@ impl Index {
         });
         let coarsest = texts.max().unwrap_or(FINEST).max(FINEST);
         let mut lookups: BTreeMap<usize, Lookup> = BTreeMap::new();
+        let mut media: BTreeMap<usize, Vec<Witness>> = BTreeMap::new();
         for (number, witness) in (0_u32..).zip(&witnesses) {
             let predicate = witness.predicate;
             match &predicates[predicate as usize] {
@@ -230,7 +233,12 @@ impl Index {
                 }
                 Leaf::Geo(geo) => self.around.announce_areas(number, geo),
                 Leaf::Domain(domain) => self.around.announce_domains(number, domain),
-                Leaf::Formula(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => {}
+                Leaf::Media(leaf) => {
+                    for slot in leaf.slots() {
+                        media.entry(*slot).or_default().push(*witness);
+                    }
+                }
+                Leaf::Formula(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Score(_) => {}
             }
         }
         for lookup in lookups.values_mut() {
@@ -238,6 +246,7 @@ impl Index {
             lookup.texts = Texts::new(std::mem::take(&mut lookup.collected_texts));
         }
         self.lookups = lookups.into_iter().collect();
+        self.media = media.into_iter().collect();
         self.witnesses = witnesses;
         let sample = sample(sought.words.values().flat_map(|words| &words.words));
         for (view, unannounced) in sought.patterns {

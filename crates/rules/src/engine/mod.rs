@@ -58,7 +58,10 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// The rules that the item could match, in order.
     pub(crate) fn candidates(&mut self) -> Vec<u32> {
-        self.complete = self.scan().is_ok() && self.look_up().is_ok() && self.look_around().is_ok();
+        self.complete = self.scan().is_ok()
+            && self.look_up().is_ok()
+            && self.look_at_media().is_ok()
+            && self.look_around().is_ok();
         if !self.complete {
             // What was not looked at announces nothing: every rule must be judged, as far as the steps reach.
             return self.index.rules.to_vec();
@@ -259,6 +262,19 @@ impl<'r, 'a> Run<'r, 'a> {
                     });
                     result?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_media(&mut self) -> Result<(), Spent> {
+        let (index, scene) = (self.index, self.scene);
+        for (slot, witnesses) in &*index.media {
+            if scene.views.slot(*slot).values.as_deref().is_none_or(<[_]>::is_empty) {
+                continue;
+            }
+            for witness in witnesses {
+                self.announced(*witness, true)?;
             }
         }
         Ok(())

@@ -106,7 +106,9 @@ fn announcing(leaf: &Leaf) -> Option<f32> {
         }),
         Leaf::Geo(geo) => Some(likelihood_of_areas(geo)),
         Leaf::Domain(domain) => Some(likelihood_of_domains(domain)),
-        Leaf::Formula(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Media(_) | Leaf::Score(_) => None,
+        // Most items have no medium, and so none that could be like an entry of a bank.
+        Leaf::Media(_) => Some(0.25),
+        Leaf::Formula(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Score(_) => None,
     }
 }
 

@@ -63,6 +63,11 @@ impl MediaLeaf {
         format!("{slots:?} {states:?} {banks:?} {kinds:?} {labels:?} {max_distance:?}")
     }
 
+    /// One of these must have a medium.
+    pub(crate) fn slots(&self) -> &[usize] {
+        &self.slots
+    }
+
     /// The field without which it fails.
     pub(crate) fn only_slot(&self) -> Option<usize> {
         if let [slot] = self.slots[..] { Some(slot) } else { None }
