@@ -151,8 +151,11 @@ impl Set {
     }
 
     pub(crate) fn read(&self, item: &Json) -> Values {
-        let bytes = item.to_string();
-        self.item_type.check(bytes.as_bytes(), Mode::Partial, &Pointer::Root).unwrap()
+        self.check(&item.to_string())
+    }
+
+    pub(crate) fn check(&self, text: &str) -> Values {
+        self.item_type.check(text.as_bytes(), Mode::Partial, &Pointer::Root).unwrap()
     }
 }
 
