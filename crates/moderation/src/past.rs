@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use tidegate_catalog::Compiled;
-use tidegate_rules::{Explained, Facts, Need, Outcome};
+use tidegate_rules::{Explained, Facts, LeftOut, Need, Outcome};
 use tidegate_schemas::{
     ids::{Millis, OrgId, RuleId, WindowId},
     records::{ItemEntry, Source, Variant},
@@ -119,6 +119,7 @@ pub struct Why {
     /// The rule is not evaluated for such items, so its conditions do not matter.
     pub is_no_concern: bool,
     pub is_guessed: bool,
+    pub left_out: LeftOut,
 }
 
 /// `None`: the configuration evaluates no such rule.
@@ -133,8 +134,8 @@ pub async fn explain(
     let Some(inquiry) = evaluate::inquire(&prepared, rule) else { return Ok(None) };
     let needs: Vec<Need> = inquiry.needs().cloned().collect();
     let (facts, is_guessed) = facts(archive, &prepared, &needs, row.into()).await?;
-    let is_no_concern = !inquiry.concerns;
-    Ok(Some(Why { tree: config.plan().answer(inquiry, &facts), is_no_concern, is_guessed }))
+    let (is_no_concern, left_out) = (!inquiry.concerns, inquiry.left_out.clone());
+    Ok(Some(Why { tree: config.plan().answer(inquiry, &facts), is_no_concern, is_guessed, left_out }))
 }
 
 /// An item on its way through one configuration.

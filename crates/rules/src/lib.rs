@@ -42,7 +42,7 @@ pub use item::{Fields, Item, Number, Value};
 pub use leaves::text::pattern_fault;
 pub use life::{Allowance, Life, OnError, Rollout, RolloutBy, Share};
 pub use limits::{Contradiction, Limits};
-pub use outcome::{Errored, Match, Named, Outcome};
+pub use outcome::{Errored, LeftOut, Match, Named, Outcome};
 pub use plan::{Figures, Inquiry, Plan, RuleHead, RuleSource, Scan};
 pub use vocabulary::{Container, Kind, Shape, Vocabulary};
 pub use windows::{Amount, Measure, Tally, Window, WindowEntry, WindowKey};

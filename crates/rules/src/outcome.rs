@@ -32,6 +32,38 @@ pub struct Outcome {
     pub uncounted: Vec<WindowId>,
 }
 
+impl Outcome {
+    pub fn left_out(&self) -> LeftOut {
+        LeftOut {
+            matched_more: self.matched_more,
+            errored_more: self.errored_more,
+            uncounted: self.uncounted.clone(),
+            truncated: self.truncated.clone(),
+        }
+    }
+}
+
+/// What an evaluation did not search, count or list, because that is more than it may. It is written without what is
+/// empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LeftOut {
+    #[serde(skip_serializing_if = "is_zero")]
+    pub matched_more: usize,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub errored_more: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub uncounted: Vec<WindowId>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub truncated: Vec<String>,
+}
+
+impl LeftOut {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn is_zero(count: &usize) -> bool {
     *count == 0

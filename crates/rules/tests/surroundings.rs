@@ -224,6 +224,29 @@ fn values_beyond_the_limit_are_named_and_not_counted() {
 }
 
 #[test]
+fn an_inquiry_names_what_is_not_looked_at_of_what_its_rule_asks_for_and_of_nothing_else() {
+    let window = |key: &str| json!({"window": key, "item_types": ["post"], "by": "links", "over": "1h"});
+    let windows = [window("asked"), window("other")];
+    let searched = |path: &str| json!({"text": {"in": [path], "words": ["x"]}});
+    let rules = [
+        rule("counts", &json!({"count": {"window": "asked", "gte": 1}})),
+        rule("searches", &json!({"all": [searched("text"), searched("site")]})),
+        rule("looks-elsewhere", &searched("site")),
+    ];
+    let plan = compile_all(&rules, &windows).unwrap();
+    let links: Vec<_> = (0..40).map(|n| format!("l{n}")).collect();
+    let long = "word ".repeat(14_000);
+    let values = Data(json!({"text": long, "site": "https://x.example", "links": links}));
+    let type_id = TypeId::new("post");
+    let submission = SubmissionId::from(uuid::Uuid::nil());
+    let item = Item { type_id: &type_id, values: &values, user: None, on: On::Item, now: NOW, submission };
+    let told = |rule: &str| json!(plan.inquire(&item, &rule.into()).unwrap().left_out);
+    assert_eq!(told("counts"), json!({"uncounted": ["asked"]}));
+    assert_eq!(told("searches"), json!({"truncated": ["text"]}));
+    assert_eq!(told("looks-elsewhere"), json!({}));
+}
+
+#[test]
 fn what_is_wrong_with_a_window_is_said_at_the_window() {
     let count = json!({"count": {"window": "w", "gte": 1}});
     for (window, place, tag) in [

@@ -82,13 +82,17 @@ fn of_file(file: &Path, folder: &Folder, rule: &RuleId) -> anyhow::Result<ExitCo
         let line = items::read(&config, &line, now);
         match line.item {
             Ok(prepared) => {
-                let Some((tree, concerns)) = explain(&prepared, rule) else {
+                let Some((tree, concerns, left_out)) = explain(&prepared, rule) else {
                     bail!("there is no rule `{rule}` that is evaluated");
                 };
                 let ItemKey { type_id, id } = prepared.key;
-                say(json!({
+                let mut said = json!({
                     "id": id, "typeId": type_id, "rule": rule, "tree": tree, "isNoConcern": !concerns,
-                }));
+                });
+                if let (Json::Object(said), Json::Object(left_out)) = (&mut said, json!(left_out)) {
+                    said.extend(left_out);
+                }
+                say(said);
             }
             Err(fault) => {
                 refused = true;

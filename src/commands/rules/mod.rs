@@ -19,7 +19,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use clap::{Args, Subcommand};
 use tidegate_catalog::{Compiled, change};
 use tidegate_moderation::evaluate::{self, Begun, Prepared};
-use tidegate_rules::{Around, Explained, Facts, Outcome};
+use tidegate_rules::{Around, Explained, Facts, LeftOut, Outcome};
 use tidegate_schemas::{ids::RuleId, nearest};
 
 use super::{alone, documents, lint::Lint};
@@ -125,10 +125,11 @@ fn evaluate_among(prepared: &Prepared, around: &Around) -> Outcome {
     }
 }
 
-/// What each condition of a rule comes to where there is nobody to ask, as in `evaluate`; and whether the rule is
-/// evaluated for such an item.
-fn explain(prepared: &Prepared, rule: &RuleId) -> Option<(Explained, bool)> {
+/// What each condition of a rule comes to where there is nobody to ask, as in `evaluate`; whether the rule is evaluated
+/// for such an item; and what of it was not looked at.
+fn explain(prepared: &Prepared, rule: &RuleId) -> Option<(Explained, bool, LeftOut)> {
     let inquiry = evaluate::inquire(prepared, rule)?;
-    let (needs, concerns) = (inquiry.needs().cloned().collect::<Vec<_>>(), inquiry.concerns);
-    Some((prepared.config.plan().answer(inquiry, &Facts::offline(&needs)), concerns))
+    let needs: Vec<_> = inquiry.needs().cloned().collect();
+    let (concerns, left_out) = (inquiry.concerns, inquiry.left_out.clone());
+    Some((prepared.config.plan().answer(inquiry, &Facts::offline(&needs)), concerns, left_out))
 }

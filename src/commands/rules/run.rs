@@ -48,18 +48,8 @@ impl Run {
                         outcome.errored.iter().map(|it| json!({"rule": it.rule, "reason": it.reason}));
                     said.insert("matched".to_owned(), json!(matched));
                     said.insert("errored".to_owned(), errored.collect());
-                    for (name, more) in
-                        [("matchedMore", outcome.matched_more), ("erroredMore", outcome.errored_more)]
-                    {
-                        if more > 0 {
-                            said.insert(name.to_owned(), json!(more));
-                        }
-                    }
-                    if !outcome.uncounted.is_empty() {
-                        said.insert("uncounted".to_owned(), json!(outcome.uncounted));
-                    }
-                    if !outcome.truncated.is_empty() {
-                        said.insert("truncated".to_owned(), json!(outcome.truncated));
+                    if let Json::Object(left_out) = json!(outcome.left_out()) {
+                        said.extend(left_out);
                     }
                     if self.explain {
                         let trees = outcome.matched.iter().map(|it| (it.rule.to_string(), json!(it.tree)));

@@ -8,7 +8,7 @@ use tidegate_moderation::{
     Error, items,
     past::{self, Archive},
 };
-use tidegate_rules::Explained;
+use tidegate_rules::{Explained, LeftOut};
 use tidegate_schemas::ids::{ConfigVersion, ItemKey, RuleId, SubmissionId};
 use tidegate_web::Problem;
 
@@ -39,6 +39,8 @@ pub(super) struct Answer {
     is_no_concern: bool,
     /// Media, models and windows that were not counted are not known of the past.
     is_guessed: bool,
+    #[serde(flatten)]
+    left_out: LeftOut,
 }
 
 pub(crate) async fn explain(
@@ -80,5 +82,6 @@ pub(crate) async fn explain(
         tree: why.tree,
         is_no_concern: why.is_no_concern,
         is_guessed: why.is_guessed,
+        left_out: why.left_out,
     }))
 }

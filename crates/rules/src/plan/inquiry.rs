@@ -4,17 +4,19 @@
 
 use std::sync::Arc;
 
-use tidegate_schemas::ids::RuleId;
+use tidegate_schemas::ids::{RuleId, WindowId};
 
-use super::{Open, Plan, Scan, Waiting};
+use super::{Open, Plan, Scan, Waiting, texts};
 use crate::{
     compile::Rule,
+    counting::Added,
     engine::index::Index,
     evaluate::Mask,
     explain::{self, Explained},
     facts::{Facts, Need},
     item::Item,
     limits::Spent,
+    outcome::LeftOut,
 };
 
 /// What the item says of a rule's conditions, and what is still to be looked up.
@@ -23,6 +25,8 @@ pub struct Inquiry {
     open: Open,
     /// Whether the rule is evaluated for such an item at all.
     pub concerns: bool,
+    /// Texts that its conditions search and windows that they ask, of which the item has more than is looked at.
+    pub left_out: LeftOut,
 }
 
 impl Inquiry {
@@ -37,17 +41,26 @@ impl Plan {
         let place = *self.places.get(rule)?;
         let rule = &self.rules[place as usize];
         // Where the rule's own search takes too many steps, the joint one may have refuted it, as in an evaluation.
-        let (alone, spent) = self.look(item, rule, None);
-        let open = if spent { self.look(item, rule, Some(self.index_of(item))).0 } else { alone };
+        let searched = texts(&[place], &self.rules, &self.predicates);
+        let (mut look, spent) = self.look(item, rule, &searched, None);
+        if spent {
+            look = self.look(item, rule, &searched, Some(self.index_of(item))).0;
+        }
         let concerns = self.concerns(place, item) && rule.speaks_of(item.type_id);
-        open.map(|open| Inquiry { open, concerns })
+        look.map(|(open, left_out)| Inquiry { open, concerns, left_out })
     }
 
     /// Judges each condition; and whether one takes more steps than there are.
-    fn look(&self, item: &Item<'_>, rule: &Arc<Rule>, joint: Option<&Index>) -> (Option<Open>, bool) {
+    fn look(
+        &self,
+        item: &Item<'_>,
+        rule: &Arc<Rule>,
+        searched: &[usize],
+        joint: Option<&Index>,
+    ) -> (Option<(Open, LeftOut)>, bool) {
         let (mut open, mut spent) = (None, false);
         let none = Index::default();
-        self.run(item, joint.unwrap_or(&none), &[], |run| {
+        let scan = self.run(item, joint.unwrap_or(&none), searched, |run| {
             if joint.is_some() {
                 let candidates = run.candidates();
                 run.scratch.candidates.give_back(candidates);
@@ -66,10 +79,22 @@ impl Plan {
                 explained.push(predicate.explain(known, None, run.scene, &mut run.steps));
                 leaves.push(known);
             }
+            let asks = |window: &WindowId| {
+                let mut needs = waiting.iter().flat_map(|waiting| &waiting.needs);
+                needs.any(|need| matches!(need, Need::Count { window: asked, .. } if asked == window))
+            };
+            let mut added = Added::default();
+            for place in self.counted.get(item.type_id).into_iter().flatten() {
+                let counting = &self.windows[*place];
+                if asks(&counting.window.key) {
+                    counting.add(item, run, &mut added);
+                }
+            }
             open = Some(Open { rule: Arc::clone(rule), leaves, explained, waiting });
-            Scan::default()
+            Scan { added, ..Scan::default() }
         });
-        (open, spent)
+        let left_out = LeftOut { uncounted: scan.added.1, truncated: scan.truncated, ..LeftOut::default() };
+        (open.map(|open| (open, left_out)), spent)
     }
 
     /// What each condition comes to with what was looked up, whether or not the rule matches or concerns the item. A need
