@@ -11,6 +11,8 @@ mod history;
 mod hosts;
 #[path = "pipeline/items.rs"]
 mod items;
+#[path = "pipeline/left_out.rs"]
+mod left_out;
 #[path = "pipeline/life.rs"]
 mod life;
 #[path = "pipeline/media.rs"]

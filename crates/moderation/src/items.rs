@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_catalog::Compiled;
+use tidegate_rules::LeftOut;
 use tidegate_schemas::{
     ids::{
         ActionId, EventId, ItemId, ItemKey, Millis, OrgId, PolicyId, ReportId, RuleId, SubmissionId, TypeId,
@@ -203,6 +204,8 @@ pub struct Answer {
     pub report_id: Option<ReportId>,
     pub matched_rules: Vec<MatchedRule>,
     pub errored_rules: Box<RawValue>,
+    #[serde(flatten)]
+    pub left_out: LeftOut,
     pub actions: Vec<ListedAction>,
     pub media: Box<RawValue>,
     pub deliveries: Vec<DeliveryState>,
@@ -292,6 +295,8 @@ pub async fn answer_when_evaluated(
 async fn render(store: &Store, row: Item) -> Result<Answer, Error> {
     let matched: Vec<MatchedRule> = serde_json::from_str(&row.matched).map_err(Error::corrupt("item"))?;
     let actions: Vec<ListedAction> = serde_json::from_str(&row.actions).map_err(Error::corrupt("item"))?;
+    let left_out = row.left_out.as_deref().map(serde_json::from_str).transpose();
+    let left_out: Option<LeftOut> = left_out.map_err(Error::corrupt("item"))?;
     let events: Vec<_> =
         actions.iter().filter_map(|action| action.event_id).map(|id| (row.org.clone(), id)).collect();
     let deliveries = store.get_many::<Delivery>(&events).await?;
@@ -310,6 +315,7 @@ async fn render(store: &Store, row: Item) -> Result<Answer, Error> {
         report_id: row.report_id,
         matched_rules: matched,
         errored_rules: context::raw(row.errored.as_bytes())?,
+        left_out: left_out.unwrap_or_default(),
         actions,
         media: context::raw(row.media.as_bytes())?,
         deliveries: deliveries

@@ -2,7 +2,7 @@
 //!
 //! It evaluates nothing (`evaluate`); a processor brings evaluation and effects together.
 
-use tidegate_rules::Outcome;
+use tidegate_rules::{LeftOut, Outcome};
 use tidegate_schemas::{
     ids::{ConfigVersion, Millis},
     records::{self, Coordinates, ItemEntry, Record as _},
@@ -203,7 +203,23 @@ pub async fn carry_out(
     };
     let counted = std::mem::take(&mut plan.counted);
     finish(deps, submission, &plan).await?;
+    if let Some(findings) = &plan.evaluation {
+        count(&findings.left_out);
+    }
     Ok(counted)
+}
+
+fn count(left_out: &LeftOut) {
+    for (what, is_some) in [
+        ("matched", left_out.matched_more > 0),
+        ("errored", left_out.errored_more > 0),
+        ("uncounted", !left_out.uncounted.is_empty()),
+        ("truncated", !left_out.truncated.is_empty()),
+    ] {
+        if is_some {
+            metrics::counter!("tidegate_evaluations_left_out_total", "what" => what).increment(1);
+        }
+    }
 }
 
 /// Carries out a plan that is stored already, or has no effects.
@@ -213,7 +229,7 @@ pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Re
     };
     // Before the row: without effects, an evaluated row says that nothing is left to do. What few items need is boxed:
     // every item's task would carry it.
-    if findings.matched != "[]" || findings.errored != "[]" {
+    if !findings.is_silent() {
         Box::pin(publish(deps, submission, plan, findings)).await?;
     }
     // Before the row, too, so that none stands without its places: a replay that finds it does nothing more.
@@ -255,6 +271,7 @@ fn row(submission: &Submission<'_>, plan: &Plan, findings: &Findings) -> Item {
         errored: findings.errored.clone(),
         actions: findings.actions.clone(),
         media: findings.media.clone(),
+        left_out: findings.left_out(),
         ..unevaluated(submission, plan.config_version)
     }
 }
@@ -289,10 +306,11 @@ fn unevaluated(submission: &Submission<'_>, config_version: ConfigVersion) -> It
         errored: none(),
         actions: none(),
         media: none(),
+        left_out: None,
     }
 }
 
-/// Matches and failures go to the evaluations topic, for whoever listens; it is not what effects are made from.
+/// Matches, failures and what was left out go to the evaluations topic, for whoever listens; it is not what effects are made from.
 async fn publish(
     deps: &Deps,
     submission: &Submission<'_>,
@@ -307,6 +325,7 @@ async fn publish(
         config_version: plan.config_version,
         matched: findings.matched.clone(),
         errored: findings.errored.clone(),
+        left_out: findings.left_out(),
     };
     let key = submission.entry.key().log_key(&submission.header.org);
     let partition = deps.log.partition(Topic::Evaluations, &key);

@@ -58,6 +58,7 @@ fn item(nth: u128, append_ms: i64) -> Item {
         errored: "[]".to_owned(),
         actions: "[]".to_owned(),
         media: "[]".to_owned(),
+        left_out: None,
     }
 }
 

@@ -31,6 +31,7 @@ async fn store(service: &Service, id: &str, submission: SubmissionId, at: i64, e
         errored: "[]".to_owned(),
         actions: "[]".to_owned(),
         media: "[]".to_owned(),
+        left_out: None,
     };
     let stage = if evaluated { Stage::Evaluated } else { Stage::Accepted };
     service.deps.store.put(write_time(Millis(at), stage), &[row]).await.unwrap();

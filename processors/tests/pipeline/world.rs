@@ -159,7 +159,9 @@ impl World {
             Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap()
         });
         // Nobody follows changes here, and that is no outage.
-        let catalog = tidegate_catalog::Settings { stale_after_ms: 3_600_000, ..Default::default() };
+        let mut catalog = tidegate_catalog::Settings { stale_after_ms: 3_600_000, ..Default::default() };
+        // Few, so that a test can have more.
+        catalog.rules.matched = MATCHED;
         let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
         let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
         let changes = Changes::new(store.clone(), secrets, &catalog);
@@ -364,6 +366,9 @@ pub(crate) fn entry_of(item: &ItemKey, data: String) -> ItemEntry {
         keyed: false,
     }
 }
+
+/// Matches that are listed of rules that are not live.
+pub(crate) const MATCHED: usize = 5;
 
 pub(crate) const SHORT: Duration = Duration::from_millis(1);
 

@@ -4,7 +4,7 @@ use crate::ids::{ConfigVersion, ItemKey, Millis, OrgId, SubmissionId};
 
 record! {
     /// What the rules said about a submission.
-    pub struct Evaluation: "evaluation" = 7 {
+    pub struct Evaluation: "evaluation" = 11 {
         /// The organisation, from the credential.
         pub org: OrgId,
         /// The submission.
@@ -19,5 +19,7 @@ record! {
         pub matched: String => length,
         /// The rules that failed, with the reason: JSON.
         pub errored: String => length,
+        /// What was not searched, counted or listed, because that was more than an evaluation may do: JSON.
+        pub left_out: Option<String>,
     }
 }

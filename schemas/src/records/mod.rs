@@ -82,10 +82,11 @@ pub const SCHEMAS: &[CheckedIn] = &[
     current::<Decision>(),
     current::<Strike>(),
     current::<Callback>(),
-    current::<Evaluation>(),
+    older::<Evaluation>(7, include_str!("../../avro/evaluation.v7.avsc")),
     current::<DeadLetter>(),
     current::<Report>(),
     current::<Appeal>(),
+    current::<Evaluation>(),
 ];
 
 const fn current<R: Record>() -> CheckedIn {

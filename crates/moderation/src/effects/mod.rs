@@ -11,7 +11,9 @@ mod gates;
 mod plan;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tidegate_catalog::Compiled;
+use tidegate_rules::LeftOut;
 use tidegate_schemas::ids::{
     ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, QueueId, RuleId,
 };
@@ -73,6 +75,20 @@ pub struct Findings {
     /// Plans that were stored before media were looked at have none.
     #[serde(default = "no_media")]
     pub media: String,
+    #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
+    pub left_out: LeftOut,
+}
+
+impl Findings {
+    /// Nobody need be told of it.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.matched == "[]" && self.errored == "[]" && self.left_out.is_empty()
+    }
+
+    /// As rows and records have it.
+    pub(crate) fn left_out(&self) -> Option<String> {
+        (!self.left_out.is_empty()).then(|| json!(self.left_out).to_string())
+    }
 }
 
 fn no_media() -> String {

@@ -129,6 +129,7 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
         errored: json(&errored.collect::<Vec<_>>()),
         actions: json(&actions),
         media: json(&evaluated.media),
+        left_out: evaluated.outcome.left_out(),
     });
     plan.counted.extend(found.iter().map(|it| RuleOutcome {
         rule: it.rule.clone(),

@@ -176,6 +176,7 @@ impl Sample for Evaluation {
             config_version: ConfigVersion(305),
             matched: "[{\"rule\":\"r\"}]".into(),
             errored: "[]".into(),
+            left_out: Some("{\"truncated\":[\"text\"]}".into()),
         }
     }
 }

@@ -157,6 +157,7 @@ fn debug_shows_ids_but_only_the_length_of_content() {
         config_version: ConfigVersion(1),
         matched: "secret".into(),
         errored: String::new(),
+        left_out: None,
     };
     let shown = format!("{evaluation:?}");
     assert!(shown.contains("post/1") && shown.contains("matched: 6 bytes"), "{shown}");

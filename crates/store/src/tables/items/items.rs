@@ -28,6 +28,8 @@ table! {
         errored: String,
         actions: String,
         media: String,
+        /// JSON: what the evaluation left out, if it did.
+        left_out: Option<String>,
     }
 }
 
