@@ -114,6 +114,33 @@ async fn a_new_entry_is_in_the_rules_soon_and_without_a_restart() {
 }
 
 #[tokio::test]
+async fn whoever_switches_off_what_the_document_holds_is_told_that_it_stays() {
+    let place = Place::new();
+    let demo = with_banks(&place).await;
+    let data = place.data();
+    let asked = async |how: &str| {
+        let run = ["banks", how, "words", "pumpcoin", "--data", data.to_str().unwrap()];
+        let output = place.run(&run).await;
+        (text(&output.stdout), text(&output.stderr), output.status.code())
+    };
+    let stays = "1 of them count until the bank's document is changed";
+    let (said, fault, code) = asked("disable").await;
+    assert!(said.contains("0 disabled, 1 not there") && fault.contains(stays), "{said}{fault}");
+    assert_eq!(code, Some(1));
+    asked("add").await;
+    for how in ["disable", "remove"] {
+        let (said, fault, code) = asked(how).await;
+        assert!(said.contains(&format!("1 {how}d, 0 not there")) && fault.contains(stays), "{said}{fault}");
+        assert_eq!(code, Some(1));
+    }
+    assert!(matches(&demo, "after", "a pumpcoin here").await);
+    asked("add").await;
+    let (said, fault, code) = asked("enable").await;
+    assert!(said.contains("1 enabled, 0 not there") && fault.is_empty(), "{said}{fault}");
+    assert_eq!(code, Some(0));
+}
+
+#[tokio::test]
 async fn hashes_are_imported_looked_up_and_exported_as_they_were() {
     let place = Place::new();
     let demo = with_banks(&place).await;

@@ -172,9 +172,12 @@ struct Rejected {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Found {
     found: usize,
     missing: usize,
+    #[serde(default)]
+    in_document: usize,
 }
 
 /// What became of what is taken back.
@@ -271,7 +274,12 @@ async fn switch(
 
 fn said(how: &str, found: &Found) -> ExitCode {
     say(format!("{} {how}, {} not there", found.found, found.missing));
-    if found.missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    // What is in the document is on whatever is said of rows.
+    let stays = if how == "enabled" { 0 } else { found.in_document };
+    if stays > 0 {
+        complain(format!("{stays} of them count until the bank's document is changed: it holds them"));
+    }
+    if found.missing == 0 && stays == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 async fn show(client: &Client, bank: &str, limit: usize) -> anyhow::Result<ExitCode> {

@@ -158,9 +158,12 @@ struct Named {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Found {
     found: usize,
     missing: usize,
+    /// Those that the bank's document holds: they count whatever becomes of them as entries.
+    in_document: usize,
 }
 
 async fn list(
@@ -260,7 +263,8 @@ async fn remove(
     let (ids, no_entries) = ids(&api, &caller, &bank, &named).await?;
     let found = api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(told)?;
     tracing::info!(target: "audit", org = %caller.org, by = %caller.name, %bank, found, "removed entries of a bank");
-    Ok(Json(Found { found, missing: no_entries + ids.len() - found }))
+    let in_document = api.deps.banks.written(&caller.org, &bank, &ids).await.map_err(told)?;
+    Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document }))
 }
 
 /// What one who listed entries takes back.
@@ -349,7 +353,8 @@ async fn switch(
     tracing::info!(
         target: "audit", org = %caller.org, by = %caller.name, %bank, found, enabled, "switched entries of a bank"
     );
-    Ok(Json(Found { found, missing: no_entries + ids.len() - found }))
+    let in_document = banks.written(&caller.org, &bank, &ids).await.map_err(told)?;
+    Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document }))
 }
 
 async fn enable_bank(api: State<Api>, caller: Caller, bank: Path<String>) -> Result<Json<Bank>, Problem> {

@@ -11,7 +11,7 @@ mod pages;
 pub(crate) mod rates;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -102,6 +102,21 @@ pub struct Banks {
 
 /// Who switches entries off that match too much.
 pub(crate) const QUARANTINE: &str = "quarantine";
+
+/// What became of entries that match too much.
+pub(crate) struct PutAside {
+    pub(crate) off: Vec<Uuid>,
+    /// The bank's document holds these: nothing but a change of it switches them off.
+    pub(crate) written: Vec<Uuid>,
+}
+
+/// The entries that a bank's document holds.
+fn written(content: &Content, bank: &BankId, kind: BankKind) -> HashSet<Uuid> {
+    let document = content.set.banks.get(bank).map(|(_, document)| document);
+    let values = document.into_iter().flat_map(|document| &document.entries);
+    let id = |value: &String| kind.canonical(value).ok().map(|value| entry_id(bank, kind, &value));
+    values.filter_map(id).collect()
+}
 
 impl Banks {
     pub fn new(store: Store, settings: &Settings) -> Self {
@@ -261,19 +276,32 @@ impl Banks {
         self.set(org, bank, ids, author, |entry| Entry { enabled, quarantined_at: None, ..entry }).await
     }
 
-    /// Switches entries off because they match so much all at once; says how many were there.
+    /// Switches entries off because they match so much all at once.
     pub(crate) async fn quarantine(
         &self,
         org: &OrgId,
         bank: &BankId,
         ids: &[Uuid],
-    ) -> Result<usize, BankError> {
+    ) -> Result<PutAside, BankError> {
+        let (content, kind) = self.known(org, bank).await?;
+        let written = written(&content, bank, kind);
+        let (written, others): (Vec<Uuid>, Vec<Uuid>) = ids.iter().partition(|id| written.contains(id));
+        let there = self.there((org, bank), kind, others.into_iter()).await?;
+        let off = there.into_iter().filter(|(_, entry)| entry.enabled).map(|(id, _)| id).collect::<Vec<_>>();
         let now = Some((self.clock)());
         let put_aside = |entry: Entry| match entry.enabled {
             true => Entry { enabled: false, quarantined_at: now, ..entry },
             false => entry,
         };
-        self.set(org, bank, ids, QUARANTINE, put_aside).await
+        self.set(org, bank, &off, QUARANTINE, put_aside).await?;
+        Ok(PutAside { off, written })
+    }
+
+    /// How many of these entries the bank's document holds: they count whatever is done to rows.
+    pub async fn written(&self, org: &OrgId, bank: &BankId, ids: &[Uuid]) -> Result<usize, BankError> {
+        let (content, kind) = self.known(org, bank).await?;
+        let written = written(&content, bank, kind);
+        Ok(ids.iter().filter(|id| written.contains(id)).count())
     }
 
     async fn set(

@@ -237,6 +237,44 @@ async fn an_entry_that_suddenly_matches_much_is_put_aside() {
 }
 
 #[tokio::test]
+async fn an_entry_of_the_document_is_not_put_aside_because_it_would_match_all_the_same() {
+    let house = House::new().await;
+    let document = format!(
+        "bank: pictures\nkind: pdq\nquarantine: {{matches: 20, within: 1m}}\nentries: [{}]\n",
+        hex(0)
+    );
+    house.apply(&document).await;
+    let hand = Hand::new();
+    let banks = Banks::with_clock(house.store.clone(), &house.settings, hand.clock());
+    let bank = BankId::new("pictures");
+    banks.add(&house.org, &bank, given([0, u32::MAX]), "me").await.unwrap();
+    let live =
+        Live::open_with_clock(house.store.clone(), house.settings.clone(), hand.clock()).await.unwrap();
+    let live = Arc::new(live);
+    let stop = CancellationToken::new();
+    let follow = {
+        let (live, stop) = (Arc::clone(&live), stop.clone());
+        tokio::spawn(async move { live.run(stop).await })
+    };
+    hand.move_on(60_000);
+    for _ in 0..20 {
+        assert_eq!(found(&live, &house, &hex(0)).matches.len(), 1);
+        found(&live, &house, &hex(u32::MAX));
+    }
+    let aside = async || found(&live, &house, &hex(u32::MAX)).matches.is_empty().then_some(());
+    eventually("the other entry to be put aside", PATIENCE, aside).await.unwrap();
+    let entries = banks.entries(&house.org, &bank, None, 2).await.unwrap().0;
+    let off = |entry: &&Entry| !entry.enabled && entry.quarantined_at.is_some();
+    let put_aside: Vec<&str> = entries.iter().filter(off).map(|entry| entry.value.as_str()).collect();
+    assert_eq!(put_aside, [hex(u32::MAX)]);
+    assert_eq!(found(&live, &house, &hex(0)).matches.len(), 1);
+    let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
+    assert_eq!(banks.written(&house.org, &bank, &ids).await.unwrap(), 1);
+    stop.cancel();
+    follow.await.unwrap();
+}
+
+#[tokio::test]
 async fn what_is_given_again_changes_what_is_said_of_it_and_nothing_else() {
     let (house, banks) = house().await;
     let (org, bank) = (&house.org, &BankId::new("pictures"));

@@ -315,7 +315,14 @@ impl Search<'_> {
     /// Leaves each entry once, and of each bank no more than can be told.
     fn prune(&mut self) {
         self.near.sort_unstable_by_key(|it| (it.bank, it.hash, it.distance, it.frame));
-        self.near.dedup_by_key(|it| (it.bank, it.hash));
+        self.near.dedup_by(|later, first| {
+            let is_same = (later.bank, later.hash) == (first.bank, first.hash);
+            // It stands in the bank's document, too, which says nothing but the hash.
+            if is_same && first.entry.labels.is_empty() {
+                first.entry = Arc::clone(&later.entry);
+            }
+            is_same
+        });
         self.near.sort_unstable_by_key(|it| (it.bank, it.distance, it.hash));
         let (mut bank, mut count) = (None, 0);
         self.near.retain(|it| {

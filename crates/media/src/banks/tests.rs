@@ -219,6 +219,9 @@ fn entries_of_the_document_stay_whatever_is_added_and_removed() {
     assert_eq!(found(), 1);
     keeper.apply(&BankId::new("a"), [put(zero, &[])]);
     assert_eq!(found(), 1, "an entry is told once");
+    keeper.apply(&BankId::new("a"), [put(zero, &["cruel"])]);
+    let both = keeper.current().find_hashes("item", &picture(0, 0)).matches;
+    assert_eq!((both.len(), both[0].labels.as_slice()), (1, &["cruel".to_owned()][..]));
     keeper.apply(&BankId::new("a"), [Change { hash: zero, entry: None }]);
     assert_eq!(found(), 1);
     keeper.configure(vec![bank("a", HashKind::Pdq)]);
