@@ -408,7 +408,7 @@ impl Work<'_> {
             let note = format!("{told} {were} replaced by a later one of the same participant and left out.");
             self.head.notes.push(note);
         }
-        let silent = self.people.silent();
+        let silent = self.people.silent().others;
         if silent > 0 {
             let (told, were) = self.people.few.counted(silent, "participant");
             self.head.notes.push(format!("{told} without an answer {were} left out."));

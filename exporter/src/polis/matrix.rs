@@ -1,6 +1,6 @@
 //! The table with a row for each participant: their groups and external ids, and their votes where there is no list.
 //!
-//! Its own counts are not used.
+//! Its own counts are not used, but to notice a list of votes that lacks some.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -29,15 +29,20 @@ pub(super) struct Participants {
     pub(super) notes: Vec<String>,
 }
 
-/// Tells the people what is known of them before they vote.
+/// Tells the people what is known of them before they vote. With the keys of comments, also how many votes they should have
+/// in a list.
 pub(super) fn participants(
     member: &Member,
     limits: &Limits,
+    listed: Option<&Keys>,
     people: &mut People,
 ) -> Result<Participants, Fault> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let id = table.need(&["participant"])?;
     let (group, xid) = (table.find(&["group-id"])?, table.find(&["xid"])?);
+    let own = table.find(&["n-votes"])?;
+    let is_comment = |name: &String| listed.is_some_and(|keys| keys.find(name.as_bytes()).is_some());
+    let comments: Vec<_> = (0..table.columns.len()).filter(|at| is_comment(&table.columns[*at])).collect();
     let mut members = Vec::new();
     let mut seen = HashMap::<Box<[u8]>, u64>::new();
     let wanted = people.wants_external();
@@ -69,6 +74,14 @@ pub(super) fn participants(
                 return Err(row.wrong(Wrong::Duplicate, detail));
             }
             people.set_external(who, xid);
+        }
+        if listed.is_some() {
+            let mut votes = 0;
+            for at in &comments {
+                votes += u32::from(!row.maybe(Some(*at))?.trim().is_empty());
+            }
+            let own = row.maybe(own)?.trim().parse().unwrap_or_default();
+            people.set_answers(who, votes.max(own));
         }
         if name.is_empty() {
             people.set_group(who, 0);

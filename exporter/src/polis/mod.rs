@@ -3,6 +3,7 @@
 //! Columns are found by name. What a vote's sign means is settled in `sign`, before anything is believed.
 
 mod comments;
+mod cut;
 mod glance;
 mod matrix;
 mod sign;
@@ -69,6 +70,8 @@ pub struct Options {
 pub(crate) struct Polis {
     votes: Option<Member>,
     matrix: Option<Member>,
+    /// The file of comments.
+    comments: String,
     keys: Keys,
     /// By item: who wrote it, for the check of the sign.
     authors: Vec<Option<u128>>,
@@ -127,7 +130,8 @@ impl Polis {
         }
         let (mut groups, mut rows) = (Vec::new(), vec![(Role::PolisComments, read.rows)]);
         if let Some(matrix) = matrix {
-            let found = matrix::participants(matrix, limits, &mut people)?;
+            let said = votes.map(|_| &keys);
+            let found = matrix::participants(matrix, limits, said, &mut people)?;
             groups = found.groups;
             rows.push((Role::PolisMatrix, found.rows));
             notes.extend(found.notes);
@@ -171,7 +175,8 @@ impl Polis {
         let authors = head.items.iter().map(|item| item.author).collect();
         let published = head.items.iter().map(comments::published).collect();
         let (votes, matrix) = (votes.cloned(), matrix.cloned());
-        Ok((Self { votes, matrix, keys, authors, published, sign, said, variant }, head, people))
+        let comments = comments.name.clone();
+        Ok((Self { votes, matrix, comments, keys, authors, published, sign, said, variant }, head, people))
     }
 
     /// Whether rows are likely to come item by item.
@@ -205,6 +210,11 @@ impl Polis {
         };
         if read.flow == Flow::More {
             notes.extend(check.verdict(&file.name, self.said)?);
+            if let Some(votes) = &self.votes {
+                let matrix = self.matrix.as_ref().map(|matrix| matrix.name.as_str());
+                let names = cut::Names { votes: &votes.name, comments: &self.comments, matrix };
+                notes.extend(names.note(read.rows, people, &check)?);
+            }
         }
         Ok(read)
     }

@@ -126,6 +126,13 @@ impl<'c> Check<'c> {
         }
     }
 
+    /// Items with agrees or disagrees as published, and none as counted.
+    pub(super) fn unanswered(&self) -> u64 {
+        let both = self.published.iter().zip(&self.counted);
+        both.filter(|(published, counted)| published.is_some_and(|it| it != (0, 0)) && **counted == (0, 0))
+            .count() as u64
+    }
+
     /// Authors hardly ever disagree with themselves, and tallies hardly ever fit the wrong way round.
     pub(super) fn verdict(&self, file: &str, said: Said) -> Result<Option<String>, Fault> {
         let (mut straight, mut turned) = (0_u64, 0_u64);

@@ -69,14 +69,32 @@ pub(crate) struct People {
     place_groups: Vec<u16>,
     numbers: HashMap<u64, (u128, u16)>,
     others: HashMap<Box<[u8]>, (u128, u16)>,
-    /// Who is known before the first row, and their groups; 0 for none.
-    groups: HashMap<Box<[u8]>, u16>,
+    /// Who is known before the first row.
+    known: HashMap<Box<[u8]>, Known>,
     external: HashMap<Box<[u8]>, String>,
     /// Only where participants are not pseudonymous.
     names: Names,
     count: u64,
     /// How notes tell numbers of them.
     pub(crate) few: Few,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// 0 for none.
+    group: u16,
+    /// As said.
+    answers: u32,
+}
+
+/// How many have no answer.
+#[derive(Debug, Default)]
+pub(crate) struct Silent {
+    /// Of whom it is said that they have given some.
+    pub(crate) said: u64,
+    pub(crate) others: u64,
+    /// As many as are said to be.
+    pub(crate) answers: u64,
 }
 
 /// Numbers below this have a place whoever comes; 16 MiB at most.
@@ -96,7 +114,7 @@ impl People {
             place_groups: Vec::new(),
             numbers: HashMap::new(),
             others: HashMap::new(),
-            groups: HashMap::new(),
+            known: HashMap::new(),
             external: HashMap::new(),
             names: Names::default(),
             count: 0,
@@ -115,7 +133,12 @@ impl People {
     }
 
     pub(crate) fn set_group(&mut self, id: &[u8], group: u16) {
-        self.groups.insert(id.into(), group);
+        self.known.entry(id.into()).or_default().group = group;
+    }
+
+    /// How many answers somebody has given, if one believes a table beside that of the answers.
+    pub(crate) fn set_answers(&mut self, id: &[u8], answers: u32) {
+        self.known.entry(id.into()).or_default().answers = answers;
     }
 
     pub(crate) fn wants_external(&self) -> bool {
@@ -202,7 +225,7 @@ impl People {
             self.places.resize(place + 1, 0);
         }
         self.places[place] = seen.0;
-        if !self.groups.is_empty() {
+        if !self.known.is_empty() {
             if self.place_groups.len() <= place {
                 self.place_groups.resize(place + 1, 0);
             }
@@ -224,18 +247,19 @@ impl People {
             let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
             names.insert(who, format!("{PREFIX}{name}"));
         }
-        (who, self.groups.get(id).copied().unwrap_or_default())
+        (who, self.known.get(id).map_or(0, |known| known.group))
     }
 
     /// References to those of each group who have answered, in order.
     pub(crate) fn members(&self, groups: usize) -> Vec<Vec<String>> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let mut members = vec![Vec::new(); groups];
-        for (id, group) in &self.groups {
+        for (id, known) in &self.known {
             let Some(who) = self.seen(id) else { continue };
             let name = names.get(&who).cloned().unwrap_or_else(|| reference(who));
             // 0 stands for no group.
-            if let Some(of_group) = usize::from(*group).checked_sub(1).and_then(|at| members.get_mut(at)) {
+            if let Some(of_group) = usize::from(known.group).checked_sub(1).and_then(|at| members.get_mut(at))
+            {
                 of_group.push(name);
             }
         }
@@ -243,9 +267,16 @@ impl People {
         members
     }
 
-    /// How many were known beforehand and have not answered.
-    pub(crate) fn silent(&self) -> u64 {
-        self.groups.keys().filter(|id| self.seen(id).is_none()).count() as u64
+    /// Those who were known beforehand and have not answered.
+    pub(crate) fn silent(&self) -> Silent {
+        let mut silent = Silent::default();
+        for (_, known) in self.known.iter().filter(|(id, _)| self.seen(id).is_none()) {
+            let said = u64::from(known.answers > 0);
+            silent.said += said;
+            silent.others += 1 - said;
+            silent.answers += u64::from(known.answers);
+        }
+        silent
     }
 
     /// Somebody who has answered.
