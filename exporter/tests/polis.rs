@@ -404,6 +404,30 @@ fn what_an_export_lacks_is_told_and_its_variant_is_known_without_it() {
 }
 
 #[test]
+fn an_organizer_who_has_written_nothing_is_told_without_the_id() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let author = conversation.comments[0].1.to_string();
+    let written =
+        conversation.comments.iter().filter(|comment| comment.1 == conversation.comments[0].1).count();
+    for (organizers, wanted) in [
+        (&["999"][..], Some("--organizer: no statement is by 1 of 1 id.")),
+        (&["999", &author, ""], Some("--organizer: no statement is by 2 of 3 ids.")),
+        (&[&author], None),
+        (&[], None),
+    ] {
+        job.polis.organizers = organizers.iter().map(|id| (*id).to_owned()).collect();
+        let (report, made) = bundle(&job);
+        let told = report.notes.iter().find(|note| note.contains("--organizer"));
+        assert_eq!(told.map(String::as_str), wanted);
+        assert!(!made["provenance"].to_string().contains("999"));
+        let items = made["items"].as_array().unwrap();
+        let theirs = items.iter().filter(|item| item["origin"] == "organizer").count();
+        assert_eq!(theirs, if organizers.contains(&&*author) { written } else { 0 });
+    }
+}
+
+#[test]
 fn a_list_of_votes_that_ends_early_is_told_from_people_who_have_not_answered() {
     let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));

@@ -2,7 +2,7 @@
 //!
 //! Texts are kept to the byte; only quotes that belong to the format are taken off.
 
-use std::io::Read as _;
+use std::{collections::HashSet, io::Read as _};
 
 use serde_json::Map;
 
@@ -122,7 +122,14 @@ impl Comments {
         people: &People,
     ) -> Result<Self, Fault> {
         let making = Making { variant, sign, organizers, people };
-        if variant == Variant::C { making.unquoted(member, limits) } else { making.quoted(member, limits) }
+        let mut read = if variant == Variant::C {
+            making.unquoted(member, limits)
+        } else {
+            making.quoted(member, limits)
+        }?;
+        let notes = making.unknown(&read.items);
+        read.notes.extend(notes);
+        Ok(read)
     }
 }
 
@@ -134,6 +141,15 @@ struct Making<'m> {
 }
 
 impl Making<'_> {
+    /// Ids that are told for organizers and are not. They may be participants', and are not repeated.
+    fn unknown(&self, items: &[Item]) -> Option<String> {
+        let authors: HashSet<_> = items.iter().filter_map(|item| item.author).collect();
+        let is_unknown = |id: &&String| !authors.contains(&self.people.pseudonym(id.as_bytes()));
+        let (unknown, all) =
+            (self.organizers.iter().filter(is_unknown).count(), self.organizers.len() as u64);
+        (unknown > 0).then(|| format!("--organizer: no statement is by {unknown} of {}.", counted(all, "id")))
+    }
+
     fn quoted(&self, member: &Member, limits: &Limits) -> Result<Comments, Fault> {
         let mut table = Table::open(member.open(limits, None)?, limits, true)?;
         let places = Places::find(&table.columns, &table.name)?;
