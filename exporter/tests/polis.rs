@@ -404,6 +404,27 @@ fn what_an_export_lacks_is_told_and_its_variant_is_known_without_it() {
 }
 
 #[test]
+fn that_a_bundle_names_no_authors_is_told_where_an_export_does() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let comments = conversation.comments_csv(1000);
+    let note = "Who has written which statement (author-id of comments.csv) was left out: a bundle has no place for it.";
+    let told = |job: &Job| bundle(job).0.notes.iter().filter(|told| *told == note).count();
+    for profile in [Profile::Private, Profile::Public] {
+        job.profile = profile;
+        folder.write("a/comments.csv", &comments);
+        assert_eq!(told(&job), 1, "{profile:?}");
+        let mut nobody = comments.clone();
+        for voter in &conversation.voters {
+            nobody = nobody.replace(&format!(",{voter},"), ",,");
+        }
+        assert_ne!(nobody, comments);
+        folder.write("a/comments.csv", nobody);
+        assert_eq!(told(&job), 0, "{profile:?}");
+    }
+}
+
+#[test]
 fn an_organizer_who_has_written_nothing_is_told_without_the_id() {
     let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));

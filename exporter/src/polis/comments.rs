@@ -127,8 +127,13 @@ impl Comments {
         } else {
             making.quoted(member, limits)
         }?;
-        let notes = making.unknown(&read.items);
-        read.notes.extend(notes);
+        read.notes.extend(making.unknown(&read.items));
+        if read.items.iter().any(|item| item.author.is_some()) {
+            read.notes.push(format!(
+                "Who has written which statement (author-id of {}) was left out: a bundle has no place for it.",
+                member.name
+            ));
+        }
         Ok(read)
     }
 }
