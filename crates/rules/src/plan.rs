@@ -29,6 +29,7 @@ use crate::{
     limits::{Limits, Spent},
     lint,
     outcome::{Errored, Match, Named, Outcome},
+    overload::{self, Overload},
     views::{Path, Views},
     vocabulary::{Addresses, Vocabulary},
     windows::{Window, WindowEntry},
@@ -255,7 +256,20 @@ impl Plan {
         let mut warnings = self.noted.clone();
         let (rules, costs) = (self.rules.iter().map(|rule| &**rule), Costs::of(&self.predicates));
         warnings.extend(lint::look(rules, &self.predicates, &unannounced, &everywhere, &costs));
+        // Of a single pattern in its document that is said at its place.
+        let untold = |it: &Overload| it.patterns > 1 || !it.banks.is_empty();
+        warnings.extend(
+            self.overloads()
+                .iter()
+                .filter(|it| untold(it))
+                .map(|it| Warning::new("rule", it.rule.as_str(), "/when", "regex_costly", it.to_string())),
+        );
         warnings
+    }
+
+    /// The rules whose patterns take more steps than a rule has, on texts shorter than the longest.
+    pub fn overloads(&self) -> Vec<Overload> {
+        overload::of(&self.rules, &self.predicates, &self.indexes, &self.limits)
     }
 
     /// The rules that are evaluated, in order.

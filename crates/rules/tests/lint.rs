@@ -367,3 +367,39 @@ fn a_rule_that_another_one_covers_is_seen() {
         assert_eq!(found, expected, "{one} {other}");
     }
 }
+
+/// What is said of rules that their patterns bring to the end of their steps.
+fn costly(when: &Json, entries: &[&str]) -> Vec<String> {
+    let mut vocabulary = vocabulary();
+    let entry =
+        |value: &&str| BankEntry { id: (*value).into(), value: (*value).to_owned(), labels: [].into() };
+    let entries = entries.iter().map(entry).collect();
+    vocabulary.bank(Bank { key: "rx".into(), kind: BankKind::Regex, entries });
+    let document = json!({"rule": "r", "item_types": ["post"], "when": when});
+    let plan =
+        Plan::compile(&[RuleSource { document: &document, version: "1" }], &vocabulary, &Limits::default());
+    let warnings = plan.unwrap().warnings();
+    warnings.iter().filter(|it| it.tag() == "regex_costly").map(|it| it.detail.clone()).collect()
+}
+
+#[test]
+fn patterns_that_take_all_steps_of_a_rule_together_are_told_with_the_length_that_is_left() {
+    let heavy: Vec<String> = (0..300).map(|n| format!("[a-z ]{{{}}}K[0-9]{{500}}", 600 + n)).collect();
+    let heavy: Vec<&str> = heavy.iter().map(String::as_str).collect();
+    let own = costly(&json!({"text": {"in": ["text"], "regex": heavy}}), &[]);
+    let together = own.last().unwrap();
+    assert!(together.contains("its 300 patterns together") && together.contains("steps_per_rule"), "{own:?}");
+    assert!(together.contains("more than 80 bytes it ends as `errored: deadline`"), "{own:?}");
+    let of_bank = json!({"text": {"in": ["text"], "bank": "rx"}});
+    assert_eq!(costly(&of_bank, &heavy), [together.as_str()]);
+    let one = costly(&of_bank, &heavy[..1]);
+    assert!(one.len() == 1 && one[0].contains("one of its patterns takes"), "{one:?}");
+    // Each of those that hold a word has the steps for itself, and light ones share those of the item.
+    let light: Vec<String> = (0..300).map(|n| format!("pat{n}q[0-9]+z")).collect();
+    let light: Vec<&str> = light.iter().map(String::as_str).collect();
+    assert!(costly(&of_bank, &light).is_empty() && costly(&of_bank, &[]).is_empty());
+    // One of them is enough to have them all run one after the other.
+    let mixed: Vec<&str> = light.iter().chain(&heavy[..1]).copied().collect();
+    assert!(costly(&of_bank, &mixed)[0].contains("its 301 patterns together"), "{mixed:?}");
+    assert!(!costly(&json!({"not": of_bank}), &light).is_empty(), "what announces nothing is judged whole");
+}

@@ -34,7 +34,9 @@ pub(crate) struct TextLeaf {
     /// How many needles must be found, each in any of the fields.
     pub(crate) needed: usize,
     bulk: Option<Bulk>,
-    /// By needle: the bank's entry that it is. Empty if they are the rule's own.
+    /// Where they are from, if they are not the rule's own.
+    pub(crate) bank: Option<BankId>,
+    /// By needle: the bank's entry that it is.
     entries: Vec<EntryName>,
 }
 
@@ -78,7 +80,10 @@ impl TextLeaf {
     pub(super) fn compile(text: Text, context: &mut Context<'_>) -> Option<Self> {
         let slots = context.texts(&text.fields, "text");
         let all = matches!(text.search, Search::AllOf { .. });
-        let own = !matches!(text.search, Search::Bank { .. });
+        let bank = match &text.search {
+            Search::Bank { bank, .. } => Some(bank.clone()),
+            _ => None,
+        };
         let mut entries = Vec::new();
         let mut needles = match text.search {
             Search::Bank { bank, whole } => {
@@ -107,14 +112,14 @@ impl TextLeaf {
         let needed = if all { needles.len() } else { text.min_distinct };
         if !all && needed > 1 {
             distinct(&mut needles, &mut entries);
-            if own && needles.len() < needed {
+            if bank.is_none() && needles.len() < needed {
                 let detail =
                     "words that are the same in this view count once, and too few are left to be found";
                 context.at("min_distinct", |c| c.fault("limit", detail.to_owned()));
                 return None;
             }
         }
-        Some(Self { slots: slots?, view: text.view, needles, needed, bulk: None, entries })
+        Some(Self { slots: slots?, view: text.view, needles, needed, bulk: None, bank, entries })
     }
 
     /// Bytes that its words and patterns take; a pattern as much again for what a thread keeps for it.

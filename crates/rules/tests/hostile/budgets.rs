@@ -151,6 +151,16 @@ fn a_pattern_of_thousands_of_places_is_charged_before_it_runs_whatever_ran_befor
 }
 
 #[test]
+fn heavy_patterns_of_one_rule_run_out_of_steps_at_the_length_that_lint_names() {
+    let heavy: Vec<String> = (0..300).map(|n| format!("[a-z ]{{{}}}K[0-9]{{500}}", 600 + n)).collect();
+    let rules = [json!({"text": {"in": ["text"], "regex": heavy}})];
+    let (outcomes, warnings) = outcomes(&rules, &["a".repeat(80), "a".repeat(84)]);
+    assert_eq!(outcomes.iter().map(|outcome| outcome.errored.len()).collect::<Vec<_>>(), [0, 1]);
+    // Each alone, and all of them together.
+    assert_eq!(warnings.iter().filter(|tag| **tag == "regex_costly").count(), 301);
+}
+
+#[test]
 fn each_fault_and_each_kind_of_warning_is_told_however_many_there_are_of_others() {
     let mut vocabulary = Vocabulary::new();
     vocabulary
