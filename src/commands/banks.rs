@@ -162,7 +162,16 @@ struct Taken {
     changed: usize,
     unchanged: usize,
     rejected: Vec<Rejected>,
+    /// A server of before has none.
+    #[serde(default)]
+    warnings: Vec<String>,
     revision: i64,
+}
+
+impl Taken {
+    fn tell_warnings(&self) {
+        self.warnings.iter().for_each(|warning| complain(format!("warning: {warning}")));
+    }
 }
 
 #[derive(Deserialize)]
@@ -242,6 +251,7 @@ impl Banks {
                 for rejected in &taken.rejected {
                     complain(format!("{}: {}", values[rejected.index], rejected.reason));
                 }
+                taken.tell_warnings();
                 Ok(Sum::of(&taken).told())
             }
             Self::Remove { bank, values, connection } => {

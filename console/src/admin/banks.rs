@@ -138,6 +138,7 @@ struct Taken {
     changed: usize,
     unchanged: usize,
     rejected: Vec<Rejected>,
+    warnings: Vec<String>,
     revision: i64,
 }
 
@@ -241,6 +242,7 @@ async fn add(
         changed: taken.changed,
         unchanged: taken.unchanged,
         rejected: rejected.collect(),
+        warnings: taken.warnings,
         revision: taken.revision,
     }))
 }

@@ -74,6 +74,7 @@ pub(crate) fn compile(
         thresholds: set.thresholds.values().map(|(_, it)| threshold(it)).collect(),
         queues: queues(content),
         plan,
+        overloaded: 0,
         banks: BTreeMap::new(),
         bank_expires_at: None,
         hash_banks: hashes::configured(&hashes::documents(content)),

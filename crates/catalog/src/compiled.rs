@@ -84,6 +84,8 @@ pub struct Compiled {
     pub(crate) thresholds: Vec<Threshold>,
     pub(crate) queues: Vec<Queue>,
     pub(crate) plan: Plan,
+    /// Rules that their patterns bring to the end of their steps.
+    pub(crate) overloaded: usize,
     /// The revisions of the banks whose entries are in the plan.
     pub(crate) banks: BTreeMap<BankId, i64>,
     /// When the first of these entries expires.

@@ -72,6 +72,9 @@ const NOT_FOUND_FOR: Duration = Duration::from_millis(500);
 /// Whoever changes a bank settles the change right away, unless it died.
 const LEFT_UNSETTLED: Duration = Duration::from_secs(10);
 
+/// Costly rules of one configuration that are logged.
+const TOLD: usize = 20;
+
 impl Live {
     /// Compiles every organisation's current configuration. One that does not compile is missing here and alarmed.
     pub async fn open(store: Store, settings: Settings) -> Result<Self, Error> {
@@ -495,7 +498,8 @@ impl Inner {
             let (entries, bank_expires_at) = banks::entries(&held, now);
             let compiled = compile(&org, version, &content, &entries, &limits, &prefix)
                 .map_err(|faults| joined(&faults))?;
-            Ok(Compiled { banks: revisions(&held), bank_expires_at, ..compiled })
+            let overloaded = tell_overloads(&compiled);
+            Ok(Compiled { banks: revisions(&held), bank_expires_at, overloaded, ..compiled })
         });
         task.await.unwrap_or_else(|panic| Err(format!("the compiler failed: {panic}")))
     }
@@ -508,6 +512,8 @@ impl Inner {
             orgs.insert(org.clone(), Arc::clone(&compiled));
             orgs
         });
+        let overloaded: usize = self.orgs.load().values().map(|it| it.overloaded).sum();
+        metrics::gauge!("tidegate_rules_overloaded").set(u32::try_from(overloaded).unwrap_or(u32::MAX));
         let mut failing = self.failing.lock();
         failing.remove(org);
         self.tried.lock().remove(org);
@@ -537,6 +543,16 @@ fn have_moved(before: &Revisions, now: &Revisions) -> bool {
 
 fn revisions(held: &AllHeld) -> Revisions {
     held.iter().map(|(bank, held)| (bank.clone(), held.revision)).collect()
+}
+
+/// Rules that end as errored on any text that is not short: nobody who only looks at items would see why.
+fn tell_overloads(compiled: &Compiled) -> usize {
+    let overloads = compiled.plan.overloads();
+    for overload in overloads.iter().take(TOLD) {
+        let (rules, version) = (overloads.len(), compiled.version.0);
+        tracing::warn!(org = %compiled.org, version, rule = %overload.rule, rules, "a rule is too costly: {overload}");
+    }
+    overloads.len()
 }
 
 fn alarm(failing: usize) {

@@ -210,6 +210,7 @@ impl Import<'_> {
             for rejected in &taken.rejected {
                 complain(format!("{}: {}", places[rejected.index], rejected.reason));
             }
+            taken.tell_warnings();
             self.progress.sum.add(&Sum::of(&taken));
             self.progress.revision = self.progress.revision.max(taken.revision);
         }

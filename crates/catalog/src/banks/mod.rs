@@ -49,6 +49,8 @@ pub struct Taken {
     pub unchanged: usize,
     /// By their place among those handed in: why.
     pub rejected: Vec<(usize, String)>,
+    /// What was taken and hardly meant: rules that cannot be judged any more with all that the bank has now.
+    pub warnings: Vec<String>,
     /// Of the bank, with all of it.
     pub revision: i64,
 }
@@ -102,6 +104,9 @@ pub struct Banks {
 
 /// Who switches entries off that match too much.
 pub(crate) const QUARANTINE: &str = "quarantine";
+
+/// Warnings of one change.
+const WARNINGS: usize = 20;
 
 /// What became of entries that match too much.
 pub(crate) struct PutAside {
@@ -202,8 +207,10 @@ impl Banks {
             // What was switched since it was read stays so, and who else lists a hash since then is not forgotten.
             let made_for = goes_over.then_some(head.revision);
             let change = (&operations[..], None, made_for);
-            if let Some(revision) = self.change((org, bank), &content, change, author, now).await? {
-                return Ok(Taken { revision, ..taken });
+            if let Some((revision, warnings)) =
+                self.change((org, bank), &content, change, author, now).await?
+            {
+                return Ok(Taken { revision, warnings, ..taken });
             }
         }
     }
@@ -393,7 +400,7 @@ impl Banks {
         Ok(rows.into_iter().flatten().map(|row| (row.entry, ledger::entry(row))).collect())
     }
 
-    /// `None`: it was made for another revision than the bank is at.
+    /// The new revision, and warnings. `None`: it was made for another revision than the bank is at.
     async fn change(
         &self,
         (org, bank): (&OrgId, &BankId),
@@ -401,13 +408,15 @@ impl Banks {
         (operations, enabled, made_for): (&[Operation], Option<bool>, Option<i64>),
         author: &str,
         now: Millis,
-    ) -> Result<Option<i64>, BankError> {
+    ) -> Result<Option<(i64, Vec<String>)>, BankError> {
         let adds = operations.iter().any(|it| matches!(it, Operation::Put(_))) || enabled == Some(true);
         // Rules do not hold hashes.
         let is_list = content.set.banks.get(bank).is_some_and(|(_, it)| it.kind.hash().is_none());
-        if adds && is_list {
-            self.try_out((org, bank), content.clone(), operations, enabled, now).await?;
-        }
+        let warnings = if adds && is_list {
+            self.try_out((org, bank), content.clone(), operations, enabled, now).await?
+        } else {
+            Vec::new()
+        };
         let by = (author, now);
         let made = ledger::change(&self.store, (org, bank), operations, enabled, made_for, by).await?;
         let Some(revision) = made else { return Ok(None) };
@@ -416,10 +425,11 @@ impl Banks {
             tracing::warn!(tag = error.tag(), %org, %bank, revision, "processes see the change late");
         }
         tracing::info!(%org, %bank, revision, changes = operations.len(), "a bank changed");
-        Ok(Some(revision))
+        Ok(Some((revision, warnings)))
     }
 
-    /// Refuses what would leave the organisation with rules that do not compile.
+    /// Refuses what would leave the organisation with rules that do not compile, and names those that the bank's patterns
+    /// bring to the end of their steps.
     async fn try_out(
         &self,
         (org, bank): (&OrgId, &BankId),
@@ -427,22 +437,27 @@ impl Banks {
         operations: &[Operation],
         enabled: Option<bool>,
         now: Millis,
-    ) -> Result<(), BankError> {
+    ) -> Result<Vec<String>, BankError> {
         let mut all = all(&self.store, org, &content).await?;
         if let Some(held) = all.get_mut(bank) {
             let held = Arc::make_mut(held);
             held.apply(operations.to_vec());
             held.enabled = enabled.unwrap_or(held.enabled);
         }
-        let (settings, org) = (Arc::clone(&self.settings), org.clone());
+        let (settings, org, bank) = (Arc::clone(&self.settings), org.clone(), bank.clone());
         let tried = tokio::task::spawn_blocking(move || {
             let (entries, _) = entries(&all, now);
             let version = tidegate_schemas::ids::ConfigVersion(0);
             let prefix = &settings.header_variable_prefix;
-            compile(&org, version, &content, &entries, &settings.rules, prefix).map(drop)
+            let compiled = compile(&org, version, &content, &entries, &settings.rules, prefix);
+            compiled.map(|compiled| {
+                let overloads = compiled.plan().overloads();
+                let of_bank = overloads.iter().filter(|it| it.banks.contains(&bank));
+                of_bank.map(|it| format!("rule {}: {it}", it.rule)).take(WARNINGS).collect()
+            })
         });
         match tried.await {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(warnings)) => Ok(warnings),
             Ok(Err(faults)) => Err(BankError::Unusable(joined(&faults))),
             Err(panic) => Err(BankError::Unusable(format!("the compiler failed: {panic}"))),
         }

@@ -180,6 +180,24 @@ async fn what_would_leave_rules_that_do_not_compile_is_refused() {
     assert!(values(&house, &banks, "words").await.is_empty());
 }
 
+#[tokio::test]
+async fn patterns_that_take_all_steps_of_a_rule_are_taken_with_a_warning_that_names_it() {
+    let house = House::new().await;
+    let rule = RULE.replace("bank: words", "bank: patterns");
+    house.apply(&format!("{BANKS}---\n{POST}---\n{rule}---\n{}", RULE.replace("listed", "other"))).await;
+    let banks = Banks::new(house.store.clone(), &house.settings);
+    let patterns = BankId::new("patterns");
+    let light = banks.add(&house.org, &patterns, given(&["pat7q[0-9]+z"]), "me").await.unwrap();
+    assert!(light.warnings.is_empty(), "{:?}", light.warnings);
+    let heavy: Vec<String> = (0..30).map(|nth| format!("[a-z ]{{{}}}K[0-9]{{500}}", 800 + nth)).collect();
+    let heavy: Vec<&str> = heavy.iter().map(String::as_str).collect();
+    let taken = banks.add(&house.org, &patterns, given(&heavy), "me").await.unwrap();
+    let [warning] = &taken.warnings[..] else { panic!("{:?}", taken.warnings) };
+    assert!(taken.added == 30 && warning.contains("rule listed: its 31 patterns together take"), "{warning}");
+    let other = banks.add(&house.org, &BankId::new("words"), given(&["moonbag"]), "me").await.unwrap();
+    assert!(other.warnings.is_empty(), "of other banks: {:?}", other.warnings);
+}
+
 /// How many words the rules look for here: those of the bank among them.
 fn words(running: &Running, house: &House) -> usize {
     running.live.org(&house.org).unwrap().plan().figures().words
