@@ -310,8 +310,8 @@ impl Compiler<'_, '_> {
                     self.fault(&format!("{} is never compared with {}", kind.name(), other.name()));
                     return None;
                 }
-                if kind == BOOLEAN && !matches!(op, Op::Eq | Op::Ne) {
-                    self.fault("booleans have no order");
+                if ![NUMBER, INSTANT].contains(&kind) && !matches!(op, Op::Eq | Op::Ne) {
+                    self.fault(&format!("this is {}; only numbers and datetimes have an order", kind.name()));
                     return None;
                 }
                 (Code::Compare(*op, Box::new(a), Box::new(b)), BOOLEAN)
