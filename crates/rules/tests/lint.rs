@@ -403,3 +403,38 @@ fn patterns_that_take_all_steps_of_a_rule_together_are_told_with_the_length_that
     assert!(costly(&of_bank, &mixed)[0].contains("its 301 patterns together"), "{mixed:?}");
     assert!(!costly(&json!({"not": of_bank}), &light).is_empty(), "what announces nothing is judged whole");
 }
+
+#[test]
+fn what_a_bank_will_hold_nobody_knows() {
+    let mut vocabulary = vocabulary();
+    for kind in [BankKind::Text, BankKind::Regex, BankKind::Domain, BankKind::Geo] {
+        vocabulary.bank(Bank { key: format!("no-{}", kind.name()).into(), kind, entries: [].into() });
+    }
+    let entry = |value: &str| BankEntry { id: value.into(), value: value.to_owned(), labels: [].into() };
+    let entries = ["bad.example"].map(entry).into();
+    vocabulary.bank(Bank { key: "sites".into(), kind: BankKind::Domain, entries });
+    let told = |conditions: &[Json]| {
+        let rule = |(nth, when)| json!({"rule": format!("r{nth}"), "item_types": ["post"], "when": when});
+        let rules: Vec<Json> = conditions.iter().enumerate().map(rule).collect();
+        let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
+        let warnings = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap().warnings();
+        warnings.iter().map(|it| format!("{} {}", it.rule, it.tag())).collect::<Vec<_>>()
+    };
+    let of = |kind: &str| json!({kind: {"in": ["text"], "bank": format!("no-{kind}")}});
+    let patterns = json!({"text": {"in": ["text"], "bank": "no-regex"}});
+    let geo = json!({"geo": {"in": ["place"], "bank": "no-geo"}});
+    let sites = json!({"domain": {"in": ["text"], "bank": "sites"}});
+    let site = json!({"domain": {"in": ["text"], "any_of": ["bad.example"]}});
+    let several = json!({"text": {"in": ["text"], "bank": "no-text", "min_distinct": 3}});
+    for when in [of("domain"), of("text"), patterns.clone(), geo.clone(), several.clone()] {
+        assert_eq!(told(std::slice::from_ref(&when)), [""; 0], "{when}");
+        assert!(!told(&[json!({"not": when})]).iter().any(|it| it.contains("always_true")), "{when}");
+        let not_both = json!({"all": [when, {"not": when}]});
+        assert_eq!(told(&[not_both]), ["r0 unsatisfiable"], "what is certain");
+        assert_eq!(told(&[when.clone(), when.clone()]), ["r1 same_condition"], "{when}");
+    }
+    assert_eq!(told(&[json!({"all": [sites, {"not": site}]})]), [""; 0], "there may be others");
+    assert_eq!(told(&[json!({"all": [site, {"not": sites}]})]), ["r0 unsatisfiable"]);
+    assert_eq!(told(&[site.clone(), sites.clone()]), ["r0 subsumed"]);
+    assert_eq!(told(&[json!({"all": [of("text"), field("text", "exists", false)]})]), ["r0 unsatisfiable"]);
+}

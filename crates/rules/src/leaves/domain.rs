@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_schemas::banks::BankKind;
+use tidegate_schemas::{banks::BankKind, ids::BankId};
 
 use crate::{
     bank::EntryName,
@@ -21,6 +21,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct DomainLeaf {
     pub(crate) slots: Vec<usize>,
+    /// Where some of the domains are from.
+    pub(crate) bank: Option<BankId>,
     domains: HashMap<String, (usize, Option<EntryName>)>,
 }
 
@@ -45,7 +47,7 @@ impl DomainLeaf {
             }
         }
         context.count_words(domains.len())?;
-        Some(Self { slots: slots?, domains })
+        Some(Self { slots: slots?, bank: test.bank, domains })
     }
 
     pub(crate) fn size(&self) -> usize {

@@ -16,11 +16,13 @@ use crate::{
     limits::{Spent, Steps, wide},
     vocabulary::Kind,
 };
-use tidegate_schemas::banks::BankKind;
+use tidegate_schemas::{banks::BankKind, ids::BankId};
 
 #[derive(Debug)]
 pub(crate) struct GeoLeaf {
     pub(crate) places: Places,
+    /// Where some of the areas are from.
+    pub(crate) bank: Option<BankId>,
     areas: Vec<Named>,
     /// For many areas.
     grid: Option<Grid>,
@@ -183,7 +185,7 @@ impl GeoLeaf {
             }
             grid
         });
-        Some(Self { places, areas, grid })
+        Some(Self { places, bank: geo.bank, areas, grid })
     }
 
     pub(crate) fn size(&self) -> usize {

@@ -36,6 +36,8 @@ pub(crate) struct TextLeaf {
     bulk: Option<Bulk>,
     /// Where they are from, if they are not the rule's own.
     pub(crate) bank: Option<BankId>,
+    /// Whether a bank's words must stand alone.
+    pub(crate) whole: bool,
     /// By needle: the bank's entry that it is.
     entries: Vec<EntryName>,
 }
@@ -80,9 +82,9 @@ impl TextLeaf {
     pub(super) fn compile(text: Text, context: &mut Context<'_>) -> Option<Self> {
         let slots = context.texts(&text.fields, "text");
         let all = matches!(text.search, Search::AllOf { .. });
-        let bank = match &text.search {
-            Search::Bank { bank, .. } => Some(bank.clone()),
-            _ => None,
+        let (bank, whole) = match &text.search {
+            Search::Bank { bank, whole } => (Some(bank.clone()), *whole),
+            _ => (None, false),
         };
         let mut entries = Vec::new();
         let mut needles = match text.search {
@@ -119,7 +121,7 @@ impl TextLeaf {
                 return None;
             }
         }
-        Some(Self { slots: slots?, view: text.view, needles, needed, bulk: None, bank, entries })
+        Some(Self { slots: slots?, view: text.view, needles, needed, bulk: None, bank, whole, entries })
     }
 
     /// Bytes that its words and patterns take; a pattern as much again for what a thread keeps for it.

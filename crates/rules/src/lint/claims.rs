@@ -2,7 +2,9 @@
 //!
 //! It does not combine conditions.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Display};
+
+use tidegate_schemas::ids::BankId;
 
 use super::{
     coarser::Meaning,
@@ -111,7 +113,10 @@ pub(super) fn tree(predicate: usize, leaf: &Leaf, positive: bool, atoms: &mut At
         Leaf::Domain(domain) => {
             let each = domain.slots.iter().flat_map(|slot| {
                 let host = |name: &str| Meaning::Host { slot: *slot, name: name.to_owned() };
-                domain.names().map(move |name| (format!("host {slot} {name}"), Some(*slot), Some(host(name))))
+                let names = domain.names();
+                let names =
+                    names.map(move |name| (format!("host {slot} {name}"), Some(*slot), Some(host(name))));
+                names.chain(later(domain.bank.as_ref(), "host", slot, *slot))
             });
             one_of(each.collect(), positive, format!("no host {:?}", sorted(&domain.slots)), atoms)
         }
@@ -147,7 +152,12 @@ fn area_of(of: &str, written: &str) -> Meaning {
 /// What an atom is called, the field without which it does not hold, and what is known of it.
 type Key = (String, Option<usize>, Option<Meaning>);
 
-/// One of several is enough; if there are none, which may change with a bank, it is never found.
+/// What a bank may come to hold beside what it holds now, in a field or a pair of them.
+fn later(bank: Option<&BankId>, what: &str, of: impl Display, slot: usize) -> Option<Key> {
+    bank.map(|bank| (format!("{what} {of} of bank {bank}"), Some(slot), None))
+}
+
+/// One of several is enough; if there are none, it is never found.
 fn one_of(keys: Vec<Key>, positive: bool, none: String, atoms: &mut Atoms) -> Tree {
     if keys.is_empty() && !positive {
         return opaque(none, None, false, atoms);
@@ -164,7 +174,9 @@ fn areas(geo: &GeoLeaf, positive: bool, atoms: &mut Atoms) -> Tree {
         Places::Pairs(lat, lng) => vec![(format!("{lat}/{lng}"), (*lat, Some(*lng)))],
     };
     let each = sources.iter().flat_map(|(of, (slot, _))| {
-        areas.iter().map(move |area| (format!("place {of} {area}"), Some(*slot), Some(area_of(of, area))))
+        let each = areas.iter();
+        let each = each.map(move |area| (format!("place {of} {area}"), Some(*slot), Some(area_of(of, area))));
+        each.chain(later(geo.bank.as_ref(), "place", of, *slot))
     });
     let none = || format!("no place {:?}", sources.iter().map(|(of, _)| of).collect::<BTreeSet<_>>());
     let inside = one_of(each.collect(), positive, none(), atoms);
@@ -336,8 +348,18 @@ fn texts(text: &TextLeaf, positive: bool, atoms: &mut Atoms) -> Tree {
     let all: Vec<_> = text.needles.iter().map(found).collect();
     let slots = sorted(&text.slots);
     let none = || format!("no text {slots:?}");
+    let rest = text.slots.iter().filter_map(|slot| {
+        later(text.bank.as_ref(), "text", format_args!("{slot} {:?} {}", text.view, text.whole), *slot)
+    });
     if text.needed == 1 {
-        return one_of(all.into_iter().flatten().flatten().collect(), positive, none(), atoms);
+        let each = all.into_iter().flatten().flatten().chain(rest);
+        return one_of(each.collect(), positive, none(), atoms);
+    }
+    if let Some(bank) = &text.bank {
+        // How many there will be to be found nobody knows.
+        let key = format!("{} of bank {bank} in {slots:?} {:?} {}", text.needed, text.view, text.whole);
+        let only = <[usize; 1]>::try_from(slots).ok().map(|[slot]| slot);
+        return opaque(key, only, positive, atoms);
     }
     let possible = all.iter().flatten().count();
     if possible < text.needed {
