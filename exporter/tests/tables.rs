@@ -122,6 +122,50 @@ fn no_cell_that_somebody_made_up_is_a_formula_and_cells_still_agree() {
 }
 
 #[test]
+fn how_many_cells_got_an_apostrophe_is_told() {
+    let folder = Folder::new();
+    let said = |notes: &[String]| {
+        notes.iter().filter(|note| note.contains("--exact-cells")).cloned().collect::<Vec<_>>()
+    };
+    let because = "with an apostrophe that was put there, for a spreadsheet would compute what stands behind it: \
+                   --exact-cells leaves it out.";
+    for shape in [Shape::PolisCsv, Shape::SensemakingCsv] {
+        for (text, more) in [("plain", 0), ("=1+1", 1), ("'@home", 1)] {
+            for ids in [&["one", "two"][..], &["-one", "two"]] {
+                let mut bundle =
+                    theirs(ids, &[(Some("ann"), ids[0], "agree"), (Some("bob"), ids[1], "pass")]);
+                bundle["source"]["title"] = json!("plain");
+                bundle["source"]["description"] = json!("");
+                bundle["items"][0]["text"] = json!("plain");
+                bundle["items"][1]["text"] = json!(text);
+                let mut written = Vec::new();
+                for cells in [Cells::Guarded, Cells::Exact] {
+                    let notes = tables(&folder, shape, &bundle, |job| job.cells = cells).unwrap();
+                    let names = fs::read_dir(folder.path("tables")).unwrap();
+                    let mut names: Vec<_> =
+                        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+                    names.sort();
+                    let cells = names.iter().flat_map(|name| records(&folder, name)).flatten();
+                    written.push((cells.collect::<Vec<_>>(), said(&notes)));
+                    fs::remove_dir_all(folder.path("tables")).unwrap();
+                }
+                let (guarded, exact) = (&written[0], &written[1]);
+                let differ =
+                    guarded.0.iter().zip(&exact.0).filter(|(guarded, exact)| guarded != exact).count();
+                assert_eq!(differ == more, ids[0] == "one", "{text} {ids:?}");
+                assert!(exact.1.is_empty());
+                let wanted = match differ {
+                    0 => vec![],
+                    1 => vec![format!("1 cell begins {because}")],
+                    _ => vec![format!("{differ} cells begin {because}")],
+                };
+                assert_eq!(guarded.1, wanted, "{shape:?} {text} {ids:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn guarded_tables_are_read_as_one_conversation() {
     let (folder, mut conversation) = (Folder::new(), Conversation::new(48, 3, 20));
     conversation.comments[1].3 = "=1+1".to_owned();
@@ -212,7 +256,7 @@ fn phases_that_a_table_would_count_as_one_are_refused_and_others_noted() {
     };
     bundle["outcomes"] = json!([counts("two", 0), counts("one", 2)]);
     for shape in BOTH {
-        let notes = tables(&folder, shape, &bundle, |_| {}).unwrap();
+        let notes = tables(&folder, shape, &bundle, |job| job.cells = Cells::Exact).unwrap();
         assert_eq!(notes, ["Tables have no place for phases: what is in 2 phases stands together."]);
         let at = if shape == Shape::PolisCsv { 4 } else { 2 };
         assert_eq!(records(&folder, "comments.csv")[1][at], "2");
@@ -296,14 +340,14 @@ fn words_that_tables_have_no_other_word_for_are_counted() {
         "Of 1 item `moderated` is 1, as if it were approved: the status is active.",
         "The table has no place for 1 outcome, which was left out: 1 of topics.",
     ];
-    let notes = tables(&folder, Shape::PolisCsv, &bundle, |_| {}).unwrap();
+    let notes = tables(&folder, Shape::PolisCsv, &bundle, |job| job.cells = Cells::Exact).unwrap();
     let own = [
         "Of 1 item `moderated` is 0, as if it were pending: the status is none of approved, pending and rejected.",
         "Of 1 item `is-seed` is true, as if an organizer had written it: the origin is another one.",
     ];
     assert_eq!(notes, [&own[..], &both].concat());
     fs::remove_dir_all(folder.path("tables")).unwrap();
-    let notes = tables(&folder, Shape::SensemakingCsv, &bundle, |_| {}).unwrap();
+    let notes = tables(&folder, Shape::SensemakingCsv, &bundle, |job| job.cells = Cells::Exact).unwrap();
     let own = [
         "Of 1 item `moderated` is empty: the status is none of approved, pending and rejected.",
         "The table has no place for origins: 2 items were not written by participants.",

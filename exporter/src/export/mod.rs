@@ -28,6 +28,7 @@ use crate::{
     fault::Fault,
     meter::Meter,
     moment::Moment,
+    words::counted,
     write::{
         out,
         parts::{beside, fresh},
@@ -69,6 +70,7 @@ pub(crate) struct Growing {
     path: PathBuf,
     partial: TempPath,
     file: BufWriter<File>,
+    guarded: u64,
 }
 
 /// A file that lacks only its name.
@@ -76,6 +78,8 @@ pub(crate) struct Growing {
 pub(crate) struct Whole {
     path: PathBuf,
     partial: TempPath,
+    /// Cells that got an apostrophe.
+    guarded: u64,
 }
 
 impl Growing {
@@ -84,7 +88,7 @@ impl Growing {
         let failed = |error| Fault::io("writing", &partial, error);
         let file = fresh(&partial).map_err(failed)?;
         let partial = TempPath::try_from_path(&partial).map_err(failed)?;
-        Ok(Self { path, partial, file: BufWriter::with_capacity(1 << 18, file) })
+        Ok(Self { path, partial, file: BufWriter::with_capacity(1 << 18, file), guarded: 0 })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
@@ -95,7 +99,7 @@ impl Growing {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error);
         let synced = file.and_then(|file| file.sync_all());
         synced.map_err(|error| Fault::io("writing", &self.partial, error))?;
-        Ok(Whole { path: self.path, partial: self.partial })
+        Ok(Whole { path: self.path, partial: self.partial, guarded: self.guarded })
     }
 
     fn inner(&mut self) -> &mut BufWriter<File> {
@@ -116,7 +120,7 @@ impl Whole {
 
 /// Gives files their names, once all of them are whole; tells which.
 pub(crate) fn publish(files: Vec<Whole>) -> Result<Vec<PathBuf>, Fault> {
-    let named = files.into_iter().map(|Whole { path, partial }| {
+    let named = files.into_iter().map(|Whole { path, partial, .. }| {
         out::publish(&partial, &path)?;
         Ok(path)
     });
@@ -154,7 +158,8 @@ pub(crate) fn export(
         Shape::Ndjson => ndjson::write(bundle, named, meter).map(whole).and_then(with_card),
         Shape::Parquet => parquet::write(bundle, named, meter).and_then(with_card),
     };
-    let published = written.and_then(|(files, notes)| {
+    let published = written.and_then(|(files, mut notes)| {
+        notes.extend(guarded(files.iter().map(|file| file.guarded).sum()));
         // From here on it takes no time.
         meter.go_on()?;
         Ok(Exported { files: publish(files)?, notes })
@@ -164,6 +169,16 @@ pub(crate) fn export(
         let _left = fs::remove_dir(folder);
     }
     published
+}
+
+fn guarded(cells: u64) -> Option<String> {
+    let (told, begin) = (counted(cells, "cell"), if cells == 1 { "begins" } else { "begin" });
+    (cells > 0).then(|| {
+        format!(
+            "{told} {begin} with an apostrophe that was put there, for a spreadsheet would compute what stands behind it: \
+             --exact-cells leaves it out."
+        )
+    })
 }
 
 /// How often the bundle is read for it.
@@ -201,7 +216,9 @@ pub(crate) fn csv_row(file: &mut Growing, row: &[&str], cells: Cells) -> Result<
         if at > 0 {
             line.push(b',');
         }
-        let guard = if cells == Cells::Guarded && is_formula(cell) { "'" } else { "" };
+        let is_guarded = cells == Cells::Guarded && is_formula(cell);
+        file.guarded += u64::from(is_guarded);
+        let guard = if is_guarded { "'" } else { "" };
         // Some spreadsheets part cells at semicolons or tabs.
         if cell.bytes().any(|byte| matches!(byte, b',' | b';' | b'\t' | b'"' | b'\n' | b'\r')) {
             line.push(b'"');
