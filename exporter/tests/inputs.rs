@@ -55,7 +55,7 @@ fn folders_in_a_folder_are_named_and_not_looked_into() {
     };
     assert_eq!(said(&job), "2 folders in what was given were not looked into: me@home.example, older.");
     job.profile = Profile::Public;
-    assert_eq!(said(&job), "2 folders in what was given were not looked into: folder, older.");
+    assert_eq!(said(&job), "2 folders in what was given were not looked into.");
     fs::create_dir_all(folder.path("b/inner")).unwrap();
     let fault = run(&folder.job(&folder.path("b"))).unwrap_err();
     assert!(fault.to_string().contains("inner"), "{fault}");

@@ -612,3 +612,49 @@ fn notes_on_surveys_for_everybody_tell_no_small_number_either() {
         }
     }
 }
+
+#[test]
+fn names_of_files_that_no_tool_gives_are_told_to_nobody_else() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(31, 6, 40));
+    let input = conversation.variant_a(&folder, "a");
+    let told = [
+        ("votes.csv", "votes-7700003.csv", "votes"),
+        ("comments.csv", "joan-comments.csv", "comments.csv"),
+        ("participants-votes.csv", "Joan-Participants-Votes.CSV", "participants-votes.csv"),
+        ("summary.csv", "facts-of-joan.csv", "summary"),
+    ];
+    for (before, after, _) in told {
+        fs::rename(input.join(before), input.join(after)).unwrap();
+    }
+    folder.write("a/notes-xid-of-7700003.txt", "mine");
+    fs::create_dir(input.join("of-joan")).unwrap();
+    let mut job = folder.fresh(&input);
+    for profile in [Profile::Private, Profile::Public] {
+        job.profile = profile;
+        let (report, bundle) = bundle(&job);
+        let public = profile == Profile::Public;
+        for text in [bundle.to_string(), format!("{:?}", report.notes)] {
+            for name in ["7700003", "joan", "Joan"] {
+                assert!(!public || !text.contains(name), "{name} {text}");
+            }
+        }
+        assert_eq!(report.variant, Some("A"));
+        let mut names: Vec<_> = bundle["provenance"]["sourceArtifacts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|artifact| artifact["name"].as_str().unwrap())
+            .collect();
+        names.sort_unstable();
+        let mut wanted: Vec<_> =
+            told.iter().map(|(_, name, shared)| if public { *shared } else { *name }).collect();
+        wanted.push(if public { "unused" } else { "notes-xid-of-7700003.txt" });
+        wanted.sort_unstable();
+        assert_eq!(names, wanted);
+    }
+    // What is called as a table is, and is none, is still refused.
+    fs::remove_file(input.join("facts-of-joan.csv")).unwrap();
+    folder.write("a/joan-summary.csv", "topic;Trees\n");
+    let fault = run(&job).unwrap_err().to_string();
+    assert!(fault.starts_with("summary.csv, row 1: its columns are not separated by commas"), "{fault}");
+}

@@ -5,10 +5,11 @@
 use super::{Format, Job, adapter::format_of};
 use crate::{
     fault::{Fault, Wrong},
-    form::Hand,
-    input::{self, Ended, Input, Member, Role, TOLD, is_called_as_any, named, role, role_in_part},
+    input::{
+        self, Ended, Input, Member, Role, TOLD, is_called_as_any, named, role, role_in_part, tools_name,
+    },
     model::Artifact,
-    privacy::{Profile, text::identifies},
+    privacy::Profile,
     words::{counted, were},
 };
 
@@ -53,10 +54,9 @@ fn begins_as_one(
     Ok(role == Role::PolisFormat || role.is_used() && is_asked_for)
 }
 
-/// A name for everybody: without folders, and the part that it plays where the name would tell of somebody.
+/// A name for everybody: that which the tools have for it, or else the part that it plays.
 pub(super) fn shared_name(name: &str, role: &str) -> String {
-    let last = name.rsplit('/').next().unwrap_or(name);
-    if identifies(last, Hand::Tool) { role.to_owned() } else { last.to_owned() }
+    tools_name(name).unwrap_or_else(|| role.to_owned())
 }
 
 /// Every file, read to its end; that of the rows is read later.
@@ -115,13 +115,16 @@ pub(super) fn broken(files: &[(Member, Role)]) -> Option<String> {
 
 /// What lies in a folder that was given, and is no file itself.
 pub(super) fn passed_over(names: &[String], job: &Job) -> Option<String> {
-    let told = names.iter().take(TOLD).map(|name| match job.profile {
-        Profile::Public => shared_name(name, "folder"),
-        Profile::Private => name.clone(),
-    });
-    let told = told.collect::<Vec<_>>().join(", ");
-    let more = if names.len() > TOLD { ", ..." } else { "" };
     let count = names.len() as u64;
-    let folders = || format!("{} in what was given {}", counted(count, "folder"), were(count));
-    (count > 0).then(|| format!("{} not looked into: {told}{more}.", folders()))
+    let folders = format!("{} in what was given {}", counted(count, "folder"), were(count));
+    // What folders are called may tell of somebody.
+    let told = match job.profile {
+        Profile::Public => String::new(),
+        Profile::Private => {
+            let more = if names.len() > TOLD { ", ..." } else { "" };
+            let first = &names[..names.len().min(TOLD)];
+            format!(": {}{more}", first.join(", "))
+        }
+    };
+    (count > 0).then(|| format!("{folders} not looked into{told}."))
 }

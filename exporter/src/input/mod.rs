@@ -15,7 +15,7 @@ mod zipped;
 pub(crate) use self::{
     files::{Input, Member, name_of},
     near::{
-        TOLD, absent, broken, hold_name, is_called_as_any, missing, named, nearest_of_all, need,
+        TOLD, absent, broken, hold_name, is_called_as_any, missing, named, nearest_of_all, need, tools_name,
         unless_broken,
     },
     quotes::{MOST_CELLS, of_line},

@@ -115,6 +115,19 @@ fn is_called(member: &Member, known: &Known) -> bool {
     longest.max().is_some_and(|longest| known.names.iter().any(|name| ends(name) && name.len() == longest))
 }
 
+/// What the tools call a file whose name ends as theirs: what stands before may tell of somebody.
+pub(crate) fn tools_name(name: &str) -> Option<String> {
+    let last = name.rsplit('/').next().unwrap_or(name).to_lowercase();
+    if last.split_once(".json").is_some_and(|(name, _)| name == "format") {
+        return Some("format.json".to_owned());
+    }
+    let (name, behind) = last.split_once(".csv")?;
+    let names = KNOWN.iter().flat_map(|known| known.names).copied().chain(["summary"]);
+    let longest = names.filter(|known| name.ends_with(known)).max_by_key(|known| known.len())?;
+    let packed = [".gz", ".zst"].into_iter().find(|ending| *ending == behind).unwrap_or_default();
+    Some(format!("{longest}.csv{packed}"))
+}
+
 /// Whether some tool calls one of its tables so.
 pub(crate) fn is_called_as_any(member: &Member) -> bool {
     KNOWN.iter().any(|known| is_called(member, known))
