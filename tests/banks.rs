@@ -141,6 +141,34 @@ async fn whoever_switches_off_what_the_document_holds_is_told_that_it_stays() {
 }
 
 #[tokio::test]
+async fn an_import_of_patterns_that_blinds_a_rule_says_so_and_so_does_the_process() {
+    let place = Place::new();
+    let demo = with_banks(&place).await;
+    let documents = "bank: rx\nkind: regex\n---\nrule: blind\nstatus: live\nitem_types: [post]\n\
+        when: {text: {in: [text], bank: rx}}\n";
+    let change = json!({"files": [{"name": "banks.yaml", "text": documents}]});
+    let (status, answer) = demo.command("/config", &change).await;
+    assert_eq!(status, 200, "{answer}");
+    let heavy: Vec<String> = (0..30).map(|nth| format!("[a-z ]{{{}}}K[0-9]{{500}}\n", 800 + nth)).collect();
+    let file = place.folder.path().join("heavy.txt");
+    fs::write(&file, heavy.concat()).unwrap();
+    let data = place.data();
+    let args = ["banks", "import", "rx", file.to_str().unwrap(), "--data", data.to_str().unwrap()];
+    let output = place.run(&args).await;
+    let (said, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        said.contains("30 added") && told.contains("warning: rule blind: its 30 patterns"),
+        "{said}{told}"
+    );
+    eventually("the count of rules that are too costly", PATIENCE, async || {
+        let (_, metrics) = demo.operations("/metrics").await;
+        metrics.contains("tidegate_rules_overloaded 1").then_some(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
 async fn hashes_are_imported_looked_up_and_exported_as_they_were() {
     let place = Place::new();
     let demo = with_banks(&place).await;
