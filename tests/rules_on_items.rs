@@ -280,6 +280,14 @@ async fn a_run_over_the_past_acts_once_and_can_be_tried_listed_and_gone_on_with(
     assert_eq!(listed.lines().count(), 3, "{listed}");
     assert!(listed.contains("tried: 3 items, 2 match") || listed.contains("tried:"), "{listed}");
 
+    let nobody = late.replace("late", "nobody").replace("when:", "rollout: {percent: 0}\nwhen:");
+    configure(&demo, &nobody).await;
+    for dry in [&["--dry-run"][..], &[]] {
+        let args = [&["rules", "retroact", "nobody", "--since", "1h"], dry].concat();
+        let outside = place.tell(&args).await;
+        assert!(outside.contains("2 are outside of the rollout") && !outside.contains("before"), "{outside}");
+    }
+
     let data = place.data();
     let data = data.to_str().unwrap();
     let refused = place.run(&["rules", "retroact", "nowhere", "--since", "1h", "--data", data]).await;

@@ -80,6 +80,8 @@ pub struct Progress {
     pub matched: u64,
     /// Of these, all actions were taken before.
     pub done_before: u64,
+    /// Of these, the rollouts of the rules that match leave the item out, so that none would act on it.
+    pub outside_rollout: u64,
     /// They are sent again; in a dry run, they would be.
     pub sent: u64,
     pub rules: BTreeMap<RuleId, u64>,
@@ -289,6 +291,7 @@ impl Look<'_> {
         let acting: Vec<_> = outcome.matched.iter().filter(|found| acts(&found.rule)).collect();
         let actions: BTreeSet<&ActionId> =
             acting.iter().flat_map(|found| &found.actions).map(|action| &action.id).collect();
+        let is_outside = acting.is_empty();
         let is_new = |action: &&ActionId| !taken.contains(&event_of(row.submission_id, action));
         let new: Vec<_> = actions.into_iter().filter(is_new).collect();
         for found in &acting {
@@ -298,7 +301,8 @@ impl Look<'_> {
             *progress.actions.entry((*action).clone()).or_default() += 1;
         }
         let is_left = !new.is_empty() || !outcome.errored.is_empty();
-        progress.done_before += u64::from(!is_left);
+        progress.outside_rollout += u64::from(!is_left && is_outside);
+        progress.done_before += u64::from(!is_left && !is_outside);
         Ok(is_left)
     }
 

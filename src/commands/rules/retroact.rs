@@ -146,11 +146,13 @@ fn line(run: &Run) -> String {
 }
 
 fn tell(run: &Run) {
-    let Progress { items, unfit, superseded, matched, done_before, sent, rules, actions } = &run.progress;
+    let Progress { items, unfit, superseded, matched, done_before, outside_rollout, sent, rules, actions } =
+        &run.progress;
     let would = if run.dry_run { "would be sent again" } else { "were sent again" };
     say(format!("{items} items from {} until {}: {matched} match, {sent} {would}", run.since, run.until));
     for (count, what) in [
         (done_before, "were acted on before"),
+        (outside_rollout, "are outside of the rollout"),
         (superseded, "were replaced by a newer version since"),
         (unfit, "do not fit their item type any more"),
     ] {
