@@ -407,11 +407,32 @@ async fn fixtures_say_what_is_known_beside_the_item_as_examples_do() {
             "/expect/1: expected the key of a rule, not 5; /expect/2: expected the key of a rule, not null",
         ),
         (json!({"expect": "counted"}), "/expect: a list of the rules"),
+        (json!({"expect": [], "name": 5}), "/name: expected a text"),
         (json!({}), "/expect: a list of the rules"),
     ] {
         let (code, said) = tested(&beside).await;
         let whole = format!("items.ndjson, line 1, post 1: {told}");
         assert!(code == Some(1) && said.starts_with(&whole), "{beside}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_line_is_for_is_told_where_it_fails_and_in_the_report() {
+    let place = Place::new();
+    folder(&place, "documents", &[("documents.yaml", SURROUNDED)]);
+    let line = |id: &str, name: &str| {
+        let data = json!({"text": "a", "author": {"typeId": "member", "id": "m"}});
+        json!({"id": id, "typeId": "post", "data": data, "expect": ["struck"], "name": name, "strikes": id.len()})
+    };
+    let lines = format!("{}\n{}\n", line("1", "nearly <2>"), line("22", "just"));
+    fs::write(place.folder.path().join("items.ndjson"), lines).unwrap();
+    let args =
+        ["rules", "test", "--config", "documents", "--fixtures", "items.ndjson", "--junit", "report.xml"];
+    let said = text(&place.run(&args).await.stderr);
+    assert_eq!(said.trim_end(), "items.ndjson, line 1, post 1, nearly <2>: not matched: struck");
+    let report = fs::read_to_string(place.folder.path().join("report.xml")).unwrap();
+    for name in ["line 1, post 1, nearly &lt;2&gt;", "line 2, post 22, just"] {
+        assert!(report.contains(&format!("name=\"{name}\"")), "{report}");
     }
 }
 

@@ -12,16 +12,26 @@ use tidegate_rules::Around;
 const KEYS: [&str; 9] =
     ["id", "typeId", "typeVersion", "typeSchemaVariant", "type", "data", "on", "name", "expect"];
 
+#[derive(Debug)]
 pub(super) struct Fixture {
     pub(super) expect: BTreeSet<String>,
     pub(super) around: Around,
 }
 
-/// All faults of the line, each with its place.
-pub(super) fn read(config: &Compiled, line: &[u8]) -> Result<Fixture, String> {
-    let line: Json = serde_json::from_slice(line).map_err(|error| format!("no JSON: {error}"))?;
-    let (expect, mut faults) = expected(&line);
-    let around = config.around(&line, &KEYS).unwrap_or_else(|found| {
+/// What the line is called, and what it says or all its faults, each with its place.
+pub(super) fn read(config: &Compiled, line: &[u8]) -> (Option<String>, Result<Fixture, String>) {
+    match serde_json::from_slice::<Json>(line) {
+        Ok(line) => (line["name"].as_str().map(str::to_owned), fixture(config, &line)),
+        Err(error) => (None, Err(format!("no JSON: {error}"))),
+    }
+}
+
+fn fixture(config: &Compiled, line: &Json) -> Result<Fixture, String> {
+    let (expect, mut faults) = expected(line);
+    if line.get("name").is_some_and(|name| !name.is_string()) {
+        faults.push("/name: expected a text".to_owned());
+    }
+    let around = config.around(line, &KEYS).unwrap_or_else(|found| {
         faults.extend(found.into_iter().map(|fault| format!("{}: {}", fault.pointer, fault.detail)));
         Around::default()
     });

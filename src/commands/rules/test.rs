@@ -130,12 +130,15 @@ impl Test {
         for line in items::lines(file)? {
             let (number, text) = line?;
             let line = items::read(config, &text, now);
-            let fault = match (line.item, fixtures::read(config, &text)) {
+            let (name, fixture) = fixtures::read(config, &text);
+            let fault = match (line.item, fixture) {
                 (Err(fault), _) | (Ok(_), Err(fault)) => Some(fault),
                 (Ok(prepared), Ok(fixture)) => self.compared(&prepared, &fixture),
             };
             let id = line.key.map_or_else(String::new, |key| format!(", {} {}", key.type_id, key.id));
-            cases.push(Case { suite: file.display().to_string(), name: format!("line {number}{id}"), fault });
+            let name = name.map_or_else(String::new, |name| format!(", {name}"));
+            let name = format!("line {number}{id}{name}");
+            cases.push(Case { suite: file.display().to_string(), name, fault });
         }
         Ok(())
     }
