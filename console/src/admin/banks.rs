@@ -263,10 +263,10 @@ async fn remove(
 ) -> Result<Json<Found>, Problem> {
     let bank = BankId::from(bank);
     let (ids, no_entries) = ids(&api, &caller, &bank, &named).await?;
-    let found = api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(told)?;
+    let touched = api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(told)?;
+    let found = touched.found;
     tracing::info!(target: "audit", org = %caller.org, by = %caller.name, %bank, found, "removed entries of a bank");
-    let in_document = api.deps.banks.written(&caller.org, &bank, &ids).await.map_err(told)?;
-    Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document }))
+    Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document: touched.written.len() }))
 }
 
 /// What one who listed entries takes back.
@@ -351,12 +351,12 @@ async fn switch(
     let bank = BankId::from(bank);
     let (ids, no_entries) = ids(&api, &caller, &bank, &named).await?;
     let banks = &api.deps.banks;
-    let found = banks.switch(&caller.org, &bank, &ids, enabled, &caller.name).await.map_err(told)?;
+    let touched = banks.switch(&caller.org, &bank, &ids, enabled, &caller.name).await.map_err(told)?;
+    let found = touched.found;
     tracing::info!(
         target: "audit", org = %caller.org, by = %caller.name, %bank, found, enabled, "switched entries of a bank"
     );
-    let in_document = banks.written(&caller.org, &bank, &ids).await.map_err(told)?;
-    Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document }))
+    Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document: touched.written.len() }))
 }
 
 async fn enable_bank(api: State<Api>, caller: Caller, bank: Path<String>) -> Result<Json<Bank>, Problem> {

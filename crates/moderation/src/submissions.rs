@@ -310,7 +310,8 @@ fn unevaluated(submission: &Submission<'_>, config_version: ConfigVersion) -> It
     }
 }
 
-/// Matches, failures and what was left out go to the evaluations topic, for whoever listens; it is not what effects are made from.
+/// Matches, failures and what was left out go to the evaluations topic, for whoever listens; it is not what effects are
+/// made from.
 async fn publish(
     deps: &Deps,
     submission: &Submission<'_>,

@@ -21,7 +21,7 @@ use tidegate_store::{
 use uuid::Uuid;
 
 use super::{
-    Banks, Entry, PutAside,
+    Banks, Entry, Touched,
     ledger::{self, BUCKETS, Operation},
     rates::Rates,
 };
@@ -233,15 +233,15 @@ impl Hashes {
     async fn put_aside(&self, store: &Store, banks: &Banks, jumped: BTreeMap<BankId, Vec<Uuid>>) {
         for (bank, entries) in jumped {
             match banks.quarantine(&self.org, &bank, &entries).await {
-                Ok(PutAside { off, written }) => {
-                    metrics::counter!("tidegate_media_quarantined_total").increment(off.len() as u64);
+                Ok(Touched { changed, written, .. }) => {
+                    metrics::counter!("tidegate_media_quarantined_total").increment(changed.len() as u64);
                     for entry in &written {
                         tracing::warn!(
                             org = %self.org, %bank, %entry,
                             "an entry matches much more often than before and stays on: the bank's document holds it"
                         );
                     }
-                    for entry in &off {
+                    for entry in &changed {
                         tracing::warn!(
                             target: "audit", org = %self.org, by = super::QUARANTINE, %bank, %entry,
                             "switched an entry off: it matches much more often than before"

@@ -108,19 +108,23 @@ pub(crate) const QUARANTINE: &str = "quarantine";
 /// Warnings of one change.
 const WARNINGS: usize = 20;
 
-/// What became of entries that match too much.
-pub(crate) struct PutAside {
-    pub(crate) off: Vec<Uuid>,
-    /// The bank's document holds these: nothing but a change of it switches them off.
-    pub(crate) written: Vec<Uuid>,
+/// Entries that were to be taken out or switched.
+#[derive(Debug)]
+pub struct Touched {
+    /// How many were there.
+    pub found: usize,
+    pub changed: Vec<Uuid>,
+    /// Those that the bank's document holds: they count whatever is done to rows.
+    pub written: Vec<Uuid>,
 }
 
-/// The entries that a bank's document holds.
-fn written(content: &Content, bank: &BankId, kind: BankKind) -> HashSet<Uuid> {
+/// Those of the entries that the bank's document holds.
+fn written(content: &Content, bank: &BankId, kind: BankKind, ids: &[Uuid]) -> Vec<Uuid> {
     let document = content.set.banks.get(bank).map(|(_, document)| document);
     let values = document.into_iter().flat_map(|document| &document.entries);
     let id = |value: &String| kind.canonical(value).ok().map(|value| entry_id(bank, kind, &value));
-    values.filter_map(id).collect()
+    let held: HashSet<Uuid> = values.filter_map(id).collect();
+    ids.iter().copied().filter(|id| held.contains(id)).collect()
 }
 
 impl Banks {
@@ -215,24 +219,24 @@ impl Banks {
         }
     }
 
-    /// Takes entries out, by id; says how many were there.
+    /// Takes entries out, by id.
     pub async fn remove(
         &self,
         org: &OrgId,
         bank: &BankId,
         ids: &[Uuid],
         author: &str,
-    ) -> Result<usize, BankError> {
+    ) -> Result<Touched, BankError> {
         let (content, kind) = self.known(org, bank).await?;
         self.settled(org, bank).await?;
         let there = self.there((org, bank), kind, ids.iter().copied()).await?;
+        let changed: Vec<Uuid> = there.keys().copied().collect();
         let operations: Vec<_> = there.into_values().map(|entry| Operation::remove(kind, entry)).collect();
-        let count = operations.len();
-        if count > 0 {
+        if !operations.is_empty() {
             let change = (&operations[..], None, None);
             self.change((org, bank), &content, change, author, (self.clock)()).await?;
         }
-        Ok(count)
+        Ok(Touched { found: changed.len(), changed, written: written(&content, bank, kind, ids) })
     }
 
     /// Takes out what somebody who listed entries takes back: an entry goes with the last who did. Tells of each in order.
@@ -271,7 +275,7 @@ impl Banks {
         }
     }
 
-    /// Switches entries on or off, by id; says how many were there.
+    /// Switches entries on or off, by id.
     pub async fn switch(
         &self,
         org: &OrgId,
@@ -279,61 +283,50 @@ impl Banks {
         ids: &[Uuid],
         enabled: bool,
         author: &str,
-    ) -> Result<usize, BankError> {
-        self.set(org, bank, ids, author, |entry| Entry { enabled, quarantined_at: None, ..entry }).await
+    ) -> Result<Touched, BankError> {
+        self.set(org, bank, ids, author, |entry, _| Entry { enabled, quarantined_at: None, ..entry }).await
     }
 
-    /// Switches entries off because they match so much all at once.
+    /// Switches entries off because they match so much all at once, but for those that would match all the same.
     pub(crate) async fn quarantine(
         &self,
         org: &OrgId,
         bank: &BankId,
         ids: &[Uuid],
-    ) -> Result<PutAside, BankError> {
-        let (content, kind) = self.known(org, bank).await?;
-        let written = written(&content, bank, kind);
-        let (written, others): (Vec<Uuid>, Vec<Uuid>) = ids.iter().partition(|id| written.contains(id));
-        let there = self.there((org, bank), kind, others.into_iter()).await?;
-        let off = there.into_iter().filter(|(_, entry)| entry.enabled).map(|(id, _)| id).collect::<Vec<_>>();
+    ) -> Result<Touched, BankError> {
         let now = Some((self.clock)());
-        let put_aside = |entry: Entry| match entry.enabled {
+        let put_aside = |entry: Entry, is_written: bool| match entry.enabled && !is_written {
             true => Entry { enabled: false, quarantined_at: now, ..entry },
             false => entry,
         };
-        self.set(org, bank, &off, QUARANTINE, put_aside).await?;
-        Ok(PutAside { off, written })
+        self.set(org, bank, ids, QUARANTINE, put_aside).await
     }
 
-    /// How many of these entries the bank's document holds: they count whatever is done to rows.
-    pub async fn written(&self, org: &OrgId, bank: &BankId, ids: &[Uuid]) -> Result<usize, BankError> {
-        let (content, kind) = self.known(org, bank).await?;
-        let written = written(&content, bank, kind);
-        Ok(ids.iter().filter(|id| written.contains(id)).count())
-    }
-
+    /// `set` is told whether the bank's document holds the entry.
     async fn set(
         &self,
         org: &OrgId,
         bank: &BankId,
         ids: &[Uuid],
         author: &str,
-        set: impl Fn(Entry) -> Entry,
-    ) -> Result<usize, BankError> {
+        set: impl Fn(Entry, bool) -> Entry,
+    ) -> Result<Touched, BankError> {
         let (content, kind) = self.known(org, bank).await?;
+        let written = written(&content, bank, kind, ids);
         loop {
             let head = self.settled(org, bank).await?;
             let there = self.there((org, bank), kind, ids.iter().copied()).await?;
-            let count = there.len();
-            let other = there.into_values().filter_map(|old| {
-                let new = set(old.clone());
-                (new != old).then(|| Operation::put(kind, new))
+            let found = there.len();
+            let other = there.into_iter().filter_map(|(id, old)| {
+                let new = set(old.clone(), written.contains(&id));
+                (new != old).then(|| (id, Operation::put(kind, new)))
             });
-            let operations: Vec<_> = other.collect();
+            let (changed, operations): (Vec<Uuid>, Vec<Operation>) = other.unzip();
             let change = (&operations[..], None, Some(head.revision));
             if operations.is_empty()
                 || self.change((org, bank), &content, change, author, (self.clock)()).await?.is_some()
             {
-                return Ok(count);
+                return Ok(Touched { found, changed, written });
             }
         }
     }

@@ -1,7 +1,5 @@
-use std::sync::Arc;
-
 use tidegate_catalog::{
-    Banks, Live,
+    Banks,
     banks::{BankError, Entry, Given},
 };
 use tidegate_schemas::ids::{BankId, Millis, OrgId};
@@ -10,7 +8,6 @@ use tidegate_store::{
     tables::catalog::banks::{BankEntry, BankHead},
 };
 use tidegate_test_support::{PATIENCE, eventually};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::support::{Hand, House, POST, Running};
@@ -98,8 +95,8 @@ async fn entries_are_removed_and_switched_by_their_ids() {
         async move { id_of(banks, org, words, value).await }
     };
     let (a, b) = (id("a").await, id("b").await);
-    assert_eq!(banks.remove(org, &words, &[a, id("x").await], "me").await.unwrap(), 1);
-    assert_eq!(banks.switch(org, &words, &[b], false, "me").await.unwrap(), 1);
+    assert_eq!(banks.remove(org, &words, &[a, id("x").await], "me").await.unwrap().found, 1);
+    assert_eq!(banks.switch(org, &words, &[b], false, "me").await.unwrap().found, 1);
     let off: Vec<_> = all(&house, &banks, "words").await.into_iter().filter(|it| !it.enabled).collect();
     assert_eq!(off.len(), 1);
     assert_eq!((off[0].value.as_str(), off[0].author.as_str()), ("b", "me"));
@@ -246,14 +243,8 @@ async fn an_entry_that_expires_leaves_the_rules_by_itself() {
     house.apply(&format!("{POST}---\n{RULE}")).await;
     let hand = Hand::new();
     let banks = Banks::with_clock(house.store.clone(), &house.settings, hand.clock());
-    let live =
-        Live::open_with_clock(house.store.clone(), house.settings.clone(), hand.clock()).await.unwrap();
-    let live = Arc::new(live);
-    let stop = CancellationToken::new();
-    let follow = {
-        let (live, stop) = (Arc::clone(&live), stop.clone());
-        tokio::spawn(async move { live.run(stop).await })
-    };
+    let running = house.live_by(&hand).await;
+    let live = &running.live;
     let words = || live.org(&house.org).unwrap().plan().figures().words;
     let before = words();
     let end = Millis(hand.now().0 + 60_000);
@@ -266,6 +257,5 @@ async fn an_entry_that_expires_leaves_the_rules_by_itself() {
     until(before + 1).await;
     hand.move_on(60_000);
     until(before).await;
-    stop.cancel();
-    follow.await.unwrap();
+    running.stop().await;
 }

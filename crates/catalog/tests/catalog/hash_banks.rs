@@ -11,7 +11,6 @@ use tidegate_schemas::{
 };
 use tidegate_store::{Row as _, tables::catalog::banks::BankHash};
 use tidegate_test_support::{PATIENCE, eventually};
-use tokio_util::sync::CancellationToken;
 
 use crate::support::{Hand, House, POST, Running};
 
@@ -94,7 +93,7 @@ async fn lists_in_the_order_of_ids(house: &House, banks: &Banks) {
     assert!(all.is_sorted_by_key(|entry| entry.id), "in the order of their ids");
     assert!("64.".parse::<Place>().is_err() && "x".parse::<Place>().is_err());
     let ids: Vec<_> = all.iter().take(50).map(|entry| entry.id).collect();
-    assert_eq!(banks.remove(&house.org, &bank, &ids, "me").await.unwrap(), 50);
+    assert_eq!(banks.remove(&house.org, &bank, &ids, "me").await.unwrap().found, 50);
     assert_eq!(banks.entries(&house.org, &bank, None, 1_000).await.unwrap().0.len(), 100);
     assert_eq!(BankHash::TABLE.partition, 3, "a part of a bank is a partition");
 }
@@ -208,21 +207,15 @@ async fn an_entry_that_suddenly_matches_much_is_put_aside() {
     let banks = Banks::with_clock(house.store.clone(), &house.settings, hand.clock());
     let bank = BankId::new("pictures");
     banks.add(&house.org, &bank, given([0]), "me").await.unwrap();
-    let live =
-        Live::open_with_clock(house.store.clone(), house.settings.clone(), hand.clock()).await.unwrap();
-    let live = Arc::new(live);
-    let stop = CancellationToken::new();
-    let follow = {
-        let (live, stop) = (Arc::clone(&live), stop.clone());
-        tokio::spawn(async move { live.run(stop).await })
-    };
+    let running = house.live_by(&hand).await;
+    let live = &running.live;
     // What was usual before it began, a process learns first.
     hand.move_on(60_000);
     for _ in 0..19 {
-        assert_eq!(found(&live, &house, &hex(0)).matches.len(), 1);
+        assert_eq!(found(live, &house, &hex(0)).matches.len(), 1);
     }
-    assert_eq!(found(&live, &house, &hex(0)).matches.len(), 1);
-    let aside = async || found(&live, &house, &hex(0)).matches.is_empty().then_some(());
+    assert_eq!(found(live, &house, &hex(0)).matches.len(), 1);
+    let aside = async || found(live, &house, &hex(0)).matches.is_empty().then_some(());
     eventually("the entry to be put aside", PATIENCE, aside).await.unwrap();
     let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().0.remove(0);
     assert!(!entry.enabled && entry.quarantined_at.is_some_and(|at| at > Millis(0)), "{entry:?}");
@@ -232,8 +225,7 @@ async fn an_entry_that_suddenly_matches_much_is_put_aside() {
     banks.switch(&house.org, &bank, &[entry.id], true, "me").await.unwrap();
     let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().0.remove(0);
     assert!(entry.enabled && entry.quarantined_at.is_none(), "whoever looked at it switches it on again");
-    stop.cancel();
-    follow.await.unwrap();
+    running.stop().await;
 }
 
 #[tokio::test]
@@ -248,30 +240,24 @@ async fn an_entry_of_the_document_is_not_put_aside_because_it_would_match_all_th
     let banks = Banks::with_clock(house.store.clone(), &house.settings, hand.clock());
     let bank = BankId::new("pictures");
     banks.add(&house.org, &bank, given([0, u32::MAX]), "me").await.unwrap();
-    let live =
-        Live::open_with_clock(house.store.clone(), house.settings.clone(), hand.clock()).await.unwrap();
-    let live = Arc::new(live);
-    let stop = CancellationToken::new();
-    let follow = {
-        let (live, stop) = (Arc::clone(&live), stop.clone());
-        tokio::spawn(async move { live.run(stop).await })
-    };
+    let running = house.live_by(&hand).await;
+    let live = &running.live;
     hand.move_on(60_000);
     for _ in 0..20 {
-        assert_eq!(found(&live, &house, &hex(0)).matches.len(), 1);
-        found(&live, &house, &hex(u32::MAX));
+        assert_eq!(found(live, &house, &hex(0)).matches.len(), 1);
+        found(live, &house, &hex(u32::MAX));
     }
-    let aside = async || found(&live, &house, &hex(u32::MAX)).matches.is_empty().then_some(());
+    let aside = async || found(live, &house, &hex(u32::MAX)).matches.is_empty().then_some(());
     eventually("the other entry to be put aside", PATIENCE, aside).await.unwrap();
     let entries = banks.entries(&house.org, &bank, None, 2).await.unwrap().0;
     let off = |entry: &&Entry| !entry.enabled && entry.quarantined_at.is_some();
     let put_aside: Vec<&str> = entries.iter().filter(off).map(|entry| entry.value.as_str()).collect();
     assert_eq!(put_aside, [hex(u32::MAX)]);
-    assert_eq!(found(&live, &house, &hex(0)).matches.len(), 1);
+    assert_eq!(found(live, &house, &hex(0)).matches.len(), 1);
     let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
-    assert_eq!(banks.written(&house.org, &bank, &ids).await.unwrap(), 1);
-    stop.cancel();
-    follow.await.unwrap();
+    let touched = banks.switch(&house.org, &bank, &ids, true, "me").await.unwrap();
+    assert_eq!((touched.found, touched.changed.len(), touched.written.len()), (2, 1, 1));
+    running.stop().await;
 }
 
 #[tokio::test]

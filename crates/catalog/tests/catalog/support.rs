@@ -117,15 +117,16 @@ impl House {
     /// As another process on the same store; listed as a member, which happens beside its start.
     pub(crate) async fn live(&self) -> Running {
         let before = members::list(&self.store).await.unwrap().len();
-        let live = Arc::new(Live::open(self.store.clone(), self.settings.clone()).await.unwrap());
-        let stop = CancellationToken::new();
-        let task = {
-            let (live, stop) = (Arc::clone(&live), stop.clone());
-            tokio::spawn(async move { live.run(stop).await })
-        };
+        let running = Running::of(Live::open(self.store.clone(), self.settings.clone()).await.unwrap());
         let listed = async || (members::list(&self.store).await.unwrap().len() > before).then_some(());
         eventually("the member to be listed", PATIENCE, listed).await.unwrap();
-        Running { live, stop, task }
+        running
+    }
+
+    /// By a clock that is moved by hand.
+    pub(crate) async fn live_by(&self, hand: &Hand) -> Running {
+        let live = Live::open_with_clock(self.store.clone(), self.settings.clone(), hand.clock());
+        Running::of(live.await.unwrap())
     }
 }
 
@@ -141,6 +142,15 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    fn of(live: Live) -> Self {
+        let (live, stop) = (Arc::new(live), CancellationToken::new());
+        let task = {
+            let (live, stop) = (Arc::clone(&live), stop.clone());
+            tokio::spawn(async move { live.run(stop).await })
+        };
+        Self { live, stop, task }
+    }
+
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.task.await.unwrap();

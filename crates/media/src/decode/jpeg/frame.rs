@@ -17,9 +17,7 @@ impl Frame {
         let [columns, rows] = header.sides(component).map(|side| side.div_ceil(8));
         Self { columns, rows, down: header.components[component].down.into(), units: header.units().1 }
     }
-}
 
-impl Frame {
     /// The rows that are two above, one above, and so on, as libjpeg takes them: the last ones may lie below the picture
     /// if they are within a unit, but not those of the last units.
     pub(super) fn rows_around(&self, row: usize) -> [usize; 5] {
