@@ -15,7 +15,7 @@ use crate::hashes::{
 /// By which algorithms, sizes and luma the hashes of a fingerprint were made. Gradient and median hashes compare only
 /// within one pipeline, so whoever keeps fingerprints makes them anew when this has changed. PDQ and digests compare
 /// with everybody's.
-pub const PIPELINE: &str = "8;pdq:y601;ih3:gradient8:y601;ih3:median-dct16:y601";
+pub const PIPELINE: &str = "9;pdq:y601;ih3:gradient8:y601;ih3:median-dct16:y601";
 
 /// Whether a file's picture could be hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

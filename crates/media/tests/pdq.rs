@@ -16,7 +16,7 @@ use image::{DynamicImage, imageops::FilterType};
 use pictures::{FAMILIES, Picture, picture};
 use tidegate_media::{
     PdqHash, Turn,
-    hashes::pdq::{self, Hashed, MATCH_DISTANCE, MIN_QUALITY},
+    hashes::pdq::{self, Hashed, MATCH_DISTANCE, MIN_QUALITY, TELLING_SIDE},
 };
 use tidegate_test_support::servers;
 
@@ -220,4 +220,23 @@ fn one_colour_and_soft_shading_have_low_quality() {
     }
     let shade: Vec<u8> = (0..300 * 200).map(|at| ((at % 300) * 255 / 300) as u8).collect();
     assert!(hashed(&shade, 300, 200).quality < MIN_QUALITY);
+}
+
+#[test]
+fn tiny_pictures_have_no_quality_however_much_is_in_them() {
+    for family in 0..FAMILIES {
+        for side in 5..40 {
+            for (width, height) in [(side, side), (side, 300), (300, side)] {
+                let luma = pictures::sized(family, 7, width, height).luma();
+                let (_, seen) = oracle::pdq(&luma, width as usize, height as usize);
+                let (own, _) = pdq::hash_turned(&luma, width, height).unwrap();
+                assert_eq!(own.quality, hashed(&luma, width, height).quality);
+                if side < TELLING_SIDE {
+                    assert_eq!(own.quality, 0, "{width} x {height}");
+                } else {
+                    assert!(u32::from(own.quality).abs_diff(seen) <= 1, "{width} x {height}");
+                }
+            }
+        }
+    }
 }

@@ -20,6 +20,9 @@ use super::hex::{self, Hex};
 pub const MIN_QUALITY: u8 = 50;
 /// A picture with a shorter side has no hash.
 pub const MIN_SIDE: u32 = 5;
+/// A picture with a shorter side has quality 0. A hash is of frequencies 1 to 16, and a line of pixels has as many
+/// frequencies as pixels, the one of 0 included: the rest would be of how the line is stretched.
+pub const TELLING_SIDE: u32 = 17;
 /// A picture with a longer side has no hash: the sums are made for this many pixels.
 pub const MAX_SIDE: u32 = 32_768;
 
@@ -104,7 +107,7 @@ pub struct Hashed {
 pub fn hash(luma: &[u8], width: u32, height: u32) -> Option<Hashed> {
     let (width, height) = sides(luma, width, height)?;
     let [points] = reduce::reduce(luma, width, &taps(height), [&taps(width)]);
-    Some(Hashed::of(&points, Coefficients::of(&points)))
+    Some(Hashed::of((width, height), &points, Coefficients::of(&points)))
 }
 
 /// The same, and what it says of the picture turned in each way, in the order of `Turn::ALL`. In lines of most lengths the
@@ -134,12 +137,14 @@ pub fn hash_turned(luma: &[u8], width: u32, height: u32) -> Option<(Hashed, [Pdq
     };
     let turned = Turn::ALL.map(|turn| turn.of_mirrored([&down, &up]).hash());
     let [coefficients, _] = down;
-    Some((Hashed::of(&points, coefficients), turned))
+    Some((Hashed::of((width, height), &points, coefficients), turned))
 }
 
 impl Hashed {
-    fn of(points: &reduce::Points, coefficients: Coefficients) -> Self {
-        Self { hash: coefficients.hash(), quality: reduce::quality(points), coefficients }
+    fn of((width, height): (usize, usize), points: &reduce::Points, coefficients: Coefficients) -> Self {
+        let is_telling = width.min(height) >= TELLING_SIDE as usize;
+        let quality = if is_telling { reduce::quality(points) } else { 0 };
+        Self { hash: coefficients.hash(), quality, coefficients }
     }
 }
 
