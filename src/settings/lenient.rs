@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{
     Deserialize, Deserializer,
-    de::{self, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, VariantAccess, Visitor},
+    de::{self, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor},
     forward_to_deserialize_any,
 };
 
@@ -143,10 +143,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         let value = match self.text().map(str::trim) {
             None => self.typed().map_err(self.here())?,
             Some(text) if text.starts_with('[') => inline(text).map_err(self.here())?,
-            Some(text) => {
-                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-                toml::Value::Array(parts.map(|part| toml::Value::String(part.to_owned())).collect())
-            }
+            Some(text) => return visitor.visit_seq(Parts { of: &self, rest: text.split(',') }),
         };
         value.deserialize_seq(visitor).map_err(|error| of_toml(&error)).map_err(self.here())
     }
@@ -203,6 +200,25 @@ fn inline(text: &str) -> Result<toml::Value, Fault> {
 
 fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// The texts between commas, each read like a variable's.
+struct Parts<'a> {
+    of: &'a Reader<'a>,
+    rest: std::str::Split<'a, char>,
+}
+
+impl<'de> SeqAccess<'de> for Parts<'_> {
+    type Error = Fault;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+        let Some(part) = self.rest.by_ref().map(str::trim).find(|part| !part.is_empty()) else {
+            return Ok(None);
+        };
+        let Node::Leaf { origin, .. } = self.of.node else { return Ok(None) };
+        let node = Node::Leaf { value: toml::Value::String(part.to_owned()), origin: origin.clone() };
+        seed.deserialize(Reader { node: &node, path: self.of.path.clone() }).map(Some)
+    }
 }
 
 struct Entries<'a> {
@@ -285,6 +301,7 @@ mod tests {
         on: bool,
         name: String,
         list: Vec<String>,
+        numbers: Vec<u16>,
         maybe: Option<u64>,
         kind: Kind,
         copies: Option<Copies>,
@@ -319,6 +336,7 @@ mod tests {
             ("ON", "true"),
             ("NAME", "123"),
             ("LIST", "a, b"),
+            ("NUMBERS", "80, 443"),
             ("MAYBE", "9"),
             ("KIND", "fancy"),
             ("COPIES__SIMPLE", "3"),
@@ -329,6 +347,7 @@ mod tests {
             on: true,
             name: "123".to_owned(),
             list: vec!["a".to_owned(), "b".to_owned()],
+            numbers: vec![80, 443],
             maybe: Some(9),
             kind: Kind::Fancy,
             copies: Some(Copies::Simple(3)),
@@ -347,6 +366,8 @@ mod tests {
         assert!(fault.contains("inner.cuont") && fault.contains("unknown field"), "{fault}");
         let fault = of_variables(&[("INNER", "1")]).unwrap_err();
         assert!(fault.contains("inner"), "{fault}");
+        let fault = of_variables(&[("NUMBERS", "80,many")]).unwrap_err();
+        assert!(fault.contains("numbers: ") && fault.contains("TIDEGATE__NUMBERS"), "{fault}");
         let fault = of_variables(&[("KIND", "odd")]).unwrap_err();
         assert!(fault.contains("kind") && fault.contains("odd"), "{fault}");
     }
