@@ -630,3 +630,28 @@ fn short_words_are_named_in_banks_too_and_counted_in_letters() {
     );
     assert_eq!(short(json!({"in": ["text"], "bank": "short", "word": true})), None);
 }
+
+#[test]
+fn banks_kinds_and_distances_of_which_nothing_is_found_are_named() {
+    let told = |media: Json| {
+        let warnings = plan(&json!({"media": media}), &[]).warnings().into_iter();
+        let found = warnings.filter(|warning| warning.tag() == "nothing_found");
+        found.map(|warning| warning.pointer.rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for (rest, expected) in [
+        (json!({"bank": "faces", "max_distance": 31}), &[][..]),
+        (json!({"bank": "faces", "kind": ["pdq", "md5"]}), &["kind"]),
+        (json!({"bank": "faces", "kind": "md5"}), &["bank", "kind"]),
+        (json!({"bank": "faces", "max_distance": 32}), &["max_distance"]),
+        (json!({"max_distance": 31}), &[]),
+        (json!({"max_distance": 256}), &["max_distance"]),
+        (json!({"kind": "gradient", "max_distance": 7}), &[]),
+        (json!({"kind": ["gradient", "sha1"], "max_distance": 8}), &["max_distance"]),
+        (json!({"kind": "md5", "max_distance": 1}), &["max_distance"]),
+        (json!({"state": "ok"}), &[]),
+    ] {
+        let mut media = rest.clone();
+        media["in"] = json!(["links"]);
+        assert_eq!(told(media), expected, "{rest}");
+    }
+}

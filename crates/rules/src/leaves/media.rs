@@ -5,6 +5,7 @@
 use tidegate_schemas::banks::{BankKind, HashKind};
 
 use crate::{
+    bank::Bank,
     compile::Context,
     evaluate::Mask,
     explain::{Explained, MediaExplained, MediaHit, excerpt},
@@ -30,6 +31,30 @@ const HASHES: [BankKind; 5] =
 /// Hashes of bytes, which need no picture.
 const EXACT: [&str; 3] = ["md5", "sha1", "sha256"];
 
+/// Names kinds, banks and distances of which nothing is ever found.
+fn doubt(test: &MediaTest, banks: &[&Bank], context: &mut Context<'_>) {
+    let asks = |kind: HashKind| test.kinds.is_empty() || test.kinds.iter().any(|it| it == kind.name());
+    let holds = |kind: HashKind| banks.is_empty() || banks.iter().any(|bank| bank.kind.hash() == Some(kind));
+    for bank in banks.iter().filter(|bank| !bank.kind.hash().is_some_and(asks)) {
+        let (key, kind) = (shown(bank.key.as_str()), bank.kind.name());
+        let detail =
+            format!("the bank {key} holds hashes of kind {kind}, which `kind` leaves out: none is found");
+        context.at("bank", |c| c.warn("nothing_found", detail));
+    }
+    for kind in test.kinds.iter().filter(|kind| !HashKind::named(kind).is_some_and(holds)) {
+        let detail = format!("no bank that is named holds hashes of kind {kind}: none is found");
+        context.at("kind", |c| c.warn("nothing_found", detail));
+    }
+    let asked = HashKind::ALL.into_iter().filter(|kind| kind.is_made() && asks(*kind) && holds(*kind));
+    let farthest = asked.map(HashKind::most_distance).max();
+    if let Some((most, farthest)) = test.max_distance.zip(farthest)
+        && most > farthest
+    {
+        let detail = format!("these hashes are compared up to a distance of {farthest}: no more is found");
+        context.at("max_distance", |c| c.warn("nothing_found", detail));
+    }
+}
+
 impl MediaLeaf {
     pub(super) fn compile(test: MediaTest, context: &mut Context<'_>) -> Option<Self> {
         let slots: Vec<_> = context.at("in", |c| {
@@ -39,7 +64,7 @@ impl MediaLeaf {
             test.fields.iter().enumerate().map(slot).collect()
         });
         let slots: Option<Vec<_>> = slots.into_iter().collect();
-        let banks = test.banks.iter().filter(|key| context.bank(key, &HASHES).is_some()).count();
+        let banks: Vec<_> = test.banks.iter().filter_map(|key| context.bank(key, &HASHES)).collect();
         let is_made = |kind: &&String| HashKind::named(kind).is_some_and(HashKind::is_made);
         let unknown: Vec<_> = test.kinds.iter().filter(|kind| !is_made(kind)).collect();
         for kind in &unknown {
@@ -48,7 +73,10 @@ impl MediaLeaf {
             let detail = format!("there are no hashes of kind {}{near}", shown(kind));
             context.at("kind", |c| c.fault("unknown_value", detail));
         }
-        let is_known = unknown.is_empty() && banks == test.banks.len();
+        let is_known = unknown.is_empty() && banks.len() == test.banks.len();
+        if is_known {
+            doubt(&test, &banks, context);
+        }
         Some(Self { slots: slots?, test }).filter(|_| is_known)
     }
 
