@@ -69,7 +69,17 @@ pub(super) async fn run(
         complain(format!("going on after {} entries", kept.done));
     }
     let progress = kept.unwrap_or_else(|| Progress::new(subject, found.revision));
-    let mut import = Import { client, bank, kind, progress, beside, waiting: Vec::new(), size: 0, read: 0 };
+    let mut import = Import {
+        client,
+        bank,
+        kind,
+        progress,
+        beside,
+        waiting: Vec::new(),
+        size: 0,
+        remarks: Vec::new(),
+        read: 0,
+    };
     for line in files::lines(input, format, kind).with_context(unreadable)? {
         match line {
             Ok(line) => import.take(line).await?,
@@ -107,6 +117,8 @@ struct Import<'c> {
     waiting: Vec<(Place, Change)>,
     /// In bytes, of what waits.
     size: usize,
+    /// What is to be said of entries, in the file's order once what waits is sent.
+    remarks: Vec<(Place, String)>,
     read: u64,
 }
 
@@ -141,11 +153,12 @@ impl Import<'_> {
             }
             Ok(What::Other) => self.progress.sum.others += 1,
             Err(reason) => {
-                complain(format!("{place}: {reason}"));
+                self.size += reason.len();
+                self.remarks.push((place, reason));
                 self.progress.sum.rejected += 1;
             }
         }
-        if self.waiting.len() >= BATCH || self.size >= BATCH_BYTES {
+        if self.waiting.len() + self.remarks.len() >= BATCH || self.size >= BATCH_BYTES {
             self.send().await?;
         }
         if self.read.is_multiple_of(TELL_EVERY) {
@@ -155,13 +168,14 @@ impl Import<'_> {
     }
 
     /// PDQ sets half of its bits, so a hash that does not is hardly one. It is added all the same.
-    fn doubt(&self, place: Place, entry: &Value) {
+    fn doubt(&mut self, place: Place, entry: &Value) {
         let value = entry.as_str().or_else(|| entry["value"].as_str()).unwrap_or_default();
         let hash = Some(value).filter(|_| self.kind == BankKind::Pdq);
         let Some(hash) = hash.and_then(|hash| Hash::parse(HashKind::Pdq, hash.trim())) else { return };
         let set: u32 = hash.bytes().iter().map(|byte| byte.count_ones()).sum();
         if !USUALLY_SET.contains(&set) {
-            complain(format!("{place}: {set} of its bits are set; of a picture's hash about 128 are"));
+            let remark = format!("{set} of its bits are set; of a picture's hash about 128 are");
+            self.remarks.push((place, remark));
         }
     }
 
@@ -189,6 +203,10 @@ impl Import<'_> {
         }
         self.send_run(run).await?;
         self.size = 0;
+        self.remarks.sort_by_key(|(place, _)| *place);
+        for (place, remark) in self.remarks.drain(..) {
+            complain(format!("{place}: {remark}"));
+        }
         self.progress.done = self.read;
         self.keep()
     }
@@ -207,9 +225,8 @@ impl Import<'_> {
         if !entries.is_empty() {
             let path = format!("/banks/{}/entries", self.bank);
             let taken: Taken = self.client.post(&path, &json!({"entries": entries})).await?;
-            for rejected in &taken.rejected {
-                complain(format!("{}: {}", places[rejected.index], rejected.reason));
-            }
+            let rejected = taken.rejected.iter();
+            self.remarks.extend(rejected.map(|it| (places[it.index], it.reason.clone())));
             taken.tell_warnings();
             self.progress.sum.add(&Sum::of(&taken));
             self.progress.revision = self.progress.revision.max(taken.revision);

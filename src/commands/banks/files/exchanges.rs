@@ -21,14 +21,14 @@ pub(super) fn pages(file: impl BufRead + Send + 'static, format: Format, kind: B
     let records = (1..).zip(records(file));
     Box::new(records.map(move |(number, record)| {
         let (line, record) = record?;
-        let entry = match record {
+        let entry = record.and_then(|record| match record {
             Value::Object(record) => match format {
                 Format::Stopncii => stop_ncii(&record, kind),
                 Format::Tat => tat(&record, kind),
                 _ => threat_exchange(&record, kind),
             },
             _ => Err("it is no object".to_owned()),
-        };
+        });
         Ok(Line { place: Place { line, record: Some(number) }, entry })
     }))
 }
@@ -372,6 +372,34 @@ mod tests {
         ] {
             let read = of(text, format, BankKind::Md5);
             assert_eq!(read, [Err("an MD5 hash has 32 hexadecimal digits".to_owned())], "{format:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_says_something_twice_is_refused_and_the_others_are_read() {
+        for (format, twice, once) in [
+            (
+                Format::Tat,
+                r#"{"algorithm": "MD5", "hash_digest": "aa", "hash_digest": "bb"}"#,
+                r#"{"algorithm": "MD5", "hash_digest": "aa"}"#,
+            ),
+            (
+                Format::Stopncii,
+                r#"{"hashStatus": "Active", "signalType": "VideoMD5", "hashValue": "aa", "hashStatus": "Deleted"}"#,
+                r#"{"hashStatus": "Active", "signalType": "VideoMD5", "hashValue": "aa"}"#,
+            ),
+            (
+                Format::Threatexchange,
+                r#"{"indicator": {"type": "HASH_MD5", "indicator": "aa", "\u0069ndicator": "bb"}}"#,
+                r#"{"indicator": {"type": "HASH_MD5", "indicator": "aa"}}"#,
+            ),
+        ] {
+            for text in [format!("{{\"data\": [{twice}, {once}]}}"), format!("{twice}\n{once}")] {
+                let read = of(text.leak(), format, BankKind::Md5);
+                let told = read[0].as_ref().unwrap_err();
+                assert!(told.contains("stands more than once"), "{format:?}: {told}");
+                assert!(matches!(read[1..], [Ok(What::Add(_))]), "{format:?}: {read:?}");
+            }
         }
     }
 

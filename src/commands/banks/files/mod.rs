@@ -9,6 +9,7 @@ mod pages;
 mod starts;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     io::{BufRead, Read},
     path::Path,
@@ -24,7 +25,7 @@ use tidegate_schemas::{
     item_types::datetime,
 };
 
-use self::{bounded::bounded, keys::named_once, starts::noted};
+use self::{bounded::bounded, keys::said_once, starts::noted};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -237,14 +238,14 @@ fn field(name: &str) -> Option<&'static str> {
 }
 
 fn object(line: &str, bank: BankKind) -> Result<What, String> {
-    let entry: Value = serde_json::from_str(line).map_err(|error| format!("it is no JSON: {error}"))?;
+    let line = serde_json::from_str(line).map_err(|error| format!("it is no JSON: {error}"))?;
+    let entry = said_once(line)?;
     let object = match entry {
         Value::String(_) => return Ok(What::Add(entry)),
         Value::Object(object) => object,
         _ => return Err("it is neither a text nor an object".to_owned()),
     };
-    named_once(line, field)?;
-    let mut read = Map::new();
+    let (mut read, mut named) = (Map::new(), BTreeMap::new());
     for (key, value) in object {
         let Some(name) = field(&key) else {
             let shown: String = key.chars().take(64).collect();
@@ -252,6 +253,9 @@ fn object(line: &str, bank: BankKind) -> Result<What, String> {
                 "`{shown}` is none of value, labels, source, expiresAt, signal_type, max_distance, content_id, note and disabled"
             ));
         };
+        if let Some(earlier) = named.insert(name, key.clone()) {
+            return Err(format!("it has both `{earlier}` and `{key}`, which are the same"));
+        }
         let fits = match name {
             "labels" => value.as_array().is_some_and(|all| all.iter().all(Value::is_string)),
             "distance" => value.as_u64().is_some_and(|number| u32::try_from(number).is_ok()),
@@ -504,12 +508,13 @@ mod tests {
             {\"value\":null,\"hash\":\"b\"}\n{\"v\\u0061lue\":\"a\",\"value\":\"a\"}\n{\"hash\":\"b\",\"note\":\"x\"}\n";
         let lines = shown(text, Format::Ndjson);
         let told = |reason: &str| Err(reason.to_owned());
-        assert_eq!(lines[0], (1, told("it has both `value` and `hash`, which are the same")));
-        assert_eq!(lines[1], (2, told("it has `value` twice")));
-        assert_eq!(lines[2], (3, told("it has both `max_distance` and `distance`, which are the same")));
-        assert_eq!(lines[3], (4, told("it has `labels` twice")));
-        assert_eq!(lines[4], (5, told("it has both `value` and `hash`, which are the same")));
-        assert_eq!(lines[5], (6, told("it has `value` twice")));
+        let twice = |key: &str| told(&format!("The key `{key}` stands more than once in one object."));
+        assert_eq!(lines[0], (1, told("it has both `hash` and `value`, which are the same")));
+        assert_eq!(lines[1], (2, twice("value")));
+        assert_eq!(lines[2], (3, told("it has both `distance` and `max_distance`, which are the same")));
+        assert_eq!(lines[3], (4, twice("labels")));
+        assert_eq!(lines[4], (5, told("it has both `hash` and `value`, which are the same")));
+        assert_eq!(lines[5], (6, twice("value")));
         assert_eq!(lines[6], (7, add(json!({"value": "b", "note": "x"}))));
     }
 }

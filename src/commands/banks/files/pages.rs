@@ -17,9 +17,15 @@ use serde::{
         value::MapAccessDeserializer,
     },
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 
-use super::bounded::{Bound, bounded};
+use super::{
+    bounded::{Bound, bounded},
+    keys::said_once,
+};
+
+/// A record, or why it cannot be one; where it begins.
+type Record = (u64, Result<Value, String>);
 
 /// Where exchanges have the records of a page.
 const LISTS: [&str; 4] = ["hashRecords", "data", "results", "items"];
@@ -31,7 +37,7 @@ const AHEAD: usize = 64;
 /// iterator is called: so it has a thread.
 pub(super) fn records(
     file: impl BufRead + Send + 'static,
-) -> impl Iterator<Item = anyhow::Result<(u64, Value)>> + 'static {
+) -> impl Iterator<Item = anyhow::Result<Record>> + 'static {
     let (sender, records) = sync_channel(AHEAD);
     thread::spawn(move || {
         let (mut file, bound) = bounded(file);
@@ -71,21 +77,25 @@ fn pass_mark(file: &mut impl BufRead) -> io::Result<()> {
 /// A value at the top: a page, a list, or a record.
 #[derive(Clone, Copy)]
 struct Page<'s> {
-    sender: &'s SyncSender<anyhow::Result<(u64, Value)>>,
+    sender: &'s SyncSender<anyhow::Result<Record>>,
     bound: &'s Bound,
     /// Where it begins.
     line: u64,
 }
 
 impl Page<'_> {
-    fn tell<E: Error>(&self, line: u64, record: Value) -> Result<(), E> {
+    fn tell<E: Error>(&self, record: Record) -> Result<(), E> {
         self.bound.renew();
-        self.sender.send(Ok((line, record))).map_err(|_| E::custom("nobody reads on"))
+        self.sender.send(Ok(record)).map_err(|_| E::custom("nobody reads on"))
+    }
+
+    fn tell_this<E: Error>(&self, record: impl Into<Value>) -> Result<(), E> {
+        self.tell((self.line, Ok(record.into())))
     }
 
     fn each<'de, A: SeqAccess<'de>>(&self, mut list: A) -> Result<(), A::Error> {
-        while let Some((line, record)) = list.next_element_seed(Placed(self.bound))? {
-            self.tell(line, record)?;
+        while let Some(record) = list.next_element_seed(Placed(self.bound))? {
+            self.tell(record)?;
         }
         Ok(())
     }
@@ -111,44 +121,57 @@ impl<'de> Visitor<'de> for Page<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let (mut record, mut is_page) = (Map::new(), false);
+        let (mut record, mut is_page) = (Ok(Map::new()), false);
         while let Some(key) = members.next_key::<String>()? {
-            if LISTS.contains(&key.as_str()) {
-                match members.next_value_seed(Listed(self))? {
-                    None => is_page = true,
-                    Some(value) => drop(record.insert(key, value)),
-                }
+            let value = if LISTS.contains(&key.as_str()) {
+                let Some(value) = members.next_value_seed(Listed(self))? else {
+                    is_page = true;
+                    continue;
+                };
+                Ok(value)
             } else if is_page {
                 members.next_value::<IgnoredAny>()?;
+                continue;
             } else {
-                record.insert(key, members.next_value()?);
-            }
+                said_once(&members.next_value::<Box<RawValue>>()?)
+            };
+            record = record.and_then(|record| with(record, key, value?));
         }
-        if is_page { Ok(()) } else { self.tell(self.line, Value::Object(record)) }
+        if is_page { Ok(()) } else { self.tell((self.line, record.map(Value::Object))) }
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.tell(self.line, text.into())
+        self.tell_this(text)
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.tell(self.line, value.into())
+        self.tell_this(value)
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.tell(self.line, Value::Null)
+        self.tell_this(Value::Null)
     }
 }
 
-/// A record of a list, with the line that it begins in.
+fn with(mut record: Map<String, Value>, key: String, value: Value) -> Result<Map<String, Value>, String> {
+    match record.contains_key(&key) {
+        true => Err(format!("The key `{key}` stands more than once in one object.")),
+        false => {
+            record.insert(key, value);
+            Ok(record)
+        }
+    }
+}
+
+/// A record of a list.
 struct Placed<'s>(&'s Bound);
 
 impl<'de> DeserializeSeed<'de> for Placed<'_> {
-    type Value = (u64, Value);
+    type Value = Record;
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(u64, Value), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Record, D::Error> {
         let line = self.0.line();
-        Ok((line, Value::deserialize(from)?))
+        Ok((line, said_once(&Box::<RawValue>::deserialize(from)?)))
     }
 }
 
