@@ -37,7 +37,7 @@ pub(crate) enum Banks {
         #[command(flatten)]
         connection: Connection,
     },
-    /// List entries of a bank, one JSON object a line
+    /// List entries of a bank, one JSON object a line; first those of its document, as `inDocument`
     Show {
         bank: String,
         /// How many at most
@@ -63,6 +63,9 @@ pub(crate) enum Banks {
     /// Write all entries of a bank to standard output, in an order that stays; `import` reads it
     Export {
         bank: String,
+        /// Before them, those that the bank's document holds
+        #[arg(long)]
+        document: bool,
         #[arg(long, value_enum, default_value_t = export::Shape::Ndjson)]
         format: export::Shape,
         #[command(flatten)]
@@ -154,6 +157,9 @@ struct Bank {
 struct Page {
     items: Vec<Value>,
     next: Option<String>,
+    /// What the bank's document holds, on the first page; a server of before has none.
+    #[serde(default)]
+    document: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -226,8 +232,8 @@ impl Banks {
                 let format = format.unwrap_or_else(|| Format::of(&file));
                 import::run(&connection.open()?, &bank, &file, format, resume).await
             }
-            Self::Export { bank, format, connection } => {
-                export::run(&connection.open()?, &bank, format).await
+            Self::Export { bank, document, format, connection } => {
+                export::run(&connection.open()?, &bank, document, format).await
             }
             Self::Match { hashes, kind, banks, connection } => {
                 let client = connection.open()?;
@@ -296,8 +302,13 @@ async fn show(client: &Client, bank: &str, limit: usize) -> anyhow::Result<ExitC
     let (mut left, mut cursor) = (limit, None);
     while left > 0 {
         let page = page(client, bank, left.min(PAGE), cursor.take()).await?;
-        left = left.saturating_sub(page.items.len());
-        page.items.iter().for_each(say);
+        let in_document = page.document.into_iter().map(|mut held| {
+            held["inDocument"] = json!(true);
+            held
+        });
+        let all: Vec<_> = in_document.chain(page.items).take(left).collect();
+        left -= all.len();
+        all.iter().for_each(say);
         cursor = page.next;
         if cursor.is_none() {
             break;

@@ -99,6 +99,22 @@ impl From<Entry> for Shown {
     }
 }
 
+/// A value that the bank's document holds; it counts whatever is done to an entry of its id.
+#[derive(Serialize)]
+struct Held {
+    id: Uuid,
+    value: String,
+}
+
+#[derive(Serialize)]
+struct Entries {
+    #[serde(flatten)]
+    list: List<Shown>,
+    /// On the first page only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<Vec<Held>>,
+}
+
 const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 1_000;
 
@@ -191,18 +207,22 @@ async fn entries(
     caller: Caller,
     Path(bank): Path<String>,
     Query(page): Query<Page>,
-) -> Result<Json<List<Shown>>, Problem> {
+) -> Result<Json<Entries>, Problem> {
     let limit = page.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(invalid("", format!("`limit` is between 1 and {LARGEST_PAGE}.")));
     }
-    let after: Option<Place> = page.after()?;
-    let found = api.deps.banks.entries(&caller.org, &BankId::from(bank), after, limit).await;
-    let (entries, next) = found.map_err(told)?;
-    Ok(Json(List {
-        items: entries.into_iter().map(Shown::from).collect(),
-        next: next.map(|cursor| cursor.to_string()),
-    }))
+    let (after, bank): (Option<Place>, _) = (page.after()?, BankId::from(bank));
+    let document = match after {
+        None => {
+            let held = api.deps.banks.in_document(&caller.org, &bank).await.map_err(told)?;
+            Some(held.map(|(id, value)| Held { id, value }).collect())
+        }
+        Some(_) => None,
+    };
+    let (entries, next) = api.deps.banks.entries(&caller.org, &bank, after, limit).await.map_err(told)?;
+    let items = entries.into_iter().map(Shown::from).collect();
+    Ok(Json(Entries { list: List { items, next: next.map(|cursor| cursor.to_string()) }, document }))
 }
 
 async fn add(

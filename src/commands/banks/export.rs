@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{PAGE, files, known, page};
-use crate::client::Client;
+use crate::{client::Client, output::complain};
 
 /// How it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -58,7 +58,12 @@ fn origins(entry: &Value) -> anyhow::Result<Vec<Origin>> {
 const COLUMNS: [&str; 8] =
     ["value", "labels", "source", "expires_at", "max_distance", "content_id", "note", "disabled"];
 
-pub(super) async fn run(client: &Client, bank: &str, shape: Shape) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    client: &Client,
+    bank: &str,
+    with_document: bool,
+    shape: Shape,
+) -> anyhow::Result<ExitCode> {
     known(client, bank).await?;
     let mut out = BufWriter::new(io::stdout());
     if shape == Shape::Csv {
@@ -67,6 +72,16 @@ pub(super) async fn run(client: &Client, bank: &str, shape: Shape) -> anyhow::Re
     let mut cursor = None;
     loop {
         let page = page(client, bank, PAGE, cursor).await?;
+        if with_document {
+            for held in page.document {
+                write(&mut out, &serde_json::from_value(held)?, shape)?;
+            }
+        } else if !page.document.is_empty() {
+            let count = page.document.len();
+            complain(format!(
+                "{count} entries of the bank's document are left out: `--document` writes them"
+            ));
+        }
         for entry in page.items {
             let is_off = entry["enabled"] == Value::Bool(false);
             let kept = Kept { disabled: is_off, ..serde_json::from_value(entry.clone())? };

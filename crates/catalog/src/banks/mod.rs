@@ -11,7 +11,7 @@ mod pages;
 pub(crate) mod rates;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -118,13 +118,18 @@ pub struct Touched {
     pub written: Vec<Uuid>,
 }
 
-/// Those of the entries that the bank's document holds.
-fn written(content: &Content, bank: &BankId, kind: BankKind, ids: &[Uuid]) -> Vec<Uuid> {
+/// What the bank's document holds, by the ids that entries of the same value have.
+fn held(content: &Content, bank: &BankId, kind: BankKind) -> BTreeMap<Uuid, String> {
     let document = content.set.banks.get(bank).map(|(_, document)| document);
     let values = document.into_iter().flat_map(|document| &document.entries);
-    let id = |value: &String| kind.canonical(value).ok().map(|value| entry_id(bank, kind, &value));
-    let held: HashSet<Uuid> = values.filter_map(id).collect();
-    ids.iter().copied().filter(|id| held.contains(id)).collect()
+    let canonical = values.filter_map(|value| kind.canonical(value).ok());
+    canonical.map(|value| (entry_id(bank, kind, &value), value)).collect()
+}
+
+/// Those of the entries that the bank's document holds.
+fn written(content: &Content, bank: &BankId, kind: BankKind, ids: &[Uuid]) -> Vec<Uuid> {
+    let held = held(content, bank, kind);
+    ids.iter().copied().filter(|id| held.contains_key(id)).collect()
 }
 
 impl Banks {
@@ -153,6 +158,16 @@ impl Banks {
             });
         }
         Ok(banks)
+    }
+
+    /// What the bank has by its document, beside or among its entries, in the order of ids.
+    pub async fn in_document(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+    ) -> Result<impl Iterator<Item = (Uuid, String)> + use<>, BankError> {
+        let (content, kind) = self.known(org, bank).await?;
+        Ok(held(&content, bank, kind).into_iter())
     }
 
     /// A page of a bank's entries, in the order of their ids.
