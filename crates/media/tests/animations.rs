@@ -206,12 +206,123 @@ fn frames_of_an_apng_leave_what_they_say() {
     }
 }
 
+/// Colours that one palette has, all of them; the last of it is looked through.
+fn of_palette(picture: &RgbaImage) -> (RgbaImage, Vec<u8>) {
+    let indices = picture.pixels().map(|pixel| match pixel.0 {
+        [.., 0] => 255,
+        [r, g, b, _] => (r / 43 * 6 + g / 43) * 6 + b / 43,
+    });
+    let indices: Vec<u8> = indices.collect();
+    let colours = indices.iter().flat_map(|index| match index {
+        255 => [0; 4],
+        _ => [index / 36 * 51, index / 6 % 6 * 51, index % 6 * 51, 255],
+    });
+    (RgbaImage::from_raw(picture.width(), picture.height(), colours.collect()).unwrap(), indices)
+}
+
+fn gif_of(frames: &[(Area, bool, After, RgbaImage)]) -> Vec<u8> {
+    let mut palette: Vec<u8> =
+        (0..216).flat_map(|at: u8| [at / 36 * 51, at / 6 % 6 * 51, at % 6 * 51]).collect();
+    palette.resize(3 * 255, 9);
+    // Of what is looked through nothing is seen, its colour included.
+    palette.extend([250, 10, 120]);
+    let mut bytes = Vec::new();
+    let mut encoder = gif::Encoder::new(&mut bytes, 160, 120, &palette).unwrap();
+    for (nth, (Area(x, y, width, height), _, after, picture)) in frames.iter().enumerate() {
+        let (_, pixels) = of_palette(picture);
+        let mut frame =
+            gif::Frame::from_indexed_pixels(*width as u16, *height as u16, pixels.clone(), Some(255));
+        (frame.left, frame.top) = (*x as u16, *y as u16);
+        frame.dispose = match after {
+            After::Stays => [gif::DisposalMethod::Keep, gif::DisposalMethod::Any][nth % 2],
+            After::Cleared => gif::DisposalMethod::Background,
+            After::Undone => gif::DisposalMethod::Previous,
+        };
+        if nth % 3 == 1 {
+            let rows = [(0, 8), (4, 8), (2, 4), (1, 2)];
+            let rows = rows.into_iter().flat_map(|(from, step)| (from..*height).step_by(step));
+            let row = |at: u32| &pixels[(at * width) as usize..][..*width as usize];
+            frame.buffer = rows.flat_map(row).copied().collect::<Vec<_>>().into();
+            frame.interlaced = true;
+        }
+        encoder.write_frame(&frame).unwrap();
+    }
+    drop(encoder);
+    bytes
+}
+
+fn frames_of_gif() -> Vec<(Area, bool, After, RgbaImage)> {
+    let (left, middle, beyond) = (Area(11, 7, 99, 91), Area(41, 20, 90, 80), Area(100, 60, 60, 60));
+    let frames = [
+        (ALL, After::Stays, part(1, ALL)),
+        (middle, After::Cleared, part(3, middle)),
+        (ALL, After::Stays, with_alpha(part(2, ALL))),
+        (left, After::Undone, with_alpha(part(4, left))),
+        (beyond, After::Undone, part(5, beyond)),
+        (middle, After::Cleared, with_alpha(part(6, middle))),
+        (left, After::Stays, with_alpha(part(7, left))),
+    ];
+    frames.into_iter().map(|(area, after, picture)| (area, true, after, of_palette(&picture).0)).collect()
+}
+
+#[test]
+fn frames_of_a_gif_leave_what_they_say() {
+    let mut frames = frames_of_gif();
+    assert_eq!(all_hashes(&gif_of(&frames)), drawn(&frames));
+    // Before the first one there is nothing to come back.
+    frames[0].2 = After::Undone;
+    assert_eq!(all_hashes(&gif_of(&frames)), drawn(&frames));
+    // What is beyond the screen is not shown.
+    let whole = part(8, Area(0, 0, 90, 80));
+    let shown = image::imageops::crop_imm(&whole, 0, 0, 60, 60).to_image();
+    let area = Area(100, 60, 90, 80);
+    let mut file = frames.clone();
+    file[3] = (area, true, After::Cleared, of_palette(&whole).0);
+    frames[3] = (Area(100, 60, 60, 60), true, After::Cleared, of_palette(&shown).0);
+    assert_eq!(all_hashes(&gif_of(&file)), drawn(&frames));
+}
+
+/// Firefox ends a frame with its blocks, and goes on.
+#[test]
+fn a_gif_is_played_on_after_a_frame_whose_data_is_short() {
+    let mut frames = frames_of_gif();
+    let bytes = gif_of(&frames);
+    let starts: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&[0x21, 0xf9, 4])).collect();
+    assert_eq!(starts.len(), 7);
+    let blocks = |nth: usize| starts[nth] + 8 + 11;
+    for has_rows in [true, false] {
+        let (mut short, mut left) = (bytes[..blocks(3)].to_vec(), if has_rows { 600 } else { 3 });
+        let mut at = blocks(3);
+        while left > 0 {
+            let length = left.min(usize::from(bytes[at]));
+            assert_ne!(length, 0);
+            short.push(length as u8);
+            short.extend(&bytes[at + 1..=at + length]);
+            (left, at) = (left - length, at + 1 + usize::from(bytes[at]));
+        }
+        short.push(0);
+        short.extend(&bytes[starts[4]..]);
+        let print = print_within(&Limits { frames: 9, ..Limits::default() }, &short);
+        let places: Vec<_> = print.frames.iter().map(|frame| frame.at).collect();
+        let expected = (0..7).filter(|nth| has_rows || *nth != 3);
+        assert_eq!(places, expected.collect::<Vec<_>>());
+        // It comes back to what was before, however much of it came.
+        frames[3].3 = RgbaImage::new(99, 91);
+        let expected = drawn(&frames);
+        for frame in print.frames.iter().filter(|frame| frame.at != 3) {
+            assert_eq!(frame.pdq, expected[frame.at as usize], "{}", frame.at);
+        }
+    }
+}
+
 #[test]
 fn what_was_hashed_before_a_fault_stands() {
-    let bytes = gif(&frames());
-    let print = print(&bytes[..bytes.len() * 3 / 4]);
-    assert_eq!((print.state, print.reason), (State::Ok, None));
-    assert!((1..5).contains(&print.frames.len()));
+    // Of a GIF's last frame a part came, which is shown.
+    for (bytes, is_cut) in [(webp(&frames()), true), (gif(&frames()), false)] {
+        let print = print(&bytes[..bytes.len() * 3 / 4]);
+        assert_eq!((print.state, print.reason), (State::Ok, None));
+        assert!(if is_cut { (1..5).contains(&print.frames.len()) } else { print.frames.len() == 5 });
+    }
 }
 
 #[test]

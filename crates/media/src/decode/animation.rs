@@ -2,22 +2,9 @@
 //!
 //! How many frames there may be was decided by the header.
 
-use image::{
-    AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult, RgbaImage, codecs::gif::GifDecoder,
-};
+use image::RgbaImage;
 
-use super::{
-    Gray, Refusal,
-    budget::Budget,
-    gif::Blocks,
-    guard::guarded,
-    header::Header,
-    luma,
-    needed::Needed,
-    png,
-    still::{bounds, refusal},
-    webp,
-};
+use super::{Gray, Refusal, budget::Budget, gif, guard::guarded, header::Header, luma, png, webp};
 use crate::fingerprint::Format;
 
 /// Bytes a pixel of the largest of canvas and frames: canvas, frame, what either was before, and luma twice.
@@ -48,25 +35,9 @@ pub(super) fn decode(
         match format {
             Format::WebP => webp::play(bytes, header, share.bytes(), &mut see),
             Format::Png => png::play(bytes, header, share.bytes(), &mut see),
-            _ => {
-                let screen = header.screen();
-                let file = Needed::new(Blocks::new(bytes, &screen));
-                let frames = frames(file, header, share.bytes()).map_err(|error| refusal(&error))?;
-                for (nth, frame) in (0..).zip(frames) {
-                    if !see(nth, &frame.map_err(|error| refusal(&error))?.into_buffer())? {
-                        break;
-                    }
-                }
-                Ok(())
-            }
+            _ => gif::play(bytes, header, &mut see),
         }
     })
-}
-
-fn frames<'a>(file: Needed<'a, Blocks<'a>>, header: &Header, memory: u64) -> ImageResult<Frames<'a>> {
-    let mut decoder = GifDecoder::new(file)?;
-    decoder.set_limits(bounds(header, memory))?;
-    Ok(decoder.into_frames())
 }
 
 /// The places of the first frame and so many after it, evenly spaced and with the last one, in order.

@@ -4,6 +4,8 @@
 
 use image::{RgbaImage, imageops};
 
+use super::Refusal;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Area {
     pub(super) x: u32,
@@ -66,13 +68,29 @@ impl Canvas {
         }
     }
 
-    pub(super) fn picture(&self) -> &RgbaImage {
-        &self.picture
+    /// Shows what a frame makes of it: a picture as large as its place, which is within the canvas, or the rows of it that
+    /// came. Of one without any there is nothing to see that was not there before. Whether more is wanted.
+    pub(super) fn show(
+        &mut self,
+        nth: u32,
+        placed: Placed,
+        came: Option<RgbaImage>,
+        see: &mut dyn FnMut(u32, &RgbaImage) -> Result<bool, Refusal>,
+    ) -> Result<bool, Refusal> {
+        if let Some(picture) = came {
+            self.draw(placed, &picture);
+            if !see(nth, &self.picture)? {
+                return Ok(false);
+            }
+        } else {
+            self.draw(placed, &RgbaImage::default());
+        }
+        self.end(placed);
+        Ok(true)
     }
 
-    /// `picture` is as large as its place, which is within the canvas. Where there is nothing, pixels are taken as they
-    /// are, with the colours that their alpha hides.
-    pub(super) fn draw(&mut self, placed: Placed, picture: &RgbaImage) {
+    /// Where there is nothing, pixels are taken as they are, with the colours that their alpha hides.
+    fn draw(&mut self, placed: Placed, picture: &RgbaImage) {
         let Placed { area, is_blended, after } = placed;
         let found = |canvas: &RgbaImage| {
             imageops::crop_imm(canvas, area.x, area.y, area.width, area.height).to_image()
@@ -90,7 +108,7 @@ impl Canvas {
     }
 
     /// What was drawn last is over.
-    pub(super) fn end(&mut self, placed: Placed) {
+    fn end(&mut self, placed: Placed) {
         let Placed { area, after, .. } = placed;
         match after {
             After::Stays => {}

@@ -1,11 +1,18 @@
-//! A GIF file without what its frames do not need, and its first frame, row by row: what is missing at a file's end costs
-//! no more than the rows that it held.
+//! The first picture of a GIF file and the frames of an animation, row by row: what is missing costs no more than the
+//! rows that it held.
+//!
+//! What is left of a frame is the canvas' matter.
 
-use gif::{ColorOutput, DecodeOptions};
+use std::{io::Read, ops::Range};
+
+use gif::{ColorOutput, DecodeOptions, Decoder};
+use image::RgbaImage;
 
 use super::{
     Refusal,
-    header::{Header, after_blocks, table},
+    canvas::{After, Area, Canvas, Placed},
+    header::{Header, after_blocks, little16, table},
+    joined::Joined,
     luma,
     needed::{Needed, Parts},
 };
@@ -18,31 +25,111 @@ const CONTROL: &[u8] = &[EXTENSION, 0xf9, 4];
 
 /// Rows that did not come are black, as everything is that nothing was drawn on.
 pub(super) fn luma(bytes: &[u8], header: &Header) -> Result<Vec<u8>, Refusal> {
-    let (screen, mut options) = (header.screen(), DecodeOptions::new());
-    options.set_color_output(ColorOutput::RGBA);
-    let mut decoder =
-        options.read_info(Needed::new(Blocks::new(bytes, &screen))).map_err(|_| Refusal::BROKEN)?;
-    let frame = decoder.next_frame_info().ok().flatten().ok_or(Refusal::BROKEN)?;
-    let place = [frame.left, frame.top, frame.width, frame.height].map(usize::from);
-    let (is_interlaced, [left, top, width, height]) = (frame.interlaced, place);
+    let screen = header.screen();
+    let mut first = First::of(Needed::new(Blocks::new(bytes, &screen)))?;
+    let [left, top, width, height] = first.place;
     let (across, down) = (header.width as usize, header.height as usize);
     if left + width > across || top + height > down {
         return Err(Refusal::BROKEN);
     }
-    let (mut row, mut samples) = (vec![0; 4 * width], vec![0; across * down]);
-    let mut rows = 0;
-    for (at, repeated) in order(height, is_interlaced) {
-        row.fill(0);
-        if !decoder.fill_buffer(&mut row).unwrap_or(false) {
-            break;
-        }
-        let shown = luma::of_pixels(&row, |[r, g, b, _]| luma::of_rgb(r, g, b));
-        for at in at..height.min(at + repeated) {
+    let mut samples = vec![0; across * down];
+    let came = first.each_row(|places, row| {
+        let shown = luma::of_pixels(row, |[r, g, b, _]| luma::of_rgb(r, g, b));
+        for at in places {
             samples[(top + at) * across + left..][..width].copy_from_slice(&shown);
         }
-        rows += 1;
+    });
+    if came { Ok(samples) } else { Err(Refusal::BROKEN) }
+}
+
+/// Shows the canvas after each frame for as long as more are wanted.
+pub(super) fn play(
+    bytes: &[u8],
+    header: &Header,
+    see: &mut dyn FnMut(u32, &RgbaImage) -> Result<bool, Refusal>,
+) -> Result<(), Refusal> {
+    let screen = header.screen();
+    let mut blocks = Blocks::new(bytes, &screen);
+    let [signature, screen, colours] = [blocks.next(), blocks.next(), blocks.next()];
+    let mut canvas = Canvas::new(header.width, header.height);
+    let (mut control, mut nth): (&[u8], _) = (&[], 0);
+    loop {
+        match blocks.next() {
+            part @ [EXTENSION, ..] => control = part,
+            part @ [FRAME, ..] => {
+                let Some(placed) = placed(part, control, header) else { return Ok(()) };
+                let file = Joined::new([signature, screen, colours, control, part, blocks.end]);
+                if !canvas.show(nth, placed, picture(file, placed.area), see)? {
+                    return Ok(());
+                }
+                (control, nth) = (&[], nth + 1);
+            }
+            _ => return Ok(()),
+        }
     }
-    if rows == 0 { Err(Refusal::BROKEN) } else { Ok(samples) }
+}
+
+/// Where a frame is on the canvas: what is beyond it is not shown.
+fn placed(frame: &[u8], control: &[u8], header: &Header) -> Option<Placed> {
+    let [x, y, width, height] =
+        [little16(frame, 1)?, little16(frame, 3)?, little16(frame, 5)?, little16(frame, 7)?];
+    let (x, y) = (x.min(header.width), y.min(header.height));
+    let area = Area { x, y, width: width.min(header.width - x), height: height.min(header.height - y) };
+    let after = match control.get(3).map_or(0, |flags| flags >> 2 & 7) {
+        2 => After::Cleared,
+        3 => After::Undone,
+        _ => After::Stays,
+    };
+    Some(Placed { area, is_blended: true, after })
+}
+
+/// What came of a frame, if a row did. Pixels that did not, and those that one looks through, have no colour.
+fn picture(file: impl Read, Area { width, height, .. }: Area) -> Option<RgbaImage> {
+    let (stride, down) = (4 * width as usize, height as usize);
+    let mut samples = vec![0; stride * down];
+    let came = First::of(file).ok()?.each_row(|places, row| {
+        let pixels = row.as_chunks_mut::<4>().0.iter_mut();
+        pixels.filter(|pixel| pixel[3] == 0).for_each(|pixel| *pixel = [0; 4]);
+        for at in places.filter(|at| *at < down) {
+            samples[at * stride..][..stride].copy_from_slice(&row[..stride]);
+        }
+    });
+    RgbaImage::from_raw(width, height, samples).filter(|_| came)
+}
+
+/// A file of which the first frame is to be read.
+struct First<R: Read> {
+    decoder: Decoder<R>,
+    /// From the left and the top, and its sides.
+    place: [usize; 4],
+    is_interlaced: bool,
+}
+
+impl<R: Read> First<R> {
+    fn of(file: R) -> Result<Self, Refusal> {
+        let mut options = DecodeOptions::new();
+        options.set_color_output(ColorOutput::RGBA);
+        let mut decoder = options.read_info(file).map_err(|_| Refusal::BROKEN)?;
+        let frame = decoder.next_frame_info().ok().flatten().ok_or(Refusal::BROKEN)?;
+        let place = [frame.left, frame.top, frame.width, frame.height].map(usize::from);
+        let is_interlaced = frame.interlaced;
+        Ok(Self { decoder, place, is_interlaced })
+    }
+
+    /// Rows as they come, with the places where they are shown. Whether any came.
+    fn each_row(&mut self, mut each: impl FnMut(Range<usize>, &mut [u8])) -> bool {
+        let [_, _, width, height] = self.place;
+        let (mut row, mut came) = (vec![0; 4 * width], false);
+        for (at, repeated) in order(height, self.is_interlaced) {
+            row.fill(0);
+            if !self.decoder.fill_buffer(&mut row).unwrap_or(false) {
+                break;
+            }
+            each(at..height.min(at + repeated), &mut row);
+            came = true;
+        }
+        came
+    }
 }
 
 /// Where each row belongs, and in how many rows it is shown until others come, as in browsers.

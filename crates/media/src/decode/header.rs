@@ -82,7 +82,7 @@ fn little(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn little16(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn little16(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?).into())
 }
 

@@ -79,14 +79,10 @@ pub(super) fn play(
             Err(refused @ Refusal::TooLarge(_)) => return Err(refused),
             came => came.ok(),
         };
-        let has_rows = came.is_some();
-        has_any |= has_rows;
-        canvas.draw(frame.placed, &came.unwrap_or_default());
-        // Of one without any there is nothing to see that was not there before.
-        if has_rows && !see(nth, canvas.picture())? {
+        has_any |= came.is_some();
+        if !canvas.show(nth, frame.placed, came, see)? {
             break;
         }
-        canvas.end(frame.placed);
     }
     if has_any { Ok(()) } else { Err(Refusal::BROKEN) }
 }

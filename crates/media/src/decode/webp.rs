@@ -23,11 +23,9 @@ pub(super) fn play(
     let chunks = Chunks(bytes.get(12..).unwrap_or_default());
     for (nth, (_, content, _)) in (0..).zip(chunks.filter(|(kind, ..)| *kind == b"ANMF")) {
         let frame = Frame::read(content, header).ok_or(Refusal::BROKEN)?;
-        canvas.draw(frame.placed, &frame.picture(header, memory)?);
-        if !see(nth, canvas.picture())? {
+        if !canvas.show(nth, frame.placed, Some(frame.picture(header, memory)?), see)? {
             break;
         }
-        canvas.end(frame.placed);
     }
     Ok(())
 }
