@@ -3,6 +3,7 @@
 //! It makes up nothing: the bytes come from a fuzzer. Tests of those parts run the same bodies from seeds.
 
 #[path = "../../src/commands/banks/files/mod.rs"]
+#[allow(dead_code, reason = "files are written elsewhere")]
 mod files;
 
 pub mod banks;
