@@ -361,3 +361,14 @@ fn all_frames_together_have_only_so_many_pixels() {
         assert_eq!(print_within(&limits(160 * 120 * 9), &bytes).state, State::Ok);
     }
 }
+
+#[test]
+fn a_tiny_frame_counts_as_64_by_64_pixels() {
+    let limits = |animation_pixels| Limits { animation_pixels, ..Limits::default() };
+    let tiny: Vec<_> = (0..3).map(|seed| pictures::sized(seed, 3, 20, 16).image()).collect();
+    for bytes in [gif(&tiny), webp(&tiny), apng(&tiny, None)] {
+        let refused = print_within(&limits(3 * 64 * 64 - 1), &bytes);
+        assert_eq!((refused.state, refused.reason), (State::TooLarge, Some(reason::ANIMATION)));
+        assert_eq!(print_within(&limits(3 * 64 * 64), &bytes).frames.len(), 3);
+    }
+}

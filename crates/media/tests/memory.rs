@@ -178,7 +178,12 @@ fn decoding_holds_no_more_than_its_share_of_the_budget() {
     }
     drop(encoder);
     holds_its_share("animated GIF", &animated);
-    holds_its_share("animated PNG", &moving::apng(&moving::frames(), Some(&moving::frames()[3])));
+    let mut animated = moving::apng(&moving::frames(), Some(&moving::frames()[3]));
+    holds_its_share("animated PNG", &animated);
+    // Each frame's decoder would get a copy.
+    let transparency = [&(5 * MIB as u32).to_be_bytes()[..], b"tRNS", &vec![0; 5 * MIB + 4]].concat();
+    animated.splice(33..33, transparency);
+    holds_its_share("animated PNG with a long transparency", &animated);
     let parts = moving::frames().into_iter().map(Into::into);
     holds_its_share("animated WebP", &moving::webp_of(parts, 1));
 }

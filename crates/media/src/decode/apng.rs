@@ -13,6 +13,8 @@ use super::{
 /// Where the second chunk is, and the size in the first one.
 const SECOND: usize = 33;
 const SIZE: usize = 16;
+/// How many colours a palette can have.
+const COLOURS: usize = 256;
 
 pub(super) struct Frame<'a> {
     pub(super) placed: Placed,
@@ -37,7 +39,8 @@ pub(super) struct Frames<'a> {
     /// Of the next chunk that has a number.
     number: u32,
     has_pixels: bool,
-    /// Chunks that all frames share: palette and transparency.
+    /// Chunks that all frames share: palette and transparency. Each frame's decoder gets a copy, so what is longer than
+    /// they can be is passed over, as transparency is by libpng.
     shared: [&'a [u8]; 2],
 }
 
@@ -71,8 +74,10 @@ impl<'a> Frames<'a> {
     fn read(&mut self, chunk: &Chunk<'a>, begun: &mut Option<Begun>) -> Option<()> {
         match chunk.kind {
             b"IHDR" => return None,
-            b"PLTE" if !self.has_pixels && is_indexed(self.bytes) => self.shared[0] = chunk.all,
-            b"tRNS" if !self.has_pixels => self.shared[1] = chunk.all,
+            b"PLTE" if !self.has_pixels && is_indexed(self.bytes) && chunk.content.len() <= 3 * COLOURS => {
+                self.shared[0] = chunk.all;
+            }
+            b"tRNS" if !self.has_pixels && chunk.content.len() <= COLOURS => self.shared[1] = chunk.all,
             b"fcTL" => {
                 let placed = self.placed(chunk.content)?;
                 self.count(chunk.content)?;

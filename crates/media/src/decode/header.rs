@@ -19,11 +19,14 @@ pub(super) struct Header {
     pub(super) frames: u32,
     /// Pixels of the largest frame or embedded picture. Files may name one larger than the canvas.
     pub(super) largest_frame: u64,
-    /// Pixels of all frames, each at least the canvas, which is composed anew for each.
+    /// Pixels of all frames, each at least the canvas, which is composed anew for each, and at least `LEAST`.
     pub(super) pixels_of_frames: u64,
     /// A picture for those who play no animations is not among the frames.
     pub(super) is_default_apart: bool,
 }
+
+/// What a frame counts as, however few pixels it has: a decoder of its own costs as much as up to 2,200 pixels.
+const LEAST: u64 = 64 * 64;
 
 impl Header {
     pub(super) fn pixels(&self) -> u64 {
@@ -54,7 +57,7 @@ impl Header {
         let canvas = u64::from(self.width) * u64::from(self.height);
         let frame = self.embedded(width, height);
         self.frames += 1;
-        self.pixels_of_frames = self.pixels_of_frames.saturating_add(canvas.max(frame));
+        self.pixels_of_frames = self.pixels_of_frames.saturating_add(canvas.max(frame).max(LEAST));
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("WebP of a small canvas", webp_with_a_large_picture_inside(false), reason::PIXELS),
         ("animated WebP of a small canvas", webp_with_a_large_picture_inside(true), reason::PIXELS),
         ("GIF", gif(2_000, &[2_000; 400]), reason::ANIMATION),
+        ("GIF of very many tiny frames", gif(8, &[1; 61_036]), reason::ANIMATION),
         ("GIF with a large frame", gif(64, &[64, 65_535]), reason::PIXELS),
         ("GIF of one large frame", gif(64, &[65_535]), reason::SIDE),
         ("BMP", bmp_bomb(), reason::PIXELS),

@@ -1,4 +1,4 @@
-//! Animations of every format that has some, 160 x 120.
+//! Animations of every format that has some, as large as their first frame.
 
 #![allow(dead_code, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
@@ -49,7 +49,8 @@ pub(crate) fn webp_of_parts(frames: &[Part]) -> Vec<u8> {
     }
     let number = |at: u32| at.to_le_bytes()[..3].to_vec();
     let mut body = b"WEBP".to_vec();
-    body.extend(chunk(b"VP8X", &[vec![0x12, 0, 0, 0], number(159), number(119)].concat()));
+    let (width, height) = frames[0].size;
+    body.extend(chunk(b"VP8X", &[vec![0x12, 0, 0, 0], number(width - 1), number(height - 1)].concat()));
     body.extend(chunk(b"ANIM", &[0; 6]));
     for Part { at: (x, y), size: (width, height), way, chunks } in frames {
         let place = [number(x / 2), number(y / 2), number(width - 1), number(height - 1)].concat();
@@ -61,7 +62,8 @@ pub(crate) fn webp_of_parts(frames: &[Part]) -> Vec<u8> {
 /// `default` is shown to those who do not play it, and is no frame.
 pub(crate) fn apng(frames: &[RgbImage], default: Option<&RgbImage>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut encoder = png::Encoder::new(&mut bytes, 160, 120);
+    let (width, height) = frames[0].dimensions();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_animated(frames.len() as u32, 0).unwrap();
     encoder.set_sep_def_img(default.is_some()).unwrap();
