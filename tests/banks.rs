@@ -353,6 +353,29 @@ async fn what_is_taken_back_and_given_again_follows_the_order_of_the_file() {
 }
 
 #[tokio::test]
+async fn a_feed_in_which_every_other_record_is_taken_back_is_no_request_a_record() {
+    let place = Place::new();
+    let _demo = with_files(&place).await;
+    let record = |nth: u32, is_gone: bool| {
+        json!({"id": nth, "hash_digest": md5(nth), "algorithm": "MD5", "deleted": is_gone}).to_string()
+    };
+    let mut records: Vec<_> = (0..100).map(|nth| record(nth, nth % 2 == 1)).collect();
+    // Of one hash the order counts.
+    records.extend([record(0, true), record(0, false), record(2, true), record(1, false)]);
+    let (said, faults, code) = import(&place, "feed.json", &records.join("\n"), "tat").await;
+    let expected = "104 entries: 52 added, 0 changed, 0 there already, 0 refused, 2 removed, 50 not there";
+    assert!(said.contains(expected) && code == Some(0), "{said}{faults}");
+    let mut left: Vec<_> = (4..100).step_by(2).map(md5).collect();
+    left.extend([md5(0), md5(1)]);
+    left.sort_unstable();
+    assert_eq!(values(&place).await, left);
+    let listed = place.tell(&["banks", "list"]).await;
+    let revision = listed.lines().find(|line| line.starts_with("files ")).unwrap();
+    let revision = revision.split_once("revision ").unwrap().1.split(' ').next().unwrap();
+    assert!(revision.parse::<u32>().unwrap() <= 4, "{listed}");
+}
+
+#[tokio::test]
 async fn what_stands_before_a_fault_of_a_file_is_imported_and_the_rest_told_of() {
     let place = Place::new();
     let _demo = with_files(&place).await;

@@ -3,7 +3,7 @@
 //! It holds no more of the file than one request, and the names of what is withdrawn with what came under them since.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs::{self, File},
     io::{self, BufRead, BufReader},
     ops::RangeInclusive,
@@ -127,6 +127,45 @@ enum Change {
     Withdraw(Value),
 }
 
+/// Changes of which no value is both added and taken back.
+#[derive(Default)]
+struct Run {
+    /// Of what is added.
+    places: Vec<Place>,
+    entries: Vec<Value>,
+    added: HashSet<String>,
+    withdrawn: Vec<Value>,
+    taken_back: HashSet<String>,
+}
+
+impl Run {
+    fn has_other(&self, change: &Change, value: &str) -> bool {
+        match change {
+            Change::Add(_) => self.taken_back.contains(value),
+            Change::Withdraw(_) => self.added.contains(value),
+        }
+    }
+
+    fn take(&mut self, place: Place, change: Change, value: String) {
+        match change {
+            Change::Add(entry) => {
+                self.places.push(place);
+                self.entries.push(entry);
+                self.added.insert(value);
+            }
+            Change::Withdraw(entry) => {
+                self.withdrawn.push(entry);
+                self.taken_back.insert(value);
+            }
+        }
+    }
+}
+
+/// Of an entry, which is its value or has one.
+fn value(entry: &Value) -> &str {
+    entry.as_str().or_else(|| entry["value"].as_str()).unwrap_or_default()
+}
+
 impl Import<'_> {
     async fn take(&mut self, line: files::Line) -> anyhow::Result<()> {
         self.read += 1;
@@ -169,8 +208,7 @@ impl Import<'_> {
 
     /// PDQ sets half of its bits, so a hash that does not is hardly one. It is added all the same.
     fn doubt(&mut self, place: Place, entry: &Value) {
-        let value = entry.as_str().or_else(|| entry["value"].as_str()).unwrap_or_default();
-        let hash = Some(value).filter(|_| self.kind == BankKind::Pdq);
+        let hash = Some(value(entry)).filter(|_| self.kind == BankKind::Pdq);
         let Some(hash) = hash.and_then(|hash| Hash::parse(HashKind::Pdq, hash.trim())) else { return };
         let set: u32 = hash.bytes().iter().map(|byte| byte.count_ones()).sum();
         if !USUALLY_SET.contains(&set) {
@@ -184,22 +222,24 @@ impl Import<'_> {
         let text = |key: &str| entry[key].as_str().unwrap_or_default();
         let of_source = self.progress.withdrawn.get_mut(text("source"));
         if let Some(values) = of_source.and_then(|it| it.get_mut(text("reference")))
-            && let Ok(value) = self.kind.canonical(text("value"))
+            && let Ok(value) = self.kind.canonical(value(entry))
         {
             values.insert(value);
         }
     }
 
-    /// What waits, in its order: adding and removing the same entry are not swapped.
+    /// What waits. Only of the same value must adding and taking back keep their order: a request each for all others.
     async fn send(&mut self) -> anyhow::Result<()> {
-        let mut run = Vec::new();
+        let mut run = Run::default();
         for (place, change) in std::mem::take(&mut self.waiting) {
-            let is_other =
-                |(_, last): &(Place, Change)| std::mem::discriminant(last) != std::mem::discriminant(&change);
-            if run.last().is_some_and(is_other) {
+            let written = match &change {
+                Change::Add(entry) | Change::Withdraw(entry) => value(entry),
+            };
+            let value = self.kind.canonical(written).unwrap_or_else(|_| written.to_owned());
+            if run.has_other(&change, &value) {
                 self.send_run(std::mem::take(&mut run)).await?;
             }
-            run.push((place, change));
+            run.take(place, change, value);
         }
         self.send_run(run).await?;
         self.size = 0;
@@ -211,17 +251,8 @@ impl Import<'_> {
         self.keep()
     }
 
-    async fn send_run(&mut self, run: Vec<(Place, Change)>) -> anyhow::Result<()> {
-        let (mut places, mut entries, mut withdrawn) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, change) in run {
-            match change {
-                Change::Add(entry) => {
-                    places.push(place);
-                    entries.push(entry);
-                }
-                Change::Withdraw(named) => withdrawn.push(named),
-            }
-        }
+    async fn send_run(&mut self, run: Run) -> anyhow::Result<()> {
+        let Run { places, entries, withdrawn, .. } = run;
         if !entries.is_empty() {
             let path = format!("/banks/{}/entries", self.bank);
             let taken: Taken = self.client.post(&path, &json!({"entries": entries})).await?;
