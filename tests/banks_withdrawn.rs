@@ -122,11 +122,23 @@ async fn a_copy_knows_all_who_list_an_entry() {
         place.tell(&["banks", "remove", "files", &md5(1)]).await;
         let (said, ..) = import(&place, &copy, format).await;
         assert!(said.contains("3 entries: 1 added, 2 changed"), "{said}");
-        let after = listed(&place).await;
-        for key in ["source", "reference", "also"] {
-            assert_eq!(after[0][key], before[0][key], "{format}");
-        }
+        assert_eq!(place.tell(&["banks", "export", "files", "--format", format]).await, copy);
     }
+}
+
+#[tokio::test]
+async fn what_is_switched_off_does_not_come_on_by_being_taken_back_and_listed_again() {
+    let place = Place::new();
+    let _demo = with_files(&place).await;
+    expect(&place, &stop(1, "Active"), "stopncii", ADDED).await;
+    place.tell(&["banks", "disable", "files", &md5(1)]).await;
+    let both = format!("{}\n{}", stop(1, "Withdrawn"), stop(1, "Active"));
+    let (said, ..) = import(&place, &both, "stopncii").await;
+    assert!(said.contains("2 entries: 0 added, 2 changed"), "{said}");
+    expect(&place, &stop(1, "Deleted"), "stopncii", CHANGED).await;
+    expect(&place, &stop(1, "Active"), "stopncii", CHANGED).await;
+    let left = listed(&place).await;
+    assert_eq!((left.len(), &left[0]["enabled"]), (1, &json!(false)));
 }
 
 #[tokio::test]

@@ -147,6 +147,8 @@ struct Bank {
     /// A server of before does not say.
     #[serde(default)]
     org: String,
+    #[serde(default)]
+    org_since: Option<String>,
     kind: String,
     enabled: bool,
     revision: i64,

@@ -48,6 +48,7 @@ pub(super) fn routes() -> Router<Api> {
 struct Bank {
     id: BankId,
     org: OrgId,
+    org_since: Option<String>,
     kind: BankKind,
     name: String,
     enabled: bool,
@@ -192,6 +193,7 @@ async fn list(
     let banks = banks.into_iter().map(|bank| Bank {
         id: bank.bank,
         org: caller.org.clone(),
+        org_since: bank.org_since.map(Millis::iso),
         kind: bank.kind,
         name: bank.name,
         enabled: bank.enabled,

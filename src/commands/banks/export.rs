@@ -44,15 +44,18 @@ struct Kept {
     disabled: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 struct Origin {
     source: Option<String>,
     reference: Option<String>,
 }
 
-/// Who else lists an entry: it stands once for each of them, before it stands as it is.
+/// Who lists an entry: it stands once for each of them.
 fn origins(entry: &Value) -> anyhow::Result<Vec<Origin>> {
-    Ok(entry.get("also").map(Vec::deserialize).transpose()?.unwrap_or_default())
+    let mut all: Vec<Origin> = entry.get("also").map(Vec::deserialize).transpose()?.unwrap_or_default();
+    all.push(Origin::deserialize(entry)?);
+    all.sort_unstable();
+    Ok(all)
 }
 
 const COLUMNS: [&str; 8] =
@@ -85,12 +88,13 @@ pub(super) async fn run(
         for entry in page.items {
             let is_off = entry["enabled"] == Value::Bool(false);
             let kept = Kept { disabled: is_off, ..serde_json::from_value(entry.clone())? };
-            if shape != Shape::Lines {
-                for Origin { source, reference } in origins(&entry)? {
-                    write(&mut out, &Kept { source, reference, ..kept.clone() }, shape)?;
-                }
+            if shape == Shape::Lines {
+                write(&mut out, &kept, shape)?;
+                continue;
             }
-            write(&mut out, &kept, shape)?;
+            for Origin { source, reference } in origins(&entry)? {
+                write(&mut out, &Kept { source, reference, ..kept.clone() }, shape)?;
+            }
         }
         cursor = page.next;
         if cursor.is_none() {

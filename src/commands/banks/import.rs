@@ -60,7 +60,8 @@ pub(super) async fn run(
     let beside = resume.then(|| PathBuf::from(format!("{}.resume", file.display())));
     let digest = if resume { digest(file).with_context(unreadable)? } else { String::new() };
     let (server, bank_name) = (client.server().to_owned(), bank.to_owned());
-    let subject = Subject { server, org: found.org, bank: bank_name, format, file: digest };
+    let org = format!("{} since {}", found.org, found.org_since.unwrap_or_default());
+    let subject = Subject { server, org, bank: bank_name, format, file: digest };
     let kept = match &beside {
         Some(beside) => Progress::read(beside, &subject, found.revision)?,
         None => None,

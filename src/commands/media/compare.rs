@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use tidegate_media::{
-    Comparison, Decoders, Fingerprint, PdqDistance,
+    Comparison, Decoders, Fingerprint, PdqDistance, State,
     hashes::pdq::{MATCH_DISTANCE, Turn},
 };
 
@@ -40,6 +40,8 @@ impl Compare {
         for (path, print) in [(&self.one, &one), (&self.other, &other)] {
             if print.frames.is_empty() {
                 complain(format!("{} has no hashes: {}", path.display(), why(print)));
+            } else if print.state == State::LowQuality {
+                complain(format!("{} has too little to see for its hash to say anything", path.display()));
             }
         }
         Ok(if comparison.pdq.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

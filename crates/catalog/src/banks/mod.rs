@@ -37,7 +37,7 @@ use crate::{
     Error, Settings,
     compile::compile,
     content::{self, Content, joined},
-    snapshots,
+    orgs, snapshots,
 };
 
 /// What became of entries that were handed in. The counts add up to how many they were.
@@ -59,6 +59,8 @@ pub struct Taken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BankInfo {
     pub bank: BankId,
+    /// When its organisation was made: another one of the same name is another.
+    pub org_since: Option<Millis>,
     pub kind: BankKind,
     pub name: String,
     pub enabled: bool,
@@ -144,11 +146,13 @@ impl Banks {
     pub async fn list(&self, org: &OrgId) -> Result<Vec<BankInfo>, BankError> {
         let (_, content) = content::current(&self.store, org).await?;
         let heads = ledger::heads_of(&self.store, org, content.set.banks.keys()).await?;
+        let org_since = orgs::get(&self.store, org).await?.map(|org| org.created_at);
         let mut banks = Vec::new();
         for ((bank, (_, document)), head) in content.set.banks.iter().zip(heads) {
             let ever = head.revision > 0;
             banks.push(BankInfo {
                 bank: bank.clone(),
+                org_since,
                 kind: document.kind,
                 name: document.display_name().to_owned(),
                 enabled: head.enabled,

@@ -55,19 +55,24 @@ impl Named {
             None if first.source.is_some() => {
                 if reference.as_ref().is_some_and(|it| it.trim().is_empty()) {
                     first.reference = None;
+                    also.retain(|it| it.source != first.source);
                 }
                 own(&mut also, reference);
                 (first, also)
             }
             Some(named) if !named.trim().is_empty() => {
-                let is_same = first.source.as_ref() == Some(&named);
-                let takes_out = is_same && reference.as_ref().is_some_and(|it| it.trim().is_empty());
-                let reference = text(reference, first.reference.as_ref().filter(|_| is_same));
-                let new = Origin { source: Some(named), reference };
-                if new == first || also.contains(&new) {
+                let takes_out = reference.as_ref().is_some_and(|it| it.trim().is_empty());
+                let is_told = reference.is_some() && !takes_out;
+                let new = Origin { source: Some(named), reference: text(reference, None) };
+                let is_theirs = |it: &Origin| it.source == new.source;
+                let is_known = |it: &Origin| if is_told { *it == new } else { !takes_out && is_theirs(it) };
+                if is_known(&first) || also.iter().any(is_known) {
                     return (first, also);
                 }
-                if !takes_out {
+                // What had no name has one now, or what had one has none.
+                let is_replaced = |it: &Origin| is_theirs(it) && (takes_out || it.reference.is_none());
+                also.retain(|it| !is_replaced(it));
+                if !is_replaced(&first) {
                     add(&mut also, first);
                 }
                 (new, also)
@@ -112,8 +117,73 @@ impl Entry {
         if (&self.source, &self.reference) != (&origin.source, &origin.reference) {
             return (Withdrawn::Missing, Some(left));
         }
-        let Some(next) = left.also.pop() else { return (Withdrawn::Removed, None) };
+        let next = match left.also.pop() {
+            Some(next) => next,
+            // Whoever lists it again does not switch it on.
+            None if !self.enabled => Origin::default(),
+            None => return (Withdrawn::Removed, None),
+        };
         (left.source, left.reference) = (next.source, next.reference);
         (Withdrawn::Changed, Some(left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tidegate_schemas::{
+        banks::BankKind,
+        ids::{BankId, Millis},
+    };
+
+    use super::{super::entry::Given, *};
+
+    fn given(old: Option<&Entry>, source: Option<&str>, reference: Option<&str>) -> Entry {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        let value = "00".repeat(16);
+        let given = Given { value, source: owned(source), reference: owned(reference), ..Given::default() };
+        let checked = given.check((&BankId::new("b"), BankKind::Md5), &Default::default()).unwrap();
+        checked.over(old, "me", Millis(1))
+    }
+
+    fn origins(entry: &Entry) -> Vec<Origin> {
+        let first = Origin { source: entry.source.clone(), reference: entry.reference.clone() };
+        let mut all = entry.also.clone();
+        all.push(first);
+        all.sort_unstable();
+        all
+    }
+
+    /// As `export` writes them and `import` reads them.
+    #[test]
+    fn whoever_listed_an_entry_is_known_after_a_round_trip() {
+        const SOURCES: [Option<&str>; 4] = [None, Some("a"), Some("b"), Some("")];
+        const REFERENCES: [Option<&str>; 4] = [None, Some("1"), Some("2"), Some("")];
+        for mut seed in 0..16_u64.pow(4) {
+            let mut entry: Option<Entry> = None;
+            for _ in 0..4 {
+                let (source, reference) = (SOURCES[seed as usize % 4], REFERENCES[seed as usize / 4 % 4]);
+                entry = Some(given(entry.as_ref(), source, reference));
+                seed /= 16;
+            }
+            let before = origins(entry.as_ref().unwrap());
+            let copy = before.iter().fold(None, |copy: Option<Entry>, it| {
+                Some(given(copy.as_ref(), it.source.as_deref(), it.reference.as_deref()))
+            });
+            assert_eq!(origins(&copy.unwrap()), before);
+        }
+    }
+
+    #[test]
+    fn what_is_switched_off_stays_off_when_the_last_who_lists_it_takes_it_back() {
+        let on = given(None, Some("a"), Some("1"));
+        let theirs = Origin { source: on.source.clone(), reference: on.reference.clone() };
+        assert_eq!(on.without(&theirs), (Withdrawn::Removed, None));
+        let off = Entry { enabled: false, ..on };
+        let (told, left) = off.without(&theirs);
+        let left = left.unwrap();
+        assert_eq!((told, left.source.as_ref(), left.enabled), (Withdrawn::Changed, None, false));
+        assert!(!given(Some(&left), Some("a"), Some("1")).enabled);
     }
 }

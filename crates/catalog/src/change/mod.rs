@@ -12,8 +12,8 @@ mod wait;
 use std::{collections::BTreeSet, sync::Arc};
 
 use tidegate_schemas::{
-    documents::{Document, DocumentFault, Origin, Parsed, Set, parse_all},
-    ids::{ConfigVersion, EndpointId, Millis, OrgId},
+    documents::{self, Document, DocumentFault, Origin, Parsed, Set, parse_all},
+    ids::{BankId, ConfigVersion, EndpointId, Millis, OrgId},
 };
 use tidegate_store::{Clock, Replaced, Store, system_clock, tables::catalog::configs::ConfigHead};
 
@@ -237,6 +237,10 @@ impl Changes {
             let (compiled, warnings) = check::whole(&org, version, &next, &parsed, &settings, &entries, now)
                 .map_err(ApplyError::Invalid)?;
             let mut next = next.content;
+            let turned = turned(&current.set, &next.set);
+            if !turned.is_empty() {
+                return Err(ApplyError::Invalid(turned));
+            }
             let warnings = listed(warnings, check::LISTED);
             headers::seal(&secrets, &org, &current.set, &mut next.set)?;
             let differences = difference::between(&current, &next);
@@ -247,6 +251,17 @@ impl Changes {
             checked.map_err(|panic| ApplyError::Panicked(panic.to_string()))??;
         Ok(Planned { head, next, compiled, differences, warnings })
     }
+}
+
+/// Banks of another kind than before: their entries would stay, and match nothing.
+fn turned(before: &Set, after: &Set) -> Vec<DocumentFault> {
+    let fault = |(key, (origin, bank)): (&BankId, &(Origin, documents::Bank))| {
+        let (_, old) = before.banks.get(key)?;
+        let name = old.kind.name();
+        let detail = format!("The bank is of kind `{name}`, and so are its entries: make another bank.");
+        (bank.kind != old.kind).then(|| DocumentFault::new(origin, "kind", detail))
+    };
+    after.banks.iter().filter_map(fault).collect()
 }
 
 /// The content after a change, of what could be read.

@@ -2,10 +2,10 @@
 //!
 //! It fetches nothing. An entry that was withdrawn there is to be removed here.
 
-use std::io::BufRead;
+use std::{collections::BTreeMap, io::BufRead};
 
-use anyhow::bail;
-use quick_xml::{Reader, escape::resolve_xml_entity, events::Event, name::QName};
+use anyhow::{anyhow, bail};
+use quick_xml::{Reader, XmlVersion, escape::resolve_xml_entity, events::Event, name::QName};
 use serde_json::{Map, Value, json};
 use tidegate_schemas::banks::BankKind;
 
@@ -42,11 +42,21 @@ fn needed<'r>(record: &'r Map<String, Value>, key: &str) -> Result<&'r str, Stri
 }
 
 /// Numbers, too, are names.
-fn name(record: &Map<String, Value>, key: &str) -> Option<String> {
-    match record.get(key)? {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
+fn name(record: &Map<String, Value>, key: &str) -> Result<Option<String>, String> {
+    match record.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        _ => Err(format!("its `{key}` is no name")),
+    }
+}
+
+/// What is neither might be meant as yes, and a hash that was taken back is not added by mistake.
+fn is_so(record: &Map<String, Value>, key: &str) -> Result<bool, String> {
+    match record.get(key) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(is_so)) => Ok(*is_so),
+        _ => Err(format!("its `{key}` is neither true nor false")),
     }
 }
 
@@ -86,11 +96,11 @@ fn tat(record: &Map<String, Value>, kind: BankKind) -> Result<What, String> {
     if kind_named(needed(record, "algorithm")?) != kind.hash() {
         return Ok(What::Other);
     }
-    let reference = name(record, "id");
-    if record.get("deleted").and_then(Value::as_bool).unwrap_or_default() {
+    let reference = name(record, "id")?;
+    if is_so(record, "deleted")? {
         return gone(value, "tat", reference.as_deref(), kind);
     }
-    let labels = text(record, "ideology").map(str::to_owned).into_iter().collect::<Vec<_>>();
+    let labels: Vec<String> = name(record, "ideology")?.into_iter().collect();
     Ok(entry(value, "tat", reference, &labels))
 }
 
@@ -105,8 +115,8 @@ fn threat_exchange(record: &Map<String, Value>, kind: BankKind) -> Result<What, 
     if kind_named(type_name) != kind.hash() {
         return Ok(What::Other);
     }
-    let reference = name(record, "id");
-    if record.get("should_delete").and_then(Value::as_bool).unwrap_or_default() {
+    let reference = name(record, "id")?;
+    if is_so(record, "should_delete")? {
         return gone(value, "threatexchange", reference.as_deref(), kind);
     }
     let mut labels = tags(record);
@@ -130,9 +140,9 @@ fn tags(record: &Map<String, Value>) -> Vec<String> {
 /// What is read of an image or a video; of one that is gone there are only the names.
 #[derive(Default)]
 struct Record {
-    member: String,
-    id: String,
-    classification: String,
+    /// `member`, `id` and `classification`.
+    said: BTreeMap<&'static str, String>,
+    twice: Option<&'static str>,
     /// As the elements are called.
     fingerprints: Vec<(String, String)>,
 }
@@ -142,7 +152,7 @@ pub(super) fn ncmec(file: impl BufRead + 'static, kind: BankKind) -> Lines {
     let (file, bound) = bounded(file);
     let mut reader = Reader::from_reader(file);
     reader.config_mut().expand_empty_elements = true;
-    let mut xml = Xml { reader, bound, around: Vec::new() };
+    let mut xml = Xml { reader, bound, around: Vec::new(), has_root: false };
     let mut number = 0;
     let mut place = Place { line: 1, record: None };
     let mut waiting: Vec<What> = Vec::new();
@@ -165,6 +175,12 @@ pub(super) fn ncmec(file: impl BufRead + 'static, kind: BankKind) -> Lines {
                         Err(reason) => return Some(Ok(Line { place, entry: Err(reason) })),
                     }
                 }
+                Ok(None) if number == 0 && !xml.has_root => {
+                    is_over = true;
+                    return Some(Err(anyhow!(
+                        "it is none of NCMEC: it has no image, no video and no `{ROOT}`"
+                    )));
+                }
                 Ok(None) => is_over = true,
                 Err(error) => {
                     is_over = true;
@@ -180,7 +196,11 @@ struct Xml<R> {
     bound: Bound,
     /// The elements that records are in.
     around: Vec<String>,
+    /// The outermost is what NCMEC calls it, so that a file without records is one.
+    has_root: bool,
 }
+
+const ROOT: &str = "queryResult";
 
 /// An image or a video that is being read.
 struct Open {
@@ -209,10 +229,12 @@ impl<R: BufRead> Xml<R> {
                     let name = local(start.name());
                     match &mut open {
                         Some(Open { record, .. }) => {
-                            if name == "member" {
+                            // Who gave feedback is a member, too.
+                            if path.is_empty() && name == "member" {
                                 let id = start.attributes().flatten().find(|it| local(it.key) == "id");
-                                let id = id.map(|it| it.value.into_owned());
-                                record.member = id.unwrap_or_default();
+                                let id =
+                                    id.map(|it| it.normalized_value(XmlVersion::Implicit1_0)).transpose()?;
+                                record.say("member", &id.unwrap_or_default());
                             }
                             path.push(name);
                             said.clear();
@@ -225,7 +247,10 @@ impl<R: BufRead> Xml<R> {
                             let is_gone = name.starts_with("deleted");
                             open = Some(Open { record: Record::default(), is_gone, name, line });
                         }
-                        None => self.around.push(name),
+                        None => {
+                            self.has_root |= self.around.is_empty() && name == ROOT;
+                            self.around.push(name);
+                        }
                     }
                 }
                 // A text may come in pieces.
@@ -233,7 +258,10 @@ impl<R: BufRead> Xml<R> {
                 Event::CData(text) => said.push_str(&text),
                 Event::GeneralRef(name) => match name.resolve_char_ref()? {
                     Some(letter) => said.push(letter),
-                    None => said.push_str(resolve_xml_entity(&name).unwrap_or_default()),
+                    None => match resolve_xml_entity(&name) {
+                        Some(text) => said.push_str(text),
+                        None => bail!("nobody says what `&{};` is", &*name),
+                    },
                 },
                 Event::End(end) => {
                     let name = local(end.name());
@@ -264,8 +292,8 @@ impl Record {
     fn take(&mut self, path: &[String], text: &str) {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         match path.as_slice() {
-            ["id"] => text.clone_into(&mut self.id),
-            ["classification"] => text.clone_into(&mut self.classification),
+            ["id"] => self.say("id", text),
+            ["classification"] => self.say("classification", text),
             ["fingerprints", name] if !text.is_empty() => {
                 self.fingerprints.push(((*name).to_owned(), text.to_owned()));
             }
@@ -273,20 +301,28 @@ impl Record {
         }
     }
 
-    fn entries(self, kind: BankKind, is_gone: bool) -> Result<Vec<What>, String> {
-        if self.id.is_empty() {
-            return Err("it has no `id`".to_owned());
+    fn say(&mut self, what: &'static str, text: &str) {
+        if self.said.insert(what, text.to_owned()).is_some() {
+            self.twice.get_or_insert(what);
         }
-        let source = format!("ncmec:{}", self.member);
+    }
+
+    fn entries(mut self, kind: BankKind, is_gone: bool) -> Result<Vec<What>, String> {
+        if let Some(twice) = self.twice {
+            return Err(format!("it has `{twice}` twice"));
+        }
+        let mut said = |what: &str| self.said.remove(what).filter(|text| !text.is_empty());
+        let id = said("id").ok_or("it has no `id`")?;
+        let source = format!("ncmec:{}", said("member").unwrap_or_default());
         if is_gone {
-            return Ok(vec![What::WithdrawName { source, reference: self.id }]);
+            return Ok(vec![What::WithdrawName { source, reference: id }]);
         }
-        let labels: Vec<String> = Some(self.classification).filter(|it| !it.is_empty()).into_iter().collect();
+        let labels: Vec<String> = said("classification").into_iter().collect();
         let fingerprints = self.fingerprints.iter().map(|(name, value)| {
             if kind_named(name) != kind.hash() {
                 return What::Other;
             }
-            entry(value, &source, Some(self.id.clone()), &labels)
+            entry(value, &source, Some(id.clone()), &labels)
         });
         let mut entries: Vec<_> = fingerprints.collect();
         if entries.is_empty() {
@@ -361,6 +397,62 @@ mod tests {
         let gone = What::WithdrawName { source: "ncmec:43".into(), reference: "i3".into() };
         assert_eq!(read[3], Ok(gone));
         assert_eq!(read.len(), 5);
+    }
+
+    #[test]
+    fn a_record_of_ncmec_is_of_the_member_who_lists_it_and_not_of_who_voted_on_it() {
+        let feedback = r#"<feedback><affirmativeFeedback type="Md5"><members><member id="77">O</member></members>
+            </affirmativeFeedback></feedback>"#;
+        let of_record = |rest: &str| {
+            let text = format!("<q><image><member id=\"4&amp;2\"/>{rest}</image></q>");
+            of(text.leak(), Format::Ncmec, BankKind::Md5).remove(0)
+        };
+        let prints = format!("<id>i</id><fingerprints><md5>{HASH}</md5></fingerprints>");
+        let listed = json!({"value": HASH, "source": "ncmec:4&2", "reference": "i"});
+        for feedback in [format!("{prints}{feedback}"), format!("{feedback}{prints}")] {
+            assert_eq!(of_record(&feedback), add(listed.clone()));
+        }
+        for twice in ["<id>j</id>", "<member id='1'/>", "<classification>A</classification><classification/>"]
+        {
+            assert!(of_record(&format!("{prints}{twice}")).unwrap_err().contains("twice"), "{twice}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_of_an_exchange_is_no_empty_one() {
+        for text in ["", "hello", "<html><body/></html>", "<?xml version='1.0'?>", "{}"] {
+            let told = told(text, Format::Ncmec);
+            assert!(told.len() == 1 && told[0].contains("none of NCMEC"), "{text}: {told:?}");
+        }
+        for text in ["<queryResult/>", "<n:queryResult xmlns:n='x'><images count='0'/></n:queryResult>"] {
+            assert!(told(text, Format::Ncmec).is_empty(), "{text}");
+        }
+        for format in [Format::Stopncii, Format::Tat, Format::Threatexchange] {
+            for text in ["", " \n"] {
+                let told = told(text, format);
+                assert!(told.len() == 1 && told[0].contains("it is empty"), "{told:?}");
+            }
+            assert!(told("[]", format).is_empty() && told("{\"data\": []}", format).is_empty());
+        }
+        let entity = told("<q>\n<image><id>i&x;</id></image></q>", Format::Ncmec);
+        assert!(entity.len() == 1 && entity[0].contains("line 2") && entity[0].contains("&x;"), "{entity:?}");
+    }
+
+    #[test]
+    fn a_flag_that_is_no_truth_value_adds_nothing_that_may_be_taken_back() {
+        for flag in ["\"true\"", "1", "[]"] {
+            for (format, record) in [
+                (Format::Tat, r#"{"hash_digest": "HASH", "algorithm": "MD5", "deleted": FLAG}"#),
+                (
+                    Format::Threatexchange,
+                    r#"{"indicator": "HASH", "type": "HASH_MD5", "should_delete": FLAG}"#,
+                ),
+            ] {
+                let text = record.replace("HASH\", ", &format!("{HASH}\", ")).replace("FLAG", flag);
+                let read = of(text.leak(), format, BankKind::Md5);
+                assert!(read[0].as_ref().unwrap_err().contains("neither true nor false"), "{read:?}");
+            }
+        }
     }
 
     #[test]

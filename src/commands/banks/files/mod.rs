@@ -320,6 +320,9 @@ fn table(file: impl BufRead + 'static, bank: BankKind) -> anyhow::Result<Lines> 
         if let Some(line) = position.and_then(|it| starts.line(it.byte())) {
             last = line;
         }
+        if starts.ends_within_a_quote() {
+            bail!("line {last}: a quote begins in this row, or after it, and does not end");
+        }
         let entry = match record {
             Ok(record) if record.len() == columns.len() => row(&columns, &record, bank),
             Ok(record) => Err(format!("it has {} columns instead of {}", record.len(), columns.len())),
@@ -345,7 +348,8 @@ fn row(columns: &[&str], record: &csv::StringRecord, bank: BankKind) -> Result<W
                 json!(cell.trim().parse::<u32>().map_err(|_| "its distance is no number".to_owned())?)
             }
             "disabled" => {
-                json!(cell.trim().parse::<bool>().map_err(|_| "`disabled` is true or false".to_owned())?)
+                let said = cell.trim().to_ascii_lowercase();
+                json!(said.parse::<bool>().map_err(|_| "`disabled` is true or false".to_owned())?)
             }
             _ => json!(cell),
         };
@@ -470,6 +474,15 @@ mod tests {
         let of_windows = shown("value,note\r\n\r\none,\r\ntwo,x,y\r\n", Format::Csv);
         assert_eq!((of_windows[0].0, of_windows[1].0), (3, 4));
         assert!(lines("word\nx\n".as_bytes(), Format::Csv, BankKind::Text).is_err(), "no column of values");
+        for open in ["value,note\n5\" pipe,a\nb,\"five inch\nc,d\n", "value,note\n5\" pipe,a\nb,\"cut"] {
+            let mut read = lines(open.as_bytes(), Format::Csv, BankKind::Text).unwrap();
+            let first = json!({"value": "5\" pipe", "note": "a"});
+            assert_eq!(read.next().unwrap().unwrap().entry, add(first));
+            let fault = read.next().unwrap().err().unwrap().to_string();
+            assert!(fault.starts_with("line 3: a quote") && read.next().is_none(), "{fault}");
+        }
+        let closed = "value,note\na,\"x\"\"y\"\nb,\"z\"";
+        assert_eq!(shown(closed, Format::Csv)[1], (3, add(json!({"value": "b", "note": "z"}))));
         let open: &'static str = format!("value\none\n\"{}", "x,\n".repeat(2 << 20)).leak();
         let read: Vec<_> = lines(open.as_bytes(), Format::Csv, BankKind::Text).unwrap().take(2).collect();
         assert!(read[0].is_ok() && read[1].is_err(), "a quote that never ends is not read to the end");

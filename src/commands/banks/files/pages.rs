@@ -46,6 +46,9 @@ pub(super) fn records(
             return;
         }
         let mut values = serde_json::Deserializer::from_reader(file);
+        if values.end().is_ok() {
+            drop(sender.send(Err(anyhow!("it is empty, and an exchange hands out pages"))));
+        }
         while values.end().is_err() {
             let page = Page { sender: &sender, bound: &bound, line: bound.line() };
             if let Err(error) = page.deserialize(&mut values) {
