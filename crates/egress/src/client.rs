@@ -181,9 +181,10 @@ impl Response {
         self.answer.content_length()
     }
 
-    /// Counts the rate from now on, for whoever let the body wait.
-    pub fn restart_rate(&mut self) {
-        self.body_began = Instant::now();
+    /// Leaves a time out of the rate and of the time in all, for whoever let the body wait.
+    pub fn excuse(&mut self, waited: Duration) {
+        self.body_began += waited;
+        self.deadline += waited;
     }
 
     /// The address that answered.

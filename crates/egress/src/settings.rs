@@ -26,7 +26,7 @@ pub struct Settings {
     pub response_read_bytes: u64,
     /// How much of a callback's response is kept with the attempt, in bytes. Default 4 KiB.
     pub response_kept_bytes: usize,
-    /// A body slower than this on average, in bytes per second, is given up; 0 accepts any rate. Default 256.
+    /// A body slower than this, in bytes per second after the grace, is given up; 0 accepts any rate. Default 256.
     pub min_rate: u64,
     /// How long a body may take before the rate counts, in milliseconds. Default 5,000.
     pub min_rate_grace_ms: u64,

@@ -28,7 +28,7 @@ impl Sink for Kept {
         Ok(())
     }
 
-    fn take(&mut self, piece: Bytes) -> Result<(), NoRoom> {
+    async fn take(&mut self, piece: Bytes) -> Result<(), NoRoom> {
         self.bytes.extend_from_slice(&piece);
         if self.room.is_some_and(|room| self.bytes.len() > room) { Err(NoRoom) } else { Ok(()) }
     }
@@ -389,4 +389,16 @@ async fn a_sink_without_room_ends_the_fetch() {
     let kept = Kept { room: Some(2), ..Kept::default() };
     let (outcome, _) = fetch_into(&client, &receiver.url(), None, kept).await;
     assert_eq!(said(&outcome), "no_room");
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_is_closed_when_it_is_asked_again_is_no_failure_of_the_host() {
+    let answer = write("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npixels");
+    let receiver = Receiver::start(vec![Step::Read, answer, Step::Read]).await;
+    let client = Client::new(open_to(&[&receiver])).unwrap();
+    for _ in 0..2 {
+        let (outcome, kept) = fetch_with(&client, &receiver.url(), None).await;
+        assert_eq!((outcome.tag(), kept.bytes.as_slice()), ("ok", &b"pixels"[..]));
+    }
+    assert_eq!((receiver.seen.connections(), receiver.seen.requests.lock().unwrap().len()), (2, 3));
 }

@@ -62,6 +62,10 @@ fn signals(store: Store, host: &Host, settings: &Settings) -> Signals {
 }
 
 fn of_hosts(store: Store, hosts: &[&Host], settings: &Settings) -> Signals {
+    with_total(store, hosts, settings, 60_000)
+}
+
+fn with_total(store: Store, hosts: &[&Host], settings: &Settings, total_ms: u64) -> Signals {
     let egress = tidegate_egress::Settings {
         allow_cidrs: vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
         connect_timeout_ms: 15_000,
@@ -69,7 +73,7 @@ fn of_hosts(store: Store, hosts: &[&Host], settings: &Settings) -> Signals {
             ports: hosts.iter().map(|host| host.address.port()).collect(),
             first_byte_ms: 60_000,
             idle_ms: 60_000,
-            total_ms: 60_000,
+            total_ms,
             min_rate: 0,
             ..media::Settings::default()
         },
@@ -95,6 +99,31 @@ fn state(look: &Look) -> String {
         Look::BlockedAddress => "blocked_address".to_owned(),
         Look::FetchFailed(reason) => reason.clone().into_owned(),
     }
+}
+
+#[tokio::test]
+async fn when_a_host_is_found_well_again_all_who_wait_for_that_go_on_at_once() {
+    let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
+    let (asked, open) = (AtomicUsize::new(0), Arc::clone(&go));
+    let answer = move |_: &str| match asked.fetch_add(1, Ordering::Relaxed) {
+        0..8 => Answer::Head("503 Service Unavailable".to_owned(), Vec::new()),
+        8 => Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1)))),
+        _ => Answer::Picture(picture(1)),
+    };
+    let host = Host::start(answer).await.unwrap();
+    // The one that tries it has an hour.
+    let signals = with_total(store(&folder), &[&host], &settings(), 3_600_000);
+    let ask = |nth: usize| {
+        let (signals, url) = (signals.clone(), host.url(&format!("{nth}.bmp")));
+        tokio::spawn(async move { look(&signals, url).await })
+    };
+    let asking: Vec<_> = (0..30).map(ask).collect();
+    eventually("a trial", PATIENCE, async || (host.asked("").len() == 9).then_some(())).await.unwrap();
+    go.add_permits(1);
+    for one in asking {
+        assert_eq!(state(&one.await.unwrap()), "ok");
+    }
+    assert_eq!(host.asked("").len(), 8 + 30);
 }
 
 #[tokio::test]

@@ -143,6 +143,30 @@ async fn hosts_that_drip_or_lie_harm_no_item_of_a_good_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hosts_that_announce_much_and_send_little_leave_room_to_a_good_one() {
+    let go = Arc::new(Semaphore::new(0));
+    let stalls = Answer::Stall(Arc::clone(&go), 100 << 20, picture(1));
+    let boasting = hosts(2, 4, move || stalls.clone()).await;
+    let good = hosts(100, 1, || Answer::Picture(picture(1))).await;
+    let mut world = world(impatient(), &boasting.iter().chain(&good).collect::<Vec<_>>()).await;
+    // Fewer than it takes for a host to be left alone.
+    let slow = items("slow", &boasting, 4);
+    world.submit(slow.clone()).await;
+    world
+        .until("all to be asked", async || {
+            boasting.iter().all(|host| host.asked("").len() == 4).then_some(())
+        })
+        .await;
+    let fine = items("fine", &good, 100);
+    world.submit(fine.clone()).await;
+    assert_eq!(ends(&world, &fine).await, vec![ok(); 100]);
+    assert!(evaluated(&world, &slow).await.is_empty(), "they wait still");
+    go.add_permits(10_000);
+    assert_eq!(ends(&world, &slow).await, vec![failed("reset"); 16]);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_line_of_items_that_wait_for_nothing_ends_when_the_time_of_each_is_over() {
     let hanging = hosts(2, 1, || Answer::Never).await;
     // One after the other, they would take ten minutes.

@@ -29,6 +29,8 @@ pub enum Answer {
     Drip(Arc<Semaphore>, Vec<u8>),
     /// A body under a length that is not its own.
     Claim(usize, Vec<u8>),
+    /// The same, and nothing more until the test lets it end.
+    Stall(Arc<Semaphore>, usize, Vec<u8>),
     Never,
 }
 
@@ -119,6 +121,12 @@ async fn give(stream: &mut TcpStream, mut answer: Answer) -> std::io::Result<()>
                     sleep(Duration::from_millis(10)).await;
                 }
                 stream.write_all(&body[given..]).await?;
+                return stream.shutdown().await;
+            }
+            Answer::Stall(go, length, body) => {
+                stream.write_all(begin(OK, length).as_bytes()).await?;
+                stream.write_all(&body).await?;
+                wait_for(&go).await;
                 return stream.shutdown().await;
             }
             Answer::Never => std::future::pending().await,

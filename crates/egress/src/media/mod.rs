@@ -26,8 +26,8 @@ pub trait Sink: Send {
     /// Asked before the body is read. May wait until there is room for it; `length` is what the peer announces.
     fn begin(&mut self, length: Option<u64>) -> impl Future<Output = Result<(), NoRoom>> + Send;
 
-    /// The next piece of the body. What was announced is no bound on what comes.
-    fn take(&mut self, piece: Bytes) -> Result<(), NoRoom>;
+    /// The next piece of the body. May wait, too. What was announced is no bound on what comes.
+    fn take(&mut self, piece: Bytes) -> impl Future<Output = Result<(), NoRoom>> + Send;
 }
 
 /// There is no memory to spare for the body.
@@ -87,15 +87,18 @@ async fn request(
     let is_direct = redirects == 0;
     // What is known was answered by this very address, without a redirect.
     let validators = validators.filter(|_| is_direct);
-    let response = client
-        .send(Request {
-            method: Method::GET,
-            target: target.clone(),
-            headers: conditions(validators),
-            body: Bytes::new(),
-            limits: limits(client, deadline),
-        })
-        .await?;
+    let ask = || Request {
+        method: Method::GET,
+        target: target.clone(),
+        headers: conditions(validators),
+        body: Bytes::new(),
+        limits: limits(client, deadline),
+    };
+    let response = match client.send(ask()).await {
+        // A connection that was kept may be closed just when it is asked again: nothing was answered.
+        Err(Failure::Reset) => client.send(ask()).await?,
+        other => other?,
+    };
     let status = response.status();
     if status == StatusCode::NOT_MODIFIED && validators.is_some() {
         return Ok(Outcome::Unchanged(Freshness::of(response.headers())));
@@ -172,17 +175,19 @@ async fn read(
     if length.is_some_and(|length| length > max_bytes) {
         return Ok(Outcome::TooLarge);
     }
-    if sink.begin(length).await.is_err() {
-        return Ok(Outcome::failed(Reason::NoRoom));
-    }
-    // Waiting for room is not the peer's slowness.
-    response.restart_rate();
+    let mut asked = Instant::now();
+    let mut room = sink.begin(length).await;
     let mut bytes = 0;
-    while let Some(piece) = response.chunk().await? {
-        bytes += piece.len() as u64;
-        if sink.take(piece).is_err() {
+    loop {
+        if room.is_err() {
             return Ok(Outcome::failed(Reason::NoRoom));
         }
+        // Waiting for room is not the peer's slowness.
+        response.excuse(asked.elapsed());
+        let Some(piece) = response.chunk().await? else { break };
+        bytes += piece.len() as u64;
+        asked = Instant::now();
+        room = sink.take(piece).await;
     }
     let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mut freshness = Freshness::of(response.headers());

@@ -25,7 +25,7 @@ pub struct Settings {
     pub idle_ms: u64,
     /// Time for one attempt with all its redirects, in milliseconds. Default 20,000.
     pub total_ms: u64,
-    /// A body slower than this on average, in bytes per second, is given up; 0 accepts any rate. Default 8,192.
+    /// A body slower than this, in bytes per second after the grace, is given up; 0 accepts any rate. Default 8,192.
     pub min_rate: u64,
     /// How long a body may take before the rate counts, in milliseconds. Default 3,000.
     pub min_rate_grace_ms: u64,

@@ -29,6 +29,8 @@ pub(super) enum Admission {
     Try(Instant),
     /// Not before then.
     Wait(Instant),
+    /// Once the one that tries the host is done, or then.
+    Watch(Instant),
     /// There is no use in waiting.
     GivenUp,
 }
@@ -76,9 +78,13 @@ impl Breakers {
         let Some(trouble) = self.troubled.get_mut(site) else { return Admission::Go };
         match trouble.state {
             State::Closed => Admission::Go,
-            State::Resting { until } | State::Trying { until } if now < until => {
-                if trouble.rests < self.patience.rests { Admission::Wait(until) } else { Admission::GivenUp }
+            State::Resting { until } | State::Trying { until }
+                if now < until && trouble.rests >= self.patience.rests =>
+            {
+                Admission::GivenUp
             }
+            State::Resting { until } if now < until => Admission::Wait(until),
+            State::Trying { until } if now < until => Admission::Watch(until),
             State::Resting { .. } | State::Trying { .. } => {
                 let until = now + self.patience.trial;
                 trouble.state = State::Trying { until };
@@ -197,12 +203,12 @@ mod tests {
         assert_eq!(breakers.admit(&host, start), Admission::Wait(until));
         assert_eq!(breakers.admit(&site("other"), start), Admission::Go);
         assert_eq!(breakers.admit(&host, until), Admission::Try(until + 5 * SECOND));
-        assert_eq!(breakers.admit(&host, until), Admission::Wait(until + 5 * SECOND));
+        assert_eq!(breakers.admit(&host, until), Admission::Watch(until + 5 * SECOND));
         // Whoever tried it never said how it went: the next one may.
         let later = until + 5 * SECOND;
         assert_eq!(breakers.admit(&host, later), Admission::Try(later + 5 * SECOND));
         breakers.left(&host, later, later);
-        assert_eq!(breakers.admit(&host, later), Admission::Wait(later + 5 * SECOND), "another one's trial");
+        assert_eq!(breakers.admit(&host, later), Admission::Watch(later + 5 * SECOND), "another one's trial");
         breakers.left(&host, later + 5 * SECOND, later);
         assert_eq!(breakers.admit(&host, later), Admission::Try(later + 5 * SECOND));
         breakers.succeeded(&host);

@@ -24,18 +24,19 @@ use tidegate_media::{Decoders, Digests, Done, Fingerprint, State};
 use tidegate_schemas::ids::OrgId;
 use tidegate_store::Store;
 use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep, sleep_until},
+    sync::{oneshot, watch},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 
 use super::{
     Depth, Look, Settings,
-    body::{Arrived, Body, Held, Rooms},
+    body::{Arrived, Body},
     breaker::{Admission, Breakers, Site},
     contents::Contents,
     gate::{Gate, Inside},
     keep::Keep,
     retry::Retries,
+    room::{Held, Rooms},
 };
 
 /// A look that several may wait for. When the last of them has left, it ends.
@@ -72,6 +73,8 @@ struct Inner {
     decoders: Decoders,
     gate: Gate,
     breakers: Mutex<Breakers>,
+    /// Told when a trial of a host is over.
+    trials: watch::Sender<()>,
     retries: Retries,
     room: Rooms,
     url_ttl: Duration,
@@ -85,6 +88,8 @@ enum Attempt {
     Ended(Look),
     /// A host on the way is left alone until then.
     Resting(Instant),
+    /// Another one tries a host on the way, until then at most, and tells when that is over.
+    Tried(Instant, watch::Receiver<()>),
     Failed {
         reason: Reason,
         retry_after: Option<Duration>,
@@ -105,6 +110,7 @@ impl Fetcher {
             decoders,
             gate: Gate::new(settings.bounds()),
             breakers: Mutex::new(Breakers::new(settings.patience(trial))),
+            trials: watch::Sender::default(),
             retries: settings.retries(),
             room: Rooms::new(settings.body_bytes, settings.body_bytes_per_org, settings.room_wait()),
             url_ttl: settings.url_ttl(),
@@ -179,6 +185,11 @@ impl Inner {
                 Attempt::Ended(look) => return look,
                 Attempt::Resting(_) if attempt >= self.retries.attempts => return Look::unavailable(),
                 Attempt::Resting(until) => sleep_until(until).await,
+                Attempt::Tried(until, mut ended) => {
+                    drop(timeout_at(until, ended.changed()).await);
+                    // It waited for somebody else's attempt.
+                    attempt -= 1;
+                }
                 Attempt::Failed { reason, retry_after } => {
                     let pause = reason.may_pass().then(|| self.retries.pause(attempt, retry_after, draw()));
                     let Some(pause) = pause.flatten() else { return Look::FetchFailed(reason.shown()) };
@@ -192,7 +203,7 @@ impl Inner {
     /// is others' when it is over.
     async fn attempt(&self, question: &Question, mut target: Target, shown: Option<Shown>) -> Attempt {
         let org = &question.org;
-        let mut body = Body::new(question.depth, self.decoders.limits().bytes, self.room.of(org));
+        let mut body = Body::new(question.depth, self.decoders.limits().bytes, self.room.clone(), org);
         let (mut spent, mut way) = (Spent::default(), Freshness::default());
         let mut inside: Option<Inside> = None;
         let mut trial = None;
@@ -202,13 +213,17 @@ impl Inner {
                 // Who waits for one host's turn must not hold another one's.
                 drop(inside.take());
                 inside = Some(self.gate.enter(&site).await);
-                let admission = self.breakers.lock().admit(&site, Instant::now());
+                let (admission, ended) = {
+                    let mut breakers = self.breakers.lock();
+                    (breakers.admit(&site, Instant::now()), self.trials.subscribe())
+                };
                 match admission {
                     Admission::Go => {}
                     Admission::Try(until) => {
-                        trial = Some(Trial { breakers: &self.breakers, site: site.clone(), until });
+                        trial = Some(Trial { inner: self, site: site.clone(), until });
                     }
                     Admission::Wait(until) => return Attempt::Resting(until),
+                    Admission::Watch(until) => return Attempt::Tried(until, ended),
                     Admission::GivenUp => return Attempt::Ended(Look::unavailable()),
                 }
             }
@@ -341,14 +356,15 @@ impl Inner {
 
 /// The one fetch that tries a host which rested; given back when dropped, as many are that nobody waits for any more.
 struct Trial<'a> {
-    breakers: &'a Mutex<Breakers>,
+    inner: &'a Inner,
     site: Site,
     until: Instant,
 }
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        self.breakers.lock().left(&self.site, self.until, Instant::now());
+        self.inner.breakers.lock().left(&self.site, self.until, Instant::now());
+        self.inner.trials.send_replace(());
     }
 }
 

@@ -12,6 +12,7 @@ mod keep;
 mod left;
 mod recall;
 mod retry;
+mod room;
 mod settings;
 mod shares;
 mod turns;
