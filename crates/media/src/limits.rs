@@ -18,8 +18,8 @@ pub struct Limits {
     /// How long a side of a picture may be, in pixels, at most 32,768. Default 32,768.
     pub side: u32,
     /// How many pixels all frames of an animation may have together: each must be decoded to reach a later one. One
-    /// counts as the canvas at least, and as 64 x 64 pixels, since a tiny one costs more than its own. Default 250
-    /// million, so 61,035 frames at most.
+    /// counts as the canvas at least, and as 64 x 64 pixels, since a tiny one costs more than its own; codes of a lossless
+    /// WebP that take longer than its pixels count as pixels. Default 250 million, so 61,035 frames at most.
     pub animation_pixels: u64,
     /// How many frames of an animation are hashed beside the first, evenly spaced, the last one included. Default 4.
     pub frames: u32,

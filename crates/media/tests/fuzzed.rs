@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+#[path = "bombs/lossless.rs"]
+mod lossless;
 mod moving;
 mod pictures;
 #[path = "../../../fuzz/src/media.rs"]
@@ -20,6 +22,13 @@ fn jpeg(image: &DynamicImage, colours: ColorType, progressive: bool) -> Vec<u8> 
     encoder.set_progressive(progressive);
     encoder.encode(&samples, image.width() as u16, image.height() as u16, colours).unwrap();
     bytes
+}
+
+/// Three groups behind all transforms.
+fn of_many_codes() -> Vec<u8> {
+    let content = lossless::vp8l(lossless::Before::Transforms, 3, lossless::Codes::Cache);
+    let chunks = [b"VP8L", &(content.len() as u32).to_le_bytes()[..], &content].concat();
+    moving::webp_of_parts(&[moving::Part { chunks, ..moving::lossy_part() }])
 }
 
 #[test]
@@ -41,6 +50,7 @@ fn a_garbled_file_has_a_state_and_no_decoder_panics() {
     seeds.push(encoded(&image.to_luma16().into(), ImageFormat::Png));
     let (few, lossy) = (&moving::frames()[..3], moving::lossy_part());
     seeds.extend([moving::apng(few, Some(&few[0])), moving::webp(few), moving::webp_of_parts(&[lossy])]);
+    seeds.push(of_many_codes());
     let inks = seeds[3].clone();
     let mark = inks.windows(5).position(|five| five == b"Adobe").unwrap() + 11;
     seeds.push([&inks[..mark], &[9], &inks[mark + 1..]].concat());

@@ -19,7 +19,10 @@ use image::{DynamicImage, ImageFormat, RgbImage};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State, fingerprint::reason};
 
-use self::pictures::encoded;
+use self::{
+    bombs::lossless::{Before, Codes, stream, vp8l},
+    pictures::encoded,
+};
 
 /// Counts what is held, and the most that was.
 struct Counting;
@@ -188,6 +191,56 @@ fn decoding_holds_no_more_than_its_share_of_the_budget() {
     holds_its_share("animated WebP", &moving::webp_of(parts, 1));
 }
 
+/// Groups of every kind, as many as one list of them that has just grown.
+#[test]
+fn codes_of_a_lossless_webp_hold_no_more_than_their_share() {
+    let _alone = alone();
+    let kinds = [(16_400, Codes::Least), (400, Codes::Cache), (300, Codes::Tables), (150, Codes::Trees)];
+    let lossy = &moving::lossy_part().chunks;
+    for (groups, codes) in kinds {
+        for before in [Before::Nothing, Before::Transforms] {
+            let picture = bombs::chunk(b"VP8L", &vp8l(before, groups, codes));
+            let alpha = bombs::chunk(b"ALPH", &[vec![1], stream(before, groups, codes)].concat());
+            let alpha = bombs::animated_codes(&[[&alpha, &lossy[..]].concat()]);
+            let name = format!("{codes:?} after {before:?}");
+            holds_its_share(&name, &bombs::riff(&picture));
+            holds_its_share(&format!("{name}, animated"), &bombs::animated_codes(&[picture]));
+            holds_its_share(&format!("{name}, alpha"), &alpha);
+        }
+    }
+}
+
+/// It is decoded, and not shown.
+fn in_a_smaller_frame(picture: &[u8]) -> Vec<u8> {
+    let mut bytes = bombs::animated_codes(&[picture.to_vec()]);
+    let at = bytes.windows(4).position(|kind| kind == b"ANMF").unwrap() + 8;
+    bytes[at + 6] = 31;
+    bytes
+}
+
+#[test]
+fn codes_beyond_the_budget_are_refused_before_any_is_built() {
+    let _alone = alone();
+    let limits = Limits { decode_bytes: 16 << 20, ..Limits::default() };
+    let lossy = &moving::lossy_part().chunks;
+    for before in [Before::Nothing, Before::Transforms] {
+        let picture = |groups| bombs::chunk(b"VP8L", &vp8l(before, groups, Codes::Cache));
+        let alpha = bombs::chunk(b"ALPH", &[vec![1], stream(before, 240, Codes::Cache)].concat());
+        for (name, bytes) in [
+            ("still", bombs::riff(&picture(240))),
+            ("a frame of another size", in_a_smaller_frame(&picture(240))),
+            ("a later frame", bombs::animated_codes(&[picture(1), picture(240)])),
+            ("alpha", bombs::animated_codes(&[[&alpha, &lossy[..]].concat()])),
+        ] {
+            let (print, held) = measured(&limits, &bytes);
+            assert_eq!((print.state, print.reason), (State::TooLarge, Some(reason::MEMORY)), "{name}");
+            assert!(held < 64 * 1024, "{name}: {held} bytes");
+        }
+        let (print, _) = measured(&limits, &bombs::riff(&picture(200)));
+        assert_eq!(print.reason, None);
+    }
+}
+
 #[test]
 fn jpegs_hold_no_more_than_their_share_however_they_are_sampled_and_scanned() {
     let _alone = alone();
@@ -246,6 +299,10 @@ fn one_of_each() -> Vec<(&'static str, Vec<u8>)> {
         ("PNG", encoded(&image, ImageFormat::Png)),
         ("animated PNG", moving::apng(&moving::frames()[..3], Some(&moving::frames()[3]))),
         ("WebP", encoded(&image, ImageFormat::WebP)),
+        (
+            "WebP of many codes",
+            bombs::riff(&bombs::chunk(b"VP8L", &vp8l(Before::Transforms, 9, Codes::Tables))),
+        ),
         ("BMP", encoded(&image, ImageFormat::Bmp)),
         ("TIFF", encoded(&image, ImageFormat::Tiff)),
         ("TIFF of indices", bombs::indexed(60, 40)),

@@ -19,7 +19,7 @@ pub(super) fn decode(
     budget: &Budget,
     each: &mut dyn FnMut(u32, Gray),
 ) -> Result<(), Refusal> {
-    let share = budget.share(FIXED + PIXEL_BYTES * header.pixels())?;
+    let share = budget.share((FIXED + PIXEL_BYTES * header.pixels()).saturating_add(header.code_bytes))?;
     guarded(format, || {
         let mut wanted = chosen(header.frames, spaced).into_iter().peekable();
         let mut see = |at: u32, frame: &RgbaImage| {

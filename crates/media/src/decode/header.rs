@@ -6,7 +6,7 @@ use std::io::Cursor;
 
 use image::{ImageDecoder as _, codecs::tiff::TiffDecoder};
 
-use super::{Refusal, guard::guarded, still::refusal, tiff::Samples};
+use super::{Refusal, guard::guarded, still::refusal, tiff::Samples, vp8l::Codes};
 use crate::fingerprint::Format;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(super) struct Header {
     pub(super) largest_frame: u64,
     /// Pixels of all frames, each at least the canvas, which is composed anew for each, and at least `LEAST`.
     pub(super) pixels_of_frames: u64,
+    /// What the codes of a WebP take at most while one of its pictures is decoded.
+    pub(super) code_bytes: u64,
     /// A picture for those who play no animations is not among the frames.
     pub(super) is_default_apart: bool,
 }
@@ -31,6 +33,11 @@ const LEAST: u64 = 64 * 64;
 impl Header {
     pub(super) fn pixels(&self) -> u64 {
         (u64::from(self.width) * u64::from(self.height)).max(self.largest_frame)
+    }
+
+    pub(super) fn add_codes(&mut self, codes: Codes) {
+        self.code_bytes = codes.bytes;
+        self.pixels_of_frames = self.pixels_of_frames.saturating_add(codes.pixels);
     }
 
     /// Of a GIF, as its bytes say it.

@@ -17,10 +17,11 @@ mod png;
 mod png_chunks;
 mod still;
 mod tiff;
+mod vp8l;
 mod webp;
 
 pub(crate) use self::budget::Budget;
-use self::header::Header;
+use self::{header::Header, vp8l::Codes};
 use crate::{
     fingerprint::{Format, reason},
     limits::Limits,
@@ -89,10 +90,15 @@ pub(crate) fn decode(
         return Ok(());
     }
     let bytes = if format == Format::WebP { header::within_riff(bytes) } else { bytes };
-    let header = header::read(bytes, format)?;
+    let mut header = header::read(bytes, format)?;
     (about.width, about.height) = (header.width, header.height);
     bounds(header.width, header.height, limits)?;
     bounds_of_frames(&header, limits)?;
+    if format == Format::WebP {
+        let most = Codes { bytes: limits.decode_bytes, pixels: limits.animation_pixels };
+        header.add_codes(webp::codes(bytes, &header, most));
+        bounds_of_frames(&header, limits)?;
+    }
     if header.frames > 0 {
         let mut handed_out = false;
         let done = animation::decode(bytes, format, &header, limits.frames, budget, &mut |at, gray| {

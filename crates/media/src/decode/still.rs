@@ -37,7 +37,8 @@ pub(super) fn decode<'a>(
         Format::Gif | Format::Tiff => header.pixel_bytes + 2,
         Format::Png | Format::Bmp | Format::Jpeg => 2,
     };
-    let share = budget.share(FIXED + (header.pixel_bytes + beside) * header.pixels())?;
+    let pixels = (header.pixel_bytes + beside) * header.pixels();
+    let share = budget.share((FIXED + pixels).saturating_add(header.code_bytes))?;
     let gray = guarded(format, || {
         let samples = if format == Format::Png {
             png::luma(bytes, header, share.bytes())?

@@ -10,7 +10,55 @@ use super::{
     header::{Chunks, Header, little24},
     joined::Joined,
     still::{pixels, refusal},
+    vp8l::{self, Codes, Place},
 };
+
+/// What the codes of a file's pictures without loss cost: memory of the one that takes most of it, and the time of all
+/// that is above the time of their pixels. Whatever `image-webp` may come to decode is among them, and no frame that the
+/// header did not count: of a still picture, too, it knows the first one.
+pub(super) fn codes(bytes: &[u8], header: &Header, most: Codes) -> Codes {
+    let canvas = u64::from(header.width) * u64::from(header.height);
+    let has_more = bytes.get(12..16) == Some(b"VP8X");
+    let chunks = Chunks(bytes.get(12..).unwrap_or_default()).take(if has_more { usize::MAX } else { 1 });
+    let (mut all, mut stills, mut frames) = (Codes::default(), 1, header.frames.max(1));
+    for (kind, content, _) in chunks {
+        let codes = match kind {
+            b"VP8L" if stills > 0 => {
+                stills -= 1;
+                vp8l::codes(content, Place::Chunk, (header.width, header.height), most.bytes)
+            }
+            b"ANMF" if frames > 0 => {
+                frames -= 1;
+                codes_of_frame(content, header, most.bytes).unwrap_or_default()
+            }
+            _ => continue,
+        };
+        all.bytes = all.bytes.max(codes.bytes);
+        all.pixels = all.pixels.saturating_add(codes.pixels.saturating_sub(canvas));
+        if all.bytes > most.bytes || all.pixels > most.pixels {
+            break;
+        }
+    }
+    all
+}
+
+/// What is larger than the canvas is not decoded. A picture may have another size than its frame.
+fn codes_of_frame(content: &[u8], header: &Header, most: u64) -> Option<Codes> {
+    let canvas = (header.width, header.height);
+    let size = (little24(content, 6)? + 1, little24(content, 9)? + 1);
+    let (parts, is_within) = (content.get(16..)?, size.0 <= canvas.0 && size.1 <= canvas.1);
+    let of =
+        |wanted: &[u8; 4]| Chunks(parts).find(|(kind, ..)| *kind == wanted).map(|(_, content, _)| content);
+    let picture =
+        of(b"VP8L").map(|content| vp8l::codes(content, Place::Chunk, canvas, most)).unwrap_or_default();
+    let alpha = match of(b"ALPH") {
+        Some([how, content @ ..]) if how & 3 == 1 && is_within => {
+            vp8l::codes(content, Place::Alpha, size, most)
+        }
+        _ => Codes::default(),
+    };
+    Some(Codes { bytes: picture.bytes.max(alpha.bytes), pixels: picture.pixels + alpha.pixels })
+}
 
 /// Shows the canvas after each frame for as long as more are wanted.
 pub(super) fn play(

@@ -2,11 +2,15 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+pub(crate) mod lossless;
+
 use std::io::Cursor;
 
 use image::{DynamicImage, ImageFormat, RgbImage};
 use jpeg_encoder::{ColorType, Encoder};
 use tidegate_media::fingerprint::reason;
+
+use self::lossless::{Before, Codes};
 
 /// Each with a name, and why it is refused.
 pub(crate) fn all() -> Vec<(&'static str, Vec<u8>, &'static str)> {
@@ -18,6 +22,13 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("WebP", riff(&vp8(16_383)), reason::PIXELS),
         ("WebP of a small canvas", webp_with_a_large_picture_inside(false), reason::PIXELS),
         ("animated WebP of a small canvas", webp_with_a_large_picture_inside(true), reason::PIXELS),
+        ("WebP of many codes", riff(&many_codes(9_000)), reason::MEMORY),
+        ("animated WebP of many codes", animated_codes(&[many_codes(9_000)]), reason::MEMORY),
+        (
+            "animated WebP of frames of many codes",
+            animated_codes(&vec![many_codes(500); 40]),
+            reason::ANIMATION,
+        ),
         ("GIF", gif(2_000, &[2_000; 400]), reason::ANIMATION),
         ("GIF of very many tiny frames", gif(8, &[1; 61_036]), reason::ANIMATION),
         ("GIF with a large frame", gif(64, &[64, 65_535]), reason::PIXELS),
@@ -52,11 +63,11 @@ fn png_bomb(side: u32) -> Vec<u8> {
     bytes
 }
 
-fn riff(content: &[u8]) -> Vec<u8> {
+pub(crate) fn riff(content: &[u8]) -> Vec<u8> {
     [b"RIFF", (content.len() as u32 + 4).to_le_bytes().as_slice(), b"WEBP", content].concat()
 }
 
-fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+pub(crate) fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
     [kind.as_slice(), &(content.len() as u32).to_le_bytes(), content, &[0][..content.len() % 2]].concat()
 }
 
@@ -76,6 +87,20 @@ pub(crate) fn webp_with_a_large_picture_inside(animated: bool) -> Vec<u8> {
         picture
     };
     riff(&[chunk(b"VP8X", &canvas), content].concat())
+}
+
+fn many_codes(groups: u32) -> Vec<u8> {
+    chunk(b"VP8L", &lossless::vp8l(Before::Nothing, groups, Codes::Cache))
+}
+
+/// An animation of frames of 64 x 64.
+pub(crate) fn animated_codes(frames: &[Vec<u8>]) -> Vec<u8> {
+    let frame = |picture: &Vec<u8>| {
+        chunk(b"ANMF", &[&[0; 6], &[63, 0, 0, 63, 0, 0, 50, 0, 0, 0][..], picture].concat())
+    };
+    let frames: Vec<u8> = frames.iter().flat_map(frame).collect();
+    let canvas = [2, 0, 0, 0, 63, 0, 0, 63, 0, 0];
+    riff(&[chunk(b"VP8X", &canvas), chunk(b"ANIM", &[0; 6]), frames].concat())
 }
 
 fn gif(screen: u16, frames: &[u16]) -> Vec<u8> {
