@@ -160,10 +160,10 @@ mod tests {
     fn whoever_listed_an_entry_is_known_after_a_round_trip() {
         const SOURCES: [Option<&str>; 4] = [None, Some("a"), Some("b"), Some("")];
         const REFERENCES: [Option<&str>; 4] = [None, Some("1"), Some("2"), Some("")];
-        for mut seed in 0..16_u64.pow(4) {
+        for mut seed in 0..16_usize.pow(4) {
             let mut entry: Option<Entry> = None;
             for _ in 0..4 {
-                let (source, reference) = (SOURCES[seed as usize % 4], REFERENCES[seed as usize / 4 % 4]);
+                let (source, reference) = (SOURCES[seed % 4], REFERENCES[seed / 4 % 4]);
                 entry = Some(given(entry.as_ref(), source, reference));
                 seed /= 16;
             }

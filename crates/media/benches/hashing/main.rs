@@ -258,7 +258,7 @@ fn print_bombs(decoders: &Decoders) {
             slowest = slowest.max((cpu() - began) as f64 / 1e6);
             assert_eq!(print.reason, Some(why), "{name}");
         }
-        let grown = (largest_kb() - before) as f64 / 1e3;
+        let grown = largest_kb().saturating_sub(before) as f64 / 1e3;
         println!("| {name} | {} | {slowest:.3} | {grown:.1} |", bytes.len());
     }
     println!("\nbars: 10 ms, 64 MB\n");
