@@ -28,7 +28,7 @@ pub(super) struct Header {
 }
 
 /// What a frame counts as, however few pixels it has: a decoder of its own costs as much as up to 2,200 pixels.
-const LEAST: u64 = 64 * 64;
+pub(super) const LEAST: u64 = 64 * 64;
 
 impl Header {
     pub(super) fn pixels(&self) -> u64 {

@@ -7,7 +7,7 @@ use image::{DynamicImage, RgbaImage, codecs::webp::WebPDecoder};
 use super::{
     Refusal,
     canvas::{After, Area, Canvas, Placed},
-    header::{Chunks, Header, little24},
+    header::{Chunks, Header, LEAST, little24},
     joined::Joined,
     still::{pixels, refusal},
     vp8l::{self, Codes, Place},
@@ -17,7 +17,7 @@ use super::{
 /// that is above the time of their pixels. Whatever `image-webp` may come to decode is among them, and no frame that the
 /// header did not count: of a still picture, too, it knows the first one.
 pub(super) fn codes(bytes: &[u8], header: &Header, most: Codes) -> Codes {
-    let canvas = u64::from(header.width) * u64::from(header.height);
+    let counted = (u64::from(header.width) * u64::from(header.height)).max(LEAST);
     let has_more = bytes.get(12..16) == Some(b"VP8X");
     let chunks = Chunks(bytes.get(12..).unwrap_or_default()).take(if has_more { usize::MAX } else { 1 });
     let (mut all, mut stills, mut frames) = (Codes::default(), 1, header.frames.max(1));
@@ -34,7 +34,7 @@ pub(super) fn codes(bytes: &[u8], header: &Header, most: Codes) -> Codes {
             _ => continue,
         };
         all.bytes = all.bytes.max(codes.bytes);
-        all.pixels = all.pixels.saturating_add(codes.pixels.saturating_sub(canvas));
+        all.pixels = all.pixels.saturating_add(codes.pixels.saturating_sub(counted));
         if all.bytes > most.bytes || all.pixels > most.pixels {
             break;
         }
