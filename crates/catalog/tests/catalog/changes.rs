@@ -20,6 +20,16 @@ fn faults(error: ApplyError) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn a_bank_keeps_its_kind_because_its_entries_do() {
+    let house = House::new().await;
+    house.apply("bank: files\nkind: md5\n").await;
+    let turned = house.changes().apply(&house.org, change("bank: files\nkind: sha1\n")).await;
+    let told = faults(turned.unwrap_err());
+    assert!(told.len() == 1 && told[0].contains("kind") && told[0].contains("`md5`"), "{told:?}");
+    house.apply("bank: files\nkind: md5\nname: Files\n").await;
+}
+
+#[tokio::test]
 async fn what_was_applied_is_what_runs() {
     let house = House::new().await;
     let applied = house.changes().apply(&house.org, change(POST)).await.unwrap();
