@@ -183,6 +183,13 @@ async fn an_import_goes_on_only_where_it_began() {
     fs::write(&resume, anew.to_string()).unwrap();
     let faults = text(&place.run(&import).await.stderr);
     assert!(faults.contains("made anew or restored"), "{faults}");
+    // One of the same name in another store, however many changes its bank has seen.
+    let mut elsewhere: Value = serde_json::from_slice(&kept).unwrap();
+    let since = elsewhere["subject"]["org"].as_str().unwrap().split_once(" since 2").unwrap();
+    elsewhere["subject"]["org"] = json!(format!("{} since 1{}", since.0, since.1));
+    fs::write(&resume, elsewhere.to_string()).unwrap();
+    let faults = text(&place.run(&import).await.stderr);
+    assert!(faults.contains("is of another organisation"), "{faults}");
     fs::write(&resume, &kept).unwrap();
     // The organisation that is meant if none is named may also be named.
     let org = listed_org(&demo).await;
