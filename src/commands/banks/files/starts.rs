@@ -33,9 +33,8 @@ enum Within {
 impl Within {
     fn after(self, byte: u8) -> Self {
         match (self, byte) {
-            (Self::Nothing | Self::Behind, b'"') => Self::Quote,
             (Self::Quote, b'"') => Self::Behind,
-            (Self::Quote, _) => Self::Quote,
+            (Self::Nothing | Self::Behind, b'"') | (Self::Quote, _) => Self::Quote,
             (_, b',' | b'\n' | b'\r') => Self::Nothing,
             _ => Self::Plain,
         }
