@@ -3,7 +3,7 @@
 //! It holds no more of the file than one request, and the names of what is withdrawn with what came under them since.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs::{self, File},
     io::{self, BufRead, BufReader},
     ops::RangeInclusive,
@@ -128,40 +128,6 @@ enum Change {
     Withdraw(Value),
 }
 
-/// Changes of which no value is both added and taken back.
-#[derive(Default)]
-struct Run {
-    /// Of what is added.
-    places: Vec<Place>,
-    entries: Vec<Value>,
-    added: HashSet<String>,
-    withdrawn: Vec<Value>,
-    taken_back: HashSet<String>,
-}
-
-impl Run {
-    fn has_other(&self, change: &Change, value: &str) -> bool {
-        match change {
-            Change::Add(_) => self.taken_back.contains(value),
-            Change::Withdraw(_) => self.added.contains(value),
-        }
-    }
-
-    fn take(&mut self, place: Place, change: Change, value: String) {
-        match change {
-            Change::Add(entry) => {
-                self.places.push(place);
-                self.entries.push(entry);
-                self.added.insert(value);
-            }
-            Change::Withdraw(entry) => {
-                self.withdrawn.push(entry);
-                self.taken_back.insert(value);
-            }
-        }
-    }
-}
-
 /// Of an entry, which is its value or has one.
 fn value(entry: &Value) -> &str {
     entry.as_str().or_else(|| entry["value"].as_str()).unwrap_or_default()
@@ -231,16 +197,19 @@ impl Import<'_> {
 
     /// What waits. Only of the same value must adding and taking back keep their order: a request each for all others.
     async fn send(&mut self) -> anyhow::Result<()> {
-        let mut run = Run::default();
+        let (mut run, mut known) = (Vec::new(), HashMap::new());
         for (place, change) in std::mem::take(&mut self.waiting) {
             let written = match &change {
                 Change::Add(entry) | Change::Withdraw(entry) => value(entry),
             };
             let value = self.kind.canonical(written).unwrap_or_else(|_| written.to_owned());
-            if run.has_other(&change, &value) {
+            let how = std::mem::discriminant(&change);
+            if known.get(&value).is_some_and(|before| *before != how) {
                 self.send_run(std::mem::take(&mut run)).await?;
+                known.clear();
             }
-            run.take(place, change, value);
+            known.insert(value, how);
+            run.push((place, change));
         }
         self.send_run(run).await?;
         self.size = 0;
@@ -252,8 +221,17 @@ impl Import<'_> {
         self.keep()
     }
 
-    async fn send_run(&mut self, run: Run) -> anyhow::Result<()> {
-        let Run { places, entries, withdrawn, .. } = run;
+    async fn send_run(&mut self, run: Vec<(Place, Change)>) -> anyhow::Result<()> {
+        let (mut places, mut entries, mut withdrawn) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, change) in run {
+            match change {
+                Change::Add(entry) => {
+                    places.push(place);
+                    entries.push(entry);
+                }
+                Change::Withdraw(named) => withdrawn.push(named),
+            }
+        }
         if !entries.is_empty() {
             let path = format!("/banks/{}/entries", self.bank);
             let taken: Taken = self.client.post(&path, &json!({"entries": entries})).await?;

@@ -238,7 +238,6 @@ fn field(name: &str) -> Option<&'static str> {
 }
 
 fn object(line: &str, bank: BankKind) -> Result<What, String> {
-    let line = serde_json::from_str(line).map_err(|error| format!("it is no JSON: {error}"))?;
     let entry = said_once(line)?;
     let object = match entry {
         Value::String(_) => return Ok(What::Add(entry)),

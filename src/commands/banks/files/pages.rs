@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for Page<'_> {
                 members.next_value::<IgnoredAny>()?;
                 continue;
             } else {
-                said_once(&members.next_value::<Box<RawValue>>()?)
+                said_once(members.next_value::<Box<RawValue>>()?.get())
             };
             record = record.and_then(|record| with(record, key, value?));
         }
@@ -157,13 +157,11 @@ impl<'de> Visitor<'de> for Page<'_> {
 }
 
 fn with(mut record: Map<String, Value>, key: String, value: Value) -> Result<Map<String, Value>, String> {
-    match record.contains_key(&key) {
-        true => Err(format!("The key `{key}` stands more than once in one object.")),
-        false => {
-            record.insert(key, value);
-            Ok(record)
-        }
+    if record.contains_key(&key) {
+        return Err(format!("The key `{key}` stands more than once in one object."));
     }
+    record.insert(key, value);
+    Ok(record)
 }
 
 /// A record of a list.
@@ -174,7 +172,7 @@ impl<'de> DeserializeSeed<'de> for Placed<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Record, D::Error> {
         let line = self.0.line();
-        Ok((line, said_once(&Box::<RawValue>::deserialize(from)?)))
+        Ok((line, said_once(Box::<RawValue>::deserialize(from)?.get())))
     }
 }
 
