@@ -215,16 +215,15 @@ async fn entries(
         return Err(invalid("", format!("`limit` is between 1 and {LARGEST_PAGE}.")));
     }
     let (after, bank): (Option<Place>, _) = (page.after()?, BankId::from(bank));
-    let document = match after {
-        None => {
-            let held = api.deps.banks.in_document(&caller.org, &bank).await.map_err(told)?;
-            Some(held.map(|(id, value)| Held { id, value }).collect())
-        }
-        Some(_) => None,
-    };
-    let (entries, next) = api.deps.banks.entries(&caller.org, &bank, after, limit).await.map_err(told)?;
-    let items = entries.into_iter().map(Shown::from).collect();
-    Ok(Json(Entries { list: List { items, next: next.map(|cursor| cursor.to_string()) }, document }))
+    let page = api.deps.banks.entries(&caller.org, &bank, after, limit).await.map_err(told)?;
+    let held = |(id, value)| Held { id, value };
+    Ok(Json(Entries {
+        list: List {
+            items: page.entries.into_iter().map(Shown::from).collect(),
+            next: page.next.map(|cursor| cursor.to_string()),
+        },
+        document: page.document.map(|document| document.into_iter().map(held).collect()),
+    }))
 }
 
 async fn add(

@@ -55,6 +55,15 @@ pub struct Taken {
     pub revision: i64,
 }
 
+/// Entries of a bank, and where those after them begin.
+#[derive(Debug)]
+pub struct Page {
+    pub entries: Vec<Entry>,
+    pub next: Option<Place>,
+    /// With the first ones: what the bank has by its document, beside or among its entries, by their ids.
+    pub document: Option<BTreeMap<Uuid, String>>,
+}
+
 /// A bank, as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BankInfo {
@@ -164,16 +173,6 @@ impl Banks {
         Ok(banks)
     }
 
-    /// What the bank has by its document, beside or among its entries, in the order of ids.
-    pub async fn in_document(
-        &self,
-        org: &OrgId,
-        bank: &BankId,
-    ) -> Result<impl Iterator<Item = (Uuid, String)> + use<>, BankError> {
-        let (content, kind) = self.known(org, bank).await?;
-        Ok(held(&content, bank, kind).into_iter())
-    }
-
     /// A page of a bank's entries, in the order of their ids.
     pub async fn entries(
         &self,
@@ -181,10 +180,12 @@ impl Banks {
         bank: &BankId,
         from: Option<Place>,
         limit: usize,
-    ) -> Result<(Vec<Entry>, Option<Place>), BankError> {
-        let (_, kind) = self.known(org, bank).await?;
+    ) -> Result<Page, BankError> {
+        let (content, kind) = self.known(org, bank).await?;
         self.settled(org, bank).await?;
-        Ok(pages::page(&self.store, (org, bank), kind, from, limit).await?)
+        let document = from.is_none().then(|| held(&content, bank, kind));
+        let (entries, next) = pages::page(&self.store, (org, bank), kind, from, limit).await?;
+        Ok(Page { entries, next, document })
     }
 
     /// Adds entries, or changes what stands beside them: what is given of them, nothing else. What cannot be an entry is

@@ -1,6 +1,6 @@
 use tidegate_catalog::{
     Banks,
-    banks::{BankError, Entry, Given},
+    banks::{BankError, Entry, Given, Page},
 };
 use tidegate_schemas::ids::{BankId, Millis, OrgId};
 use tidegate_store::{
@@ -56,7 +56,7 @@ async fn values(house: &House, banks: &Banks, bank: &str) -> Vec<String> {
 async fn all(house: &House, banks: &Banks, bank: &str) -> Vec<Entry> {
     let (bank, mut after, mut all) = (BankId::new(bank), None, Vec::new());
     loop {
-        let (page, next) = banks.entries(&house.org, &bank, after, 2).await.unwrap();
+        let Page { entries: page, next, .. } = banks.entries(&house.org, &bank, after, 2).await.unwrap();
         assert!(page.len() <= 2);
         all.extend(page);
         after = next;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use tidegate_catalog::{
     Banks, Live,
-    banks::{BankError, Entry, Given, Origin, Place},
+    banks::{BankError, Entry, Given, Origin, Page, Place},
 };
 use tidegate_media::banks::{Found, Hash, Hashes};
 use tidegate_schemas::{
@@ -80,7 +80,7 @@ async fn lists_in_the_order_of_ids(house: &House, banks: &Banks) {
     );
     let (mut all, mut from) = (Vec::new(), None);
     loop {
-        let (page, next) = banks.entries(&house.org, &bank, from, 7).await.unwrap();
+        let Page { entries: page, next, .. } = banks.entries(&house.org, &bank, from, 7).await.unwrap();
         assert!(page.len() <= 7);
         all.extend(page);
         // As a client hands it back.
@@ -94,7 +94,7 @@ async fn lists_in_the_order_of_ids(house: &House, banks: &Banks) {
     assert!("64.".parse::<Place>().is_err() && "x".parse::<Place>().is_err());
     let ids: Vec<_> = all.iter().take(50).map(|entry| entry.id).collect();
     assert_eq!(banks.remove(&house.org, &bank, &ids, "me").await.unwrap().found, 50);
-    assert_eq!(banks.entries(&house.org, &bank, None, 1_000).await.unwrap().0.len(), 100);
+    assert_eq!(banks.entries(&house.org, &bank, None, 1_000).await.unwrap().entries.len(), 100);
     assert_eq!(BankHash::TABLE.partition, 3, "a part of a bank is a partition");
 }
 
@@ -217,13 +217,13 @@ async fn an_entry_that_suddenly_matches_much_is_put_aside() {
     assert_eq!(found(live, &house, &hex(0)).matches.len(), 1);
     let aside = async || found(live, &house, &hex(0)).matches.is_empty().then_some(());
     eventually("the entry to be put aside", PATIENCE, aside).await.unwrap();
-    let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().0.remove(0);
+    let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().entries.remove(0);
     assert!(!entry.enabled && entry.quarantined_at.is_some_and(|at| at > Millis(0)), "{entry:?}");
     banks.add(&house.org, &bank, given([0]), "feed").await.unwrap();
-    let again = banks.entries(&house.org, &bank, None, 1).await.unwrap().0.remove(0);
+    let again = banks.entries(&house.org, &bank, None, 1).await.unwrap().entries.remove(0);
     assert_eq!(again, entry, "what is given again is still put aside");
     banks.switch(&house.org, &bank, &[entry.id], true, "me").await.unwrap();
-    let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().0.remove(0);
+    let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().entries.remove(0);
     assert!(entry.enabled && entry.quarantined_at.is_none(), "whoever looked at it switches it on again");
     running.stop().await;
 }
@@ -249,7 +249,7 @@ async fn an_entry_of_the_document_is_not_put_aside_because_it_would_match_all_th
     }
     let aside = async || found(live, &house, &hex(u32::MAX)).matches.is_empty().then_some(());
     eventually("the other entry to be put aside", PATIENCE, aside).await.unwrap();
-    let entries = banks.entries(&house.org, &bank, None, 2).await.unwrap().0;
+    let entries = banks.entries(&house.org, &bank, None, 2).await.unwrap().entries;
     let off = |entry: &&Entry| !entry.enabled && entry.quarantined_at.is_some();
     let put_aside: Vec<&str> = entries.iter().filter(off).map(|entry| entry.value.as_str()).collect();
     assert_eq!(put_aside, [hex(u32::MAX)]);
@@ -275,7 +275,7 @@ async fn what_is_given_again_changes_what_is_said_of_it_and_nothing_else() {
         ..given([1]).remove(0)
     };
     banks.add(org, bank, vec![whole], "me").await.unwrap();
-    let kept = async || banks.entries(org, bank, None, 1).await.unwrap().0.remove(0);
+    let kept = async || banks.entries(org, bank, None, 1).await.unwrap().entries.remove(0);
     let first = kept().await;
     // Whoever names no source lists it, too.
     let taken = banks.add(org, bank, given([1, 1]), "feed").await.unwrap();
@@ -304,7 +304,7 @@ async fn whoever_changes_entries_at_once_undoes_nothing() {
     let (house, banks) = house().await;
     let (org, bank) = (&house.org, &BankId::new("pictures"));
     banks.add(org, bank, given([1]), "me").await.unwrap();
-    let id = banks.entries(org, bank, None, 1).await.unwrap().0[0].id;
+    let id = banks.entries(org, bank, None, 1).await.unwrap().entries[0].id;
     for round in 0..50 {
         banks.switch(org, bank, &[id], true, "me").await.unwrap();
         let note = Some(format!("note {round}"));
@@ -315,7 +315,7 @@ async fn whoever_changes_entries_at_once_undoes_nothing() {
         };
         banks.switch(org, bank, &[id], false, "me").await.unwrap();
         feed.await.unwrap().unwrap();
-        let entry = banks.entries(org, bank, None, 1).await.unwrap().0.remove(0);
+        let entry = banks.entries(org, bank, None, 1).await.unwrap().entries.remove(0);
         assert_eq!((entry.enabled, entry.note), (false, note), "round {round}");
     }
 }
