@@ -77,13 +77,10 @@ impl Canvas {
         came: Option<RgbaImage>,
         see: &mut dyn FnMut(u32, &RgbaImage) -> Result<bool, Refusal>,
     ) -> Result<bool, Refusal> {
-        if let Some(picture) = came {
-            self.draw(placed, &picture);
-            if !see(nth, &self.picture)? {
-                return Ok(false);
-            }
-        } else {
-            self.draw(placed, &RgbaImage::default());
+        let has_rows = came.is_some();
+        self.draw(placed, &came.unwrap_or_default());
+        if has_rows && !see(nth, &self.picture)? {
+            return Ok(false);
         }
         self.end(placed);
         Ok(true)
