@@ -61,6 +61,14 @@ async fn evaluated(world: &World, entries: &[ItemEntry]) -> Vec<SubmissionId> {
     evaluated
 }
 
+/// A good host's items have their pictures while others wait.
+async fn goes_on_beside(world: &World, good: &[Host], stuck: &[ItemEntry]) {
+    let fine = items("fine", good, 100);
+    world.submit(fine.clone()).await;
+    assert_eq!(ends(world, &fine).await, vec![ok(); 100]);
+    assert!(evaluated(world, stuck).await.is_empty(), "they wait still");
+}
+
 fn failed(reason: &str) -> (String, Option<String>) {
     ("fetch_failed".to_owned(), Some(reason.to_owned()))
 }
@@ -81,10 +89,7 @@ async fn a_dozen_hosts_that_hang_harm_no_item_of_a_good_one_in_their_org() {
     world
         .until("each to hang", async || hanging.iter().all(|host| !host.asked("").is_empty()).then_some(()))
         .await;
-    let fine = items("fine", &good, 100);
-    world.submit(fine.clone()).await;
-    assert_eq!(ends(&world, &fine).await, vec![ok(); 100]);
-    assert!(evaluated(&world, &stuck).await.is_empty(), "they wait still");
+    goes_on_beside(&world, &good, &stuck).await;
     go.add_permits(10_000);
     assert_eq!(ends(&world, &stuck).await, vec![failed("http_404"); 240]);
     world.drain().await;
@@ -103,10 +108,7 @@ async fn items_that_find_no_seat_in_passing_are_looked_for_in_line() {
     world.submit(stuck.clone()).await;
     let handed_over = async || world.tail(Topic::ItemsSlow).await.len();
     world.until("32 handed over", async || (handed_over().await == 32).then_some(())).await;
-    let fine = items("fine", &good, 100);
-    world.submit(fine.clone()).await;
-    assert_eq!(ends(&world, &fine).await, vec![ok(); 100]);
-    assert!(evaluated(&world, &stuck).await.is_empty(), "they wait still, and keep their seats");
+    goes_on_beside(&world, &good, &stuck).await;
     assert_eq!(handed_over().await, 132);
     go.add_permits(10_000);
     assert_eq!(ends(&world, &stuck).await, vec![failed("http_404"); 40]);
@@ -157,10 +159,7 @@ async fn hosts_that_announce_much_and_send_little_leave_room_to_a_good_one() {
             boasting.iter().all(|host| host.asked("").len() == 4).then_some(())
         })
         .await;
-    let fine = items("fine", &good, 100);
-    world.submit(fine.clone()).await;
-    assert_eq!(ends(&world, &fine).await, vec![ok(); 100]);
-    assert!(evaluated(&world, &slow).await.is_empty(), "they wait still");
+    goes_on_beside(&world, &good, &slow).await;
     go.add_permits(10_000);
     assert_eq!(ends(&world, &slow).await, vec![failed("reset"); 16]);
     world.drain().await;
