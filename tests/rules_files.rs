@@ -1,4 +1,4 @@
-//! Folders of documents, with the binary itself and without a server: canonical form, differences in meaning, and files of
+//! Folders of documents, with the binary itself and without a server: canonical form, differences, and files of
 //! entries that banks name.
 
 #![allow(clippy::unwrap_used)]
@@ -53,7 +53,7 @@ async fn documents_are_written_in_canonical_form_once_and_comments_stay() {
 }
 
 #[tokio::test]
-async fn rules_are_compared_by_what_they_mean_and_by_what_they_match() {
+async fn folders_are_compared_by_members_and_by_matches() {
     let place = Place::new();
     let rule =
         |words: &str| format!("rule: r\nstatus: live\nwhen: {{text: {{in: [text], words: [{words}]}}}}\n");
@@ -77,7 +77,11 @@ async fn rules_are_compared_by_what_they_mean_and_by_what_they_match() {
     let different = diff("new", &[]).await;
     assert_eq!(different.status.code(), Some(2));
     let said = text(&different.stdout);
-    assert!(said.contains("~ r: condition") && said.contains("+ second"), "{said}");
+    assert!(
+        said.contains(r#"~ rule r: when.text.words ["scam"] → ["scam","rug"]"#)
+            && said.contains("+ rule second"),
+        "{said}"
+    );
     let on_items = text(&diff("new", &["--items", "items.ndjson"]).await.stdout);
     assert!(on_items.contains('2') && on_items.contains('3'), "{on_items}");
     assert_eq!(diff("nowhere", &[]).await.status.code(), Some(1));

@@ -242,7 +242,13 @@ async fn a_list_of_one_is_shown_like_its_value_and_stays_as_it_is_written() {
     let (code, said, _) = ran(&place, "rules diff --config values --against lists").await;
     assert_eq!(
         (code, said.as_str()),
-        (Some(2), "~ r: item_types post → [note, post], status draft → live\n")
+        (
+            Some(2),
+            "~ rule r: item_types [\"post\"] → [\"note\",\"post\"], status draft → live, \
+             when.all[0].field.eq nothing → a b, when.all[0].field.in [\"a b\"] → nothing, \
+             when.all[0].field.starts_with [\"a\"] → a, when.all[1].field.ne nothing → x, \
+             when.all[1].field.not_in [\"x\"] → nothing\n"
+        )
     );
 
     assert_eq!(ran(&place, "rules fmt --config lists").await.1, "all.yaml\n");

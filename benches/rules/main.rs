@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss)]
 
 mod fixed;
-#[path = "../../crates/rules/tests/oracle/interpreter/mod.rs"]
+#[path = "../../crates/rules/tests/it/oracle/interpreter/mod.rs"]
 mod interpreter;
 mod mixes;
 

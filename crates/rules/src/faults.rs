@@ -76,8 +76,8 @@ impl Warning {
         Self { kind, rule: rule.to_owned(), pointer: format!("{pointer}{}", self.pointer), ..self.clone() }
     }
 
-    /// One of `short_word`, `regex_case`, `regex_empty`, `regex_costly`, `unsatisfiable`, `always_true`, `unannounced`, `no_action`, `no_policy`,
-    /// `same_condition`, `subsumed`, `pattern_everywhere`, `unused_window`, `unusable_entry`.
+    /// One of `short_word`, `regex_case`, `regex_empty`, `regex_costly`, `unsatisfiable`, `unannounced`, `no_action`, `no_policy`,
+    /// `same_condition`, `pattern_everywhere`, `unused_window`, `unusable_entry`.
     pub fn tag(&self) -> &'static str {
         self.tag
     }

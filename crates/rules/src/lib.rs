@@ -40,7 +40,7 @@ pub use faults::{Fault, Warning};
 pub use form::{ActionUse, Around, On, Status};
 pub use inline_tests::{TestItem, TestReport, TestResult, run_tests};
 pub use item::{Fields, Item, Number, Value};
-pub use leaves::text::pattern_fault;
+pub use leaves::pattern_fault;
 pub use life::{Allowance, Life, OnError, Rollout, RolloutBy, Share};
 pub use limits::{Contradiction, Limits};
 pub use outcome::{Errored, LeftOut, Match, Named, Outcome};

@@ -1,14 +1,8 @@
-//! Finds what is allowed in rules and hardly meant: conditions that cannot hold, rules that say the same twice.
+//! Finds what is allowed in rules and hardly meant: conditions that cannot hold, live rules without effects, rules that
+//! say the same twice.
 //!
-//! It judges each rule as it was compiled, and refuses none.
-
-mod claims;
-mod coarser;
-mod domain;
-mod patterns;
-mod possible;
-mod subsumed;
-mod tree;
+//! Contradictions are found between parts of one `all` that compare the same value. Nothing is proved beyond that: a rule
+//! without a warning may still never match.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,46 +13,28 @@ use crate::{
     engine::witness::{Costs, on_usual_text},
     faults::Warning,
     form::Status,
-    leaves::Leaf,
+    leaves::{Allowed, Constraint, Leaf, Subject, contradict},
 };
 
-use self::{
-    possible::possible,
-    tree::{Atoms, Tree},
-};
-
-/// Warnings for all rules; `unannounced` are those that nothing in an item announces, `everywhere` predicates with
-/// patterns that run on every text, so that they announce rules.
-pub(crate) fn look<'r>(
+/// Returns the warnings of all rules. `unannounced` are rules that nothing in an item announces, sorted; `everywhere` are
+/// predicates with patterns that run on every text.
+pub(crate) fn warnings<'r>(
     rules: impl Iterator<Item = &'r Rule>,
     predicates: &[Leaf],
     unannounced: &[u32],
     everywhere: &[u32],
     costs: &Costs,
 ) -> Vec<Warning> {
-    let rules: Vec<&Rule> = rules.collect();
     let everywhere: HashSet<u32> = everywhere.iter().copied().collect();
     let mut warnings = Vec::new();
     let mut known: HashMap<String, &str> = HashMap::new();
-    let mut atoms = Atoms::default();
-    let mut trees = Vec::with_capacity(rules.len());
-    let mut same = HashSet::new();
-    let both = rules.iter().map(|rule| {
-        let of = |positive: bool, atoms: &mut Atoms| tree(&rule.when, positive, rule, predicates, atoms);
-        (of(true, &mut atoms), of(false, &mut atoms))
-    });
-    let both: Vec<_> = both.collect();
-    atoms.relate();
-    for ((number, rule), (holds, fails)) in (0_u32..).zip(&rules).zip(both) {
+    for (number, rule) in (0_u32..).zip(rules) {
         let mut warn = |pointer: &str, tag: &'static str, detail: String| {
             warnings.push(Warning::new("rule", rule.head.rule.as_str(), pointer, tag, detail));
         };
-        let never = !possible(&holds, &atoms, predicates);
+        let never = is_impossible(&rule.when, true, rule, predicates);
         if never {
             warn("/when", "unsatisfiable", "the condition can never hold".to_owned());
-        } else if !possible(&fails, &atoms, predicates) {
-            let detail = "the condition can never fail: it holds wherever there is something to compare";
-            warn("/when", "always_true", detail.to_owned());
         }
         if !never && unannounced.binary_search(&number).is_ok() {
             let steps: f32 = rule.leaves.iter().map(|predicate| costs.judging(*predicate)).sum();
@@ -80,60 +56,102 @@ pub(crate) fn look<'r>(
             }
         }
         if !never {
-            let scope = scope(rule, &holds);
-            match known.get(scope.as_str()) {
-                Some(first) => {
-                    warn("/when", "same_condition", format!("rule {first} has the same condition"));
-                    same.insert((number as usize, (*first).to_owned()));
-                }
-                None => {
-                    known.insert(scope, rule.head.rule.as_str());
-                }
+            let first = *known.entry(scope(rule)).or_insert(rule.head.rule.as_str());
+            if first != rule.head.rule.as_str() {
+                warn("/when", "same_condition", format!("rule {first} has the same condition"));
             }
         }
-        trees.push((!never).then_some(holds));
-    }
-    // What is the same is said above.
-    let found = subsumed::look(&rules, &trees, &atoms.coarser);
-    let warn = |nth: usize, detail: String| {
-        Warning::new("rule", rules[nth].head.rule.as_str(), "/when", "subsumed", detail)
-    };
-    for (nth, other) in found.pairs {
-        let other = rules[other].head.rule.as_str();
-        if !same.contains(&(nth, other.to_owned())) {
-            let detail = format!("whatever it matches, rule {other} matches too, and leads to as much");
-            warnings.push(warn(nth, detail));
-        }
-    }
-    if !found.complete {
-        let detail =
-            "too many rules are alike to compare all of them: some that add nothing may not be named";
-        warnings.extend((!rules.is_empty()).then(|| warn(0, detail.to_owned())));
     }
     warnings
 }
 
-/// What rules with the same condition have in common: one that is tried beside another, or takes over from it, says
-/// nothing twice.
-fn scope(rule: &Rule, tree: &Tree) -> String {
+/// What rules with the same condition have in common. A rule that is tried beside another, or takes over from it when it
+/// expires, is no duplicate.
+fn scope(rule: &Rule) -> String {
     let mut types: Vec<_> = rule.item_types.iter().map(TypeId::as_str).collect();
     let mut on: Vec<_> = rule.on.iter().map(|on| format!("{on:?}")).collect();
     types.sort_unstable();
     on.sort_unstable();
-    format!("{tree:?} {types:?} {on:?} {:?} {:?}", rule.head.status, rule.expires_at)
+    let condition = written(&rule.when, true, rule);
+    format!("{condition} {types:?} {on:?} {:?} {:?}", rule.head.status, rule.expires_at)
 }
 
-/// The condition without its notation, or what it is to fail.
-fn tree(node: &Node, positive: bool, rule: &Rule, predicates: &[Leaf], atoms: &mut Atoms) -> Tree {
+/// The condition as a text that is the same for trees that differ only in order, repetition and nesting.
+fn written(node: &Node, positive: bool, rule: &Rule) -> String {
+    fn add(node: &Node, positive: bool, conjunction: bool, rule: &Rule, parts: &mut Vec<String>) {
+        match node {
+            Node::All(inner) if positive == conjunction => {
+                inner.iter().for_each(|node| add(node, positive, conjunction, rule, parts));
+            }
+            Node::Any(inner) if positive != conjunction => {
+                inner.iter().for_each(|node| add(node, positive, conjunction, rule, parts));
+            }
+            Node::Not(inner) => add(inner, !positive, conjunction, rule, parts),
+            other => parts.push(written(other, positive, rule)),
+        }
+    }
+    match node {
+        Node::Leaf(nth) => format!("{}{}", if positive { "" } else { "!" }, rule.leaves[*nth]),
+        Node::Not(inner) => written(inner, !positive, rule),
+        Node::All(_) | Node::Any(_) => {
+            let conjunction = matches!(node, Node::All(_)) == positive;
+            let mut parts = Vec::new();
+            add(node, positive, conjunction, rule, &mut parts);
+            parts.sort_unstable();
+            parts.dedup();
+            match (&parts[..], conjunction) {
+                ([one], _) => one.clone(),
+                (several, true) => format!("({})", several.join("&")),
+                (several, false) => format!("({})", several.join("|")),
+            }
+        }
+    }
+}
+
+/// True if the condition can certainly never pass, or with `positive` false never fail.
+fn is_impossible(node: &Node, positive: bool, rule: &Rule, predicates: &[Leaf]) -> bool {
+    let mut literals = Vec::new();
+    if !collect(node, positive, rule, predicates, &mut literals) {
+        return true;
+    }
+    let known: HashSet<_> = literals.iter().copied().collect();
+    let both = literals.iter().any(|(predicate, positive)| known.contains(&(*predicate, !positive)));
+    let of = |(predicate, positive): &(u32, bool)| predicates[*predicate as usize].constraints(*positive);
+    let each: Vec<Vec<Constraint>> = literals.iter().map(of).collect();
+    // Values of different lists have nothing to do with each other.
+    let shared = each.iter().flatten().filter(|it| it.subject != Subject::OfList);
+    both || each.iter().any(|own| contradict_in(own.iter())) || contradict_in(shared)
+}
+
+fn contradict_in<'c>(constraints: impl Iterator<Item = &'c Constraint>) -> bool {
+    let mut by_subject: HashMap<&Subject, Vec<&Allowed>> = HashMap::new();
+    for constraint in constraints {
+        by_subject.entry(&constraint.subject).or_default().push(&constraint.allowed);
+    }
+    by_subject.values().any(|allowed| contradict(allowed))
+}
+
+/// Gathers the predicates that must all pass (`true`) or fail (`false`); returns false if one of several alternatives
+/// must hold and none can.
+fn collect(
+    node: &Node,
+    positive: bool,
+    rule: &Rule,
+    predicates: &[Leaf],
+    literals: &mut Vec<(u32, bool)>,
+) -> bool {
     let (inner, all) = match node {
         Node::Leaf(nth) => {
-            let predicate = rule.leaves[*nth] as usize;
-            return claims::tree(predicate, &predicates[predicate], positive, atoms);
+            literals.push((rule.leaves[*nth], positive));
+            return true;
         }
-        Node::Not(inner) => return tree(inner, !positive, rule, predicates, atoms),
+        Node::Not(inner) => return collect(inner, !positive, rule, predicates, literals),
         Node::All(inner) => (inner, positive),
+        // It fails only if each of its parts does.
         Node::Any(inner) => (inner, !positive),
     };
-    let parts: Vec<_> = inner.iter().map(|node| tree(node, positive, rule, predicates, atoms)).collect();
-    if all { Tree::all(parts) } else { Tree::any(parts) }
+    if all {
+        return inner.iter().all(|node| collect(node, positive, rule, predicates, literals));
+    }
+    !inner.iter().all(|node| is_impossible(node, positive, rule, predicates))
 }

@@ -1,8 +1,7 @@
-//! `tidegate rules diff`: what the rules of two folders mean differently, and on which items.
+//! `tidegate rules diff`: how the documents of two folders differ, and on which items their rules match differently.
 //!
-//! How they are written is no difference; what they use is (`used`). It reads no store: nobody has strikes.
-
-mod used;
+//! Documents are compared member by member, after they were read: comments, quotes and the order of files and members
+//! are no difference. No store is read: users have no strikes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,19 +12,14 @@ use std::{
 
 use anyhow::bail;
 use clap::Args;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use tidegate_catalog::Compiled;
-use tidegate_rules::{
-    Limits,
-    form::{self, Known},
-};
 use tidegate_schemas::{
-    documents::{Percent, Rule, parse},
+    documents::{DocumentKind, parse},
     ids::Millis,
     names::OneLine,
 };
 
-use self::used::{Both, Side};
 use super::{
     Folder, evaluate,
     items::{self, Refused},
@@ -33,7 +27,6 @@ use super::{
 use crate::{
     commands::documents,
     output::{DIFFERENT, complain, say},
-    settings,
 };
 
 #[derive(Debug, Args)]
@@ -48,33 +41,22 @@ pub(crate) struct Diff {
     items: Option<PathBuf>,
 }
 
+/// The documents of a folder by kind and key.
+type Documents = BTreeMap<(DocumentKind, String), Json>;
+
 impl Diff {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let limits = settings::load(self.folder.settings.as_deref(), Vec::new())?.settings.catalog.rules;
         let old = Folder { folder: self.against.clone(), settings: self.folder.settings.clone() };
-        // What does not compile means nothing.
+        // A folder that does not compile is refused: its difference would be read as if it could be applied.
         let (Some(old), Some(new)) = (old.compile()?, self.folder.compile()?) else {
             return Ok(ExitCode::FAILURE);
         };
-        let (Some(before), Some(after)) = (side(&self.against)?, side(&self.folder.folder)?) else {
+        let (Some(before), Some(after)) = (read(&self.against)?, read(&self.folder.folder)?) else {
             return Ok(ExitCode::FAILURE);
         };
-        let mut different = false;
-        let keys: BTreeSet<&String> = before.rules.keys().chain(after.rules.keys()).collect();
-        for key in keys {
-            let (line, means_more) = match (before.rules.get(key), after.rules.get(key)) {
-                (None, _) => (Some(format!("+ {key}")), true),
-                (_, None) => (Some(format!("- {key}")), true),
-                (Some(one), Some(other)) => {
-                    let (meaning, told) = changes((&before, one), (&after, other), &limits);
-                    let sign = if meaning.is_empty() { '=' } else { '~' };
-                    let all = [&meaning[..], &told].concat().join(", ");
-                    ((!all.is_empty()).then(|| format!("{sign} {key}: {all}")), !meaning.is_empty())
-                }
-            };
-            different |= means_more;
-            line.into_iter().for_each(say);
-        }
+        let lines = differences(&before, &after);
+        lines.iter().for_each(say);
+        let mut different = !lines.is_empty();
         if let Some(file) = &self.items {
             different |= matches(&old, &new, file)?;
         }
@@ -82,11 +64,18 @@ impl Diff {
     }
 }
 
-/// The documents in a folder; faults are printed.
-fn side(folder: &Path) -> anyhow::Result<Option<Side>> {
+/// Returns the documents of a folder, or prints what is wrong with them.
+fn read(folder: &Path) -> anyhow::Result<Option<Documents>> {
     let files: Vec<_> = documents::read(folder)?.into_iter().map(|file| (file.name, file.text)).collect();
     match parse(&files) {
-        Ok(documents) => Ok(Some(Side::new(documents.into_iter().map(|(_, document)| document)))),
+        Ok(documents) => {
+            let mut by_key = Documents::new();
+            for (_, document) in documents {
+                let key = (document.kind(), document.key().to_owned());
+                by_key.insert(key, serde_json::to_value(&document)?);
+            }
+            Ok(Some(by_key))
+        }
         Err(faults) => {
             faults.iter().for_each(complain);
             Ok(None)
@@ -94,99 +83,58 @@ fn side(folder: &Path) -> anyhow::Result<Option<Side>> {
     }
 }
 
-/// What of a rule has another meaning, and what is only called or tested otherwise.
-fn changes(before: (&Side, &Rule), after: (&Side, &Rule), limits: &Limits) -> (Vec<String>, Vec<String>) {
-    let (one, other) = (before.1, after.1);
-    let (old, new) = (fields(one), fields(other));
-    let tells = |key: &str| matches!(key, "name" | "tests");
-    let mut meaning = different(&old, &new, |key, old, new| match key {
-        _ if tells(key) => true,
-        "when" => old == new || same_condition(one, other, limits, &Both::of(before, after)),
-        // In whatever order.
-        "on" | "item_types" | "policies" | "actions" => set(old) == set(new),
-        _ => old == new,
-    });
-    meaning.extend(used::changes(before, after, limits));
-    (meaning, different(&old, &new, |key, old, new| !tells(key) || old == new))
-}
-
-/// The members that differ, with both values where they are short.
-fn different(
-    old: &Map<String, Json>,
-    new: &Map<String, Json>,
-    same: impl Fn(&str, Option<&Json>, Option<&Json>) -> bool,
-) -> Vec<String> {
-    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let differing = keys.into_iter().filter(|key| !same(key, old.get(*key), new.get(*key)));
-    let told = differing.map(|key| match key.as_str() {
-        "when" | "where" => "condition".to_owned(),
-        "tests" | "entries" => key.clone(),
-        _ => format!("{key} {} → {}", shown(key, old.get(key)), shown(key, new.get(key))),
-    });
-    told.collect()
-}
-
-/// A member's value, one of a list like one alone.
-fn shown(key: &str, value: Option<&Json>) -> String {
-    match value {
-        Some(Json::String(text)) => text.clone(),
-        Some(Json::Array(list)) => match list.as_slice() {
-            [one] => shown(key, Some(one)),
-            several => {
-                let each: Vec<_> = several.iter().map(|one| shown(key, Some(one))).collect();
-                format!("[{}]", each.join(", "))
+/// One line for each document that is only on one side, or differs.
+fn differences(before: &Documents, after: &Documents) -> Vec<String> {
+    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let lines = names.into_iter().filter_map(|name| {
+        let title = format!("{} {}", name.0.name(), name.1);
+        match (before.get(name), after.get(name)) {
+            (None, _) => Some(format!("+ {title}")),
+            (_, None) => Some(format!("- {title}")),
+            (Some(old), Some(new)) => {
+                let mut changes = Vec::new();
+                compare("", old, new, &mut changes);
+                (!changes.is_empty()).then(|| format!("~ {title}: {}", changes.join(", ")))
             }
-        },
-        Some(other) => other.to_string(),
-        None if key == "item_types" => "all".to_owned(),
-        None => "nothing".to_owned(),
-    }
-}
-
-fn fields(rule: &Rule) -> Map<String, Json> {
-    match serde_json::to_value(rule) {
-        Ok(Json::Object(mut fields)) => {
-            // What is meant by leaving them out is worth saying.
-            for (member, meant) in [("status", "draft"), ("on", "item"), ("on_error", "not_matched")] {
-                fields.entry(member).or_insert_with(|| Json::from(meant));
-            }
-            // What all are in, or none, is as if it were not there.
-            if rule.rollout.as_ref().is_some_and(|rollout| rollout.percent == Percent::ALL) {
-                fields.remove("rollout");
-            }
-            if rule.review_sample == Some(Percent::NONE) {
-                fields.remove("review_sample");
-            }
-            if let Some(Json::Object(rollout)) = fields.get_mut("rollout")
-                && rollout.get("salt").is_some_and(|salt| salt == rule.key.as_str())
-            {
-                rollout.remove("salt");
-            }
-            fields
         }
-        _ => Map::new(),
+    });
+    lines.collect()
+}
+
+/// Adds the members that differ, with both values.
+fn compare(path: &str, old: &Json, new: &Json, changes: &mut Vec<String>) {
+    match (old, new) {
+        _ if old == new => {}
+        (Json::Object(old), Json::Object(new)) => {
+            let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            for key in keys {
+                let dot = if path.is_empty() { "" } else { "." };
+                let inner =
+                    |object: &serde_json::Map<String, Json>| object.get(key).cloned().unwrap_or_default();
+                compare(&format!("{path}{dot}{key}"), &inner(old), &inner(new), changes);
+            }
+        }
+        // Lists of documents are short; in one that grew nobody can say which entry became which.
+        (Json::Array(old), Json::Array(new)) if old.len() == new.len() => {
+            for (nth, (old, new)) in old.iter().zip(new).enumerate() {
+                compare(&format!("{path}[{nth}]"), old, new, changes);
+            }
+        }
+        _ => changes.push(format!("{path} {} → {}", shown(old), shown(new))),
     }
 }
 
-/// One value is a set, too.
-fn set(list: Option<&Json>) -> BTreeSet<String> {
-    let values = match list {
-        Some(Json::Array(values)) => values.as_slice(),
-        other => other.map(std::slice::from_ref).unwrap_or_default(),
+/// A value as a line shows it: whole if it is short, its beginning otherwise.
+fn shown(value: &Json) -> String {
+    const LONGEST: usize = 60;
+    let text = match value {
+        Json::Null => return "nothing".to_owned(),
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
     };
-    values.iter().map(ToString::to_string).collect()
-}
-
-fn same_condition(before: &Rule, after: &Rule, limits: &Limits, known: &dyn Known) -> bool {
-    let json = |rule: &Rule| serde_json::to_value(rule).unwrap_or_default();
-    same_form(&json(before), &json(after), limits, known)
-}
-
-fn same_form(before: &Json, after: &Json, limits: &Limits, known: &dyn Known) -> bool {
-    let read = |rule: &Json| form::parse(rule, limits).ok();
-    match (read(before), read(after)) {
-        (Some(before), Some(after)) => form::same(&before.when, &after.when, known),
-        _ => false,
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 
@@ -238,29 +186,30 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    const TYPE: &str = "item_type: a\nname: A\nkind: CONTENT\nfields: [{name: n, type: NUMBER}]\n---\n";
-
-    fn between(before: &str, after: &str) -> (Vec<String>, Vec<String>) {
-        let [before, after] = [before, after].map(|text| {
-            let documents = parse(&[("r.yaml", format!("{TYPE}{text}"))]).unwrap();
-            Side::new(documents.into_iter().map(|(_, document)| document))
+    fn documents(text: &str) -> Documents {
+        let documents = parse(&[("r.yaml", text.to_owned())]).unwrap();
+        let named = documents.into_iter().map(|(_, document)| {
+            ((document.kind(), document.key().to_owned()), serde_json::to_value(&document).unwrap())
         });
-        changes((&before, &before.rules["r"]), (&after, &after.rules["r"]), &Limits::default())
+        named.collect()
     }
 
     #[test]
-    fn a_rule_that_is_only_written_differently_has_no_changes() {
-        let before = "rule: r\nitem_types: [a, b]\nwhen: {text: {in: [text], any_of: [x y, z w]}}\n";
-        let same = "rule: r\nstatus: draft\nitem_types: [b, a]\nwhen: {all: [{text: {in: [text], any_of: [z w, x y]}}]}\n";
-        assert!(between(before, same).0.is_empty());
-        let before = "rule: r\nrollout: {percent: 20}\nwhen: {field: {path: n, gt: 1, lt: 9}}\n";
-        let same = "rule: r\nrollout: {percent: 20.0, salt: r}\nwhen: {expr: item.data.n < 9.0 && item.data.n > 1}\n";
-        assert!(between(before, same).0.is_empty());
-        let other = "rule: r\nrollout: {percent: 20, salt: s}\nwhen: {field: {path: n, gt: 1}}\n";
-        assert_eq!(between(before, other).0.len(), 2);
-        let before = "rule: r\nitem_types: [a, b]\nwhen: {text: {in: [text], any_of: [x y, z w]}}\n";
-        let other = "rule: r\nstatus: live\nitem_types: [a]\nwhen: {text: {in: [text], any_of: [x y]}}\n";
-        let changes = between(before, other).0;
-        assert_eq!(changes, ["item_types [a, b] → a", "status draft → live", "condition"]);
+    fn changed_members_are_named_with_both_values() {
+        let before = "rule: r\nitem_types: [a]\nwhen: {all: [{field: {path: n, gt: 1}}, {strikes: {gte: 3}}]}\n\
+                      ---\nwindow: w\nover: 1h\n";
+        let same = "window: w\nover: 1h\n---\nwhen:\n  all:\n    - field: {gt: 1, path: n}\n    - strikes: {gte: 3}\n\
+                    item_types: ['a']\nrule: r\n";
+        assert!(differences(&documents(before), &documents(same)).is_empty());
+        let after = "rule: r\nstatus: live\nitem_types: [a, b]\n\
+                     when: {all: [{field: {path: n, gt: 2}}, {strikes: {gte: 3}}]}\n---\nrule: s\nwhen: {strikes: {gte: 1}}\n";
+        assert_eq!(
+            differences(&documents(before), &documents(after)),
+            [
+                "~ rule r: item_types [\"a\"] → [\"a\",\"b\"], status nothing → live, when.all[0].field.gt 1 → 2",
+                "+ rule s",
+                "- window w",
+            ]
+        );
     }
 }

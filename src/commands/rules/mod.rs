@@ -36,7 +36,7 @@ pub(crate) enum Rules {
     Run(run::Run),
     /// Say what each condition of a rule comes to, on items from a file or on a stored one
     Explain(explain::Explain),
-    /// Say what the rules of two folders mean differently, and on which items (exit code 2: something)
+    /// Compare the documents of two folders, and what their rules match (exit code 2: they differ)
     Diff(diff::Diff),
     /// Write the documents of a folder in canonical form
     Fmt(fmt::Fmt),

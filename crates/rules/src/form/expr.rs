@@ -644,7 +644,7 @@ fn comparison(part: &Ast) -> Option<Condition> {
 }
 
 /// The order as it is read from the other side.
-pub(crate) fn turned(op: Op) -> Op {
+fn turned(op: Op) -> Op {
     match op {
         Op::Lt => Op::Gt,
         Op::Lte => Op::Gte,

@@ -13,9 +13,12 @@ use crate::{
     explain::{CountExplained, Explained, excerpt},
     facts::{Facts, Need},
     faults::{did_you_mean, shown},
-    form::Count,
+    form::{Count, Op},
     item::Value,
-    leaves::{Scene, Settled},
+    leaves::{
+        Scene, Settled,
+        constraint::{Allowed, Constraint, Subject},
+    },
     limits::{Limits, Spent, Steps},
     windows::{Amount, Measure, WindowKey},
 };
@@ -29,14 +32,6 @@ pub(crate) struct CountLeaf {
 }
 
 impl CountLeaf {
-    pub(crate) fn window(&self) -> &WindowId {
-        &self.window
-    }
-
-    pub(crate) fn at_least(&self) -> Amount {
-        self.at_least
-    }
-
     pub(super) fn compile(count: Count, context: &mut Context<'_>) -> Option<Self> {
         let known = context.window(&count.window);
         let Some((path, kind, measure)) = known.map(|it| (it.path.clone(), it.kind, it.window.measure))
@@ -72,6 +67,13 @@ impl CountLeaf {
         // More than two items are three.
         let at_least = if measure == Measure::Sum { count.at_least } else { count.at_least.up() };
         Some(Self { window: count.window, at_least, by })
+    }
+
+    pub(super) fn constraints(&self, passes: bool) -> Vec<Constraint> {
+        // A condition asks for the largest count of several keys; the same keys decide each of its conditions.
+        let subject = Subject::Count(self.window.clone());
+        let constraint = Constraint { subject, allowed: Allowed::Order(Op::Gte, self.at_least.0.into()) };
+        vec![if passes { constraint } else { constraint.negated() }]
     }
 
     pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_schemas::{banks::BankKind, ids::BankId};
+use tidegate_schemas::banks::BankKind;
 
 use crate::{
     bank::EntryName,
@@ -21,8 +21,6 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct DomainLeaf {
     pub(crate) slots: Vec<usize>,
-    /// Where some of the domains are from.
-    pub(crate) bank: Option<BankId>,
     domains: HashMap<String, (usize, Option<EntryName>)>,
 }
 
@@ -47,7 +45,7 @@ impl DomainLeaf {
             }
         }
         context.count_words(domains.len())?;
-        Some(Self { slots: slots?, bank: test.bank, domains })
+        Some(Self { slots: slots?, domains })
     }
 
     pub(crate) fn size(&self) -> usize {

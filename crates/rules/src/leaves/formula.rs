@@ -7,10 +7,7 @@ use std::cmp::Ordering;
 use memchr::memmem;
 use regex::Regex;
 use serde_json::{Map, Value as Json};
-use tidegate_schemas::{
-    ids::{Kind as IdKind, Millis, derive},
-    item_types::datetime,
-};
+use tidegate_schemas::{ids::Millis, item_types::datetime};
 
 use crate::{
     compile::Context,
@@ -19,16 +16,15 @@ use crate::{
     faults::shown,
     form::{
         Op,
-        expr::{Arithmetic, Ast, Formula, turned},
+        expr::{Arithmetic, Ast, Formula},
     },
-    item::{Fields, Number, Value},
+    item::{Number, Value},
     leaves::{
         Scene,
         field::{SHOWN, json},
-        text::{Needle, compiled},
+        text::{Needle, needle::compiled},
     },
-    limits::{Limits, Spent, Steps, search, wide},
-    views::Views,
+    limits::{Spent, Steps, search, wide},
     vocabulary::{Container, Kind},
 };
 
@@ -126,48 +122,6 @@ impl FormulaLeaf {
         self.size
     }
 
-    /// What it is by its code, however it is spaced.
-    pub(crate) fn key(&self) -> String {
-        format!("{:?}", self.code)
-    }
-
-    /// What it comes to if it reads no field: `Some(None)` if that is neither.
-    pub(crate) fn constant(&self) -> Option<Option<bool>> {
-        if !self.slots.is_empty() {
-            return None;
-        }
-        let limits = Limits::default();
-        let scene = Scene {
-            views: Views::new(&Nothing, &[], None, 0),
-            user: None,
-            now: Millis(0),
-            submission: derive(IdKind::Submission, &[]),
-            limits: &limits,
-        };
-        match self.judge(&scene, &mut Steps::new(&limits)) {
-            Ok(mask) => Some((mask != Mask::INAPPLICABLE).then_some(mask == Mask::PASSED)),
-            Err(Spent) => None,
-        }
-    }
-
-    /// The field whose size is compared with a number.
-    pub(crate) fn sized(&self) -> Option<(usize, Op, Number)> {
-        let Code::Compare(op, a, b) = &self.code else { return None };
-        let (op, size, end) = match (&**a, &**b) {
-            (size, Code::Constant(Constant::Number(end))) => (*op, size, end),
-            (Code::Constant(Constant::Number(end)), size) => (turned(*op), size, end),
-            _ => return None,
-        };
-        match size {
-            Code::Count(slot) => Some((*slot, op, *end)),
-            Code::Length(of) => match **of {
-                Code::One(slot) => Some((slot, op, *end)),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
     pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
         Ok(match self.code.work(scene, None, steps)? {
             Some(Worth::Boolean(passed)) => Mask::decided(passed),
@@ -193,15 +147,6 @@ impl FormulaLeaf {
             formula: excerpt(&self.source, length).to_owned(),
             values,
         })
-    }
-}
-
-/// An item of which nothing is known.
-struct Nothing;
-
-impl Fields for Nothing {
-    fn field(&self, _: &str) -> Option<Value<'_>> {
-        None
     }
 }
 

@@ -16,13 +16,11 @@ use crate::{
     limits::{Spent, Steps, wide},
     vocabulary::Kind,
 };
-use tidegate_schemas::{banks::BankKind, ids::BankId};
+use tidegate_schemas::banks::BankKind;
 
 #[derive(Debug)]
 pub(crate) struct GeoLeaf {
     pub(crate) places: Places,
-    /// Where some of the areas are from.
-    pub(crate) bank: Option<BankId>,
     areas: Vec<Named>,
     /// For many areas.
     grid: Option<Grid>,
@@ -138,11 +136,6 @@ impl Places {
 }
 
 impl GeoLeaf {
-    /// The areas of which one is enough.
-    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
-        self.areas.iter().map(|area| area.shape.written())
-    }
-
     pub(super) fn compile(geo: Geo, context: &mut Context<'_>) -> Option<Self> {
         let places = match &geo.source {
             GeoSource::Hashes(fields) => {
@@ -185,7 +178,7 @@ impl GeoLeaf {
             }
             grid
         });
-        Some(Self { places, bank: geo.bank, areas, grid })
+        Some(Self { places, areas, grid })
     }
 
     pub(crate) fn size(&self) -> usize {

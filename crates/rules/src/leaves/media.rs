@@ -80,25 +80,9 @@ impl MediaLeaf {
         Some(Self { slots: slots?, test }).filter(|_| is_known)
     }
 
-    /// What it asks, in whatever order it is written.
-    pub(crate) fn key(&self) -> String {
-        let MediaTest { states, banks, kinds, labels, max_distance, .. } = &self.test;
-        let sorted = |list: Vec<String>| list.into_iter().collect::<std::collections::BTreeSet<_>>();
-        let slots = sorted(self.slots.iter().map(ToString::to_string).collect());
-        let states = sorted(states.iter().map(|state| format!("{state:?}")).collect());
-        let banks = sorted(banks.iter().map(ToString::to_string).collect());
-        let (kinds, labels) = (sorted(kinds.clone()), sorted(labels.clone()));
-        format!("{slots:?} {states:?} {banks:?} {kinds:?} {labels:?} {max_distance:?}")
-    }
-
     /// One of these must have a medium.
     pub(crate) fn slots(&self) -> &[usize] {
         &self.slots
-    }
-
-    /// The field without which it fails.
-    pub(crate) fn only_slot(&self) -> Option<usize> {
-        if let [slot] = self.slots[..] { Some(slot) } else { None }
     }
 
     pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {

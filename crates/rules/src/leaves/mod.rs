@@ -2,6 +2,7 @@
 //!
 //! It does not combine them.
 
+pub(crate) mod constraint;
 mod count;
 mod domain;
 mod field;
@@ -14,10 +15,12 @@ pub(crate) mod text;
 
 use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
 
+pub use self::text::needle::pattern_fault;
 pub(crate) use self::{
+    constraint::{Allowed, Constraint, Subject, contradict},
     count::{CountLeaf, values_of},
     domain::DomainLeaf,
-    field::{FieldLeaf, Operand, Sought, Test as FieldTest},
+    field::{FieldLeaf, Sought},
     formula::FormulaLeaf,
     geo::{GeoLeaf, Places},
     media::MediaLeaf,
@@ -155,6 +158,18 @@ impl Leaf {
             Self::Geo(geo) => geo.judge(scene, steps),
             Self::Domain(domain) => domain.judge(scene, steps),
             Self::Formula(formula) => formula.judge(scene, steps),
+        }
+    }
+
+    /// What the item's values must be for the condition to pass, or to fail.
+    pub(crate) fn constraints(&self, passes: bool) -> Vec<Constraint> {
+        match self {
+            Self::Text(text) => text.constraints(passes),
+            Self::Field(field) => field.constraints(passes),
+            Self::Strikes(strikes) => strikes.constraints(passes),
+            Self::Count(count) => count.constraints(passes),
+            Self::Score(score) => score.constraints(passes),
+            Self::Media(_) | Self::Geo(_) | Self::Domain(_) | Self::Formula(_) => Vec::new(),
         }
     }
 

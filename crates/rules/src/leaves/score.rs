@@ -8,9 +8,12 @@ use crate::{
     evaluate::Mask,
     explain::{Explained, ScoreExplained},
     facts::{Facts, Missing, Need},
-    form::{Op, Score},
+    form::Score,
     item::Number,
-    leaves::{Scene, Settled},
+    leaves::{
+        Scene, Settled,
+        constraint::{Allowed, Constraint, Subject, holds},
+    },
 };
 
 #[derive(Debug)]
@@ -29,12 +32,15 @@ impl ScoreLeaf {
         &self.0.model
     }
 
-    pub(crate) fn label(&self) -> Option<&str> {
-        self.0.label.as_deref()
-    }
-
-    pub(crate) fn tests(&self) -> &[(Op, Number)] {
-        &self.0.tests
+    pub(super) fn constraints(&self, passes: bool) -> Vec<Constraint> {
+        // Of several tests that do not all hold nobody knows which one fails.
+        let told = self.0.tests.iter().filter(|_| passes || self.0.tests.len() == 1);
+        told.map(|(op, end)| {
+            let subject = Subject::Score { model: self.0.model.clone(), label: self.0.label.clone() };
+            let constraint = Constraint { subject, allowed: Allowed::Order(*op, *end) };
+            if passes { constraint } else { constraint.negated() }
+        })
+        .collect()
     }
 
     pub(super) fn settle(&self, needs: &[Need], facts: &Facts) -> Settled {
@@ -49,7 +55,9 @@ impl ScoreLeaf {
         });
         match score {
             Ok(score) if score.is_finite() => {
-                let mask = Mask::decided(self.0.tests.iter().all(|(op, end)| holds(*op, score, *end)));
+                let mask = Mask::decided(
+                    self.0.tests.iter().all(|(op, end)| holds(*op, Number::Fraction(score), *end)),
+                );
                 Settled { mask, explained: self.explain(mask, Some(score), None), reason: None }
             }
             Err(Missing::Nobody) => {
@@ -77,16 +85,5 @@ impl ScoreLeaf {
             score,
             reason,
         })
-    }
-}
-
-fn holds(op: Op, score: f64, end: Number) -> bool {
-    let score = Number::Fraction(score);
-    match op {
-        Op::Lt => score < end,
-        Op::Lte => score <= end,
-        Op::Gt => score > end,
-        Op::Gte => score >= end,
-        _ => false,
     }
 }

@@ -7,13 +7,16 @@ use tidegate_schemas::ids::ItemKey;
 use crate::{
     evaluate::Mask,
     explain::{Explained, StrikesExplained},
-    facts::{Facts, Need},
-    form::Strikes,
-    leaves::Settled,
+    facts::{Facts, Need, Within},
+    form::{Op, Strikes},
+    leaves::{
+        Settled,
+        constraint::{Allowed, Constraint, Subject},
+    },
 };
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StrikesLeaf(pub(crate) Strikes);
+pub(crate) struct StrikesLeaf(pub(super) Strikes);
 
 impl StrikesLeaf {
     pub(crate) fn judge(&self, user: Option<&ItemKey>) -> Mask {
@@ -22,6 +25,12 @@ impl StrikesLeaf {
 
     pub(crate) fn need(&self, user: &ItemKey) -> Need {
         Need::Strikes { user: user.clone(), within: self.0.within }
+    }
+
+    pub(super) fn constraints(&self, passes: bool) -> Vec<Constraint> {
+        let subject = Subject::Strikes { within: self.0.within.map(Within::millis) };
+        let constraint = Constraint { subject, allowed: Allowed::Order(Op::Gte, self.0.at_least.into()) };
+        vec![if passes { constraint } else { constraint.negated() }]
     }
 
     pub(super) fn settle(&self, needs: &[Need], facts: &Facts) -> Settled {

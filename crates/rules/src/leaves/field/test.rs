@@ -18,6 +18,7 @@ use crate::{
     facts::Within,
     form::{FINER, Op},
     item::{Number, Value},
+    leaves::constraint::{Allowed, Constant, Subject},
     limits::wide,
     vocabulary::Kind,
 };
@@ -116,6 +117,27 @@ impl Test {
 
     pub(super) fn negative(&self) -> bool {
         matches!(self.op, Op::Ne | Op::NotIn)
+    }
+
+    /// What a value must be to pass; `None` if that is no list of values and no order.
+    pub(super) fn constraint(&self, slot: usize, lower: bool) -> Option<(Subject, Allowed)> {
+        let relative = |operand: &Operand| matches!(operand, Operand::Relative(_));
+        let is_relative = self.operands.first().is_some_and(relative);
+        // Some values are absolute and some relative: then no one number says what is compared.
+        if self.operands.iter().any(|operand| relative(operand) != is_relative) {
+            return None;
+        }
+        let subject = if is_relative { Subject::Age(slot) } else { Subject::Value { slot, lower } };
+        let allowed = match self.op {
+            Op::Eq | Op::In => Allowed::OneOf(self.operands.iter().map(Operand::constant).collect()),
+            Op::Ne | Op::NotIn => Allowed::NoneOf(self.operands.iter().map(Operand::constant).collect()),
+            Op::Lt | Op::Lte | Op::Gt | Op::Gte => match self.operands.first()?.constant() {
+                Constant::Number(end) => Allowed::Order(self.op, end),
+                _ => return None,
+            },
+            Op::StartsWith | Op::EndsWith | Op::Contains | Op::Exists => return None,
+        };
+        Some((subject, allowed))
     }
 
     /// Bytes that it takes.
@@ -218,6 +240,16 @@ impl Operand {
             context.fault("type", format!("the field is {kind}, and this is not"));
         }
         compiled
+    }
+
+    fn constant(&self) -> Constant {
+        match self {
+            Self::Text(text) => Constant::Text(text.clone()),
+            Self::Number(number) => Constant::Number(*number),
+            Self::Boolean(boolean) => Constant::Boolean(*boolean),
+            Self::Datetime(Millis(millis)) | Self::Relative(millis) => Constant::Number((*millis).into()),
+            Self::Related(key) => Constant::Text(format!("{}/{}", key.type_id, key.id)),
+        }
     }
 
     pub(crate) fn text(&self) -> Option<&str> {

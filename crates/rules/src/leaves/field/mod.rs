@@ -1,0 +1,360 @@
+//! Compares a field with fixed values.
+//!
+//! It does not coerce: values come as their item type reads them.
+
+mod test;
+
+use serde_json::{Map, Value as Json};
+use smallvec::SmallVec;
+use tidegate_schemas::ids::{ItemKey, Millis};
+
+use self::test::{Operand, Test};
+use crate::{
+    compile::Context,
+    evaluate::Mask,
+    explain::{Explained, FieldExplained, excerpt},
+    faults::shown,
+    form::{Comparison, Of, Op},
+    item::Value,
+    leaves::{
+        Scene,
+        constraint::{Constraint, Subject},
+    },
+    limits::{Spent, Steps},
+    views::{Element, Lower, Values},
+    vocabulary::{Container, Kind},
+};
+
+#[derive(Debug)]
+pub(crate) struct FieldLeaf {
+    slot: usize,
+    /// The field holds one value in all item types of the rule.
+    single: bool,
+    of: Option<Of>,
+    ignore_case: bool,
+    tests: Vec<Test>,
+    /// As explanations show it: shortened, and the same for a value as for a list of one.
+    written: Map<String, Json>,
+}
+
+/// Values of which a field must have one for its comparison to pass.
+pub(crate) enum Sought<'l> {
+    Texts(Vec<&'l str>),
+    Related(Vec<&'l ItemKey>),
+    Boolean(bool),
+    /// Ends inside, and coarse: a float may stand for its neighbours.
+    Ranges(Vec<(f64, f64)>),
+}
+
+/// Values of a list or listed operands that an explanation shows.
+pub(super) const SHOWN: usize = 8;
+
+impl FieldLeaf {
+    pub(super) fn compile(comparison: &Comparison, context: &mut Context<'_>) -> Option<Self> {
+        let (slot, kinds) = context.at("path", |c| c.path(&comparison.path))?;
+        let (first, kind) = *kinds.first()?;
+        if let Some(wanted) = comparison.container
+            && context.container(&comparison.path)? != wanted
+        {
+            let (path, detail) = (
+                shown(&comparison.path),
+                match wanted {
+                    Container::One => "holds several values; ask with `exists` or `all`",
+                    Container::List | Container::Map => "is no list",
+                },
+            );
+            context.at("path", |c| c.fault("type", format!("{path} {detail}")));
+            return None;
+        }
+        let compares = comparison.tests.iter().any(|(op, _)| *op != Op::Exists);
+        if let Some((other, different)) = kinds.iter().find(|(_, other)| *other != kind).filter(|_| compares)
+        {
+            let path = shown(&comparison.path);
+            let (kind, different) = (kind.name(), different.name());
+            context.at("path", |c| {
+                c.fault(
+                    "type",
+                    format!("{path} is {kind} in {first} and {different} in {other}; name the item types"),
+                );
+            });
+            return None;
+        }
+        if comparison.ignore_case && kind != Kind::Text {
+            context
+                .at("ignore_case", |c| c.fault("type", format!("the field is {}, and no text", kind.name())));
+            return None;
+        }
+        let mut written = Map::new();
+        let mut tests = Vec::with_capacity(comparison.tests.len());
+        for (op, operand) in &comparison.tests {
+            let (shown, value) = plain(*op, operand, &comparison.tests);
+            written.insert(shown.name().to_owned(), shorten(value, context.limits.excerpt_bytes));
+            tests.push(
+                context.at(op.name(), |c| Test::compile(*op, operand, kind, comparison.ignore_case, c)),
+            );
+        }
+        if let Some(of) = comparison.of {
+            written.insert("of".to_owned(), serde_json::to_value(of).unwrap_or_default());
+        }
+        Some(Self {
+            slot,
+            single: context.is_single(&comparison.path),
+            of: comparison.of,
+            ignore_case: comparison.ignore_case,
+            tests: tests.into_iter().collect::<Option<_>>()?,
+            written,
+        })
+    }
+
+    pub(crate) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Values of a field that holds one are told by each test; of a list only those tests say something that one and the
+    /// same value must pass.
+    pub(super) fn constraints(&self, passes: bool) -> Vec<Constraint> {
+        let slot = self.slot;
+        let compares = self.tests.iter().any(|test| test.op != Op::Exists);
+        let mut constraints: Vec<_> = self
+            .tests
+            .iter()
+            .filter(|test| test.op == Op::Exists && (passes || self.tests.len() == 1))
+            .map(|test| Constraint::presence(slot, test.wanted == passes))
+            .collect();
+        if compares && !constraints.iter().any(|it| it.subject == Subject::Presence(slot)) {
+            // What has failed had something to compare.
+            constraints.push(Constraint::presence(slot, true));
+        }
+        let of_one = match self.of {
+            None | Some(Of::Any | Of::All) if self.single => passes || self.tests.len() == 1,
+            None => passes && self.tests.iter().any(|test| !test.negative() && test.op != Op::Exists),
+            Some(Of::Any) => passes,
+            Some(Of::All | Of::None) => false,
+        };
+        if of_one {
+            let told = self.tests.iter().filter_map(|test| {
+                let (subject, allowed) = test.constraint(slot, self.ignore_case)?;
+                let subject = if self.single { subject } else { Subject::OfList };
+                let constraint = Constraint { subject, allowed };
+                Some(if passes { constraint } else { constraint.negated() })
+            });
+            constraints.extend(told);
+        }
+        constraints
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.tests.iter().map(Test::memory).sum()
+    }
+
+    /// The steps that it takes on one value, of so many bytes if it is a text.
+    pub(crate) fn work(&self, length: usize) -> u64 {
+        let text = |test: &Test| test.operands.first().is_some_and(|operand| operand.text().is_some());
+        self.tests.iter().map(|test| test.work(text(test).then_some(length))).sum()
+    }
+
+    /// What can be looked up. `None` if the comparison may also pass without any particular value.
+    pub(crate) fn sought(&self) -> Option<Sought<'_>> {
+        if self.ignore_case || matches!(self.of, Some(Of::All | Of::None)) {
+            return None;
+        }
+        let equal = self.tests.iter().filter(|test| matches!(test.op, Op::Eq | Op::In));
+        if let Some(test) = equal.min_by_key(|test| test.operands.len()) {
+            return match test.operands.first()? {
+                Operand::Boolean(_) if test.operands.len() > 1 => None,
+                Operand::Boolean(boolean) => Some(Sought::Boolean(*boolean)),
+                Operand::Text(_) => {
+                    Some(Sought::Texts(test.operands.iter().filter_map(Operand::text).collect()))
+                }
+                Operand::Related(_) => {
+                    Some(Sought::Related(test.operands.iter().filter_map(Operand::related).collect()))
+                }
+                // It is another instant for each item.
+                _ if test.operands.iter().any(|operand| matches!(operand, Operand::Relative(_))) => None,
+                Operand::Number(_) | Operand::Datetime(_) | Operand::Relative(_) => {
+                    let points = test.operands.iter().filter_map(Operand::coarse);
+                    Some(Sought::Ranges(points.map(|point| (point, point)).collect()))
+                }
+            };
+        }
+        let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
+        for test in &self.tests {
+            let end = test.operands.first().and_then(Operand::coarse);
+            match (test.op, end) {
+                (Op::Gt | Op::Gte, Some(end)) => low = low.max(end),
+                (Op::Lt | Op::Lte, Some(end)) => high = high.min(end),
+                _ => {}
+            }
+        }
+        let bounded = low > f64::NEG_INFINITY || high < f64::INFINITY;
+        bounded.then(|| Sought::Ranges(vec![(low, high)]))
+    }
+
+    /// What a value must be for the comparison to fail; `None` if that is no single range, or a missing value will do.
+    pub(crate) fn opposite(&self) -> Option<Sought<'_>> {
+        let [Test { op, operands, .. }] = &*self.tests else { return None };
+        let [operand] = &**operands else { return None };
+        if !self.single || self.ignore_case || matches!(self.of, Some(Of::All | Of::None)) {
+            return None;
+        }
+        let range = |low, high| Some(Sought::Ranges(vec![(low, high)]));
+        match (op, operand) {
+            (Op::Eq | Op::In, Operand::Boolean(wanted)) => Some(Sought::Boolean(!wanted)),
+            (Op::Ne | Op::NotIn, Operand::Boolean(wanted)) => Some(Sought::Boolean(*wanted)),
+            (Op::Gt | Op::Gte, _) => range(f64::NEG_INFINITY, operand.coarse()?),
+            (Op::Lt | Op::Lte, _) => range(operand.coarse()?, f64::INFINITY),
+            _ => None,
+        }
+    }
+
+    /// Whether one of the values sought is all that it takes to pass.
+    pub(crate) fn is_looked_up(&self) -> bool {
+        let exact = |operand: &Operand| {
+            matches!(operand, Operand::Text(_) | Operand::Boolean(_) | Operand::Related(_))
+        };
+        let only = |test: &Test| matches!(test.op, Op::Eq | Op::In) && test.operands.iter().all(exact);
+        matches!(self.of, None | Some(Of::Any))
+            && !self.ignore_case
+            && matches!(&*self.tests, [test] if only(test))
+    }
+
+    pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
+        let Some(values) = &scene.views.slot(self.slot).values else {
+            let absent = |test: &Test| match test.op {
+                Op::Exists => Mask::decided(!test.wanted),
+                _ => Mask::INAPPLICABLE,
+            };
+            return Ok(self.tests.iter().map(absent).fold(Mask::PASSED, Mask::and));
+        };
+        let lower = self.lower(scene, steps)?;
+        steps.take(values.iter().map(|(_, value)| self.work_on(value)).fold(0, u64::saturating_add))?;
+        Ok(self.present(values, lower, scene.now))
+    }
+
+    /// The texts in lower case, if that is what is compared.
+    fn lower<'s>(&self, scene: &'s Scene<'_>, steps: &mut Steps) -> Result<Option<&'s Lower<'s>>, Spent> {
+        self.ignore_case.then(|| scene.views.lower(self.slot, steps)).transpose()
+    }
+
+    fn work_on(&self, value: &Value<'_>) -> u64 {
+        let length = if let Value::Text(text) = value { Some(text.len()) } else { None };
+        self.tests.iter().map(|test| test.work(length)).fold(0, u64::saturating_add)
+    }
+
+    /// `eq`, `in` and the orders ask for one value for which all of them hold; `ne` and `not_in` ask it of all.
+    fn present(&self, values: &Values<'_>, lower: Option<&Lower<'_>>, now: Millis) -> Mask {
+        if self.tests.iter().any(|test| test.op == Op::Exists && !test.wanted) {
+            return Mask::FAILED;
+        }
+        let (mut some, mut every, mut comparable, mut seen) = (false, true, false, false);
+        let (mut whole, mut all) = (false, true);
+        for (nth, (_, value)) in values.iter().enumerate() {
+            seen = true;
+            let lower = lower.map(|lower| &*lower[nth]);
+            let Some((asked, denied)) = self.one(value, lower, now) else { continue };
+            comparable = true;
+            whole |= asked && denied;
+            all &= asked && denied;
+            some |= asked;
+            every &= denied;
+        }
+        let compares = |negative: bool| {
+            self.tests.iter().any(|test| test.op != Op::Exists && test.negative() == negative)
+        };
+        if seen && !comparable && (compares(true) || compares(false)) {
+            return Mask::INAPPLICABLE;
+        }
+        Mask::decided(match self.of {
+            None => (some || !compares(false)) && every,
+            Some(Of::Any) => whole,
+            Some(Of::All) => all,
+            Some(Of::None) => !whole,
+        })
+    }
+
+    /// Whether a value meets the positive and the negative tests; `None` if it cannot be compared.
+    fn one(&self, value: &Value<'_>, lower: Option<&str>, now: Millis) -> Option<(bool, bool)> {
+        let lower = lower.filter(|_| matches!(value, Value::Text(_))).map(Value::Text);
+        let (value, mut positive, mut negative) = (lower.as_ref().unwrap_or(value), true, true);
+        for test in self.tests.iter().filter(|test| test.op != Op::Exists) {
+            let holds = test.holds(value, now)?;
+            if test.negative() {
+                negative &= holds;
+            } else {
+                positive &= holds;
+            }
+        }
+        Some((positive, negative))
+    }
+
+    /// Shows the values that decided, as far as the steps reach.
+    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>, steps: &mut Steps) -> Explained {
+        let length = scene.limits.excerpt_bytes;
+        let values = scene.views.slot(self.slot).values.as_deref().filter(|_| !known.is_empty());
+        let value = values.map(|values| match values {
+            [(_, one)] => json(one, length),
+            many => self.deciding(many, known, scene, steps).map(|value| json(value, length)).collect(),
+        });
+        Explained::Field(FieldExplained {
+            outcome: known.verdict(),
+            path: scene.views.path(self.slot).to_owned(),
+            compared: self.written.clone(),
+            value,
+        })
+    }
+
+    /// Of a long list the values that decided: they would drown in it.
+    fn deciding<'s, 'a>(
+        &self,
+        values: &'s [(Element<'a>, Value<'a>)],
+        known: Mask,
+        scene: &Scene<'_>,
+        steps: &mut Steps,
+    ) -> impl Iterator<Item = &'s Value<'a>> {
+        let wanted = (known == Mask::PASSED) != (self.of == Some(Of::None));
+        let mut deciding = SmallVec::<[_; SHOWN]>::new();
+        let lower = self.lower(scene, steps);
+        for (nth, (_, value)) in values.iter().enumerate() {
+            let Ok(lower) = &lower else { break };
+            if deciding.len() == SHOWN || steps.take(self.work_on(value)).is_err() {
+                break;
+            }
+            let one = self.one(value, lower.map(|lower| &*lower[nth]), scene.now);
+            deciding.extend((one.is_some_and(|(some, every)| some && every) == wanted).then_some(value));
+        }
+        deciding.into_iter()
+    }
+}
+
+pub(super) fn json(value: &Value<'_>, length: usize) -> Json {
+    match value {
+        Value::Text(text) => Json::from(excerpt(text, length)),
+        Value::Number(number) => number.to_json(),
+        Value::Boolean(boolean) => Json::from(*boolean),
+        Value::Datetime(instant) => Json::from(instant.iso()),
+        Value::Related { type_id, id } => {
+            serde_json::json!({"typeId": excerpt(type_id, length), "id": excerpt(id, length)})
+        }
+        // Containers hold scalars only.
+        Value::List(_) | Value::Map(_) => Json::Null,
+    }
+}
+
+/// A comparison with a list of one value, as one with the value; unless that is among the tests as well.
+fn plain<'j>(op: Op, operand: &'j Json, tests: &[(Op, Json)]) -> (Op, &'j Json) {
+    let Some([one]) = operand.as_array().map(Vec::as_slice) else { return (op, operand) };
+    let single = match op {
+        Op::In => Op::Eq,
+        Op::NotIn => Op::Ne,
+        other => return (other, one),
+    };
+    if tests.iter().any(|(other, _)| *other == single) { (op, operand) } else { (single, one) }
+}
+
+fn shorten(operand: &Json, length: usize) -> Json {
+    match operand {
+        Json::String(text) => Json::from(excerpt(text, length)),
+        Json::Array(list) => list.iter().take(SHOWN).map(|entry| shorten(entry, length)).collect(),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,550 @@
+//! All rules of an organisation as one plan, evaluated in two phases around the caller's look-ups.
+//!
+//! It decides which rules are looked at in earnest, and in which order; how conditions are judged is in `leaves`.
+
+mod inquiry;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    convert::Infallible,
+    ops::Deref,
+    sync::Arc,
+};
+
+use serde_json::Value as Json;
+use tidegate_schemas::ids::{Millis, RuleId, TypeId, WindowId};
+
+use crate::{
+    compile::{self, Rule},
+    counting::{self, Added, Counting},
+    engine::{Run, hashing::Quickly, index::Index, quick::Quick, scratch::Scratch, witness::Costs},
+    evaluate::{self, Mask},
+    explain::{self, CutExplained, Explained, Verdict},
+    facts::{Facts, Need},
+    faults::{Fault, Warning},
+    form::{On, Status, Test},
+    item::Item,
+    leaves::{Leaf, Scene},
+    life::{Life, OnError},
+    limits::{Limits, Spent},
+    lint,
+    outcome::{Errored, Match, Named, Outcome},
+    overload::{self, Overload},
+    views::{Path, Views},
+    vocabulary::{Addresses, Vocabulary},
+    windows::{Window, WindowEntry},
+};
+
+pub use self::inquiry::Inquiry;
+
+/// A rule's document, and the version that its matches are booked under.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleSource<'a> {
+    /// Its `policies` are the service's ids: the caller has put them in the place of the keys.
+    pub document: &'a Json,
+    /// A hash of the content, made by the caller.
+    pub version: &'a str,
+}
+
+/// What a rule is called and leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleHead {
+    /// Shared with its matches.
+    pub named: Arc<Named>,
+    pub life: Life,
+}
+
+impl Deref for RuleHead {
+    type Target = Named;
+
+    fn deref(&self) -> &Named {
+        &self.named
+    }
+}
+
+/// Compiled rules. Immutable; one serves all threads.
+#[derive(Debug)]
+pub struct Plan {
+    rules: Vec<Arc<Rule>>,
+    places: HashMap<RuleId, u32>,
+    /// By rule.
+    candidates: Vec<Candidate>,
+    predicates: Vec<Leaf>,
+    paths: Vec<Path>,
+    addresses: Addresses,
+    windows: Vec<Counting>,
+    /// By item type: the places of its windows.
+    counted: HashMap<TypeId, Box<[usize]>, Quickly>,
+    indexes: Vec<Index>,
+    parts: Parts,
+    /// Of the largest scan.
+    words: usize,
+    /// Values that guards look at, of the largest index.
+    watched: usize,
+    limits: Limits,
+    /// What was seen on the way.
+    noted: Vec<Warning>,
+}
+
+/// How large a plan is, for whoever runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    pub rules: usize,
+    /// Conditions of all rules, and how many different ones they are.
+    pub conditions: usize,
+    pub predicates: usize,
+    pub text_predicates: usize,
+    /// Rules of one item type that are judged for each item, because nothing in it announces them.
+    pub unannounced: usize,
+    /// Words that are sought in each text.
+    pub words: usize,
+    /// Memory of the search for them.
+    pub search_bytes: usize,
+}
+
+/// What an item type is served by.
+#[derive(Clone, Debug)]
+struct Part {
+    index: usize,
+    /// Paths whose texts its rules search.
+    texts: Box<[usize]>,
+}
+
+#[derive(Debug)]
+struct Parts {
+    by_type: HashMap<TypeId, Part, Quickly>,
+    /// Of an item type that nobody knows.
+    other: Part,
+    /// All item types share one index.
+    shared: bool,
+}
+
+/// What is looked at of a rule once it is a candidate, in one line of the cache.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Candidate {
+    /// What the rule's head says about which items it is for, apart from their types.
+    on: u8,
+    expires_at: Millis,
+    quick: Quick,
+    rule: Arc<Rule>,
+}
+
+impl Candidate {
+    fn of(rule: &Arc<Rule>, costs: &Costs) -> Self {
+        Self {
+            on: rule.on.iter().fold(0, |on, one| on | bit(*one)),
+            expires_at: rule.expires_at.unwrap_or(Millis(i64::MAX)),
+            quick: Quick::of(rule, costs),
+            rule: Arc::clone(rule),
+        }
+    }
+}
+
+fn bit(on: On) -> u8 {
+    match on {
+        On::Item => 1,
+        On::Report => 2,
+        On::Appeal => 4,
+    }
+}
+
+/// What is known after looking at the item alone. It owns what it needs, so the item may go.
+#[derive(Debug, Default)]
+pub struct Scan {
+    entries: Vec<Entry>,
+    needs: Vec<Need>,
+    truncated: Vec<String>,
+    added: Added,
+    judged: usize,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Errored(Arc<Rule>),
+    Open(Box<Open>),
+}
+
+/// A rule that passed, or waits for facts. Its leaves are in document order.
+#[derive(Debug)]
+struct Open {
+    rule: Arc<Rule>,
+    leaves: Vec<Mask>,
+    explained: Vec<Explained>,
+    waiting: Vec<Waiting>,
+}
+
+/// A leaf that a fact decides.
+#[derive(Debug)]
+struct Waiting {
+    leaf: usize,
+    needs: Vec<Need>,
+}
+
+/// Item types may be served by so many times as many indexed rules as there are before they share one index.
+const SHARE: usize = 8;
+
+impl Scan {
+    /// What must be looked up before the plan can be finished; each need once.
+    pub fn needs(&self) -> &[Need] {
+        &self.needs
+    }
+
+    /// What the item adds to windows. Written before the needs are looked up, so that the item counts itself.
+    pub fn entries(&self) -> &[WindowEntry] {
+        &self.added.0
+    }
+
+    /// How many rules had to be looked at, if only to see that they lack a number.
+    pub fn judged(&self) -> usize {
+        self.judged
+    }
+}
+
+impl Plan {
+    /// Compiles rule documents, in the order in which their outcomes will be listed.
+    pub fn compile(
+        rules: &[RuleSource<'_>],
+        vocabulary: &Vocabulary,
+        limits: &Limits,
+    ) -> Result<Self, Vec<Fault>> {
+        let compiled = compile::compile(rules, vocabulary, limits)?;
+        let (rules, mut predicates) = (compiled.rules, compiled.predicates);
+        let costs = Costs::of(&predicates);
+        let (lists, parts) = partitions(&rules, &predicates, vocabulary);
+        let indexes: Vec<_> =
+            lists.into_iter().map(|list| Index::new(list, &rules, &predicates, &costs)).collect();
+        for (number, predicate) in (0_u32..).zip(&mut predicates) {
+            if let Leaf::Text(text) = predicate
+                && (text.needed > 1 || !indexes.iter().all(|index| index.is_scanned(number)))
+            {
+                text.gather();
+            }
+        }
+        let memory = predicates.iter().map(Leaf::memory).sum::<usize>()
+            + indexes.iter().map(Index::memory).sum::<usize>();
+        if memory > limits.memory_bytes {
+            let most = limits.memory_bytes;
+            let detail = format!("all rules together take about {memory} bytes of memory, more than {most}");
+            return Err(vec![Fault::new("rule", "", "", "limit", detail)]);
+        }
+        Ok(Self {
+            places: (0..).zip(&rules).map(|(place, rule)| (rule.head.rule.clone(), place)).collect(),
+            candidates: rules.iter().map(|rule| Candidate::of(rule, &costs)).collect(),
+            words: indexes.iter().map(Index::words).max().unwrap_or_default(),
+            watched: indexes.iter().map(|index| index.announced.watched()).max().unwrap_or_default(),
+            rules,
+            predicates,
+            counted: counting::by_type(&compiled.windows, vocabulary.types()),
+            windows: compiled.windows,
+            paths: compiled.paths,
+            addresses: vocabulary.addresses(),
+            indexes,
+            parts,
+            limits: limits.clone(),
+            noted: compiled.warnings,
+        })
+    }
+
+    /// What is allowed in the rules and hardly meant. It compares them with each other, so it takes its time: for who
+    /// writes rules, not for who runs them.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let everywhere: Vec<u32> = self.indexes.iter().flat_map(Index::run_everywhere).collect();
+        let mut unannounced: Vec<u32> =
+            self.indexes.iter().flat_map(|index| &*index.always).copied().collect();
+        unannounced.sort_unstable();
+        let mut warnings = self.noted.clone();
+        let (rules, costs) = (self.rules.iter().map(|rule| &**rule), Costs::of(&self.predicates));
+        warnings.extend(lint::warnings(rules, &self.predicates, &unannounced, &everywhere, &costs));
+        // Of a single pattern in its document that is said at its place.
+        let untold = |it: &Overload| it.patterns > 1 || !it.banks.is_empty();
+        warnings.extend(
+            self.overloads()
+                .iter()
+                .filter(|it| untold(it))
+                .map(|it| Warning::new("rule", it.rule.as_str(), "/when", "regex_costly", it.to_string())),
+        );
+        warnings
+    }
+
+    /// The rules whose patterns take more steps than a rule has, on texts shorter than the longest.
+    pub fn overloads(&self) -> Vec<Overload> {
+        overload::of(&self.rules, &self.predicates, &self.indexes, &self.limits)
+    }
+
+    /// The rules that are evaluated, in order.
+    pub fn rules(&self) -> impl Iterator<Item = &RuleHead> {
+        self.rules.iter().map(|rule| &rule.head)
+    }
+
+    /// One of them.
+    pub fn rule(&self, rule: &RuleId) -> Option<&RuleHead> {
+        self.places.get(rule).map(|place| &self.rules[*place as usize].head)
+    }
+
+    /// The windows that items add to.
+    pub fn windows(&self) -> impl Iterator<Item = &Window> {
+        self.windows.iter().map(|counting| &counting.window)
+    }
+
+    /// A window by its key.
+    pub fn window(&self, key: &WindowId) -> Option<&Window> {
+        self.windows().find(|window| window.key == *key)
+    }
+
+    /// The models that conditions ask.
+    pub(crate) fn models(&self) -> impl Iterator<Item = &str> {
+        self.predicates.iter().filter_map(|predicate| match predicate {
+            Leaf::Score(score) => Some(score.model()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// How large the plan is.
+    pub fn figures(&self) -> Figures {
+        let texts = |predicate: &&Leaf| matches!(predicate, Leaf::Text(_));
+        Figures {
+            rules: self.rules.len(),
+            conditions: self.rules.iter().map(|rule| rule.leaves.len()).sum(),
+            predicates: self.predicates.len(),
+            text_predicates: self.predicates.iter().filter(texts).count(),
+            unannounced: self.indexes.iter().map(|index| index.always.len()).max().unwrap_or_default(),
+            words: self.words,
+            search_bytes: self.indexes.iter().map(Index::memory).sum(),
+        }
+    }
+
+    pub(crate) fn tests(&self) -> impl Iterator<Item = (&Arc<Rule>, &[Test])> {
+        self.rules.iter().map(|rule| (rule, rule.tests.as_slice()))
+    }
+
+    /// Decides what the item alone decides, and says what else must be known.
+    pub fn scan(&self, item: &Item<'_>) -> Scan {
+        self.run(item, self.index_of(item), &self.part(item).texts, |run| {
+            let candidates = run.candidates();
+            let mut added = Added::default();
+            for place in self.counted.get(item.type_id).into_iter().flatten() {
+                self.windows[*place].add(item, run, &mut added);
+            }
+            let mut scan = self.judge(run, candidates.iter().filter(|rule| self.concerns(**rule, item)));
+            scan.judged += run.scratch.refuted;
+            run.scratch.candidates.give_back(candidates);
+            scan.added = added;
+            scan
+        })
+    }
+
+    /// Judges one rule, whether or not it concerns the item.
+    pub(crate) fn scan_this(&self, item: &Item<'_>, rule: &Arc<Rule>) -> Scan {
+        let number = self.rules.iter().position(|known| Arc::ptr_eq(known, rule));
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        self.run(item, &Index::default(), &[], |run| self.judge(run, number.iter()))
+    }
+
+    fn part(&self, item: &Item<'_>) -> &Part {
+        self.parts.by_type.get(item.type_id).unwrap_or(&self.parts.other)
+    }
+
+    fn index_of(&self, item: &Item<'_>) -> &Index {
+        &self.indexes[self.part(item).index]
+    }
+
+    fn concerns(&self, rule: u32, item: &Item<'_>) -> bool {
+        let candidate = &self.candidates[rule as usize];
+        // An index that is not shared holds no others.
+        let typed = !self.parts.shared || candidate.rule.speaks_of(item.type_id);
+        candidate.on & bit(item.on) != 0 && item.now < candidate.expires_at && typed
+    }
+
+    fn run(
+        &self,
+        item: &Item<'_>,
+        index: &Index,
+        texts: &[usize],
+        judge: impl FnOnce(&mut Run<'_, '_>) -> Scan,
+    ) -> Scan {
+        let scene = Scene {
+            views: Views::new(
+                item.values,
+                &self.paths,
+                Some((&self.addresses, item.type_id)),
+                self.limits.text_bytes,
+            ),
+            user: item.user,
+            now: item.now,
+            submission: item.submission,
+            limits: &self.limits,
+        };
+        let mut scan = Scratch::with(self.predicates.len(), self.watched, |scratch| {
+            judge(&mut Run::new(&self.predicates, index, &scene, scratch))
+        });
+        scan.truncated = scene.views.truncated(texts);
+        scan
+    }
+
+    fn judge<'n>(&self, run: &mut Run<'_, '_>, numbers: impl Iterator<Item = &'n u32>) -> Scan {
+        let mut scan = Scan::default();
+        let mut asked: HashMap<Need, usize> = HashMap::new();
+        for number in numbers.map(|number| *number as usize) {
+            run.steps.next_rule();
+            scan.judged += 1;
+            let Candidate { quick, rule, .. } = &self.candidates[number];
+            let judged = run.steps.take(1).and_then(|()| quick.may_hold(run));
+            let opened = judged.and_then(|may| if may { self.open(rule, run) } else { Ok(None) });
+            match opened {
+                Err(Spent) => scan.entries.push(Entry::Errored(Arc::clone(rule))),
+                Ok(None) => {}
+                Ok(Some(open)) => {
+                    for need in open.waiting.iter().flat_map(|waiting| &waiting.needs) {
+                        let place = *asked.entry(need.question()).or_insert(scan.needs.len());
+                        match scan.needs.get_mut(place) {
+                            Some(known) => known.join(need),
+                            None => scan.needs.push(need.clone()),
+                        }
+                    }
+                    scan.entries.push(Entry::Open(Box::new(open)));
+                }
+            }
+        }
+        scan
+    }
+
+    /// Decides a rule in the order of its document, as its explanation shows it. `None`: it cannot match.
+    fn open(&self, rule: &Arc<Rule>, run: &mut Run<'_, '_>) -> Result<Option<Open>, Spent> {
+        let mut leaves = vec![Mask::SKIPPED; rule.leaves.len()];
+        let mask = evaluate::decide(&rule.when, &mut |nth| {
+            leaves[nth] = run.mask(rule.leaves[nth])?;
+            Ok(leaves[nth])
+        })?;
+        if !mask.may_pass() {
+            return Ok(None);
+        }
+        let mut waiting = Vec::new();
+        if mask != Mask::PASSED {
+            for (leaf, predicate) in
+                rule.leaves.iter().enumerate().filter(|(leaf, _)| leaves[*leaf].is_pending())
+            {
+                let needs = self.predicates[*predicate as usize].needs(run.scene);
+                waiting.push(Waiting { leaf, needs });
+            }
+        }
+        let mut explained = Vec::with_capacity(leaves.len());
+        for (predicate, mask) in rule.leaves.iter().zip(&mut leaves) {
+            let leaf = &self.predicates[*predicate as usize];
+            // An explanation also shows what did not matter, but a rule must not ask for a fact only to show it.
+            if mask.is_empty() && !leaf.asks() {
+                *mask = run.mask(*predicate).unwrap_or(Mask::SKIPPED);
+            }
+            explained.push(run.explain(*predicate, *mask));
+        }
+        Ok(Some(Open { rule: Arc::clone(rule), leaves, explained, waiting }))
+    }
+
+    /// Decides the rest with what was looked up.
+    pub fn finish(&self, scan: Scan, facts: &Facts) -> Outcome {
+        let mut outcome =
+            Outcome { truncated: scan.truncated, uncounted: scan.added.1, ..Outcome::default() };
+        let mut explained = 0;
+        for entry in scan.entries {
+            let failure = match entry {
+                Entry::Errored(rule) => Some((rule, "deadline".to_owned())),
+                Entry::Open(mut open) => match open.settle(self, facts) {
+                    (Mask::PASSED, _) => {
+                        let head = &open.rule.head;
+                        if head.status != Status::Live && outcome.matched.len() >= self.limits.matched {
+                            outcome.matched_more += 1;
+                            continue;
+                        }
+                        let tree = explain::tree(&open.rule.when, &mut open.explained.into_iter());
+                        explained += tree.size();
+                        let fits = explained <= self.limits.explained;
+                        let named = Arc::clone(&head.named);
+                        outcome.matched.push(Match { named, tree: if fits { tree } else { cut() } });
+                        None
+                    }
+                    (Mask::ERRORED, reason) => Some((open.rule, reason.unwrap_or_default())),
+                    _ => None,
+                },
+            };
+            if let Some((rule, reason)) = failure {
+                // Those that lead to something despite their failure are not many, and must not get lost.
+                let counts = rule.head.life.on_error != OnError::NotMatched;
+                if counts || outcome.errored.len() < self.limits.errored {
+                    outcome.errored.push(errored(&rule.head, reason));
+                } else {
+                    outcome.errored_more += 1;
+                }
+            }
+        }
+        outcome
+    }
+}
+
+impl Open {
+    /// The rule's outcome with the facts in it, and the first reason for which a fact is missing.
+    fn settle(&mut self, plan: &Plan, facts: &Facts) -> (Mask, Option<String>) {
+        let mut first = None;
+        for Waiting { leaf, needs } in &self.waiting {
+            let predicate = &plan.predicates[self.rule.leaves[*leaf] as usize];
+            let open = std::mem::replace(&mut self.explained[*leaf], cut());
+            let settled = predicate.settle(needs, facts, open, &plan.limits);
+            self.leaves[*leaf] = settled.mask;
+            self.explained[*leaf] = settled.explained;
+            first = first.or(settled.reason);
+        }
+        // With facts instead of possibilities the same walk stops at the same leaf or earlier, never at a skipped one.
+        let Ok(decided) = evaluate::decide(&self.rule.when, &mut |nth| Ok::<_, Infallible>(self.leaves[nth]));
+        (decided, first)
+    }
+}
+
+/// The rules of each index, and what serves which item type.
+fn partitions(rules: &[Arc<Rule>], predicates: &[Leaf], vocabulary: &Vocabulary) -> (Vec<Vec<u32>>, Parts) {
+    let mut lists: Vec<Vec<u32>> = Vec::new();
+    let mut places: HashMap<Vec<u32>, Part> = HashMap::new();
+    let mut part = |type_id: Option<&TypeId>| {
+        let concerns = |rule: &Rule| {
+            rule.item_types.is_empty() || type_id.is_some_and(|type_id| rule.speaks_of(type_id))
+        };
+        let list =
+            (0_u32..).zip(rules).filter(|(_, rule)| concerns(rule)).map(|(number, _)| number).collect();
+        let part = places.entry(list).or_insert_with_key(|list| {
+            lists.push(list.clone());
+            Part { index: lists.len() - 1, texts: texts(list, rules, predicates) }
+        });
+        part.clone()
+    };
+    let other = part(None);
+    let by_type = vocabulary.types().map(|type_id| (type_id.clone(), part(Some(type_id)))).collect();
+    let mut parts = Parts { by_type, other, shared: false };
+    if lists.iter().map(Vec::len).sum::<usize>() > rules.len().saturating_mul(SHARE) {
+        parts.shared = true;
+        parts.by_type.values_mut().for_each(|part| part.index = 0);
+        parts.other.index = 0;
+        lists = vec![(0..).take(rules.len()).collect()];
+    }
+    (lists, parts)
+}
+
+/// Paths whose texts some of these rules search.
+fn texts(list: &[u32], rules: &[Arc<Rule>], predicates: &[Leaf]) -> Box<[usize]> {
+    let leaves = list.iter().flat_map(|number| &rules[*number as usize].leaves);
+    let texts = leaves.filter_map(|predicate| match &predicates[*predicate as usize] {
+        Leaf::Text(text) => Some(&text.slots),
+        Leaf::Domain(domain) => Some(&domain.slots),
+        _ => None,
+    });
+    texts.flatten().copied().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn errored(head: &RuleHead, reason: String) -> Errored {
+    Errored { rule: head.rule.clone(), version: head.version.clone(), status: head.status, reason }
+}
+
+fn cut() -> Explained {
+    Explained::Cut(CutExplained { outcome: Verdict::Passed })
+}

@@ -1,0 +1,53 @@
+//! The guide for authors of rules: its documents must be well, and each of its examples must go as it says.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+use tidegate_rules::{Bank, Limits, Plan, RuleSource, TestItem, TestResult, Vocabulary, form, run_tests};
+use tidegate_schemas::{
+    documents::{Set, parse},
+    ids::{Millis, TypeId},
+    item_types::{ItemType, Mode},
+    wire::Pointer,
+};
+
+const GUIDE: &str = include_str!("../../../../docs/guides/rules.md");
+const NOW: Millis = Millis(1_767_225_600_000);
+
+fn documents() -> Vec<(String, String)> {
+    let blocks = GUIDE.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned());
+    blocks.enumerate().map(|(nth, text)| (format!("block-{}.yaml", nth + 1), text)).collect()
+}
+
+#[test]
+fn every_example_of_the_guide_goes_as_it_says() {
+    let set = Set::collect(parse(documents().as_slice()).unwrap()).unwrap();
+    set.validate().unwrap();
+    let types: Arc<[TypeId]> = set.item_types.keys().cloned().collect();
+    let item_types: Vec<_> =
+        set.item_types.values().map(|(_, document)| ItemType::compile(document, "1", &types)).collect();
+    let rules: Vec<Json> = set.rules.values().map(|(_, rule)| serde_json::to_value(rule).unwrap()).collect();
+    let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
+    let mut vocabulary = Vocabulary::of(&item_types);
+    for (_, window) in set.windows.values() {
+        vocabulary.window(serde_json::to_value(window).unwrap());
+    }
+    for (key, (_, bank)) in &set.banks {
+        vocabulary.bank(Bank { key: key.clone(), kind: bank.kind, entries: [].into() });
+    }
+    let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
+    let reports = run_tests(&plan, NOW, |type_id, data| {
+        let item_type = item_types.iter().find(|item_type| item_type.key == *type_id).unwrap();
+        let data = data.to_string();
+        let values = item_type
+            .check(data.as_bytes(), Mode::Partial, &Pointer::Root)
+            .map_err(|faults| format!("{faults:?}"))?;
+        let user = values.creator();
+        Ok(TestItem { values: Box::new(values), user })
+    });
+    let wrong: Vec<_> = reports.iter().filter(|report| report.result != TestResult::Right).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let examples: usize =
+        rules.iter().map(|rule| form::parse(rule, &Limits::default()).unwrap().tests.len()).sum();
+    assert!(reports.len() == examples && examples >= 41, "{} of {examples}", reports.len());
+}

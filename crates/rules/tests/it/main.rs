@@ -1,0 +1,16 @@
+//! Tests of rules from outside.
+#![allow(clippy::unwrap_used)]
+#![allow(clippy::print_stdout, reason = "what random cases covered, and where they lie")]
+
+mod cel;
+mod evaluation;
+mod expressions;
+mod fuzzed;
+mod guide;
+mod hostile;
+mod lint;
+mod oracle;
+mod published;
+mod surroundings;
+mod unannounced;
+mod unicode;

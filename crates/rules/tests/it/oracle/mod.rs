@@ -1,0 +1,262 @@
+//! The plan against the plain interpreter: outcome, explanation and needs must be the same on random rules and items.
+//!
+//! `TIDEGATE_RULES_CASES` sets how many items are tried, `TIDEGATE_RULES_SEED` where to begin.
+
+mod edges;
+pub(crate) mod expressions;
+pub(crate) mod generator;
+mod interpreter;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+use tidegate_rules::{
+    Explained, Facts, Fault, Item, Kind, Limits, Need, On, Outcome, Plan, RuleSource,
+    form::{self, Rule, Status},
+};
+use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
+
+use crate::oracle::{
+    generator::{Dice, World, standings},
+    interpreter::{
+        Interpreter, Tally,
+        around::{Around, Told},
+    },
+};
+
+/// Kinds of leaves, views and comparisons.
+const KINDS: usize = 33;
+
+/// 2026-01-01T00:00:00Z.
+const NOW: Millis = Millis(1_767_225_600_000);
+
+fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().map_or(usual, |value| value.parse().unwrap())
+}
+
+#[derive(Default)]
+struct Seen {
+    cases: u64,
+    matched: u64,
+    errored: u64,
+    explained: u64,
+    asked: u64,
+    truncated: u64,
+    entries: u64,
+    /// Places hardly inside of a circle, and hardly outside of one that was looked at.
+    edges: u64,
+    tally: Tally,
+}
+
+/// Every hit lies on whole characters of its text; and how many places lie on the edge of a circle.
+fn look(explained: &Explained, data: &Json, edges: &mut u64) {
+    let hits = match explained {
+        Explained::All(node) | Explained::Any(node) => {
+            return node.of.iter().for_each(|part| look(part, data, edges));
+        }
+        Explained::Not(node) => return look(&node.of, data, edges),
+        Explained::Geo(geo) => {
+            for hit in &geo.hits {
+                let circle = hit.area.rsplit_once(',').and_then(|(_, metres)| metres.parse::<f64>().ok());
+                let near = |(most, far): (f64, f64)| far >= most * 0.999_99 - 1.0;
+                *edges += u64::from(circle.zip(hit.metres).is_some_and(near));
+            }
+            return;
+        }
+        Explained::Text(text) => &text.hits,
+        Explained::Domain(domain) => &domain.hits,
+        _ => return,
+    };
+    for hit in hits {
+        let (field, part) = hit.field.split_once('.').unwrap_or((&hit.field, ""));
+        let value = if part.is_empty() { &data[field] } else { &data[field][part] };
+        let value = match hit.element.as_deref() {
+            None => value,
+            Some(element) => element.parse::<usize>().map_or(&value[element], |nth| &value[nth]),
+        };
+        let found = value.as_str().and_then(|text| text.get(hit.start..hit.end));
+        assert!(found.is_some_and(|found| found.starts_with(&hit.found)), "{hit:?} of {value}");
+    }
+}
+
+/// The facts as a caller looks them up.
+fn facts(around: &Around, needs: &[Need]) -> Facts {
+    let mut facts = Facts::new();
+    for need in needs {
+        let asked = need.clone();
+        match need {
+            Need::Strikes { within, .. } => {
+                match around.standings[&within.map(|within| within.to_string())] {
+                    Some(points) => facts.strikes(asked, points),
+                    None => facts.failed(asked, "down"),
+                }
+            }
+            Need::Count { window, key, .. } => match around.counted(window, key) {
+                Some(counted) => facts.count(asked, counted),
+                None => facts.failed(asked, "down"),
+            },
+            Need::Media { url } => match around.media(url) {
+                Told::Is(media) => facts.media(asked, media),
+                Told::Nobody => facts.unknown(asked),
+                Told::Down => facts.failed(asked, "down"),
+            },
+            Need::Score { model, .. } => match around.scores(model) {
+                Told::Is(scores) => facts.scores(asked, scores),
+                Told::Nobody => facts.unknown(asked),
+                Told::Down => facts.failed(asked, "down"),
+            },
+        }
+    }
+    facts
+}
+
+/// One random plan, and some random items before it.
+fn compare(seed: u64, seen: &mut Seen) {
+    let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let mut world = World::new(&mut dice);
+    let limits = Limits {
+        text_bytes: dice.one(&[16, 200, 64 << 10, 1_500]),
+        hits: dice.one(&[2, 16]),
+        excerpt_bytes: dice.one(&[8, 256]),
+        word_bytes: 16 << 10,
+        window_values: dice.one(&[1, 16]),
+        ..Limits::default()
+    };
+    let count = dice.one(&[1, 4, 4, 12, 40]);
+    let mut documents: Vec<Json> = (0..count).map(|nth| world.rule(&mut dice, nth)).collect();
+    let plan = loop {
+        let sources: Vec<_> =
+            documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
+        match Plan::compile(&sources, &world.vocabulary(), &limits) {
+            Ok(plan) => break plan,
+            // Words that are nothing or the same in a view: no chance tells that beforehand.
+            Err(faults) => {
+                let by_chance = |fault: &Fault| matches!(fault.tag(), "empty" | "limit");
+                assert!(faults.iter().all(by_chance), "seed {seed}: {faults:?}");
+                let well = |kind: &str, document: &Json| {
+                    !faults.iter().any(|fault| fault.kind == kind && document[kind] == fault.rule.as_str())
+                };
+                documents.retain(|document| well("rule", document));
+                for window in world.windows.iter_mut().filter(|window| !well("window", window)) {
+                    window.as_object_mut().unwrap().remove("where");
+                }
+            }
+        }
+    };
+    let windows: Vec<_> =
+        world.windows.iter().map(|document| form::parse_window(document, &limits).unwrap()).collect();
+    let rules: Vec<Rule> = documents.iter().map(|document| form::parse(document, &limits).unwrap()).collect();
+    for _ in 0..8 {
+        let (nth, data) = world.item(&mut dice);
+        let (type_id, shapes) = &world.types[nth];
+        let kinds: BTreeMap<String, Kind> =
+            shapes.iter().map(|(name, shape)| (name.clone(), shape.kind)).collect();
+        let user = dice.chance(80).then(|| ItemKey::new("user", "u1"));
+        let item = Item {
+            type_id,
+            values: &data,
+            user: user.as_ref(),
+            on: dice.one(&[On::Item, On::Item, On::Report]),
+            now: NOW,
+            submission: SubmissionId::random(),
+        };
+        let around = Around { standings: standings(&mut dice), seed: dice.roll(u64::MAX) };
+        let oracle = Interpreter {
+            rules: &rules,
+            limits: &limits,
+            kinds: &kinds,
+            item: &item,
+            around: &around,
+            windows: &windows,
+            banks: &world.banks,
+        };
+        let (expected, expected_needs) = oracle.run(&mut seen.tally);
+        let scan = plan.scan(&item);
+        let (needs, entries) = (scan.needs().to_vec(), scan.entries().to_vec());
+        let outcome = plan.finish(scan, &facts(&around, &needs));
+        let case = || format!("seed {seed}, item {}, rules {}", data.data, Json::from(documents.clone()));
+        assert!(outcome == expected, "{}\nplan {}\noracle {}", case(), shown(&outcome), shown(&expected));
+        assert_eq!(needs, expected_needs, "{}", case());
+        assert_eq!(entries, oracle.entries().0, "{}", case());
+        for rule in rules.iter().filter(|rule| oracle.speaks_of(rule)) {
+            let Some(inquiry) = plan.inquire(&item, &rule.key) else {
+                assert_eq!(rule.status, Status::Archived, "{}", case());
+                continue;
+            };
+            let needs: Vec<_> = inquiry.needs().cloned().collect();
+            let tree = plan.answer(inquiry, &facts(&around, &needs));
+            let expected = oracle.inquire(rule);
+            let shown = |tree: &Explained| serde_json::to_string(tree).unwrap();
+            assert!(
+                tree == expected,
+                "{} {}\nplan {}\noracle {}",
+                case(),
+                rule.key,
+                shown(&tree),
+                shown(&expected)
+            );
+            seen.explained += 1;
+        }
+        outcome.matched.iter().for_each(|matched| look(&matched.tree, &data.data, &mut seen.edges));
+        seen.entries += entries.len() as u64;
+        seen.cases += 1;
+        seen.matched += outcome.matched.len() as u64;
+        seen.errored += outcome.errored.len() as u64;
+        seen.asked += needs.len() as u64;
+        seen.truncated += u64::from(!outcome.truncated.is_empty());
+    }
+}
+
+fn shown(outcome: &Outcome) -> String {
+    serde_json::to_string(outcome).unwrap()
+}
+
+#[test]
+fn a_plan_comes_to_what_plain_reading_comes_to() {
+    let (cases, first) = (setting("TIDEGATE_RULES_CASES", 4_000), setting("TIDEGATE_RULES_SEED", 0));
+    let mut seen = Seen::default();
+    for seed in first.. {
+        if seen.cases >= cases {
+            break;
+        }
+        compare(seed, &mut seen);
+    }
+    let Seen {
+        cases,
+        matched,
+        errored,
+        explained,
+        asked,
+        truncated,
+        entries,
+        edges,
+        tally: Tally { leaves, raised },
+    } = seen;
+    let covered = format!(
+        "{cases} cases, {matched} matches, {errored} errors, {explained} explained, {asked} needs, {raised} raised, {truncated} truncated, {entries} entries, {edges} on edges"
+    );
+    println!("{covered}");
+    if cases < 4_000 {
+        return;
+    }
+    let often = [
+        matched > cases / 2,
+        errored > cases / 100,
+        explained > 2 * cases,
+        asked > cases / 10,
+        truncated > cases / 20,
+        entries > cases / 4,
+        edges > cases / 40,
+        raised > cases / 100,
+    ];
+    assert!(often.into_iter().all(|often| often), "{covered}");
+    for (kind, outcomes) in &leaves {
+        println!("{kind}: {outcomes:?}");
+        let all: u64 = outcomes.values().sum();
+        for outcome in ["passed", "failed"] {
+            let share = outcomes.get(outcome).copied().unwrap_or_default() * 100 / all;
+            assert!(share >= 5, "{kind} {outcome} in {share} % of {all}");
+        }
+    }
+    assert_eq!(leaves.len(), KINDS, "{:?}", leaves.keys());
+}
