@@ -11,7 +11,7 @@ use tidegate_catalog::{Banks, Keys, Secrets, change::Changes, first_start};
 use tidegate_console::LocalToken;
 use tidegate_egress::Client;
 use tidegate_media::Decoders;
-use tidegate_moderation::signals::Signals;
+use tidegate_moderation::media::Signals;
 use tidegate_schemas::ids::SubmissionId;
 use tidegate_store::{Store, system_clock};
 use tidegate_stream::Drained;

@@ -10,11 +10,9 @@ use anyhow::bail;
 use reqwest::Method;
 use running::{Demo, Place, post, report};
 use serde_json::{Value, json};
-use tidegate_schemas::ids::{Millis, OrgId, QueueId};
+use tidegate_schemas::ids::{DAY_MS, Millis, OrgId, QueueId};
 use tidegate_store::{Store, WriteTime, tables::review::jobs::QueueDay};
 use tidegate_test_support::{PATIENCE, eventually_ok};
-
-const DAY_MS: i64 = 86_400_000;
 
 #[tokio::test]
 async fn only_admin_keys_and_the_local_token_are_let_in() {
@@ -230,7 +228,7 @@ async fn look_from_the_end_of_the_day(place: &Place) {
     let db = fjall::Database::builder(place.data().join("db")).open().unwrap();
     let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
     let now = Millis::now();
-    let today = now.0.div_euclid(DAY_MS);
+    let today = now.day();
     // The test may go on past midnight.
     for day in [today, today + 1] {
         let row = QueueDay {

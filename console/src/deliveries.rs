@@ -16,7 +16,6 @@ use tidegate_store::{
 };
 use tidegate_stream::{Record, Topic};
 
-const DAY_MS: i64 = 86_400_000;
 /// Rows that are read at once.
 const STEP: usize = 500;
 
@@ -61,7 +60,7 @@ pub(crate) async fn page(
     now: Millis,
 ) -> Result<(Vec<Delivery>, Option<Place>), tidegate_store::Error> {
     let Query { wants, limit, mut rows, from } = query;
-    let day = |at: Millis| at.0.div_euclid(DAY_MS);
+    let day = Millis::day;
     let lives = DeliveryByDay::TABLE.ttl.unwrap_or_default();
     let (oldest, newest) = (day(now.minus(lives)), day(now.plus(lives)));
     let mut place = match from {
@@ -154,6 +153,7 @@ pub(crate) async fn command(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use tidegate_schemas::ids::DAY_MS;
     use tidegate_store::WriteTime;
 
     use super::*;
@@ -202,7 +202,7 @@ mod tests {
             .iter()
             .map(|listed| DeliveryByDay {
                 org: org.clone(),
-                day: listed.0.div_euclid(DAY_MS),
+                day: listed.day(),
                 at: *listed,
                 event_id,
                 subject: subject.clone(),

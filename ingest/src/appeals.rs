@@ -4,7 +4,7 @@
 
 use axum::http::StatusCode;
 use tidegate_catalog::Compiled;
-use tidegate_moderation::appeals::claim;
+use tidegate_moderation::review::appeals::claim;
 use tidegate_schemas::{
     ids::{Kind, Millis, OrgId, derive},
     records,

@@ -1,12 +1,12 @@
 //! `GET /api/v1/items/{typeId}/{id}`: what became of an item, at once or when it is evaluated.
 //!
-//! It renders nothing; `moderation::items` does.
+//! It renders nothing; `moderation::items::stored` does.
 
 use std::time::Duration;
 
 use axum::RequestExt;
 use serde::Deserialize;
-use tidegate_moderation::items::{Answer, answer, answer_when_evaluated};
+use tidegate_moderation::items::stored::{Answer, answer, answer_when_evaluated};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId, SubmissionId},
     wire::{Fault, Pointer},

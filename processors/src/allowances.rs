@@ -18,8 +18,11 @@ use futures::{
 use parking_lot::Mutex;
 use tidegate_moderation::{
     self as moderation,
-    effects::{Claim, Refused, Suppressed, Watch},
-    limits::{self, Asker, Known, Span, Unit, Watched},
+    effects::{Claim, Refused, Watch},
+    rules::{
+        limits::{self, Asker, Known, Span, Unit, Watched},
+        stats::Suppressed,
+    },
 };
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId};
 use tidegate_store::Store;
@@ -219,8 +222,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use tidegate_moderation::{
-        baselines::{self, Measured, Measurement},
         effects::Expected,
+        rules::baselines::{self, Measured, Measurement},
     };
     use tidegate_store::tables::items::limits::RuleDay;
 

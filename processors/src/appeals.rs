@@ -1,11 +1,11 @@
 //! Consumes appeals.
 //!
-//! What one leads to is `tidegate_moderation::appeals`.
+//! What one leads to is `tidegate_moderation::review::appeals`.
 
 use std::sync::Arc;
 
 use tidegate_catalog::Live;
-use tidegate_moderation::{self as moderation, appeals};
+use tidegate_moderation::{self as moderation, review::appeals};
 use tidegate_schemas::{ids::SubmissionId, records::Appeal};
 
 use crate::{

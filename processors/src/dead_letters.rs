@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use tidegate_moderation::submissions::RESENT;
+use tidegate_moderation::items::stored::RESENT;
 use tidegate_schemas::{
     ids::{Millis, OrgId, SubmissionId},
     records::DeadLetter,

@@ -1,12 +1,12 @@
 //! Releases decisions whose time to undo is over: the due rows of the partitions of `decisions` that are owned here.
 //!
-//! What a release is, `tidegate_moderation::decisions` knows; when to look, `due_scan`.
+//! What a release is, `tidegate_moderation::review::decisions` knows; when to look, `due_scan`.
 
 use std::{ops::RangeInclusive, time::Duration};
 
 use tidegate_moderation::{
     self as moderation,
-    decisions::{self, Release},
+    review::decisions::{self, Release},
 };
 use tidegate_schemas::ids::{JobId, Millis, OrgId};
 use tidegate_store::{

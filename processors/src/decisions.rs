@@ -1,11 +1,11 @@
 //! Consumes the decisions that were released.
 //!
-//! What one leads to is `tidegate_moderation::decisions`; `decision_due` releases them.
+//! What one leads to is `tidegate_moderation::review::decisions`; `decision_due` releases them.
 
 use std::sync::Arc;
 
 use tidegate_catalog::Live;
-use tidegate_moderation::{self as moderation, decisions};
+use tidegate_moderation::{self as moderation, review::decisions};
 use tidegate_schemas::{ids::SubmissionId, records::Decision};
 
 use crate::{

@@ -5,7 +5,11 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tidegate_moderation::{self as moderation, baselines, effects::Expected, limits::Watched};
+use tidegate_moderation::{
+    self as moderation,
+    effects::Expected,
+    rules::{baselines, limits::Watched},
+};
 use tidegate_store::Store;
 use tokio::time::Instant;
 

@@ -12,9 +12,9 @@ use futures::{
 use parking_lot::Mutex;
 use tidegate_moderation::{
     self as moderation,
-    signals::Judged,
+    media::Judged,
+    rules::windows::{self, Moment, Question as WindowQuestion},
     strikes,
-    windows::{self, Moment, Question as WindowQuestion},
 };
 use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowKey, Within};
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, WindowId};

@@ -6,13 +6,17 @@ use std::sync::Arc;
 
 use tidegate_catalog::{self as catalog, Compiled, Live};
 use tidegate_moderation::{
-    self as moderation, context_media,
+    self as moderation,
     effects::{self, Again, Claim, Plan, Refused},
-    evaluate::{self, Begun, Prepared},
-    items, retroact,
-    signals::{self, Wanted},
-    submissions::{self, Standing, Submission},
-    windows::Moment,
+    items::{
+        context_media,
+        evaluate::{self, Begun, Prepared},
+        stored::{self, Submission},
+        submissions::{self, Standing},
+    },
+    media::{self, Wanted},
+    reevaluation::retroact,
+    rules::windows::Moment,
 };
 use tidegate_rules::{Outcome, Scan};
 use tidegate_schemas::{
@@ -219,7 +223,7 @@ impl Items {
             Looked::Left => return Err(Fault::Lost),
         };
         let (banks, id) = (config.hash_banks(), item.id.clone());
-        let judge = move || signals::judge(&banks, id.as_str(), &found).shown;
+        let judge = move || media::judge(&banks, id.as_str(), &found).shown;
         let media = self.pool.run(judge).await?;
         Ok(context_media::keep(&self.deps, org, cause, &item, &media, job.written_at).await?)
     }
@@ -282,10 +286,10 @@ impl Items {
             let repeat = retroact::repeat_of(&self.deps, submission).await?;
             return Ok(retroact::is_superseded(&self.deps.store, org, &key, &repeat).await?);
         }
-        let newest = items::newest_place(&self.deps.store, org, &key).await?;
+        let newest = stored::newest_place(&self.deps.store, org, &key).await?;
         let at = submission.at;
         let own = (at.append_ms, at.offset, i64::from(at.position));
-        Ok(newest.is_some_and(|row| items::coordinates(&row) > own))
+        Ok(newest.is_some_and(|row| stored::coordinates(&row) > own))
     }
 }
 

@@ -37,7 +37,7 @@ mod worker;
 use std::sync::Arc;
 
 use tidegate_catalog::Live;
-use tidegate_moderation::signals::Signals;
+use tidegate_moderation::media::Signals;
 use tidegate_store::Store;
 use tidegate_stream::Log;
 

@@ -129,7 +129,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use futures::{FutureExt as _, future::BoxFuture, poll};
-    use tidegate_moderation::signals::Shares;
+    use tidegate_moderation::media::Shares;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::{collections::HashMap, time::Duration};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tidegate_moderation::signals::{self, Look, Search, Shares, Signal, Signals, Wanted};
+use tidegate_moderation::media::{self, Look, Search, Shares, Signal, Signals, Wanted};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId},
     wire::answers::Media,
@@ -169,7 +169,7 @@ impl Looking {
     async fn in_passing(&self, seats: &Seats, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
         let Some(_seat) = seats.try_take(asker.org) else {
             handed_over("share");
-            return Looked::Later(signals::pending(unknown(wanted)));
+            return Looked::Later(media::pending(unknown(wanted)));
         };
         let mut search = self.signals.gather(asker.org, wanted);
         // What is remembered is there at once, and no place need be left for it.
@@ -183,7 +183,7 @@ impl Looking {
             Waited::TimeIsOver => {
                 handed_over("time");
                 self.late.note(key, Instant::now() + self.wait);
-                Looked::Later(signals::pending(search.leave_running(self.left_running)))
+                Looked::Later(media::pending(search.leave_running(self.left_running)))
             }
             Waited::Lost => Looked::Left,
         }

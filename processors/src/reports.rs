@@ -1,11 +1,11 @@
 //! Consumes reports.
 //!
-//! What one leads to is `tidegate_moderation::reports`.
+//! What one leads to is `tidegate_moderation::review::reports`.
 
 use std::sync::Arc;
 
 use tidegate_catalog::Live;
-use tidegate_moderation::{self as moderation, reports};
+use tidegate_moderation::{self as moderation, review::reports};
 use tidegate_schemas::{ids::SubmissionId, records::Report};
 
 use crate::{

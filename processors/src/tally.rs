@@ -5,7 +5,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tidegate_moderation::rule_stats::{self, Book, RuleOutcome};
+use tidegate_moderation::rules::stats::{self, Book, RuleOutcome};
 use tidegate_schemas::ids::{Millis, OrgId, RuleId};
 use tidegate_store::Store;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +54,7 @@ impl Tally {
     /// What cannot be written now is written the next time.
     pub(crate) async fn write(&self) {
         let written = self.book.lock().take();
-        if let Err(error) = rule_stats::write(&self.store, &written, Millis::now()).await {
+        if let Err(error) = stats::write(&self.store, &written, Millis::now()).await {
             tracing::debug!(tag = error.tag(), "the counts of rules are written later");
             self.book.lock().put_back(written);
         }

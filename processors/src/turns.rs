@@ -12,7 +12,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tidegate_moderation::windows::Moment;
+use tidegate_moderation::rules::windows::Moment;
 use tidegate_schemas::ids::OrgId;
 use tokio_util::sync::CancellationToken;
 

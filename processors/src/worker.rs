@@ -7,9 +7,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tidegate_moderation::{
+use tidegate_moderation::items::{
     context_media::{self as context, CONTEXT},
-    submissions::RESENT,
+    stored::RESENT,
 };
 use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_stream::{Drained, Inbox, Received, Role, Ticket, failpoint};

@@ -191,6 +191,10 @@ impl fmt::Debug for ItemKey {
     }
 }
 
+pub const MINUTE_MS: i64 = 60_000;
+pub const HOUR_MS: i64 = 60 * MINUTE_MS;
+pub const DAY_MS: i64 = 24 * HOUR_MS;
+
 /// Milliseconds since 1970, UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -211,6 +215,21 @@ impl Millis {
 
     pub fn minus(self, duration: std::time::Duration) -> Self {
         Self(self.0.saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
+    }
+
+    /// Number of whole days since 1970.
+    pub const fn day(self) -> i64 {
+        self.0.div_euclid(DAY_MS)
+    }
+
+    /// Number of whole hours since 1970.
+    pub const fn hour(self) -> i64 {
+        self.0.div_euclid(HOUR_MS)
+    }
+
+    /// Number of whole minutes since 1970.
+    pub const fn minute(self) -> i64 {
+        self.0.div_euclid(MINUTE_MS)
     }
 
     /// ISO 8601 with milliseconds and `Z`, the only form in which Tidegate writes an instant.

@@ -40,7 +40,7 @@ pub(crate) struct Settings {
     pub(crate) security: Security,
     pub(crate) egress: tidegate_egress::Settings,
     pub(crate) media: tidegate_media::Limits,
-    pub(crate) signals: tidegate_moderation::signals::Settings,
+    pub(crate) signals: tidegate_moderation::media::Settings,
     pub(crate) ingest: tidegate_ingest::Settings,
     pub(crate) processors: tidegate_processors::Settings,
     pub(crate) callbacks: tidegate_processors::callbacks::Settings,

@@ -6,7 +6,7 @@
 use std::{cmp::Reverse, fmt, str::FromStr};
 
 use serde::Deserialize;
-use tidegate_moderation::job_answers::{self, Summary};
+use tidegate_moderation::review::job_view::{self, Summary};
 use tidegate_schemas::ids::{OrgId, QueueId};
 use tidegate_store::{
     At, Cursor,
@@ -242,7 +242,7 @@ impl Page<'_> {
     }
 
     fn done(self, next: Option<Place>) -> Result<List<Summary>, Problem> {
-        let items = self.items.into_iter().map(job_answers::summary).collect::<Result<_, _>>();
+        let items = self.items.into_iter().map(job_view::summary).collect::<Result<_, _>>();
         Ok(List { items: items.map_err(faults::moderation)?, next: next.map(|place| place.to_string()) })
     }
 }

@@ -10,9 +10,9 @@ use axum::{
     routing::{get, post},
 };
 use serde::Deserialize;
-use tidegate_moderation::{
+use tidegate_moderation::review::{
     decisions::{self, Refusal, Ruling},
-    job_answers::{self, Answer, Cause, DecisionAnswer, Room, Summary},
+    job_view::{self, Answer, Cause, DecisionAnswer, Room, Summary},
     queues::{self, Claim, Reviewer},
 };
 use tidegate_schemas::{
@@ -95,7 +95,7 @@ async fn one(
     Path(job): Path<String>,
 ) -> Result<Json<Answer>, Problem> {
     let room = room(&api, None)?;
-    let answer = job_answers::answer(&api.deps.moderation.store, &caller.org, id(&job)?, room).await;
+    let answer = job_view::answer(&api.deps.moderation.store, &caller.org, id(&job)?, room).await;
     answer.map_err(faults::moderation)?.map(Json).ok_or_else(no_such_job)
 }
 
@@ -111,7 +111,7 @@ async fn causes(
     let (store, job) = (&api.deps.moderation.store, id(&job)?);
     let known = store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
     known.ok_or_else(no_such_job)?;
-    let found = job_answers::causes(store, &caller.org, job, after, room).await;
+    let found = job_view::causes(store, &caller.org, job, after, room).await;
     let (items, next) = found.map_err(faults::moderation)?;
     Ok(Json(List { items, next: next.map(|cursor| cursor.to_string()) }))
 }
@@ -221,7 +221,7 @@ fn reviewer_of(api: &Api, caller: &Caller, named: Option<String>) -> Result<Revi
 }
 
 fn summary(job: Job) -> Result<Json<Summary>, Problem> {
-    job_answers::summary(job).map(Json).map_err(faults::moderation)
+    job_view::summary(job).map(Json).map_err(faults::moderation)
 }
 
 fn no_such_job() -> Problem {

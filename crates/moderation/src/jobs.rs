@@ -10,7 +10,7 @@
 //! all is not claimed. Every id is derived, so a replay walks the same path.
 
 use tidegate_schemas::{
-    ids::{AppealId, ItemKey, JobId, Kind, Millis, OrgId, QueueId, ReportId, SubmissionId, derive},
+    ids::{AppealId, DAY_MS, ItemKey, JobId, Kind, Millis, OrgId, QueueId, ReportId, SubmissionId, derive},
     records::JobClass,
 };
 use tidegate_store::{
@@ -221,7 +221,7 @@ async fn open(
                 org: opening.org.clone(),
                 queue: opening.queue.clone(),
                 priority,
-                day: day_of(created_at),
+                day: created_at.day(),
                 created_at,
                 job_id,
                 item: opening.subject.clone(),
@@ -256,11 +256,11 @@ async fn open(
 /// The instant that a new job stands at in its queue's day. It is now, or where reviewers look from if a clock that
 /// was ahead has put that behind now: nobody would come by there.
 async fn place(store: &Store, opening: &Opening, priority: i64, now: Millis) -> Result<Millis, Error> {
-    let (org, queue, day) = (&opening.org, &opening.queue, day_of(now));
+    let (org, queue, day) = (&opening.org, &opening.queue, now.day());
     if let Some(known) = store.get::<QueueDay>(&(org.clone(), queue.clone(), priority, day)).await? {
         return Ok(now.max(known.first_at));
     }
-    let first_at = Millis(day * crate::queues::DAY_MS);
+    let first_at = Millis(day * DAY_MS);
     let new = QueueDay { org: org.clone(), queue: queue.clone(), priority, day, first_at };
     // The day's own start as its write time: never over a later mark of how far the day is decided.
     store.put(WriteTime::of(first_at, 0), &[new]).await?;
@@ -283,10 +283,6 @@ async fn put_cause(store: &Store, opening: &Opening, job_id: JobId) -> Result<()
     };
     store.put(WriteTime::of(cause.at, 0), &[row]).await?;
     Ok(())
-}
-
-pub(crate) fn day_of(at: Millis) -> i64 {
-    at.0.div_euclid(crate::queues::DAY_MS)
 }
 
 fn lost_row(job_id: JobId) -> Error {

@@ -2,29 +2,14 @@
 //!
 //! It consumes no topic and serves no request: `processors`, `ingest` and `console` call it.
 
-pub mod appeals;
-pub mod backtest;
-pub mod baselines;
-pub mod context;
-pub mod context_media;
-pub mod decisions;
 pub mod effects;
-pub mod evaluate;
-pub mod events;
-pub mod history;
 pub mod items;
-pub mod job_answers;
 pub mod jobs;
-pub mod limits;
-pub mod past;
-pub mod queues;
-pub mod reports;
-pub mod retroact;
-pub mod rule_stats;
-pub mod signals;
+pub mod media;
+pub mod reevaluation;
+pub mod review;
+pub mod rules;
 pub mod strikes;
-pub mod submissions;
-pub mod windows;
 
 mod error;
 

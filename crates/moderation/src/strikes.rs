@@ -18,7 +18,10 @@ use tidegate_store::{
     tables::items::strikes::{Strike, StrikeReversal},
 };
 
-use crate::{Deps, Error, effects, events};
+use crate::{
+    Deps, Error,
+    effects::{self, events},
+};
 
 /// The points that count for a user since an instant.
 pub async fn standing(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<i64, Error> {

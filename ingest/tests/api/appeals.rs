@@ -1,7 +1,7 @@
 //! Appeals, and who may use an `appealId`.
 
 use serde_json::json;
-use tidegate_moderation::appeals::claim;
+use tidegate_moderation::review::appeals::claim;
 use tidegate_schemas::{
     ids::{AppealId, Millis},
     wire::json::scan,

@@ -24,7 +24,6 @@ use tidegate_store::{
 use super::state::{Made, Progress, State};
 use crate::{due_scan::minute_of, error::Fault};
 
-const DAY_MS: i64 = 86_400_000;
 /// A record that waited longer begins its delivery as if it had waited so long: rows expire by their write time, and
 /// what came after an outage of weeks must not be gone when it is written.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
@@ -193,7 +192,7 @@ fn listed(row: &Delivery) -> DeliveryByDay {
     let at = row.listed();
     DeliveryByDay {
         org: row.org.clone(),
-        day: at.0.div_euclid(DAY_MS),
+        day: at.day(),
         at,
         event_id: row.event_id,
         subject: row.subject.clone(),
@@ -236,7 +235,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use bytes::Bytes;
-    use tidegate_schemas::{ids::ItemKey, records::Command};
+    use tidegate_schemas::{
+        ids::{DAY_MS, ItemKey},
+        records::Command,
+    };
     use tidegate_store::Row as _;
 
     use super::*;

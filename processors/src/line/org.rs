@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use tidegate_moderation::signals::{Shares, Taken};
+use tidegate_moderation::media::{Shares, Taken};
 
 /// What one org may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

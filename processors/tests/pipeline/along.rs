@@ -1,6 +1,6 @@
 //! An item that comes along with a report or an appeal more than once has one row, with the media of all its versions.
 
-use tidegate_moderation::job_answers::{self, Room};
+use tidegate_moderation::review::job_view::{self, Room};
 use tidegate_processors::dead_letters::{self, Order, Selection};
 use tidegate_schemas::{
     ids::{ItemKey, JobId, Kind, derive},
@@ -71,7 +71,7 @@ fn job_id(of: &[&[u8]]) -> JobId {
 /// The media that a job shows beside its cause, of each item.
 async fn shown(world: &World, job: JobId) -> Vec<(String, Vec<Media>)> {
     let room = Room { causes: 10, bytes: usize::MAX };
-    let causes = job_answers::causes(&world.deps.store, &org(), job, None, room).await.unwrap().0;
+    let causes = job_view::causes(&world.deps.store, &org(), job, None, room).await.unwrap().0;
     let media = causes.into_iter().flat_map(|cause| cause.media);
     media.map(|it| (it.id.to_string(), serde_json::from_str(it.media.get()).unwrap())).collect()
 }

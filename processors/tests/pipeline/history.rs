@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_moderation::history::{Place, Sample, Span, page};
+use tidegate_moderation::items::history::{Place, Sample, Span, page};
 use tidegate_schemas::{
     ids::{Millis, SubmissionId},
     records::{Items, Source},

@@ -1,7 +1,7 @@
 //! What an evaluation leaves out is told wherever the evaluation is.
 
 use serde_json::{Value, json};
-use tidegate_moderation::items;
+use tidegate_moderation::items::stored;
 use tidegate_schemas::{
     ids::{ItemKey, SubmissionId},
     records::Evaluation,
@@ -16,7 +16,7 @@ const LIMIT: usize = 64 << 10;
 async fn told(world: &World, item: &ItemKey, submission: SubmissionId) -> (Value, Option<Value>) {
     let row = world.evaluated(item, submission).await;
     let stored: Value = serde_json::from_str(row.left_out.as_deref().unwrap_or("{}")).unwrap();
-    let answer = items::answer(&world.deps.store, &org(), item, None).await.unwrap().unwrap();
+    let answer = stored::answer(&world.deps.store, &org(), item, None).await.unwrap().unwrap();
     let answer = serde_json::to_value(answer).unwrap();
     for name in ["matchedMore", "erroredMore", "uncounted", "truncated"] {
         assert_eq!(answer.get(name), stored.get(name), "{answer}");

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_moderation::queues::DAY_MS;
 use tidegate_schemas::{ids::SubmissionId, records::ItemEntry};
 use tidegate_store::tables::items::{
     items::Item,
@@ -48,7 +47,7 @@ fn suppressed(row: &Item) -> Option<String> {
 fn days(rows: &[Item]) -> BTreeMap<i64, (usize, usize)> {
     let mut days = BTreeMap::new();
     for row in rows {
-        let (all, acted): &mut (usize, usize) = days.entry(row.append_ms.0.div_euclid(DAY_MS)).or_default();
+        let (all, acted): &mut (usize, usize) = days.entry(row.append_ms.day()).or_default();
         *all += 1;
         *acted += usize::from(suppressed(row).is_none());
     }
@@ -160,7 +159,7 @@ async fn a_replay_acts_on_what_was_allowed_and_on_nothing_else() {
 /// Both have taken their place before either has a plan, as after a kill in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_evaluated_again_wastes_a_place_and_keeps_its_user() {
-    use tidegate_moderation::limits::{Asker, Span, Unit, hold, take};
+    use tidegate_moderation::rules::limits::{Asker, Span, Unit, hold, take};
     let mut world = World::new().await;
     world.configure(&rule("{actions_per_day: 2, per_user_cooldown: 30d}"), false).await;
     let entry = by("u1", "p1");
@@ -179,7 +178,7 @@ async fn who_is_evaluated_again_wastes_a_place_and_keeps_its_user() {
     assert_eq!(suppressed(&row), None);
     let later = submit(&world, vec![by("u2", "p2")]).await;
     // On the same day the wasted place is missed: never too many, at times too few.
-    let same_day = later[0].append_ms.0.div_euclid(DAY_MS) == at.0.div_euclid(DAY_MS);
+    let same_day = later[0].append_ms.day() == at.day();
     assert_eq!(suppressed(&later[0]), same_day.then(|| "limit".to_owned()));
     world.drain().await;
 }

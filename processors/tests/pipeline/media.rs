@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_moderation::{items, job_answers};
+use tidegate_moderation::{items::stored, review::job_view};
 use tidegate_processors::{MediaSettings, Settings};
 use tidegate_schemas::{
     ids::ItemKey,
@@ -96,7 +96,7 @@ async fn rules_see_the_media_of_an_item_and_its_row_shows_them() {
     let failed = |reason: &str| ("fetch_failed".to_owned(), Some(reason.to_owned()));
     assert_eq!(states(&row), [failed("http_404"), failed("url_port")]);
     assert!(row.matched.contains("unseen"), "{}", row.matched);
-    let answer = items::answer(&world.deps.store, &org(), &post("bad"), None).await.unwrap().unwrap();
+    let answer = stored::answer(&world.deps.store, &org(), &post("bad"), None).await.unwrap().unwrap();
     assert!(answer.media.get().contains("http_404"));
     world.drain().await;
     assert!(world.tail(Topic::ItemsSlow).await.is_empty());
@@ -246,8 +246,8 @@ async fn a_job_is_open_before_any_picture_is_there_and_shows_those_that_come_lat
         .await;
     world.until("the request", async || host.asked("").pop()).await;
     let media = async || {
-        let room = job_answers::Room { causes: 10, bytes: usize::MAX };
-        let shown = job_answers::causes(&world.deps.store, &org(), job.job_id, None, room).await;
+        let room = job_view::Room { causes: 10, bytes: usize::MAX };
+        let shown = job_view::causes(&world.deps.store, &org(), job.job_id, None, room).await;
         shown.unwrap().0.into_iter().flat_map(|cause| cause.media).next()
     };
     assert!(media().await.is_none());

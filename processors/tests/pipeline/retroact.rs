@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidegate_moderation::{
-    items,
-    retroact::{self, Refusal, Run, Wanted},
+    items::stored,
+    reevaluation::retroact::{self, Refusal, Run, Wanted},
 };
 use tidegate_schemas::{
     ids::{Millis, SubmissionId},
@@ -110,7 +110,7 @@ async fn a_rule_acts_on_what_came_in_before_it_and_repeats_nothing() {
     let again = whole(&world, "moon", false).await;
     assert_eq!((again.progress.sent, again.progress.done_before), (0, 3));
     // What was sent again is no newer version.
-    let newest = items::newest(&world.deps.store, &org(), &post("p1")).await.unwrap().unwrap();
+    let newest = stored::newest(&world.deps.store, &org(), &post("p1")).await.unwrap().unwrap();
     assert_eq!(newest.source, Source::Api.symbol());
     world.drain().await;
     assert_eq!(world.events(AUTOMATIC).await.len(), 6);

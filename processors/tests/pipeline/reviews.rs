@@ -1,7 +1,7 @@
 //! Reports and appeals open jobs, and decisions take their effects.
 
 use bytes::Bytes;
-use tidegate_moderation::{
+use tidegate_moderation::review::{
     decisions::{self, Ruling},
     queues::{self, Reviewer},
 };

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use tidegate_moderation::{
-    past::{self, Archive},
-    windows::{self, Moment},
+    reevaluation::stored_evaluation::{self, Archive},
+    rules::windows::{self, Moment},
 };
 use tidegate_processors::{MediaSettings, Settings};
 use tidegate_rules::{Amount, Verdict, WindowEntry};
@@ -60,7 +60,7 @@ async fn fires_again(world: &World, row: &Item) -> bool {
     let (org, uncounted) = (org(), BTreeSet::new());
     let archive = Archive { store: &world.deps.store, org: &org, uncounted: &uncounted, window_rows: 10_000 };
     let config = world.deps.live.latest(&org).await.unwrap();
-    let why = past::explain(archive, config, row, &"floods".into()).await.unwrap().unwrap();
+    let why = stored_evaluation::explain(archive, config, row, &"floods".into()).await.unwrap().unwrap();
     why.tree.outcome() == Verdict::Passed
 }
 
@@ -262,7 +262,7 @@ async fn a_window_that_needs_too_many_rows_is_an_error_and_not_silence() {
 /// Rows of another process, read piece by piece.
 #[tokio::test]
 async fn what_lies_outside_of_the_window_or_above_the_threshold_is_not_counted() {
-    use tidegate_moderation::windows::{Question, counted};
+    use tidegate_moderation::rules::windows::{Question, counted};
     use tidegate_rules::{Measure, Window, WindowKey};
     use tidegate_store::WriteTime;
     let world = World::new().await;
@@ -309,7 +309,7 @@ async fn what_lies_outside_of_the_window_or_above_the_threshold_is_not_counted()
 /// Offsets of two partitions say nothing about each other, and so do places in two records.
 #[tokio::test]
 async fn of_items_that_came_at_once_each_sees_those_before_it_in_an_order_that_all_agree_on() {
-    use tidegate_moderation::windows::{Question, counted};
+    use tidegate_moderation::rules::windows::{Question, counted};
     use tidegate_rules::{Measure, Window};
     let world = World::new().await;
     let (store, org, now) = (&world.deps.store, org(), Millis::now());

@@ -15,7 +15,7 @@ use tidegate_egress::Client;
 use tidegate_media::{Decoders, Limits};
 use tidegate_moderation::{
     self as moderation,
-    signals::{Settings as SignalSettings, Signals},
+    media::{Settings as SignalSettings, Signals},
 };
 use tidegate_processors::{Deps, Health, RoleError, Settings, process};
 use tidegate_schemas::{

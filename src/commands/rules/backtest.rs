@@ -14,11 +14,11 @@ use anyhow::bail;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tidegate_moderation::backtest::{Findings, Head, Opinion, RuleFindings};
+use tidegate_moderation::reevaluation::backtest::{Findings, Head, Opinion, RuleFindings};
 use tidegate_rules::Within;
 use tidegate_schemas::{
     documents::{DocumentKind, parse},
-    ids::{Millis, RuleId},
+    ids::{DAY_MS, Millis, RuleId},
     item_types::datetime,
 };
 
@@ -28,8 +28,6 @@ use crate::{
     commands::documents::{self, Change, File},
     output::{complain, say},
 };
-
-const DAY_MS: i64 = 86_400_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct Backtest {

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 use tidegate_catalog::Compiled;
-use tidegate_moderation::evaluate::{self, Prepared};
+use tidegate_moderation::items::evaluate::{self, Prepared};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, SubmissionId},
     item_types::Mode,

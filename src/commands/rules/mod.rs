@@ -18,7 +18,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Args, Subcommand};
 use tidegate_catalog::{Compiled, change};
-use tidegate_moderation::evaluate::{self, Begun, Prepared};
+use tidegate_moderation::items::evaluate::{self, Begun, Prepared};
 use tidegate_rules::{Around, Explained, Facts, LeftOut, Outcome};
 use tidegate_schemas::{ids::RuleId, nearest};
 

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
-use tidegate_moderation::retroact::Progress;
+use tidegate_moderation::reevaluation::retroact::Progress;
 use tidegate_schemas::ids::Millis;
 
 use super::backtest::{instant, progress};

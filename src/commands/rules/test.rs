@@ -14,7 +14,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use tidegate_catalog::{Compiled, change};
-use tidegate_moderation::evaluate::Prepared;
+use tidegate_moderation::items::evaluate::Prepared;
 use tidegate_rules::TestResult;
 use tidegate_schemas::ids::Millis;
 

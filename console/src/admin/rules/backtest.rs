@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tidegate_catalog::{Compiled, change::Difference};
 use tidegate_moderation::{
-    backtest::{Findings, Head, Trial},
-    history,
+    items::history,
+    reevaluation::backtest::{Findings, Head, Trial},
 };
 use tidegate_schemas::{
     documents::DocumentKind,

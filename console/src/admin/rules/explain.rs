@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 use tidegate_moderation::{
-    Error, items,
-    past::{self, Archive},
+    Error,
+    items::stored,
+    reevaluation::stored_evaluation::{self, Archive},
 };
 use tidegate_rules::{Explained, LeftOut};
 use tidegate_schemas::ids::{ConfigVersion, ItemKey, RuleId, SubmissionId};
@@ -50,7 +51,7 @@ pub(crate) async fn explain(
 ) -> Result<Json<Answer>, Problem> {
     let (org, deps) = (&caller.org, &api.deps.moderation);
     let Wanted { item, rule, files } = wanted;
-    let row = items::newest(&deps.store, org, &item).await.map_err(faults::moderation)?;
+    let row = stored::newest(&deps.store, org, &item).await.map_err(faults::moderation)?;
     let row = row.ok_or_else(|| {
         Problem::not_found(format!("There is no stored item `{}` of type `{}`.", item.id, item.type_id))
     })?;
@@ -65,12 +66,13 @@ pub(crate) async fn explain(
     };
     let archive =
         Archive { store: &deps.store, org, uncounted: &uncounted, window_rows: api.deps.window_rows };
-    let why = past::explain(archive, config, &row, &rule).await.map_err(|error| match error {
-        Error::Content { detail, .. } => {
-            Problem::conflict(format!("The item does not fit its type any more: {detail}"))
-        }
-        error => faults::moderation(error),
-    })?;
+    let why =
+        stored_evaluation::explain(archive, config, &row, &rule).await.map_err(|error| match error {
+            Error::Content { detail, .. } => {
+                Problem::conflict(format!("The item does not fit its type any more: {detail}"))
+            }
+            error => faults::moderation(error),
+        })?;
     let why =
         why.ok_or_else(|| Problem::not_found(format!("There is no rule `{rule}` that is evaluated.")))?;
     Ok(Json(Answer {

@@ -16,7 +16,7 @@ use axum::{
     Router,
     routing::{get, post},
 };
-use tidegate_moderation::history::{self, Place, Sample, Span};
+use tidegate_moderation::items::history::{self, Place, Sample, Span};
 use tidegate_schemas::{ids::Millis, item_types::datetime};
 use tidegate_web::Problem;
 

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Deserialize;
-use tidegate_moderation::retroact::{self, Refusal, Run};
+use tidegate_moderation::reevaluation::retroact::{self, Refusal, Run};
 use tidegate_schemas::ids::{Millis, RuleId};
 use tidegate_web::{Path, Problem, Query};
 use uuid::Uuid;

@@ -3,11 +3,11 @@
 
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
-use tidegate_moderation::{
+use tidegate_moderation::rules::{
     baselines::{self, Measured, Measurement},
-    rule_stats::{self, Stats},
+    stats::{self, Stats},
 };
-use tidegate_schemas::ids::{Millis, RuleId};
+use tidegate_schemas::ids::{DAY_MS, Millis, RuleId};
 use tidegate_web::{Problem, Query};
 
 use super::{instant, span};
@@ -20,7 +20,6 @@ use crate::admin::{
 
 /// Each day is read by itself.
 const MOST_DAYS: i64 = 400;
-const DAY_MS: i64 = 86_400_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,7 +52,7 @@ pub(super) async fn stats(
         return Err(invalid("", format!("`since` is before `until`, and at most {MOST_DAYS} days.")));
     }
     let store = &api.deps.moderation.store;
-    let found = rule_stats::read(store, &caller.org, since, until, wanted.rule.as_ref()).await;
+    let found = stats::read(store, &caller.org, since, until, wanted.rule.as_ref()).await;
     let found = found.map_err(faults::moderation)?;
     let lines = found.into_iter().map(|((rule, version), stats)| Line { rule, version, stats });
     Ok(Json(List::whole(lines.collect())))

@@ -8,12 +8,11 @@ use tidegate_schemas::ids::{
 };
 use uuid::Uuid;
 
-use super::{Plan, PlannedAction, PlannedCallback, PlannedReview, PlannedStrike};
-use crate::{
+use super::{
+    Plan, PlannedAction, PlannedCallback, PlannedReview, PlannedStrike,
     events::{self, ActionEvent, ActionRef, Named},
-    jobs::built_in,
-    rule_stats::RuleHit,
 };
+use crate::{jobs::built_in, rules::stats::RuleHit};
 
 /// An action that is taken on an item.
 pub(crate) struct Taken<'a> {

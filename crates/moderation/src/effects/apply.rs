@@ -14,7 +14,7 @@ use super::{Plan, PlannedCallback, PlannedStrike, PlannedVerdict};
 use crate::{
     Deps, Error,
     jobs::{self, Cause, CauseKind, Opening},
-    rule_stats::{self, RuleHit, Verdict},
+    rules::stats::{self, RuleHit, Verdict},
 };
 
 /// Done when every row is stored and every record is acknowledged by the log.

@@ -7,8 +7,9 @@
 
 mod actions;
 mod apply;
-mod gates;
+pub mod events;
 mod plan;
+mod rule_gates;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -22,13 +23,13 @@ use uuid::Uuid;
 
 pub(crate) use actions::Taken;
 pub use apply::apply;
-pub use gates::{Claim, Expected, Refused, Suppressed, Watch, claims};
-pub(crate) use plan::event_of;
-pub use plan::{Again, Evaluated, plan_item};
+pub use plan::plan_item;
+pub(crate) use rule_gates::event_of;
+pub use rule_gates::{Again, Claim, Evaluated, Expected, Refused, Watch, claims};
 
 use crate::{
     Deps, Error,
-    rule_stats::{Finding, RuleHit, RuleOutcome},
+    rules::stats::{Finding, RuleHit, RuleOutcome},
 };
 
 /// Why the actions of overtaken content are not taken.

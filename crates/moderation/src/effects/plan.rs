@@ -1,62 +1,22 @@
 //! From an item's evaluation to the plan of its effects; pure.
 //!
-//! It neither reads nor writes. Every rule was evaluated; which of them act is up to `gates`.
+//! It neither reads nor writes. Every rule was evaluated; which of them act is up to `rule_gates`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tidegate_catalog::Compiled;
-use tidegate_rules::{Errored, Match, OnError, Outcome};
-use tidegate_schemas::ids::{
-    ActionId, EventId, ItemKey, Kind as IdKind, Millis, OrgId, PolicyId, QueueId, RuleId, SubmissionId,
-    derive,
-};
-use tidegate_schemas::wire::answers::Media;
+use tidegate_rules::{Errored, Match, OnError};
+use tidegate_schemas::ids::{ActionId, EventId, Kind as IdKind, PolicyId, QueueId, RuleId, derive};
 
 use super::{
     Findings, Kind, Plan, PlannedReview, Taken,
-    gates::{self, Found, Refused, Suppressed},
+    rule_gates::{self, Evaluated, Found, event_id},
 };
 use crate::{
-    events,
     jobs::built_in,
-    rule_stats::{OutcomeKind, RuleHit, RuleOutcome},
+    rules::stats::{OutcomeKind, RuleHit, RuleOutcome, Suppressed},
 };
-
-/// What was evaluated, and when the log took it.
-#[derive(Debug)]
-pub struct Evaluated<'a> {
-    pub org: &'a OrgId,
-    pub submission_id: SubmissionId,
-    pub item: &'a ItemKey,
-    /// Who is struck: the item's creator, or the user that the item is.
-    pub user: Option<&'a ItemKey>,
-    pub append_ms: Millis,
-    pub outcome: &'a Outcome,
-    /// Set where the item's reviews are somebody else's: why.
-    pub no_reviews: Option<&'static str>,
-    /// By their limits.
-    pub refused: &'a Refused,
-    /// Set where the submission repeats an earlier one.
-    pub again: Option<Again<'a>>,
-    pub media: &'a [Media],
-}
-
-impl Evaluated<'_> {
-    /// Whether the action was taken before, on the submission that this one repeats.
-    pub(super) fn is_done(&self, action: &ActionId) -> bool {
-        self.again.is_some_and(|again| again.taken.contains(&event_id(self, action)))
-    }
-}
-
-/// What an item was sent for before.
-#[derive(Clone, Copy, Debug)]
-pub struct Again<'a> {
-    /// Its events are this one's.
-    pub original: SubmissionId,
-    /// The events of what was done about the item.
-    pub taken: &'a HashSet<EventId>,
-}
 
 /// An action as the item's row lists it.
 #[derive(Serialize)]
@@ -95,7 +55,7 @@ struct ListedFailure<'a> {
 
 pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
     let mut plan = Plan::empty(evaluated.org, evaluated.submission_id.0, Kind::Item, config.version());
-    let found = gates::found(config, evaluated);
+    let found = rule_gates::found(config, evaluated);
     let mut asked: BTreeMap<&ActionId, Vec<&Found<'_>>> = BTreeMap::new();
     for rule in &found {
         for action in rule.actions {
@@ -107,7 +67,7 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
     let sampled = found.iter().filter(|it| is_sampled(evaluated, it));
     let sampled: Vec<_> = sampled.map(|it| hit(evaluated, it.rule, it.version)).collect();
     review(&mut plan, evaluated, "sample", sampled);
-    let failed = gates::for_review(config, evaluated);
+    let failed = rule_gates::for_review(config, evaluated);
     let failed = failed.into_iter().map(|head| hit(evaluated, &head.rule, &head.version));
     review(&mut plan, evaluated, "error", failed.collect());
 
@@ -120,7 +80,7 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
     let of = |rule: &RuleId| failures.iter().find(|it| it.rule == rule).and_then(|it| it.suppressed);
     let errored = evaluated.outcome.errored.iter().map(|failed| ListedFailure {
         failed,
-        counts_as: gates::counts_as(config, failed),
+        counts_as: rule_gates::counts_as(config, failed),
         suppressed: of(&failed.rule),
     });
     plan.evaluation = Some(Findings {
@@ -159,9 +119,8 @@ fn list_action<'a>(
     let policies = union_of_policies(&causes);
     let suppressed = match why {
         Some(why) => Some(why.as_str()),
-        None => {
-            gates::refused(config, evaluated, id).or_else(|| evaluated.is_done(id).then_some("duplicate"))
-        }
+        None => rule_gates::refused(config, evaluated, id)
+            .or_else(|| evaluated.is_done(id).then_some("duplicate")),
     };
     if suppressed.is_none() {
         take(plan, config, evaluated, id, &causes, &policies);
@@ -222,15 +181,6 @@ fn review(plan: &mut Plan, evaluated: &Evaluated<'_>, why: &str, hits: Vec<RuleH
         rules: hits.iter().map(|hit| hit.rule.clone()).collect(),
         hits,
     });
-}
-
-fn event_id(evaluated: &Evaluated<'_>, action: &ActionId) -> EventId {
-    event_of(evaluated.again.map_or(evaluated.submission_id, |again| again.original), action)
-}
-
-/// The event of an action that rules take on a submission.
-pub(crate) fn event_of(submission: SubmissionId, action: &ActionId) -> EventId {
-    derive(IdKind::ActionEvent, &[submission.as_bytes(), action.as_str().as_bytes()])
 }
 
 fn hit(evaluated: &Evaluated<'_>, rule: &RuleId, version: &str) -> RuleHit {

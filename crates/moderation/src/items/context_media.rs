@@ -1,0 +1,129 @@
+//! The media of items that come along with reports and appeals: handed over once the job is open, kept beside it.
+//!
+//! Nothing is evaluated here, and no job waits for it.
+
+use tidegate_catalog::Compiled;
+use tidegate_schemas::{
+    ids::{ItemKey, Kind, Millis, OrgId, SubmissionId, derive},
+    item_types::Mode,
+    records::{self, ContextItem, ItemEntry, Record as _},
+    wire::{Pointer, answers::Media},
+};
+use tidegate_store::{At, Store, WriteTime, tables::review::context_media::ContextMedia};
+use tidegate_stream::{Record, Topic};
+use uuid::Uuid;
+
+use crate::{
+    Deps, Error,
+    media::{self, Depth, Wanted},
+};
+
+/// The header of a record whose items came along with the cause that it names.
+pub const CONTEXT: &str = "tidegate-context";
+
+/// The cause that a header names.
+pub fn cause_of(header: &[u8]) -> Option<Uuid> {
+    std::str::from_utf8(header).ok()?.parse().ok()
+}
+
+/// Hands items over whose media are wanted beside a job. They come in the order in which they are given.
+pub(crate) async fn hand_over(
+    deps: &Deps,
+    head: records::Items,
+    cause: Uuid,
+    items: impl Iterator<Item = ItemEntry>,
+) -> Result<(), Error> {
+    // What holds no address at all is not worth a record. An address may be written with escapes.
+    let may_name_one = |data: &[u8]| {
+        data.windows(4).any(|part| part.eq_ignore_ascii_case(b"http") || part.starts_with(b"\\u"))
+    };
+    let items: Vec<_> = items.filter(|item| may_name_one(&item.data)).collect();
+    let Some(first) = items.first() else { return Ok(()) };
+    let key = first.key().log_key(&head.org);
+    let record = records::Items { items, ..head };
+    let cause = cause.to_string();
+    let headers: &[(&str, &[u8])] = &[(CONTEXT, cause.as_bytes())];
+    let partition = deps.log.partition(Topic::ItemsSlow, &key);
+    deps.log.append(&[(partition, Record::new(&key, record.to_datum()).with_headers(headers))]).await?;
+    Ok(())
+}
+
+/// An item that came along, as an entry of a record.
+pub(crate) fn entry(org: &OrgId, cause: Uuid, nth: usize, item: &ContextItem) -> ItemEntry {
+    let nth = (nth as u64).to_be_bytes();
+    let cause = cause.as_bytes();
+    ItemEntry {
+        submission_id: derive::<SubmissionId>(
+            Kind::Submission,
+            &[b"context", org.as_str().as_bytes(), cause, &nth],
+        ),
+        type_id: item.type_id.clone(),
+        id: item.id.clone(),
+        type_version: item.type_version.clone(),
+        variant: item.variant,
+        data: item.data.clone(),
+        origin: None,
+        keyed: false,
+    }
+}
+
+/// The entries of a record that are one item, which may come along more than once: they share a row, so the first of
+/// them stands for all. For a later one there are none.
+pub fn together(entries: &[ItemEntry], nth: usize) -> Vec<&ItemEntry> {
+    let one = &entries[nth];
+    let is_same = |entry: &&ItemEntry| entry.type_id == one.type_id && entry.id == one.id;
+    if entries[..nth].iter().any(|entry| is_same(&entry)) {
+        return Vec::new();
+    }
+    entries[nth..].iter().filter(is_same).collect()
+}
+
+/// The media of an item that came along, in all of its entries.
+pub fn wanted(config: &Compiled, entries: &[&ItemEntry]) -> Vec<Wanted> {
+    media::each_once(entries.iter().flat_map(|entry| of_one(config, entry)))
+}
+
+/// Of one that does not fit its type, at least the field that every type has.
+fn of_one(config: &Compiled, entry: &ItemEntry) -> Vec<Wanted> {
+    let checked = config
+        .item_type(&entry.type_id)
+        .and_then(|item_type| item_type.check(&entry.data, Mode::Partial, &Pointer::Root).ok());
+    match checked {
+        Some(values) => media::wanted(&values),
+        None => images(&entry.data),
+    }
+}
+
+fn images(data: &[u8]) -> Vec<Wanted> {
+    #[derive(serde::Deserialize)]
+    struct Data {
+        images: Vec<String>,
+    }
+    let images = serde_json::from_slice::<Data>(data).map_or_else(|_| Vec::new(), |data| data.images);
+    images.into_iter().map(|url| Wanted { url, depth: Depth::Picture }).collect()
+}
+
+/// Keeps what was found of an item's media beside the cause that it came with.
+pub async fn keep(
+    deps: &Deps,
+    org: &OrgId,
+    cause: Uuid,
+    item: &ItemKey,
+    media: &[Media],
+    at: Millis,
+) -> Result<(), Error> {
+    let row = ContextMedia {
+        org: org.clone(),
+        cause,
+        type_id: item.type_id.clone(),
+        item_id: item.id.clone(),
+        media: serde_json::to_string(media).map_err(Error::corrupt("list"))?,
+        looked_at: Millis::now(),
+    };
+    Ok(deps.store.put(WriteTime::of(at, 0), &[row]).await?)
+}
+
+/// What is known of the media of the items that came with a cause.
+pub(crate) async fn of_cause(store: &Store, org: &OrgId, cause: Uuid) -> Result<Vec<ContextMedia>, Error> {
+    Ok(store.scan::<ContextMedia>(&(org.clone(), cause), At::all()).all().await?)
+}

@@ -1,0 +1,275 @@
+//! Finds stored items by when they came in: all of them, or a fair sample.
+//!
+//! It evaluates nothing.
+//!
+//! Every submission that the platform made has a row in the index of its hour. Ids are drawn evenly, so their last bits
+//! say which part of an hour's submissions a sample takes, and no row outside of it is read.
+
+use std::{fmt, ops::Range, str::FromStr, time::Duration};
+
+use futures::{StreamExt as _, stream};
+use tidegate_schemas::{
+    ids::{HOUR_MS, Millis, OrgId, SubmissionId},
+    records::Source,
+};
+use tidegate_store::{
+    At, Cursor, Row as _, Store,
+    tables::items::{history::ItemOfHour, items::Item},
+};
+
+use super::stored::Submission;
+use crate::Error;
+
+/// Bits of an id that are drawn: those before them hold its version.
+const DRAWN: u32 = 62;
+
+/// Parts of an hour, so that no busy hour is one partition.
+const SHARDS: i64 = 32;
+const SHARD_BITS: u32 = SHARDS.trailing_zeros();
+
+/// Parts of hours that are looked at together, and for one page.
+const AT_ONCE: usize = 32;
+const PARTS_OF_A_PAGE: usize = 4_096;
+
+/// How far back items are found.
+pub fn kept() -> Duration {
+    ItemOfHour::TABLE.ttl.unwrap_or(Duration::MAX)
+}
+
+/// Where the row of a submission stands. Items that are evaluated anew stand with the submission that they repeat.
+pub(crate) fn row(submission: &Submission<'_>) -> Option<ItemOfHour> {
+    let Submission { header, entry, at, .. } = submission;
+    if header.source == Source::Retroact {
+        return None;
+    }
+    let draw = draw(entry.submission_id);
+    Some(ItemOfHour {
+        org: header.org.clone(),
+        hour: at.append_ms.hour(),
+        shard: shard_of(draw),
+        draw,
+        submission_id: entry.submission_id,
+        type_id: entry.type_id.clone(),
+        item_id: entry.id.clone(),
+        append_ms: at.append_ms,
+        offset: at.offset,
+        position: i64::from(at.position),
+    })
+}
+
+fn draw(submission: SubmissionId) -> i64 {
+    let low = submission.0.as_u128() & ((1 << DRAWN) - 1);
+    i64::try_from(low).unwrap_or(i64::MAX)
+}
+
+fn shard_of(draw: i64) -> i64 {
+    draw >> (DRAWN - SHARD_BITS)
+}
+
+/// A part of all submissions, drawn by their ids: a larger sample holds the smaller one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Draws below it are in.
+    below: i64,
+}
+
+impl Sample {
+    pub const ALL: Self = Self { below: 1 << DRAWN };
+
+    /// `None`: it is not above 0 and at most 100.
+    pub fn of_percent(percent: f64) -> Option<Self> {
+        if !(percent > 0.0 && percent <= 100.0) {
+            return None;
+        }
+        // In millionths of a percent, so that the bound does not depend on how a fraction is rounded.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 100 million")]
+        let millionths = (percent * 1e6).round() as u128;
+        let below = (millionths << DRAWN) / 100_000_000;
+        Some(Self { below: i64::try_from(below).unwrap_or(i64::MAX).max(1) })
+    }
+
+    fn shards(self) -> i64 {
+        shard_of(self.below - 1) + 1
+    }
+}
+
+/// Of which time, and which part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub time: Range<Millis>,
+    pub sample: Sample,
+}
+
+impl Span {
+    fn hours(&self) -> Range<i64> {
+        let last = Millis(self.time.end.0.saturating_sub(1));
+        self.time.start.hour()..last.hour() + 1
+    }
+}
+
+/// Where a page ended. As text it may be handed out and taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    hour: i64,
+    shard: i64,
+    /// Nothing of the part was read yet, if there is none.
+    after: Option<Cursor>,
+}
+
+impl Place {
+    /// Everything before it was read.
+    pub fn at(&self) -> Millis {
+        Millis(self.hour.saturating_mul(HOUR_MS))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}~{}~", self.hour, self.shard)?;
+        self.after.as_ref().map_or(Ok(()), |after| write!(f, "{after}"))
+    }
+}
+
+/// It is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no place among the stored items")]
+pub struct NoPlace;
+
+impl FromStr for Place {
+    type Err = NoPlace;
+
+    fn from_str(text: &str) -> Result<Self, NoPlace> {
+        let mut parts = text.splitn(3, '~');
+        let mut part = || parts.next().ok_or(NoPlace);
+        let (hour, shard, after) = (part()?, part()?, part()?);
+        let shard = shard.parse().ok().filter(|shard| (0..SHARDS).contains(shard)).ok_or(NoPlace)?;
+        let after = if after.is_empty() { None } else { Some(after.parse().map_err(|_| NoPlace)?) };
+        Ok(Self { hour: hour.parse().map_err(|_| NoPlace)?, shard, after })
+    }
+}
+
+/// Stored items, hour by hour. Without `next` there are no more; a page may be short, even empty, and have one.
+#[derive(Debug)]
+pub struct Page {
+    pub items: Vec<Item>,
+    pub next: Option<Place>,
+}
+
+/// The next items of the span, at most so many.
+pub async fn page(
+    store: &Store,
+    org: &OrgId,
+    span: &Span,
+    from: Option<Place>,
+    most: usize,
+) -> Result<Page, Error> {
+    let (hours, shards) = (span.hours(), span.sample.shards());
+    let from = from.unwrap_or(Place { hour: hours.start, shard: 0, after: None });
+    let first = (from.hour.max(hours.start), if from.hour < hours.start { 0 } else { from.shard });
+    let parts = (first.0..hours.end).flat_map(|hour| (0..shards).map(move |shard| (hour, shard)));
+    let mut parts = parts.skip_while(|part| *part < first).peekable();
+    let ahead: Vec<_> = parts.by_ref().take(PARTS_OF_A_PAGE).collect();
+    let beyond = parts.next();
+
+    let mut after = from.after;
+    let mut reads = stream::iter(ahead)
+        .map(|(hour, shard)| {
+            let after = after.take().filter(|_| (hour, shard) == (from.hour, from.shard));
+            let range = At::range((), ..span.sample.below).limit(most).page_size(most).after(after);
+            let mut rows = store.scan::<ItemOfHour>(&(org.clone(), hour, shard), range);
+            async move {
+                let found = rows.all().await;
+                found.map(|found| (Place { hour, shard, after: rows.cursor() }, found))
+            }
+        })
+        .buffered(AT_ONCE);
+    let mut found = Vec::new();
+    let mut next = None;
+    while let Some(read) = reads.next().await {
+        let (place, rows) = read?;
+        if !found.is_empty() && found.len() + rows.len() > most {
+            // Read again for the next page: its rows are few.
+            next = Some(Place { after: None, ..place });
+            break;
+        }
+        let is_full = rows.len() >= most;
+        found.extend(rows.into_iter().filter(|row| span.time.contains(&row.append_ms)));
+        if is_full {
+            next = Some(place);
+            break;
+        }
+    }
+    drop(reads);
+    if next.is_none() {
+        next = beyond.map(|(hour, shard)| Place { hour, shard, after: None });
+    }
+    Ok(Page { items: items(store, found).await?, next })
+}
+
+/// The rows of submissions. One that its processor did not come to store yet is left out: it is evaluated later.
+async fn items(store: &Store, places: Vec<ItemOfHour>) -> Result<Vec<Item>, Error> {
+    let keys: Vec<_> = places
+        .into_iter()
+        .map(|it| (it.org, it.type_id, it.item_id, it.append_ms, it.offset, it.position))
+        .collect();
+    Ok(store.get_many::<Item>(&keys).await?.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn every_draw_has_a_shard_and_a_sample_reads_only_its_own() {
+        for id in [0, u128::MAX, 0x1234_5678_9abc_def0_1122_3344_5566_7788] {
+            let draw = draw(Uuid::from_u128(id).into());
+            assert!((0..Sample::ALL.below).contains(&draw));
+            assert!((0..SHARDS).contains(&shard_of(draw)));
+        }
+        assert_eq!(Sample::ALL.shards(), SHARDS);
+        assert_eq!(Sample::of_percent(100.0), Some(Sample::ALL));
+        assert_eq!(Sample::of_percent(50.0).unwrap().shards(), SHARDS / 2);
+        assert_eq!(Sample::of_percent(0.000_001).unwrap().shards(), 1);
+        for percent in [0.0, -1.0, 100.1, f64::NAN] {
+            assert_eq!(Sample::of_percent(percent), None, "{percent}");
+        }
+    }
+
+    #[test]
+    fn a_sample_is_as_large_as_it_says() {
+        let tenth = Sample::of_percent(10.0).unwrap();
+        let in_it = (0..10_000_u128)
+            .filter(|nth| {
+                let id: SubmissionId = tidegate_schemas::ids::derive(
+                    tidegate_schemas::ids::Kind::Submission,
+                    &[&nth.to_be_bytes()],
+                );
+                draw(id) < tenth.below
+            })
+            .count();
+        // Derived ids, so this is no chance.
+        assert!((900..1_100).contains(&in_it), "{in_it}");
+    }
+
+    #[test]
+    fn a_place_survives_its_text_and_nothing_else_is_one() {
+        for after in [None, Some("00ff".parse().unwrap())] {
+            let place = Place { hour: 480_000, shard: 31, after };
+            assert_eq!(place.to_string().parse(), Ok(place));
+        }
+        for text in ["", "1", "1~2", "1~32~", "1~-1~", "x~1~", "1~1~xyz"] {
+            assert_eq!(text.parse::<Place>(), Err(NoPlace), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_span_has_the_hours_that_it_touches() {
+        let span = |start, end| Span { time: Millis(start)..Millis(end), sample: Sample::ALL }.hours();
+        assert_eq!(span(0, HOUR_MS), 0..1);
+        assert_eq!(span(1, HOUR_MS + 1), 0..2);
+    }
+}

@@ -1,0 +1,8 @@
+//! Items: evaluates a submission, stores it with its effects, and reads what is stored.
+
+pub mod context;
+pub mod context_media;
+pub mod evaluate;
+pub mod history;
+pub mod stored;
+pub mod submissions;

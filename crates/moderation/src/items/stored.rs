@@ -1,0 +1,356 @@
+//! Reads stored items: the newest submission, a named one, and the answer that the platform gets about it.
+//!
+//! It evaluates and stores nothing.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tidegate_catalog::Compiled;
+use tidegate_rules::LeftOut;
+use tidegate_schemas::{
+    ids::{
+        ActionId, EventId, ItemId, ItemKey, Millis, OrgId, PolicyId, ReportId, RuleId, SubmissionId, TypeId,
+    },
+    records::{self, Coordinates, ItemEntry, JobClass},
+};
+use tidegate_store::{
+    At, Store,
+    tables::{
+        callbacks::deliveries::Delivery,
+        items::items::{EVALUATED, Item, ItemPlace, Stage, SubmissionPlace},
+        review::{jobs::JobCause, reports::Report},
+    },
+};
+
+use super::context;
+use crate::{Deps, Error, rules::stats::Suppressed};
+
+/// Rows of a search that are read at once; each is some hundred bytes.
+const STEP: usize = 500;
+
+/// The header of a record that was a dead letter.
+pub const RESENT: &str = "tidegate-resent";
+
+/// An item of a record, and where the record stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission<'a> {
+    pub header: &'a records::Items,
+    pub entry: &'a ItemEntry,
+    /// Of the first record of the submission.
+    pub at: Coordinates,
+    /// It waited for its media.
+    pub is_late: bool,
+}
+
+impl<'a> Submission<'a> {
+    pub fn new(header: &'a records::Items, entry: &'a ItemEntry, here: Coordinates) -> Self {
+        Self { header, entry, at: entry.origin.unwrap_or(here), is_late: false }
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        if self.is_late { Stage::EvaluatedLate } else { Stage::Evaluated }
+    }
+
+    pub(crate) fn coordinates(&self) -> (Millis, i64, i64) {
+        (self.at.append_ms, self.at.offset, i64::from(self.at.position))
+    }
+}
+
+/// The row of a submission, at the coordinates of its first record; without one, of the newest submission.
+pub async fn find(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    submission: Option<SubmissionId>,
+) -> Result<Option<Item>, Error> {
+    match submission {
+        Some(wanted) => find_since(store, org, item, wanted, Millis(i64::MIN)).await,
+        None => match newest_of(store, org, item, |_| true).await? {
+            Some(place) => get(store, org, item, coordinates(&place)).await,
+            None => Ok(None),
+        },
+    }
+}
+
+/// The row of a submission, if it was appended then or later.
+async fn find_since(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    wanted: SubmissionId,
+    since: Millis,
+) -> Result<Option<Item>, Error> {
+    if let Some(place) = place_of(store, org, wanted).await? {
+        let of_item = place.type_id == item.type_id && place.item_id == item.id;
+        return if of_item { get(store, org, item, coordinates_of(&place)).await } else { Ok(None) };
+    }
+    // The newest first, so that one that was sent lately is among the first read.
+    let range = At::since(since).page_size(STEP);
+    let mut places = store.scan::<ItemPlace>(&partition(org, item), range);
+    while let Some(page) = places.next_page().await? {
+        if let Some(found) = page.into_iter().find(|place| place.submission_id == wanted) {
+            return get(store, org, item, coordinates(&found)).await;
+        }
+    }
+    Ok(None)
+}
+
+async fn get(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    (append_ms, offset, position): (Millis, i64, i64),
+) -> Result<Option<Item>, Error> {
+    let (org, type_id, id) = partition(org, item);
+    Ok(store.get::<Item>(&(org, type_id, id, append_ms, offset, position)).await?)
+}
+
+fn partition(org: &OrgId, item: &ItemKey) -> (OrgId, TypeId, ItemId) {
+    (org.clone(), item.type_id.clone(), item.id.clone())
+}
+
+/// Where a submission stands that may be sent again, if it was stored.
+pub(crate) async fn place_of(
+    store: &Store,
+    org: &OrgId,
+    submission: SubmissionId,
+) -> Result<Option<SubmissionPlace>, Error> {
+    Ok(store.get::<SubmissionPlace>(&(org.clone(), submission)).await?)
+}
+
+pub(crate) fn coordinates_of(place: &SubmissionPlace) -> (Millis, i64, i64) {
+    (place.append_ms, place.offset, place.position)
+}
+
+/// Where the log put a row's first record.
+pub fn coordinates(row: &ItemPlace) -> (Millis, i64, i64) {
+    (row.append_ms, row.offset, row.position)
+}
+
+/// Where the newest whole version of an item stands; a partial refresh never replaces an original.
+pub async fn newest_place(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<ItemPlace>, Error> {
+    let original = records::Variant::Original.symbol();
+    newest_of(store, org, item, |place| place.variant == original).await
+}
+
+/// The newest submission that is wanted, or else the newest one.
+async fn newest_of(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    is_wanted: impl Fn(&ItemPlace) -> bool + Send,
+) -> Result<Option<ItemPlace>, Error> {
+    // What is evaluated anew is no newer version.
+    let repeated = records::Source::Retroact.symbol();
+    let mut newest = None;
+    // Nearly always the first row is the one.
+    let mut step = 1;
+    let mut after = None;
+    loop {
+        let range = At::all().limit(step).page_size(step).after(after);
+        let mut places = store.scan::<ItemPlace>(&partition(org, item), range);
+        for place in places.all().await? {
+            if place.source == repeated {
+                continue;
+            }
+            let is_wanted = is_wanted(&place);
+            if (is_wanted || newest.is_none()) && is_first(store, &place).await? {
+                if is_wanted {
+                    return Ok(Some(place));
+                }
+                newest = Some(place);
+            }
+        }
+        after = places.cursor();
+        if after.is_none() {
+            return Ok(newest);
+        }
+        step = STEP;
+    }
+}
+
+/// Whether the row stands where its submission does: another one is of the same submission sent again, and newer than
+/// what it says.
+async fn is_first(store: &Store, row: &ItemPlace) -> Result<bool, Error> {
+    let place = place_of(store, &row.org, row.submission_id).await?;
+    Ok(place.is_none_or(|place| coordinates_of(&place) == coordinates(row)))
+}
+
+/// The newest whole version of an item.
+pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
+    match newest_place(store, org, item).await? {
+        Some(place) => get(store, org, item, coordinates(&place)).await,
+        None => Ok(None),
+    }
+}
+
+/// Who is struck for a decision on an item: its creator, or the user that it is.
+///
+/// The item's newest version says so; before a processor stored it, the report that opened the job does.
+pub(crate) async fn struck_user(
+    deps: &Deps,
+    config: &Compiled,
+    decision: &records::Decision,
+) -> Result<Option<ItemKey>, Error> {
+    let Some(item_type) = config.item_type(&decision.item.type_id) else { return Ok(None) };
+    let data = match newest(&deps.store, &decision.org, &decision.item).await? {
+        Some(row) => Some(row.data),
+        None => reported_data(&deps.store, decision).await?,
+    };
+    Ok(item_type.creator(&decision.item, data.as_deref().unwrap_or(b"{}")))
+}
+
+async fn reported_data(store: &Store, decision: &records::Decision) -> Result<Option<bytes::Bytes>, Error> {
+    if decision.class == JobClass::Appeal {
+        return Ok(None);
+    }
+    let partition = (decision.org.clone(), decision.job_id);
+    let causes = store.scan::<JobCause>(&partition, At::all()).all().await?;
+    let Some(report_id) = causes.iter().find_map(|cause| cause.report_id) else { return Ok(None) };
+    let report = store.get::<Report>(&(decision.org.clone(), report_id)).await?;
+    Ok(report.map(|report| report.data))
+}
+
+/// What the platform is told about an item.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    pub id: ItemId,
+    pub type_id: TypeId,
+    pub submission_id: SubmissionId,
+    pub state: String,
+    pub source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub type_version: Option<String>,
+    pub type_schema_variant: String,
+    pub data: Box<RawValue>,
+    pub config_version: i64,
+    pub received_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluated_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report_id: Option<ReportId>,
+    pub matched_rules: Vec<MatchedRule>,
+    pub errored_rules: Box<RawValue>,
+    #[serde(flatten)]
+    pub left_out: LeftOut,
+    pub actions: Vec<ListedAction>,
+    pub media: Box<RawValue>,
+    pub deliveries: Vec<DeliveryState>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedAction {
+    pub id: ActionId,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub event_id: Option<EventId>,
+    pub rules: Vec<RuleId>,
+    pub policies: Vec<PolicyId>,
+    /// Why the action was not taken.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub suppressed: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeliveryState {
+    pub event_id: EventId,
+    pub state: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MatchedRule {
+    #[serde(rename(deserialize = "rule"))]
+    pub id: RuleId,
+    pub name: String,
+    /// Why the rule does not act.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub suppressed: Option<Suppressed>,
+    /// Moderators look at this match as well.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub sampled: bool,
+}
+
+/// The answer about a submission, or about the newest one; `None` until a processor stored it.
+pub async fn answer(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    submission: Option<SubmissionId>,
+) -> Result<Option<Answer>, Error> {
+    match find(store, org, item, submission).await? {
+        Some(row) => Ok(Some(render(store, row).await?)),
+        None => Ok(None),
+    }
+}
+
+/// As `answer`, but waits until the submission is evaluated, or gives the present state when the time is over.
+pub async fn answer_when_evaluated(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    submission: Option<SubmissionId>,
+    wait: Duration,
+) -> Result<Option<Answer>, Error> {
+    let give_up = tokio::time::Instant::now() + wait;
+    let mut pause = Duration::from_millis(5);
+    // What is waited for is newer than what is there, unless it was a dead letter: the last look finds that too.
+    let newest = store.scan::<ItemPlace>(&partition(org, item), At::all().limit(1)).all().await?.pop();
+    let mut since = Millis(i64::MIN);
+    loop {
+        let row = match submission {
+            Some(wanted) => find_since(store, org, item, wanted, since).await?,
+            None => find(store, org, item, None).await?,
+        };
+        let evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED);
+        let now = tokio::time::Instant::now();
+        since = match &newest {
+            Some(newest) if now + pause < give_up => newest.append_ms,
+            _ => Millis(i64::MIN),
+        };
+        if evaluated || now >= give_up {
+            return match row {
+                Some(row) => Ok(Some(render(store, row).await?)),
+                None => Ok(None),
+            };
+        }
+        tokio::time::sleep(pause.min(give_up - now)).await;
+        pause = (pause * 2).min(Duration::from_millis(250));
+    }
+}
+
+async fn render(store: &Store, row: Item) -> Result<Answer, Error> {
+    let matched: Vec<MatchedRule> = serde_json::from_str(&row.matched).map_err(Error::corrupt("item"))?;
+    let actions: Vec<ListedAction> = serde_json::from_str(&row.actions).map_err(Error::corrupt("item"))?;
+    let left_out = row.left_out.as_deref().map(serde_json::from_str).transpose();
+    let left_out: Option<LeftOut> = left_out.map_err(Error::corrupt("item"))?;
+    let events: Vec<_> =
+        actions.iter().filter_map(|action| action.event_id).map(|id| (row.org.clone(), id)).collect();
+    let deliveries = store.get_many::<Delivery>(&events).await?;
+    Ok(Answer {
+        id: row.item_id,
+        type_id: row.type_id,
+        submission_id: row.submission_id,
+        state: row.state,
+        source: row.source,
+        type_version: row.type_version,
+        type_schema_variant: row.variant,
+        data: context::raw(&row.data)?,
+        config_version: row.config_version.0,
+        received_at: row.received_at.iso(),
+        evaluated_at: row.evaluated_at.map(Millis::iso),
+        report_id: row.report_id,
+        matched_rules: matched,
+        errored_rules: context::raw(row.errored.as_bytes())?,
+        left_out: left_out.unwrap_or_default(),
+        actions,
+        media: context::raw(row.media.as_bytes())?,
+        deliveries: deliveries
+            .into_iter()
+            .flatten()
+            .map(|delivery| DeliveryState { event_id: delivery.event_id, state: delivery.state })
+            .collect(),
+    })
+}

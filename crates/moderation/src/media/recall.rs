@@ -1,0 +1,71 @@
+//! What is known of the media of a stored item without fetching them again: its row shows how each look ended, and the
+//! hashes of contents are kept.
+//!
+//! It compares with no bank; `judge` does, with the banks as they are by then.
+
+use std::sync::Arc;
+
+use tidegate_media::{Digests, Fingerprint, Frame, PdqHash, State, banks::Hash, fingerprint::reason};
+use tidegate_schemas::{banks::HashKind, wire::answers::Media};
+use tidegate_store::Store;
+
+use super::{Look, Signal, fingerprint_cache};
+use crate::Error;
+
+/// The looks that an item's row shows. Those that were awaited when it was written are left out.
+pub async fn recall(store: &Store, shown: &str) -> Result<Vec<Signal>, Error> {
+    let shown: Vec<Media> = serde_json::from_str(shown).map_err(Error::corrupt("media"))?;
+    let mut signals = Vec::with_capacity(shown.len());
+    for medium in shown {
+        if let Some(look) = look(store, &medium).await? {
+            signals.push(Signal { url: medium.url, look });
+        }
+    }
+    Ok(signals)
+}
+
+async fn look(store: &Store, medium: &Media) -> Result<Option<Look>, Error> {
+    Ok(match medium.state.as_str() {
+        "blocked_address" => Some(Look::BlockedAddress),
+        "fetch_failed" => {
+            let why = medium.reason.clone().unwrap_or_default();
+            Some(Look::FetchFailed(why.into()))
+        }
+        // Of one that was too large to be fetched there are no digests.
+        "too_large" if medium.sha256.is_none() => Some(Look::TooLarge),
+        state => match (State::named(state), digests(medium)) {
+            (Some(state), Some(digests)) => Some(Look::Seen(seen(store, medium, state, digests).await?)),
+            _ => None,
+        },
+    })
+}
+
+async fn seen(
+    store: &Store,
+    medium: &Media,
+    state: State,
+    digests: Digests,
+) -> Result<Arc<Fingerprint>, Error> {
+    if let Some(kept) = fingerprint_cache::stored(store, &digests).await? {
+        return Ok(Arc::new(kept));
+    }
+    // What the row shows is less: of several frames one, and no Gradient.
+    let pdq = medium.pdq.as_deref().and_then(|text| Hash::parse(HashKind::Pdq, text));
+    let pdq = pdq.and_then(|hash| hash.bytes().try_into().ok()).map(PdqHash);
+    let frame =
+        pdq.map(|pdq| Frame { at: 0, pdq, quality: medium.quality.unwrap_or_default(), turned: Vec::new() });
+    let frames = frame.into_iter().collect();
+    let why = medium.reason.as_deref().and_then(reason::named);
+    Ok(Arc::new(Fingerprint { frames, ..Fingerprint::unhashed(state, why, digests) }))
+}
+
+fn digests(medium: &Media) -> Option<Digests> {
+    fn bytes<const N: usize>(kind: HashKind, text: Option<&String>) -> Option<[u8; N]> {
+        Hash::parse(kind, text?)?.bytes().try_into().ok()
+    }
+    Some(Digests {
+        md5: bytes(HashKind::Md5, medium.md5.as_ref())?,
+        sha1: bytes(HashKind::Sha1, medium.sha1.as_ref())?,
+        sha256: bytes(HashKind::Sha256, medium.sha256.as_ref())?,
+    })
+}

@@ -1,0 +1,226 @@
+//! What an operator may set about the media of items, with the defaults.
+//!
+//! A single fetch has its settings in `egress.media`, decoding in `media`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{fetch_scheduler::Bounds, host_breaker::Patience, retry::Retries};
+
+/// The section `signals` of the service's settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Media of one item that are looked at; those beyond are `fetch_failed`, reason `too_many`. Default 64.
+    pub per_item: usize,
+    /// Fetches at once. An organisation has no more of them than it leaves to the others. Default 256.
+    pub fetches: usize,
+    /// Fetches at once from one host, for all organisations. One has no more of them than it leaves to the others, so
+    /// this should be twice `signals.fetches_per_host`. Default 16.
+    pub fetches_per_host_in_all: usize,
+    /// The same for one organisation. Default 8.
+    pub fetches_per_host: usize,
+    /// Fetches at once for one organisation. A host has no more of them than it leaves to the others, and hosts that
+    /// rest, or never gave anything, have half of them together. Default 64.
+    pub fetches_per_org: usize,
+    /// Looks that go on at once after their item was handed over, at some 4 KiB each; an organisation has no more of
+    /// them than it leaves to the others. Those beyond begin anew when it is the item's turn; 0: all do. Default
+    /// 16,384.
+    pub left_running: usize,
+    /// Memory for bodies that arrive or wait to be decoded, in bytes. It should hold several of the largest, which
+    /// `egress.media.max_bytes` bounds. Default 512 MiB.
+    pub body_bytes: u64,
+    /// The same for one organisation, whose bodies wait for each other above it. It should hold one of the largest.
+    /// Default 128 MiB.
+    pub body_bytes_per_org: u64,
+    /// How long a fetch waits for room for its body, in milliseconds. Default 5,000.
+    pub room_wait_ms: u64,
+    /// Attempts at one medium: again after no connection, the statuses 408, 429 and 5xx, and while its host rests. A
+    /// host that rests for the last of so many times in a row is not waited for. Default 3.
+    pub attempts: u32,
+    /// The longest pause before the second attempt, in milliseconds; it doubles with each. Default 500.
+    pub retry_ms: u64,
+    /// The longest pause between two attempts, in milliseconds; a host that asks for a longer one is not asked again.
+    /// Default 30,000.
+    pub longest_retry_ms: u64,
+    /// Failures in a row after which a host is left alone. Default 8.
+    pub host_failures: u32,
+    /// How long it is left alone, in milliseconds; doubled each time that it fails again. Default 5,000.
+    pub host_rest_ms: u64,
+    /// The longest such time, in milliseconds. Default 60,000.
+    pub longest_host_rest_ms: u64,
+    /// Failing hosts that are remembered, and as many that gave something. Default 10,000.
+    pub hosts: usize,
+    /// How long what an address showed is believed without asking again, in milliseconds, if the host allows as much.
+    /// Default 300,000.
+    pub url_ttl_ms: u64,
+    /// Addresses whose content is remembered in memory. Default 10,000.
+    pub urls: usize,
+    /// Contents whose hashes are remembered in memory; the store remembers them for 30 days. Default 50,000.
+    pub contents: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            per_item: 64,
+            fetches: 256,
+            fetches_per_host_in_all: 16,
+            fetches_per_host: 8,
+            fetches_per_org: 64,
+            left_running: 16_384,
+            body_bytes: 512 << 20,
+            body_bytes_per_org: 128 << 20,
+            room_wait_ms: 5_000,
+            attempts: 3,
+            retry_ms: 500,
+            longest_retry_ms: 30_000,
+            host_failures: 8,
+            host_rest_ms: 5_000,
+            longest_host_rest_ms: 60_000,
+            hosts: 10_000,
+            url_ttl_ms: 300_000,
+            urls: 10_000,
+            contents: 50_000,
+        }
+    }
+}
+
+/// A value that cannot be used, alone or beside another.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SettingsError(String);
+
+impl SettingsError {
+    pub const fn tag(&self) -> &'static str {
+        "setting_unusable"
+    }
+}
+
+impl Settings {
+    /// Refuses values that cannot work, naming both where two contradict each other.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        for (name, value) in [
+            ("per_item", self.per_item as u64),
+            ("fetches", self.fetches as u64),
+            ("fetches_per_host", self.fetches_per_host as u64),
+            ("fetches_per_org", self.fetches_per_org as u64),
+            ("room_wait_ms", self.room_wait_ms),
+            ("attempts", self.attempts.into()),
+            ("host_failures", self.host_failures.into()),
+            ("host_rest_ms", self.host_rest_ms),
+            ("hosts", self.hosts as u64),
+        ] {
+            if value == 0 {
+                return Err(SettingsError(format!("signals.{name} must be above 0")));
+            }
+        }
+        if self.body_bytes < 1 << 20 || self.body_bytes > 1 << 40 {
+            return Err(SettingsError(format!(
+                "signals.body_bytes = {} must be from 1 MiB to 1 TiB",
+                self.body_bytes
+            )));
+        }
+        if self.body_bytes_per_org < 1 << 20 {
+            return Err(SettingsError(format!(
+                "signals.body_bytes_per_org = {} must be at least 1 MiB",
+                self.body_bytes_per_org
+            )));
+        }
+        for (lesser, less, greater, great) in [
+            ("body_bytes_per_org", self.body_bytes_per_org, "body_bytes", self.body_bytes),
+            (
+                "fetches_per_host",
+                self.fetches_per_host as u64,
+                "fetches_per_host_in_all",
+                self.fetches_per_host_in_all as u64,
+            ),
+            ("fetches_per_host_in_all", self.fetches_per_host_in_all as u64, "fetches", self.fetches as u64),
+            ("fetches_per_org", self.fetches_per_org as u64, "fetches", self.fetches as u64),
+            ("retry_ms", self.retry_ms, "longest_retry_ms", self.longest_retry_ms),
+            ("host_rest_ms", self.host_rest_ms, "longest_host_rest_ms", self.longest_host_rest_ms),
+        ] {
+            if less > great {
+                return Err(SettingsError(format!(
+                    "signals.{lesser} = {less} must not be above signals.{greater} = {great}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds {
+            all: self.fetches,
+            at_host: self.fetches_per_host_in_all,
+            per_host: self.fetches_per_host,
+            per_org: self.fetches_per_org,
+            known: self.hosts,
+        }
+    }
+
+    pub(super) fn retries(&self) -> Retries {
+        Retries {
+            attempts: self.attempts,
+            step: Duration::from_millis(self.retry_ms),
+            longest: Duration::from_millis(self.longest_retry_ms),
+        }
+    }
+
+    /// `trial`: how long one attempt may take.
+    pub(super) fn patience(&self, trial: Duration) -> Patience {
+        Patience {
+            failures: self.host_failures,
+            rest: Duration::from_millis(self.host_rest_ms),
+            longest_rest: Duration::from_millis(self.longest_host_rest_ms),
+            trial,
+            rests: self.attempts,
+            hosts: self.hosts,
+        }
+    }
+
+    pub(super) fn room_wait(&self) -> Duration {
+        Duration::from_millis(self.room_wait_ms)
+    }
+
+    pub(super) fn url_ttl(&self) -> Duration {
+        Duration::from_millis(self.url_ttl_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn an_empty_section_is_the_documented_default() {
+        let settings: Settings = serde_json::from_str("{}").unwrap();
+        assert_eq!(settings, Settings::default());
+        settings.validate().unwrap();
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_both_settings_named() {
+        for (settings, named) in [
+            (Settings { attempts: 0, ..Settings::default() }, "signals.attempts"),
+            (Settings { body_bytes: 1, ..Settings::default() }, "signals.body_bytes = 1"),
+            (Settings { body_bytes_per_org: 0, ..Settings::default() }, "signals.body_bytes_per_org = 0"),
+            (
+                Settings { body_bytes: 1 << 20, ..Settings::default() },
+                "signals.body_bytes_per_org = 134217728",
+            ),
+            (Settings { fetches: 4, ..Settings::default() }, "signals.fetches = 4"),
+            (
+                Settings { fetches_per_host: 17, ..Settings::default() },
+                "signals.fetches_per_host_in_all = 16",
+            ),
+            (Settings { longest_host_rest_ms: 1, ..Settings::default() }, "signals.host_rest_ms = 5000"),
+        ] {
+            let fault = settings.validate().unwrap_err().to_string();
+            assert!(fault.contains(named), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Runs rules over stored items: a backtest compares the outcome with decisions, a retroaction acts on it.
+
+pub mod backtest;
+pub mod retroact;
+pub mod stored_evaluation;

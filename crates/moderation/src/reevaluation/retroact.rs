@@ -1,0 +1,511 @@
+//! Lets named rules act on items that came in before: a run finds the items that match and sends them again.
+//!
+//! It takes no limits and carries nothing out: processors do, as for any submission.
+//!
+//! The walk. A run is a row with its rules, the version of each, and how far it is. A step judges some stored items; for
+//! each that matches it writes which submission is repeated, then appends the item as submission H(org, run, original
+//! submission), then moves the run on. Whoever dies in between has the step done again, with the same ids. Events of a
+//! repeated submission have the ids that they would have had the first time, so what was done once is not done again,
+//! whichever run asks.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+use tidegate_catalog::Compiled;
+use tidegate_rules::{OnError, Outcome, Status};
+use tidegate_schemas::{
+    ids::{ActionId, EventId, ItemKey, Kind, Millis, OrgId, RuleId, SubmissionId, derive},
+    records::{self, Coordinates, ItemEntry, Record as _, Source, Variant},
+};
+use tidegate_store::{
+    At, Batch, Inserted, Replaced, Store, WriteTime,
+    tables::items::{
+        items::Item,
+        retroactions::{Repeated, Retroaction},
+        strikes::ActionByItem,
+    },
+};
+use tidegate_stream::{Record, Topic};
+use uuid::Uuid;
+
+use super::stored_evaluation::{Archive, Judged, Walk, compute};
+use crate::{
+    Deps, Error,
+    effects::event_of,
+    items::{
+        evaluate::Prepared,
+        history::{self, Place, Sample, Span},
+        stored::{self, Submission},
+    },
+    rules::windows::Moment,
+};
+
+/// What somebody wants to be done.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub rules: Vec<RuleId>,
+    pub since: Millis,
+    pub until: Millis,
+    /// Only says what would be done.
+    pub dry_run: bool,
+    pub by: String,
+}
+
+/// Why a run is not begun, or does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NoSuchRun,
+    NoRules,
+    NoSuchRule(RuleId),
+    /// It would have no effects.
+    NotLive(RuleId),
+    /// Another document than when the run began.
+    Changed(RuleId),
+    /// A step of the same run was faster.
+    Overtaken,
+}
+
+/// Numbers of items.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Progress {
+    pub items: u64,
+    /// They do not fit their type any more.
+    pub unfit: u64,
+    /// A newer version of the item is there, which is what counts.
+    pub superseded: u64,
+    /// One of the rules matches.
+    pub matched: u64,
+    /// Of these, all actions were taken before.
+    pub done_before: u64,
+    /// Of these, the rollouts of the rules that match leave the item out, so that none would act on it.
+    pub outside_rollout: u64,
+    /// They are sent again; in a dry run, they would be.
+    pub sent: u64,
+    pub rules: BTreeMap<RuleId, u64>,
+    /// As far as limits allow.
+    pub actions: BTreeMap<ActionId, u64>,
+}
+
+/// A run.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    pub id: Uuid,
+    pub rules: BTreeMap<RuleId, String>,
+    pub since: String,
+    pub until: String,
+    pub dry_run: bool,
+    pub begun_at: String,
+    pub begun_by: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<String>,
+    pub progress: Progress,
+    /// Everything before it was looked at.
+    pub through: String,
+}
+
+/// Begins a run; nothing is looked at yet.
+pub async fn begin(
+    deps: &Deps,
+    org: &OrgId,
+    wanted: Wanted,
+    now: Millis,
+) -> Result<Result<Run, Refusal>, Error> {
+    if wanted.rules.is_empty() {
+        return Ok(Err(Refusal::NoRules));
+    }
+    let config = deps.live.latest(org).await?;
+    let mut rules = BTreeMap::new();
+    for rule in wanted.rules {
+        let Some(head) = config.rule(&rule) else { return Ok(Err(Refusal::NoSuchRule(rule))) };
+        if head.status != Status::Live {
+            return Ok(Err(Refusal::NotLive(rule)));
+        }
+        rules.insert(rule, head.version.clone());
+    }
+    let row = Retroaction {
+        org: org.clone(),
+        run: tidegate_schemas::ids::CauseId::random().0,
+        rules: text(&rules)?,
+        since: wanted.since,
+        until: wanted.until,
+        dry_run: wanted.dry_run,
+        begun_at: now,
+        begun_by: wanted.by,
+        place: None,
+        progress: text(&Progress::default())?,
+        finished_at: None,
+        version: 1,
+    };
+    match deps.store.insert_new(&row).await? {
+        Inserted::New => Ok(Ok(shown(&row)?)),
+        Inserted::Existing(_) => Ok(Err(Refusal::Overtaken)),
+    }
+}
+
+/// The runs of an organisation.
+pub async fn list(store: &Store, org: &OrgId) -> Result<Vec<Run>, Error> {
+    let rows = store.scan::<Retroaction>(&(org.clone(),), At::all()).all().await?;
+    let mut runs: Vec<_> = rows.iter().map(shown).collect::<Result<_, _>>()?;
+    runs.sort_by(|left, right| right.begun_at.cmp(&left.begun_at));
+    Ok(runs)
+}
+
+/// Looks at the next items of a run: at least `most` that match, or all there are, or until `is_enough` says so.
+pub async fn step(
+    deps: &Deps,
+    org: &OrgId,
+    run: Uuid,
+    window_rows: usize,
+    most: u64,
+    is_enough: impl Fn() -> bool + Send,
+) -> Result<Result<Run, Refusal>, Error> {
+    /// Stored items that are read at once; each may be a megabyte.
+    const ITEMS: usize = 64;
+    let Some(mut row) = deps.store.get::<Retroaction>(&(org.clone(), run)).await? else {
+        return Ok(Err(Refusal::NoSuchRun));
+    };
+    if row.finished_at.is_some() {
+        return Ok(Ok(shown(&row)?));
+    }
+    let config = deps.live.latest(org).await?;
+    let rules: BTreeMap<RuleId, String> = read(&row.rules)?;
+    let other = rules.iter().find(|(rule, version)| !is_still(&config, rule, version));
+    if let Some((rule, _)) = other {
+        return Ok(Err(Refusal::Changed(rule.clone())));
+    }
+    let mut progress: Progress = read(&row.progress)?;
+    let span = Span { time: row.since..row.until, sample: Sample::ALL };
+    let mut place: Option<Place> = row
+        .place
+        .as_deref()
+        .map(str::parse)
+        .transpose()
+        .map_err(|_| Error::Corrupt { what: "run", detail: "its place".to_owned() })?;
+    let before = progress.sent;
+    let next = loop {
+        let page = history::page(&deps.store, org, &span, place.take(), ITEMS).await?;
+        let looked = Look { deps, org, row: &row, rules: &rules, window_rows };
+        looked.at(&config, page.items, &mut progress).await?;
+        if page.next.is_none() || progress.sent - before >= most || is_enough() {
+            break page.next;
+        }
+        place = page.next;
+    };
+    tidegate_stream::failpoint!("after_retroact_append");
+    row.place = next.as_ref().map(ToString::to_string);
+    row.progress = text(&progress)?;
+    row.finished_at = next.is_none().then(Millis::now);
+    match deps.store.replace(&row, row.version).await? {
+        Replaced::Yes => Ok(Ok(shown(&row)?)),
+        Replaced::No(_) | Replaced::Gone => Ok(Err(Refusal::Overtaken)),
+    }
+}
+
+fn is_still(config: &Compiled, rule: &RuleId, version: &str) -> bool {
+    config.rule(rule).is_some_and(|head| head.version == version && head.status == Status::Live)
+}
+
+/// A page of a run's items.
+struct Look<'a> {
+    deps: &'a Deps,
+    org: &'a OrgId,
+    row: &'a Retroaction,
+    rules: &'a BTreeMap<RuleId, String>,
+    window_rows: usize,
+}
+
+impl Look<'_> {
+    async fn at(
+        &self,
+        config: &Arc<Compiled>,
+        items: Vec<Item>,
+        progress: &mut Progress,
+    ) -> Result<(), Error> {
+        progress.items += items.len() as u64;
+        let own = Arc::clone(config);
+        let begun = compute(move || {
+            let begin = |row: Item| (Walk::begin(Arc::clone(&own), &row), row);
+            items.into_iter().map(begin).collect::<Vec<_>>()
+        })
+        .await;
+        let nothing = BTreeSet::new();
+        let archive = Archive {
+            store: &self.deps.store,
+            org: self.org,
+            uncounted: &nothing,
+            window_rows: self.window_rows,
+        };
+        let mut walks = Vec::with_capacity(begun.len());
+        for (walk, row) in begun {
+            match walk {
+                Ok(mut walk) => {
+                    walk.look_up(archive, Moment::from(&row)).await?;
+                    walks.push((walk, row));
+                }
+                Err(Error::Content { .. }) => progress.unfit += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        let judged =
+            compute(move || walks.into_iter().map(|(walk, row)| (walk.finish(), row)).collect::<Vec<_>>())
+                .await;
+        let mut again = Vec::new();
+        for ((prepared, Judged { mut outcome, .. }), row) in judged {
+            restrict(&mut outcome, self.rules);
+            if is_idle(config, &outcome) {
+                continue;
+            }
+            progress.matched += 1;
+            if self.counts(config, &prepared, &outcome, &row, progress).await? {
+                again.push(row);
+            }
+        }
+        progress.sent += again.len() as u64;
+        if self.row.dry_run { Ok(()) } else { self.send(config, again).await }
+    }
+
+    /// Whether something is left to be done about the item.
+    async fn counts(
+        &self,
+        config: &Compiled,
+        prepared: &Prepared,
+        outcome: &Outcome,
+        row: &Item,
+        progress: &mut Progress,
+    ) -> Result<bool, Error> {
+        let newest = stored::newest_place(&self.deps.store, self.org, &prepared.key).await?;
+        let own = (row.append_ms, row.offset, row.position);
+        if newest.is_some_and(|newest| stored::coordinates(&newest) > own) {
+            progress.superseded += 1;
+            return Ok(false);
+        }
+        let taken = taken(&self.deps.store, self.org, &prepared.key).await?;
+        let acts = |rule: &RuleId| {
+            let life = config.rule(rule).map(|head| &head.life);
+            life.is_some_and(|life| life.includes(rule, &prepared.key, prepared.user.as_ref()))
+        };
+        let acting: Vec<_> = outcome.matched.iter().filter(|found| acts(&found.rule)).collect();
+        let actions: BTreeSet<&ActionId> =
+            acting.iter().flat_map(|found| &found.actions).map(|action| &action.id).collect();
+        let is_outside = acting.is_empty();
+        let is_new = |action: &&ActionId| !taken.contains(&event_of(row.submission_id, action));
+        let new: Vec<_> = actions.into_iter().filter(is_new).collect();
+        for found in &acting {
+            *progress.rules.entry(found.rule.clone()).or_default() += 1;
+        }
+        for action in &new {
+            *progress.actions.entry((*action).clone()).or_default() += 1;
+        }
+        let is_left = !new.is_empty() || !outcome.errored.is_empty();
+        progress.outside_rollout += u64::from(!is_left && is_outside);
+        progress.done_before += u64::from(!is_left && !is_outside);
+        Ok(is_left)
+    }
+
+    async fn send(&self, config: &Compiled, again: Vec<Item>) -> Result<(), Error> {
+        if again.is_empty() {
+            return Ok(());
+        }
+        let now = Millis::now();
+        let (mut rows, mut sent) = (Batch::new(), Vec::with_capacity(again.len()));
+        for row in again {
+            let submission_id = repeated_id(self.org, self.row.run, row.submission_id);
+            rows.put_owned(
+                WriteTime::of(now, 0),
+                Repeated {
+                    org: self.org.clone(),
+                    submission_id,
+                    run: self.row.run,
+                    original: row.submission_id,
+                    source: row.source.clone(),
+                    append_ms: row.append_ms,
+                    offset: row.offset,
+                    position: row.position,
+                },
+            );
+            sent.push(record(self.org, config, self.row.run, submission_id, row, now)?);
+        }
+        rows.durable();
+        self.deps.store.write(rows).await?;
+        let data: Vec<_> =
+            sent.iter().map(|record| (record.items[0].key().log_key(self.org), record.to_datum())).collect();
+        let records: Vec<_> = data
+            .iter()
+            .map(|(key, datum)| {
+                (self.deps.log.partition(Topic::Items, key), Record::new(key, datum.as_slice()))
+            })
+            .collect();
+        Ok(self.deps.log.append(&records).await?)
+    }
+}
+
+fn repeated_id(org: &OrgId, run: Uuid, original: SubmissionId) -> SubmissionId {
+    derive(Kind::Retroaction, &[org.as_str().as_bytes(), run.as_bytes(), original.as_bytes()])
+}
+
+fn record(
+    org: &OrgId,
+    config: &Compiled,
+    run: Uuid,
+    submission_id: SubmissionId,
+    row: Item,
+    now: Millis,
+) -> Result<records::Items, Error> {
+    let variant = Variant::from_symbol(&row.variant);
+    let variant =
+        variant.ok_or_else(|| Error::Corrupt { what: "item", detail: "unknown variant".to_owned() })?;
+    Ok(records::Items {
+        org: org.clone(),
+        config_version: config.version(),
+        source: Source::Retroact,
+        received_at: now,
+        request_id: format!("retroact-{run}"),
+        report_id: row.report_id,
+        items: vec![ItemEntry {
+            submission_id,
+            type_id: row.type_id,
+            id: row.item_id,
+            type_version: row.type_version,
+            variant,
+            data: row.data,
+            origin: None,
+            // A step that is done again sends it again.
+            keyed: true,
+        }],
+    })
+}
+
+/// What a submission repeats.
+#[derive(Clone, Debug)]
+pub struct Repeat {
+    pub original: SubmissionId,
+    at: Coordinates,
+    source: Source,
+    rules: BTreeMap<RuleId, String>,
+}
+
+/// Reads what the step has written before it sent the submission.
+pub async fn repeat_of(deps: &Deps, submission: &Submission<'_>) -> Result<Repeat, Error> {
+    let corrupt = |detail: &str| Error::Corrupt { what: "repeated item", detail: detail.to_owned() };
+    let org = &submission.header.org;
+    let key = (org.clone(), submission.entry.submission_id);
+    let row = deps.store.get::<Repeated>(&key).await?.ok_or_else(|| corrupt("its row is gone"))?;
+    let run = deps.store.get::<Retroaction>(&(org.clone(), row.run)).await?;
+    let run = run.ok_or_else(|| corrupt("its run is gone"))?;
+    Ok(Repeat {
+        original: row.original,
+        at: Coordinates {
+            append_ms: row.append_ms,
+            offset: row.offset,
+            position: i32::try_from(row.position).map_err(|_| corrupt("its place"))?,
+        },
+        source: Source::from_symbol(&row.source).ok_or_else(|| corrupt("unknown source"))?,
+        rules: read(&run.rules)?,
+    })
+}
+
+/// What the run's rules make of the item, as far as they are what they were when the run began.
+pub async fn evaluate(
+    deps: &Deps,
+    config: Arc<Compiled>,
+    submission: &Submission<'_>,
+    repeat: &Repeat,
+    window_rows: usize,
+) -> Result<(Prepared, Outcome), Error> {
+    let (entry, source, now) = (submission.entry.clone(), repeat.source, repeat.at.append_ms);
+    let media = original(&deps.store, submission, repeat).await?.media;
+    let own = Arc::clone(&config);
+    let mut walk = compute(move || Walk::of(own, source, &entry, now, media)).await?;
+    let nothing = BTreeSet::new();
+    let archive =
+        Archive { store: &deps.store, org: &submission.header.org, uncounted: &nothing, window_rows };
+    walk.look_up(archive, Moment::new(repeat.at, repeat.original)).await?;
+    let (prepared, Judged { mut outcome, .. }) = compute(move || walk.finish()).await;
+    let still = repeat.rules.iter().filter(|(rule, version)| is_still(&config, rule, version));
+    restrict(&mut outcome, &still.map(|(rule, version)| (rule.clone(), version.clone())).collect());
+    Ok((prepared, outcome))
+}
+
+/// What stands of the item as it came in first.
+async fn original(store: &Store, submission: &Submission<'_>, repeat: &Repeat) -> Result<Item, Error> {
+    let (org, entry, at) = (&submission.header.org, submission.entry, repeat.at);
+    let key = (
+        org.clone(),
+        entry.type_id.clone(),
+        entry.id.clone(),
+        at.append_ms,
+        at.offset,
+        i64::from(at.position),
+    );
+    let row = store.get::<Item>(&key).await?;
+    row.ok_or_else(|| Error::Corrupt {
+        what: "repeated item",
+        detail: "its first version is gone".to_owned(),
+    })
+}
+
+/// Whether a newer version of the item is stored than the one that is repeated.
+pub async fn is_superseded(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    repeat: &Repeat,
+) -> Result<bool, Error> {
+    let newest = stored::newest_place(store, org, item).await?;
+    let own = (repeat.at.append_ms, repeat.at.offset, i64::from(repeat.at.position));
+    Ok(newest.is_some_and(|newest| stored::coordinates(&newest) > own))
+}
+
+/// The events of all actions that were taken on an item.
+pub async fn taken(store: &Store, org: &OrgId, item: &ItemKey) -> Result<HashSet<EventId>, Error> {
+    let partition = (org.clone(), item.type_id.clone(), item.id.clone());
+    let rows = store.scan::<ActionByItem>(&partition, At::all()).all().await?;
+    Ok(rows.into_iter().map(|row| row.event_id).collect())
+}
+
+fn restrict(outcome: &mut Outcome, rules: &BTreeMap<RuleId, String>) {
+    outcome.matched.retain(|found| rules.contains_key(&found.rule));
+    outcome.errored.retain(|failed| rules.contains_key(&failed.rule));
+    (outcome.matched_more, outcome.errored_more) = (0, 0);
+}
+
+/// Nothing could follow from it.
+fn is_idle(config: &Compiled, outcome: &Outcome) -> bool {
+    let counts =
+        |rule: &RuleId| config.rule(rule).is_some_and(|head| head.life.on_error != OnError::NotMatched);
+    outcome.matched.is_empty() && !outcome.errored.iter().any(|failed| counts(&failed.rule))
+}
+
+fn shown(row: &Retroaction) -> Result<Run, Error> {
+    let place: Option<Place> = row.place.as_deref().and_then(|place| place.parse().ok());
+    let through = match (&place, row.finished_at) {
+        (_, Some(_)) => row.until,
+        (Some(place), None) => place.at().max(row.since),
+        (None, None) => row.since,
+    };
+    Ok(Run {
+        id: row.run,
+        rules: read(&row.rules)?,
+        since: row.since.iso(),
+        until: row.until.iso(),
+        dry_run: row.dry_run,
+        begun_at: row.begun_at.iso(),
+        begun_by: row.begun_by.clone(),
+        finished_at: row.finished_at.map(Millis::iso),
+        progress: read(&row.progress)?,
+        through: through.iso(),
+    })
+}
+
+fn text(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(Error::corrupt("run"))
+}
+
+fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Error> {
+    serde_json::from_str(text).map_err(Error::corrupt("run"))
+}

@@ -1,0 +1,203 @@
+//! Evaluates stored items anew, with what was known when they came in.
+//!
+//! It writes nothing: the items were counted then, and what follows from a match is up to its caller.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tidegate_catalog::Compiled;
+use tidegate_rules::{Explained, Facts, LeftOut, Need, Outcome};
+use tidegate_schemas::{
+    ids::{Millis, OrgId, RuleId, WindowId},
+    records::{ItemEntry, Source, Variant},
+};
+use tidegate_store::{Store, tables::items::items::Item};
+
+use crate::{
+    Error,
+    items::evaluate::{self, Begun, Prepared},
+    media,
+    rules::windows::{self, Moment},
+    strikes,
+};
+
+/// Where it is looked up what the items alone do not say.
+#[derive(Clone, Copy)]
+pub struct Archive<'a> {
+    pub store: &'a Store,
+    pub org: &'a OrgId,
+    /// Windows that nobody has counted for yet.
+    pub uncounted: &'a BTreeSet<WindowId>,
+    /// Rows that may be read for what a window has counted.
+    pub window_rows: usize,
+}
+
+/// An outcome, and whether all that it rests on is known.
+#[derive(Debug)]
+pub struct Judged {
+    pub outcome: Outcome,
+    /// Conditions on models, on media that nobody has looked at and on windows that were not counted are inapplicable.
+    pub is_guessed: bool,
+}
+
+/// Checks a stored item against its type as it is by now.
+fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
+    let corrupt = |detail: &str| Error::Corrupt { what: "item", detail: detail.to_owned() };
+    let source = Source::from_symbol(&row.source).ok_or_else(|| corrupt("unknown source"))?;
+    let variant = Variant::from_symbol(&row.variant).ok_or_else(|| corrupt("unknown variant"))?;
+    let entry = ItemEntry {
+        submission_id: row.submission_id,
+        type_id: row.type_id.clone(),
+        id: row.item_id.clone(),
+        type_version: row.type_version.clone(),
+        variant,
+        data: row.data.clone(),
+        origin: None,
+        keyed: false,
+    };
+    evaluate::prepare(config, source, &entry, row.append_ms)
+}
+
+/// Compares the media that a stored item shows with the banks as they are by now.
+async fn recall(archive: Archive<'_>, prepared: &mut Prepared, shown: &str) -> Result<(), Error> {
+    if prepared.config.compares_media() {
+        let found = media::recall(archive.store, shown).await?;
+        prepared.judge_again(&found);
+    }
+    Ok(())
+}
+
+/// What conditions wait for, as it was when the item came in.
+async fn facts(
+    archive: Archive<'_>,
+    prepared: &Prepared,
+    needs: &[Need],
+    moment: Moment,
+) -> Result<(Facts, bool), Error> {
+    let now = moment.append_ms();
+    let (mut facts, mut is_guessed) = (Facts::new(), false);
+    for need in needs {
+        match need {
+            Need::Strikes { user, within } => {
+                let since = within.map_or(Millis(0), |within| within.since(now));
+                let points = strikes::standing_at(archive.store, archive.org, user, since, now).await?;
+                facts.strikes(need.clone(), points);
+            }
+            Need::Count { window, key, at_least } if !archive.uncounted.contains(window) => {
+                let Some(window) = prepared.config.plan().window(window) else { continue };
+                let question = windows::Question {
+                    org: archive.org,
+                    window,
+                    key,
+                    at_least: *at_least,
+                    moment,
+                    most_rows: archive.window_rows,
+                };
+                match windows::counted(archive.store, &question).await? {
+                    Some(counted) => facts.count(need.clone(), counted),
+                    None => facts.failed(need.clone(), "too_many_rows"),
+                }
+            }
+            Need::Media { url } => match prepared.media.known(url) {
+                Some(known) => facts.media(need.clone(), known.clone()),
+                None => {
+                    is_guessed = true;
+                    facts.unknown(need.clone());
+                }
+            },
+            Need::Count { .. } | Need::Score { .. } => {
+                is_guessed = true;
+                facts.unknown(need.clone());
+            }
+        }
+    }
+    Ok((facts, is_guessed))
+}
+
+/// What each condition of a rule comes to on a stored item.
+#[derive(Debug)]
+pub struct Why {
+    pub tree: Explained,
+    /// The rule is not evaluated for such items, so its conditions do not matter.
+    pub is_no_concern: bool,
+    pub is_guessed: bool,
+    pub left_out: LeftOut,
+}
+
+/// `None`: the configuration evaluates no such rule.
+pub async fn explain(
+    archive: Archive<'_>,
+    config: Arc<Compiled>,
+    row: &Item,
+    rule: &RuleId,
+) -> Result<Option<Why>, Error> {
+    let mut prepared = prepare(Arc::clone(&config), row)?;
+    recall(archive, &mut prepared, &row.media).await?;
+    let Some(inquiry) = evaluate::inquire(&prepared, rule) else { return Ok(None) };
+    let needs: Vec<Need> = inquiry.needs().cloned().collect();
+    let (facts, is_guessed) = facts(archive, &prepared, &needs, row.into()).await?;
+    let (is_no_concern, left_out) = (!inquiry.concerns, inquiry.left_out.clone());
+    Ok(Some(Why { tree: config.plan().answer(inquiry, &facts), is_no_concern, is_guessed, left_out }))
+}
+
+/// An item on its way through one configuration.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    prepared: Prepared,
+    begun: Begun,
+    /// As the stored item shows them.
+    media: String,
+    /// Whether they are shown anew, so that they are compared whether or not a rule asks.
+    is_repeat: bool,
+    facts: Facts,
+    is_guessed: bool,
+}
+
+impl Walk {
+    /// Computes; so does [`Walk::finish`].
+    pub(crate) fn begin(config: Arc<Compiled>, row: &Item) -> Result<Self, Error> {
+        Ok(Self::from(prepare(config, row)?, row.media.clone(), false))
+    }
+
+    /// With an item that is sent again, and came in first at `now` with these media.
+    pub(crate) fn of(
+        config: Arc<Compiled>,
+        source: Source,
+        entry: &ItemEntry,
+        now: Millis,
+        media: String,
+    ) -> Result<Self, Error> {
+        Ok(Self::from(evaluate::prepare(config, source, entry, now)?, media, true))
+    }
+
+    fn from(prepared: Prepared, media: String, is_repeat: bool) -> Self {
+        let begun = evaluate::begin(&prepared);
+        Self { prepared, begun, media, is_repeat, facts: Facts::new(), is_guessed: false }
+    }
+
+    pub(crate) async fn look_up(&mut self, archive: Archive<'_>, moment: Moment) -> Result<(), Error> {
+        let asks = |need: &Need| matches!(need, Need::Media { .. });
+        if self.is_repeat || matches!(&self.begun, Begun::Waiting(scan) if scan.needs().iter().any(asks)) {
+            recall(archive, &mut self.prepared, &self.media).await?;
+        }
+        if let Begun::Waiting(scan) = &self.begun {
+            (self.facts, self.is_guessed) = facts(archive, &self.prepared, scan.needs(), moment).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> (Prepared, Judged) {
+        let outcome = match self.begun {
+            Begun::Finished(outcome) => outcome,
+            Begun::Waiting(scan) => evaluate::finish(&self.prepared, scan, &self.facts),
+        };
+        (self.prepared, Judged { outcome, is_guessed: self.is_guessed })
+    }
+}
+
+/// Runs what computes off the async threads.
+pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}

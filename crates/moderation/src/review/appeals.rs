@@ -1,0 +1,149 @@
+//! What an appeal leads to: its row and a job of its own; and what it is against.
+//!
+//! It decides no appeal (`decisions`), and the claim on an `appealId` is made before the log takes the appeal.
+
+use bytes::Bytes;
+use tidegate_schemas::{
+    ids::{AppealId, ItemKey, Kind, Millis, OrgId, QueueId, derive},
+    records::{self, JobClass, Source},
+};
+use tidegate_store::{
+    At, Inserted, Store, WriteTime,
+    tables::{
+        items::strikes::ActionByItem,
+        review::appeals::{Appeal, AppealClaim},
+    },
+};
+use uuid::Uuid;
+
+use crate::{
+    Deps, Error,
+    items::{
+        context::{self, StoredMention},
+        context_media,
+    },
+    jobs::{self, Cause, CauseKind, Opening, built_in},
+};
+
+/// Whether an appeal with this digest may use the id: the first digest that came with the id, for ever.
+pub async fn claim(
+    store: &Store,
+    org: &OrgId,
+    appeal_id: &AppealId,
+    digest: &[u8],
+    now: Millis,
+) -> Result<bool, Error> {
+    let claim = AppealClaim {
+        org: org.clone(),
+        appeal_id: appeal_id.clone(),
+        digest: Bytes::copy_from_slice(digest),
+        claimed_at: now,
+        version: 1,
+    };
+    Ok(match store.insert_new(&claim).await? {
+        Inserted::New => true,
+        Inserted::Existing(first) => first.digest == digest,
+    })
+}
+
+/// Done when the appeal is stored and its job is open.
+pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
+    keep_first(&deps.store, appeal, written_at).await?;
+    let opening = Opening {
+        org: appeal.org.clone(),
+        class: JobClass::Appeal,
+        subject: appeal.item.key(),
+        queue: QueueId::new(built_in::APPEALS),
+        cause: Cause {
+            id: derive(Kind::JobCause, &[b"appeal", appeal.appeal_id.as_str().as_bytes()]),
+            kind: CauseKind::Appeal,
+            at: written_at,
+            report_id: None,
+            appeal_id: Some(appeal.appeal_id.clone()),
+            submission_id: None,
+            rules: "[]".to_owned(),
+            hits: None,
+        },
+    };
+    jobs::open_for_appeal(&deps.store, &opening, &appeal.appeal_id, Millis::now()).await?;
+    look_at_media(deps, appeal, opening.cause.id).await
+}
+
+/// One that is sent again is against what it was against when it came first.
+async fn keep_first(store: &Store, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
+    let key = (appeal.org.clone(), appeal.appeal_id.clone());
+    if store.get::<Appeal>(&key).await?.is_some() {
+        return Ok(());
+    }
+    let mut named = context::stored_mentions(&appeal.actions_taken);
+    for row in taken(store, &appeal.org, &appeal.item.key()).await? {
+        let mention = named.iter_mut().find(|mention| mention.id == row.action.as_str());
+        if let Some(mention) = mention.filter(|_| row.at > written_at) {
+            mention.ahead.push(row.event_id);
+        }
+    }
+    let row = row(appeal, context::text(&named)?, written_at)?;
+    store.put(WriteTime::of(written_at, 0), &[row]).await?;
+    Ok(())
+}
+
+async fn taken(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Vec<ActionByItem>, Error> {
+    let partition = (org.clone(), item.type_id.clone(), item.id.clone());
+    Ok(store.scan::<ActionByItem>(&partition, At::all()).all().await?)
+}
+
+/// What an appeal is against: of the actions that it names, those that were taken before it. What is taken after it is
+/// another matter, for the item may be another by then; so one that names only what was never taken is against nothing.
+pub(crate) async fn against(store: &Store, appeal: &Appeal) -> Result<Vec<ActionByItem>, Error> {
+    let named: Vec<StoredMention> =
+        serde_json::from_str(&appeal.actions_taken).map_err(Error::corrupt("appeal"))?;
+    let mention = |row: &ActionByItem| named.iter().find(|mention| mention.id == row.action.as_str());
+    let taken = taken(store, &appeal.org, &appeal.item).await?.into_iter();
+    let taken = taken.filter(|row| mention(row).is_some());
+    let (before, after): (Vec<_>, Vec<_>) = taken.partition(|row| row.at <= appeal.written_at);
+    if !before.is_empty() {
+        return Ok(before);
+    }
+    // The clock was set back between the two.
+    let was_there =
+        |row: &ActionByItem| mention(row).is_some_and(|mention| mention.ahead.contains(&row.event_id));
+    Ok(after.into_iter().filter(was_there).collect())
+}
+
+/// The item that was acted on comes first.
+async fn look_at_media(deps: &Deps, appeal: &records::Appeal, cause: Uuid) -> Result<(), Error> {
+    let along = appeal.additional.iter().enumerate();
+    let along = along.map(|(nth, item)| context_media::entry(&appeal.org, cause, nth, item));
+    let head = records::Items {
+        org: appeal.org.clone(),
+        config_version: appeal.config_version,
+        source: Source::Appeal,
+        received_at: appeal.received_at,
+        request_id: appeal.request_id.clone(),
+        report_id: None,
+        items: Vec::new(),
+    };
+    let own = std::iter::once(appeal.item.clone());
+    context_media::hand_over(deps, head, cause, own.chain(along)).await
+}
+
+fn row(appeal: &records::Appeal, actions_taken: String, written_at: Millis) -> Result<Appeal, Error> {
+    Ok(Appeal {
+        org: appeal.org.clone(),
+        appeal_id: appeal.appeal_id.clone(),
+        item: appeal.item.key(),
+        type_version: appeal.item.type_version.clone(),
+        variant: appeal.item.variant.symbol().to_owned(),
+        data: appeal.item.data.clone(),
+        appealed_by: appeal.appealed_by.clone(),
+        appealed_at: appeal.appealed_at,
+        received_at: appeal.received_at,
+        written_at,
+        request_id: appeal.request_id.clone(),
+        config_version: appeal.config_version,
+        actions_taken,
+        violating_policies: context::mentions(&appeal.violating_policies)?,
+        reason: appeal.reason.clone(),
+        additional: context::items(&appeal.additional)?,
+    })
+}

@@ -1,0 +1,474 @@
+//! A moderator's decision, from the click to its effects.
+//!
+//! It neither picks jobs (`queues`) nor scans for due ones; a processor does and calls `release`.
+//!
+//! The walk. The console writes a due row, then the job's row with the decision `pending`: whoever dies in between
+//! leaves a due row that points at nothing. When the time to undo is over, the scanner replaces `pending` by
+//! `released`, appends the decision to the log, and marks it `appended`. A scanner that dies between leaves
+//! `released` without a mark, which is appended again after its lease: the same ids, so the effects happen once.
+
+use std::{collections::HashSet, hash::Hash, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use tidegate_catalog::Compiled;
+use tidegate_schemas::{
+    ids::{
+        ActionId, CauseId, ConfigVersion, DecisionId, EventId, ItemKey, JobId, Kind, Millis, OrgId, PolicyId,
+        derive,
+    },
+    records::{self, JobClass, Record as _, Verdict},
+};
+use tidegate_store::{
+    At, Replaced, WriteTime,
+    tables::{
+        items::strikes::ActionByItem,
+        review::{
+            appeals::Appeal,
+            decisions::{Decision, DecisionDue},
+            jobs::{Job, JobCause},
+        },
+    },
+};
+use tidegate_stream::{Record, Topic};
+
+use super::appeals;
+use crate::{
+    Deps, Error,
+    effects::{self, Plan, PlannedCallback, PlannedStrike, PlannedVerdict, Taken, events},
+    items::stored,
+    jobs::{DECIDED, OPEN},
+    rules::stats::{Finding, RuleHit},
+};
+
+pub const PENDING: &str = "pending";
+pub const RELEASED: &str = "released";
+pub const APPENDED: &str = "appended";
+
+/// What a moderator says. An action or a policy that is named twice counts once.
+#[derive(Clone, Debug)]
+pub struct Ruling {
+    pub verdict: Verdict,
+    pub actions: Vec<ActionId>,
+    pub policies: Vec<PolicyId>,
+    pub reason: Option<String>,
+    pub decided_by: String,
+    /// The claim under which it is said.
+    pub epoch: i64,
+}
+
+/// Why a decision is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NotFound,
+    AlreadyDecided,
+    /// The claim lapsed or went to somebody else.
+    NotYours {
+        claimed_by: Option<String>,
+    },
+    Invalid {
+        pointer: String,
+        detail: String,
+    },
+}
+
+/// A decision as the job's row carries it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decided {
+    pub decision_id: DecisionId,
+    pub config_version: ConfigVersion,
+    pub verdict: String,
+    pub actions: Vec<ActionId>,
+    pub policies: Vec<PolicyId>,
+    pub reason: Option<String>,
+    pub decided_by: String,
+    pub decided_at: Millis,
+    pub release_at: Millis,
+}
+
+/// Takes the decision; its effects follow when the time to undo it is over.
+pub async fn decide(
+    deps: &Deps,
+    org: &OrgId,
+    job_id: JobId,
+    ruling: &Ruling,
+    undo: Duration,
+    now: Millis,
+) -> Result<Result<Decided, Refusal>, Error> {
+    let Some(mut job) = deps.store.get::<Job>(&(org.clone(), job_id)).await? else {
+        return Ok(Err(Refusal::NotFound));
+    };
+    // Before anything is written: what was not claimed leaves no due row.
+    if let Some(refusal) = not_open_to(&job, ruling) {
+        return Ok(Err(refusal));
+    }
+    let config = deps.live.latest(org).await?;
+    if let Err(refusal) = check(&config, &job, ruling) {
+        return Ok(Err(refusal));
+    }
+    let decided = Decided {
+        decision_id: decision_id(job_id, ruling.epoch),
+        config_version: config.version(),
+        verdict: ruling.verdict.symbol().to_owned(),
+        actions: each_once(&ruling.actions),
+        policies: each_once(&ruling.policies),
+        reason: ruling.reason.clone(),
+        decided_by: ruling.decided_by.clone(),
+        decided_at: now,
+        release_at: now.plus(undo),
+    };
+    put_due(deps, &job, &decided, now).await?;
+    loop {
+        if let Some(refusal) = not_open_to(&job, ruling) {
+            return Ok(Err(refusal));
+        }
+        let next = Job {
+            state: DECIDED.to_owned(),
+            decision: Some(serde_json::to_string(&decided).map_err(Error::corrupt("decision"))?),
+            decision_state: Some(PENDING.to_owned()),
+            lease_until: None,
+            ..job.clone()
+        };
+        match deps.store.replace(&next, job.version).await? {
+            Replaced::Yes => return Ok(Ok(decided)),
+            Replaced::No(current) => job = current,
+            Replaced::Gone => return Ok(Err(Refusal::NotFound)),
+        }
+    }
+}
+
+fn decision_id(job_id: JobId, epoch: i64) -> DecisionId {
+    derive(Kind::Decision, &[job_id.as_bytes(), &epoch.to_be_bytes()])
+}
+
+/// In the order of first mention.
+fn each_once<T: Clone + Eq + Hash>(named: &[T]) -> Vec<T> {
+    let mut seen = HashSet::new();
+    named.iter().filter(|one| seen.insert(*one)).cloned().collect()
+}
+
+fn not_open_to(job: &Job, ruling: &Ruling) -> Option<Refusal> {
+    if job.state != OPEN {
+        return Some(Refusal::AlreadyDecided);
+    }
+    let yours = job.claimed_by.as_deref() == Some(&ruling.decided_by) && job.epoch == ruling.epoch;
+    (!yours).then(|| Refusal::NotYours { claimed_by: job.claimed_by.clone() })
+}
+
+fn check(config: &Compiled, job: &Job, ruling: &Ruling) -> Result<(), Refusal> {
+    let invalid =
+        |pointer: &str, detail: String| Err(Refusal::Invalid { pointer: pointer.to_owned(), detail });
+    let appeal = job.class == JobClass::Appeal.symbol();
+    let fits = match ruling.verdict {
+        Verdict::Accept | Verdict::Reject => appeal,
+        Verdict::Ignore | Verdict::Act => !appeal,
+    };
+    if !fits {
+        let wanted = if appeal { "accept or reject" } else { "ignore or act" };
+        return invalid("/verdict", format!("a job of class {} takes {wanted}", job.class));
+    }
+    if ruling.verdict == Verdict::Act && ruling.actions.is_empty() {
+        return invalid("/actions", "to act, name at least one action".to_owned());
+    }
+    if ruling.verdict != Verdict::Act && !ruling.actions.is_empty() {
+        return invalid("/actions", format!("{} takes no actions", ruling.verdict.symbol()));
+    }
+    for (index, action) in ruling.actions.iter().enumerate() {
+        if config.action(action).is_none() {
+            return invalid(&format!("/actions/{index}"), format!("there is no action {action}"));
+        }
+    }
+    for (index, policy) in ruling.policies.iter().enumerate() {
+        if config.policy(policy).is_none() {
+            return invalid(
+                &format!("/policies/{index}"),
+                format!("there is no policy with the id {policy}"),
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn put_due(deps: &Deps, job: &Job, decided: &Decided, now: Millis) -> Result<(), Error> {
+    let shard = deps.log.partition(Topic::Decisions, &job.item.log_key(&job.org)).index;
+    let due = DecisionDue {
+        shard: i64::from(shard),
+        minute: decided.release_at.minute(),
+        due_at: decided.release_at,
+        org: job.org.clone(),
+        job_id: job.job_id,
+        decision_id: decided.decision_id,
+    };
+    deps.store.put(WriteTime::of(now, 0), &[due]).await?;
+    Ok(())
+}
+
+/// What is left to do for a due row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Nothing, now or later.
+    Settled,
+    /// Look again at this instant.
+    Again(Millis),
+}
+
+/// A due row without its decision is looked at again for so long: the console may still be writing, and its clock may
+/// be minutes behind.
+const DECISION_FOLLOWS: Duration = Duration::from_secs(3_600);
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Appends a decision whose time to undo is over; one that was released `lease` ago and has no mark, again. Only the
+/// owner of the shard may call it.
+pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Millis) -> Result<Release, Error> {
+    let Some(job) = deps.store.get::<Job>(&(due.org.clone(), due.job_id)).await? else {
+        return Ok(Release::Settled);
+    };
+    let decided: Option<Decided> =
+        job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("decision"))?;
+    let Some(decided) = decided.filter(|decided| decided.decision_id == due.decision_id) else {
+        // Only the claim that it was written under can still bring it: a decision conditions on the claim's epoch.
+        let may_follow = job.state == OPEN && decision_id(job.job_id, job.epoch) == due.decision_id;
+        let is_new = now < due.due_at.plus(DECISION_FOLLOWS);
+        return Ok(if may_follow && is_new {
+            Release::Again(now.plus(LOOK_AGAIN))
+        } else {
+            Release::Settled
+        });
+    };
+    match job.decision_state.as_deref() {
+        Some(PENDING) if now < decided.release_at => Ok(Release::Again(decided.release_at)),
+        Some(RELEASED) if job.lease_until.is_some_and(|lease| now < lease) => {
+            Ok(Release::Again(job.lease_until.unwrap_or(now)))
+        }
+        Some(PENDING | RELEASED) => append(deps, job, &decided, now.plus(lease), now).await,
+        _ => Ok(Release::Settled),
+    }
+}
+
+async fn append(
+    deps: &Deps,
+    job: Job,
+    decided: &Decided,
+    lease: Millis,
+    now: Millis,
+) -> Result<Release, Error> {
+    let released = Job { decision_state: Some(RELEASED.to_owned()), lease_until: Some(lease), ..job.clone() };
+    if !deps.store.replace(&released, job.version).await?.is_done() {
+        // Undone, or another scanner was faster: look again.
+        return Ok(Release::Again(now));
+    }
+    tidegate_stream::failpoint!("after_due_release");
+    let key = job.item.log_key(&job.org);
+    let record = record(&job, decided)?;
+    let partition = deps.log.partition(Topic::Decisions, &key);
+    deps.log.append(&[(partition, Record::new(&key, record.to_datum()))]).await?;
+    let marked = Job { decision_state: Some(APPENDED.to_owned()), lease_until: None, ..job.clone() };
+    if deps.store.replace(&marked, job.version + 1).await?.is_done() {
+        return Ok(Release::Settled);
+    }
+    Ok(Release::Again(lease))
+}
+
+fn record(job: &Job, decided: &Decided) -> Result<records::Decision, Error> {
+    let defect = |detail: &str| Error::Corrupt { what: "decision", detail: detail.to_owned() };
+    Ok(records::Decision {
+        org: job.org.clone(),
+        config_version: decided.config_version,
+        decision_id: decided.decision_id,
+        job_id: job.job_id,
+        class: JobClass::from_symbol(&job.class).ok_or_else(|| defect("its job has an unknown class"))?,
+        item: job.item.clone(),
+        appeal_id: job.appeal_id.clone(),
+        decided_at: decided.decided_at,
+        decided_by: decided.decided_by.clone(),
+        verdict: Verdict::from_symbol(&decided.verdict).ok_or_else(|| defect("unknown verdict"))?,
+        actions: decided.actions.clone(),
+        policies: decided.policies.clone(),
+        reason: decided.reason.clone(),
+    })
+}
+
+/// Carries out a decision that the log has taken.
+pub async fn accept(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<(), Error> {
+    let plan = match effects::stored(&deps.store, &decision.org, decision.decision_id.0).await? {
+        Some(plan) => plan,
+        None => effects::adopt(&deps.store, plan(deps, decision, written_at).await?, Millis::now()).await?,
+    };
+    deps.store.put(WriteTime::of(decision.decided_at, 0), &[row(decision)?]).await?;
+    effects::apply(deps, &plan).await
+}
+
+fn row(decision: &records::Decision) -> Result<Decision, Error> {
+    Ok(Decision {
+        org: decision.org.clone(),
+        day: decision.decided_at.day(),
+        at: decision.decided_at,
+        decision_id: decision.decision_id,
+        job_id: decision.job_id,
+        class: decision.class.symbol().to_owned(),
+        item: decision.item.clone(),
+        verdict: decision.verdict.symbol().to_owned(),
+        actions: serde_json::to_string(&decision.actions).map_err(Error::corrupt("decision"))?,
+        policies: serde_json::to_string(&decision.policies).map_err(Error::corrupt("decision"))?,
+        reason: decision.reason.clone(),
+        decided_by: decision.decided_by.clone(),
+        decided_at: decision.decided_at,
+    })
+}
+
+async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<Plan, Error> {
+    let config = effects::config(deps, &decision.org, decision.config_version, decision.decided_at).await?;
+    let mut plan =
+        Plan::empty(&decision.org, decision.decision_id.0, effects::Kind::Decision, config.version());
+    match decision.verdict {
+        Verdict::Ignore => {
+            let hits = hits_of_job(deps, decision).await?;
+            judge(&mut plan, &decision.item, hits, Finding::Rejected, written_at);
+        }
+        Verdict::Act => {
+            let hits = hits_of_job(deps, decision).await?;
+            let user = stored::struck_user(deps, &config, decision).await?;
+            for action in &decision.actions {
+                take(&mut plan, &config, decision, action, user.as_ref(), &hits, written_at);
+            }
+            judge(&mut plan, &decision.item, hits, Finding::Confirmed, written_at);
+        }
+        Verdict::Accept | Verdict::Reject => {
+            answer_appeal(&mut plan, deps, &config, decision, written_at).await?;
+        }
+    }
+    Ok(plan)
+}
+
+/// The versions of rules that led to the job.
+async fn hits_of_job(deps: &Deps, decision: &records::Decision) -> Result<Vec<RuleHit>, Error> {
+    let partition = (decision.org.clone(), decision.job_id);
+    let causes = deps.store.scan::<JobCause>(&partition, At::all()).all().await?;
+    hits(causes.iter().filter_map(|cause| cause.hits.as_deref()))
+}
+
+/// Each rule once an item and day; the first of equal ones stands for all.
+fn hits<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<RuleHit>, Error> {
+    let mut all: Vec<RuleHit> = Vec::new();
+    for text in texts {
+        let hits: Vec<RuleHit> = serde_json::from_str(text).map_err(Error::corrupt("hits"))?;
+        for hit in hits {
+            let same = |other: &RuleHit| {
+                (&other.rule, &other.version, other.at.day()) == (&hit.rule, &hit.version, hit.at.day())
+            };
+            if !all.iter().any(same) {
+                all.push(hit);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn judge(plan: &mut Plan, item: &ItemKey, hits: Vec<RuleHit>, finding: Finding, at: Millis) {
+    let verdict = |hit| PlannedVerdict { hit, item: item.clone(), finding, at };
+    plan.verdicts.extend(hits.into_iter().map(verdict));
+}
+
+fn take(
+    plan: &mut Plan,
+    config: &Compiled,
+    decision: &records::Decision,
+    id: &ActionId,
+    user: Option<&ItemKey>,
+    hits: &[RuleHit],
+    written_at: Millis,
+) {
+    plan.take(
+        config,
+        &Taken {
+            action: id,
+            event_id: derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes(), id.as_str().as_bytes()]),
+            event_type: events::DECISION,
+            item: &decision.item,
+            user,
+            at: written_at,
+            occurred_at: decision.decided_at,
+            policies: &decision.policies,
+            rules: Vec::new(),
+            hits: hits.to_vec(),
+            reason: decision.reason.clone(),
+        },
+    );
+}
+
+async fn answer_appeal(
+    plan: &mut Plan,
+    deps: &Deps,
+    config: &Compiled,
+    decision: &records::Decision,
+    written_at: Millis,
+) -> Result<(), Error> {
+    let missing = |detail: &str| Error::Corrupt { what: "appeal", detail: detail.to_owned() };
+    let appeal_id = decision.appeal_id.clone().ok_or_else(|| missing("its decision names none"))?;
+    let appeal = deps
+        .store
+        .get::<Appeal>(&(decision.org.clone(), appeal_id.clone()))
+        .await?
+        .ok_or_else(|| missing("its row is gone"))?;
+    let accepted = decision.verdict == Verdict::Accept;
+    let listening: Vec<_> =
+        config.endpoints_for(events::APPEAL).map(|endpoint| Some(endpoint.key.clone())).collect();
+    // With no endpoint for it, the event is kept as held rather than lost.
+    let endpoints = if listening.is_empty() { vec![None] } else { listening };
+    for endpoint in endpoints {
+        let name = endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
+        let event_id: EventId =
+            derive(Kind::AppealEvent, &[decision.decision_id.as_bytes(), name.as_bytes()]);
+        let event = events::AppealEvent {
+            id: event_id,
+            event_type: events::APPEAL,
+            occurred_at: decision.decided_at.iso(),
+            appeal_id: appeal_id.clone(),
+            appealed_by: appeal.appealed_by.clone(),
+            appeal_decision: if accepted { "ACCEPT" } else { "REJECT" },
+            item: appeal.item.clone(),
+            decision_reason: decision.reason.clone(),
+            custom: serde_json::Map::new(),
+        };
+        plan.callbacks.push(PlannedCallback {
+            event_id,
+            event_type: events::APPEAL.to_owned(),
+            endpoint,
+            subject: appeal.item.clone(),
+            occurred_at: decision.decided_at,
+            body: events::body(&event),
+        });
+    }
+    let against = appeals::against(&deps.store, &appeal).await?;
+    let finding = if accepted { Finding::Overturned } else { Finding::Confirmed };
+    let hits = hits(against.iter().filter_map(|row| row.hits.as_deref()))?;
+    judge(plan, &appeal.item, hits, finding, written_at);
+    if accepted {
+        plan.strikes = reversals(decision, &appeal, against, written_at);
+    }
+    Ok(())
+}
+
+/// Takes back the strikes of the actions that the appeal was against.
+fn reversals(
+    decision: &records::Decision,
+    appeal: &Appeal,
+    against: Vec<ActionByItem>,
+    written_at: Millis,
+) -> Vec<PlannedStrike> {
+    against
+        .into_iter()
+        .filter(|row| row.points != 0)
+        .filter_map(|row| {
+            Some(PlannedStrike {
+                user: row.user?,
+                cause: derive(Kind::Reversal, &[decision.decision_id.as_bytes(), row.event_id.as_bytes()]),
+                at: written_at,
+                points: row.points,
+                action: row.action,
+                item: appeal.item.clone(),
+                reverses: Some(CauseId(row.event_id.0)),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,324 @@
+//! What a reviewer is shown of a job: why it is here, the item, and everything that was sent along.
+//!
+//! It claims and decides nothing.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tidegate_schemas::{
+    ids::{
+        ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, OrgId, PolicyId, QueueId,
+        ReportId, SubmissionId, TypeId,
+    },
+    wire::reports::REPORTER_KIND,
+};
+use tidegate_store::{
+    At, Cursor, Store,
+    tables::review::{
+        appeals::Appeal,
+        jobs::{Job, JobCause},
+        reports::Report,
+    },
+};
+
+use super::decisions::Decided;
+use crate::{
+    Error,
+    items::{context, context_media, stored},
+};
+
+/// A job as lists show it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    pub id: JobId,
+    pub class: String,
+    pub queue: QueueId,
+    pub state: String,
+    pub item: ItemKey,
+    pub generation: i64,
+    pub priority: i64,
+    pub created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub appeal_id: Option<AppealId>,
+    pub epoch: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claimed_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<DecisionAnswer>,
+    /// How far the decision has come: pending, released, appended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_state: Option<String>,
+}
+
+/// A decision as it is shown.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionAnswer {
+    pub decision_id: DecisionId,
+    pub config_version: ConfigVersion,
+    pub verdict: String,
+    pub actions: Vec<ActionId>,
+    pub policies: Vec<PolicyId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub decided_by: String,
+    pub decided_at: String,
+    /// When its effects begin.
+    pub release_at: String,
+}
+
+impl From<Decided> for DecisionAnswer {
+    fn from(decided: Decided) -> Self {
+        Self {
+            decision_id: decided.decision_id,
+            config_version: decided.config_version,
+            verdict: decided.verdict,
+            actions: decided.actions,
+            policies: decided.policies,
+            reason: decided.reason,
+            decided_by: decided.decided_by,
+            decided_at: decided.decided_at.iso(),
+            release_at: decided.release_at.iso(),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct Answer {
+    #[serde(flatten)]
+    pub job: Summary,
+    pub causes: Vec<Cause>,
+    /// Where the causes go on that found no room here.
+    #[serde(rename = "nextCause", skip_serializing_if = "Option::is_none")]
+    pub next_cause: Option<String>,
+    /// The item as it is known now; absent until a processor stored it.
+    #[serde(rename = "latestItem", skip_serializing_if = "Option::is_none")]
+    pub latest_item: Option<stored::Answer>,
+}
+
+/// How much of what led to a job one answer shows. One cause is always shown, and each as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub causes: usize,
+    /// Of what was sent along.
+    pub bytes: usize,
+}
+
+/// What opened or joined the job, with what the platform sent.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cause {
+    pub kind: String,
+    pub at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submission_id: Option<SubmissionId>,
+    pub rules: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<ReportAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub appeal: Option<AppealAnswer>,
+    /// What is known of the media of the items that came along; absent until they were looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub media: Vec<ItemMedia>,
+}
+
+/// The media of an item that came along, as `stored::Answer` shows those of an item.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ItemMedia {
+    pub type_id: TypeId,
+    pub id: ItemId,
+    pub media: Box<RawValue>,
+}
+
+/// The item of a report or an appeal, as it was sent.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SentItem {
+    #[serde(flatten)]
+    pub key: ItemKey,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub type_version: Option<String>,
+    pub type_schema_variant: String,
+    pub data: Box<RawValue>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Reporter {
+    /// A report of any other is not taken.
+    pub kind: &'static str,
+    #[serde(flatten)]
+    pub key: ItemKey,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportAnswer {
+    pub id: ReportId,
+    pub reporter: Reporter,
+    pub reported_at: String,
+    pub reported_item: SentItem,
+    /// `{id, known}` as the platform named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub csam: bool,
+    pub reported_item_thread: Box<RawValue>,
+    pub reported_items_in_thread: Box<RawValue>,
+    pub additional_items: Box<RawValue>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AppealAnswer {
+    pub id: AppealId,
+    pub appealed_by: ItemKey,
+    pub appealed_at: String,
+    pub actioned_item: SentItem,
+    /// `[{id, known, ahead?}]`
+    pub actions_taken: Box<RawValue>,
+    pub violating_policies: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub additional_items: Box<RawValue>,
+}
+
+pub fn summary(job: Job) -> Result<Summary, Error> {
+    let decision: Option<Decided> =
+        job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
+    Ok(Summary {
+        id: job.job_id,
+        class: job.class,
+        queue: job.queue,
+        state: job.state,
+        item: job.item,
+        generation: job.generation,
+        priority: job.priority,
+        created_at: job.created_at.iso(),
+        appeal_id: job.appeal_id,
+        epoch: job.epoch,
+        claimed_by: job.claimed_by,
+        lease_until: job.lease_until.map(tidegate_schemas::ids::Millis::iso),
+        decision: decision.map(DecisionAnswer::from),
+        decision_state: job.decision_state,
+    })
+}
+
+pub async fn answer(store: &Store, org: &OrgId, job_id: JobId, room: Room) -> Result<Option<Answer>, Error> {
+    let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
+    let (causes, next) = causes(store, org, job_id, None, room).await?;
+    let latest_item = stored::answer(store, org, &job.item, None).await?;
+    let next_cause = next.map(|cursor| cursor.to_string());
+    Ok(Some(Answer { job: summary(job)?, causes, next_cause, latest_item }))
+}
+
+/// What led to a job, in no order, and where to go on if that may not be all.
+pub async fn causes(
+    store: &Store,
+    org: &OrgId,
+    job_id: JobId,
+    mut after: Option<Cursor>,
+    room: Room,
+) -> Result<(Vec<Cause>, Option<Cursor>), Error> {
+    let range = At::all().limit(room.causes).after(after.clone());
+    let mut rows = store.scan::<JobCause>(&(org.clone(), job_id), range);
+    let (mut causes, mut bytes) = (Vec::new(), 0);
+    for row in rows.all().await? {
+        let place = Cursor::after(&row);
+        let cause = cause(store, org, row).await?;
+        bytes += cause.bytes();
+        if bytes > room.bytes && !causes.is_empty() {
+            return Ok((causes, after));
+        }
+        causes.push(cause);
+        after = Some(place);
+    }
+    Ok((causes, rows.cursor()))
+}
+
+impl Cause {
+    /// Of what was sent along, which is nearly all of it.
+    fn bytes(&self) -> usize {
+        let of = |raw: &RawValue| raw.get().len();
+        let report = self.report.as_ref().map_or(0, |report| {
+            of(&report.reported_item.data)
+                + of(&report.reported_item_thread)
+                + of(&report.reported_items_in_thread)
+                + of(&report.additional_items)
+        });
+        let appeal = self.appeal.as_ref().map_or(0, |appeal| {
+            of(&appeal.actioned_item.data)
+                + of(&appeal.actions_taken)
+                + of(&appeal.violating_policies)
+                + of(&appeal.additional_items)
+        });
+        let media: usize = self.media.iter().map(|item| of(&item.media)).sum();
+        of(&self.rules) + report + appeal + media
+    }
+}
+
+async fn cause(store: &Store, org: &OrgId, row: JobCause) -> Result<Cause, Error> {
+    let report = match row.report_id {
+        Some(id) => store.get::<Report>(&(org.clone(), id)).await?.map(report).transpose()?,
+        None => None,
+    };
+    let appeal = match &row.appeal_id {
+        Some(id) => store.get::<Appeal>(&(org.clone(), id.clone())).await?.map(appeal).transpose()?,
+        None => None,
+    };
+    let media = context_media::of_cause(store, org, row.cause).await?.into_iter();
+    let media = media.map(|row| {
+        let media = context::raw(row.media.as_bytes())?;
+        Ok(ItemMedia { type_id: row.type_id, id: row.item_id, media })
+    });
+    Ok(Cause {
+        media: media.collect::<Result<_, Error>>()?,
+        kind: row.kind,
+        at: row.at.iso(),
+        submission_id: row.submission_id,
+        rules: context::raw(row.rules.as_bytes())?,
+        report,
+        appeal,
+    })
+}
+
+fn report(row: Report) -> Result<ReportAnswer, Error> {
+    Ok(ReportAnswer {
+        id: row.report_id,
+        reporter: Reporter { kind: REPORTER_KIND, key: row.reporter },
+        reported_at: row.reported_at.iso(),
+        reported_item: SentItem {
+            key: row.item,
+            type_version: row.type_version,
+            type_schema_variant: row.variant,
+            data: context::raw(&row.data)?,
+        },
+        policy: row.policy.map(|policy| context::raw(policy.as_bytes())).transpose()?,
+        reason: row.reason,
+        csam: row.csam,
+        reported_item_thread: context::raw(row.thread.as_bytes())?,
+        reported_items_in_thread: context::raw(row.reported_in_thread.as_bytes())?,
+        additional_items: context::raw(row.additional.as_bytes())?,
+    })
+}
+
+fn appeal(row: Appeal) -> Result<AppealAnswer, Error> {
+    Ok(AppealAnswer {
+        id: row.appeal_id,
+        appealed_by: row.appealed_by,
+        appealed_at: row.appealed_at.iso(),
+        actioned_item: SentItem {
+            key: row.item,
+            type_version: row.type_version,
+            type_schema_variant: row.variant,
+            data: context::raw(&row.data)?,
+        },
+        actions_taken: context::raw(row.actions_taken.as_bytes())?,
+        violating_policies: context::raw(row.violating_policies.as_bytes())?,
+        reason: row.reason,
+        additional_items: context::raw(row.additional.as_bytes())?,
+    })
+}

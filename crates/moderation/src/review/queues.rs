@@ -1,0 +1,225 @@
+//! Picks the next job of a queue for a reviewer, and keeps the reviewer's claim alive.
+//!
+//! It opens no job (`jobs`) and takes no decision (`decisions`).
+//!
+//! `queue_index` only grows; a job's row is the truth. Each day of a queue remembers how far its entries are all
+//! decided, with a margin for entries that are still on their way, so that a pick does not read the whole day.
+
+use std::time::Duration;
+
+use tidegate_schemas::ids::{JobId, Millis, OrgId, QueueId};
+use tidegate_store::{
+    At, Replaced, Store, WriteTime,
+    tables::review::jobs::{Job, QueueDay, QueueEntry},
+};
+
+use super::decisions::PENDING;
+use crate::{
+    Error,
+    jobs::{OPEN, has_cause},
+};
+
+/// An entry may appear this much later than the instant it bears: the writes of a job are not one.
+const LATE_ENTRIES: Duration = Duration::from_secs(600);
+
+/// Claims by many reviewers start at a random one of so many jobs, so that they do not all fight for the first.
+const SPREAD: usize = 50;
+
+/// A job's cause follows its row at once, unless whoever opens it has died: it is looked for so often, so far apart.
+const OPENING_LOOKS: u32 = 25;
+const OPENING_PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Debug)]
+pub struct Reviewer {
+    pub name: String,
+    /// How long a claim holds without a heartbeat.
+    pub lease: Duration,
+}
+
+#[derive(Debug)]
+pub enum Claim {
+    Yours(Box<Job>),
+    /// Somebody else's, until then.
+    Taken {
+        by: String,
+        until: Millis,
+    },
+    Decided,
+    /// Whoever opens it has not written down why; it is about to, also after a crash.
+    Opening,
+    NotFound,
+}
+
+/// Claims one job; renews the claim if it is the reviewer's already. Waits a moment for a job that is just being opened.
+pub async fn claim(
+    store: &Store,
+    org: &OrgId,
+    job_id: JobId,
+    who: &Reviewer,
+    now: Millis,
+) -> Result<Claim, Error> {
+    for _ in 1..OPENING_LOOKS {
+        match claim_at_once(store, org, job_id, who, now).await? {
+            Claim::Opening => tokio::time::sleep(OPENING_PAUSE).await,
+            other => return Ok(other),
+        }
+    }
+    claim_at_once(store, org, job_id, who, now).await
+}
+
+async fn claim_at_once(
+    store: &Store,
+    org: &OrgId,
+    job_id: JobId,
+    who: &Reviewer,
+    now: Millis,
+) -> Result<Claim, Error> {
+    let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
+        return Ok(Claim::NotFound);
+    };
+    if !has_cause(store, org, job_id).await? {
+        return Ok(Claim::Opening);
+    }
+    loop {
+        if job.state != OPEN {
+            return Ok(Claim::Decided);
+        }
+        if let (Some(by), Some(until)) = (&job.claimed_by, job.lease_until)
+            && *by != who.name
+            && until > now
+        {
+            return Ok(Claim::Taken { by: by.clone(), until });
+        }
+        let renewed =
+            job.claimed_by.as_deref() == Some(&who.name) && job.lease_until.is_some_and(|until| until > now);
+        let claimed = Job {
+            epoch: if renewed { job.epoch } else { job.epoch + 1 },
+            claimed_by: Some(who.name.clone()),
+            lease_until: Some(now.plus(who.lease)),
+            ..job.clone()
+        };
+        match store.replace(&claimed, job.version).await? {
+            Replaced::Yes => return Ok(Claim::Yours(Box::new(Job { version: job.version + 1, ..claimed }))),
+            Replaced::No(current) => job = current,
+            Replaced::Gone => return Ok(Claim::NotFound),
+        }
+    }
+}
+
+/// Gives a claimed job back to its queue. `false`: the claim was not the reviewer's any more.
+pub async fn release(
+    store: &Store,
+    org: &OrgId,
+    job_id: JobId,
+    epoch: i64,
+    who: &str,
+) -> Result<bool, Error> {
+    let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
+        return Ok(false);
+    };
+    while job.state == OPEN && job.epoch == epoch && job.claimed_by.as_deref() == Some(who) {
+        let free = Job { claimed_by: None, lease_until: None, ..job.clone() };
+        match store.replace(&free, job.version).await? {
+            Replaced::Yes => return Ok(true),
+            Replaced::No(current) => job = current,
+            Replaced::Gone => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
+/// Claims one of the oldest free jobs of the highest priority. `draw` says where among them to start.
+pub async fn claim_next(
+    store: &Store,
+    org: &OrgId,
+    queue: &QueueId,
+    who: &Reviewer,
+    now: Millis,
+    draw: impl Fn(usize) -> usize,
+) -> Result<Option<Job>, Error> {
+    let free = waiting(store, org, queue, SPREAD, now, |job| {
+        job.lease_until.is_none_or(|until| until <= now) || job.claimed_by.as_deref() == Some(&who.name)
+    })
+    .await?;
+    let start = if free.is_empty() { 0 } else { draw(free.len()) % free.len() };
+    let mut opening = None;
+    for job in free[start..].iter().chain(&free[..start]) {
+        match claim_at_once(store, org, job.job_id, who, now).await? {
+            Claim::Yours(job) => return Ok(Some(*job)),
+            Claim::Opening => opening = opening.or(Some(job.job_id)),
+            _ => {}
+        }
+    }
+    // There is nothing else, so it is worth the moment.
+    let Some(job_id) = opening else { return Ok(None) };
+    match claim(store, org, job_id, who, now).await? {
+        Claim::Yours(job) => Ok(Some(*job)),
+        _ => Ok(None),
+    }
+}
+
+/// The open jobs of a queue that `wanted` lets through, oldest first within a priority, at most `limit`.
+pub async fn waiting(
+    store: &Store,
+    org: &OrgId,
+    queue: &QueueId,
+    limit: usize,
+    now: Millis,
+    wanted: impl Fn(&Job) -> bool,
+) -> Result<Vec<Job>, Error> {
+    let mut found = Vec::new();
+    let mut days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all());
+    while let Some(days) = days.next_page().await? {
+        for day in days {
+            look_through(store, &day, now, limit, &wanted, &mut found).await?;
+            if found.len() >= limit {
+                return Ok(found);
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn look_through(
+    store: &Store,
+    day: &QueueDay,
+    now: Millis,
+    limit: usize,
+    wanted: &impl Fn(&Job) -> bool,
+    found: &mut Vec<Job>,
+) -> Result<(), Error> {
+    let partition = (day.org.clone(), day.queue.clone(), day.priority, day.day);
+    let mut entries = store.scan::<QueueEntry>(&partition, At::since(day.first_at));
+    let mut all_decided = true;
+    let mut decided_until = day.first_at;
+    while let Some(entries) = entries.next_page().await? {
+        let keys: Vec<_> = entries.iter().map(|entry| (entry.org.clone(), entry.job_id)).collect();
+        for (entry, job) in entries.iter().zip(store.get_many::<Job>(&keys).await?) {
+            let Some(job) = job else {
+                // The entry comes before the job; it may be about to follow.
+                all_decided = false;
+                continue;
+            };
+            // The job bears the instant of the entry that it was opened with; whoever was interrupted before, or lost
+            // the race to open it, left an entry of another instant.
+            if job.queue != day.queue || job.created_at != entry.created_at {
+                continue;
+            }
+            // A decision that can be undone gives the job back to the queue.
+            all_decided &= job.state != OPEN && job.decision_state.as_deref() != Some(PENDING);
+            if all_decided {
+                decided_until = entry.created_at;
+            } else if job.state == OPEN && wanted(&job) && found.len() < limit {
+                found.push(job);
+            }
+        }
+        if found.len() >= limit {
+            break;
+        }
+    }
+    let settled = decided_until.min(now.minus(LATE_ENTRIES));
+    if settled > day.first_at {
+        store.put(WriteTime::of(now, 0), &[QueueDay { first_at: settled, ..day.clone() }]).await?;
+    }
+    Ok(())
+}

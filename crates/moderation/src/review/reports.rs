@@ -1,0 +1,120 @@
+//! What a report leads to: its row, its job, and the reported item as a submission of its own.
+//!
+//! It evaluates nothing; the reported item goes back to the items topic, where rules with `on: report` meet it.
+
+use tidegate_schemas::{
+    ids::{Kind, Millis, QueueId, derive},
+    records::{self, Coordinates, JobClass, Record as _, Source},
+};
+use tidegate_store::{WriteTime, tables::review::reports::Report};
+use tidegate_stream::{Record, Topic};
+use uuid::Uuid;
+
+use crate::{
+    Deps, Error,
+    items::{context, context_media, stored::RESENT},
+    jobs::{self, Cause, CauseKind, Opening, built_in},
+};
+
+/// Done when the report is stored, its job is open, and the item is on its way to the rules. `is_resent`: it was a
+/// dead letter.
+pub async fn accept(
+    deps: &Deps,
+    report: &records::Report,
+    written_at: Millis,
+    is_resent: bool,
+) -> Result<(), Error> {
+    deps.store.put(WriteTime::of(written_at, 0), &[row(report, written_at)?]).await?;
+    jobs::open_or_join(&deps.store, &opening(report, written_at), Millis::now()).await?;
+    submit_item(deps, report, is_resent).await?;
+    look_at_context(deps, report).await
+}
+
+/// The item's own media are looked at with its submission; these come after it.
+async fn look_at_context(deps: &Deps, report: &records::Report) -> Result<(), Error> {
+    let cause = cause(report);
+    let along = report.thread.iter().chain(&report.additional).enumerate();
+    let along = along.map(|(nth, item)| context_media::entry(&report.org, cause, nth, item));
+    context_media::hand_over(deps, record(report, Vec::new()), cause, along).await
+}
+
+/// Items that came with the report.
+fn record(report: &records::Report, items: Vec<records::ItemEntry>) -> records::Items {
+    records::Items {
+        org: report.org.clone(),
+        config_version: report.config_version,
+        source: Source::Report,
+        received_at: report.received_at,
+        request_id: report.request_id.clone(),
+        report_id: Some(report.report_id),
+        items,
+    }
+}
+
+fn cause(report: &records::Report) -> Uuid {
+    derive(Kind::JobCause, &[b"report", report.report_id.as_bytes()])
+}
+
+/// Reported as child sexual abuse material, it skips routing and never meets the review queues.
+fn opening(report: &records::Report, written_at: Millis) -> Opening {
+    let (class, queue) = if report.csam {
+        (JobClass::ChildSafety, built_in::CHILD_SAFETY)
+    } else {
+        (JobClass::Review, built_in::DEFAULT)
+    };
+    Opening {
+        org: report.org.clone(),
+        class,
+        subject: report.item.key(),
+        queue: QueueId::new(queue),
+        cause: Cause {
+            id: cause(report),
+            kind: CauseKind::Report,
+            at: written_at,
+            report_id: Some(report.report_id),
+            appeal_id: None,
+            submission_id: Some(report.item.submission_id),
+            rules: "[]".to_owned(),
+            hits: None,
+        },
+    }
+}
+
+async fn submit_item(deps: &Deps, report: &records::Report, is_resent: bool) -> Result<(), Error> {
+    let key = report.item.key().log_key(&report.org);
+    // What was reported long ago takes its place among the item's versions: it is not the newest, and has no effects
+    // if a newer one is there.
+    let then = is_resent.then_some(Coordinates { append_ms: report.received_at, offset: 0, position: 0 });
+    // A replay appends the item again: as with an idempotency key, the first one stands.
+    let entry =
+        records::ItemEntry { keyed: true, origin: report.item.origin.or(then), ..report.item.clone() };
+    let items = record(report, vec![entry]);
+    let partition = deps.log.partition(Topic::Items, &key);
+    let headers: &[(&str, &[u8])] = if is_resent { &[(RESENT, b"1")] } else { &[] };
+    deps.log.append(&[(partition, Record::new(&key, items.to_datum()).with_headers(headers))]).await?;
+    Ok(())
+}
+
+fn row(report: &records::Report, written_at: Millis) -> Result<Report, Error> {
+    Ok(Report {
+        org: report.org.clone(),
+        report_id: report.report_id,
+        item: report.item.key(),
+        type_version: report.item.type_version.clone(),
+        variant: report.item.variant.symbol().to_owned(),
+        data: report.item.data.clone(),
+        submission_id: report.item.submission_id,
+        reporter: report.reporter.clone(),
+        reported_at: report.reported_at,
+        received_at: report.received_at,
+        written_at,
+        request_id: report.request_id.clone(),
+        config_version: report.config_version,
+        policy: context::mention(report.policy_id.as_ref())?,
+        reason: report.reason.clone(),
+        csam: report.csam,
+        thread: context::items(&report.thread)?,
+        reported_in_thread: context::keys(&report.reported_in_thread)?,
+        additional: context::items(&report.additional)?,
+    })
+}

@@ -1,0 +1,6 @@
+//! Per-rule state: limits, alarms, window counters and statistics.
+
+pub mod baselines;
+pub mod limits;
+pub mod stats;
+pub mod windows;

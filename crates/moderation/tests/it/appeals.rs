@@ -1,0 +1,120 @@
+//! What an accepted appeal takes back.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::support::{fixture, org, post, sent};
+use tempfile::TempDir;
+use tidegate_catalog::orgs;
+use tidegate_moderation::{
+    Deps, effects,
+    review::{appeals, decisions},
+};
+use tidegate_schemas::{
+    ids::{ActionId, AppealId, ConfigVersion, DecisionId, EventId, ItemKey, Millis, SubmissionId},
+    records::{Appeal, Decision, JobClass, Mention, Verdict},
+};
+use tidegate_store::{Store, WriteTime, tables::items::strikes::ActionByItem};
+use uuid::Uuid;
+
+async fn house() -> (Deps, TempDir) {
+    let (deps, folder) = fixture().await;
+    orgs::create(&deps.store, &org(), "Acme", Millis::now()).await.unwrap();
+    (deps, folder)
+}
+
+/// Of the action `limit_reach`; by its instant, which is also its name.
+async fn take(store: &Store, at: i64) {
+    let row = ActionByItem {
+        org: org(),
+        type_id: post().type_id,
+        item_id: post().id,
+        event_id: event(at),
+        action: ActionId::new("limit_reach"),
+        at: Millis(at),
+        user: Some(ItemKey::new("user", "u1")),
+        points: 1,
+        hits: None,
+    };
+    store.put(WriteTime::of(Millis(at), 0), &[row]).await.unwrap();
+}
+
+fn event(at: i64) -> EventId {
+    EventId(Uuid::from_u128(at.unsigned_abs().into()))
+}
+
+fn appeal() -> Appeal {
+    Appeal {
+        org: org(),
+        config_version: ConfigVersion(1),
+        appeal_id: AppealId::new("a1"),
+        received_at: Millis(1),
+        request_id: "request".to_owned(),
+        appealed_at: Millis(1),
+        appealed_by: ItemKey::new("user", "u1"),
+        item: sent(SubmissionId::random(), false),
+        actions_taken: ["other", "limit_reach"].map(|id| Mention { id: id.to_owned(), known: true }).into(),
+        violating_policies: Vec::new(),
+        reason: None,
+        additional: Vec::new(),
+    }
+}
+
+/// The instants of what an accepted decision takes back.
+async fn taken_back(deps: &Deps) -> Vec<u128> {
+    let decision = Decision {
+        org: org(),
+        config_version: ConfigVersion(1),
+        decision_id: DecisionId(Uuid::from_u128(1)),
+        job_id: Uuid::from_u128(2).into(),
+        class: JobClass::Appeal,
+        item: post(),
+        appeal_id: Some(AppealId::new("a1")),
+        decided_at: Millis::now(),
+        decided_by: "ann".to_owned(),
+        verdict: Verdict::Accept,
+        actions: Vec::new(),
+        policies: Vec::new(),
+        reason: None,
+    };
+    decisions::accept(deps, &decision, Millis::now()).await.unwrap();
+    let plan = effects::stored(&deps.store, &org(), decision.decision_id.0).await.unwrap().unwrap();
+    assert_eq!(plan.callbacks.len(), 1, "the platform is told, whatever there was to take back");
+    let mut back: Vec<_> = plan.strikes.iter().map(|strike| strike.reverses.unwrap().0.as_u128()).collect();
+    back.sort_unstable();
+    back
+}
+
+#[tokio::test]
+async fn an_appeal_takes_back_what_was_taken_before_it_and_nothing_where_nothing_was() {
+    const SENT: i64 = 1_000;
+    for (what, before, after, expected) in [
+        ("taken", &[900][..], &[][..], &[900][..]),
+        ("taken twice", &[800, 900], &[], &[800, 900]),
+        ("taken again", &[900], &[1_100], &[900]),
+        ("never taken", &[], &[], &[]),
+        ("taken only later", &[], &[1_100], &[]),
+        ("taken before it, and listed later", &[], &[900], &[900]),
+        ("the clock was set back since", &[5_000], &[], &[5_000]),
+        ("the clock was set back since, and it was taken again", &[5_000], &[1_100, 6_000], &[5_000]),
+    ] {
+        let (deps, _folder) = house().await;
+        for at in before {
+            take(&deps.store, *at).await;
+        }
+        appeals::accept(&deps, &appeal(), Millis(SENT)).await.unwrap();
+        for at in after {
+            take(&deps.store, *at).await;
+        }
+        assert_eq!(taken_back(&deps).await, expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn an_appeal_that_is_sent_again_is_against_no_more_than_the_first_time() {
+    let (deps, _folder) = house().await;
+    take(&deps.store, 900).await;
+    appeals::accept(&deps, &appeal(), Millis(1_000)).await.unwrap();
+    take(&deps.store, 1_100).await;
+    appeals::accept(&deps, &appeal(), Millis(1_200)).await.unwrap();
+    assert_eq!(taken_back(&deps).await, [900]);
+}

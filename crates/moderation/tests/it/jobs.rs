@@ -1,0 +1,267 @@
+//! Jobs are opened once, joined while open, and followed by the next generation.
+#![allow(clippy::unwrap_used)]
+
+use std::{collections::HashSet, time::Duration};
+
+use tidegate_moderation::{
+    jobs::{self, Cause, CauseKind, DECIDED, Opening},
+    review::queues::{self, Claim, Reviewer},
+};
+use tidegate_schemas::{
+    ids::{DAY_MS, ItemKey, JobId, Millis, OrgId, QueueId},
+    records::JobClass,
+};
+use tidegate_store::{
+    At, Replaced, Store, WriteTime,
+    tables::review::jobs::{Job, JobCause, QueueEntry},
+};
+use uuid::Uuid;
+
+struct Fixture {
+    store: Store,
+    _folder: tempfile::TempDir,
+}
+
+fn fixture() -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+    Fixture { store, _folder: folder }
+}
+
+fn org() -> OrgId {
+    OrgId::new("acme")
+}
+
+fn opening(cause: u128, class: JobClass) -> Opening {
+    Opening {
+        org: org(),
+        class,
+        subject: ItemKey::new("post", "p1"),
+        queue: QueueId::new("default"),
+        cause: Cause {
+            id: Uuid::from_u128(cause),
+            kind: CauseKind::Report,
+            at: Millis(1_000),
+            report_id: None,
+            appeal_id: None,
+            submission_id: None,
+            rules: "[]".to_owned(),
+            hits: None,
+        },
+    }
+}
+
+async fn join(store: &Store, cause: u128) -> JobId {
+    jobs::open_or_join(store, &opening(cause, JobClass::Review), Millis::now()).await.unwrap()
+}
+
+async fn causes(store: &Store, job: JobId) -> HashSet<u128> {
+    let rows = store.scan::<JobCause>(&(org(), job), At::all()).all().await.unwrap();
+    rows.into_iter().map(|row| row.cause.as_u128()).collect()
+}
+
+async fn decide(store: &Store, job: JobId) {
+    loop {
+        let row = store.get::<Job>(&(org(), job)).await.unwrap().unwrap();
+        let decided = Job { state: DECIDED.to_owned(), ..row.clone() };
+        if matches!(store.replace(&decided, row.version).await.unwrap(), Replaced::Yes) {
+            return;
+        }
+    }
+}
+
+fn reviewer(name: &str) -> Reviewer {
+    Reviewer { name: name.to_owned(), lease: Duration::from_secs(600) }
+}
+
+#[tokio::test]
+async fn a_second_cause_joins_the_open_job_and_a_replay_joins_nothing() {
+    let Fixture { store, _folder } = fixture();
+    let job = join(&store, 1).await;
+    assert_eq!(join(&store, 2).await, job);
+    let version = store.get::<Job>(&(org(), job)).await.unwrap().unwrap().version;
+    assert_eq!(join(&store, 1).await, job);
+    assert_eq!(join(&store, 2).await, job);
+    assert_eq!(causes(&store, job).await, HashSet::from([1, 2]));
+    assert_eq!(store.get::<Job>(&(org(), job)).await.unwrap().unwrap().version, version);
+}
+
+#[tokio::test]
+async fn after_a_decision_the_next_cause_opens_the_next_generation_and_old_ones_stay() {
+    let Fixture { store, _folder } = fixture();
+    let first = join(&store, 1).await;
+    decide(&store, first).await;
+    assert_eq!(join(&store, 1).await, first, "a replay finds its decided job");
+    let second = join(&store, 2).await;
+    assert_ne!(second, first);
+    assert_eq!(join(&store, 1).await, first, "also when a later generation is open");
+    assert_eq!(causes(&store, second).await, HashSet::from([2]));
+    assert_eq!(store.get::<Job>(&(org(), second)).await.unwrap().unwrap().generation, 2);
+}
+
+#[tokio::test]
+async fn a_cause_that_comes_again_after_many_generations_joins_nothing() {
+    let Fixture { store, _folder } = fixture();
+    let first = join(&store, 1).await;
+    for cause in 2..=5 {
+        decide(&store, join(&store, 1).await).await;
+        let next = join(&store, cause).await;
+        decide(&store, next).await;
+    }
+    let open = join(&store, 6).await;
+    assert_eq!(join(&store, 1).await, first);
+    assert_eq!(join(&store, 3).await, join(&store, 3).await);
+    assert_eq!(causes(&store, open).await, HashSet::from([6]));
+}
+
+#[tokio::test]
+async fn a_job_is_listed_once_though_an_opener_that_died_left_an_entry_too() {
+    let Fixture { store, _folder } = fixture();
+    let job_id = join(&store, 1).await;
+    let job = store.get::<Job>(&(org(), job_id)).await.unwrap().unwrap();
+    let left = QueueEntry {
+        org: org(),
+        queue: job.queue.clone(),
+        priority: job.priority,
+        day: job.created_at.day(),
+        created_at: Millis(job.created_at.0 - 1),
+        job_id,
+        item: job.item.clone(),
+    };
+    store.put(WriteTime::of(left.created_at, 0), &[left]).await.unwrap();
+    let waiting = queues::waiting(&store, &org(), &job.queue, 10, Millis::now(), |_| true).await.unwrap();
+    assert_eq!(waiting.iter().map(|job| job.job_id).collect::<Vec<_>>(), [job_id]);
+}
+
+#[tokio::test]
+async fn a_job_that_is_opened_when_the_clock_was_set_back_is_handed_out() {
+    let Fixture { store, _folder } = fixture();
+    const HOUR: i64 = 3_600_000;
+    let today = Millis::now().day();
+    let at = |hour: i64| Millis(today * DAY_MS + hour * HOUR);
+    let mut opened = Vec::new();
+    for (cause, hour, item) in [(1, 5, "p1"), (2, 6, "p2")] {
+        let opening = Opening { subject: ItemKey::new("post", item), ..opening(cause, JobClass::Review) };
+        opened.push(jobs::open_or_join(&store, &opening, at(hour)).await.unwrap());
+    }
+    let queue = QueueId::new("default");
+    let next =
+        async |hour| queues::claim_next(&store, &org(), &queue, &reviewer("ada"), at(hour), |_| 0).await;
+    for job in &opened {
+        decide(&store, *job).await;
+    }
+    assert!(next(9).await.unwrap().is_none(), "and it is known from where on to look");
+
+    let late = Opening { subject: ItemKey::new("post", "p3"), ..opening(3, JobClass::Review) };
+    let late = jobs::open_or_join(&store, &late, at(1)).await.unwrap();
+    assert_eq!(next(1).await.unwrap().map(|job| job.job_id), Some(late));
+    assert_eq!(next(9).await.unwrap().map(|job| job.job_id), Some(late), "also when the clock has caught up");
+}
+
+#[tokio::test]
+async fn child_safety_and_review_never_share_a_job() {
+    let Fixture { store, _folder } = fixture();
+    let review = join(&store, 1).await;
+    let child_safety =
+        jobs::open_or_join(&store, &opening(2, JobClass::ChildSafety), Millis::now()).await.unwrap();
+    assert_ne!(review, child_safety);
+    assert_eq!(causes(&store, review).await, HashSet::from([1]));
+    assert_eq!(causes(&store, child_safety).await, HashSet::from([2]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn causes_that_race_with_decisions_end_in_exactly_one_job_each() {
+    let Fixture { store, _folder } = fixture();
+    let joins: Vec<_> = (1..=60_u128)
+        .map(|cause| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let job = join(&store, cause).await;
+                if cause % 5 == 0 {
+                    decide(&store, job).await;
+                }
+                (cause, job)
+            })
+        })
+        .collect();
+    let mut jobs = HashSet::new();
+    for joined in joins {
+        let (cause, job) = joined.await.unwrap();
+        assert!(causes(&store, job).await.contains(&cause), "cause {cause} has its row where it was told");
+        jobs.insert(job);
+    }
+    let mut seen = Vec::new();
+    for job in &jobs {
+        seen.extend(causes(&store, *job).await);
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=60).collect::<Vec<u128>>(), "each cause in one job");
+    assert!(jobs.len() > 1, "some decision came in between");
+}
+
+#[tokio::test]
+async fn a_job_whose_opening_broke_off_is_claimed_only_once_its_cause_is_there() {
+    let Fixture { store, _folder } = fixture();
+    let elsewhere = fixture();
+    let job = join(&elsewhere.store, 1).await;
+    let row = elsewhere.store.get::<Job>(&(org(), job)).await.unwrap().unwrap();
+    // As a crash between the two rows leaves it.
+    store.insert_new(&row).await.unwrap();
+    let now = Millis::now();
+    assert!(matches!(
+        queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap(),
+        Claim::Opening
+    ));
+    assert_eq!(join(&store, 1).await, job, "the replay finds the job open");
+    assert!(matches!(
+        queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap(),
+        Claim::Yours(_)
+    ));
+}
+
+#[tokio::test]
+async fn a_claim_keeps_others_off_until_its_lease_lapses() {
+    let Fixture { store, _folder } = fixture();
+    let job = join(&store, 1).await;
+    let now = Millis::now();
+    let Claim::Yours(mine) = queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap() else {
+        panic!("a free job is claimed");
+    };
+    assert_eq!(mine.epoch, 1);
+    let taken = queues::claim(&store, &org(), job, &reviewer("bob"), now).await.unwrap();
+    assert!(matches!(taken, Claim::Taken { by, .. } if by == "ann"));
+    let Claim::Yours(renewed) = queues::claim(&store, &org(), job, &reviewer("ann"), now).await.unwrap()
+    else {
+        panic!("a claim is renewed");
+    };
+    assert_eq!(renewed.epoch, 1, "renewing keeps the epoch");
+    let later = now.plus(Duration::from_secs(601));
+    let Claim::Yours(lapsed) = queues::claim(&store, &org(), job, &reviewer("bob"), later).await.unwrap()
+    else {
+        panic!("a lapsed claim is free");
+    };
+    assert_eq!(lapsed.epoch, 2, "taking over raises it");
+    assert!(!queues::release(&store, &org(), job, 1, "ann").await.unwrap(), "the old epoch is void");
+    assert!(queues::release(&store, &org(), job, 2, "bob").await.unwrap());
+}
+
+#[tokio::test]
+async fn claim_next_gives_every_job_once_and_then_none() {
+    let Fixture { store, _folder } = fixture();
+    let now = Millis::now();
+    for index in 0..20_u128 {
+        let mut opening = opening(index, JobClass::Review);
+        opening.subject = ItemKey::new("post", index.to_string().as_str());
+        jobs::open_or_join(&store, &opening, now).await.unwrap();
+    }
+    let mut given = HashSet::new();
+    for index in 0..20 {
+        let who = reviewer(&format!("r{index}"));
+        let queue = QueueId::new("default");
+        let job = queues::claim_next(&store, &org(), &queue, &who, now, |free| free / 2).await.unwrap();
+        assert!(given.insert(job.expect("a job is free").job_id));
+    }
+    let (queue, late) = (QueueId::new("default"), reviewer("late"));
+    assert!(queues::claim_next(&store, &org(), &queue, &late, now, |_| 0).await.unwrap().is_none());
+}

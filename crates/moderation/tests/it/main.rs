@@ -1,0 +1,8 @@
+//! Integration tests of the crate, one binary.
+
+mod appeals;
+mod jobs;
+mod media;
+mod replays;
+mod rule_gates;
+mod support;

@@ -1,0 +1,543 @@
+//! Media are looked at once, in their turn, with patience, and what was seen is remembered only as long as it holds.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt as _, future::join_all};
+use parking_lot::Mutex;
+use tidegate_egress::{Client, media as egress_media};
+use tidegate_media::{Decoders, Digests, Limits};
+use tidegate_moderation::media::{self, Depth, Look, Search, Settings, Signal, Signals, Wanted};
+use tidegate_schemas::{
+    documents::{self, Document},
+    ids::OrgId,
+    item_types::{ItemType, Mode},
+    wire::Pointer,
+};
+use tidegate_store::Store;
+use tidegate_test_support::{
+    PATIENCE, eventually,
+    pictures::{Answer, Host, picture},
+};
+use tokio::sync::Semaphore;
+
+fn store(folder: &tempfile::TempDir) -> Store {
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap()
+}
+
+/// A host of which each answer waits until it is let go.
+async fn host_that_waits() -> (Host, Arc<Semaphore>) {
+    let go = Arc::new(Semaphore::new(0));
+    let open = Arc::clone(&go);
+    let host = Host::start(move |_| Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1)))));
+    (host.await.unwrap(), go)
+}
+
+/// No pause is long, and no clock of a test's machine counts.
+fn settings() -> Settings {
+    Settings { retry_ms: 1, longest_retry_ms: 60_000, host_rest_ms: 1, ..Settings::default() }
+}
+
+/// A host that fails four times rests for long.
+fn without_patience() -> Settings {
+    Settings {
+        attempts: 1,
+        host_failures: 4,
+        host_rest_ms: 3_600_000,
+        longest_host_rest_ms: 3_600_000,
+        ..settings()
+    }
+}
+
+fn signals(store: Store, host: &Host, settings: &Settings) -> Signals {
+    of_hosts(store, &[host], settings)
+}
+
+fn of_hosts(store: Store, hosts: &[&Host], settings: &Settings) -> Signals {
+    with_total(store, hosts, settings, 60_000)
+}
+
+fn with_total(store: Store, hosts: &[&Host], settings: &Settings, total_ms: u64) -> Signals {
+    let egress = tidegate_egress::Settings {
+        allow_cidrs: vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
+        connect_timeout_ms: 15_000,
+        media: egress_media::Settings {
+            ports: hosts.iter().map(|host| host.address.port()).collect(),
+            first_byte_ms: 60_000,
+            idle_ms: 60_000,
+            total_ms,
+            min_rate: 0,
+            ..egress_media::Settings::default()
+        },
+        ..tidegate_egress::Settings::default()
+    };
+    Signals::new(Client::new(egress).unwrap(), Decoders::new(Limits::default()).unwrap(), store, settings)
+}
+
+async fn look_as(signals: &Signals, org: &str, url: String, depth: Depth) -> Look {
+    let mut search = signals.gather(&OrgId::new(org), &[Wanted { url, depth }]);
+    tokio::time::timeout(PATIENCE, search.settle()).await.unwrap();
+    search.end().pop().unwrap().look
+}
+
+async fn look(signals: &Signals, url: String) -> Look {
+    look_as(signals, "acme", url, Depth::Picture).await
+}
+
+fn state(look: &Look) -> String {
+    match look {
+        Look::Seen(print) => print.state.tag().to_owned(),
+        Look::TooLarge => "too_large".to_owned(),
+        Look::BlockedAddress => "blocked_address".to_owned(),
+        Look::FetchFailed(reason) => reason.clone().into_owned(),
+    }
+}
+
+#[tokio::test]
+async fn when_a_host_is_found_well_again_all_who_wait_for_that_go_on_at_once() {
+    let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
+    let (asked, open) = (AtomicUsize::new(0), Arc::clone(&go));
+    let answer = move |_: &str| match asked.fetch_add(1, Ordering::Relaxed) {
+        0..8 => Answer::Head("503 Service Unavailable".to_owned(), Vec::new()),
+        8 => Answer::After(Arc::clone(&open), Box::new(Answer::Picture(picture(1)))),
+        _ => Answer::Picture(picture(1)),
+    };
+    let host = Host::start(answer).await.unwrap();
+    // The one that tries it has an hour.
+    let signals = with_total(store(&folder), &[&host], &settings(), 3_600_000);
+    let ask = |nth: usize| {
+        let (signals, url) = (signals.clone(), host.url(&format!("{nth}.bmp")));
+        tokio::spawn(async move { look(&signals, url).await })
+    };
+    let asking: Vec<_> = (0..30).map(ask).collect();
+    eventually("a trial", PATIENCE, async || (host.asked("").len() == 9).then_some(())).await.unwrap();
+    go.add_permits(1);
+    for one in asking {
+        assert_eq!(state(&one.await.unwrap()), "ok");
+    }
+    assert_eq!(host.asked("").len(), 8 + 30);
+}
+
+#[tokio::test]
+async fn who_asks_at_once_has_one_answer_and_other_orgs_ask_for_themselves() {
+    let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
+    let signals = signals(store(&folder), &host, &settings());
+    let ask = |org: &'static str| {
+        let (signals, url) = (signals.clone(), host.url("a.bmp"));
+        tokio::spawn(async move { look_as(&signals, org, url, Depth::Picture).await })
+    };
+    let asking: Vec<_> = ["acme", "acme", "acme", "other"].into_iter().map(ask).collect();
+    eventually("two requests", PATIENCE, async || (host.asked("a.bmp").len() == 2).then_some(()))
+        .await
+        .unwrap();
+    go.add_permits(4);
+    for one in asking {
+        assert_eq!(state(&one.await.unwrap()), "ok");
+    }
+    assert_eq!(host.asked("").len(), 2);
+}
+
+#[tokio::test]
+async fn a_url_that_is_written_in_other_ways_is_looked_at_once_and_each_is_shown_as_it_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    let port = host.address.port();
+    let urls = [
+        format!("http://127.0.0.1:{port}/a.bmp?key=1"),
+        format!("http://127.0.0.1:{port}/a.bmp?key=1#whole"),
+        format!("HTTP://127.1:{port}/b/../a.bmp?key=1#part"),
+        format!("http:\\\\0x7F.0.0.1:{port}/./a.bmp?key=1"),
+    ];
+    let other = format!("http://127.0.0.1:{port}/a.bmp?key=2");
+    let wanted = |url: &String| Wanted { url: url.clone(), depth: Depth::Picture };
+    let look = async |urls: &[String]| {
+        let all: Vec<_> = urls.iter().map(wanted).collect();
+        let mut search = signals.gather(&OrgId::new("acme"), &all);
+        tokio::time::timeout(PATIENCE, search.settle()).await.unwrap();
+        let found = search.end();
+        assert_eq!(found.iter().map(|signal| signal.url.clone()).collect::<Vec<_>>(), urls);
+        assert!(found.iter().all(|signal| state(&signal.look) == "ok"));
+    };
+    look(&urls).await;
+    assert_eq!(host.asked("a.bmp").len(), 1, "they were joined");
+    look(&urls[2..]).await;
+    look(&urls).await;
+    assert_eq!(host.asked("a.bmp").len(), 1, "it is remembered");
+    look(&[other]).await;
+    assert_eq!(host.asked("a.bmp").len(), 2, "its query is another one");
+}
+
+#[tokio::test]
+async fn when_nobody_waits_any_more_a_look_ends_unless_it_is_left_running() {
+    let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
+    // One fetch at a time: whoever is let in afterwards proves that the other one is gone.
+    let one = Settings { fetches: 1, fetches_per_host: 1, fetches_per_org: 1, ..settings() };
+    let signals = signals(store(&folder), &host, &one);
+    let wanted = |path: &str| [Wanted { url: host.url(path), depth: Depth::Picture }];
+    let org = OrgId::new("acme");
+    let asked = async |path: &str| {
+        eventually("a request", PATIENCE, async || (!host.asked(path).is_empty()).then_some(()))
+            .await
+            .unwrap();
+    };
+    let mut given_up = signals.gather(&org, &wanted("given-up"));
+    tokio::select! { () = given_up.settle() => unreachable!("it waits"), () = asked("given-up") => {} }
+    drop(given_up);
+    let mut left = signals.gather(&org, &wanted("left"));
+    tokio::select! { () = left.settle() => unreachable!("it waits"), () = asked("left") => {} }
+    assert_eq!(left.leave_running(PATIENCE), [(host.url("left"), None)]);
+    go.add_permits(2);
+    assert_eq!(state(&look(&signals, host.url("left")).await), "ok");
+    assert_eq!(host.asked("left").len(), 1, "it was joined, or remembered");
+}
+
+#[tokio::test]
+async fn only_so_many_are_left_running_and_an_org_leaves_some_to_the_others() {
+    let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
+    let many = Settings {
+        fetches_per_host_in_all: 100,
+        fetches_per_host: 40,
+        hosts: 100,
+        left_running: 8,
+        ..settings()
+    };
+    let signals = signals(store(&folder), &host, &many);
+    let search = |org: &str| {
+        let wanted = |nth: usize| Wanted { url: host.url(&format!("{org}-{nth}")), depth: Depth::Picture };
+        signals.gather(&OrgId::new(org), &(0..10).map(wanted).collect::<Vec<_>>())
+    };
+    let are_asked = async |search: &mut Search, org: &str, times: usize| {
+        let were = async || (host.asked(org).len() == times).then_some(());
+        let asked = eventually("requests", PATIENCE, were);
+        tokio::select! { () = search.settle() => unreachable!("it waits"), asked = asked => asked.unwrap() }
+    };
+    for org in ["wild", "other"] {
+        let mut first = search(org);
+        are_asked(&mut first, org, 10).await;
+        first.leave_running(PATIENCE);
+    }
+    let mut again = Vec::new();
+    for (org, left) in [("wild", 4), ("other", 2)] {
+        let mut second = search(org);
+        are_asked(&mut second, org, 20 - left).await;
+        again.push(second);
+    }
+    go.add_permits(100);
+    for mut search in again {
+        search.settle().await;
+        assert!(search.end().iter().all(|signal| state(&signal.look) == "ok"));
+    }
+    assert_eq!((host.asked("wild").len(), host.asked("other").len()), (16, 18), "what was left was joined");
+}
+
+#[tokio::test]
+async fn an_address_is_believed_for_as_long_as_it_says_and_then_asked_whether_it_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|head| {
+        let unchanged = head.to_lowercase().contains("if-none-match: \"1\"");
+        match (head.split(' ').nth(1).unwrap(), unchanged) {
+            ("/never", _) => Answer::Head("200 OK\r\ncache-control: no-store".to_owned(), picture(1)),
+            ("/led", _) => {
+                let head = "302 Found\r\nlocation: /elsewhere\r\ncache-control: no-store";
+                Answer::Head(head.to_owned(), Vec::new())
+            }
+            ("/always-asked", false) => {
+                Answer::Head("200 OK\r\netag: \"1\"\r\ncache-control: no-cache".to_owned(), picture(1))
+            }
+            ("/said-once", false) => {
+                Answer::Head("200 OK\r\netag: \"1\"\r\ncache-control: max-age=0".to_owned(), picture(1))
+            }
+            ("/said-once", true) => Answer::Head("304 Not Modified\r\netag: \"1\"".to_owned(), Vec::new()),
+            (_, true) => Answer::Head("304 Not Modified\r\ncache-control: no-cache".to_owned(), Vec::new()),
+            _ => Answer::Picture(picture(1)),
+        }
+    });
+    let host = host.await.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    for (path, requests) in [("never", 3), ("always-asked", 3), ("said-once", 3), ("led", 3), ("silent", 1)] {
+        for _ in 0..3 {
+            assert_eq!(state(&look(&signals, host.url(path)).await), "ok", "{path}");
+        }
+        assert_eq!(host.asked(path).len(), requests, "{path}");
+    }
+    assert!(host.asked("always-asked")[2].to_lowercase().contains("if-none-match"));
+    // What one organisation was shown is not told to another one.
+    assert_eq!(state(&look_as(&signals, "other", host.url("silent"), Depth::Picture).await), "ok");
+    assert_eq!(host.asked("silent").len(), 2);
+}
+
+#[tokio::test]
+async fn hashes_of_a_content_are_found_again_by_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let store = store(&folder);
+    let first = look(&signals(store.clone(), &host, &settings()), host.url("a")).await;
+    let Look::Seen(print) = &first else { panic!("{first:?}") };
+    assert_eq!(print.digests, Digests::of(&picture(1)));
+    // One that decodes nothing: what it says of the picture was remembered.
+    let blind = Limits { pixels: 1, side: 1, ..Limits::default() };
+    let egress = tidegate_egress::Settings {
+        allow_cidrs: vec!["127.0.0.0/8".parse().unwrap()],
+        media: egress_media::Settings { ports: vec![host.address.port()], ..egress_media::Settings::default() },
+        ..tidegate_egress::Settings::default()
+    };
+    let (client, decoders) = (Client::new(egress).unwrap(), Decoders::new(blind).unwrap());
+    let other = Signals::new(client, decoders, store, &settings());
+    assert_eq!(look(&other, host.url("b")).await, first);
+}
+
+#[tokio::test]
+async fn a_busy_host_is_asked_again_and_a_missing_picture_is_not() {
+    let (folder, count) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let host = Host::start(move |head| match head.split(' ').nth(1).unwrap() {
+        "/busy" if count.fetch_add(1, Ordering::SeqCst) < 2 => {
+            Answer::Head("503 Service Unavailable\r\nretry-after: 0".to_owned(), Vec::new())
+        }
+        "/broken" => Answer::Head("500 Internal Server Error".to_owned(), Vec::new()),
+        "/later" => Answer::Head("429 Too Many Requests\r\nretry-after: 3600".to_owned(), Vec::new()),
+        "/gone" => Answer::Head("404 Not Found".to_owned(), Vec::new()),
+        _ => Answer::Picture(picture(1)),
+    });
+    let host = host.await.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    for (path, expected, requests) in
+        [("busy", "ok", 3), ("broken", "http_500", 3), ("later", "http_429", 1), ("gone", "http_404", 1)]
+    {
+        assert_eq!(state(&look(&signals, host.url(path)).await), expected);
+        assert_eq!(host.asked(path).len(), requests, "{path}");
+    }
+}
+
+/// A pause may be longer than it should be on a busy machine, and never shorter.
+#[tokio::test]
+async fn a_host_that_asks_for_time_is_given_it_unless_it_asks_for_too_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked: Arc<Mutex<HashMap<String, Vec<Instant>>>> = Arc::default();
+    let asked_at = Arc::clone(&asked);
+    let host = Host::start(move |head| {
+        let path = head.split(' ').nth(1).unwrap().trim_start_matches('/').to_owned();
+        let mut asked = asked_at.lock();
+        let times = asked.entry(path.clone()).or_default();
+        times.push(Instant::now());
+        match times.len() {
+            1 => Answer::Head(format!("503 Service Unavailable\r\nretry-after: {path}"), Vec::new()),
+            _ => Answer::Picture(picture(1)),
+        }
+    });
+    let host = host.await.unwrap();
+    let signals = signals(store(&folder), &host, &Settings { longest_retry_ms: 2_000, ..settings() });
+    let cases = [(1, "ok", 2), (2, "ok", 2), (3, "http_503", 1)];
+    join_all(cases.map(async |(seconds, expected, requests)| {
+        assert_eq!(state(&look(&signals, host.url(&seconds.to_string())).await), expected, "{seconds}");
+        let times = asked.lock()[&seconds.to_string()].clone();
+        assert_eq!(times.len(), requests, "{seconds}");
+        if let [first, again] = times[..] {
+            assert!(again - first >= Duration::from_secs(seconds), "{seconds}: {:?}", again - first);
+        }
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_host_that_fails_again_and_again_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let host =
+        Host::start(|_| Answer::Head("500 Internal Server Error".to_owned(), Vec::new())).await.unwrap();
+    let signals = signals(store(&folder), &host, &without_patience());
+    for nth in 0..20 {
+        let expected = if nth < 4 { "http_500" } else { "host_unavailable" };
+        assert_eq!(state(&look(&signals, host.url(&nth.to_string())).await), expected);
+    }
+    assert_eq!(host.asked("").len(), 4);
+}
+
+#[tokio::test]
+async fn a_hanging_host_holds_nobody_who_wants_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let hanging = Host::start(|_| Answer::Never).await.unwrap();
+    let good = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let few = Settings { fetches: 4, fetches_per_host: 2, fetches_per_org: 4, ..settings() };
+    let signals = of_hosts(store(&folder), &[&hanging, &good], &few);
+    let hangs: Vec<_> =
+        (0..50).map(|nth| Wanted { url: hanging.url(&nth.to_string()), depth: Depth::Picture }).collect();
+    let mut stuck = signals.gather(&OrgId::new("acme"), &hangs);
+    tokio::select! {
+        () = stuck.settle() => unreachable!("the host hangs"),
+        seen = look(&signals, by_name(&good, "a.bmp")) => assert_eq!(state(&seen), "ok"),
+    }
+}
+
+/// Hosts are told apart by name.
+fn by_name(host: &Host, path: &str) -> String {
+    format!("http://localhost:{}/{path}", host.address.port())
+}
+
+/// Its pictures are its own, and everything else is at the other host.
+async fn leading_to(other: &Host) -> Host {
+    let there = other.url("elsewhere");
+    let answer = move |head: &str| match head.starts_with("GET /own") {
+        true => Answer::Picture(picture(1)),
+        false => Answer::Head(format!("302 Found\r\nlocation: {there}"), Vec::new()),
+    };
+    Host::start(answer).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_was_to_try_a_host_and_left_lets_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|head| match head.split(' ').nth(1).unwrap() {
+        "/bad" => Answer::Head("500 Internal Server Error".to_owned(), Vec::new()),
+        _ => Answer::Picture(picture(1)),
+    });
+    let host = host.await.unwrap();
+    let once = Settings { attempts: 1, host_failures: 1, longest_host_rest_ms: 1, ..settings() };
+    let signals = signals(store(&folder), &host, &once);
+    assert_eq!(state(&look(&signals, host.url("bad")).await), "http_500");
+    let tried = async || {
+        let wanted = Wanted { url: host.url("left"), depth: Depth::Picture };
+        // It waits for an answer, or the host still rests.
+        let _left = signals.gather(&OrgId::new("acme"), &[wanted]).settle().now_or_never();
+        (state(&look(&signals, host.url("good")).await) == "ok").then_some(())
+    };
+    // Half of the time that one who tries may take.
+    eventually("the host to be tried", PATIENCE / 2, tried).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_redirect_leads_to_is_in_the_turn_of_the_host_that_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let hanging = Host::start(|_| Answer::Never).await.unwrap();
+    let good = leading_to(&hanging).await;
+    let few = Settings { fetches: 8, fetches_per_host: 2, fetches_per_org: 8, ..settings() };
+    let signals = of_hosts(store(&folder), &[&hanging, &good], &few);
+    let leading = |nth: u32| Wanted { url: by_name(&good, &nth.to_string()), depth: Depth::Picture };
+    let mut stuck = signals.gather(&OrgId::new("acme"), &(0..20).map(leading).collect::<Vec<_>>());
+    let all_were_asked = async {
+        let all = async || (good.asked("").len() == 20 && hanging.asked("").len() == 2).then_some(());
+        eventually("all to be led on", PATIENCE, all).await.unwrap();
+    };
+    tokio::select! { () = stuck.settle() => unreachable!("the host hangs"), () = all_were_asked => {} }
+    tokio::select! {
+        () = stuck.settle() => unreachable!("the host hangs"),
+        seen = look(&signals, by_name(&good, "own.bmp")) => assert_eq!(state(&seen), "ok"),
+    }
+    assert_eq!(hanging.asked("").len(), 2, "no more than its turns");
+}
+
+#[tokio::test]
+async fn a_host_that_others_lead_to_is_left_alone_and_those_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken =
+        Host::start(|_| Answer::Head("500 Internal Server Error".to_owned(), Vec::new())).await.unwrap();
+    let good = leading_to(&broken).await;
+    let signals = of_hosts(store(&folder), &[&broken, &good], &without_patience());
+    for nth in 0..12 {
+        let expected = if nth < 4 { "http_500" } else { "host_unavailable" };
+        assert_eq!(state(&look(&signals, by_name(&good, &nth.to_string())).await), expected);
+    }
+    assert_eq!(state(&look(&signals, by_name(&good, "own.bmp")).await), "ok");
+    assert_eq!((broken.asked("").len(), good.asked("").len()), (4, 13));
+}
+
+#[tokio::test]
+async fn sounds_and_films_have_exact_hashes_and_items_only_so_many_media() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|_| Answer::Head("200 OK".to_owned(), b"sound".to_vec())).await.unwrap();
+    let signals = signals(store(&folder), &host, &Settings { per_item: 2, ..settings() });
+    let heard = look_as(&signals, "acme", host.url("a.mp3"), Depth::Exact).await;
+    let Look::Seen(print) = &heard else { panic!("{heard:?}") };
+    assert_eq!((print.state.tag(), print.digests), ("ok", Digests::of(b"sound")));
+    assert_eq!(state(&look(&signals, host.url("a.bmp")).await), "undecodable");
+
+    let wanted: Vec<_> =
+        (0..4).map(|nth| Wanted { url: host.url(&nth.to_string()), depth: Depth::Exact }).collect();
+    let mut search = signals.gather(&OrgId::new("acme"), &wanted);
+    search.settle().await;
+    let states: Vec<_> = search.end().iter().map(|Signal { look, .. }| state(look)).collect();
+    assert_eq!(states, ["ok", "ok", "too_many", "too_many"]);
+}
+
+#[test]
+fn an_address_in_several_fields_is_wanted_once_and_as_deep_as_any_of_them_wants_it() {
+    const CLIPS: &str = "item_type: clip\nkind: CONTENT\nfields:\n  - {name: film, type: VIDEO}\n  \
+                         - {name: sound, type: AUDIO}\n  - {name: cover, type: IMAGE}\n  \
+                         - {name: last, type: VIDEO}\n";
+    let parsed = documents::parse(&[("clip.yaml", CLIPS)]).unwrap();
+    let Document::ItemType(document) = &parsed[0].1 else { panic!("no item type") };
+    let clip = ItemType::compile(document, "1", &["clip".into()].into());
+    let (exact, picture) = (Depth::Exact, Depth::Picture);
+    for (data, expected) in [
+        (r#"{"film":"http://a/1","sound":"http://a/1"}"#, vec![("http://a/1", exact)]),
+        (r#"{"film":"http://a/1","cover":"http://a/1"}"#, vec![("http://a/1", picture)]),
+        (r#"{"cover":"http://a/1","last":"http://a/1"}"#, vec![("http://a/1", picture)]),
+        (
+            r#"{"film":"http://a/1","sound":"http://a/2","images":["http://a/3","http://a/2"]}"#,
+            vec![("http://a/1", exact), ("http://a/2", picture), ("http://a/3", picture)],
+        ),
+    ] {
+        let values = clip.check(data.as_bytes(), Mode::Strict, &Pointer::Root).unwrap();
+        let wanted = media::wanted(&values);
+        let wanted: Vec<_> = wanted.iter().map(|it| (it.url.as_str(), it.depth)).collect();
+        assert_eq!(wanted, expected, "{data}");
+    }
+}
+
+#[tokio::test]
+async fn who_wants_a_picture_has_one_whoever_wanted_only_digests_before_or_at_once() {
+    let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
+    let signals = signals(store(&folder), &host, &settings());
+    let frames = |look: &Look| match look {
+        Look::Seen(print) => print.frames.len(),
+        other => panic!("{other:?}"),
+    };
+    let acme = OrgId::new("acme");
+    let ask = |path: &str, depth| signals.gather(&acme, &[Wanted { url: host.url(path), depth }]);
+    let (mut exact, mut deep) = (ask("at-once", Depth::Exact), ask("at-once", Depth::Picture));
+    go.add_permits(100);
+    tokio::join!(exact.settle(), deep.settle());
+    assert_eq!((frames(&exact.end()[0].look), frames(&deep.end()[0].look)), (0, 1));
+    assert_eq!(frames(&look_as(&signals, "acme", host.url("before"), Depth::Exact).await), 0);
+    assert_eq!(frames(&look(&signals, host.url("before")).await), 1);
+}
+
+#[tokio::test]
+async fn the_digests_of_a_content_are_not_kept_in_place_of_its_hashes() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    look_as(&signals, "acme", host.url("a"), Depth::Exact).await;
+    let Look::Seen(print) = look_as(&signals, "other", host.url("b"), Depth::Picture).await else { panic!() };
+    assert_eq!(print.frames.len(), 1);
+}
+
+#[tokio::test]
+async fn what_may_not_be_called_is_told_apart_from_what_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(|_| Answer::Never).await.unwrap();
+    let signals = signals(store(&folder), &host, &settings());
+    for (url, expected) in [
+        ("http://10.0.0.1/a.png".to_owned(), "url_port"),
+        (format!("http://10.0.0.1:{}/a.png", host.address.port()), "blocked_address"),
+        ("ftp://example.com/a.png".to_owned(), "url_scheme"),
+        ("http://user:word@example.com/a.png".to_owned(), "url_userinfo"),
+        ("a.png".to_owned(), "url_syntax"),
+    ] {
+        assert_eq!(state(&look(&signals, url).await), expected);
+    }
+    assert_eq!(host.asked("").len(), 0);
+    // A search that is ended early says so.
+    let mut search =
+        signals.gather(&OrgId::new("acme"), &[Wanted { url: host.url("a"), depth: Depth::Picture }]);
+    let waited = tokio::time::timeout(Duration::from_millis(1), search.settle()).await;
+    assert!(waited.is_err());
+    assert_eq!(state(&search.end()[0].look), "deadline");
+}

@@ -1,0 +1,286 @@
+//! What stands of a submission that comes again, and of a decision whose due row comes up.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use crate::support::{fixture, org, post, sent};
+use bytes::Bytes;
+use tidegate_moderation::{
+    Deps,
+    effects::{self, Kind, Plan},
+    items::{
+        stored::{self, RESENT, Submission},
+        submissions::{self, Standing},
+    },
+    jobs::{DECIDED, OPEN},
+    review::{
+        decisions::{self, Decided, PENDING, Release},
+        reports,
+    },
+};
+use tidegate_schemas::{
+    ids::{ConfigVersion, DecisionId, ItemKey, JobId, Kind as IdKind, Millis, QueueId, SubmissionId, derive},
+    records::{self, Coordinates, Items, Source, Variant},
+};
+use tidegate_store::{
+    Store,
+    tables::{
+        items::items::{EVALUATED, Item, Stage, SubmissionPlace, write_time},
+        review::{decisions::DecisionDue, jobs::Job},
+    },
+};
+use tidegate_stream::{Order, Query, Topic};
+use uuid::Uuid;
+
+fn submission(nth: u128) -> SubmissionId {
+    Uuid::from_u128(nth).into()
+}
+
+fn item(nth: u128, append_ms: i64) -> Item {
+    Item {
+        org: org(),
+        type_id: post().type_id,
+        item_id: post().id,
+        append_ms: Millis(append_ms),
+        offset: append_ms,
+        position: 0,
+        submission_id: submission(nth),
+        source: Source::Api.symbol().to_owned(),
+        variant: Variant::Original.symbol().to_owned(),
+        type_version: None,
+        data: Bytes::from_static(b"{}"),
+        state: EVALUATED.to_owned(),
+        config_version: ConfigVersion(1),
+        request_id: "request".to_owned(),
+        received_at: Millis(append_ms),
+        evaluated_at: Some(Millis(append_ms)),
+        report_id: None,
+        matched: "[]".to_owned(),
+        errored: "[]".to_owned(),
+        actions: "[]".to_owned(),
+        media: "[]".to_owned(),
+        left_out: None,
+    }
+}
+
+async fn stored(store: &Store, nth: u128, append_ms: i64) {
+    let at = write_time(Millis(append_ms), Stage::Evaluated);
+    store.put(at, &[item(nth, append_ms)]).await.unwrap();
+}
+
+/// As a submission that may be sent again is stored.
+async fn stored_with_its_place(store: &Store, nth: u128, append_ms: i64) {
+    let place = SubmissionPlace {
+        org: org(),
+        submission_id: submission(nth),
+        type_id: post().type_id,
+        item_id: post().id,
+        append_ms: Millis(append_ms),
+        offset: append_ms,
+        position: 0,
+    };
+    store.put(write_time(Millis(append_ms), Stage::Evaluated), &[place]).await.unwrap();
+    stored(store, nth, append_ms).await;
+}
+
+fn record(nth: u128) -> Items {
+    Items {
+        org: org(),
+        config_version: ConfigVersion(1),
+        source: Source::Api,
+        received_at: Millis(1),
+        request_id: "request".to_owned(),
+        report_id: None,
+        items: vec![sent(submission(nth), true)],
+    }
+}
+
+async fn standing(deps: &Deps, nth: u128, append_ms: i64) -> Standing {
+    let record = record(nth);
+    let here = Coordinates { append_ms: Millis(append_ms), offset: append_ms, position: 0 };
+    submissions::standing(deps, &Submission::new(&record, &record.items[0], here)).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_replay_carries_its_plan_out_and_a_submission_that_is_sent_again_does_nothing() {
+    let (deps, _folder) = fixture().await;
+    assert!(matches!(standing(&deps, 1, 10).await, Standing::Fresh));
+    let plan = Plan::empty(&org(), Uuid::from_u128(1), Kind::Item, ConfigVersion(1));
+    effects::adopt(&deps.store, plan, Millis(10)).await.unwrap();
+    assert!(
+        matches!(standing(&deps, 1, 10).await, Standing::Planned { is_begun: false, .. }),
+        "it died before its row"
+    );
+    stored_with_its_place(&deps.store, 1, 10).await;
+    assert!(
+        matches!(standing(&deps, 1, 10).await, Standing::Planned { is_begun: true, .. }),
+        "it died after its row"
+    );
+    assert!(matches!(standing(&deps, 1, 20).await, Standing::Evaluated), "it was sent again");
+}
+
+#[tokio::test]
+async fn a_submission_that_was_sent_again_does_not_become_the_newest_version() {
+    let (deps, _folder) = fixture().await;
+    stored_with_its_place(&deps.store, 1, 10).await;
+    stored(&deps.store, 2, 20).await;
+    stored(&deps.store, 1, 30).await;
+    let newest = stored::newest(&deps.store, &org(), &post()).await.unwrap().unwrap();
+    assert_eq!(newest.submission_id, submission(2));
+    let latest = stored::find(&deps.store, &org(), &post(), None).await.unwrap().unwrap();
+    assert_eq!(latest.submission_id, submission(2));
+    let first = stored::find(&deps.store, &org(), &post(), Some(submission(1))).await.unwrap().unwrap();
+    assert_eq!(first.append_ms, Millis(10));
+}
+
+#[tokio::test]
+async fn the_oldest_of_thousands_of_versions_is_found_and_so_is_the_original_below_partial_ones() {
+    const VERSIONS: u128 = 2_500;
+    let (deps, _folder) = fixture().await;
+    let store = &deps.store;
+    for nth in 1..=VERSIONS {
+        let append_ms = i64::try_from(nth).unwrap() * 10;
+        let variant = if nth == 1 { Variant::Original } else { Variant::Partial };
+        let row = Item { variant: variant.symbol().to_owned(), ..item(nth, append_ms) };
+        store.put(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
+    }
+    let find = async |nth| stored::find(store, &org(), &post(), nth).await.unwrap().map(|row| row.append_ms);
+    assert_eq!(find(Some(submission(1))).await, Some(Millis(10)));
+    assert_eq!(find(Some(submission(VERSIONS))).await, Some(Millis(25_000)));
+    assert_eq!(find(Some(submission(VERSIONS + 1))).await, None);
+    assert_eq!(find(None).await, Some(Millis(25_000)));
+    let newest = stored::newest(store, &org(), &post()).await.unwrap().unwrap();
+    assert_eq!(newest.submission_id, submission(1), "a partial refresh never replaces an original");
+    let mut again = record(1);
+    again.items[0].keyed = false;
+    let here = Coordinates { append_ms: Millis(10), offset: 10, position: 0 };
+    let standing = submissions::standing(&deps, &Submission::new(&again, &again.items[0], here)).await;
+    assert!(matches!(standing.unwrap(), Standing::Evaluated));
+}
+
+/// Well above what a test takes.
+const LEASE: Duration = Duration::from_secs(600);
+
+fn claimed(job_id: JobId, now: Millis) -> Job {
+    Job {
+        org: org(),
+        job_id,
+        class: "review".to_owned(),
+        queue: QueueId::new("default"),
+        state: OPEN.to_owned(),
+        item: post(),
+        generation: 1,
+        priority: 0,
+        created_at: now,
+        appeal_id: None,
+        epoch: 2,
+        claimed_by: Some("ann".to_owned()),
+        lease_until: None,
+        decision: None,
+        decision_state: None,
+        version: 1,
+    }
+}
+
+#[tokio::test]
+async fn a_decision_that_was_released_and_not_appended_is_appended_once_its_lease_is_over() {
+    let (deps, _folder) = fixture().await;
+    let job_id: JobId = Uuid::from_u128(8).into();
+    let now = Millis::now();
+    let decision_id: DecisionId = derive(IdKind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
+    let due = DecisionDue { shard: 0, minute: 0, due_at: now, org: org(), job_id, decision_id };
+    let decided = Decided {
+        decision_id,
+        config_version: ConfigVersion(1),
+        verdict: "ignore".to_owned(),
+        actions: Vec::new(),
+        policies: Vec::new(),
+        reason: None,
+        decided_by: "ann".to_owned(),
+        decided_at: now,
+        release_at: now,
+    };
+    let job = Job {
+        state: DECIDED.to_owned(),
+        decision: Some(serde_json::to_string(&decided).unwrap()),
+        decision_state: Some(PENDING.to_owned()),
+        ..claimed(job_id, now)
+    };
+    deps.store.insert_new(&job).await.unwrap();
+    // It stops between release and append, as a process that dies does.
+    deps.log.close(tokio::time::Instant::now() + LEASE).await;
+    assert!(decisions::release(&deps, &due, LEASE, now).await.is_err());
+    let meanwhile = decisions::release(&deps, &due, LEASE, now.plus(LEASE / 2)).await.unwrap();
+    assert_eq!(meanwhile, Release::Again(now.plus(LEASE)));
+    let after = decisions::release(&deps, &due, LEASE, now.plus(LEASE)).await;
+    assert!(after.is_err(), "it is appended: {after:?}");
+}
+
+#[tokio::test]
+async fn a_due_row_waits_for_its_decision_as_long_as_its_claim_may_bring_it() {
+    let (deps, _folder) = fixture().await;
+    let job_id: JobId = Uuid::from_u128(7).into();
+    let now = Millis::now();
+    let decision_id: DecisionId = derive(IdKind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
+    let due = DecisionDue { shard: 0, minute: 0, due_at: now, org: org(), job_id, decision_id };
+    let mut job = claimed(job_id, now);
+    deps.store.insert_new(&job).await.unwrap();
+    // The console's clock is ten minutes behind the scanner's.
+    let ahead = now.plus(Duration::from_secs(600));
+    let again = decisions::release(&deps, &due, LEASE, ahead).await.unwrap();
+    assert!(matches!(again, Release::Again(at) if at > ahead));
+    job.epoch = 3;
+    assert!(deps.store.replace(&job, 1).await.unwrap().is_done());
+    assert_eq!(
+        decisions::release(&deps, &due, LEASE, now).await.unwrap(),
+        Release::Settled,
+        "the claim is void"
+    );
+    job.state = DECIDED.to_owned();
+    assert!(deps.store.replace(&job, 2).await.unwrap().is_done());
+    let due = DecisionDue {
+        decision_id: derive(IdKind::Decision, &[job_id.as_bytes(), &3_i64.to_be_bytes()]),
+        ..due
+    };
+    assert_eq!(
+        decisions::release(&deps, &due, LEASE, now).await.unwrap(),
+        Release::Settled,
+        "decided otherwise"
+    );
+}
+
+#[tokio::test]
+async fn the_item_of_a_report_that_was_a_dead_letter_takes_its_old_place() {
+    let (deps, _folder) = fixture().await;
+    let mut report = records::Report {
+        org: org(),
+        config_version: ConfigVersion(1),
+        report_id: Uuid::from_u128(5).into(),
+        keyed: false,
+        received_at: Millis(15),
+        request_id: "request".to_owned(),
+        reported_at: Millis(15),
+        reporter: ItemKey::new("user", "u1"),
+        item: record(3).items.remove(0),
+        policy_id: None,
+        reason: None,
+        csam: false,
+        thread: Vec::new(),
+        reported_in_thread: Vec::new(),
+        additional: Vec::new(),
+    };
+    reports::accept(&deps, &report, Millis(100), false).await.unwrap();
+    report.report_id = Uuid::from_u128(6).into();
+    reports::accept(&deps, &report, Millis(100), true).await.unwrap();
+    let query = Query { topic: Topic::Items, order: Order::Oldest, limit: 10, after: None };
+    let tailed = deps.log.tail(query).await.unwrap().records;
+    let origins: Vec<_> = tailed
+        .iter()
+        .map(|tailed| {
+            (tailed.headers.get(RESENT).is_some(), tailed.decode::<Items>().unwrap().items[0].origin)
+        })
+        .collect();
+    let then = Coordinates { append_ms: Millis(15), offset: 0, position: 0 };
+    assert_eq!(origins, [(false, None), (true, Some(then))]);
+}

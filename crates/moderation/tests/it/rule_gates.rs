@@ -1,0 +1,226 @@
+//! Which rules act on an item, and what stands with those that do not.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tidegate_catalog::{Compiled, Settings, change};
+use tidegate_moderation::{
+    effects::{Claim, Expected, Plan, Refused},
+    items::{
+        evaluate::{self, Begun, Prepared},
+        stored::Submission,
+        submissions,
+    },
+    rules::stats::Suppressed,
+};
+use tidegate_rules::Outcome;
+use tidegate_schemas::{
+    ids::{ConfigVersion, Kind, Millis, OrgId, RuleId, derive},
+    records::{Coordinates, ItemEntry, Items, Source, Variant},
+};
+
+const TYPES: &str = "\
+item_type: post
+kind: CONTENT
+fields:
+  - {name: text, type: STRING, required: true}
+  - {name: author, type: RELATED_ITEM, role: creator}
+---
+item_type: user
+kind: USER
+---
+action: hide
+kind: callback
+---
+action: look
+kind: enqueue_review
+---
+";
+
+/// What rules come to on one item.
+struct Case {
+    record: Items,
+    prepared: Prepared,
+    outcome: Outcome,
+}
+
+impl Case {
+    fn new(rules: &str) -> Self {
+        Self::of(rules, &Settings::default())
+    }
+
+    fn of(rules: &str, settings: &Settings) -> Self {
+        let files = [("rules.yaml".to_owned(), format!("{TYPES}{rules}"))];
+        let (config, _) = change::offline(&files, settings).unwrap();
+        let config: Arc<Compiled> = Arc::new(config);
+        let data = json!({"text": "scamcoin", "author": {"typeId": "user", "id": "u1"}});
+        let entry = ItemEntry {
+            submission_id: derive(Kind::Submission, &[b"one"]),
+            type_id: "post".into(),
+            id: "p1".into(),
+            type_version: None,
+            variant: Variant::Original,
+            data: Bytes::from(data.to_string()),
+            origin: None,
+            keyed: false,
+        };
+        let prepared = evaluate::prepare(Arc::clone(&config), Source::Api, &entry, Millis(0)).unwrap();
+        let Begun::Finished(outcome) = evaluate::begin(&prepared) else { panic!("it asks for facts") };
+        let record = Items {
+            org: OrgId::new("acme"),
+            config_version: ConfigVersion(1),
+            source: Source::Api,
+            received_at: Millis(0),
+            request_id: String::new(),
+            report_id: None,
+            items: vec![entry],
+        };
+        Self { record, prepared, outcome }
+    }
+
+    fn submission(&self) -> Submission<'_> {
+        let here = Coordinates { append_ms: Millis(0), offset: 0, position: 0 };
+        Submission::new(&self.record, &self.record.items[0], here)
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        submissions::claims(&self.submission(), &self.prepared, &self.outcome, None, None)
+    }
+
+    fn plan(&self) -> Plan {
+        self.plan_without(&[], None)
+    }
+
+    fn plan_without(&self, refused: &[(&str, Suppressed)], no_reviews: Option<&'static str>) -> Plan {
+        let refused: Refused = refused.iter().map(|(rule, why)| (RuleId::new(*rule), *why)).collect();
+        submissions::plan(&self.submission(), &self.prepared, &self.outcome, no_reviews, &refused, None)
+    }
+}
+
+fn listed(plan: &Plan) -> (Value, Value, Value) {
+    let findings = plan.evaluation.as_ref().unwrap();
+    let read = |text: &str| serde_json::from_str(text).unwrap();
+    (read(&findings.matched), read(&findings.errored), read(&findings.actions))
+}
+
+fn rule(key: &str, rest: &str) -> String {
+    format!("rule: {key}\nwhen: {{text: {{in: [text], words: [scamcoin]}}}}\n{rest}\n---\n")
+}
+
+#[test]
+fn only_live_rules_act_and_the_others_say_why_they_do_not() {
+    let rules = rule("draft", "actions: [hide]")
+        + &rule("trial", "status: background\nactions: [hide]")
+        + &rule("partly", "status: live\nrollout: {percent: 0}\nactions: [hide]");
+    let plan = Case::new(&rules).plan();
+    assert!(!plan.has_effects());
+    let (matched, _, actions) = listed(&plan);
+    let why: Vec<_> = matched.as_array().unwrap().iter().map(|it| (&it["rule"], &it["suppressed"])).collect();
+    assert_eq!(json!(why), json!([["draft", "background"], ["partly", "rollout"], ["trial", "background"]]));
+    assert_eq!(
+        actions,
+        json!([{"id": "hide", "rules": ["partly"], "policies": [], "suppressed": "rollout"}])
+    );
+    let counted: Vec<_> = plan.counted.iter().map(|it| (it.rule.as_str(), it.kind.as_str())).collect();
+    assert_eq!(counted, [("draft", "background"), ("partly", "rollout"), ("trial", "background")]);
+}
+
+#[test]
+fn an_alarm_is_told_before_the_part_of_the_items_that_a_rule_acts_for() {
+    let case = Case::new(&rule("partly", "status: live\nrollout: {percent: 0}\nactions: [hide]"));
+    let plan = case.plan_without(&[("partly", Suppressed::Alarm)], None);
+    assert!(!plan.has_effects());
+    assert_eq!(listed(&plan).0[0]["suppressed"], "alarm");
+}
+
+#[test]
+fn an_action_that_one_rule_may_take_is_taken_for_that_rule_alone() {
+    let rules = rule("limited", "status: live\nlimits: {actions_per_day: 1}\nactions: [hide, look]")
+        + &rule("free", "status: live\nactions: [hide]");
+    let plan = Case::new(&rules).plan_without(&[("limited", Suppressed::Limit)], None);
+    assert_eq!((plan.callbacks.len(), plan.reviews.len()), (1, 0));
+    let (matched, _, actions) = listed(&plan);
+    assert_eq!((&matched[0]["suppressed"], &matched[1]["suppressed"]), (&Value::Null, &json!("limit")));
+    assert_eq!(actions[0]["rules"], json!(["free"]));
+    assert_eq!(actions[1]["suppressed"], "limit");
+    assert!(actions[1].get("eventId").is_none());
+}
+
+#[test]
+fn only_rules_that_are_about_to_act_ask_their_limits_and_all_that_are_live_are_watched() {
+    let limits = "limits: {actions_per_day: 3, per_user_cooldown: 24h}";
+    let rules = rule("acts", &format!("status: live\nactions: [hide]\n{limits}"))
+        + &rule("idle", &format!("status: background\nactions: [hide]\n{limits}"))
+        + &rule("out", &format!("status: live\nrollout: {{percent: 0}}\nactions: [hide]\n{limits}"))
+        + &rule("says-nothing", &format!("status: live\n{limits}"))
+        + &rule("free", "status: live\nactions: [hide]");
+    let claims = Case::new(&rules).claims();
+    let asking: Vec<_> = claims.iter().map(|claim| (claim.rule.as_str(), claim.per_day)).collect();
+    assert_eq!(asking, [("acts", Some(3)), ("free", None), ("out", None), ("says-nothing", None)]);
+    // What nobody limits is held against its last backtest, if there was one.
+    for claim in &claims[1..] {
+        let watched = claim.alarm.as_ref().unwrap();
+        assert_eq!((watched.expected, watched.counts, &claim.cooldown), (Expected::Measured, true, &None));
+    }
+    let (user, span) = claims[0].cooldown.clone().unwrap();
+    assert_eq!((user.to_string().as_str(), span.as_secs()), ("user/u1", 86_400));
+}
+
+#[test]
+fn a_sampled_hit_is_reviewed_once_for_all_its_rules_and_says_so() {
+    let rules = rule("a", "status: live\nreview_sample: 100\nactions: [hide]")
+        + &rule("b", "status: live\nreview_sample: 100")
+        + &rule("c", "status: background\nreview_sample: 100")
+        + &rule("d", "status: live\nreview_sample: 0");
+    let case = Case::new(&rules);
+    let plan = case.plan();
+    assert_eq!(plan.reviews.len(), 1);
+    assert_eq!(plan.reviews[0].rules, [RuleId::new("a"), RuleId::new("b")]);
+    let (matched, ..) = listed(&plan);
+    let sampled: Vec<_> = (0..4).map(|nth| matched[nth]["sampled"] == json!(true)).collect();
+    assert_eq!(sampled, [true, true, false, false]);
+    assert_eq!(case.plan(), plan, "the same submission is drawn the same");
+    assert!(case.plan_without(&[], Some("child_safety")).reviews.is_empty());
+}
+
+#[test]
+fn a_rule_that_fails_counts_as_its_author_says() {
+    let failing = |key: &str, rest: &str| {
+        let many = "scamcoin, scamcoim, scamcoil, scamcoik, scamcoij, scamcoih";
+        format!(
+            "rule: {key}\nwhen: {{all: [{{text: {{in: [text], words: [scamcoin]}}}}, {{text: {{in: [text], \
+             words: [{many}]}}}}, {{field: {{path: text, exists: true}}}}]}}\n{rest}\n---\n"
+        )
+    };
+    let rules = failing("acts", "status: live\non_error: matched\nactions: [hide]")
+        + &failing("asks", "status: live\non_error: review")
+        + &failing("idle", "status: background\non_error: matched\nactions: [hide]")
+        + &failing("silent", "status: live\nactions: [hide]");
+    let mut settings = Settings::default();
+    settings.rules.steps_per_rule = 1;
+    settings.rules.errored = 0;
+    let plan = Case::of(&rules, &settings).plan();
+    let (matched, errored, actions) = listed(&plan);
+    assert_eq!(matched, json!([]));
+    let shown: Vec<_> = errored
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| json!([it["rule"], it["reason"], it["counts_as"], it["suppressed"]]))
+        .collect();
+    assert_eq!(
+        json!(shown),
+        json!([
+            ["acts", "deadline", "matched", null],
+            ["asks", "deadline", "review", null],
+            ["idle", "deadline", "matched", "background"],
+        ]),
+        "what leads to something is listed, however few failures are"
+    );
+    assert_eq!(actions[0]["rules"], json!(["acts"]));
+    assert_eq!(plan.callbacks.len(), 1);
+    assert_eq!(plan.reviews.iter().map(|it| it.rules.clone()).collect::<Vec<_>>(), [[RuleId::new("asks")]]);
+}
