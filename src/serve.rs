@@ -2,8 +2,6 @@
 //!
 //! It decides which roles exist; how they run beside each other is `roles`' concern.
 
-mod dead_letters;
-
 use std::{future::Future, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
@@ -183,10 +181,6 @@ impl House<'_> {
                         secrets: secrets.clone(),
                         changes: changes.clone(),
                         banks: banks.clone(),
-                        dead_letters: Arc::new(dead_letters::OfLog {
-                            log: log.clone(),
-                            store: store.clone(),
-                        }),
                         local_token: Arc::clone(&token),
                         window_rows: settings.processors.window_rows,
                     };

@@ -3,7 +3,6 @@
 //! It decides nothing itself: a handler reads the request, makes one call into `moderation` or `catalog`, and renders.
 
 pub mod admin;
-pub mod dead_letters;
 mod deliveries;
 mod settings;
 
@@ -26,7 +25,6 @@ pub struct Deps {
     pub secrets: Secrets,
     pub changes: Changes,
     pub banks: Banks,
-    pub dead_letters: Arc<dyn dead_letters::DeadLetters>,
     /// Lets commands of the same user in, on the machine that the process runs on.
     pub local_token: Arc<LocalToken>,
     /// Rows that may be read for what a window has counted: as processors do.

@@ -7,7 +7,6 @@ mod allowances;
 mod appeals;
 mod backoff;
 pub mod callbacks;
-pub mod dead_letters;
 mod decision_due;
 mod decisions;
 mod due_scan;

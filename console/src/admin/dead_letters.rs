@@ -1,4 +1,4 @@
-//! `/admin/v1/dead-letters`: what could not be processed, and sending it back.
+//! `/admin/v1/dead-letters`: lists dead letters and replays them.
 //!
 //! Lists show where a letter comes from and why it failed, never its content.
 
@@ -7,7 +7,10 @@ use axum::{
     extract::State,
     routing::{get, post},
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use tidegate_moderation::dead_letters::{
+    self, DeadLetterError, Filter, ReplayCounts, ReplayOptions, Summary,
+};
 use tidegate_stream::Topic;
 use tidegate_web::{Problem, Query};
 
@@ -18,7 +21,6 @@ use super::{
     faults,
     job_list::limit,
 };
-use crate::dead_letters::{Fault, Replayed, Which};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new().route("/dead-letters", get(list)).route("/dead-letters/replay", post(replay))
@@ -26,8 +28,8 @@ pub(super) fn routes() -> Router<Api> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
-    /// The topic that a letter comes from.
+struct ListQuery {
+    /// Topic of the record that failed.
     topic: Option<String>,
     reason: Option<String>,
     id: Option<String>,
@@ -39,80 +41,72 @@ struct Wanted {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Selected {
+struct ReplayBody {
     #[serde(default)]
     topic: Option<String>,
     #[serde(default)]
     reason: Option<String>,
     #[serde(default)]
     id: Option<String>,
-    /// Without it, one of the others must be named: nobody sends everything back by a slip.
+    /// Required if no other condition is given, so that nobody replays everything by mistake.
     #[serde(default)]
     all: bool,
-    /// Also those that were sent back before; one that is named by its `id` always is.
+    /// Also replays letters that were replayed before. One that is named by its `id` always is.
     #[serde(default)]
     again: bool,
-}
-
-#[derive(Serialize)]
-struct Answer {
-    replayed: u64,
-    /// Letters that were sent back before.
-    skipped: u64,
-    /// Letters that cannot be sent back: their topic or their framing is not known here.
-    refused: u64,
 }
 
 async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Query(wanted): Query<Wanted>,
-) -> Result<Json<List<serde_json::Value>>, Problem> {
-    let limit = limit(&api, wanted.limit)?;
-    let which = which(&caller, wanted.topic.as_deref(), wanted.reason, wanted.id)?;
-    let page = api.deps.dead_letters.list(which, limit, wanted.cursor).await.map_err(told)?;
+    Query(query): Query<ListQuery>,
+) -> Result<Json<List<Summary>>, Problem> {
+    let limit = limit(&api, query.limit)?;
+    let filter = filter(&caller, query.topic.as_deref(), query.reason, query.id)?;
+    let deps = &api.deps.moderation;
+    let page = dead_letters::list(&deps.log, &deps.store, &filter, limit, query.cursor.as_deref());
+    let page = page.await.map_err(problem)?;
     Ok(Json(List { items: page.items, next: page.next }))
 }
 
 async fn replay(
     State(api): State<Api>,
     caller: Caller,
-    Body(selected): Body<Selected>,
-) -> Result<Json<Answer>, Problem> {
-    let Selected { topic, reason, id, all, again } = selected;
+    Body(body): Body<ReplayBody>,
+) -> Result<Json<ReplayCounts>, Problem> {
+    let ReplayBody { topic, reason, id, all, again } = body;
     if !all && topic.is_none() && reason.is_none() && id.is_none() {
         return Err(invalid("", "Name an `id`, a `topic` or a `reason`, or say `all`."));
     }
-    let which = which(&caller, topic.as_deref(), reason, id)?;
-    let by = caller.name.to_string();
-    let named = which.id.clone();
-    let done = api.deps.dead_letters.replay(which, by, again).await.map_err(told)?;
-    let Replayed { replayed, skipped, refused } = done;
-    if let (Some(id), 0) = (named, replayed + refused) {
+    let filter = filter(&caller, topic.as_deref(), reason, id)?;
+    let options = ReplayOptions { by: caller.name.to_string(), again };
+    let deps = &api.deps.moderation;
+    let counts = dead_letters::replay(&deps.log, &deps.store, &filter, &options).await.map_err(problem)?;
+    if let (Some(id), 0) = (&filter.id, counts.replayed + counts.refused) {
         return Err(Problem::not_found(format!("There is no such dead letter: `{id}`.")));
     }
     tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, replayed, "sent dead letters back"
+        target: "audit", org = %caller.org, by = %caller.name, replayed = counts.replayed, "sent dead letters back"
     );
-    Ok(Json(Answer { replayed, skipped, refused }))
+    Ok(Json(counts))
 }
 
-fn which(
+fn filter(
     caller: &Caller,
     topic: Option<&str>,
     reason: Option<String>,
     id: Option<String>,
-) -> Result<Which, Problem> {
+) -> Result<Filter, Problem> {
     let topic = topic.map(|label| {
         Topic::from_label(label).ok_or_else(|| invalid("", format!("There is no topic `{label}`.")))
     });
-    let (org, or_nobodys) = (caller.org.clone(), caller.is_operator);
-    Ok(Which { org, or_nobodys, topic: topic.transpose()?, reason, id })
+    let (org, include_unowned) = (Some(caller.org.clone()), caller.is_operator);
+    Ok(Filter { org, include_unowned, topic: topic.transpose()?, reason, id })
 }
 
-fn told(fault: Fault) -> Problem {
-    match fault {
-        Fault::Cursor => not_a_cursor(),
-        Fault::Failed { is_outage, tag, detail } => faults::told(is_outage, tag, &detail),
+fn problem(error: DeadLetterError) -> Problem {
+    if error.is_cursor() {
+        return not_a_cursor();
     }
+    faults::told(error.is_outage(), error.tag(), &error)
 }

@@ -2,6 +2,7 @@
 //!
 //! It consumes no topic and serves no request: `processors`, `ingest` and `console` call it.
 
+pub mod dead_letters;
 pub mod effects;
 pub mod items;
 pub mod jobs;

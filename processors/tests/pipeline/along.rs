@@ -1,7 +1,9 @@
 //! An item that comes along with a report or an appeal more than once has one row, with the media of all its versions.
 
-use tidegate_moderation::review::job_view::{self, Room};
-use tidegate_processors::dead_letters::{self, Order, Selection};
+use tidegate_moderation::{
+    dead_letters::{self, Filter, ReplayOptions},
+    review::job_view::{self, Room},
+};
 use tidegate_schemas::{
     ids::{ItemKey, JobId, Kind, derive},
     records::{Appeal, ContextItem, DeadLetter, Items, Record as _, Report, Variant},
@@ -158,9 +160,9 @@ async fn a_dead_letter_holds_all_that_shares_the_row() {
 
     world.deps.store = open(1_000_000);
     world.start();
-    let order = Order { by: "somebody".to_owned(), again: false };
+    let options = ReplayOptions { by: "somebody".to_owned(), again: false };
     let (log, store) = (&world.deps.log, &world.deps.store);
-    dead_letters::replay(log, store, &Selection::default(), &order).await.unwrap();
+    dead_letters::replay(log, store, &Filter::default(), &options).await.unwrap();
     world.until("both rows", async || (shown(&world, reported()).await.len() == 2).then_some(())).await;
     world.drain().await;
     let rows = shown(&world, reported()).await;

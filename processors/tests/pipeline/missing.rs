@@ -1,10 +1,8 @@
 //! Content whose org's configuration is not here: it waits, makes room for others, and is never lost.
 
 use tidegate_catalog::orgs;
-use tidegate_processors::{
-    MissingSettings, Settings,
-    dead_letters::{self, Order, Selection},
-};
+use tidegate_moderation::dead_letters::{self, Filter, ReplayOptions};
+use tidegate_processors::{MissingSettings, Settings};
 use tidegate_schemas::{
     ids::{CauseId, ConfigVersion, ItemKey, Millis, OrgId, SubmissionId},
     records::{DeadLetter, Items},
@@ -90,8 +88,8 @@ async fn evaluated_of_other(world: &World, id: &str, submission: SubmissionId) {
         .await;
 }
 
-fn order(again: bool) -> Order {
-    Order { by: "somebody".to_owned(), again }
+fn options(again: bool) -> ReplayOptions {
+    ReplayOptions { by: "somebody".to_owned(), again }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,9 +135,9 @@ async fn it_makes_room_when_it_stands_in_the_way_of_others_and_comes_back_from_t
     move_head(&world, &good).await;
     // As the task that follows changes sees it, before anybody can call it back.
     world.deps.live.latest(&other()).await.unwrap();
-    let which = Selection { reason: Some("config_missing".to_owned()), ..Selection::default() };
+    let filter = Filter { reason: Some("config_missing".to_owned()), ..Filter::default() };
     assert_eq!(
-        dead_letters::replay(&world.deps.log, &world.deps.store, &which, &order(false))
+        dead_letters::replay(&world.deps.log, &world.deps.store, &filter, &options(false))
             .await
             .unwrap()
             .replayed,

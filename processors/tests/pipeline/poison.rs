@@ -1,10 +1,8 @@
 //! Content that cannot be processed goes to the dead letters, alone, and comes back from there.
 
 use tidegate_catalog::orgs;
-use tidegate_processors::{
-    PoisonSettings, RoleError, Settings,
-    dead_letters::{self, Order, Replayed, Selection},
-};
+use tidegate_moderation::dead_letters::{self, Filter, ReplayCounts, ReplayOptions};
+use tidegate_processors::{PoisonSettings, RoleError, Settings};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, OrgId},
     records::{DeadLetter, Items},
@@ -27,8 +25,8 @@ async fn letters(world: &World, count: usize) -> Vec<DeadLetter> {
         .await
 }
 
-fn order(again: bool) -> Order {
-    Order { by: "somebody".to_owned(), again }
+fn options(again: bool) -> ReplayOptions {
+    ReplayOptions { by: "somebody".to_owned(), again }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,10 +65,10 @@ async fn a_record_that_cannot_be_read_is_a_dead_letter_as_it_is() {
     assert_eq!((letter.reason.as_str(), letter.stage.as_str()), ("malformed_record", "reports"));
     assert!(letter.value.ends_with(&[255; 9]));
     // Whose it is, nobody can say: it is the operator's.
-    for (or_nobodys, listed) in [(true, 1), (false, 0)] {
-        let which = Selection { org: Some(org()), or_nobodys, ..Selection::default() };
-        let page = dead_letters::list(&world.deps.log, &world.deps.store, &which, 10, None).await.unwrap();
-        assert_eq!(page.items.len(), listed, "{or_nobodys}");
+    for (include_unowned, listed) in [(true, 1), (false, 0)] {
+        let filter = Filter { org: Some(org()), include_unowned, ..Filter::default() };
+        let page = dead_letters::list(&world.deps.log, &world.deps.store, &filter, 10, None).await.unwrap();
+        assert_eq!(page.items.len(), listed, "{include_unowned}");
     }
     world.drain().await;
 }
@@ -102,12 +100,11 @@ async fn dead_letters_are_listed_without_content_and_replayed_into_their_own_pla
     world.submit(vec![newer]).await;
     world.evaluated(&key, newest).await;
 
-    let page = dead_letters::list(&world.deps.log, &world.deps.store, &Selection::default(), 10, None)
-        .await
-        .unwrap();
+    let page =
+        dead_letters::list(&world.deps.log, &world.deps.store, &Filter::default(), 10, None).await.unwrap();
     assert_eq!(page.items.len(), 1);
     assert!(!serde_json::to_string(&page).unwrap().contains("scamcoin"));
-    let other = Selection { org: Some(OrgId::new("other")), ..Selection::default() };
+    let other = Filter { org: Some(OrgId::new("other")), ..Filter::default() };
     assert!(
         dead_letters::list(&world.deps.log, &world.deps.store, &other, 10, None)
             .await
@@ -116,21 +113,20 @@ async fn dead_letters_are_listed_without_content_and_replayed_into_their_own_pla
             .is_empty()
     );
 
-    let one = Selection { id: Some(page.items[0].id.clone()), ..Selection::default() };
+    let one = Filter { id: Some(page.items[0].id.clone()), ..Filter::default() };
     let (log, store) = (&world.deps.log, &world.deps.store);
-    assert_eq!(dead_letters::replay(log, store, &one, &order(false)).await.unwrap().replayed, 1);
-    let marked =
-        dead_letters::list(log, store, &Selection::default(), 10, None).await.unwrap().items.remove(0);
+    assert_eq!(dead_letters::replay(log, store, &one, &options(false)).await.unwrap().replayed, 1);
+    let marked = dead_letters::list(log, store, &Filter::default(), 10, None).await.unwrap().items.remove(0);
     assert!(page.items[0].replayed_at.is_none() && marked.replayed_at.is_some());
     assert_eq!(marked.replayed_by.as_deref(), Some("somebody"));
-    let done = |replayed, skipped| Replayed { replayed, skipped, refused: 0 };
+    let done = |replayed, skipped| ReplayCounts { replayed, skipped, refused: 0 };
     for (which, again, expected) in [
-        (&Selection::default(), false, done(0, 1)),
-        (&Selection::default(), true, done(1, 0)),
+        (&Filter::default(), false, done(0, 1)),
+        (&Filter::default(), true, done(1, 0)),
         (&one, false, done(1, 0)),
-        (&Selection { id: Some("nope".to_owned()), ..Selection::default() }, false, done(0, 0)),
+        (&Filter { id: Some("nope".to_owned()), ..Filter::default() }, false, done(0, 0)),
     ] {
-        let replayed = dead_letters::replay(log, store, which, &order(again)).await.unwrap();
+        let replayed = dead_letters::replay(log, store, which, &options(again)).await.unwrap();
         assert_eq!(replayed, expected, "{which:?}, {again}");
     }
     let row = world.evaluated(&key, submission).await;
@@ -169,8 +165,8 @@ async fn a_stored_plan_of_overtaken_content_is_set_aside_and_any_other_is_carrie
     for again in [false, true] {
         world.start();
         let (log, store) = (&world.deps.log, &world.deps.store);
-        let replayed = dead_letters::replay(log, store, &Selection::default(), &order(again)).await.unwrap();
-        assert_eq!(replayed, Replayed { replayed: 2, skipped: 0, refused: 0 });
+        let replayed = dead_letters::replay(log, store, &Filter::default(), &options(again)).await.unwrap();
+        assert_eq!(replayed, ReplayCounts { replayed: 2, skipped: 0, refused: 0 });
         for id in ["p1", "p2"] {
             let marker = world.submit_text(id, "good evening").await;
             world.evaluated(&post(id), marker).await;

@@ -287,7 +287,10 @@ async fn hashes_of_a_content_are_found_again_by_another_process() {
     let blind = Limits { pixels: 1, side: 1, ..Limits::default() };
     let egress = tidegate_egress::Settings {
         allow_cidrs: vec!["127.0.0.0/8".parse().unwrap()],
-        media: egress_media::Settings { ports: vec![host.address.port()], ..egress_media::Settings::default() },
+        media: egress_media::Settings {
+            ports: vec![host.address.port()],
+            ..egress_media::Settings::default()
+        },
         ..tidegate_egress::Settings::default()
     };
     let (client, decoders) = (Client::new(egress).unwrap(), Decoders::new(blind).unwrap());

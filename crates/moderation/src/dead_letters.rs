@@ -1,42 +1,43 @@
-//! Lists what could not be processed, without its content, and sends it back to where it came from.
+//! Lists dead letters without their content and replays them into the topic that they came from.
 //!
-//! It removes nothing: dead letters are kept, and those that were sent back are marked.
+//! Dead letters are never removed. A replayed one is marked with the time and the caller.
 //!
-//! An item goes back with the coordinates of its first record, so it fills its own place among the versions of the
-//! item; if a newer version is stored by then, no effects are taken of it.
+//! A replayed item keeps the coordinates of its first record, so it takes its own place among the versions of the item.
+//! If a newer version is stored by then, the replayed one causes no effects.
 
 use bytes::Bytes;
 use serde::Serialize;
-use tidegate_moderation::items::stored::RESENT;
 use tidegate_schemas::{
     ids::{Millis, OrgId, SubmissionId},
     records::DeadLetter,
 };
 use tidegate_store::{Store, WriteTime, tables::items::replays::Replay};
 use tidegate_stream::{
-    AppendError, Cursor, Headers, Log, NotACursor, Order as From, Query, Record, TailError, Tailed, Topic,
+    AppendError, Cursor, Headers, Log, NotACursor, Order, Query, Record, TailError, Tailed, Topic,
 };
 
-/// Letters that are read at once.
-const PAGE: usize = 100;
+use crate::items::stored::RESENT;
 
-/// Which letters are meant; what is not named is not asked.
+/// Number of dead letters that are read at once.
+const PAGE_SIZE: usize = 100;
+
+/// Conditions that a dead letter must meet. The default matches all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
+pub struct Filter {
     pub org: Option<OrgId>,
-    /// Those as well of which nobody could read whose they are.
-    pub or_nobodys: bool,
+    /// Also matches letters whose org could not be read from the failed record.
+    pub include_unowned: bool,
     pub topic: Option<Topic>,
     pub reason: Option<String>,
-    /// One letter: its `id` in the list.
+    /// The `id` of a `Summary`.
     pub id: Option<String>,
 }
 
-/// A letter as it is listed: nothing of its content.
+/// A dead letter as lists show it: without its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// Where it stands among the dead letters: partition and offset.
+    /// Partition and offset in the topic of dead letters.
     pub id: String,
     pub org: Option<OrgId>,
     pub topic: String,
@@ -48,9 +49,9 @@ pub struct Summary {
     pub reason: String,
     pub detail: String,
     pub failed_at: String,
-    /// The size of what failed.
+    /// Size of the failed record's value.
     pub bytes: usize,
-    /// When it was sent back, the last time, and by whom.
+    /// Time and caller of the last replay.
     pub replayed_at: Option<String>,
     pub replayed_by: Option<String>,
 }
@@ -61,27 +62,27 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-/// Who sends letters back, and whether also those that were sent back before. A letter that is named by its id always
-/// is.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct ReplayOptions {
+    /// Name of the caller, stored with each replayed letter.
     pub by: String,
+    /// Also replays letters that were replayed before. A letter that the filter names by `id` is always replayed.
     pub again: bool,
 }
 
-/// What a replay did.
+/// Numbers of dead letters by what a replay did with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Replayed {
+pub struct ReplayCounts {
     pub replayed: u64,
-    /// Letters that were left out, for they had been sent back before.
+    /// Letters that had been replayed before.
     pub skipped: u64,
-    /// Letters that cannot be sent back: their topic or their framing is not known here.
+    /// Letters that cannot be replayed: this version does not know their topic or their framing.
     pub refused: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum DeadLetterError {
     #[error(transparent)]
     Tail(#[from] TailError),
     #[error(transparent)]
@@ -92,7 +93,7 @@ pub enum Error {
     Store(#[from] tidegate_store::Error),
 }
 
-impl Error {
+impl DeadLetterError {
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Tail(error) => error.tag(),
@@ -101,27 +102,42 @@ impl Error {
             Self::Store(error) => error.tag(),
         }
     }
+
+    /// True if the caller sent a cursor that this list did not hand out.
+    pub fn is_cursor(&self) -> bool {
+        matches!(self, Self::Cursor(_) | Self::Tail(TailError::Cursor { .. }))
+    }
+
+    /// True if the log or the store could not be reached, so that a later call may succeed.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Tail(error) => matches!(error, TailError::Unavailable { .. }),
+            Self::Append(error) => error.is_retriable(),
+            Self::Cursor(_) => false,
+            Self::Store(error) => error.is_outage(),
+        }
+    }
 }
 
-/// The newest letters first.
+/// Returns up to `limit` matching dead letters, newest first.
 pub async fn list(
     log: &Log,
     store: &Store,
-    which: &Selection,
+    filter: &Filter,
     limit: usize,
-    after: Option<&str>,
-) -> Result<Page, Error> {
-    let mut after: Option<Cursor> = after.map(str::parse).transpose()?;
+    cursor: Option<&str>,
+) -> Result<Page, DeadLetterError> {
+    let mut after: Option<Cursor> = cursor.map(str::parse).transpose()?;
     let mut items = Vec::new();
     loop {
         let query = Query {
             topic: Topic::DeadLetters,
-            order: From::Newest,
-            limit: PAGE.min(limit.saturating_sub(items.len()).max(1)),
+            order: Order::Newest,
+            limit: PAGE_SIZE.min(limit.saturating_sub(items.len()).max(1)),
             after,
         };
         let page = log.tail(query).await?;
-        for (tailed, letter, replay) in meant(store, which, &page.records).await? {
+        for (tailed, letter, replay) in matching(store, filter, &page.records).await? {
             items.push(summary(tailed, letter, replay));
         }
         after = page.next;
@@ -131,68 +147,79 @@ pub async fn list(
     }
 }
 
-/// Sends the letters back to their topics, the oldest first. Sending one back twice is harmless: its ids are the same.
-pub async fn replay(log: &Log, store: &Store, which: &Selection, order: &Order) -> Result<Replayed, Error> {
-    let again = order.again || which.id.is_some();
-    let mut replayed = Replayed::default();
+/// Replays all matching dead letters, oldest first. Replaying one twice is harmless: its ids are the same.
+pub async fn replay(
+    log: &Log,
+    store: &Store,
+    filter: &Filter,
+    options: &ReplayOptions,
+) -> Result<ReplayCounts, DeadLetterError> {
+    let again = options.again || filter.id.is_some();
+    let mut counts = ReplayCounts::default();
     let mut after = None;
     loop {
-        let query = Query { topic: Topic::DeadLetters, order: From::Oldest, limit: PAGE, after };
+        let query = Query { topic: Topic::DeadLetters, order: Order::Oldest, limit: PAGE_SIZE, after };
         let page = log.tail(query).await?;
-        for (tailed, letter, replay) in meant(store, which, &page.records).await? {
+        for (tailed, letter, replay) in matching(store, filter, &page.records).await? {
             if replay.is_some() && !again {
-                replayed.skipped += 1;
+                counts.skipped += 1;
                 continue;
             }
             match open(log, tailed, &letter) {
                 Some((topic, datum)) => {
-                    send_back(log, topic, &letter, &datum).await?;
-                    // Afterwards: one that is sent back twice does no harm, one that is only marked is forgotten.
-                    mark(store, tailed, &letter, &order.by).await?;
-                    replayed.replayed += 1;
+                    append(log, topic, &letter, &datum).await?;
+                    // Marked after the append: a crash in between repeats a harmless replay, while the other order
+                    // would lose the letter.
+                    mark_replayed(store, tailed, &letter, &options.by).await?;
+                    counts.replayed += 1;
                 }
-                None => replayed.refused += 1,
+                None => counts.refused += 1,
             }
         }
         after = page.next;
         if after.is_none() {
-            return Ok(replayed);
+            return Ok(counts);
         }
     }
 }
 
-impl Selection {
-    fn holds(&self, tailed: &Tailed, letter: &DeadLetter) -> bool {
-        let is_theirs = |org| letter.org.as_ref().map_or(self.or_nobodys, |own| own == org);
-        self.org.as_ref().is_none_or(is_theirs)
+impl Filter {
+    fn matches(&self, tailed: &Tailed, letter: &DeadLetter) -> bool {
+        let is_owned_by = |org| letter.org.as_ref().map_or(self.include_unowned, |own| own == org);
+        self.org.as_ref().is_none_or(is_owned_by)
             && self.topic.is_none_or(|topic| letter.topic == topic.label())
             && self.reason.as_ref().is_none_or(|reason| letter.reason == *reason)
             && self.id.as_ref().is_none_or(|id| *id == id_of(tailed))
     }
 }
 
-/// The letters that are meant, each with the last time that it was sent back.
-async fn meant<'t>(
+/// Returns the matching letters, each with its last replay.
+async fn matching<'t>(
     store: &Store,
-    which: &Selection,
+    filter: &Filter,
     tailed: &'t [Tailed],
-) -> Result<Vec<(&'t Tailed, DeadLetter, Option<Replay>)>, Error> {
-    let letters = tailed.iter().filter_map(|tailed| Some((tailed, read(tailed)?)));
-    let letters: Vec<_> = letters.filter(|(tailed, letter)| which.holds(tailed, letter)).collect();
+) -> Result<Vec<(&'t Tailed, DeadLetter, Option<Replay>)>, DeadLetterError> {
+    let letters = tailed.iter().filter_map(|tailed| Some((tailed, decode(tailed)?)));
+    let letters: Vec<_> = letters.filter(|(tailed, letter)| filter.matches(tailed, letter)).collect();
     let keys: Vec<_> =
-        letters.iter().map(|(tailed, letter)| Replay::key(org_of(letter), id_of(tailed))).collect();
+        letters.iter().map(|(tailed, letter)| Replay::key(owner_of(letter), id_of(tailed))).collect();
     let replays = store.get_many::<Replay>(&keys).await?;
     Ok(letters.into_iter().zip(replays).map(|((tailed, letter), replay)| (tailed, letter, replay)).collect())
 }
 
-async fn mark(store: &Store, tailed: &Tailed, letter: &DeadLetter, by: &str) -> Result<(), Error> {
-    let (now, org) = (Millis::now(), org_of(letter));
+async fn mark_replayed(
+    store: &Store,
+    tailed: &Tailed,
+    letter: &DeadLetter,
+    by: &str,
+) -> Result<(), DeadLetterError> {
+    let (now, org) = (Millis::now(), owner_of(letter));
     let row = Replay { org, letter: id_of(tailed), replayed_at: now, replayed_by: by.to_owned() };
     Ok(store.put(WriteTime::after(None, now), &[row]).await?)
 }
 
-/// What is of no organisation is so under none.
-fn org_of(letter: &DeadLetter) -> OrgId {
+/// The org whose replay rows mark the letter; the empty one for letters without an org.
+fn owner_of(letter: &DeadLetter) -> OrgId {
     letter.org.clone().unwrap_or_else(|| OrgId::new(""))
 }
 
@@ -200,7 +227,7 @@ fn id_of(tailed: &Tailed) -> String {
     format!("{}-{}", tailed.at.partition.index, tailed.at.offset)
 }
 
-fn read(tailed: &Tailed) -> Option<DeadLetter> {
+fn decode(tailed: &Tailed) -> Option<DeadLetter> {
     tailed
         .decode::<DeadLetter>()
         .inspect_err(|error| tracing::error!(position = %tailed.at, "a dead letter cannot be read: {error}"))
@@ -227,15 +254,18 @@ fn summary(tailed: &Tailed, letter: DeadLetter, replay: Option<Replay>) -> Summa
     }
 }
 
+/// Returns the topic and the datum to append, or `None` if this version cannot read the letter's framing.
 fn open(log: &Log, tailed: &Tailed, letter: &DeadLetter) -> Option<(Topic, Bytes)> {
     let topic = Topic::from_label(&letter.topic)?;
     log.unframe(tailed.at, topic, &letter.value)
-        .inspect_err(|error| tracing::error!("a dead letter cannot be sent back: {error}"))
+        .inspect_err(
+            |error| tracing::error!(position = %tailed.at, "a dead letter cannot be replayed: {error}"),
+        )
         .ok()
         .map(|datum| (topic, datum))
 }
 
-async fn send_back(log: &Log, topic: Topic, letter: &DeadLetter, datum: &[u8]) -> Result<(), AppendError> {
+async fn append(log: &Log, topic: Topic, letter: &DeadLetter, datum: &[u8]) -> Result<(), AppendError> {
     let headers: Headers = letter
         .headers
         .iter()
