@@ -65,7 +65,7 @@ async fn list(
     let filter = filter(&caller, query.topic.as_deref(), query.reason, query.id)?;
     let deps = &api.deps.moderation;
     let page = dead_letters::list(&deps.log, &deps.store, &filter, limit, query.cursor.as_deref());
-    let page = page.await.map_err(problem)?;
+    let page = page.await.map_err(|error| problem(&error))?;
     Ok(Json(List { items: page.items, next: page.next }))
 }
 
@@ -81,7 +81,9 @@ async fn replay(
     let filter = filter(&caller, topic.as_deref(), reason, id)?;
     let options = ReplayOptions { by: caller.name.to_string(), again };
     let deps = &api.deps.moderation;
-    let counts = dead_letters::replay(&deps.log, &deps.store, &filter, &options).await.map_err(problem)?;
+    let counts = dead_letters::replay(&deps.log, &deps.store, &filter, &options)
+        .await
+        .map_err(|error| problem(&error))?;
     if let (Some(id), 0) = (&filter.id, counts.replayed + counts.refused) {
         return Err(Problem::not_found(format!("There is no such dead letter: `{id}`.")));
     }
@@ -104,9 +106,9 @@ fn filter(
     Ok(Filter { org, include_unowned, topic: topic.transpose()?, reason, id })
 }
 
-fn problem(error: DeadLetterError) -> Problem {
+fn problem(error: &DeadLetterError) -> Problem {
     if error.is_cursor() {
         return not_a_cursor();
     }
-    faults::told(error.is_outage(), error.tag(), &error)
+    faults::told(error.is_outage(), error.tag(), error)
 }

@@ -54,7 +54,7 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
     }
     for PlannedVerdict { hit, item, finding, at } in &plan.verdicts {
         let verdict = Verdict { org: &plan.org, hit, item, finding: *finding, decision: plan.cause, at: *at };
-        rule_stats::book(&deps.store, verdict).await?;
+        stats::book(&deps.store, verdict).await?;
     }
     failpoint!("after_apply_rows");
     append(deps, plan).await

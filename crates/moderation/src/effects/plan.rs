@@ -10,7 +10,7 @@ use tidegate_rules::{Errored, Match, OnError};
 use tidegate_schemas::ids::{ActionId, EventId, Kind as IdKind, PolicyId, QueueId, RuleId, derive};
 
 use super::{
-    Findings, Kind, Plan, PlannedReview, Taken,
+    Findings, Kind, Plan, PlannedReview, Taken, events,
     rule_gates::{self, Evaluated, Found, event_id},
 };
 use crate::{

@@ -5,7 +5,7 @@
 use tidegate_rules::{LeftOut, Outcome};
 use tidegate_schemas::{
     ids::{ConfigVersion, Millis},
-    records::{self, Record as _},
+    records::{self, ItemEntry, Record as _},
     wire::answers::Media,
 };
 use tidegate_store::{
@@ -23,7 +23,7 @@ use crate::{
     items::{
         evaluate::Prepared,
         history,
-        stored::{self, Submission},
+        stored::{self, RESENT, Submission},
     },
     rules::stats::RuleOutcome,
 };
