@@ -3,35 +3,14 @@
 //!
 //! It decides nothing about content (`tidegate-moderation` does) and serves no request.
 
-mod allowances;
-mod appeals;
-mod backoff;
 pub mod callbacks;
-mod decision_due;
-mod decisions;
-mod due_scan;
-mod error;
-mod expected;
-mod facts;
-mod handler;
+mod consumer;
+mod handlers;
 mod health;
 mod items;
-pub mod lanes;
-mod line;
-mod looking;
-mod missing;
-mod place;
-mod poison;
-mod pool;
 mod process;
-mod reports;
-mod seats;
+mod scheduler;
 mod settings;
-mod strikes;
-mod tally;
-mod trying;
-mod turns;
-mod worker;
 
 use std::sync::Arc;
 
@@ -41,11 +20,12 @@ use tidegate_store::Store;
 use tidegate_stream::Log;
 
 pub use self::{
-    error::RoleError,
+    consumer::{
+        error::RoleError, missing_config::Settings as MissingSettings,
+        poison_monitor::Settings as PoisonSettings,
+    },
     health::Health,
-    looking::Settings as MediaSettings,
-    missing::Settings as MissingSettings,
-    poison::Settings as PoisonSettings,
+    items::media_wait::Settings as MediaSettings,
     process::process,
     settings::{Settings, SettingsError},
 };

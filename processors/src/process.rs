@@ -11,15 +11,17 @@ use std::{
 };
 
 use tidegate_moderation as moderation;
+use tidegate_schemas::records::{Appeal, Decision, Report, Strike};
 use tidegate_stream::{Drained, Group, Inbox, Role, Topic};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Deps, Health, RoleError, Settings, allowances::Allowances, appeals::Appeals, decision_due::DueDecisions,
-    decisions::Decisions, due_scan::Scanner, expected::Expectations, facts::Desk, handler::Handler,
-    items::Items, looking::Looking, pool::Pool, reports::Reports, strikes::Strikes, tally::Tally,
-    worker::Worker,
+    Deps, Health, RoleError, Settings, consumer::consumer_loop::Worker, consumer::handler::Handler,
+    handlers::RecordHandler, items::alarm_thresholds::Expectations, items::compute_pool::Pool,
+    items::fact_lookup::Desk, items::media_wait::Looking, items::pipeline::Items,
+    items::rule_counters::Tally, items::rule_limits::Allowances, scheduler::decision_due::DueDecisions,
+    scheduler::due_scanner::Scanner,
 };
 
 /// A store that is away holds nobody up for a few numbers.
@@ -57,12 +59,12 @@ pub async fn process(deps: Deps, settings: Settings, stop: CancellationToken) ->
     };
     roles.start("items", Topic::Items, items(passing));
     roles.start("items-slow", Topic::ItemsSlow, items(slow));
-    roles.start("reports", Topic::Reports, Reports(work.clone()));
-    roles.start("appeals", Topic::Appeals, Appeals(work.clone()));
-    roles.start("strikes", Topic::Strikes, Strikes(work.clone()));
+    roles.start("reports", Topic::Reports, RecordHandler::<Report>::new(work.clone()));
+    roles.start("appeals", Topic::Appeals, RecordHandler::<Appeal>::new(work.clone()));
+    roles.start("strikes", Topic::Strikes, RecordHandler::<Strike>::new(work.clone()));
     let inbox = roles.consume("decisions", Topic::Decisions);
     roles.scan_due(&inbox, work.clone());
-    roles.work("decisions", inbox, Decisions(work));
+    roles.work("decisions", inbox, RecordHandler::<Decision>::new(work));
     let ended = roles.join().await;
     // What the last items came to, unless the store is away.
     let last = async {

@@ -7,7 +7,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate_stream::Budget;
 
-use crate::{expected::Measure, lanes::Room, looking, missing, poison};
+use crate::{
+    consumer::key_queues::Room, consumer::missing_config as missing, consumer::poison_monitor as poison,
+    items::alarm_thresholds::Measure, items::media_wait as looking,
+};
 
 /// The section `processors` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

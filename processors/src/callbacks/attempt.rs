@@ -16,15 +16,14 @@ use tidegate_stream::failpoint;
 use tokio::time::sleep;
 
 use super::{
-    ROLE, body,
-    courier::Courier,
-    lanes::Work,
-    rows,
-    state::{Made, Progress, State},
+    ROLE, body, delivery_rows as rows,
+    delivery_state::{Made, Progress, State},
+    dispatcher::Courier,
+    endpoint_queues::Work,
 };
 use crate::{
-    backoff::{Backoff, draw},
-    error::{Class, Fault},
+    consumer::backoff::{Backoff, draw},
+    consumer::error::{Class, Fault},
 };
 
 /// An attempt that was made and is to be written down.

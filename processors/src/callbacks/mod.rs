@@ -3,19 +3,19 @@
 //! It does not decide what a platform is told (`tidegate-moderation` plans events) nor how a call is made and signed
 //! (`tidegate-egress`).
 //!
-//! `accept` turns records into deliveries, `lanes` says whose turn it is, `attempt` makes the calls, `state` says what
-//! follows, and `scan` brings up what is due. The owner of a partition of the topic is the only writer of its
+//! `intake` turns records into deliveries, `endpoint_queues` says whose turn it is, `attempt` makes the calls, `delivery_state` says what
+//! follows, and `due` brings up what is due. The owner of a partition of the topic is the only writer of its
 //! deliveries.
 
-mod accept;
 mod attempt;
 mod body;
-mod courier;
-mod lanes;
-mod rows;
-mod scan;
+mod delivery_rows;
+mod delivery_state;
+mod dispatcher;
+mod due;
+mod endpoint_queues;
+mod intake;
 mod settings;
-mod state;
 
 use std::{
     sync::{
@@ -33,8 +33,8 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 pub use self::settings::{Pause, Settings};
-use self::{accept::Accept, courier::Courier, scan::DueDeliveries};
-use crate::{Health, RoleError, due_scan::Scanner, worker::Worker};
+use self::{dispatcher::Courier, due::DueDeliveries, intake::Accept};
+use crate::{Health, RoleError, consumer::consumer_loop::Worker, scheduler::due_scanner::Scanner};
 
 pub(crate) const ROLE: Role = Role("callbacks");
 

@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{lanes::Bounds, state::Schedule};
+use super::{delivery_state::Schedule, endpoint_queues::Bounds};
 use crate::settings::SettingsError;
 
 /// The section `callbacks` of the service's settings.

@@ -1,0 +1,143 @@
+//! Brings deliveries up when they are due: the due rows of the owned partitions of `callbacks`.
+//!
+//! How rows are read and passed, `due_scan` knows; attempts are made by the lanes.
+//!
+//! A due row that was let go (attempt 0) is acted on without waiting for the former owner, who had not begun its call.
+//!
+//! A due row that was acted on is settled at once, because another one is written before: whatever becomes of this
+//! process, what is owed comes up again. Due rows outlive deliveries, so none has to be made anew after an outage.
+
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+use tidegate_schemas::ids::{EventId, Millis, OrgId};
+use tidegate_store::{
+    At, Split, WriteTime,
+    tables::callbacks::{
+        deliveries::Delivery,
+        due::{Due, DueCursor},
+    },
+};
+
+use super::{
+    attempt::Routed, delivery_rows as rows, delivery_state::State, dispatcher::Courier,
+    endpoint_queues::Offered,
+};
+use crate::{
+    consumer::error::Fault,
+    scheduler::due_scanner::{DueRow, DueTable, Next},
+};
+
+/// A due row is written before its delivery; so long it may take until the delivery is there.
+const UNWRITTEN: Duration = Duration::from_secs(300);
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+pub(crate) struct DueDeliveries(pub(crate) Arc<Courier>);
+
+impl DueDeliveries {
+    async fn cursor(&self, shard: i64) -> Result<Option<DueCursor>, Fault> {
+        self.0.store.get(&(shard,)).await.map_err(rows::fault)
+    }
+}
+
+impl DueRow for Due {
+    type Id = (Millis, OrgId, EventId);
+
+    fn id(&self) -> Self::Id {
+        (self.due_at, self.org.clone(), self.event_id)
+    }
+
+    fn minute(&self) -> i64 {
+        self.minute
+    }
+
+    fn due_at(&self) -> Millis {
+        self.due_at
+    }
+}
+
+impl DueTable for DueDeliveries {
+    type Row = Due;
+
+    async fn read(
+        &self,
+        shard: u32,
+        minute: i64,
+        due: Option<RangeInclusive<Millis>>,
+    ) -> Result<Vec<Due>, Fault> {
+        let partition = (i64::from(shard), minute);
+        let range = due.map_or_else(At::all, |due| At::range((), due));
+        self.0.store.scan::<Due>(&partition, range).all().await.map_err(rows::fault)
+    }
+
+    async fn saved(&self, shard: u32) -> Result<Option<i64>, Fault> {
+        self.0.took_over(shard, Millis::now());
+        Ok(self.cursor(i64::from(shard)).await?.map(|cursor| cursor.minute))
+    }
+
+    async fn oldest(&self, shard: u32) -> Result<Option<i64>, Fault> {
+        let shard = i64::from(shard);
+        let mut oldest = None;
+        let mut rows = self.0.store.scan_all::<Due>(&Split::whole());
+        while let Some(rows) = rows.next_page().await.map_err(rows::fault)? {
+            let own = rows.iter().filter(|row| row.shard == shard).map(|row| row.minute);
+            oldest = own.chain(oldest).min();
+        }
+        Ok(oldest)
+    }
+
+    async fn save(&self, shard: u32, minute: i64) -> Result<(), Fault> {
+        let shard = i64::from(shard);
+        let last = self.cursor(shard).await?.and_then(|cursor| cursor.written).map(WriteTime);
+        let at = WriteTime::after(last, Millis::now());
+        let row = DueCursor { shard, minute, written: Some(at.0) };
+        self.0.store.put(at, &[row]).await.map_err(rows::fault)
+    }
+
+    async fn act(&self, due: &Due, _: Millis) -> Result<Next, Fault> {
+        let courier = &*self.0;
+        let now = Millis::now();
+        let shard = u32::try_from(due.shard).unwrap_or(u32::MAX);
+        let was_let_go = rows::was_let_go(due);
+        let leased_until = courier.leased_until(shard, due.due_at).filter(|until| *until > now);
+        if let Some(until) = leased_until.filter(|_| !was_let_go) {
+            return Ok(Next::Again(until));
+        }
+        let Some(row) = rows::get(&courier.store, &due.org, due.event_id).await? else {
+            let is_new = due.due_at.plus(UNWRITTEN) > now;
+            return Ok(if is_new { Next::Again(now.plus(LOOK_AGAIN)) } else { Next::Settled });
+        };
+        let progress = rows::progress(&row)?;
+        // Another due row stands where the delivery waits.
+        let comes_later = progress.next_at.is_some_and(|at| at > now);
+        if !progress.is_owed() || comes_later {
+            return Ok(Next::Settled);
+        }
+        if progress.state == State::Held && self.is_still_missing(&row).await? {
+            // The row stays as it is: looking costs no more than this.
+            rows::put_due(&courier.store, &row, courier.recheck_at(now), now).await?;
+            return Ok(Next::Settled);
+        }
+        if was_let_go && courier.has_rivals() {
+            rows::take_up(&courier.store, due, row.attempts + 1, now).await?;
+        }
+        let again = match courier.offer(&row, false, now) {
+            Offered::Closed => {
+                let due = rows::let_go(&row.org, row.event_id, row.shard, now);
+                rows::put_let_go(&courier.store, &[due], now).await?;
+                return Ok(Next::Settled);
+            }
+            Offered::Taken | Offered::IsUnderWay => now.plus(courier.lease()),
+            Offered::Waits => now.plus(Duration::from_millis(courier.settings.longest_deferral_ms)),
+            Offered::Full(at) => at,
+        };
+        rows::put_due(&courier.store, &row, again, now).await?;
+        Ok(Next::Settled)
+    }
+}
+
+impl DueDeliveries {
+    async fn is_still_missing(&self, row: &Delivery) -> Result<bool, Fault> {
+        let routed = self.0.route(row).await?;
+        Ok(matches!(routed, Routed::Missing(reason) if row.held_reason.as_deref() == Some(reason)))
+    }
+}

@@ -1,0 +1,164 @@
+#![allow(clippy::unwrap_used)]
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use tidegate_catalog::{Change, Changes, MasterKey, orgs};
+use tidegate_schemas::{
+    ids::{ItemKey, OrgId},
+    records::{Callback, Command},
+};
+use tidegate_store::{At, tables::callbacks::due::Due};
+use tidegate_stream::Log;
+
+use super::*;
+use crate::{
+    callbacks::{Deps, due::DueDeliveries},
+    scheduler::due_scanner::{DueTable as _, Next, minute_of},
+};
+
+const SHARD: u32 = 0;
+/// Longer than a test takes on any machine.
+const GRACE: Duration = Duration::from_secs(3_600);
+
+async fn deps(folder: &TempDir) -> Deps {
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let log = Log::open_embedded(db.clone(), &tidegate_stream::Settings::default()).unwrap();
+    let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
+    let catalog = tidegate_catalog::Settings::default();
+    let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
+    let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
+    let client = Client::new(tidegate_egress::Settings::default()).unwrap();
+    Deps { log, store, live, secrets, client, health: Health::default() }
+}
+
+/// As it is where other processes own shards before and after it. This one owns none now.
+fn courier(deps: &Deps) -> Arc<Courier> {
+    let (_, ownership) = watch::channel(Ownership::default());
+    let mut courier = Courier::new(deps, Settings::default(), Arc::default(), ownership);
+    courier.grace = GRACE;
+    Arc::new(courier)
+}
+
+async fn owed(deps: &Deps, now: Millis) -> Delivery {
+    let record = Callback {
+        org: OrgId::new("acme"),
+        command: Command::Send,
+        event_id: EventId::random(),
+        event_type: "action.automatic".to_owned(),
+        endpoint: None,
+        subject: ItemKey::new("post", "p1"),
+        occurred_at: now,
+        body: Bytes::from_static(b"{}"),
+    };
+    let row = rows::begun(record, Bytes::from_static(b"{}"), (SHARD, 1), now, now);
+    rows::begin(&deps.store, &row, None, now).await.unwrap();
+    row
+}
+
+async fn due_rows(deps: &Deps, from: Millis) -> Vec<Due> {
+    let mut all = Vec::new();
+    for minute in minute_of(from)..=minute_of(Millis::now()) {
+        let rows = deps.store.scan::<Due>(&(i64::from(SHARD), minute), At::all()).all().await.unwrap();
+        all.extend(rows);
+    }
+    all
+}
+
+#[tokio::test]
+async fn what_waited_for_a_lost_shard_is_begun_by_its_next_owner_at_once_and_by_a_later_one_after_its_grace()
+{
+    let folder = tempfile::tempdir().unwrap();
+    let deps = deps(&folder).await;
+    let began = Millis::now();
+    let row = owed(&deps, began).await;
+    let former = courier(&deps);
+    assert_eq!(former.offer(&row, true, began), Offered::Taken);
+    let mut tasks = JoinSet::new();
+    former.divide(&mut tasks);
+    while tasks.join_next().await.is_some() {}
+    assert_eq!(former.lanes.lock().waiting(), 0);
+    let left = due_rows(&deps, began).await;
+    assert_eq!(left.len(), 1);
+    assert!(rows::was_let_go(&left[0]));
+
+    let since = Millis::now().plus(Duration::from_millis(1));
+    let next = courier(&deps);
+    next.took_over(SHARD, since);
+    let table = DueDeliveries(Arc::clone(&next));
+    assert_eq!(table.act(&left[0], since).await.unwrap(), Next::Settled);
+    assert_eq!(next.lanes.lock().waiting(), 1, "it is begun at once");
+
+    // Its call may be under way when the shard is lost again.
+    let left = due_rows(&deps, began).await.into_iter().find(|due| due.due_at < since).unwrap();
+    assert!(!rows::was_let_go(&left));
+    let later = courier(&deps);
+    later.took_over(SHARD, since);
+    let table = DueDeliveries(Arc::clone(&later));
+    let until = since.plus(GRACE);
+    assert_eq!(table.act(&left, since).await.unwrap(), Next::Again(until));
+    assert_eq!(later.lanes.lock().waiting(), 0);
+}
+
+#[tokio::test]
+async fn what_is_offered_after_a_stop_is_left_to_the_next_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let deps = deps(&folder).await;
+    let began = Millis::now();
+    let row = owed(&deps, began).await;
+    let courier = courier(&deps);
+    let stop = CancellationToken::new();
+    stop.cancel();
+    assert_eq!(Arc::clone(&courier).run(stop).await, Drained::Clean);
+    assert_eq!(courier.offer(&row, true, began), Offered::Closed);
+    // A due row that was being acted on at the stop.
+    let due = rows::due(&row, began);
+    let table = DueDeliveries(Arc::clone(&courier));
+    assert_eq!(table.act(&due, began).await.unwrap(), Next::Settled);
+    assert!(due_rows(&deps, began).await.iter().any(rows::was_let_go));
+}
+
+#[tokio::test]
+async fn a_callback_goes_where_its_action_points_until_somebody_was_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let deps = deps(&folder).await;
+    let now = Millis::now();
+    let row = owed(&deps, now).await;
+    let changes =
+        Changes::new(deps.store.clone(), deps.secrets.clone(), &tidegate_catalog::Settings::default());
+    let documents = "endpoint: first\nurl: https://first.example/\n---\n\
+         endpoint: other\nurl: https://other.example/\nevents: [appeal.decision]\n---\n\
+         action: moved\nkind: callback\nendpoint: other\n---\naction: plain\nkind: callback\n---\n\
+         action: review\nkind: enqueue_review\n";
+    let change = Change {
+        files: vec![("config.yaml".to_owned(), documents.to_owned())],
+        author: "test".to_owned(),
+        expected_version: None,
+        prune: false,
+    };
+    orgs::create(&deps.store, &row.org, "Acme", now).await.unwrap();
+    changes.apply(&row.org, change).await.unwrap();
+    deps.live.latest(&row.org).await.unwrap();
+    let courier = courier(&deps);
+    for (named, attempts, action, expected) in [
+        (Some("first"), 0, "moved", Some("other")),
+        (Some("first"), 1, "moved", Some("first")),
+        (Some("gone"), 0, "moved", Some("other")),
+        (Some("gone"), 3, "moved", Some("other")),
+        (None, 0, "moved", Some("other")),
+        (Some("other"), 0, "plain", Some("first")),
+        (Some("other"), 1, "plain", Some("other")),
+        (Some("gone"), 0, "plain", Some("first")),
+        (Some("gone"), 0, "review", None),
+        (Some("gone"), 0, "deleted", None),
+        (Some("gone"), 0, "", None),
+        (None, 0, "deleted", Some("first")),
+        (None, 0, "", Some("first")),
+    ] {
+        let body =
+            if action.is_empty() { "{}".to_owned() } else { format!(r#"{{"action":{{"id":"{action}"}}}}"#) };
+        let row =
+            Delivery { endpoint: named.map(EndpointId::new), attempts, body: body.into(), ..row.clone() };
+        let found = courier.configured(&row);
+        assert_eq!(found.as_ref().map(EndpointId::as_str), expected, "{named:?}, {attempts}, {action:?}");
+    }
+}

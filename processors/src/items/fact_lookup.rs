@@ -1,0 +1,166 @@
+//! Counts items in their windows, and looks up what undecided rules wait for: who asks for the same standing at once has
+//! one answer.
+//!
+//! It remembers nothing beyond the look-ups that are under way.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared, try_join, try_join_all},
+};
+use parking_lot::Mutex;
+use tidegate_moderation::{
+    self as moderation,
+    media::Judged,
+    rules::windows::{self, Moment, Question as WindowQuestion},
+    strikes,
+};
+use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowKey, Within};
+use tidegate_schemas::ids::{ItemKey, Millis, OrgId, WindowId};
+use tidegate_store::Store;
+
+use crate::items::window_order::{Turn, Turns};
+
+/// A look-up that several items may wait for. The store's errors cannot be shared: whoever meets one asks again.
+type Flight = Shared<BoxFuture<'static, Option<i64>>>;
+
+/// Whose standing, and since when.
+type Question = (OrgId, ItemKey, Millis);
+
+/// The item that asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    pub(crate) org: &'a OrgId,
+    pub(crate) moment: Moment,
+    pub(crate) plan: &'a Plan,
+    pub(crate) media: &'a Judged,
+}
+
+#[derive(Clone)]
+pub(crate) struct Desk {
+    store: Store,
+    window_rows: usize,
+    flights: Arc<Mutex<HashMap<Question, Flight>>>,
+    turns: Turns,
+}
+
+impl Desk {
+    pub(crate) fn new(store: Store, window_rows: usize) -> Self {
+        Self { store, window_rows, flights: Arc::default(), turns: Turns::default() }
+    }
+
+    pub(crate) const fn window_rows(&self) -> usize {
+        self.window_rows
+    }
+
+    /// The item's turn to be counted. Taken in the log's order, those that ask about windows ask in that order.
+    pub(crate) fn turn(&self, org: &OrgId, item: Moment) -> Turn {
+        self.turns.take(org, item)
+    }
+
+    /// Counts the item in its windows.
+    pub(crate) async fn count(
+        &self,
+        org: &OrgId,
+        item: Moment,
+        scan: &Scan,
+    ) -> Result<(), moderation::Error> {
+        if !scan.entries().is_empty() {
+            windows::add(&self.store, org, item, scan.entries()).await?;
+            tidegate_stream::failpoint!("after_count");
+        }
+        Ok(())
+    }
+
+    /// Answers what the rules ask for an item that was counted.
+    pub(crate) async fn fetch(&self, asking: Asking<'_>, scan: &Scan) -> Result<Facts, moderation::Error> {
+        let now = asking.moment.append_ms();
+        if scan.needs().iter().any(|need| matches!(need, Need::Count { .. })) {
+            self.turns.before(asking.org, asking.moment).await;
+        }
+        let mut facts = Facts::new();
+        let (mut standings, mut counts) = (Vec::new(), Vec::new());
+        for need in scan.needs() {
+            match need {
+                Need::Strikes { user, within } => {
+                    let standing = self.standing(asking.org, user, *within, now);
+                    standings.push(async move { standing.await.map(|points| (need, points)) });
+                }
+                Need::Count { window, key, at_least } => {
+                    let counted = self.counted(asking, window, key, *at_least);
+                    counts.push(async move { counted.await.map(|counted| (need, counted)) });
+                }
+                // Nobody looks at addresses in fields that are of no media.
+                Need::Media { url } => match asking.media.known(url) {
+                    Some(known) => facts.media(need.clone(), known.clone()),
+                    None => facts.unknown(need.clone()),
+                },
+                Need::Score { .. } => facts.unknown(need.clone()),
+            }
+        }
+        let (standings, counts) = try_join(try_join_all(standings), try_join_all(counts)).await?;
+        for (need, points) in standings {
+            facts.strikes(need.clone(), points);
+        }
+        for (need, counted) in counts {
+            match counted {
+                Some(counted) => facts.count(need.clone(), counted),
+                None => facts.failed(need.clone(), "too_many_rows"),
+            }
+        }
+        Ok(facts)
+    }
+
+    /// Each item reads for itself: a look-up that is under way may have begun before the item was counted.
+    async fn counted(
+        &self,
+        asking: Asking<'_>,
+        window: &WindowId,
+        key: &WindowKey,
+        at_least: Amount,
+    ) -> Result<Option<Amount>, moderation::Error> {
+        // The plan that asks is the one that has the window.
+        let Some(window) = asking.plan.window(window) else { return Ok(None) };
+        let question = WindowQuestion {
+            org: asking.org,
+            window,
+            key,
+            at_least,
+            moment: asking.moment,
+            most_rows: self.window_rows,
+        };
+        windows::counted(&self.store, &question).await
+    }
+
+    async fn standing(
+        &self,
+        org: &OrgId,
+        user: &ItemKey,
+        within: Option<Within>,
+        now: Millis,
+    ) -> Result<i64, moderation::Error> {
+        let since = within.map_or(Millis(0), |within| within.since(now));
+        match self.join((org.clone(), user.clone(), since)).await {
+            Some(points) => Ok(points),
+            None => strikes::standing(&self.store, org, user, since).await,
+        }
+    }
+
+    fn join(&self, question: Question) -> Flight {
+        let mut flights = self.flights.lock();
+        if let Some(flight) = flights.get(&question) {
+            return flight.clone();
+        }
+        let (store, all, asked) = (self.store.clone(), Arc::clone(&self.flights), question.clone());
+        let flight = async move {
+            let (org, user, since) = &asked;
+            let points = strikes::standing(&store, org, user, *since).await.ok();
+            all.lock().remove(&asked);
+            points
+        };
+        let flight = flight.boxed().shared();
+        flights.insert(question, flight.clone());
+        flight
+    }
+}

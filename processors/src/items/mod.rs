@@ -1,0 +1,11 @@
+//! Items: from a record on the log to stored rows, effects and callbacks.
+
+pub(crate) mod alarm_thresholds;
+pub(crate) mod compute_pool;
+pub(crate) mod fact_lookup;
+pub(crate) mod media_wait;
+pub(crate) mod pipeline;
+pub(crate) mod rule_counters;
+pub(crate) mod rule_limits;
+pub(crate) mod slow_queue;
+pub(crate) mod window_order;

@@ -1,0 +1,170 @@
+//! An item that comes along with a report or an appeal more than once has one row, with the media of all its versions.
+
+use tidegate_moderation::{
+    dead_letters::{self, Filter, ReplayOptions},
+    review::job_view::{self, Room},
+};
+use tidegate_schemas::{
+    ids::{ItemKey, JobId, Kind, derive},
+    records::{Appeal, ContextItem, DeadLetter, Items, Record as _, Report, Variant},
+    wire::answers::Media,
+};
+use tidegate_stream::Topic;
+use tidegate_test_support::pictures::{Answer, Host, picture};
+
+use super::{
+    media::{patient, with_images},
+    reviews::{appeal, report},
+    world::{World, org, post, store_of_rows},
+};
+
+const CLIPS: &str = r"
+item_type: clip
+kind: CONTENT
+fields:
+  - {name: film, type: VIDEO}
+";
+
+fn along(item: &ItemKey, data: &serde_json::Value) -> ContextItem {
+    ContextItem {
+        type_id: item.type_id.clone(),
+        id: item.id.clone(),
+        type_version: None,
+        variant: Variant::Partial,
+        data: data.to_string().into(),
+        fault: None,
+        as_sent: None,
+    }
+}
+
+fn images(item: &ItemKey, urls: &[String]) -> ContextItem {
+    along(item, &serde_json::json!({"images": urls}))
+}
+
+async fn host() -> Host {
+    let host = Host::start(|head| match head.split(' ').nth(1).unwrap() {
+        path if path.starts_with("/gone") => Answer::Head("404 Not Found".to_owned(), Vec::new()),
+        _ => Answer::Picture(picture(1)),
+    });
+    host.await.unwrap()
+}
+
+async fn world(host: &Host) -> World {
+    let mut world = World::beside(patient(), &[host.address.port()]).await;
+    world.configure(CLIPS, false).await;
+    world.start();
+    world
+}
+
+async fn send(world: &World, report: &Report) {
+    world.append(Topic::Reports, &post("p1").log_key(&org()), report).await;
+}
+
+/// The job of the report: the first of its subject.
+fn reported() -> JobId {
+    job_id(&[b"child_safety", b"post", b"p1"])
+}
+
+fn job_id(of: &[&[u8]]) -> JobId {
+    let (org, first) = (org(), 1_i64.to_be_bytes());
+    derive(Kind::Job, &[&[org.as_str().as_bytes()], of, &[&first]].concat())
+}
+
+/// The media that a job shows beside its cause, of each item.
+async fn shown(world: &World, job: JobId) -> Vec<(String, Vec<Media>)> {
+    let room = Room { causes: 10, bytes: usize::MAX };
+    let causes = job_view::causes(&world.deps.store, &org(), job, None, room).await.unwrap().0;
+    let media = causes.into_iter().flat_map(|cause| cause.media);
+    media.map(|it| (it.id.to_string(), serde_json::from_str(it.media.get()).unwrap())).collect()
+}
+
+/// What is shown of each medium, once so many items have been looked at.
+async fn looked_at(world: &mut World, job: JobId, items: usize) -> Vec<(String, Vec<(String, bool)>)> {
+    world.until("the rows", async || (shown(world, job).await.len() == items).then_some(())).await;
+    world.drain().await;
+    let one = |medium: Media| {
+        let path = medium.url.rsplit('/').next().unwrap().to_owned();
+        (path, medium.pdq.is_some())
+    };
+    let rows = shown(world, job).await.into_iter();
+    rows.map(|(id, media)| (id, media.into_iter().map(one).collect())).collect()
+}
+
+fn item(id: &str, media: &[(&str, bool)]) -> (String, Vec<(String, bool)>) {
+    (id.to_owned(), media.iter().map(|(path, has_pdq)| ((*path).to_owned(), *has_pdq)).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_versions_of_an_item_in_a_report_show_the_media_of_both() {
+    let host = host().await;
+    let mut world = world(&host).await;
+    let mut sent = report(world.version().await, 1, "look", true);
+    let url = |path| host.url(path);
+    sent.thread = vec![images(&post("x"), &[url("seen"), url("both")]), images(&post("y"), &[url("gone-y")])];
+    sent.additional = vec![images(&post("x"), &[url("both"), url("gone")])];
+    send(&world, &sent).await;
+    let expected =
+        [item("x", &[("seen", true), ("both", true), ("gone", false)]), item("y", &[("gone-y", false)])];
+    assert_eq!(looked_at(&mut world, reported(), 2).await, expected);
+    assert_eq!(host.asked("both").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_is_looked_at_as_deep_as_any_version_wants_it() {
+    let host = host().await;
+    let mut world = world(&host).await;
+    let mut sent = report(world.version().await, 1, "look", true);
+    let clip = ItemKey::new("clip", "x");
+    sent.thread = vec![along(&clip, &serde_json::json!({"film": host.url("a")}))];
+    sent.additional = vec![images(&clip, &[host.url("a")])];
+    send(&world, &sent).await;
+    assert_eq!(looked_at(&mut world, reported(), 1).await, [item("x", &[("a", true)])]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_item_of_an_appeal_that_comes_again_beside_it_shows_the_media_of_both() {
+    let host = host().await;
+    let mut world = world(&host).await;
+    let acted_on = with_images(&post("p1"), &[host.url("acted-on")]);
+    let appeal = Appeal {
+        additional: vec![images(&post("p1"), &[host.url("gone")])],
+        ..appeal(world.version().await, acted_on)
+    };
+    world.append(Topic::Appeals, &post("p1").log_key(&org()), &appeal).await;
+    assert_eq!(
+        looked_at(&mut world, job_id(&[b"appeal", b"a1"]), 1).await,
+        [item("p1", &[("acted-on", true), ("gone", false)])]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_holds_all_that_shares_the_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let open = |max_row_bytes| store_of_rows(&db, max_row_bytes);
+    let mut world = World::on(open(20_000)).await;
+    world.start();
+    let mut sent = report(world.version().await, 1, "look", true);
+    let urls = |name: &str| (0..200).map(|nth| format!("http://a:1/{name}{nth}")).collect::<Vec<_>>();
+    sent.thread = vec![images(&post("x"), &urls("a")), images(&post("y"), &urls("y")[..1])];
+    sent.additional = vec![images(&post("x"), &urls("b"))];
+    send(&world, &sent).await;
+    let letter = world.until("the dead letter", async || world.tail(Topic::DeadLetters).await.pop()).await;
+    world.until("the other item's row", async || shown(&world, reported()).await.pop()).await;
+    world.drain().await;
+    assert_eq!(world.tail(Topic::DeadLetters).await.len(), 1);
+    let held: DeadLetter = letter.decode().unwrap();
+    assert_eq!(held.reason, "store_row_too_large");
+    let datum = world.deps.log.unframe(letter.at, Topic::ItemsSlow, &held.value).unwrap();
+    assert_eq!(Items::decode(&datum).unwrap().items.len(), 2);
+
+    world.deps.store = open(1_000_000);
+    world.start();
+    let options = ReplayOptions { by: "somebody".to_owned(), again: false };
+    let (log, store) = (&world.deps.log, &world.deps.store);
+    dead_letters::replay(log, store, &Filter::default(), &options).await.unwrap();
+    world.until("both rows", async || (shown(&world, reported()).await.len() == 2).then_some(())).await;
+    world.drain().await;
+    let rows = shown(&world, reported()).await;
+    assert_eq!((rows[0].0.as_str(), rows[0].1.len()), ("x", 400));
+}

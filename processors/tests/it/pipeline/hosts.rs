@@ -1,0 +1,185 @@
+//! However many hosts hang, drip or lie, the items of a good one are evaluated, and all end in a visible state.
+
+use std::{net::Ipv4Addr, sync::Arc};
+
+use futures::future::join_all;
+use tidegate_processors::{MediaSettings, Settings};
+use tidegate_schemas::{ids::SubmissionId, records::ItemEntry};
+use tidegate_store::tables::items::items::{EVALUATED, Item};
+use tidegate_stream::Topic;
+use tidegate_test_support::pictures::{Answer, Host, picture};
+use tokio::sync::Semaphore;
+
+use super::{
+    media::{impatient, patient, states, with_images, world},
+    world::{World, post},
+};
+
+/// One item for each picture that the hosts have.
+fn items(name: &str, hosts: &[Host], each: usize) -> Vec<ItemEntry> {
+    let numbers = (0..each).flat_map(|nth| (0..hosts.len()).map(move |host| (nth, host)));
+    numbers
+        .map(|(nth, host)| {
+            with_images(&post(&format!("{name}-{host}-{nth}")), &[hosts[host].url(&nth.to_string())])
+        })
+        .collect()
+}
+
+/// Hosts under addresses of their own.
+async fn hosts(
+    first: u8,
+    count: u8,
+    answer: impl Fn() -> Answer + Clone + Send + Sync + 'static,
+) -> Vec<Host> {
+    let start = |nth| {
+        let answer = answer.clone();
+        Host::start_at(Ipv4Addr::new(127, 0, 0, nth), move |_| answer())
+    };
+    join_all((first..first + count).map(start)).await.into_iter().collect::<Result<_, _>>().unwrap()
+}
+
+async fn shown(world: &World, entry: &ItemEntry) -> Option<Item> {
+    let rows = world.versions(&entry.key()).await;
+    rows.into_iter().find(|row| row.submission_id == entry.submission_id && row.state == EVALUATED)
+}
+
+/// The state and reason of the one medium that each item has, once all are evaluated.
+async fn ends(world: &World, entries: &[ItemEntry]) -> Vec<(String, Option<String>)> {
+    let mut ends = Vec::new();
+    for entry in entries {
+        let row = world.until("an evaluated row", async || shown(world, entry).await).await;
+        ends.extend(states(&row));
+    }
+    ends
+}
+
+async fn evaluated(world: &World, entries: &[ItemEntry]) -> Vec<SubmissionId> {
+    let mut evaluated = Vec::new();
+    for entry in entries {
+        evaluated.extend(shown(world, entry).await.map(|row| row.submission_id));
+    }
+    evaluated
+}
+
+/// A good host's items have their pictures while others wait.
+async fn goes_on_beside(world: &World, good: &[Host], stuck: &[ItemEntry]) {
+    let fine = items("fine", good, 100);
+    world.submit(fine.clone()).await;
+    assert_eq!(ends(world, &fine).await, vec![ok(); 100]);
+    assert!(evaluated(world, stuck).await.is_empty(), "they wait still");
+}
+
+fn failed(reason: &str) -> (String, Option<String>) {
+    ("fetch_failed".to_owned(), Some(reason.to_owned()))
+}
+
+fn ok() -> (String, Option<String>) {
+    ("ok".to_owned(), None)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dozen_hosts_that_hang_harm_no_item_of_a_good_one_in_their_org() {
+    let go = Arc::new(Semaphore::new(0));
+    let gone = Answer::After(Arc::clone(&go), Box::new(Answer::Head("404 Not Found".to_owned(), Vec::new())));
+    let hanging = hosts(2, 12, move || gone.clone()).await;
+    let good = hosts(100, 1, || Answer::Picture(picture(1))).await;
+    let mut world = world(impatient(), &hanging.iter().chain(&good).collect::<Vec<_>>()).await;
+    let stuck = items("stuck", &hanging, 20);
+    world.submit(stuck.clone()).await;
+    world
+        .until("each to hang", async || hanging.iter().all(|host| !host.asked("").is_empty()).then_some(()))
+        .await;
+    goes_on_beside(&world, &good, &stuck).await;
+    go.add_permits(10_000);
+    assert_eq!(ends(&world, &stuck).await, vec![failed("http_404"); 240]);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_that_find_no_seat_in_passing_are_looked_for_in_line() {
+    let go = Arc::new(Semaphore::new(0));
+    let gone = Answer::After(Arc::clone(&go), Box::new(Answer::Head("404 Not Found".to_owned(), Vec::new())));
+    let hanging = hosts(2, 2, move || gone.clone()).await;
+    let good = hosts(100, 1, || Answer::Picture(picture(1))).await;
+    let mut settings = patient();
+    settings.media.waiting_per_org = 8;
+    let mut world = world(settings, &hanging.iter().chain(&good).collect::<Vec<_>>()).await;
+    let stuck = items("stuck", &hanging, 20);
+    world.submit(stuck.clone()).await;
+    let handed_over = async || world.tail(Topic::ItemsSlow).await.len();
+    world.until("32 handed over", async || (handed_over().await == 32).then_some(())).await;
+    goes_on_beside(&world, &good, &stuck).await;
+    assert_eq!(handed_over().await, 132);
+    go.add_permits(10_000);
+    assert_eq!(ends(&world, &stuck).await, vec![failed("http_404"); 40]);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_that_drip_or_lie_harm_no_item_of_a_good_one() {
+    let go = Arc::new(Semaphore::new(0));
+    let drips = Answer::Drip(Arc::clone(&go), picture(1));
+    let dripping = hosts(2, 3, move || drips.clone()).await;
+    let boasting = hosts(20, 1, || Answer::Claim(1 << 20, picture(1))).await;
+    let hiding = hosts(21, 1, || Answer::Claim(100, picture(1))).await;
+    let good = hosts(100, 1, || Answer::Picture(picture(1))).await;
+    let all: Vec<_> = dripping.iter().chain(&boasting).chain(&hiding).chain(&good).collect();
+    let mut world = world(impatient(), &all).await;
+    let slow = items("slow", &dripping, 20);
+    world.submit(slow.clone()).await;
+    world
+        .until("each to drip", async || dripping.iter().all(|host| !host.asked("").is_empty()).then_some(()))
+        .await;
+    // Fewer than it takes for a host to be left alone.
+    let (long, short, fine) =
+        (items("long", &boasting, 4), items("short", &hiding, 4), items("fine", &good, 100));
+    world.submit([long.clone(), short.clone(), fine.clone()].concat()).await;
+    assert_eq!(ends(&world, &fine).await, vec![ok(); 100]);
+    assert_eq!(ends(&world, &long).await, vec![failed("reset"); 4]);
+    let states: Vec<_> = ends(&world, &short).await.into_iter().map(|(state, _)| state).collect();
+    assert_eq!(states, ["undecodable"; 4]);
+    assert!(evaluated(&world, &slow).await.is_empty(), "they wait still");
+    go.add_permits(10_000);
+    assert_eq!(ends(&world, &slow).await, vec![ok(); 60]);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_that_announce_much_and_send_little_leave_room_to_a_good_one() {
+    let go = Arc::new(Semaphore::new(0));
+    let stalls = Answer::Stall(Arc::clone(&go), 100 << 20, picture(1));
+    let boasting = hosts(2, 4, move || stalls.clone()).await;
+    let good = hosts(100, 1, || Answer::Picture(picture(1))).await;
+    let mut world = world(impatient(), &boasting.iter().chain(&good).collect::<Vec<_>>()).await;
+    // Fewer than it takes for a host to be left alone.
+    let slow = items("slow", &boasting, 4);
+    world.submit(slow.clone()).await;
+    world
+        .until("all to be asked", async || {
+            boasting.iter().all(|host| host.asked("").len() == 4).then_some(())
+        })
+        .await;
+    goes_on_beside(&world, &good, &slow).await;
+    go.add_permits(10_000);
+    assert_eq!(ends(&world, &slow).await, vec![failed("reset"); 16]);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_of_items_that_wait_for_nothing_ends_when_the_time_of_each_is_over() {
+    let hanging = hosts(2, 1, || Answer::Never).await;
+    // One after the other, they would take ten minutes.
+    let media = MediaSettings {
+        wait_ms: 1,
+        slow_wait_ms: 2_000,
+        slow_total_ms: 2_000,
+        slow_per_org: 1,
+        slow_per_host: 1,
+        ..MediaSettings::default()
+    };
+    let mut world = world(Settings { media, ..Settings::default() }, &[&hanging[0]]).await;
+    let stuck = items("stuck", &hanging, 300);
+    world.submit(stuck.clone()).await;
+    assert_eq!(ends(&world, &stuck).await, vec![failed("deadline"); 300]);
+    world.drain().await;
+}

@@ -1,0 +1,102 @@
+//! What an evaluation leaves out is told wherever the evaluation is.
+
+use serde_json::{Value, json};
+use tidegate_moderation::items::stored;
+use tidegate_schemas::{
+    ids::{ItemKey, SubmissionId},
+    records::Evaluation,
+};
+use tidegate_stream::Topic;
+
+use super::world::{MATCHED, World, entry, entry_of, org, post};
+
+const LIMIT: usize = 64 << 10;
+
+/// What the platform, and whoever listens, are told was left out.
+async fn told(world: &World, item: &ItemKey, submission: SubmissionId) -> (Value, Option<Value>) {
+    let row = world.evaluated(item, submission).await;
+    let stored: Value = serde_json::from_str(row.left_out.as_deref().unwrap_or("{}")).unwrap();
+    let answer = stored::answer(&world.deps.store, &org(), item, None).await.unwrap().unwrap();
+    let answer = serde_json::to_value(answer).unwrap();
+    for name in ["matchedMore", "erroredMore", "uncounted", "truncated"] {
+        assert_eq!(answer.get(name), stored.get(name), "{answer}");
+    }
+    let records: Vec<Evaluation> =
+        world.tail(Topic::Evaluations).await.iter().map(|tailed| tailed.decode().unwrap()).collect();
+    let mut records = records.into_iter().filter(|record| record.submission_id == submission);
+    let record =
+        records.next().map(|it| it.left_out.map_or(json!({}), |it| serde_json::from_str(&it).unwrap()));
+    assert!(records.next().is_none(), "one record");
+    (stored, record)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_is_longer_than_what_is_searched_says_so_though_no_rule_matches() {
+    let mut world = World::started().await;
+    for (id, filler, left_out) in
+        [("long", LIMIT, json!({"truncated": ["text"]})), ("whole", LIMIT - " scamcoin".len(), json!({}))]
+    {
+        let text = format!("{} scamcoin", "word ".repeat(filler.div_ceil(5)).split_at(filler).0);
+        let sent = entry(&post(id), &text);
+        let submission = sent.submission_id;
+        world.submit(vec![sent]).await;
+        let row = world.evaluated(&post(id), submission).await;
+        assert_eq!(row.matched.contains("demo-scam"), id == "whole", "{id}: {}", row.matched);
+        assert_eq!(told(&world, &post(id), submission).await, (left_out.clone(), Some(left_out)), "{id}");
+    }
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_that_leaves_nothing_out_has_no_word_of_it_and_none_is_published() {
+    let mut world = World::started().await;
+    let submission = world.submit_text("p1", "good morning").await;
+    assert_eq!(told(&world, &post("p1"), submission).await, (json!({}), None));
+    assert_eq!(world.evaluated(&post("p1"), submission).await.left_out, None);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn matches_beyond_those_that_are_listed_are_counted_in_the_row_and_the_record() {
+    let mut world = World::started().await;
+    let rules: Vec<_> = (0..MATCHED + 15)
+        .map(|nth| format!("rule: r{nth}\nwhen: {{text: {{in: [text], words: [expi]}}}}\n"))
+        .collect();
+    world.configure(&rules.join("---\n"), false).await;
+    let submission = world.submit_text("p1", "expi").await;
+    let row = world.evaluated(&post("p1"), submission).await;
+    let listed: Vec<Value> = serde_json::from_str(&row.matched).unwrap();
+    assert_eq!(listed.len(), MATCHED);
+    let more = json!({"matchedMore": 15});
+    assert_eq!(told(&world, &post("p1"), submission).await, (more.clone(), Some(more)));
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_that_does_not_count_all_values_of_an_item_is_named() {
+    let mut world = World::started().await;
+    let documents = "\
+item_type: tagged
+kind: CONTENT
+fields: [{name: tags, type: STRING, container: ARRAY}]
+---
+window: by-tag
+item_types: [tagged]
+by: tags
+over: 1h
+---
+rule: often
+status: live
+item_types: [tagged]
+when: {count: {window: by-tag, gte: 3}}
+";
+    world.configure(documents, false).await;
+    let tags: Vec<_> = (0..40).map(|nth| format!("t{nth}")).collect();
+    let item = ItemKey::new("tagged", "p1");
+    let sent = entry_of(&item, json!({"tags": tags}).to_string());
+    let submission = sent.submission_id;
+    world.submit(vec![sent]).await;
+    let named = json!({"uncounted": ["by-tag"]});
+    assert_eq!(told(&world, &item, submission).await, (named.clone(), Some(named)));
+    world.drain().await;
+}

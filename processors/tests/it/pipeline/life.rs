@@ -1,0 +1,184 @@
+//! Rules act as often as their limits allow, whatever is replayed.
+
+use std::collections::BTreeMap;
+
+use tidegate_schemas::{ids::SubmissionId, records::ItemEntry};
+use tidegate_store::tables::items::{
+    items::Item,
+    limits::{Cooldown, RuleDay},
+};
+
+use super::world::{World, entry_of, org, post, user};
+
+const AUTOMATIC: &str = "action.automatic";
+
+fn rule(limits: &str) -> String {
+    format!(
+        "rule: limited\nstatus: live\nitem_types: [post]\nwhen: {{text: {{in: [text], words: [limitme]}}}}\n\
+         actions: [ban]\nlimits: {limits}\n"
+    )
+}
+
+fn by(author: &str, id: &str) -> ItemEntry {
+    let data = serde_json::json!({"text": "limitme", "author": {"typeId": "user", "id": author}});
+    entry_of(&post(id), data.to_string())
+}
+
+/// Each in a record of its own, so that they meet in the processor as they come.
+async fn submit(world: &World, entries: Vec<ItemEntry>) -> Vec<Item> {
+    let sent: Vec<_> = entries.iter().map(|entry| (entry.key(), entry.submission_id)).collect();
+    for entry in entries {
+        world.submit(vec![entry]).await;
+    }
+    let mut rows = Vec::new();
+    for (item, submission) in sent {
+        rows.push(world.evaluated(&item, submission).await);
+    }
+    rows
+}
+
+fn suppressed(row: &Item) -> Option<String> {
+    let matched: Vec<serde_json::Value> = serde_json::from_str(&row.matched).unwrap();
+    assert_eq!(matched.len(), 1, "a rule that may not act has matched all the same");
+    matched[0]["suppressed"].as_str().map(str::to_owned)
+}
+
+/// The items acted on, by the day on which the log took them: a test may run over midnight.
+fn days(rows: &[Item]) -> BTreeMap<i64, (usize, usize)> {
+    let mut days = BTreeMap::new();
+    for row in rows {
+        let (all, acted): &mut (usize, usize) = days.entry(row.append_ms.day()).or_default();
+        *all += 1;
+        *acted += usize::from(suppressed(row).is_none());
+    }
+    days
+}
+
+async fn taken(world: &World, day: i64) -> i64 {
+    world.rows::<RuleDay>(&(org(), "limited".into(), day)).await.pop().map_or(0, |row| row.taken)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_acts_on_so_many_items_of_a_day_and_no_more() {
+    const LIMIT: usize = 5;
+    let mut world = World::started().await;
+    world.configure(&rule("{actions_per_day: 5}"), false).await;
+    let rows = submit(&world, (0..40).map(|nth| by("u1", &format!("p{nth}"))).collect()).await;
+    let mut wanted = 0;
+    for (day, (all, acted)) in days(&rows) {
+        assert_eq!(acted, all.min(LIMIT));
+        assert_eq!(taken(&world, day).await, i64::try_from(acted).unwrap(), "nothing is wasted");
+        wanted += acted;
+    }
+    assert!(rows.iter().filter_map(suppressed).all(|why| why == "limit"));
+    world.drain().await;
+    assert_eq!(world.events(AUTOMATIC).await.len(), wanted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_leaves_a_user_alone_for_a_while_and_uses_up_no_day_on_it() {
+    let mut world = World::started().await;
+    world.configure(&rule("{actions_per_day: 100, per_user_cooldown: 30d}"), false).await;
+    let mut entries: Vec<_> = (0..20).map(|nth| by("u1", &format!("p{nth}"))).collect();
+    entries.push(by("u2", "q"));
+    let first = submit(&world, vec![by("u1", "first")]).await;
+    assert_eq!(suppressed(&first[0]), None);
+    let rows = submit(&world, entries).await;
+    let (other, rows) = rows.split_last().unwrap();
+    assert_eq!(suppressed(other), None, "another user is another matter");
+    assert!(rows.iter().all(|row| suppressed(row).as_deref() == Some("cooldown")));
+    let held = world.rows::<Cooldown>(&(org(), "limited".into(), user("u1"))).await;
+    assert_eq!(held[0].holder, first[0].submission_id);
+    let mut used = 0;
+    for day in days(rows).keys().chain(days(&first).keys()).collect::<std::collections::BTreeSet<_>>() {
+        used += taken(&world, *day).await;
+    }
+    assert_eq!(used, 2);
+    world.drain().await;
+    assert_eq!(world.events(AUTOMATIC).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_with_an_alarm_acts_no_more_until_its_document_changes() {
+    let mut world = World::started().await;
+    world.configure(&rule("{alarm_per_hour: 3}"), false).await;
+    let rows = submit(&world, (0..10).map(|nth| by("u1", &format!("p{nth}"))).collect()).await;
+    // Ten are too many for two hours as well, should one end meanwhile.
+    let acted = rows.iter().filter(|row| suppressed(row).is_none()).count();
+    assert!((3..=6).contains(&acted), "{acted}");
+    let last = submit(&world, vec![by("u2", "last")]).await;
+    assert_eq!(suppressed(&last[0]).as_deref(), Some("alarm"));
+    // The matches of the rule before, in the same hour, are not the mended one's.
+    world.configure(&rule("{alarm_per_hour: 3}").replace("words: [", "words: [nothing, "), false).await;
+    let mended = submit(&world, vec![by("u2", "mended")]).await;
+    assert_eq!(suppressed(&mended[0]), None);
+    world.drain().await;
+    assert_eq!(world.events(AUTOMATIC).await.len(), acted + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alarm_counts_the_matches_that_a_rule_is_not_rolled_out_for_too() {
+    let mut world = World::started().await;
+    world.configure(&rule("{alarm_per_hour: 3}\nrollout: {percent: 0}"), false).await;
+    // Ten are too many for two hours as well, should one end meanwhile.
+    let rows = submit(&world, (0..10).map(|nth| by("u1", &format!("p{nth}"))).collect()).await;
+    let out = rows.iter().filter(|row| suppressed(row).as_deref() == Some("rollout")).count();
+    let alarmed = rows.iter().filter(|row| suppressed(row).as_deref() == Some("alarm")).count();
+    assert!((3..=6).contains(&out) && out + alarmed == 10, "{out} {alarmed}");
+    world.drain().await;
+    assert_eq!(world.events(AUTOMATIC).await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_acts_on_what_was_allowed_and_on_nothing_else() {
+    let mut first = World::started().await;
+    first.configure(&rule("{actions_per_day: 3, per_user_cooldown: 30d}"), false).await;
+    // Two of each user, so that both limits refuse.
+    let entries = (0..12).map(|nth| by(&format!("u{}", nth % 6), &format!("p{nth}"))).collect();
+    let rows = submit(&first, entries).await;
+    let allowed = rows.iter().filter(|row| suppressed(row).is_none()).count();
+    let mut second = first.image().await;
+    first.drain().await;
+    // Whoever evaluated afresh would act on all.
+    second.configure(&rule("{}"), false).await;
+    second.start();
+    let mut markers: Vec<(String, SubmissionId)> = Vec::new();
+    for nth in 0..12 {
+        let id = format!("p{nth}");
+        markers.push((id.clone(), second.submit_text(&id, "good morning").await));
+    }
+    for (id, marker) in markers {
+        second.evaluated(&post(&id), marker).await;
+    }
+    second.drain().await;
+    let events = first.events(AUTOMATIC).await;
+    assert_eq!(events.len(), allowed);
+    assert_eq!(second.events(AUTOMATIC).await, events);
+}
+
+/// Both have taken their place before either has a plan, as after a kill in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_evaluated_again_wastes_a_place_and_keeps_its_user() {
+    use tidegate_moderation::rules::limits::{Asker, Span, Unit, hold, take};
+    let mut world = World::new().await;
+    world.configure(&rule("{actions_per_day: 2, per_user_cooldown: 30d}"), false).await;
+    let entry = by("u1", "p1");
+    let submission = entry.submission_id;
+    world.submit(vec![entry]).await;
+    let store = &world.deps.store;
+    let at = tidegate_schemas::ids::Millis::now();
+    let day = Span::of(&org(), &"limited".into(), Unit::Day, at);
+    assert_eq!(take(store, &day, 2, 1, None).await.unwrap().0, 1);
+    let rule_id = "limited".into();
+    let (org, user) = (org(), user("u1"));
+    let asker = Asker { org: &org, rule: &rule_id, user: &user, holder: submission, at };
+    assert!(hold(store, &asker, at.plus(std::time::Duration::from_secs(86_400))).await.unwrap());
+    world.start();
+    let row = world.evaluated(&post("p1"), submission).await;
+    assert_eq!(suppressed(&row), None);
+    let later = submit(&world, vec![by("u2", "p2")]).await;
+    // On the same day the wasted place is missed: never too many, at times too few.
+    let same_day = later[0].append_ms.day() == at.day();
+    assert_eq!(suppressed(&later[0]), same_day.then(|| "limit".to_owned()));
+    world.drain().await;
+}

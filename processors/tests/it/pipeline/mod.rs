@@ -1,0 +1,18 @@
+//! The role `process` on the embedded engine, in a temporary folder: from records to rows and records.
+
+mod along;
+mod cluster;
+mod history;
+mod hosts;
+mod items;
+mod left_out;
+mod life;
+mod media;
+mod missing;
+mod poison;
+mod replays;
+mod retroact;
+mod reviews;
+mod standing;
+mod windows;
+mod world;

@@ -1,0 +1,272 @@
+//! Content that cannot be processed goes to the dead letters, alone, and comes back from there.
+
+use tidegate_catalog::orgs;
+use tidegate_moderation::dead_letters::{self, Filter, ReplayCounts, ReplayOptions};
+use tidegate_processors::{PoisonSettings, RoleError, Settings};
+use tidegate_schemas::{
+    ids::{ItemKey, Millis, OrgId},
+    records::{DeadLetter, Items},
+};
+use tidegate_store::tables::items::{items::EVALUATED, plans::Plan, strikes::Strike};
+use tidegate_stream::{Record, Topic};
+
+use super::world::{World, entry, entry_of, org, post, store_of_rows, user};
+
+fn of_unknown_type(id: &str) -> tidegate_schemas::records::ItemEntry {
+    entry_of(&ItemKey::new("video", id), r#"{"text": "hello"}"#.to_owned())
+}
+
+async fn letters(world: &World, count: usize) -> Vec<DeadLetter> {
+    world
+        .until("the dead letters", async || {
+            let letters = world.tail(Topic::DeadLetters).await;
+            (letters.len() >= count).then(|| letters.iter().map(|tailed| tailed.decode().unwrap()).collect())
+        })
+        .await
+}
+
+fn options(again: bool) -> ReplayOptions {
+    ReplayOptions { by: "somebody".to_owned(), again }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_three_items_only_the_poisonous_one_is_a_dead_letter() {
+    let mut world = World::started().await;
+    let (good, bad, other) =
+        (entry(&post("p1"), "hello"), of_unknown_type("v1"), entry(&post("p2"), "hello"));
+    let submissions = (good.submission_id, bad.submission_id, other.submission_id);
+    world.submit(vec![good, bad, other]).await;
+    world.evaluated(&post("p1"), submissions.0).await;
+    world.evaluated(&post("p2"), submissions.2).await;
+    let letter = letters(&world, 1).await.remove(0);
+    assert_eq!((letter.reason.as_str(), letter.stage.as_str()), ("unknown_type", "items"));
+    assert_eq!(letter.submission_id, Some(submissions.1));
+    assert_eq!(letter.org, Some(org()));
+    world.drain().await;
+    assert_eq!(world.tail(Topic::DeadLetters).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_that_does_not_fit_its_type_any_more_is_a_dead_letter_without_its_values() {
+    let mut world = World::started().await;
+    world.submit(vec![entry_of(&post("p1"), r#"{"text": {"secret": 5}}"#.to_owned())]).await;
+    let letter = letters(&world, 1).await.remove(0);
+    assert_eq!(letter.reason, "unfit_data");
+    assert!(!letter.detail.contains("secret"), "{}", letter.detail);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_be_read_is_a_dead_letter_as_it_is() {
+    let mut world = World::started().await;
+    let partition = world.deps.log.partition(Topic::Reports, b"key");
+    world.deps.log.append(&[(partition, Record::new(b"key", &[255_u8; 9][..]))]).await.unwrap();
+    let letter = letters(&world, 1).await.remove(0);
+    assert_eq!((letter.reason.as_str(), letter.stage.as_str()), ("malformed_record", "reports"));
+    assert!(letter.value.ends_with(&[255; 9]));
+    // Whose it is, nobody can say: it is the operator's.
+    for (include_unowned, listed) in [(true, 1), (false, 0)] {
+        let filter = Filter { org: Some(org()), include_unowned, ..Filter::default() };
+        let page = dead_letters::list(&world.deps.log, &world.deps.store, &filter, 10, None).await.unwrap();
+        assert_eq!(page.items.len(), listed, "{include_unowned}");
+    }
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_are_listed_without_content_and_replayed_into_their_own_place() {
+    let mut world = World::started().await;
+    let late = entry(&post("p1"), "scamcoin");
+    let bad = tidegate_schemas::records::ItemEntry {
+        data: bytes::Bytes::from_static(br#"{"text": "scamcoin", "extra": 1}"#),
+        ..late
+    };
+    let submission = bad.submission_id;
+    // Its type is not known yet.
+    let renamed = tidegate_schemas::records::ItemEntry { type_id: "video".into(), ..bad };
+    world.submit(vec![renamed]).await;
+    letters(&world, 1).await;
+    world
+        .configure(
+            "item_type: video\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n---\n\
+             rule: videos\nstatus: live\nitem_types: [video]\nwhen: {text: {in: [text], words: [scamcoin]}}\n\
+             actions: [limit_reach]\n",
+            false,
+        )
+        .await;
+    let key = ItemKey::new("video", "p1");
+    let newer = entry(&key, "hello");
+    let newest = newer.submission_id;
+    world.submit(vec![newer]).await;
+    world.evaluated(&key, newest).await;
+
+    let page =
+        dead_letters::list(&world.deps.log, &world.deps.store, &Filter::default(), 10, None).await.unwrap();
+    assert_eq!(page.items.len(), 1);
+    assert!(!serde_json::to_string(&page).unwrap().contains("scamcoin"));
+    let other = Filter { org: Some(OrgId::new("other")), ..Filter::default() };
+    assert!(
+        dead_letters::list(&world.deps.log, &world.deps.store, &other, 10, None)
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+
+    let one = Filter { id: Some(page.items[0].id.clone()), ..Filter::default() };
+    let (log, store) = (&world.deps.log, &world.deps.store);
+    assert_eq!(dead_letters::replay(log, store, &one, &options(false)).await.unwrap().replayed, 1);
+    let marked = dead_letters::list(log, store, &Filter::default(), 10, None).await.unwrap().items.remove(0);
+    assert!(page.items[0].replayed_at.is_none() && marked.replayed_at.is_some());
+    assert_eq!(marked.replayed_by.as_deref(), Some("somebody"));
+    let done = |replayed, skipped| ReplayCounts { replayed, skipped, refused: 0 };
+    for (which, again, expected) in [
+        (&Filter::default(), false, done(0, 1)),
+        (&Filter::default(), true, done(1, 0)),
+        (&one, false, done(1, 0)),
+        (&Filter { id: Some("nope".to_owned()), ..Filter::default() }, false, done(0, 0)),
+    ] {
+        let replayed = dead_letters::replay(log, store, which, &options(again)).await.unwrap();
+        assert_eq!(replayed, expected, "{which:?}, {again}");
+    }
+    let row = world.evaluated(&key, submission).await;
+    assert_eq!(row.state, EVALUATED);
+    assert!(row.matched.contains("videos") && row.actions.contains("superseded"), "{}", row.actions);
+    let versions = world.versions(&key).await;
+    assert_eq!(versions[0].submission_id, newest, "the replayed one did not overtake");
+    world.drain().await;
+    assert!(world.callbacks().await.is_empty(), "an older version takes no action");
+}
+
+/// A plan is stored before the row, which the store may refuse.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_plan_of_overtaken_content_is_set_aside_and_any_other_is_carried_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let open = |max_row_bytes| store_of_rows(&db, max_row_bytes);
+    let mut world = World::on(open(20_000)).await;
+    world.start();
+    let scams = ["p1", "p2"].map(|id| entry(&post(id), &format!("scamcoin {}", "long ".repeat(10_000))));
+    let [overtaken, other] = scams.each_ref().map(|scam| scam.submission_id);
+    for scam in scams {
+        world.submit(vec![scam]).await;
+    }
+    for letter in letters(&world, 2).await {
+        assert_eq!(letter.reason, "store_row_too_large");
+        let cause = letter.submission_id.unwrap().0;
+        assert_eq!(world.rows::<Plan>(&(org(), cause)).await.len(), 1, "{}", letter.detail);
+    }
+    let newer = world.submit_text("p1", "good morning").await;
+    world.evaluated(&post("p1"), newer).await;
+    world.drain().await;
+
+    world.deps.store = open(1_000_000);
+    // The second time everything stands already.
+    for again in [false, true] {
+        world.start();
+        let (log, store) = (&world.deps.log, &world.deps.store);
+        let replayed = dead_letters::replay(log, store, &Filter::default(), &options(again)).await.unwrap();
+        assert_eq!(replayed, ReplayCounts { replayed: 2, skipped: 0, refused: 0 });
+        for id in ["p1", "p2"] {
+            let marker = world.submit_text(id, "good evening").await;
+            world.evaluated(&post(id), marker).await;
+        }
+        let row = world.evaluated(&post("p1"), overtaken).await;
+        assert!(row.matched.contains("demo-scam") && row.actions.contains("superseded"), "{}", row.actions);
+        assert!(!row.actions.contains("eventId"), "{}", row.actions);
+        let row = world.evaluated(&post("p2"), other).await;
+        assert!(row.actions.contains("eventId") && !row.actions.contains("superseded"), "{}", row.actions);
+        world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
+        world.drain().await;
+        assert_eq!(world.rows::<Strike>(&(org(), user("u1"))).await.len(), 1, "only the other one's");
+        let callbacks = world.callbacks().await;
+        let subjects: Vec<_> = callbacks.iter().map(|callback| callback.subject.id.as_str()).collect();
+        assert!(!subjects.is_empty() && subjects.iter().all(|id| *id == "p2"), "{subjects:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_org_of_mostly_poison_is_diverted_and_the_others_go_on() {
+    let poison = PoisonSettings { least: 3, ..PoisonSettings::default() };
+    let mut world = World::with(Settings { poison, ..Settings::default() }).await;
+    let other = OrgId::new("other");
+    orgs::create(&world.deps.store, &other, "Other", Millis::now()).await.unwrap();
+    world.start();
+    for nth in 0..3 {
+        world.submit_as(&other, vec![of_unknown_type(&format!("v{nth}"))]).await;
+    }
+    letters(&world, 3).await;
+    // Counted after the dead letter is durable: until then it may still be judged by itself.
+    let diverted = world
+        .until("a diverted item", async || {
+            world.submit_as(&other, vec![of_unknown_type("more")]).await;
+            let letters = world.tail(Topic::DeadLetters).await;
+            letters
+                .iter()
+                .map(|tailed| tailed.decode::<DeadLetter>().unwrap())
+                .find(|letter| letter.reason == "org_diverted")
+        })
+        .await;
+    assert_eq!(diverted.org, Some(other));
+    let submission = world.submit_text("p1", "hello").await;
+    world.evaluated(&post("p1"), submission).await;
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn poison_of_several_orgs_at_once_ends_the_role_by_name() {
+    let poison = PoisonSettings { least: 1, orgs: 2, ..PoisonSettings::default() };
+    let mut world = World::with(Settings { poison, ..Settings::default() }).await;
+    let other = OrgId::new("other");
+    orgs::create(&world.deps.store, &other, "Other", Millis::now()).await.unwrap();
+    world.start();
+    world.submit(vec![of_unknown_type("v1")]).await;
+    world.submit_as(&other, vec![of_unknown_type("v1")]).await;
+    let ended = world.ended().await;
+    assert!(matches!(&ended, Err(RoleError::Poison { role, .. }) if role.0 == "items"), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_of_an_item_holds_only_it_with_its_coordinates() {
+    let mut world = World::started().await;
+    world.submit(vec![entry(&post("p1"), "hello"), of_unknown_type("v1")]).await;
+    let letter = letters(&world, 1).await.remove(0);
+    let at = world.tail(Topic::DeadLetters).await[0].at;
+    let datum = world.deps.log.unframe(at, Topic::Items, &letter.value).unwrap();
+    let record = <Items as tidegate_schemas::records::Record>::decode(&datum).unwrap();
+    assert_eq!(record.items.len(), 1);
+    let origin = record.items[0].origin.unwrap();
+    assert_eq!((origin.append_ms, origin.offset, origin.position), (letter.written_at, letter.offset, 1));
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_store_does_not_take_is_a_dead_letter_and_no_outage() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    too_large_rows(World::on(store_of_rows(&db, 20_000)).await).await;
+}
+
+/// Whatever the engine: content above the store's limit, and content below it.
+pub(crate) async fn too_large_rows(mut world: World) {
+    world.start();
+    let large = entry(&post("p1"), &"long ".repeat(10_000));
+    let submission = large.submission_id;
+    world.submit(vec![large]).await;
+    let letter = letters(&world, 1).await.remove(0);
+    assert_eq!((letter.reason.as_str(), letter.stage.as_str()), ("store_row_too_large", "items"));
+    assert_eq!(letter.submission_id, Some(submission));
+    assert!(letter.detail.contains("table items"), "{}", letter.detail);
+    let good = world.submit_text("p2", "hello").await;
+    world.evaluated(&post("p2"), good).await;
+    assert!(world.deps.health.readiness().is_ready(), "nothing waits");
+    // An item's key is above what any engine takes; what names the item is refused for its size before.
+    let long = ItemKey::new("post", "i".repeat(70_000));
+    world.submit(vec![entry(&long, "hello")]).await;
+    let good = world.submit_text("p3", "hello").await;
+    world.evaluated(&post("p3"), good).await;
+    let letter = letters(&world, 2).await.remove(1);
+    assert_eq!(letter.reason, "store_row_too_large");
+    assert!(letter.detail.contains("table items_by_hour"), "{}", letter.detail);
+    world.drain().await;
+}

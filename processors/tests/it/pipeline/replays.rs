@@ -1,0 +1,131 @@
+//! What a crash leaves is done again, and its effects happen once.
+
+use tidegate_schemas::records::ItemEntry;
+use tidegate_store::tables::items::strikes::Strike;
+use tidegate_stream::{Readiness, Topic};
+
+use super::world::{World, entry, org, post, user};
+
+const AUTOMATIC: &str = "action.automatic";
+
+/// A world in which one scam was processed in full, and nothing is committed.
+async fn processed() -> World {
+    let world = World::started().await;
+    world.submit_text("p1", "scamcoin").await;
+    world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
+    // The last that an item leads to.
+    world.until("its evaluation", async || world.tail(Topic::Evaluations).await.pop()).await;
+    world
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_after_a_crash_before_the_commit_has_the_same_effects() {
+    let mut first = processed().await;
+    let mut second = first.image().await;
+    first.drain().await;
+    second.start();
+    // Processing goes by the order of the item's key: this one comes after everything replayed of it.
+    let marker = second.submit_text("p1", "good morning").await;
+    second.evaluated(&post("p1"), marker).await;
+    second.drain().await;
+    assert!(second.callbacks().await.len() > 1, "the replay appended again");
+    assert_eq!(second.events(AUTOMATIC).await, first.events(AUTOMATIC).await);
+    assert_eq!(second.versions(&post("p1")).await.len(), 2);
+    assert_eq!(second.rows::<Strike>(&(org(), user("u1"))).await.len(), 1);
+}
+
+/// The replay of a scam under other rules carries out the first plan.
+async fn replay_under(rules: &str) {
+    let mut first = processed().await;
+    let mut second = first.image().await;
+    first.drain().await;
+    second.configure(rules, false).await;
+    second.start();
+    let marker = second.submit_text("p1", "good morning").await;
+    second.evaluated(&post("p1"), marker).await;
+    second.drain().await;
+    assert_eq!(second.events(AUTOMATIC).await, first.events(AUTOMATIC).await);
+    let rows = second.versions(&post("p1")).await;
+    assert!(rows.iter().any(|row| row.matched.contains("demo-scam")), "the row stands");
+    assert!(rows.iter().all(|row| !row.matched.contains("other")));
+}
+
+const NO_MORE: &str = "rule: demo-scam\nstatus: archived\nwhen: {text: {in: [text], words: [scamcoin]}}\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_under_rules_that_match_no_more_carries_out_the_first_plan() {
+    replay_under(NO_MORE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_under_rules_that_ask_for_another_action_carries_out_the_first_plan() {
+    let other = "rule: other\nstatus: live\nwhen: {text: {in: [text], words: [scamcoin]}}\nactions: [ban]\n";
+    replay_under(&format!("{NO_MORE}---\n{other}")).await;
+}
+
+/// The former process held more past its commit than this one ever will.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_with_a_smaller_budget_evaluates_no_planned_item_afresh() {
+    const ITEMS: usize = 6;
+    let mut first = World::started().await;
+    for _ in 0..ITEMS {
+        first.submit_text("p1", "scamcoin").await;
+    }
+    first
+        .until("all evaluations", async || {
+            (first.tail(Topic::Evaluations).await.len() == ITEMS).then_some(())
+        })
+        .await;
+    first.until("all rows", async || (first.versions(&post("p1")).await.len() == ITEMS).then_some(())).await;
+    let mut second = first.image().await;
+    first.drain().await;
+    second.settings.budget_records = 1;
+    second.configure(NO_MORE, false).await;
+    second.start();
+    let marker = second.submit_text("p1", "good morning").await;
+    second.evaluated(&post("p1"), marker).await;
+    second.drain().await;
+    let rows = second.versions(&post("p1")).await;
+    assert_eq!(rows.iter().filter(|row| row.matched.contains("demo-scam")).count(), ITEMS);
+    assert_eq!(second.events(AUTOMATIC).await, first.events(AUTOMATIC).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keyed_item_that_is_sent_again_is_the_same_submission() {
+    let mut world = World::started().await;
+    let keyed = ItemEntry { keyed: true, ..entry(&post("p1"), "scamcoin") };
+    world.submit(vec![keyed.clone()]).await;
+    world.submit(vec![keyed.clone()]).await;
+    let marker = world.submit_text("p1", "good morning").await;
+    world.evaluated(&post("p1"), marker).await;
+    world.drain().await;
+    assert_eq!(world.events(AUTOMATIC).await.len(), 1);
+    assert!(world.rows::<Strike>(&(org(), user("u1"))).await.len() <= 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_of_the_store_keeps_the_work_and_says_so() {
+    let mut world = World::started().await;
+    let done = world.submit_text("p0", "hello").await;
+    world.evaluated(&post("p0"), done).await;
+    let held = entry(&post("p1"), "scamcoin");
+    let submission = held.submission_id;
+    // Until its configuration is asked for, the item must not need the store.
+    world.deps.live.latest(&org()).await.unwrap();
+    let record_ready = world.prepare(vec![held]).await;
+    world.deps.store.close().await.unwrap();
+    world.send(record_ready).await;
+    world
+        .until("the complaint", async || {
+            matches!(world.deps.health.readiness(), Readiness::NotReady { .. }).then_some(())
+        })
+        .await;
+    world.stop().await.unwrap();
+    assert!(world.deps.health.readiness().is_ready(), "nobody waits any more");
+    let mut again = world.image().await;
+    again.start();
+    let row = again.evaluated(&post("p1"), submission).await;
+    assert!(row.matched.contains("demo-scam"));
+    again.drain().await;
+    assert!(again.tail(Topic::DeadLetters).await.is_empty(), "an outage is not poison");
+}

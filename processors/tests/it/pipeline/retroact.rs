@@ -1,0 +1,190 @@
+//! Rules that act on what came in before they were live: once, on the newest version only, and whoever dies.
+
+use std::time::Duration;
+
+use tidegate_moderation::{
+    items::stored,
+    reevaluation::retroact::{self, Refusal, Run, Wanted},
+};
+use tidegate_schemas::{
+    ids::{Millis, SubmissionId},
+    records::Source,
+};
+use tidegate_store::{
+    At,
+    tables::items::{items::Item, retroactions::Retroaction, windows::HoursEntry},
+};
+
+use super::world::{World, entry, org, post};
+
+const AUTOMATIC: &str = "action.automatic";
+
+const MOON: &str = "\
+rule: moon
+status: live
+item_types: [post]
+when: {text: {in: [text], words: [moon]}}
+actions: [limit_reach, ban]
+---
+rule: quiet
+status: background
+item_types: [post]
+when: {text: {in: [text], words: [moon]}}
+actions: [ban]
+";
+
+fn wanted(rule: &str, dry_run: bool) -> Wanted {
+    let now = Millis::now();
+    Wanted {
+        rules: vec![rule.into()],
+        since: now.minus(Duration::from_secs(7_200)),
+        until: Millis(now.0 + 1),
+        dry_run,
+        by: "test".to_owned(),
+    }
+}
+
+async fn begin(world: &World, rule: &str, dry_run: bool) -> Run {
+    retroact::begin(&world.moderation(), &org(), wanted(rule, dry_run), Millis::now()).await.unwrap().unwrap()
+}
+
+async fn step(world: &World, run: &Run) -> Result<Run, Refusal> {
+    retroact::step(&world.moderation(), &org(), run.id, 1_000, 1_000, || false).await.unwrap()
+}
+
+pub(crate) async fn whole(world: &World, rule: &str, dry_run: bool) -> Run {
+    let mut run = begin(world, rule, dry_run).await;
+    while run.finished_at.is_none() {
+        run = step(world, &run).await.unwrap();
+    }
+    run
+}
+
+/// The row of the item's submission that a run made.
+pub(crate) async fn repeated(world: &World, id: &str) -> Item {
+    world
+        .until("an item that was sent again", async || {
+            let rows = world.versions(&post(id)).await;
+            rows.into_iter().find(|row| row.source == Source::Retroact.symbol())
+        })
+        .await
+}
+
+/// So many events were sent; what is listed of an action is written before.
+async fn acted(world: &World, events: usize) {
+    world.until("the events", async || (world.events(AUTOMATIC).await.len() >= events).then_some(())).await;
+}
+
+async fn submit(world: &World, texts: &[(&str, &str)]) {
+    let mut sent: Vec<(&str, SubmissionId)> = Vec::new();
+    for (id, text) in texts {
+        sent.push((id, world.submit_text(id, text).await));
+    }
+    for (id, submission) in sent {
+        world.evaluated(&post(id), submission).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_acts_on_what_came_in_before_it_and_repeats_nothing() {
+    let mut world = World::started().await;
+    submit(&world, &[("p1", "moon"), ("p2", "a moon"), ("p3", "hello"), ("p4", "scamcoin moon")]).await;
+    acted(&world, 1).await;
+    world.configure(MOON, false).await;
+
+    let tried = whole(&world, "moon", true).await;
+    assert_eq!((tried.progress.items, tried.progress.matched, tried.progress.sent), (4, 3, 3));
+    assert_eq!(world.versions(&post("p1")).await.len(), 1, "a dry run sends nothing");
+
+    let run = whole(&world, "moon", false).await;
+    assert_eq!(run.progress, tried.progress);
+    let actions: Vec<_> =
+        run.progress.actions.iter().map(|(action, count)| (action.as_str(), *count)).collect();
+    assert_eq!(actions, [("ban", 3), ("limit_reach", 2)], "one was taken before");
+    for id in ["p1", "p2", "p4"] {
+        let row = repeated(&world, id).await;
+        assert!(row.matched.contains("moon") && !row.matched.contains("demo-scam"), "{}", row.matched);
+    }
+    assert!(repeated(&world, "p4").await.actions.contains("duplicate"));
+    acted(&world, 6).await;
+    let again = whole(&world, "moon", false).await;
+    assert_eq!((again.progress.sent, again.progress.done_before), (0, 3));
+    // What was sent again is no newer version.
+    let newest = stored::newest(&world.deps.store, &org(), &post("p1")).await.unwrap().unwrap();
+    assert_eq!(newest.source, Source::Api.symbol());
+    world.drain().await;
+    assert_eq!(world.events(AUTOMATIC).await.len(), 6);
+    assert_eq!(world.callbacks().await.iter().filter(|it| it.event_type == AUTOMATIC).count(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_dies_before_its_run_moves_on_is_done_again_with_the_same_effects() {
+    let mut world = World::started().await;
+    submit(&world, &[("p1", "moon"), ("p2", "moon")]).await;
+    world.configure(MOON, false).await;
+    let run = begin(&world, "moon", false).await;
+    let before = world.deps.store.get::<Retroaction>(&(org(), run.id)).await.unwrap().unwrap();
+    step(&world, &run).await.unwrap();
+    repeated(&world, "p1").await;
+    // As it was when the items were sent.
+    let moved = world.deps.store.get::<Retroaction>(&(org(), run.id)).await.unwrap().unwrap();
+    assert!(world.deps.store.replace(&before, moved.version).await.unwrap().is_done());
+    let mut run = step(&world, &run).await.unwrap();
+    while run.finished_at.is_none() {
+        run = step(&world, &run).await.unwrap();
+    }
+    assert_eq!(run.progress.done_before + run.progress.sent, 2, "counted once");
+    repeated(&world, "p2").await;
+    acted(&world, 4).await;
+    for id in ["p1", "p2"] {
+        assert_eq!(world.versions(&post(id)).await.len(), 2, "one submission, however often it is sent");
+    }
+    // A replay of everything under other rules carries out the same.
+    let mut replayed = world.image().await;
+    replayed.configure(&MOON.replace("[limit_reach, ban]", "[ban]"), false).await;
+    replayed.start();
+    replayed.submit_text("last", "harmless").await;
+    replayed.until("the last item", async || replayed.versions(&post("last")).await.pop()).await;
+    replayed.drain().await;
+    world.drain().await;
+    assert_eq!((world.events(AUTOMATIC).await.len(), replayed.events(AUTOMATIC).await.len()), (4, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_newest_version_is_acted_on_and_nothing_is_counted_again() {
+    let mut world = World::started().await;
+    world.configure("window: by-author\nitem_types: [post]\nover: 6h\n", false).await;
+    submit(&world, &[("p1", "moon"), ("p2", "moon")]).await;
+    submit(&world, &[("p1", "harmless")]).await;
+    world.configure(MOON, false).await;
+    let run = whole(&world, "moon", false).await;
+    assert_eq!((run.progress.superseded, run.progress.sent), (1, 1));
+    repeated(&world, "p2").await;
+    let mut rows = 0;
+    let bucket = Millis::now().0.div_euclid(900_000);
+    for bucket in bucket - 2..=bucket {
+        let partition = (org(), "by-author".into(), "user/u1".to_owned(), bucket);
+        rows += world.deps.store.scan::<HoursEntry>(&partition, At::all()).all().await.unwrap().len();
+    }
+    assert_eq!(rows, 3);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_refused_whose_rules_would_not_act_or_are_others_by_now() {
+    let world = World::new().await;
+    world.configure(MOON, false).await;
+    let begin_of = async |rules: &[&str]| {
+        let rules = rules.iter().map(|rule| (*rule).into()).collect();
+        let wanted = Wanted { rules, ..wanted("moon", false) };
+        retroact::begin(&world.moderation(), &org(), wanted, Millis::now()).await.unwrap()
+    };
+    assert_eq!(begin_of(&[]).await.unwrap_err(), Refusal::NoRules);
+    assert_eq!(begin_of(&["moon", "sun"]).await.unwrap_err(), Refusal::NoSuchRule("sun".into()));
+    assert_eq!(begin_of(&["quiet"]).await.unwrap_err(), Refusal::NotLive("quiet".into()));
+    let run = begin_of(&["moon"]).await.unwrap();
+    world.configure(&MOON.replace("words: [moon]", "words: [moon, stars]"), false).await;
+    assert_eq!(step(&world, &run).await.unwrap_err(), Refusal::Changed("moon".into()));
+    let stranger = Run { id: entry(&post("x"), "").submission_id.0, ..run };
+    assert_eq!(step(&world, &stranger).await.unwrap_err(), Refusal::NoSuchRun);
+}

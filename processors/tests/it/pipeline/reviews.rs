@@ -1,0 +1,214 @@
+//! Reports and appeals open jobs, and decisions take their effects.
+
+use bytes::Bytes;
+use tidegate_moderation::review::{
+    decisions::{self, Ruling},
+    queues::{self, Reviewer},
+};
+use tidegate_schemas::{
+    ids::{AppealId, ConfigVersion, JobId, Kind, Millis, QueueId, ReportId, derive},
+    records::{Appeal, ItemEntry, Mention, Report, Variant, Verdict},
+};
+use tidegate_store::tables::{
+    items::strikes::{Strike, StrikeReversal},
+    review::jobs::{Job, JobCause, SubjectJob},
+};
+use tidegate_stream::Topic;
+
+use super::world::{SHORT, World, entry, org, post, user};
+
+pub(crate) fn report(world_version: ConfigVersion, nth: u8, text: &str, csam: bool) -> Report {
+    let report_id = ReportId::random();
+    let item = entry(&post("p1"), text);
+    Report {
+        org: org(),
+        config_version: world_version,
+        report_id,
+        keyed: false,
+        received_at: Millis::now(),
+        request_id: "request".to_owned(),
+        reported_at: Millis::now(),
+        reporter: user(&format!("reporter-{nth}")),
+        item: ItemEntry { submission_id: derive(Kind::Submission, &[report_id.as_bytes()]), ..item },
+        policy_id: None,
+        reason: Some("spam".to_owned()),
+        csam,
+        thread: Vec::new(),
+        reported_in_thread: Vec::new(),
+        additional: Vec::new(),
+    }
+}
+
+/// An appeal against what was done to the item, in its own words.
+pub(crate) fn appeal(config_version: ConfigVersion, item: ItemEntry) -> Appeal {
+    Appeal {
+        org: org(),
+        config_version,
+        appeal_id: AppealId::new("a1"),
+        received_at: Millis::now(),
+        request_id: "request".to_owned(),
+        appealed_at: Millis::now(),
+        appealed_by: user("u1"),
+        item,
+        actions_taken: Vec::new(),
+        violating_policies: Vec::new(),
+        reason: None,
+        additional: Vec::new(),
+    }
+}
+
+async fn send_report(world: &World, nth: u8, text: &str, csam: bool) -> Report {
+    let report = report(world.version().await, nth, text, csam);
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
+    report
+}
+
+async fn job(world: &World, class: &str, generation: i64) -> Job {
+    world
+        .until("the job", async || {
+            let key = (org(), class.to_owned(), "post".into(), "p1".into());
+            let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
+            (pointer.generation == generation).then_some(())?;
+            world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()
+        })
+        .await
+}
+
+async fn causes(world: &World, job_id: JobId, count: usize) {
+    world
+        .until("the causes", async || {
+            (world.rows::<JobCause>(&(org(), job_id)).await.len() == count).then_some(())
+        })
+        .await;
+}
+
+async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job {
+    let who = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
+    let queue = QueueId::new(queue);
+    let job = world
+        .until("a job to claim", async || {
+            queues::claim_next(&world.deps.store, &org(), &queue, &who, Millis::now(), |_| 0).await.unwrap()
+        })
+        .await;
+    let ruling = Ruling {
+        verdict,
+        actions: if verdict == Verdict::Act { vec!["limit_reach".into()] } else { Vec::new() },
+        policies: Vec::new(),
+        reason: None,
+        decided_by: "ann".to_owned(),
+        epoch: job.epoch,
+    };
+    let deps = world.moderation();
+    decisions::decide(&deps, &org(), job.job_id, &ruling, SHORT, Millis::now()).await.unwrap().unwrap();
+    job
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_opens_a_job_and_its_item_is_a_version() {
+    let mut world = World::started().await;
+    let report = send_report(&world, 1, "hello", false).await;
+    let job = job(&world, "review", 1).await;
+    causes(&world, job.job_id, 1).await;
+    assert_eq!(job.queue, QueueId::new("default"));
+    let row = world.evaluated(&post("p1"), report.item.submission_id).await;
+    assert_eq!((row.source.as_str(), row.report_id), ("report", Some(report.report_id)));
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_report_joins_and_one_after_the_decision_opens_the_next_generation() {
+    let mut world = World::started().await;
+    send_report(&world, 1, "hello", false).await;
+    let first = job(&world, "review", 1).await;
+    send_report(&world, 2, "hello", false).await;
+    causes(&world, first.job_id, 2).await;
+    decide(&world, "default", Verdict::Ignore).await;
+    send_report(&world, 3, "hello", false).await;
+    let next = job(&world, "review", 2).await;
+    causes(&world, next.job_id, 1).await;
+    causes(&world, first.job_id, 2).await;
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_csam_report_opens_the_child_safety_job_only() {
+    let mut world = World::started().await;
+    let report = send_report(&world, 1, "doubtful", true).await;
+    let job = job(&world, "child_safety", 1).await;
+    assert_eq!(job.queue, QueueId::new("child-safety"));
+    let row = world.evaluated(&post("p1"), report.item.submission_id).await;
+    assert!(row.matched.contains("doubtful"), "the rule asked for a review: {}", row.matched);
+    world.drain().await;
+    let review = (org(), "review".to_owned(), "post".into(), "p1".into());
+    assert!(world.deps.store.get::<SubjectJob>(&review).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_strikes_and_calls_back_and_an_accepted_appeal_takes_it_back() {
+    let mut world = World::started().await;
+    send_report(&world, 1, "hello", false).await;
+    decide(&world, "default", Verdict::Act).await;
+    world
+        .until("the callback of the decision", async || world.events("decision.moderator").await.pop())
+        .await;
+    let strike =
+        world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
+    assert_eq!(strike.points, 1);
+
+    let item = ItemEntry {
+        variant: Variant::Original,
+        data: Bytes::from_static(br#"{"text": "hello"}"#),
+        ..entry(&post("p1"), "hello")
+    };
+    let appeal = Appeal {
+        actions_taken: vec![Mention { id: "limit_reach".to_owned(), known: true }],
+        ..appeal(world.version().await, item)
+    };
+    world.append(Topic::Appeals, &post("p1").log_key(&org()), &appeal).await;
+    let job = decide(&world, "appeals", Verdict::Accept).await;
+    assert_eq!((job.class.as_str(), job.appeal_id), ("appeal", Some(AppealId::new("a1"))));
+    world.until("the answer to the appeal", async || world.events("appeal.decision").await.pop()).await;
+    let reversal = world
+        .until("the reversal", async || world.rows::<StrikeReversal>(&(org(), user("u1"))).await.pop())
+        .await;
+    assert_eq!(reversal.reversed, strike.cause);
+    world.drain().await;
+    let answer = world.callbacks().await.into_iter().find(|one| one.event_type == "appeal.decision").unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!((body["appealId"].as_str(), body["appealDecision"].as_str()), (Some("a1"), Some("ACCEPT")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_that_nobody_released_is_released_by_the_next_process() {
+    let mut first = World::started().await;
+    send_report(&first, 1, "hello", false).await;
+    let opened = job(&first, "review", 1).await;
+    causes(&first, opened.job_id, 1).await;
+    first.drain().await;
+    // The process is down while a moderator decides.
+    decide(&first, "default", Verdict::Act).await;
+    let mut second = first.image().await;
+    assert!(second.tail(Topic::Decisions).await.is_empty());
+    second.start();
+    second
+        .until("the callback of the decision", async || second.events("decision.moderator").await.pop())
+        .await;
+    second.drain().await;
+    assert_eq!(second.tail(Topic::Decisions).await.len(), 1);
+    let job = second.deps.store.get::<Job>(&(org(), opened.job_id)).await.unwrap().unwrap();
+    assert_eq!(job.decision_state.as_deref(), Some(decisions::APPENDED));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rules_review_waits_in_the_queue_that_its_action_names() {
+    let mut world = World::new().await;
+    let documents = "queue: spam\n---\naction: look-at-spam\nkind: enqueue_review\nqueue: spam\n---\n\
+                     rule: cheap\nstatus: live\nitem_types: [post]\n\
+                     when: {text: {in: [text], words: [cheap]}}\nactions: [look-at-spam]\n";
+    world.configure(documents, false).await;
+    world.start();
+    world.submit_text("p1", "cheap").await;
+    let job = job(&world, "review", 1).await;
+    assert_eq!(job.queue.as_str(), "spam");
+    world.drain().await;
+}

@@ -1,0 +1,337 @@
+//! What windows count: each item once, and itself before anything is asked for it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use bytes::Bytes;
+use tidegate_moderation::{
+    reevaluation::stored_evaluation::{self, Archive},
+    rules::windows::{self, Moment},
+};
+use tidegate_processors::{MediaSettings, Settings};
+use tidegate_rules::{Amount, Verdict, WindowEntry};
+use tidegate_schemas::{
+    ids::{ItemKey, Millis, SubmissionId},
+    records::{Coordinates, ItemEntry},
+};
+use tidegate_store::{
+    At, Store,
+    tables::items::{items::Item, windows::HoursEntry},
+};
+use tidegate_stream::Topic;
+use tidegate_test_support::pictures::{Answer, Host, picture};
+use tokio::sync::Semaphore;
+
+use super::world::{World, entry_of, org, post};
+
+const AUTOMATIC: &str = "action.automatic";
+
+const RULES: &str = "\
+window: posts-by-author
+item_types: [post]
+over: 6h
+---
+rule: floods
+status: live
+item_types: [post]
+when: {all: [{text: {in: [text], words: [flood]}}, {count: {window: posts-by-author, gte: 4}}]}
+actions: [ban]
+";
+
+fn by(author: &str, id: &str, text: &str) -> ItemEntry {
+    let data = serde_json::json!({"text": text, "author": {"typeId": "user", "id": author}});
+    entry_of(&post(id), data.to_string())
+}
+
+/// The row of each, in their order, once all are evaluated.
+async fn evaluated(world: &World, sent: &[(ItemKey, SubmissionId)]) -> Vec<Item> {
+    let mut rows = Vec::new();
+    for (item, submission) in sent {
+        rows.push(world.evaluated(item, *submission).await);
+    }
+    rows
+}
+
+fn names(entries: &[ItemEntry]) -> Vec<(ItemKey, SubmissionId)> {
+    entries.iter().map(|entry| (entry.key(), entry.submission_id)).collect()
+}
+
+/// What the rule comes to on a stored item when it is asked again.
+async fn fires_again(world: &World, row: &Item) -> bool {
+    let (org, uncounted) = (org(), BTreeSet::new());
+    let archive = Archive { store: &world.deps.store, org: &org, uncounted: &uncounted, window_rows: 10_000 };
+    let config = world.deps.live.latest(&org).await.unwrap();
+    let why = stored_evaluation::explain(archive, config, row, &"floods".into()).await.unwrap().unwrap();
+    why.tree.outcome() == Verdict::Passed
+}
+
+async fn submit(world: &World, entries: Vec<ItemEntry>) -> Vec<Item> {
+    let sent = names(&entries);
+    for entry in entries {
+        world.submit(vec![entry]).await;
+    }
+    evaluated(world, &sent).await
+}
+
+fn fired(row: &Item) -> bool {
+    row.matched.contains("floods")
+}
+
+/// Over all buckets, which the test's clock may cross.
+async fn counted(store: &Store, author: &str) -> usize {
+    let bucket = Millis::now().0.div_euclid(900_000);
+    let mut rows = 0;
+    for bucket in bucket - 4..=bucket {
+        let partition = (org(), "posts-by-author".into(), format!("user/{author}"), bucket);
+        rows += store.scan::<HoursEntry>(&partition, At::all()).all().await.unwrap().len();
+    }
+    rows
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_fires_from_the_item_on_with_which_the_window_is_full() {
+    let mut world = World::started().await;
+    world.configure(RULES, false).await;
+    for nth in 0..6 {
+        let rows = submit(&world, vec![by("u1", &format!("p{nth}"), "flood")]).await;
+        assert_eq!(fired(&rows[0]), nth >= 3, "item {nth}: {}", rows[0].errored);
+    }
+    let other = submit(&world, vec![by("u2", "q", "flood")]).await;
+    assert!(!fired(&other[0]), "another author has a count of their own");
+    assert_eq!(counted(&world.deps.store, "u1").await, 6);
+    world.drain().await;
+    assert_eq!(world.events(AUTOMATIC).await.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_that_match_no_rule_are_counted_too() {
+    let mut world = World::started().await;
+    world.configure(RULES, false).await;
+    submit(&world, (0..3).map(|nth| by("u1", &format!("p{nth}"), "good morning")).collect()).await;
+    let rows = submit(&world, vec![by("u1", "last", "flood")]).await;
+    assert!(fired(&rows[0]));
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_counts_nothing_twice_and_acts_on_nothing_new() {
+    let mut first = World::started().await;
+    first.configure(RULES, false).await;
+    let mut last = None;
+    for nth in 0..8 {
+        last = submit(&first, vec![by("u1", &format!("p{nth}"), "flood")]).await.pop();
+    }
+    assert!(last.as_ref().is_some_and(fired));
+    let mut second = first.image().await;
+    first.drain().await;
+    second.start();
+    let mut markers = Vec::new();
+    for nth in 0..8 {
+        markers.push(by("u2", &format!("p{nth}"), "good morning"));
+    }
+    submit(&second, markers).await;
+    second.drain().await;
+    assert_eq!(counted(&second.deps.store, "u1").await, 8);
+    assert_eq!(second.events(AUTOMATIC).await, first.events(AUTOMATIC).await);
+}
+
+/// Many times, because they are worked on at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_the_items_of_one_record_only_the_one_that_fills_the_window_is_accused() {
+    let mut world = World::started().await;
+    world.configure(RULES, false).await;
+    for round in 0..40 {
+        let author = format!("u{round}");
+        let posts: Vec<_> = (0..4).map(|nth| by(&author, &format!("{round}-{nth}"), "flood")).collect();
+        let sent = names(&posts);
+        world.submit(posts).await;
+        let rows = evaluated(&world, &sent).await;
+        let stored: Vec<_> = rows.iter().map(fired).collect();
+        assert_eq!(stored, [false, false, false, true], "round {round}");
+        for row in &rows {
+            assert_eq!(fires_again(&world, row).await, fired(row), "what is explained is what is stored");
+        }
+    }
+    world.drain().await;
+}
+
+/// A processor dies when all are counted and none is evaluated.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_accuses_no_item_of_what_came_after_it() {
+    let mut world = World::new().await;
+    world.configure(RULES, false).await;
+    let posts: Vec<_> = (0..4).map(|nth| by("u1", &format!("p{nth}"), "flood")).collect();
+    let sent = names(&posts);
+    world.submit(posts.clone()).await;
+    world.submit(vec![by("u1", "later", "flood")]).await;
+    let all = world.tail(Topic::Items).await;
+    for (record, submissions) in all.iter().zip([&sent[..], &[]]) {
+        for (position, (_, submission)) in (0..).zip(submissions) {
+            let at = record.written_at;
+            let moment =
+                Moment::new(Coordinates { append_ms: at, offset: record.at.offset.0, position }, *submission);
+            windows::add(&world.deps.store, &org(), moment, &[adds_one(at)]).await.unwrap();
+        }
+    }
+    world.start();
+    let rows = evaluated(&world, &sent).await;
+    assert_eq!(rows.iter().map(fired).collect::<Vec<_>>(), [false, false, false, true]);
+    world.drain().await;
+    assert_eq!(counted(&world.deps.store, "u1").await, 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_waits_for_its_media_is_counted_before_those_that_came_after_it() {
+    let go = Arc::new(Semaphore::new(0));
+    let answers = Arc::clone(&go);
+    let host =
+        Host::start(move |_| Answer::After(Arc::clone(&answers), Box::new(Answer::Picture(picture(1)))));
+    let host = host.await.unwrap();
+    let media = MediaSettings { wait_ms: 60_000, slow_wait_ms: 60_000, ..MediaSettings::default() };
+    let settings = Settings { media, ..Settings::default() };
+    let mut world = World::beside(settings, &[host.address.port()]).await;
+    world.configure(RULES, false).await;
+    world.start();
+    let author = serde_json::json!({"typeId": "user", "id": "u1"});
+    let data = serde_json::json!({"text": "flood", "author": author, "images": [host.url("a.bmp")]});
+    let waits = entry_of(&post("p0"), data.to_string());
+    let posts: Vec<_> =
+        [waits].into_iter().chain((1..4).map(|nth| by("u1", &format!("p{nth}"), "flood"))).collect();
+    let sent = names(&posts);
+    world.submit(posts).await;
+    let others = evaluated(&world, &sent[1..]).await;
+    assert_eq!(others.iter().map(fired).collect::<Vec<_>>(), [false, false, true]);
+    assert!(world.versions(&post("p0")).await.is_empty(), "it waits still");
+    go.add_permits(1);
+    assert!(!fired(&evaluated(&world, &sent[..1]).await[0]));
+    world.drain().await;
+}
+
+fn adds_one(at: Millis) -> WindowEntry {
+    WindowEntry {
+        window: "posts-by-author".into(),
+        key: serde_json::from_str("\"user/u1\"").unwrap(),
+        bucket: at.0.div_euclid(900_000),
+        at,
+        amount: Amount::ONE,
+        members: Vec::new(),
+        lives: 6 * 3_600_000 + 900_000,
+    }
+}
+
+/// As if a processor had died once the item was counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_was_counted_before_a_crash_is_counted_once() {
+    let mut world = World::new().await;
+    world.configure(RULES, false).await;
+    let entry = by("u1", "p1", "flood");
+    let submission = entry.submission_id;
+    world.submit(vec![entry]).await;
+    let at = world.tail(Topic::Items).await[0].written_at;
+    let moment = Moment::new(Coordinates { append_ms: at, offset: 0, position: 0 }, submission);
+    windows::add(&world.deps.store, &org(), moment, &[adds_one(at)]).await.unwrap();
+    assert_eq!(counted(&world.deps.store, "u1").await, 1);
+    world.start();
+    world.evaluated(&post("p1"), submission).await;
+    assert_eq!(counted(&world.deps.store, "u1").await, 1);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_is_sent_again_under_its_key_is_counted_once() {
+    let mut world = World::started().await;
+    world.configure(RULES, false).await;
+    let keyed = ItemEntry { keyed: true, ..by("u1", "p1", "flood") };
+    world.submit(vec![keyed.clone()]).await;
+    world.submit(vec![keyed.clone()]).await;
+    submit(&world, vec![by("u2", "p1", "good morning")]).await;
+    assert_eq!(counted(&world.deps.store, "u1").await, 1);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_that_needs_too_many_rows_is_an_error_and_not_silence() {
+    let mut world = World::with(Settings { window_rows: 5, ..Settings::default() }).await;
+    world.configure(&RULES.replace("gte: 4", "gte: 20"), false).await;
+    world.start();
+    submit(&world, (0..8).map(|nth| by("u1", &format!("p{nth}"), "flood")).collect()).await;
+    let rows = submit(&world, vec![by("u1", "last", "flood")]).await;
+    assert!(rows[0].errored.contains("count: too_many_rows"), "{}", rows[0].errored);
+    world.drain().await;
+}
+
+/// Rows of another process, read piece by piece.
+#[tokio::test]
+async fn what_lies_outside_of_the_window_or_above_the_threshold_is_not_counted() {
+    use tidegate_moderation::rules::windows::{Question, counted};
+    use tidegate_rules::{Measure, Window, WindowKey};
+    use tidegate_store::WriteTime;
+    let world = World::new().await;
+    let store = &world.deps.store;
+    let now = Millis::now();
+    let window = Window { key: "w".into(), measure: Measure::Count, over: 3_600_000, bucket: 150_000 };
+    let put = async |minutes_ago: i64, nth: u128| {
+        let at = Millis(now.0 - minutes_ago * 60_000);
+        let row = HoursEntry {
+            org: org(),
+            window: "w".into(),
+            key: "k".to_owned(),
+            bucket: window.bucket_of(at),
+            submission_id: tidegate_schemas::ids::derive(
+                tidegate_schemas::ids::Kind::Submission,
+                &[&nth.to_be_bytes()],
+            ),
+            at,
+            amount: 1_000_000,
+            members: Bytes::new(),
+            offset: Some(0),
+            position: None,
+        };
+        store.put(WriteTime::of(at, 0), &[row]).await.unwrap();
+    };
+    for nth in 0..300_u128 {
+        // 150 inside of the last hour, the others before it or after now.
+        put([5, 59, 61, -2][usize::try_from(nth % 4).unwrap()], nth).await;
+    }
+    let key: WindowKey = serde_json::from_str("\"k\"").unwrap();
+    let org = org();
+    let moment = Moment::new(Coordinates { append_ms: now, offset: 0, position: 0 }, SubmissionId::random());
+    let ask = async |at_least: i64, most_rows: usize| {
+        let at_least = Amount::whole(at_least);
+        let question = Question { org: &org, window: &window, key: &key, at_least, moment, most_rows };
+        counted(store, &question).await.unwrap()
+    };
+    assert_eq!(ask(1_000, 1_000).await, Some(Amount::whole(150)));
+    let some = ask(10, 1_000).await.unwrap();
+    assert!(some >= Amount::whole(10));
+    assert_eq!(ask(1_000, 100).await, None);
+}
+
+/// Offsets of two partitions say nothing about each other, and so do places in two records.
+#[tokio::test]
+async fn of_items_that_came_at_once_each_sees_those_before_it_in_an_order_that_all_agree_on() {
+    use tidegate_moderation::rules::windows::{Question, counted};
+    use tidegate_rules::{Measure, Window};
+    let world = World::new().await;
+    let (store, org, now) = (&world.deps.store, org(), Millis::now());
+    let window =
+        Window { key: "posts-by-author".into(), measure: Measure::Count, over: 3_600_000, bucket: 900_000 };
+    let mut moments = Vec::new();
+    for (offset, position) in [(7, 0), (7, 1), (7, 1), (8, 0), (3, 2)] {
+        let moment = Moment::new(Coordinates { append_ms: now, offset, position }, SubmissionId::random());
+        windows::add(store, &org, moment, &[adds_one(now)]).await.unwrap();
+        moments.push(moment);
+    }
+    moments.sort_unstable();
+    let entry = adds_one(now);
+    for (nth, moment) in (1..).zip(moments) {
+        let question = Question {
+            org: &org,
+            window: &window,
+            key: &entry.key,
+            at_least: Amount::whole(100),
+            moment,
+            most_rows: 100,
+        };
+        assert_eq!(counted(store, &question).await.unwrap(), Some(Amount::whole(nth)));
+    }
+}
