@@ -11,6 +11,7 @@ pub mod item_types;
 pub mod names;
 mod nearest;
 pub mod records;
+pub mod string_enum;
 pub mod wire;
 
 pub use folder::Folder;

@@ -179,7 +179,11 @@ async fn decide(
     Body(said): Body<Said>,
 ) -> Result<(StatusCode, Json<DecisionAnswer>), Problem> {
     let job: JobId = id(&job)?;
-    let verdict = Verdict::from_symbol(&said.verdict.to_lowercase())
+    let verdict = said
+        .verdict
+        .to_lowercase()
+        .parse::<Verdict>()
+        .ok()
         .ok_or_else(|| invalid("/verdict", "A verdict is ignore, act, accept or reject."))?;
     let longest = api.settings.reason_bytes;
     if said.reason.as_ref().is_some_and(|reason| reason.len() > longest) {

@@ -118,7 +118,7 @@ fn job_id(opening: &Opening, generation: i64) -> JobId {
         Kind::Job,
         &[
             opening.org.as_str().as_bytes(),
-            opening.class.symbol().as_bytes(),
+            opening.class.as_str().as_bytes(),
             opening.subject.type_id.as_str().as_bytes(),
             opening.subject.id.as_str().as_bytes(),
             &generation.to_be_bytes(),
@@ -129,7 +129,7 @@ fn job_id(opening: &Opening, generation: i64) -> JobId {
 async fn newest_generation(store: &Store, opening: &Opening) -> Result<SubjectJob, Error> {
     let key = (
         opening.org.clone(),
-        opening.class.symbol().to_owned(),
+        opening.class.as_str().to_owned(),
         opening.subject.type_id.clone(),
         opening.subject.id.clone(),
     );
@@ -138,7 +138,7 @@ async fn newest_generation(store: &Store, opening: &Opening) -> Result<SubjectJo
     }
     let first = SubjectJob {
         org: opening.org.clone(),
-        class: opening.class.symbol().to_owned(),
+        class: opening.class.as_str().to_owned(),
         type_id: opening.subject.type_id.clone(),
         item_id: opening.subject.id.clone(),
         generation: 1,
@@ -231,7 +231,7 @@ async fn open(
     let job = Job {
         org: opening.org.clone(),
         job_id,
-        class: opening.class.symbol().to_owned(),
+        class: opening.class.as_str().to_owned(),
         queue: opening.queue.clone(),
         state: OPEN.to_owned(),
         item: opening.subject.clone(),

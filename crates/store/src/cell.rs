@@ -243,29 +243,29 @@ macro_rules! bigint_column {
     )*};
 }
 
-/// Makes closed sets of names text columns: each name is what an operator reads with cqlsh.
+/// Makes enums of `tidegate_schemas::string_enum!` text columns: an operator reads the variant's string with cqlsh.
 ///
 /// ```
-/// # #[derive(Clone, Copy, Debug, PartialEq)]
-/// pub enum State { Accepted, Evaluated }
-/// tidegate_store::name_column! { State { Accepted = "accepted", Evaluated = "evaluated" } }
+/// tidegate_schemas::string_enum! {
+///     pub enum State { Accepted = "accepted", Evaluated = "evaluated" }
+/// }
+/// tidegate_store::string_column!(State);
 /// ```
 #[macro_export]
-macro_rules! name_column {
-    ($($name:ident { $($variant:ident = $text:literal),* $(,)? })*) => {$(
+macro_rules! string_column {
+    ($($name:ty),* $(,)?) => {$(
         impl $crate::Column for $name {
             const KIND: $crate::Kind = $crate::Kind::Text;
 
             fn cell(&self) -> $crate::Cell<'_> {
-                $crate::Cell::Text(::std::borrow::Cow::Borrowed(match self { $(Self::$variant => $text,)* }))
+                $crate::Cell::Text(::std::borrow::Cow::Borrowed(self.as_str()))
             }
 
             fn from_cell(cell: $crate::Cell<'_>) -> ::std::result::Result<Self, $crate::Mismatch> {
                 match cell {
-                    $crate::Cell::Text(text) => match &*text {
-                        $($text => Ok(Self::$variant),)*
-                        _ => Err($crate::Mismatch("a name that this version does not know")),
-                    },
+                    $crate::Cell::Text(text) => {
+                        text.parse().map_err(|_| $crate::Mismatch("a name that this version does not know"))
+                    }
                     $crate::Cell::Null => Err($crate::Mismatch::NULL),
                     _ => Err($crate::Mismatch::KIND),
                 }

@@ -89,27 +89,10 @@ macro_rules! symbols {
     ($(#[$meta:meta])* pub enum $Name:ident {
         $($(#[$about:meta])* $Symbol:ident = $symbol:literal,)*
     }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $Name {
-            $($(#[$about])* $Symbol,)*
-        }
-
-        impl $Name {
-            pub const ALL: &[Self] = &[$(Self::$Symbol),*];
-
-            /// Its name in the schema.
-            pub const fn symbol(self) -> &'static str {
-                match self {
-                    $(Self::$Symbol => $symbol,)*
-                }
-            }
-
-            pub fn from_symbol(symbol: &str) -> Option<Self> {
-                match symbol {
-                    $($symbol => Some(Self::$Symbol),)*
-                    _ => None,
-                }
+        $crate::string_enum! {
+            $(#[$meta])*
+            pub enum $Name {
+                $($(#[$about])* $Symbol = $symbol,)*
             }
         }
 

@@ -46,7 +46,7 @@ pub(crate) fn items(items: &[ContextItem]) -> Result<String, Error> {
             id: item.id.clone(),
             type_id: item.type_id.clone(),
             type_version: item.type_version.clone(),
-            type_schema_variant: item.variant.symbol().to_owned(),
+            type_schema_variant: item.variant.as_str().to_owned(),
             data: raw(&item.data)?,
             fault: item.fault.clone(),
             as_sent: item.as_sent.as_deref().map(raw).transpose()?,

@@ -130,7 +130,7 @@ pub fn coordinates(row: &ItemPlace) -> (Millis, i64, i64) {
 
 /// Where the newest whole version of an item stands; a partial refresh never replaces an original.
 pub async fn newest_place(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<ItemPlace>, Error> {
-    let original = records::Variant::Original.symbol();
+    let original = records::Variant::Original.as_str();
     newest_of(store, org, item, |place| place.variant == original).await
 }
 
@@ -142,7 +142,7 @@ async fn newest_of(
     is_wanted: impl Fn(&ItemPlace) -> bool + Send,
 ) -> Result<Option<ItemPlace>, Error> {
     // What is evaluated anew is no newer version.
-    let repeated = records::Source::Retroact.symbol();
+    let repeated = records::Source::Retroact.as_str();
     let mut newest = None;
     // Nearly always the first row is the one.
     let mut step = 1;

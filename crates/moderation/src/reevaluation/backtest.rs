@@ -368,13 +368,13 @@ fn matched(outcome: &Outcome) -> BTreeSet<&RuleId> {
 
 /// Whether moderators acted when they last decided a review of the item.
 async fn verdict(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<bool>, Error> {
-    let key = (org.clone(), JobClass::Review.symbol().to_owned(), item.type_id.clone(), item.id.clone());
+    let key = (org.clone(), JobClass::Review.as_str().to_owned(), item.type_id.clone(), item.id.clone());
     let Some(pointer) = store.get::<SubjectJob>(&key).await? else { return Ok(None) };
     for job_id in [Some(pointer.job_id), pointer.previous_job_id].into_iter().flatten() {
         let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { continue };
         let Some(decision) = job.decision.filter(|_| job.state == DECIDED) else { continue };
         let decided: Decided = serde_json::from_str(&decision).map_err(Error::corrupt("job"))?;
-        match Verdict::from_symbol(&decided.verdict) {
+        match decided.verdict.parse::<Verdict>().ok() {
             Some(Verdict::Act) => return Ok(Some(true)),
             Some(Verdict::Ignore) => return Ok(Some(false)),
             _ => {}

@@ -356,7 +356,7 @@ fn record(
     row: Item,
     now: Millis,
 ) -> Result<records::Items, Error> {
-    let variant = Variant::from_symbol(&row.variant);
+    let variant = row.variant.parse::<Variant>().ok();
     let variant =
         variant.ok_or_else(|| Error::Corrupt { what: "item", detail: "unknown variant".to_owned() })?;
     Ok(records::Items {
@@ -404,7 +404,7 @@ pub async fn repeat_of(deps: &Deps, submission: &Submission<'_>) -> Result<Repea
             offset: row.offset,
             position: i32::try_from(row.position).map_err(|_| corrupt("its place"))?,
         },
-        source: Source::from_symbol(&row.source).ok_or_else(|| corrupt("unknown source"))?,
+        source: row.source.parse::<Source>().ok().ok_or_else(|| corrupt("unknown source"))?,
         rules: read(&run.rules)?,
     })
 }

@@ -42,8 +42,8 @@ pub struct Judged {
 /// Checks a stored item against its type as it is by now.
 fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
     let corrupt = |detail: &str| Error::Corrupt { what: "item", detail: detail.to_owned() };
-    let source = Source::from_symbol(&row.source).ok_or_else(|| corrupt("unknown source"))?;
-    let variant = Variant::from_symbol(&row.variant).ok_or_else(|| corrupt("unknown variant"))?;
+    let source = row.source.parse::<Source>().ok().ok_or_else(|| corrupt("unknown source"))?;
+    let variant = row.variant.parse::<Variant>().ok().ok_or_else(|| corrupt("unknown variant"))?;
     let entry = ItemEntry {
         submission_id: row.submission_id,
         type_id: row.type_id.clone(),

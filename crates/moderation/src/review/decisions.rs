@@ -109,7 +109,7 @@ pub async fn decide(
     let decided = Decided {
         decision_id: decision_id(job_id, ruling.epoch),
         config_version: config.version(),
-        verdict: ruling.verdict.symbol().to_owned(),
+        verdict: ruling.verdict.as_str().to_owned(),
         actions: each_once(&ruling.actions),
         policies: each_once(&ruling.policies),
         reason: ruling.reason.clone(),
@@ -158,7 +158,7 @@ fn not_open_to(job: &Job, ruling: &Ruling) -> Option<Refusal> {
 fn check(config: &Compiled, job: &Job, ruling: &Ruling) -> Result<(), Refusal> {
     let invalid =
         |pointer: &str, detail: String| Err(Refusal::Invalid { pointer: pointer.to_owned(), detail });
-    let appeal = job.class == JobClass::Appeal.symbol();
+    let appeal = job.class == JobClass::Appeal.as_str();
     let fits = match ruling.verdict {
         Verdict::Accept | Verdict::Reject => appeal,
         Verdict::Ignore | Verdict::Act => !appeal,
@@ -171,7 +171,7 @@ fn check(config: &Compiled, job: &Job, ruling: &Ruling) -> Result<(), Refusal> {
         return invalid("/actions", "to act, name at least one action".to_owned());
     }
     if ruling.verdict != Verdict::Act && !ruling.actions.is_empty() {
-        return invalid("/actions", format!("{} takes no actions", ruling.verdict.symbol()));
+        return invalid("/actions", format!("{} takes no actions", ruling.verdict.as_str()));
     }
     for (index, action) in ruling.actions.iter().enumerate() {
         if config.action(action).is_none() {
@@ -276,12 +276,12 @@ fn record(job: &Job, decided: &Decided) -> Result<records::Decision, Error> {
         config_version: decided.config_version,
         decision_id: decided.decision_id,
         job_id: job.job_id,
-        class: JobClass::from_symbol(&job.class).ok_or_else(|| defect("its job has an unknown class"))?,
+        class: job.class.parse::<JobClass>().ok().ok_or_else(|| defect("its job has an unknown class"))?,
         item: job.item.clone(),
         appeal_id: job.appeal_id.clone(),
         decided_at: decided.decided_at,
         decided_by: decided.decided_by.clone(),
-        verdict: Verdict::from_symbol(&decided.verdict).ok_or_else(|| defect("unknown verdict"))?,
+        verdict: decided.verdict.parse::<Verdict>().ok().ok_or_else(|| defect("unknown verdict"))?,
         actions: decided.actions.clone(),
         policies: decided.policies.clone(),
         reason: decided.reason.clone(),
@@ -305,9 +305,9 @@ fn row(decision: &records::Decision) -> Result<Decision, Error> {
         at: decision.decided_at,
         decision_id: decision.decision_id,
         job_id: decision.job_id,
-        class: decision.class.symbol().to_owned(),
+        class: decision.class.as_str().to_owned(),
         item: decision.item.clone(),
-        verdict: decision.verdict.symbol().to_owned(),
+        verdict: decision.verdict.as_str().to_owned(),
         actions: serde_json::to_string(&decision.actions).map_err(Error::corrupt("decision"))?,
         policies: serde_json::to_string(&decision.policies).map_err(Error::corrupt("decision"))?,
         reason: decision.reason.clone(),

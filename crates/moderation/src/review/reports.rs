@@ -101,7 +101,7 @@ fn row(report: &records::Report, written_at: Millis) -> Result<Report, Error> {
         report_id: report.report_id,
         item: report.item.key(),
         type_version: report.item.type_version.clone(),
-        variant: report.item.variant.symbol().to_owned(),
+        variant: report.item.variant.as_str().to_owned(),
         data: report.item.data.clone(),
         submission_id: report.item.submission_id,
         reporter: report.reporter.clone(),

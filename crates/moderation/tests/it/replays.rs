@@ -46,8 +46,8 @@ fn item(nth: u128, append_ms: i64) -> Item {
         offset: append_ms,
         position: 0,
         submission_id: submission(nth),
-        source: Source::Api.symbol().to_owned(),
-        variant: Variant::Original.symbol().to_owned(),
+        source: Source::Api.as_str().to_owned(),
+        variant: Variant::Original.as_str().to_owned(),
         type_version: None,
         data: Bytes::from_static(b"{}"),
         state: EVALUATED.to_owned(),
@@ -142,7 +142,7 @@ async fn the_oldest_of_thousands_of_versions_is_found_and_so_is_the_original_bel
     for nth in 1..=VERSIONS {
         let append_ms = i64::try_from(nth).unwrap() * 10;
         let variant = if nth == 1 { Variant::Original } else { Variant::Partial };
-        let row = Item { variant: variant.symbol().to_owned(), ..item(nth, append_ms) };
+        let row = Item { variant: variant.as_str().to_owned(), ..item(nth, append_ms) };
         store.put(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
     }
     let find = async |nth| stored::find(store, &org(), &post(), nth).await.unwrap().map(|row| row.append_ms);

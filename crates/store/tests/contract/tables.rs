@@ -3,20 +3,24 @@
 //! No table of Tidegate is among them.
 
 use bytes::Bytes;
-use tidegate_schemas::ids::{
-    ActionId, ApiKeyId, AppealId, CauseId, ConfigVersion, DecisionId, EndpointId, EventId, ItemId, ItemKey,
-    JobId, Millis, OrgId, PolicyId, QueueId, ReportId, RuleId, SubmissionId, TypeId,
+use tidegate_schemas::{
+    ids::{
+        ActionId, ApiKeyId, AppealId, CauseId, ConfigVersion, DecisionId, EndpointId, EventId, ItemId,
+        ItemKey, JobId, Millis, OrgId, PolicyId, QueueId, ReportId, RuleId, SubmissionId, TypeId,
+    },
+    string_enum,
 };
-use tidegate_store::{name_column, table};
+use tidegate_store::{string_column, table};
 use uuid::Uuid;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Colour {
-    Red,
-    Green,
+string_enum! {
+    pub(crate) enum Colour {
+        Red = "red",
+        Green = "green",
+    }
 }
 
-name_column! { Colour { Red = "red", Green = "green" } }
+string_column!(Colour);
 
 table! { /// Every type as a value, present and null.
     Fact Everything in "everything" ttl None;

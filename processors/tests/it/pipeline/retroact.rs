@@ -65,7 +65,7 @@ pub(crate) async fn repeated(world: &World, id: &str) -> Item {
     world
         .until("an item that was sent again", async || {
             let rows = world.versions(&post(id)).await;
-            rows.into_iter().find(|row| row.source == Source::Retroact.symbol())
+            rows.into_iter().find(|row| row.source == Source::Retroact.as_str())
         })
         .await
 }
@@ -111,7 +111,7 @@ async fn a_rule_acts_on_what_came_in_before_it_and_repeats_nothing() {
     assert_eq!((again.progress.sent, again.progress.done_before), (0, 3));
     // What was sent again is no newer version.
     let newest = stored::newest(&world.deps.store, &org(), &post("p1")).await.unwrap().unwrap();
-    assert_eq!(newest.source, Source::Api.symbol());
+    assert_eq!(newest.source, Source::Api.as_str());
     world.drain().await;
     assert_eq!(world.events(AUTOMATIC).await.len(), 6);
     assert_eq!(world.callbacks().await.iter().filter(|it| it.event_type == AUTOMATIC).count(), 6);
