@@ -1,14 +1,10 @@
 //! Roles that are started while their servers are away: they live, say what they wait for, and go on once it is there;
 //! what waiting cannot mend ends them at once.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::{fs, path::PathBuf};
 
+use crate::support::{BINARY, http};
 use anyhow::{Result, bail};
-use running::{BINARY, http};
 use serde_json::Value;
 use tidegate_test_support::{PATIENCE, Process, Program, Proxy, eventually_ok, free_port, servers};
 use tokio::{

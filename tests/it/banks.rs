@@ -1,16 +1,12 @@
 //! Banks of a running process: files of entries, what is refused of them, and rules that have new entries at once.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::{
     fs,
     time::{Duration, Instant},
 };
 
+use crate::support::{Demo, Place, post, text};
 use reqwest::Method;
-use running::{Demo, Place, post, text};
 use serde_json::{Value, json};
 use tidegate_test_support::{PATIENCE, eventually};
 
@@ -501,7 +497,7 @@ async fn an_import_that_broke_off_goes_on_and_doubles_nothing() {
             "--data",
             data.to_str().unwrap(),
         ];
-        let mut process = tokio::process::Command::new(running::BINARY);
+        let mut process = tokio::process::Command::new(crate::support::BINARY);
         let mut process = process.args(import).kill_on_drop(true).spawn().unwrap();
         eventually("a first part to be sent", PATIENCE, async || {
             (resume.exists() || process.try_wait().unwrap().is_some()).then_some(())

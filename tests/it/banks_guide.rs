@@ -1,16 +1,12 @@
 //! The guide to banks of hashes: its documents are taken, and its commands say what it says they do.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::fs;
 
-use running::{Place, text};
+use crate::support::{Place, text};
 use serde_json::json;
 use tidegate_test_support::{PATIENCE, eventually_ok, pictures::picture};
 
-const GUIDE: &str = include_str!("../docs/guides/banks.md");
+const GUIDE: &str = include_str!("../../docs/guides/banks.md");
 
 fn blocks(language: &str) -> Vec<&'static str> {
     let begin = format!("```{language}\n");

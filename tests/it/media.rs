@@ -1,12 +1,8 @@
 //! `tidegate media` with the real binary: what it prints of pictures, and of what is none.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::fs;
 
-use running::{Place, text};
+use crate::support::{Place, text};
 use serde_json::{Value, json};
 use tidegate_test_support::{PATIENCE, eventually};
 

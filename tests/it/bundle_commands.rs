@@ -1,16 +1,12 @@
 //! `tidegate bundle ...` as it is typed: what it prints, and what it exits with.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::{
     fs,
     io::Write as _,
     process::{Command, Output, Stdio},
 };
 
-use running::{BINARY, Place, text};
+use crate::support::{BINARY, Place, text};
 use serde_json::{Value, json};
 
 fn bundle() -> Value {
@@ -125,7 +121,7 @@ async fn constants_can_be_others() {
     let schema: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &schema["properties"]["kind"]["const"]), (0, &json!("delib-data-bundle")));
     let (_, out, _) = run(&place, &["schema"]).await;
-    assert_eq!(out, include_str!("../schemas/data-bundle/v1.json"));
+    assert_eq!(out, include_str!("../../schemas/data-bundle/v1.json"));
 }
 
 #[test]

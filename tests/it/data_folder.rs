@@ -1,13 +1,9 @@
 //! The data folder as one process after the other finds it.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::{fs, path::Path};
 
+use crate::support::{Place, post, text};
 use anyhow::bail;
-use running::{Place, post, text};
 use serde_json::Value;
 use tidegate_test_support::{PATIENCE, eventually_ok};
 

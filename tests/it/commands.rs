@@ -1,13 +1,9 @@
 //! The commands against a running process, and what they say where there is none.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::{fs, time::Duration};
 
+use crate::support::{Place, post, text};
 use reqwest::{Method, StatusCode};
-use running::{Place, post, text};
 use serde_json::{Value, json};
 use tidegate_test_support::{PATIENCE, eventually};
 use tokio::{
@@ -276,7 +272,7 @@ async fn another_organisation_starts_empty_and_sees_nothing_of_the_first() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let (status, _) = demo
-        .platform(Method::POST, "/api/v1/report", Some(&running::report(&post("p1", "mallory", "hm"))))
+        .platform(Method::POST, "/api/v1/report", Some(&crate::support::report(&post("p1", "mallory", "hm"))))
         .await;
     assert_eq!(status, 201);
     let job = demo.job("default", "p1").await;
@@ -327,7 +323,7 @@ async fn single_roles_refuse_embedded_data_by_name() {
 }
 
 /// A request that never ends, on the port for platforms.
-async fn hanging(demo: &running::Demo) -> TcpStream {
+async fn hanging(demo: &crate::support::Demo) -> TcpStream {
     let mut client =
         TcpStream::connect(demo.var("TIDEGATE_URL").trim_start_matches("http://")).await.unwrap();
     let key = demo.var("TIDEGATE_API_KEY");

@@ -1,13 +1,9 @@
 //! Rules on stored items, with the binary itself: what a candidate would do, what rules did, and acting on the past.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::{collections::BTreeSet, fs, process::Stdio, time::Duration};
 
+use crate::support::{Demo, Place, appeal, post, text};
 use reqwest::Method;
-use running::{Demo, Place, appeal, post, text};
 use serde_json::{Value, json};
 use tidegate_test_support::{PATIENCE, eventually};
 
@@ -328,7 +324,7 @@ async fn a_run_over_the_past_acts_once_on_each_item_however_often_the_service_is
         };
         let args =
             [&["rules", "retroact", "--per-second", PER_SECOND, "--data", data][..], &which[..]].concat();
-        let mut command = tokio::process::Command::new(running::BINARY);
+        let mut command = tokio::process::Command::new(crate::support::BINARY);
         command.args(args).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         let child = command.spawn().unwrap();
         let sent = |runs: &[Value]| runs.first().map_or(0, |run| run["progress"]["sent"].as_u64().unwrap());

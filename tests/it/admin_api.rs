@@ -1,14 +1,10 @@
 //! The admin API as an integrator meets it: who is let in, lists, claims, decisions, and every field that was sent.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::collections::BTreeSet;
 
+use crate::support::{Demo, Place, post, report};
 use anyhow::bail;
 use reqwest::Method;
-use running::{Demo, Place, post, report};
 use serde_json::{Value, json};
 use tidegate_schemas::ids::{DAY_MS, Millis, OrgId, QueueId};
 use tidegate_store::{Store, WriteTime, tables::review::jobs::QueueDay};

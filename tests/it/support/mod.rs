@@ -1,8 +1,6 @@
 //! A running `tidegate up --demo` of a test: started on free ports, spoken to as a platform and as an operator.
 //! Knows no particular test.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "shared by test binaries that use parts of it")]
-
 use std::{
     collections::BTreeMap,
     path::PathBuf,

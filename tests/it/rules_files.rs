@@ -1,13 +1,9 @@
 //! Folders of documents, with the binary itself and without a server: canonical form, differences, and files of
 //! entries that banks name.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::{fs, path::PathBuf};
 
-use running::{Place, text};
+use crate::support::{Place, text};
 use serde_json::{Value, json};
 
 const TYPE: &str = "item_type: post\nname: Post\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n";

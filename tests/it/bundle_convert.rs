@@ -1,19 +1,15 @@
 //! `tidegate bundle convert` as it is typed, alone and in the order of its guide: where output and progress go, and how an
 //! interrupted conversion goes on.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::{
     fmt::Write as _, fs, io::Write as _, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command,
 };
 
-use running::{BINARY, Place, text};
+use crate::support::{BINARY, Place, text};
 use serde_json::{Value, json};
 use tidegate_test_support::{PATIENCE, Program, eventually, servers};
 
-const GUIDE: &str = include_str!("../docs/guides/bundles.md");
+const GUIDE: &str = include_str!("../../docs/guides/bundles.md");
 const COMMENTS: u32 = 6;
 
 /// The files of an invented export with so many voters, each of whom votes on everything.

@@ -1,11 +1,7 @@
 //! The demo from end to end: what a platform sends, what moderators decide, what is called back, and another start.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
+use crate::support::{Place, appeal, post, report};
 use reqwest::Method;
-use running::{Place, appeal, post, report};
 use serde_json::{Value, json};
 
 #[tokio::test]

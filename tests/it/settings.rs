@@ -1,10 +1,6 @@
 //! What the service refuses to start with, and what it says about the settings that are in force.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
-use running::{Place, text};
+use crate::support::{Place, text};
 
 /// Runs `check-config` on a settings file and variables; gives its exit code, output and complaints.
 async fn check(file: &str, env: &[(&str, &str)]) -> (Option<i32>, String, String) {

@@ -1,12 +1,8 @@
 //! What exchanges take back of a running process's banks, and imports that go on elsewhere than they began.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::fs;
 
-use running::{Demo, Place, text};
+use crate::support::{Demo, Place, text};
 use serde_json::{Value, json};
 use tidegate_test_support::{PATIENCE, eventually};
 
@@ -214,7 +210,7 @@ async fn begun(place: &Place) -> (String, Vec<u8>) {
             .unwrap();
         let path = path.to_str().unwrap().to_owned();
         let import = ["banks", "import", "files", &path, "--resume", "--data", data.to_str().unwrap()];
-        let mut process = tokio::process::Command::new(running::BINARY);
+        let mut process = tokio::process::Command::new(crate::support::BINARY);
         let mut process = process.args(import).kill_on_drop(true).spawn().unwrap();
         let resume = format!("{path}.resume");
         eventually("a first part to be sent", PATIENCE, async || {

@@ -1,13 +1,9 @@
 //! What commands on rules say of files that are not as they should be, and how they show what is: with the binary
 //! itself and without a server.
 
-#![allow(clippy::unwrap_used)]
-
-mod running;
-
 use std::{fs, path::PathBuf};
 
-use running::{Place, text};
+use crate::support::{Place, text};
 use serde_json::{Value, json};
 
 const DOCUMENTS: &str = "item_type: post\nname: Post\nkind: CONTENT\nfields:\n  - {name: text, type: STRING}\n  \

@@ -1,6 +1,13 @@
-//! The arrows between the packages of the house, read from `cargo metadata`: who may use whom.
+//! Dependencies between the packages of the workspace, read from `cargo metadata`, and between the modules of each.
 
-use std::collections::{BTreeMap, BTreeSet};
+#![allow(clippy::unwrap_used)]
+
+mod cycles;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
@@ -69,15 +76,18 @@ fn faults(house: &Uses) -> Vec<String> {
     faults
 }
 
-fn the_house() -> Uses {
-    let metadata = MetadataCommand::new()
+fn packages() -> Vec<cargo_metadata::Package> {
+    MetadataCommand::new()
         .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
         .no_deps()
         .exec()
-        .expect("cargo describes its own workspace");
-    let short = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
-    metadata
+        .expect("cargo describes its own workspace")
         .packages
+}
+
+fn the_house() -> Uses {
+    let short = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
+    packages()
         .iter()
         .map(|package| {
             let uses = package
@@ -159,7 +169,7 @@ fn the_table_itself_has_no_cycle() {
 #[allow(clippy::unwrap_used)]
 fn a_test_that_does_not_run_reports_it_where_it_is_seen() {
     const CAPTURED: &str = concat!("println!(\"", "skipped");
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut seen = 0;
     let mut hidden = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -180,4 +190,21 @@ fn a_test_that_does_not_run_reports_it_where_it_is_seen() {
     }
     assert!(seen > 100, "{seen} files in {root:?}");
     assert!(hidden.is_empty(), "call tidegate_test_support::servers::skipped: {hidden:?}");
+}
+
+/// Import cycles that stay, each with its reason.
+const ALLOWED_CYCLES: &[(&str, &str)] = &[];
+
+#[test]
+fn modules_of_one_crate_have_no_import_cycle() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = BTreeSet::new();
+    for package in packages() {
+        let manifest = package.manifest_path.as_std_path();
+        let src = manifest.parent().unwrap_or(root).join("src");
+        let short = package.name.as_str().trim_start_matches(PREFIX).to_owned();
+        found.extend(cycles::cycles(&src).into_iter().map(|cycle| format!("{short}, {cycle}")));
+    }
+    let allowed: BTreeSet<String> = ALLOWED_CYCLES.iter().map(|(cycle, _)| (*cycle).to_owned()).collect();
+    assert_eq!(found, allowed, "move what both need to the lower module, or allow the cycle with a reason");
 }

@@ -1,0 +1,20 @@
+//! Tests of the program `tidegate` itself: started as an operator starts it and spoken to over HTTP and its command line.
+
+#![allow(clippy::unwrap_used)]
+
+mod admin_api;
+mod banks;
+mod banks_guide;
+mod banks_withdrawn;
+mod bundle_commands;
+mod bundle_convert;
+mod commands;
+mod data_folder;
+mod demo;
+mod media;
+mod rules_files;
+mod rules_input;
+mod rules_on_items;
+mod settings;
+mod support;
+mod waiting;
