@@ -97,7 +97,7 @@ pub fn retry_after(value: &str, now: u64) -> Option<Duration> {
 fn http_date(value: &str) -> Option<Timestamp> {
     const OLD: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
     let usual = || jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok();
-    let old = |form| DateTime::strptime(form, value).ok()?.to_zoned(TimeZone::UTC).ok();
+    let old = |form| DateTime::strptime(form, value).ok()?.to_zoned_datetime(TimeZone::UTC).ok();
     let usual = value.ends_with("GMT").then(usual).flatten();
     usual.or_else(|| OLD.into_iter().find_map(old).map(|date| date.timestamp()))
 }
