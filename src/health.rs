@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tidegate_catalog::Live;
 use tidegate_store::Store;
-use tidegate_stream::{Log, Readiness};
+use tidegate_stream::{Log, health::Readiness};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -125,7 +125,7 @@ impl Health {
             }
             Err(_) => Some(format!("no answer within {PATIENCE:?}")),
         };
-        if let Some(why) = parts.log.lost() {
+        if let Some(why) = parts.log.fatal_error() {
             self.lose(why.to_owned());
         }
         self.part("store", store);

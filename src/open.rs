@@ -7,7 +7,7 @@ use std::{fs, path::Path, sync::Arc};
 use anyhow::{Context as _, bail};
 use tidegate_catalog::{Error as CatalogError, Keys, Live, MasterKey, Secrets};
 use tidegate_store::Store;
-use tidegate_stream::{EngineKind, Log};
+use tidegate_stream::{Log, settings::EngineKind};
 
 use crate::{
     database::{self, Starting},

@@ -5,7 +5,7 @@
 
 use std::{future::Future, pin::Pin, process::ExitCode, time::Duration};
 
-use tidegate_stream::Drained;
+use tidegate_stream::consumer::inbox::DrainResult;
 use tokio::{
     task::{Id, JoinError, JoinSet},
     time::{Instant, timeout_at},
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::health::{self, Health};
 
-type Run = Pin<Box<dyn Future<Output = anyhow::Result<Drained>> + Send>>;
+type Run = Pin<Box<dyn Future<Output = anyhow::Result<DrainResult>> + Send>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -37,7 +37,7 @@ impl Role {
         start: impl FnOnce(CancellationToken) -> F + Send + 'static,
     ) -> Self
     where
-        F: Future<Output = anyhow::Result<Drained>> + Send + 'static,
+        F: Future<Output = anyhow::Result<DrainResult>> + Send + 'static,
     {
         Self { name, phase, start: Box::new(move |stop| Box::pin(start(stop))) }
     }
@@ -111,7 +111,7 @@ pub(crate) async fn run(
 }
 
 struct Crew {
-    tasks: JoinSet<anyhow::Result<Drained>>,
+    tasks: JoinSet<anyhow::Result<DrainResult>>,
     names: Vec<(Id, &'static str, Phase)>,
     servers: CancellationToken,
     workers: CancellationToken,
@@ -140,7 +140,7 @@ impl Crew {
     }
 
     /// The next role that ends, and how.
-    async fn next(&mut self) -> (&'static str, anyhow::Result<Drained>) {
+    async fn next(&mut self) -> (&'static str, anyhow::Result<DrainResult>) {
         match self.tasks.join_next_with_id().await {
             Some(Ok((id, result))) => (self.ended(id), result),
             Some(Err(error)) => (self.ended(error.id()), Err(panicked(&error))),
@@ -162,7 +162,7 @@ impl Crew {
 
     /// Waits for the servers, tells the workers, and waits for them.
     async fn drain(&mut self, deadline: Instant, force: &CancellationToken) -> End {
-        let mut how = Drained::Clean;
+        let mut how = DrainResult::Clean;
         while !self.names.is_empty() {
             if !self.has(Phase::Server) {
                 self.workers.cancel();
@@ -173,7 +173,7 @@ impl Crew {
             };
             match ended {
                 Ok((role, Ok(drained))) => {
-                    tracing::info!(role, clean = drained == Drained::Clean, "drained");
+                    tracing::info!(role, clean = drained == DrainResult::Clean, "drained");
                     how = how.and(drained);
                 }
                 Ok((role, Err(error))) => {
@@ -193,8 +193,8 @@ impl Crew {
             }
         }
         match how {
-            Drained::Clean => End::Clean,
-            Drained::Forced => End::Forced,
+            DrainResult::Clean => End::Clean,
+            DrainResult::Forced => End::Forced,
         }
     }
 
@@ -235,7 +235,7 @@ mod tests {
         Role::new(name, phase, move |stop| async move {
             stop.cancelled().await;
             order.lock().unwrap().push(name);
-            Ok(Drained::Clean)
+            Ok(DrainResult::Clean)
         })
     }
 
@@ -275,7 +275,7 @@ mod tests {
     #[tokio::test]
     async fn a_role_that_ends_by_itself_or_panics_is_a_failure() {
         for role in [
-            Role::new("process", Phase::Worker, |_| async { Ok(Drained::Clean) }),
+            Role::new("process", Phase::Worker, |_| async { Ok(DrainResult::Clean) }),
             Role::new("process", Phase::Worker, |_| async { panic!("a defect") }),
         ] {
             let never = CancellationToken::new();

@@ -12,7 +12,7 @@ use tidegate_media::Decoders;
 use tidegate_moderation::media::Signals;
 use tidegate_schemas::ids::SubmissionId;
 use tidegate_store::{Store, system_clock};
-use tidegate_stream::Drained;
+use tidegate_stream::consumer::inbox::DrainResult;
 use tokio::{net::TcpListener, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -206,7 +206,7 @@ impl House<'_> {
             tracing::warn!(%error, "the store was not closed in order");
         }
         Ok(match end {
-            End::Clean if closed == Drained::Forced => End::Forced,
+            End::Clean if closed == DrainResult::Forced => End::Forced,
             end => end,
         })
     }
@@ -277,10 +277,10 @@ fn deliver(
     }))
 }
 
-fn of_web(drained: tidegate_web::Drained) -> Drained {
+fn of_web(drained: tidegate_web::Drained) -> DrainResult {
     match drained {
-        tidegate_web::Drained::Clean => Drained::Clean,
-        tidegate_web::Drained::Forced => Drained::Forced,
+        tidegate_web::Drained::Clean => DrainResult::Clean,
+        tidegate_web::Drained::Forced => DrainResult::Forced,
     }
 }
 

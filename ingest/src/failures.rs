@@ -2,7 +2,7 @@
 //!
 //! The details go to the log of the process; the answer only says whether another try helps.
 
-use tidegate_stream::AppendError;
+use tidegate_stream::error::AppendError;
 use tidegate_web::Problem;
 
 use crate::Api;

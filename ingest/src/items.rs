@@ -16,7 +16,7 @@ use tidegate_schemas::{
         json::Node,
     },
 };
-use tidegate_stream::{Partition, Record, Topic};
+use tidegate_stream::{Record, Topic, topics::Partition};
 use tidegate_web::{Json, Problem};
 
 use crate::{

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
-use tidegate_stream::{Readiness, Role};
+use tidegate_stream::{health::Readiness, topics::Role};
 
 /// One a process; a clone is the same.
 #[derive(Clone, Debug, Default)]

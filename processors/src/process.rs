@@ -12,7 +12,11 @@ use std::{
 
 use tidegate_moderation as moderation;
 use tidegate_schemas::records::{Appeal, Decision, Report, Strike};
-use tidegate_stream::{Drained, Group, Inbox, Role, Topic};
+use tidegate_stream::{
+    Topic,
+    consumer::inbox::{DrainResult, Inbox},
+    topics::{Group, Role},
+};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +34,11 @@ const LAST_COUNTS: Duration = Duration::from_secs(2);
 const DUE: Role = Role("decisions-due");
 
 /// Runs until it is told to stop and has drained. The first consumer that fails ends the others, and is returned.
-pub async fn process(deps: Deps, settings: Settings, stop: CancellationToken) -> Result<Drained, RoleError> {
+pub async fn process(
+    deps: Deps,
+    settings: Settings,
+    stop: CancellationToken,
+) -> Result<DrainResult, RoleError> {
     settings.validate()?;
     let settings = Arc::new(settings);
     let pool = Pool::new(settings.threads)
@@ -79,7 +87,7 @@ struct Roles {
     deps: Deps,
     settings: Arc<Settings>,
     stop: CancellationToken,
-    tasks: JoinSet<Result<Drained, RoleError>>,
+    tasks: JoinSet<Result<DrainResult, RoleError>>,
 }
 
 impl Roles {
@@ -114,7 +122,7 @@ impl Roles {
         let (ownership, stop) = (inbox.ownership(), self.stop.clone());
         self.tasks.spawn(async move {
             scanner.run(ownership, stop).await;
-            Ok(Drained::Clean)
+            Ok(DrainResult::Clean)
         });
     }
 
@@ -122,8 +130,8 @@ impl Roles {
         self.deps.health.clone()
     }
 
-    async fn join(mut self) -> Result<Drained, RoleError> {
-        let mut all = Ok(Drained::Clean);
+    async fn join(mut self) -> Result<DrainResult, RoleError> {
+        let mut all = Ok(DrainResult::Clean);
         while let Some(ended) = self.tasks.join_next().await {
             let ended = ended.unwrap_or_else(|error| {
                 Err(RoleError::Broken { role: Role("process"), detail: error.to_string() })

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_stream::Budget;
+use tidegate_stream::settings::Budget;
 
 use crate::{
     consumer::key_queues::Room, consumer::missing_config as missing, consumer::poison_monitor as poison,

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use tidegate_stream::{EngineKind, kafka};
+use tidegate_stream::{kafka, settings::EngineKind};
 
 use super::SettingsFile;
 use crate::output::{complain, say};

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tidegate_egress::{Secret, signature};
 use tidegate_schemas::{ids::Millis, names::OneLine};
-use tidegate_stream::Drained;
+use tidegate_stream::consumer::inbox::DrainResult;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -68,11 +68,11 @@ impl Receiver {
         self,
         listener: TcpListener,
         stop: CancellationToken,
-    ) -> anyhow::Result<Drained> {
+    ) -> anyhow::Result<DrainResult> {
         let http = tidegate_web::Settings { connections: 256, ..tidegate_web::Settings::default() };
         tidegate_web::serve(listener, self.router(), &http, stop).await;
         // Whoever waits for its answers is none of the service's requests.
-        Ok(Drained::Clean)
+        Ok(DrainResult::Clean)
     }
 }
 

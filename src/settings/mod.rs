@@ -15,7 +15,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, Serializer};
 use tidegate_catalog::Security;
-use tidegate_stream::EngineKind;
+use tidegate_stream::settings::EngineKind;
 
 pub(crate) use self::{
     show::show,
@@ -33,7 +33,7 @@ pub(crate) struct Settings {
     pub(crate) api: Server,
     pub(crate) console: ConsoleServer,
     pub(crate) ops: Ops,
-    pub(crate) stream: tidegate_stream::Settings,
+    pub(crate) stream: tidegate_stream::settings::Settings,
     pub(crate) store: StoreSettings,
     pub(crate) catalog: tidegate_catalog::Settings,
     #[serde(serialize_with = "masked")]

@@ -13,7 +13,10 @@ use tidegate_schemas::{
 };
 use tidegate_store::{Store, WriteTime, tables::items::replays::Replay};
 use tidegate_stream::{
-    AppendError, Cursor, Headers, Log, NotACursor, Order, Query, Record, TailError, Tailed, Topic,
+    Log, Record, Topic,
+    error::{AppendError, PageError},
+    page_reader::{Cursor, InvalidCursor, Order, Query},
+    record::{Headers, PageRecord},
 };
 
 use crate::items::stored::RESENT;
@@ -84,11 +87,11 @@ pub struct ReplayCounts {
 #[derive(Debug, thiserror::Error)]
 pub enum DeadLetterError {
     #[error(transparent)]
-    Tail(#[from] TailError),
+    Tail(#[from] PageError),
     #[error(transparent)]
     Append(#[from] AppendError),
     #[error(transparent)]
-    Cursor(#[from] NotACursor),
+    Cursor(#[from] InvalidCursor),
     #[error(transparent)]
     Store(#[from] tidegate_store::Error),
 }
@@ -105,13 +108,13 @@ impl DeadLetterError {
 
     /// True if the caller sent a cursor that this list did not hand out.
     pub fn is_cursor(&self) -> bool {
-        matches!(self, Self::Cursor(_) | Self::Tail(TailError::Cursor { .. }))
+        matches!(self, Self::Cursor(_) | Self::Tail(PageError::Cursor { .. }))
     }
 
     /// True if the log or the store could not be reached, so that a later call may succeed.
     pub fn is_outage(&self) -> bool {
         match self {
-            Self::Tail(error) => matches!(error, TailError::Unavailable { .. }),
+            Self::Tail(error) => matches!(error, PageError::Unavailable { .. }),
             Self::Append(error) => error.is_retriable(),
             Self::Cursor(_) => false,
             Self::Store(error) => error.is_outage(),
@@ -136,7 +139,7 @@ pub async fn list(
             limit: PAGE_SIZE.min(limit.saturating_sub(items.len()).max(1)),
             after,
         };
-        let page = log.tail(query).await?;
+        let page = log.read_page(query).await?;
         for (tailed, letter, replay) in matching(store, filter, &page.records).await? {
             items.push(summary(tailed, letter, replay));
         }
@@ -159,7 +162,7 @@ pub async fn replay(
     let mut after = None;
     loop {
         let query = Query { topic: Topic::DeadLetters, order: Order::Oldest, limit: PAGE_SIZE, after };
-        let page = log.tail(query).await?;
+        let page = log.read_page(query).await?;
         for (tailed, letter, replay) in matching(store, filter, &page.records).await? {
             if replay.is_some() && !again {
                 counts.skipped += 1;
@@ -184,7 +187,7 @@ pub async fn replay(
 }
 
 impl Filter {
-    fn matches(&self, tailed: &Tailed, letter: &DeadLetter) -> bool {
+    fn matches(&self, tailed: &PageRecord, letter: &DeadLetter) -> bool {
         let is_owned_by = |org| letter.org.as_ref().map_or(self.include_unowned, |own| own == org);
         self.org.as_ref().is_none_or(is_owned_by)
             && self.topic.is_none_or(|topic| letter.topic == topic.label())
@@ -197,8 +200,8 @@ impl Filter {
 async fn matching<'t>(
     store: &Store,
     filter: &Filter,
-    tailed: &'t [Tailed],
-) -> Result<Vec<(&'t Tailed, DeadLetter, Option<Replay>)>, DeadLetterError> {
+    tailed: &'t [PageRecord],
+) -> Result<Vec<(&'t PageRecord, DeadLetter, Option<Replay>)>, DeadLetterError> {
     let letters = tailed.iter().filter_map(|tailed| Some((tailed, decode(tailed)?)));
     let letters: Vec<_> = letters.filter(|(tailed, letter)| filter.matches(tailed, letter)).collect();
     let keys: Vec<_> =
@@ -209,7 +212,7 @@ async fn matching<'t>(
 
 async fn mark_replayed(
     store: &Store,
-    tailed: &Tailed,
+    tailed: &PageRecord,
     letter: &DeadLetter,
     by: &str,
 ) -> Result<(), DeadLetterError> {
@@ -223,18 +226,18 @@ fn owner_of(letter: &DeadLetter) -> OrgId {
     letter.org.clone().unwrap_or_else(|| OrgId::new(""))
 }
 
-fn id_of(tailed: &Tailed) -> String {
+fn id_of(tailed: &PageRecord) -> String {
     format!("{}-{}", tailed.at.partition.index, tailed.at.offset)
 }
 
-fn decode(tailed: &Tailed) -> Option<DeadLetter> {
+fn decode(tailed: &PageRecord) -> Option<DeadLetter> {
     tailed
         .decode::<DeadLetter>()
         .inspect_err(|error| tracing::error!(position = %tailed.at, "a dead letter cannot be read: {error}"))
         .ok()
 }
 
-fn summary(tailed: &Tailed, letter: DeadLetter, replay: Option<Replay>) -> Summary {
+fn summary(tailed: &PageRecord, letter: DeadLetter, replay: Option<Replay>) -> Summary {
     let (replayed_at, replayed_by) = replay.map(|it| (it.replayed_at.iso(), it.replayed_by)).unzip();
     Summary {
         id: id_of(tailed),
@@ -255,7 +258,7 @@ fn summary(tailed: &Tailed, letter: DeadLetter, replay: Option<Replay>) -> Summa
 }
 
 /// Returns the topic and the datum to append, or `None` if this version cannot read the letter's framing.
-fn open(log: &Log, tailed: &Tailed, letter: &DeadLetter) -> Option<(Topic, Bytes)> {
+fn open(log: &Log, tailed: &PageRecord, letter: &DeadLetter) -> Option<(Topic, Bytes)> {
     let topic = Topic::from_label(&letter.topic)?;
     log.unframe(tailed.at, topic, &letter.value)
         .inspect_err(

@@ -5,7 +5,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] tidegate_store::Error),
     #[error(transparent)]
-    Append(#[from] tidegate_stream::AppendError),
+    Append(#[from] tidegate_stream::error::AppendError),
     #[error(transparent)]
     Catalog(#[from] tidegate_catalog::Error),
     /// The content itself cannot be processed: it goes to the dead letters.

@@ -1,15 +1,13 @@
-//! The ways in which the log refuses or fails, each with a stable tag.
-//!
-//! It does not decide what a caller does about them, beyond saying which may be tried again.
+//! Errors of the log, each with a stable tag.
 
 use thiserror::Error;
 
 use crate::topics::{NextOffset, Partition, Position, Role, Topic};
 
-/// Why an append is not acknowledged. Some of its records may be durable all the same.
+/// An append that is not acknowledged. Some of its records may be durable all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AppendError {
-    /// The engine has no room: its queue or its disk.
+    /// The engine's queue or its disk is full.
     #[error("the log is full: {detail}")]
     Full { detail: String },
     #[error("the log is unavailable: {detail}")]
@@ -34,13 +32,13 @@ impl AppendError {
         }
     }
 
-    /// Whether the same append can succeed later in this process.
+    /// True if the same append can succeed later in this process.
     pub const fn is_retriable(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::Unavailable { .. })
     }
 }
 
-/// Why a consumer stops. The role that owns it fails with it.
+/// An error that stops a consumer. The role that owns it fails with it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConsumeError {
     #[error("role {role} dropped the ticket of {position} without completing it")]
@@ -65,7 +63,7 @@ impl ConsumeError {
     }
 }
 
-/// Why a log does not open.
+/// A log that does not open.
 #[derive(Debug, Error)]
 pub enum OpenError {
     #[error("{found_in} has {found} partitions in topic {topic}, but stream.partitions is {configured}")]
@@ -79,7 +77,7 @@ pub enum OpenError {
     Topic { name: String, detail: String },
     #[error("{0}")]
     Settings(String),
-    /// The servers are there and do not let us in.
+    /// The servers are there and refuse us.
     #[error("the log refuses us: {detail}")]
     Refused { detail: String },
     #[error("the log cannot be opened: {detail}")]
@@ -99,15 +97,15 @@ impl OpenError {
         }
     }
 
-    /// The servers are away for a while. Everything else is for an operator to mend.
+    /// True if the servers are away for a while. Everything else is for an operator to mend.
     pub const fn is_outage(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 }
 
-/// Why records cannot be read without a group.
+/// A page that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum TailError {
+pub enum PageError {
     #[error("this is not a cursor of topic {topic}")]
     Cursor { topic: Topic },
     #[error("{position} cannot be read: {detail}")]
@@ -116,7 +114,7 @@ pub enum TailError {
     Unavailable { detail: String },
 }
 
-impl TailError {
+impl PageError {
     pub const fn tag(&self) -> &'static str {
         match self {
             Self::Cursor { .. } => "cursor",
@@ -126,9 +124,9 @@ impl TailError {
     }
 }
 
-/// Why a partition is not read although it is owned.
+/// A partition that is owned but not read, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Stopped {
+pub enum StoppedPartition {
     #[error(
         "{partition} is stopped: the group is at {committed}, but retention has eaten everything before {start}"
     )]
@@ -137,7 +135,7 @@ pub enum Stopped {
     UnknownSchema { position: Position, schema: u32 },
 }
 
-impl Stopped {
+impl StoppedPartition {
     pub const fn partition(&self) -> Partition {
         match self {
             Self::Gap { partition, .. } => *partition,

@@ -1,12 +1,10 @@
-//! Who has a complaint at the moment: what readiness says without asking anybody.
-//!
-//! It does not test anything: whoever meets an outage says so, and takes it back.
+//! Cached readiness of the log: each source that meets an outage marks itself unhealthy, and healthy again later.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// Whether the log takes and gives records at the moment. From cached state: asking costs nothing.
+/// Readiness of the log, from cached state: reading it costs nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     Ready,
@@ -21,26 +19,26 @@ impl Readiness {
 
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    complaints: Mutex<BTreeMap<&'static str, String>>,
+    outages: Mutex<BTreeMap<&'static str, String>>,
 }
 
 impl Health {
-    /// True: it was well until now.
-    pub(crate) fn complain(&self, who: &'static str, why: impl Into<String>) -> bool {
-        self.complaints.lock().insert(who, why.into()).is_none()
+    /// Returns true if the source was healthy until now.
+    pub(crate) fn set_unhealthy(&self, source: &'static str, why: impl Into<String>) -> bool {
+        self.outages.lock().insert(source, why.into()).is_none()
     }
 
-    /// True: there was a complaint until now.
-    pub(crate) fn recover(&self, who: &'static str) -> bool {
-        self.complaints.lock().remove(who).is_some()
+    /// Returns true if the source was unhealthy until now.
+    pub(crate) fn set_healthy(&self, source: &'static str) -> bool {
+        self.outages.lock().remove(source).is_some()
     }
 
     pub(crate) fn readiness(&self) -> Readiness {
-        let complaints = self.complaints.lock();
-        if complaints.is_empty() {
+        let outages = self.outages.lock();
+        if outages.is_empty() {
             return Readiness::Ready;
         }
-        let all: Vec<_> = complaints.iter().map(|(who, why)| format!("{who}: {why}")).collect();
+        let all: Vec<_> = outages.iter().map(|(source, why)| format!("{source}: {why}")).collect();
         Readiness::NotReady { why: all.join("; ") }
     }
 }

@@ -1,38 +1,24 @@
-//! Durable append, and consumption with tickets, on Kafka or inside the process.
+//! Durable append to a partitioned log, and consumption with tickets, on Kafka or inside the process.
 //!
-//! It knows neither what records mean nor what they lead to: it keeps them in order, hands them out,
-//! and remembers how far each group has come.
+//! The log keeps records in order, hands them out, and remembers how far each group has come. What a record means is
+//! its consumer's business.
 
-mod book;
-mod budget;
 mod codec;
-mod consumers;
-mod drain;
-mod driver;
+pub mod consumer;
 pub mod embedded;
-mod engine;
-mod error;
+pub mod error;
 pub mod failpoint;
-mod health;
-mod inbox;
+pub mod health;
 pub mod kafka;
-mod ledger;
 mod log;
 pub mod metrics;
-mod record;
-pub mod registry;
-mod settings;
-mod signal;
-mod tail;
-mod ticket;
-mod topics;
+pub mod page_reader;
+pub mod record;
+pub mod schema_registry;
+pub mod settings;
+pub mod topics;
+mod wakeup;
 
-pub use budget::Budget;
-pub use error::{AppendError, ConsumeError, OpenError, Stopped, TailError};
-pub use inbox::{Drained, Gate, Inbox, Ownership};
-pub use log::{Log, Readiness};
-pub use record::{Addressed, Headers, Reason, Received, Record, Tailed};
-pub use settings::{Consume, EngineKind, Settings};
-pub use tail::{Cursor, NotACursor, Order, Page, Query};
-pub use ticket::{Epoch, Ticket};
-pub use topics::{Group, NextOffset, Offset, Partition, Position, Role, Topic};
+pub use log::Log;
+pub use record::Record;
+pub use topics::Topic;

@@ -1,43 +1,77 @@
-//! The names of what the log counts, and the counting that both engines share.
+//! Metrics of the log.
 //!
 //! Labels are bounded: topics, partitions, roles and tags; never a key, an org or an item.
 
 use std::time::Duration;
 
+use metrics::{
+    Counter, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+
 use crate::{
-    drain::Cause,
-    error::{AppendError, Stopped},
+    error::{AppendError, StoppedPartition},
     topics::{Group, NextOffset, Partition, Topic},
 };
 
-/// Records after the group's frontier. Labels: group, topic, partition.
 pub const CONSUMER_LAG: &str = "tidegate_consumer_lag_records";
-/// Records a consumer holds that no commit has passed. Label: group.
 pub const UNCOMMITTED_RECORDS: &str = "tidegate_uncommitted_records";
-/// The same in bytes.
 pub const UNCOMMITTED_BYTES: &str = "tidegate_uncommitted_bytes";
-/// The end of the completed prefix. Labels: group, topic, partition.
 pub const COMMIT_FRONTIER: &str = "tidegate_commit_frontier_offset";
-/// Commits that were refused or lost, to be tried again. Labels: group, tag.
 pub const COMMIT_ERRORS: &str = "tidegate_commit_errors_total";
-/// Partitions gained, revoked or lost. Labels: group, kind.
 pub const REBALANCES: &str = "tidegate_rebalances_total";
-/// How long letting partitions go took. Labels: group, cause.
 pub const DRAIN_SECONDS: &str = "tidegate_drain_seconds";
-/// 1 while an owned partition is not read. Labels: group, topic, partition, reason. Alarm on it.
 pub const PARTITION_STOPPED: &str = "tidegate_partition_stopped";
-/// 1 while a consumer is paused at its budget. Label: group.
 pub const CONSUMER_PAUSED: &str = "tidegate_consumer_paused";
-/// Records appended and durable. Label: topic.
 pub const APPENDS: &str = "tidegate_appended_records_total";
-/// Appends that failed. Label: tag.
 pub const APPEND_ERRORS: &str = "tidegate_append_errors_total";
-/// From the call to the acknowledgement.
 pub const APPEND_SECONDS: &str = "tidegate_append_seconds";
-/// Dead letters written. Labels: topic, stage, reason.
 pub const DEAD_LETTERS: &str = "tidegate_dead_letters_total";
-/// Bytes that may still be appended by requests, on the embedded engine.
 pub const EMBEDDED_HEADROOM: &str = "tidegate_embedded_headroom_bytes";
+pub const KAFKA_DELIVERY_ERRORS: &str = "tidegate_kafka_delivery_errors_total";
+pub const KAFKA_BROKER_RTT: &str = "tidegate_kafka_broker_rtt_seconds";
+pub const KAFKA_QUEUE_MESSAGES: &str = "tidegate_kafka_producer_queue_messages";
+pub const KAFKA_QUEUE_MESSAGES_LIMIT: &str = "tidegate_kafka_producer_queue_messages_limit";
+pub const KAFKA_QUEUE_BYTES: &str = "tidegate_kafka_producer_queue_bytes";
+pub const KAFKA_QUEUE_BYTES_LIMIT: &str = "tidegate_kafka_producer_queue_bytes_limit";
+
+/// Registers unit and help of every metric of this crate with the recorder.
+pub fn describe() {
+    describe_gauge!(CONSUMER_LAG, "Records of a partition that the group has not completed yet.");
+    describe_gauge!(UNCOMMITTED_RECORDS, "Records that a consumer holds and no commit has passed.");
+    describe_gauge!(
+        UNCOMMITTED_BYTES,
+        Unit::Bytes,
+        "Bytes of records that a consumer holds and no commit has passed."
+    );
+    describe_gauge!(COMMIT_FRONTIER, "Offset at which the completed prefix of a partition ends.");
+    describe_counter!(COMMIT_ERRORS, "Commits that were refused or lost, and are tried again.");
+    describe_counter!(REBALANCES, "Partitions that a consumer was assigned, that were revoked or lost.");
+    describe_histogram!(DRAIN_SECONDS, Unit::Seconds, "Time that letting partitions go took.");
+    describe_gauge!(
+        PARTITION_STOPPED,
+        "1 while an owned partition is not read, by reason. An alarm belongs on it."
+    );
+    describe_gauge!(CONSUMER_PAUSED, "1 while a consumer is paused because its budget is used up.");
+    describe_counter!(APPENDS, "Records appended and durable.");
+    describe_counter!(APPEND_ERRORS, "Appends that failed, by the tag of the error.");
+    describe_histogram!(
+        APPEND_SECONDS,
+        Unit::Seconds,
+        "Time from the call of an append to its acknowledgement."
+    );
+    describe_counter!(DEAD_LETTERS, "Dead letters written, by topic, stage and reason.");
+    describe_gauge!(
+        EMBEDDED_HEADROOM,
+        Unit::Bytes,
+        "Bytes that requests may still append to the embedded log."
+    );
+    describe_counter!(KAFKA_DELIVERY_ERRORS, "Records that Kafka did not take, by librdkafka's error code.");
+    describe_gauge!(KAFKA_BROKER_RTT, Unit::Seconds, "Round trip to a broker, by client and quantile.");
+    describe_gauge!(KAFKA_QUEUE_MESSAGES, "Records in the producer's queue.");
+    describe_gauge!(KAFKA_QUEUE_MESSAGES_LIMIT, "Records that the producer's queue may hold.");
+    describe_gauge!(KAFKA_QUEUE_BYTES, Unit::Bytes, "Bytes in the producer's queue.");
+    describe_gauge!(KAFKA_QUEUE_BYTES_LIMIT, Unit::Bytes, "Bytes that the producer's queue may hold.");
+}
 
 #[allow(clippy::cast_precision_loss, reason = "a gauge is a float")]
 const fn float(value: usize) -> f64 {
@@ -45,65 +79,92 @@ const fn float(value: usize) -> f64 {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a gauge is a float")]
-pub(crate) const fn float_of(value: i64) -> f64 {
+const fn float_of(value: i64) -> f64 {
     value as f64
 }
 
-/// Records of a topic that were appended.
-pub(crate) fn appended(topic: Topic) -> metrics::Counter {
-    metrics::counter!(APPENDS, "topic" => topic.label())
+const fn flag(is_set: bool) -> f64 {
+    if is_set { 1.0 } else { 0.0 }
+}
+
+/// Counter of the appended records of a topic.
+pub(crate) fn appended(topic: Topic) -> Counter {
+    counter!(APPENDS, "topic" => topic.label())
 }
 
 pub(crate) fn append_answered(result: &Result<(), AppendError>, took: Duration) {
     match result {
-        Ok(()) => metrics::histogram!(APPEND_SECONDS).record(took.as_secs_f64()),
-        Err(error) => metrics::counter!(APPEND_ERRORS, "tag" => error.tag()).increment(1),
+        Ok(()) => histogram!(APPEND_SECONDS).record(took.as_secs_f64()),
+        Err(error) => counter!(APPEND_ERRORS, "tag" => error.tag()).increment(1),
     }
 }
 
 pub(crate) fn dead_letter(topic: Topic, stage: &'static str, reason: &'static str) {
-    metrics::counter!(DEAD_LETTERS, "topic" => topic.label(), "stage" => stage, "reason" => reason)
-        .increment(1);
+    counter!(DEAD_LETTERS, "topic" => topic.label(), "stage" => stage, "reason" => reason).increment(1);
 }
 
-pub(crate) fn held(group: Group, records: usize, bytes: usize, paused: bool) {
-    metrics::gauge!(UNCOMMITTED_RECORDS, "group" => group.0).set(float(records));
-    metrics::gauge!(UNCOMMITTED_BYTES, "group" => group.0).set(float(bytes));
-    metrics::gauge!(CONSUMER_PAUSED, "group" => group.0).set(if paused { 1.0 } else { 0.0 });
+pub(crate) fn uncommitted(group: Group, records: usize, bytes: usize, is_paused: bool) {
+    gauge!(UNCOMMITTED_RECORDS, "group" => group.0).set(float(records));
+    gauge!(UNCOMMITTED_BYTES, "group" => group.0).set(float(bytes));
+    gauge!(CONSUMER_PAUSED, "group" => group.0).set(flag(is_paused));
 }
 
 pub(crate) fn frontier(group: Group, partition: Partition, frontier: NextOffset, end: Option<NextOffset>) {
-    let index = partition.index.to_string();
-    metrics::gauge!(COMMIT_FRONTIER, "group" => group.0, "topic" => partition.topic.label(), "partition" => index.clone())
+    let (topic, index) = (partition.topic.label(), partition.index.to_string());
+    gauge!(COMMIT_FRONTIER, "group" => group.0, "topic" => topic, "partition" => index.clone())
         .set(float_of(frontier.0));
     if let Some(end) = end {
-        metrics::gauge!(CONSUMER_LAG, "group" => group.0, "topic" => partition.topic.label(), "partition" => index)
+        gauge!(CONSUMER_LAG, "group" => group.0, "topic" => topic, "partition" => index)
             .set(float_of(end.0.saturating_sub(frontier.0).max(0)));
     }
 }
 
 pub(crate) fn commit_failed(group: Group, tag: &'static str) {
-    metrics::counter!(COMMIT_ERRORS, "group" => group.0, "tag" => tag).increment(1);
+    counter!(COMMIT_ERRORS, "group" => group.0, "tag" => tag).increment(1);
 }
 
 pub(crate) fn rebalanced(group: Group, kind: &'static str, partitions: usize) {
-    metrics::counter!(REBALANCES, "group" => group.0, "kind" => kind)
+    counter!(REBALANCES, "group" => group.0, "kind" => kind)
         .increment(u64::try_from(partitions).unwrap_or(u64::MAX));
 }
 
-pub(crate) fn drained(group: Group, cause: Cause, took: Duration) {
-    metrics::histogram!(DRAIN_SECONDS, "group" => group.0, "cause" => cause.label())
-        .record(took.as_secs_f64());
+pub(crate) fn drained(group: Group, cause: &'static str, took: Duration) {
+    histogram!(DRAIN_SECONDS, "group" => group.0, "cause" => cause).record(took.as_secs_f64());
 }
 
-pub(crate) fn stopped(group: Group, stopped: &Stopped, yes: bool) {
-    let partition = stopped.partition();
-    metrics::gauge!(
+pub(crate) fn stopped(group: Group, stop: &StoppedPartition, is_stopped: bool) {
+    let partition = stop.partition();
+    gauge!(
         PARTITION_STOPPED,
         "group" => group.0,
         "topic" => partition.topic.label(),
         "partition" => partition.index.to_string(),
-        "reason" => stopped.tag(),
+        "reason" => stop.tag(),
     )
-    .set(if yes { 1.0 } else { 0.0 });
+    .set(flag(is_stopped));
+}
+
+pub(crate) fn embedded_headroom(bytes: i64) {
+    gauge!(EMBEDDED_HEADROOM).set(float_of(bytes));
+}
+
+pub(crate) fn kafka_delivery_failed(code: String) {
+    counter!(KAFKA_DELIVERY_ERRORS, "code" => code).increment(1);
+}
+
+pub(crate) fn kafka_broker_rtt(client: &'static str, broker: i32, quantile: &'static str, micros: i64) {
+    gauge!(KAFKA_BROKER_RTT, "client" => client, "broker" => broker.to_string(), "quantile" => quantile)
+        .set(float_of(micros.max(0)) / 1e6);
+}
+
+pub(crate) fn kafka_producer_queue(statistics: &rdkafka::Statistics) {
+    #[allow(clippy::cast_precision_loss, reason = "a queue is far below 2^52")]
+    for (name, value) in [
+        (KAFKA_QUEUE_MESSAGES, statistics.msg_cnt),
+        (KAFKA_QUEUE_MESSAGES_LIMIT, statistics.msg_max),
+        (KAFKA_QUEUE_BYTES, statistics.msg_size),
+        (KAFKA_QUEUE_BYTES_LIMIT, statistics.msg_size_max),
+    ] {
+        gauge!(name).set(value as f64);
+    }
 }

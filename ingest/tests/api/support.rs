@@ -21,7 +21,11 @@ use tidegate_schemas::{
     records::{self, Appeal, Items, Report},
 };
 use tidegate_store::Store;
-use tidegate_stream::{Log, Order, Query, Tailed, Topic};
+use tidegate_stream::{
+    Log, Topic,
+    page_reader::{Order, Query},
+    record::PageRecord,
+};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -72,11 +76,13 @@ pub(crate) async fn service() -> Service {
 
 impl Service {
     pub(crate) async fn with(
-        set: impl FnOnce(&mut Settings, &mut tidegate_web::Settings, &mut tidegate_stream::Settings),
+        set: impl FnOnce(&mut Settings, &mut tidegate_web::Settings, &mut tidegate_stream::settings::Settings),
     ) -> Self {
         let (mut settings, mut http) = (Settings::default(), tidegate_web::Settings::default());
-        let mut stream =
-            tidegate_stream::Settings { partitions: Some(4), ..tidegate_stream::Settings::default() };
+        let mut stream = tidegate_stream::settings::Settings {
+            partitions: Some(4),
+            ..tidegate_stream::settings::Settings::default()
+        };
         set(&mut settings, &mut http, &mut stream);
         let folder = tempfile::tempdir().unwrap();
         let database = fjall::Database::builder(folder.path().join("db")).open().unwrap();
@@ -140,9 +146,9 @@ impl Service {
     }
 
     /// Everything in a topic, in the order of its append.
-    async fn tail(&self, topic: Topic) -> Vec<Tailed> {
+    async fn tail(&self, topic: Topic) -> Vec<PageRecord> {
         let query = Query { topic, order: Order::Oldest, limit: 10_000, after: None };
-        self.deps.log.tail(query).await.unwrap().records
+        self.deps.log.read_page(query).await.unwrap().records
     }
 
     async fn records<R: records::Record>(&self, topic: Topic) -> Vec<R> {

@@ -17,7 +17,11 @@ use tidegate_catalog::{Live, Secrets};
 use tidegate_egress::Client;
 use tidegate_schemas::ids::{EndpointId, EventId, Millis};
 use tidegate_store::{Store, tables::callbacks::deliveries::Delivery};
-use tidegate_stream::{Drained, Ownership, Partition, Topic};
+use tidegate_stream::{
+    Topic,
+    consumer::inbox::{DrainResult, Ownership},
+    topics::Partition,
+};
 use tokio::{
     sync::{MutexGuard, Notify, watch},
     task::JoinSet,
@@ -191,7 +195,7 @@ impl Courier {
     }
 
     /// Makes attempts until it is told to stop, then waits for those under way and lets go of the others.
-    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) -> Drained {
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) -> DrainResult {
         let mut calls = JoinSet::new();
         let mut ownership = self.ownership.clone();
         let mut driver_lives = true;
@@ -222,7 +226,7 @@ impl Courier {
         let drained = timeout(self.settings.drain(), ended).await;
         calls.shutdown().await;
         self.tell();
-        drained.map_or(Drained::Forced, |_| Drained::Clean)
+        drained.map_or(DrainResult::Forced, |_| DrainResult::Clean)
     }
 
     fn start(self: &Arc<Self>) -> Option<Call> {

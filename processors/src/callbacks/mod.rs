@@ -28,7 +28,11 @@ use std::{
 use tidegate_catalog::{Live, Secrets};
 use tidegate_egress::Client;
 use tidegate_store::Store;
-use tidegate_stream::{Drained, Group, Log, Role, Topic};
+use tidegate_stream::{
+    Log, Topic,
+    consumer::inbox::DrainResult,
+    topics::{Group, Role},
+};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
@@ -58,7 +62,7 @@ pub async fn deliver(
     processing: crate::Settings,
     settings: Settings,
     stop: CancellationToken,
-) -> Result<Drained, RoleError> {
+) -> Result<DrainResult, RoleError> {
     settings.validate()?;
     processing.validate()?;
     let processing = Arc::new(processing);

@@ -12,7 +12,14 @@ use tidegate_moderation::items::{
     stored::RESENT,
 };
 use tidegate_schemas::ids::{Millis, OrgId};
-use tidegate_stream::{Drained, Inbox, Received, Role, Ticket, failpoint};
+use tidegate_stream::{
+    consumer::{
+        inbox::{DrainResult, Inbox, ReceivedRecord},
+        ticket::Ticket,
+    },
+    failpoint,
+    topics::Role,
+};
 use tokio::{
     sync::OwnedSemaphorePermit,
     task::{JoinError, JoinSet},
@@ -60,13 +67,13 @@ impl<H: Handler> Worker<H> {
             began,
             is_open: true,
             failure: None,
-            trying: Arc::new(Trying::new(role, handler, settings, health, inbox.gate())),
+            trying: Arc::new(Trying::new(role, handler, settings, health, inbox.backpressure())),
             inbox,
         }
     }
 
     /// Runs until the inbox ends, and what was begun has ended.
-    pub(crate) async fn run(mut self) -> Result<Drained, RoleError> {
+    pub(crate) async fn run(mut self) -> Result<DrainResult, RoleError> {
         let mut ownership = self.inbox.ownership();
         let mut driver_lives = true;
         let give_up = sleep_until(self.began);
@@ -121,12 +128,12 @@ impl<H: Handler> Worker<H> {
         let drained = self.inbox.drained().await;
         match self.failure {
             Some(failure) => Err(failure),
-            None if is_forced => Ok(Drained::Forced),
+            None if is_forced => Ok(DrainResult::Forced),
             None => Ok(drained),
         }
     }
 
-    fn admit(&mut self, received: Received) {
+    fn admit(&mut self, received: ReceivedRecord) {
         let record = match received.decode::<H::Record>() {
             Ok(record) => record,
             Err(malformed) => return self.unreadable(received, malformed.to_string()),
@@ -149,7 +156,7 @@ impl<H: Handler> Worker<H> {
 
     fn start(&mut self, slot: OwnedSemaphorePermit) {
         let Some(work) = self.lanes.start() else { return };
-        if work.record.ticket.is_lost() {
+        if work.record.ticket.is_cancelled() {
             return self.finish(work, How::Left);
         }
         let is_diverted = self.watch.is_diverted(&work.key.org, self.began.elapsed());
@@ -162,10 +169,10 @@ impl<H: Handler> Worker<H> {
         });
     }
 
-    fn unreadable(&mut self, received: Received, detail: String) {
+    fn unreadable(&mut self, received: ReceivedRecord, detail: String) {
         let trying = Arc::clone(&self.trying);
         self.under_way.spawn(async move {
-            let Received { ticket, value, .. } = received;
+            let ReceivedRecord { ticket, value, .. } = received;
             let why = trying.reason("malformed_record", detail, None, None);
             let how = trying.bury(&ticket, &value, why).await;
             Done::Unreadable { ticket, how }
@@ -244,7 +251,7 @@ impl<H: Handler> Worker<H> {
     }
 
     fn drop_lost(&mut self) {
-        for ended in self.lanes.drop_lost(|job| job.ticket.is_lost()) {
+        for ended in self.lanes.drop_lost(|job| job.ticket.is_cancelled()) {
             self.settle(ended);
         }
     }

@@ -5,7 +5,10 @@
 use tidegate_catalog as catalog;
 use tidegate_moderation as moderation;
 use tidegate_store as store;
-use tidegate_stream::{AppendError, ConsumeError, Role};
+use tidegate_stream::{
+    error::{AppendError, ConsumeError},
+    topics::Role,
+};
 
 use crate::{items::compute_pool::Panicked, settings::SettingsError};
 

@@ -10,7 +10,7 @@ use tidegate_schemas::{
     ids::{Millis, SubmissionId},
     records::Record,
 };
-use tidegate_stream::{Position, Ticket};
+use tidegate_stream::{consumer::ticket::Ticket, topics::Position};
 use uuid::Uuid;
 
 use crate::{

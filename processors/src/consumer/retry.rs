@@ -14,7 +14,13 @@ use std::{
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tidegate_schemas::ids::{OrgId, SubmissionId};
-use tidegate_stream::{Gate, Reason, Role, Ticket};
+use tidegate_stream::{
+    consumer::{
+        inbox::Backpressure,
+        ticket::{DeadLetterReason, Ticket},
+    },
+    topics::Role,
+};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep},
@@ -48,7 +54,7 @@ pub(crate) struct Trying<H> {
     halts: AtomicUsize,
     missing: Mutex<Missing>,
     progress: Mutex<Progress>,
-    gate: Gate,
+    gate: Backpressure,
     began: Instant,
 }
 
@@ -70,7 +76,13 @@ pub(crate) enum How {
 }
 
 impl<H: Handler> Trying<H> {
-    pub(crate) fn new(role: Role, handler: H, settings: Arc<Settings>, health: Health, gate: Gate) -> Self {
+    pub(crate) fn new(
+        role: Role,
+        handler: H,
+        settings: Arc<Settings>,
+        health: Health,
+        gate: Backpressure,
+    ) -> Self {
         let began = Instant::now();
         Self {
             role,
@@ -145,7 +157,7 @@ impl<H: Handler> Trying<H> {
             place.leave();
             tokio::select! {
                 () = sleep(backoff.next()) => {}
-                () = job.ticket.lost() => return How::Left,
+                () = job.ticket.cancelled() => return How::Left,
             }
             place.take().await;
         }
@@ -158,7 +170,7 @@ impl<H: Handler> Trying<H> {
             now: self.began.elapsed(),
             is_calm: live.ready() && self.outages.load(Ordering::Relaxed) == 0,
             running: live.running(),
-            stuck_for: self.progress.lock().stuck_for(self.gate.closed_for()),
+            stuck_for: self.progress.lock().stuck_for(self.gate.paused_for()),
         };
         let (verdict, is_new, makes_room) = {
             let mut missing = self.missing.lock();
@@ -203,7 +215,7 @@ impl<H: Handler> Trying<H> {
     }
 
     /// Writes a dead letter, however long it takes.
-    pub(crate) async fn bury(&self, ticket: &Ticket, part: &[u8], why: Reason) -> How {
+    pub(crate) async fn bury(&self, ticket: &Ticket, part: &[u8], why: DeadLetterReason) -> How {
         let mut backoff = Backoff::new(&self.settings);
         let mut waits = None;
         loop {
@@ -214,7 +226,7 @@ impl<H: Handler> Trying<H> {
             waits.get_or_insert_with(|| self.wait_for(error.tag(), Class::Outage));
             tokio::select! {
                 () = sleep(backoff.next()) => {}
-                () = ticket.lost() => return How::Left,
+                () = ticket.cancelled() => return How::Left,
             }
         }
     }
@@ -225,8 +237,8 @@ impl<H: Handler> Trying<H> {
         detail: String,
         org: Option<OrgId>,
         submission_id: Option<SubmissionId>,
-    ) -> Reason {
-        Reason { stage: self.role.0, tag, detail, org, submission_id }
+    ) -> DeadLetterReason {
+        DeadLetterReason { stage: self.role.0, tag, detail, org, submission_id }
     }
 
     fn wait_for(&self, tag: &'static str, class: Class) -> Waits<'_> {

@@ -12,7 +12,7 @@ use tidegate_schemas::{
     ids::{ItemKey, OrgId},
     wire::answers::Media,
 };
-use tidegate_stream::Ticket;
+use tidegate_stream::consumer::ticket::Ticket;
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
@@ -254,7 +254,7 @@ impl Asker<'_> {
     async fn seat(&self, line: &Line, guest: Guest, end: Instant) -> Result<Result<Seat, Full>, Waited> {
         tokio::select! {
             biased;
-            () = self.ticket.lost() => Err(Waited::Lost),
+            () = self.ticket.cancelled() => Err(Waited::Lost),
             seat = line.take(self.org, guest) => Ok(seat),
             () = sleep_until(end) => Err(Waited::TimeIsOver),
         }
@@ -265,7 +265,7 @@ impl Asker<'_> {
             .aside(async {
                 tokio::select! {
                     biased;
-                    () = self.ticket.lost() => Waited::Lost,
+                    () = self.ticket.cancelled() => Waited::Lost,
                     () = search.settle() => Waited::Settled,
                     () = sleep_until(end) => Waited::TimeIsOver,
                 }

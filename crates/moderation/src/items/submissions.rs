@@ -15,7 +15,7 @@ use tidegate_store::{
         review::reports::Report,
     },
 };
-use tidegate_stream::{AppendError, Record, Topic};
+use tidegate_stream::{Record, Topic, error::AppendError};
 
 use crate::{
     Deps, Error,

@@ -30,7 +30,10 @@ use tidegate_store::{
         review::{decisions::DecisionDue, jobs::Job},
     },
 };
-use tidegate_stream::{Order, Query, Topic};
+use tidegate_stream::{
+    Topic,
+    page_reader::{Order, Query},
+};
 use uuid::Uuid;
 
 fn submission(nth: u128) -> SubmissionId {
@@ -274,7 +277,7 @@ async fn the_item_of_a_report_that_was_a_dead_letter_takes_its_old_place() {
     report.report_id = Uuid::from_u128(6).into();
     reports::accept(&deps, &report, Millis(100), true).await.unwrap();
     let query = Query { topic: Topic::Items, order: Order::Oldest, limit: 10, after: None };
-    let tailed = deps.log.tail(query).await.unwrap().records;
+    let tailed = deps.log.read_page(query).await.unwrap().records;
     let origins: Vec<_> = tailed
         .iter()
         .map(|tailed| {

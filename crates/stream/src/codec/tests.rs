@@ -10,7 +10,7 @@ use tidegate_schemas::{
 use tidegate_test_support::{PATIENCE, eventually};
 
 use super::*;
-use crate::registry::{self, tiny::Tiny};
+use crate::schema_registry::{self, fake::FakeRegistry};
 
 fn items(data: &[&[u8]]) -> Items {
     let entry = |data: &&[u8]| ItemEntry {
@@ -59,7 +59,7 @@ fn every_topic_gives_back_what_was_framed_for_it() {
     for topic in Topic::ALL {
         let mut out = Vec::new();
         codec.frame(topic, b"datum", &mut out);
-        assert_eq!(codec.open(topic, &out.into()).unwrap(), &b"datum"[..]);
+        assert_eq!(codec.unframe(topic, &out.into()).unwrap(), &b"datum"[..]);
     }
 }
 
@@ -68,7 +68,7 @@ fn the_data_of_received_items_are_slices_of_the_received_buffer() {
     let codec = Codec::checked_in();
     let record = items(&[br#"{"text":"one"}"#, br#"{"text":"two"}"#]);
     let buffer = framed(&codec, Topic::Items, &record);
-    let datum = codec.open(Topic::Items, &buffer).unwrap();
+    let datum = codec.unframe(Topic::Items, &buffer).unwrap();
     let received = Items::decode(&datum).unwrap();
     assert_eq!(received, record);
     let bounds = buffer.as_ptr_range();
@@ -116,8 +116,8 @@ fn a_reader_understands_the_writer_of_the_next_version() {
     let record = items(&[b"{}"]);
     let text = newer(Items::SCHEMA);
     let datum = written_by(&text, &record, Items::SCHEMA);
-    let opened = codec_knowing(Items::NAME, &text).open(Topic::Items, &with_id(77, &datum)).unwrap();
-    assert_eq!(Items::decode(&opened).unwrap(), record);
+    let datum = codec_knowing(Items::NAME, &text).unframe(Topic::Items, &with_id(77, &datum)).unwrap();
+    assert_eq!(Items::decode(&datum).unwrap(), record);
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn a_reader_understands_the_writer_of_the_version_before() {
     };
     let text = older(Strike::SCHEMA, "reverses");
     let datum = written_by(&text, &record, Strike::SCHEMA);
-    let opened = codec_knowing(Strike::NAME, &text).open(Topic::Strikes, &with_id(77, &datum)).unwrap();
-    assert_eq!(Strike::decode(&opened).unwrap(), record);
+    let datum = codec_knowing(Strike::NAME, &text).unframe(Topic::Strikes, &with_id(77, &datum)).unwrap();
+    assert_eq!(Strike::decode(&datum).unwrap(), record);
 }
 
 #[test]
@@ -147,23 +147,23 @@ fn another_id_of_the_same_form_needs_no_copy() {
     let mut datum = Vec::new();
     record.encode(&mut datum);
     let buffer = with_id(77, &datum);
-    let opened = codec_knowing(Items::NAME, &text).open(Topic::Items, &buffer).unwrap();
-    assert_eq!(opened.as_ptr(), buffer[FRAMING..].as_ptr());
+    let datum = codec_knowing(Items::NAME, &text).unframe(Topic::Items, &buffer).unwrap();
+    assert_eq!(datum.as_ptr(), buffer[FRAMING..].as_ptr());
 }
 
 #[test]
 fn an_unknown_id_is_told_apart_from_bytes_that_are_no_record() {
     let codec = Codec::checked_in();
-    let open = |bytes: &[u8]| codec.open(Topic::Items, &Bytes::copy_from_slice(bytes)).unwrap_err();
-    assert_eq!(open(&with_id(4711, b"x")), Unreadable::UnknownSchema(4711));
-    assert_eq!(open(b"\0\0\0\0"), Malformed::TooShort(4).into());
-    assert_eq!(open(b"{\"text\":1}"), Malformed::Magic(b'{').into());
-    let foreign = open(&with_id(Strike::SCHEMA_ID, b"x")).to_string();
+    let unframe = |bytes: &[u8]| codec.unframe(Topic::Items, &Bytes::copy_from_slice(bytes)).unwrap_err();
+    assert_eq!(unframe(&with_id(4711, b"x")), UnframeError::UnknownSchema(4711));
+    assert_eq!(unframe(b"\0\0\0\0"), MalformedRecord::TooShort(4).into());
+    assert_eq!(unframe(b"{\"text\":1}"), MalformedRecord::Magic(b'{').into());
+    let foreign = unframe(&with_id(Strike::SCHEMA_ID, b"x")).to_string();
     assert!(foreign.contains("topic items") && foreign.contains("Strike"), "{foreign}");
     let damaged = codec_knowing(Items::NAME, &newer(Items::SCHEMA))
-        .open(Topic::Items, &with_id(77, b"\xff"))
+        .unframe(Topic::Items, &with_id(77, b"\xff"))
         .unwrap_err();
-    assert!(matches!(damaged, Unreadable::Malformed(Malformed::Datum { id: 77, .. })), "{damaged}");
+    assert!(matches!(damaged, UnframeError::Malformed(MalformedRecord::Datum { id: 77, .. })), "{damaged}");
 }
 
 proptest! {
@@ -172,7 +172,7 @@ proptest! {
         let codec = Codec::checked_in();
         let bytes = if framed { with_id(u32::try_from(bytes.len() % 12).unwrap(), &bytes) } else { bytes.into() };
         for topic in Topic::ALL {
-            if let Ok(datum) = codec.open(topic, &bytes) {
+            if let Ok(datum) = codec.unframe(topic, &bytes) {
                 prop_assert_eq!(datum, bytes.slice(FRAMING..));
             }
         }
@@ -181,28 +181,31 @@ proptest! {
 
 #[tokio::test]
 async fn with_a_registry_ids_come_from_it_and_a_newer_schema_is_read_once_it_is_known() {
-    let tiny = Tiny::start().await;
-    let settings =
-        registry::Settings { url: tiny.url.clone(), retry_ms: 10, ..registry::Settings::default() };
-    let codec = Codec::registered(Registry::new(&settings).unwrap(), "t").await.unwrap();
-    assert_eq!(tiny.asked("/apis/x/subjects/t.dead-letters-value/versions"), 1);
+    let fake = FakeRegistry::start().await;
+    let settings = schema_registry::RegistrySettings {
+        url: fake.url.clone(),
+        retry_ms: 10,
+        ..schema_registry::RegistrySettings::default()
+    };
+    let codec = Codec::registered(SchemaRegistry::new(&settings).unwrap(), "t").await.unwrap();
+    assert_eq!(fake.requests_of("/apis/x/subjects/t.dead-letters-value/versions"), 1);
     let record = items(&[b"{}"]);
     let own = framed(&codec, Topic::Items, &record);
     assert_eq!(own[..FRAMING], [0, 0, 0, 0, 100], "the registry's number, not ours");
-    assert_eq!(Items::decode(&codec.open(Topic::Items, &own).unwrap()).unwrap(), record);
+    assert_eq!(Items::decode(&codec.unframe(Topic::Items, &own).unwrap()).unwrap(), record);
 
     let text = newer(Items::SCHEMA);
     let newer = with_id(9, &written_by(&text, &record, Items::SCHEMA));
-    assert_eq!(codec.open(Topic::Items, &newer), Err(Unreadable::UnknownSchema(9)));
-    tiny.put(9, &text);
-    let opened = eventually("the newer schema", PATIENCE, async || codec.open(Topic::Items, &newer).ok())
+    assert_eq!(codec.unframe(Topic::Items, &newer), Err(UnframeError::UnknownSchema(9)));
+    fake.put(9, &text);
+    let datum = eventually("the newer schema", PATIENCE, async || codec.unframe(Topic::Items, &newer).ok())
         .await
         .unwrap();
-    assert_eq!(Items::decode(&opened).unwrap(), record);
+    assert_eq!(Items::decode(&datum).unwrap(), record);
 
     // While the registry is away what is known stays known, and what is not stays unknown: never malformed.
-    tiny.state.lock().unwrap().status = Some(500);
-    assert!(codec.open(Topic::Items, &newer).is_ok());
-    assert_eq!(codec.open(Topic::Items, &with_id(10, b"")), Err(Unreadable::UnknownSchema(10)));
+    fake.state.lock().unwrap().status = Some(500);
+    assert!(codec.unframe(Topic::Items, &newer).is_ok());
+    assert_eq!(codec.unframe(Topic::Items, &with_id(10, b"")), Err(UnframeError::UnknownSchema(10)));
     eventually("the outage", PATIENCE, async || codec.outage()).await.unwrap();
 }

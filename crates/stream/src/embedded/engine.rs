@@ -1,4 +1,4 @@
-//! Reads the embedded log for one driver: every partition of its topics, from where the group stands.
+//! Engine of the embedded log: reads every partition of a consumer's topics, from the group's position on.
 //!
 //! It never rebalances: all partitions are assigned at the first poll and stay until they are released.
 
@@ -15,51 +15,53 @@ use parking_lot::Mutex;
 
 use super::{
     state::{ReadError, State},
-    writer::{Commit, Job},
+    writer::{Commit, WriteRequest},
 };
 use crate::{
-    budget::Charge,
-    engine::{self, Event},
-    record::Fetched,
-    signal::Signal,
+    consumer::{
+        budget::Amount,
+        engine::{Engine, Event},
+    },
+    record::FetchedRecord,
     topics::{Group, NextOffset, Partition, Topic},
+    wakeup::Wakeup,
 };
 
-/// What one poll reads at most, so that records are handed out while more are read.
+/// Largest amount that one poll reads, so that records are handed out while more are read.
 const POLL_RECORDS: usize = 4_096;
 const POLL_BYTES: usize = 4 << 20;
-/// What one partition gives before it is another's turn.
-const TURN_RECORDS: usize = 512;
+/// Records that one poll reads of a partition before it goes on to the next.
+const PARTITION_RECORDS: usize = 512;
 
-struct Reader {
+struct PartitionReader {
     partition: Partition,
     next: i64,
     paused: bool,
-    /// Retention has eaten its position: it is not read.
+    /// True after retention has passed its position: it is not read.
     stopped: bool,
-    told_end: i64,
+    reported_end: i64,
 }
 
-pub(super) struct Engine {
+pub(super) struct EmbeddedEngine {
     state: Arc<State>,
-    jobs: Sender<Job>,
+    requests: Sender<WriteRequest>,
     group: Group,
-    signal: Arc<Signal>,
-    readers: Vec<Reader>,
-    /// Whose turn is first in the next poll.
-    turn: usize,
-    outbox: Arc<Mutex<Vec<Event>>>,
+    wakeup: Arc<Wakeup>,
+    readers: Vec<PartitionReader>,
+    /// Index of the reader that the next poll begins with, so that no partition starves.
+    next_reader: usize,
+    events: Arc<Mutex<Vec<Event>>>,
     unreachable: bool,
 }
 
-impl Engine {
+impl EmbeddedEngine {
     /// Registers the group, so that retention waits for it from here on.
     pub(super) fn open(
         state: Arc<State>,
-        jobs: Sender<Job>,
+        requests: Sender<WriteRequest>,
         group: Group,
         topics: &[Topic],
-        signal: Arc<Signal>,
+        wakeup: Arc<Wakeup>,
     ) -> Result<Self, String> {
         let topics: BTreeSet<Topic> = topics.iter().copied().collect();
         if topics.is_empty() {
@@ -69,38 +71,48 @@ impl Engine {
             return Err(format!("group {} has a consumer in this process already", group.0));
         }
         let topics: Vec<Topic> = topics.into_iter().collect();
-        state.watch(&topics, Arc::clone(&signal));
-        let outbox = Arc::default();
-        let mut engine =
-            Self { state, jobs, group, signal, readers: Vec::new(), turn: 0, outbox, unreachable: false };
+        state.subscribe(&topics, Arc::clone(&wakeup));
+        let mut engine = Self {
+            state,
+            requests,
+            group,
+            wakeup,
+            readers: Vec::new(),
+            next_reader: 0,
+            events: Arc::default(),
+            unreachable: false,
+        };
 
-        let count = engine.state.partitions;
+        let count = engine.state.partition_count;
         let partitions = topics
             .iter()
             .flat_map(|topic| (0..count).map(move |index| Partition::new(*topic, index)))
             .collect();
         let (done, registered) = sync_channel(1);
         let gone = "the log is shutting down";
-        engine.jobs.send(Job::Register { group: group.0, partitions, done }).map_err(|_| gone.to_owned())?;
+        engine
+            .requests
+            .send(WriteRequest::Register { group: group.0, partitions, done })
+            .map_err(|_| gone.to_owned())?;
         for (partition, next) in registered.recv().map_err(|_| gone.to_owned())?? {
-            let end = engine.state.lane(partition).map_or(next, |lane| NextOffset(lane.end()));
-            engine.outbox.lock().push(Event::Assigned { partition, next, end });
-            engine.readers.push(Reader {
+            let end = engine.state.stored(partition).map_or(next, |stored| NextOffset(stored.end()));
+            engine.events.lock().push(Event::Assigned { partition, next, end });
+            engine.readers.push(PartitionReader {
                 partition,
                 next: next.0,
                 paused: false,
                 stopped: false,
-                told_end: -1,
+                reported_end: -1,
             });
         }
         Ok(engine)
     }
 
-    /// What there is now, without waiting.
-    fn look(&mut self, room: Charge, events: &mut Vec<Event>) {
-        events.append(&mut self.outbox.lock());
-        self.watch_marks(events);
-        match self.read(room) {
+    /// Collects what there is now, without waiting.
+    fn collect(&mut self, available: Amount, events: &mut Vec<Event>) {
+        events.append(&mut self.events.lock());
+        self.check_bounds(events);
+        match self.read(available) {
             Ok(records) => {
                 if std::mem::take(&mut self.unreachable) {
                     events.push(Event::Reachable);
@@ -119,13 +131,13 @@ impl Engine {
         }
     }
 
-    /// Ends that moved, and starts that moved past a reader.
-    fn watch_marks(&mut self, events: &mut Vec<Event>) {
+    /// Reports ends that moved, and starts that moved past a reader.
+    fn check_bounds(&mut self, events: &mut Vec<Event>) {
         for reader in &mut self.readers {
-            let Some(lane) = self.state.lane(reader.partition) else { continue };
-            let (start, end) = (lane.start(), lane.end());
-            if end != reader.told_end {
-                reader.told_end = end;
+            let Some(stored) = self.state.stored(reader.partition) else { continue };
+            let (start, end) = (stored.start(), stored.end());
+            if end != reader.reported_end {
+                reader.reported_end = end;
                 events.push(Event::End { partition: reader.partition, end: NextOffset(end) });
             }
             if reader.next < start && !reader.stopped {
@@ -139,43 +151,43 @@ impl Engine {
         }
     }
 
-    fn read(&mut self, room: Charge) -> Result<Vec<Fetched>, ReadError> {
-        let most_records = room.records.min(POLL_RECORDS);
-        let most_bytes = room.bytes.min(POLL_BYTES);
+    fn read(&mut self, available: Amount) -> Result<Vec<FetchedRecord>, ReadError> {
+        let most_records = available.records.min(POLL_RECORDS);
+        let most_bytes = available.bytes.min(POLL_BYTES);
         let mut records = Vec::new();
         let mut bytes = 0;
         let count = self.readers.len();
         for at in 0..count {
-            let left = most_records - records.len();
-            if left == 0 || (bytes >= most_bytes && !records.is_empty()) {
+            let remaining = most_records - records.len();
+            if remaining == 0 || (bytes >= most_bytes && !records.is_empty()) {
                 break;
             }
-            let index = (self.turn + at) % count;
+            let index = (self.next_reader + at) % count;
             let reader = &mut self.readers[index];
             if reader.paused || reader.stopped {
                 continue;
             }
-            let Some(lane) = self.state.lane(reader.partition) else { continue };
+            let Some(stored) = self.state.stored(reader.partition) else { continue };
             // The end first: a start that moves meanwhile is seen by the check below.
-            let end = lane.end();
+            let end = stored.end();
             let before = records.len();
             bytes += self.state.read(
                 reader.partition,
                 reader.next,
                 end,
-                left.min(TURN_RECORDS),
+                remaining.min(PARTITION_RECORDS),
                 most_bytes.saturating_sub(bytes),
                 &mut records,
             )?;
-            if lane.start() > reader.next {
-                // Removed while it was read: what was read may have holes. The next look names the gap.
+            if stored.start() > reader.next {
+                // Removed while it was read: what was read may have holes. The next poll reports the gap.
                 records.truncate(before);
-            } else if let Some(last) = records.get(before..).and_then(<[Fetched]>::last) {
+            } else if let Some(last) = records.get(before..).and_then(<[FetchedRecord]>::last) {
                 reader.next = last.at.offset.next().0;
             }
         }
         if count > 0 {
-            self.turn = (self.turn + 1) % count;
+            self.next_reader = (self.next_reader + 1) % count;
         }
         Ok(records)
     }
@@ -189,15 +201,15 @@ impl Engine {
     }
 }
 
-impl engine::Engine for Engine {
+impl Engine for EmbeddedEngine {
     const DEAF_FOR: Duration = Duration::from_secs(60);
 
-    fn poll(&mut self, wait: Duration, room: Charge) -> Vec<Event> {
+    fn poll(&mut self, wait: Duration, available: Amount) -> Vec<Event> {
         let mut events = Vec::new();
-        self.look(room, &mut events);
+        self.collect(available, &mut events);
         if events.is_empty() || self.unreachable {
-            self.signal.wait(wait);
-            self.look(room, &mut events);
+            self.wakeup.wait(wait);
+            self.collect(available, &mut events);
         }
         events
     }
@@ -211,26 +223,26 @@ impl engine::Engine for Engine {
     }
 
     fn commit(&mut self, upto: &[(Partition, NextOffset)]) {
-        let outbox = Arc::clone(&self.outbox);
-        let signal = Arc::clone(&self.signal);
-        let asked: Vec<Partition> = upto.iter().map(|(partition, _)| *partition).collect();
+        let events = Arc::clone(&self.events);
+        let wakeup = Arc::clone(&self.wakeup);
+        let requested: Vec<Partition> = upto.iter().map(|(partition, _)| *partition).collect();
         let done = move |result: Result<&[(Partition, NextOffset)], String>| {
-            let mut outbox = outbox.lock();
+            let mut events = events.lock();
             match result {
-                Ok(upto) => outbox.extend(
+                Ok(upto) => events.extend(
                     upto.iter()
                         .map(|(partition, next)| Event::Committed { partition: *partition, next: *next }),
                 ),
                 Err(detail) => {
-                    outbox.push(Event::CommitFailed { partitions: asked, tag: "unavailable", detail });
+                    events.push(Event::CommitFailed { partitions: requested, tag: "unavailable", detail });
                 }
             }
-            drop(outbox);
-            signal.ring();
+            drop(events);
+            wakeup.notify();
         };
         let commit = Commit { group: self.group.0, upto: upto.to_vec(), done: Box::new(done) };
-        if let Err(unsent) = self.jobs.send(Job::Commit(commit)) {
-            let Job::Commit(commit) = unsent.0 else { return };
+        if let Err(unsent) = self.requests.send(WriteRequest::Commit(commit)) {
+            let WriteRequest::Commit(commit) = unsent.0 else { return };
             (commit.done)(Err("the log is shutting down".to_owned()));
         }
     }
@@ -244,9 +256,9 @@ impl engine::Engine for Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for EmbeddedEngine {
     fn drop(&mut self) {
-        self.state.unwatch(&self.signal);
+        self.state.unsubscribe(&self.wakeup);
         self.state.consumed.lock().remove(self.group.0);
     }
 }

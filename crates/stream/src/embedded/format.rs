@@ -1,12 +1,12 @@
-//! How the embedded log lies in the database: names of keyspaces, keys, and the bytes of a record.
+//! Storage format of the embedded log: names of keyspaces, keys, and the bytes of a record.
 //!
-//! It reads and writes nothing itself. A change here is a new format number.
+//! A change here is a new format number.
 
 use bytes::Bytes;
 use tidegate_schemas::ids::Millis;
 
 use crate::{
-    record::{Fetched, Headers, Record},
+    record::{FetchedRecord, Headers, Record},
     topics::{NextOffset, Offset, Partition, Position, Topic},
 };
 
@@ -17,8 +17,8 @@ pub(super) const META: &str = "log.meta";
 pub(super) const FORMAT_KEY: &[u8] = b"format";
 pub(super) const PARTITIONS_KEY: &[u8] = b"partitions";
 
-/// The keyspace of a partition. Each has its own, so that flushed tables never overlap and the tree
-/// moves them down without rewriting them.
+/// Keyspace of a partition. Each has its own, so that flushed tables never overlap and the tree moves them down without
+/// rewriting them.
 pub(super) fn keyspace(partition: Partition) -> String {
     format!("log.{}.{}", partition.topic.label(), partition.index)
 }
@@ -37,16 +37,16 @@ pub(super) fn parse_offset(key: &[u8]) -> Option<i64> {
     key.try_into().ok().map(i64::from_be_bytes)
 }
 
-/// What the meta keyspace holds of a partition.
+/// Kind of entry that the meta keyspace holds of a partition.
 #[derive(Clone, Copy)]
-pub(super) enum Mark {
+pub(super) enum MetaKey {
     /// The first offset that is still there, and the append time of the last one removed.
     Start,
     /// A closed segment, by its end: its bytes and its last append time.
     Segment,
 }
 
-impl Mark {
+impl MetaKey {
     pub(super) fn prefix(self, partition: Partition) -> Vec<u8> {
         let kind = match self {
             Self::Start => b's',
@@ -99,7 +99,7 @@ fn parse_partition(key: &[u8]) -> Option<Partition> {
     Some(Partition::new(topic, u32::from_be_bytes(key[end + 1..].try_into().ok()?)))
 }
 
-/// Two numbers in a meta value.
+/// Encodes two numbers as a meta value.
 pub(super) fn pair(first: i64, second: i64) -> [u8; 16] {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&first.to_be_bytes());
@@ -120,8 +120,8 @@ pub(super) fn parse_next(value: &[u8]) -> Option<NextOffset> {
     parse_offset(value).map(NextOffset)
 }
 
-/// A record's bytes: append time, key length, header count, the headers' lengths and bytes, key, framed
-/// value. The time comes first, and zero, because only the writer knows it.
+/// Encodes a record: append time, key length, header count, the headers' lengths and bytes, key, framed value. The time
+/// comes first and is zero here, because only the writer knows it.
 pub(super) fn encode(record: &Record<'_>, frame: impl FnOnce(&[u8], &mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::with_capacity(record.bytes() + 8 + 4 + 2 + 6 * record.headers.len() + 8);
     out.extend_from_slice(&[0; 8]);
@@ -148,7 +148,7 @@ pub(super) fn written_at(stored: &[u8]) -> Option<Millis> {
 }
 
 /// Slices the record out of `stored`, copying only header names.
-pub(super) fn decode(partition: Partition, offset: i64, stored: &Bytes) -> Option<Fetched> {
+pub(super) fn decode(partition: Partition, offset: i64, stored: &Bytes) -> Option<FetchedRecord> {
     let written_at = written_at(stored)?;
     let key_length = size(stored.get(8..12)?)?;
     let headers = u16::from_be_bytes(stored.get(12..14)?.try_into().ok()?);
@@ -167,7 +167,7 @@ pub(super) fn decode(partition: Partition, offset: i64, stored: &Bytes) -> Optio
     }
     let end = at.checked_add(key_length)?;
     stored.get(at..end)?;
-    Some(Fetched {
+    Some(FetchedRecord {
         at: Position { partition, offset: Offset(offset) },
         key: stored.slice(at..end),
         framed: stored.slice(end..),

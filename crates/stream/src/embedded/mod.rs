@@ -1,13 +1,12 @@
 //! The log inside the process: partitions and offsets as in Kafka, in one database shared with the store.
 //!
-//! It does not rebalance: each group has one consumer, which owns every partition.
+//! Each group has one consumer, which owns every partition.
 
+mod disk_quota;
 mod engine;
 mod format;
-mod keeper;
-mod room;
+mod retention;
 mod segments;
-mod settings;
 mod state;
 mod writer;
 
@@ -22,6 +21,7 @@ use std::{
 };
 
 use fjall::Database;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::{
     sync::oneshot,
@@ -29,107 +29,108 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::settings::Settings;
 use self::{
-    engine::Engine,
-    keeper::Keeper,
-    room::Claim,
+    disk_quota::AppendClass,
+    engine::EmbeddedEngine,
+    retention::RetentionTask,
     state::{ReadError, State},
-    writer::{Append, Job, Trim, Writer},
+    writer::{Append, LogWriter, Trim, WriteRequest},
 };
 use crate::{
-    budget::Budget,
     codec::Codec,
-    consumers::{Consumers, Start},
-    error::{AppendError, OpenError, TailError},
+    consumer::{
+        inbox::{DrainResult, Inbox},
+        threads::{ConsumerStart, ConsumerThreads},
+        ticket::DeadLetterSink,
+    },
+    error::{AppendError, OpenError, PageError},
     health::{Health, Readiness},
-    inbox::{Drained, Inbox},
-    log,
-    record::Addressed,
-    settings::{self as all, Consume},
-    signal::Signal,
-    tail::{Order, Run},
-    ticket::Outlet,
-    topics::{Group, NextOffset, Partition, Role, Topic},
+    page_reader::{Order, PartitionRecords},
+    record::{AddressedRecord, Record},
+    settings::{Budget, ConsumeSettings, Settings},
+    topics::{Group, NextOffset, Partition, Role, Topic, partition_of},
+    wakeup::Wakeup,
 };
 
 /// The embedded log. A clone is the same log; the last one dropped ends its threads.
 #[derive(Clone)]
-pub struct Log {
+pub struct EmbeddedLog {
     inner: Arc<Inner>,
-    claim: Claim,
+    class: AppendClass,
 }
 
 struct Inner {
     state: Arc<State>,
-    jobs: Sender<Job>,
+    requests: Sender<WriteRequest>,
     codec: Arc<Codec>,
-    consume: Consume,
-    consumers: Consumers,
+    consume: ConsumeSettings,
+    consumers: ConsumerThreads,
     closed: AtomicBool,
-    keeper: Arc<Signal>,
-    stop_keeper: Arc<AtomicBool>,
+    retention_wakeup: Arc<Wakeup>,
+    stop_retention: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl fmt::Debug for Log {
+impl fmt::Debug for EmbeddedLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("embedded::Log").field("claim", &self.claim).finish_non_exhaustive()
+        f.debug_struct("EmbeddedLog").field("class", &self.class).finish_non_exhaustive()
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.stop_keeper.store(true, Ordering::Release);
-        self.keeper.ring();
+        self.stop_retention.store(true, Ordering::Release);
+        self.retention_wakeup.notify();
     }
 }
 
-impl Log {
-    /// Opens the log in a database, making it there if it is new. Reads the disk, so not for an async
+impl EmbeddedLog {
+    /// Opens the log in a database, and makes it there if it is new. Reads the disk, so do not call it on an async
     /// thread. The keyspaces that begin with `log.` are the log's.
-    pub(crate) fn open(db: Database, settings: &all::Settings, codec: Arc<Codec>) -> Result<Self, OpenError> {
+    pub(crate) fn open(db: Database, settings: &Settings, codec: Arc<Codec>) -> Result<Self, OpenError> {
         settings.validate()?;
         let health = Arc::new(Health::default());
         let state = State::open(db, settings.partition_count(), settings.embedded.clone(), health)?;
         let state = Arc::new(state);
-        state.room.set(keeper::measure(&state));
+        state.quota.set(retention::measure(&state));
 
-        let (jobs, queue) = channel();
-        let keeper = Arc::new(Signal::default());
-        let stop_keeper = Arc::new(AtomicBool::new(false));
-        let writer = Writer::new(Arc::clone(&state), queue, Arc::clone(&keeper));
-        let looks_after = Keeper {
+        let (requests, queue) = channel();
+        let retention_wakeup = Arc::new(Wakeup::default());
+        let stop_retention = Arc::new(AtomicBool::new(false));
+        let writer = LogWriter::new(Arc::clone(&state), queue, Arc::clone(&retention_wakeup));
+        let retention = RetentionTask {
             state: Arc::clone(&state),
-            jobs: jobs.clone(),
-            signal: Arc::clone(&keeper),
-            stop: Arc::clone(&stop_keeper),
+            requests: requests.clone(),
+            wakeup: Arc::clone(&retention_wakeup),
+            stop: Arc::clone(&stop_retention),
         };
-        let threads =
-            vec![spawn("log-writer", move || writer.run())?, spawn("log-keeper", move || looks_after.run())?];
+        let threads = vec![
+            spawn("log-writer", move || writer.run())?,
+            spawn("log-retention", move || retention.run())?,
+        ];
         let inner = Inner {
             state,
-            jobs,
+            requests,
             codec,
             consume: settings.consume.clone(),
-            consumers: Consumers::default(),
+            consumers: ConsumerThreads::default(),
             closed: AtomicBool::new(false),
-            keeper,
-            stop_keeper,
+            retention_wakeup,
+            stop_retention,
             threads: Mutex::new(threads),
         };
-        Ok(Self { inner: Arc::new(inner), claim: Claim::Request })
+        Ok(Self { inner: Arc::new(inner), class: AppendClass::Request })
     }
 
-    /// Why nothing that is written by this process will be found again, if that is so.
-    pub(crate) fn lost(&self) -> Option<&str> {
-        // Without traffic nobody else looks.
-        let _told = self.inner.state.is_in_place();
-        self.inner.state.lost.get().map(String::as_str)
+    /// Error after which nothing that this process writes will be found again, if there was one.
+    pub(crate) fn fatal_error(&self) -> Option<&str> {
+        // Without traffic nothing else checks the folder.
+        let _remembered = self.inner.state.is_in_place();
+        self.inner.state.fatal_error.get().map(String::as_str)
     }
 
     pub(crate) fn partitions(&self) -> u32 {
-        self.inner.state.partitions
+        self.inner.state.partition_count
     }
 
     pub(crate) fn codec(&self) -> &Arc<Codec> {
@@ -137,10 +138,10 @@ impl Log {
     }
 
     pub(crate) fn reserved(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), claim: Claim::Reserved }
+        Self { inner: Arc::clone(&self.inner), class: AppendClass::Reserved }
     }
 
-    pub(crate) async fn append(&self, records: &[Addressed<'_>]) -> Result<(), AppendError> {
+    pub(crate) async fn append(&self, records: &[AddressedRecord<'_>]) -> Result<(), AppendError> {
         if records.is_empty() {
             return Ok(());
         }
@@ -155,37 +156,30 @@ impl Log {
             if size > topic.max_record_bytes() {
                 return Err(AppendError::TooLarge { topic, bytes: size, limit: topic.max_record_bytes() });
             }
-            if partition.index >= inner.state.partitions {
-                let partitions = inner.state.partitions;
+            if partition.index >= inner.state.partition_count {
+                let partitions = inner.state.partition_count;
                 return Err(AppendError::NoSuchPartition { partition: *partition, partitions });
             }
             let record = format::encode(record, |datum, out| inner.codec.frame(topic, datum, out));
             bytes += record.len();
             stored.push((*partition, record));
         }
-        if !inner.state.room.admits(self.claim, bytes) {
-            inner.keeper.ring();
+        if !inner.state.quota.admits(self.class, bytes) {
+            inner.retention_wakeup.notify();
             return Err(AppendError::Full {
                 detail: "the disk, or the share of it that was granted".to_owned(),
             });
         }
-        self.enqueue(bytes)?;
+        self.reserve_queue(bytes)?;
         let (done, answer) = oneshot::channel();
-        if inner.jobs.send(Job::Append(Append { records: stored, bytes, done })).is_err() {
+        if inner.requests.send(WriteRequest::Append(Append { records: stored, bytes, done })).is_err() {
             return Err(AppendError::ShuttingDown);
         }
-        #[cfg(feature = "fault-ack-before-durable")]
-        {
-            // It is still written, a moment later: only a kill in between shows the fault.
-            drop(tokio::spawn(answer));
-            return Ok(());
-        }
-        #[cfg(not(feature = "fault-ack-before-durable"))]
         answer.await.unwrap_or(Err(AppendError::ShuttingDown))
     }
 
-    /// Counts the bytes towards the writer's queue; it counts them off when they are written.
-    fn enqueue(&self, bytes: usize) -> Result<(), AppendError> {
+    /// Reserves bytes in the writer's queue; the writer frees them.
+    fn reserve_queue(&self, bytes: usize) -> Result<(), AppendError> {
         let limit = self.inner.state.settings.queue_bytes;
         let waiting = self.inner.state.queued.fetch_add(bytes, Ordering::AcqRel);
         // A single append above the limit passes when nothing waits, or it would never pass.
@@ -206,34 +200,35 @@ impl Log {
         stop: CancellationToken,
     ) -> Inbox {
         let inner = &self.inner;
-        let start = Start {
+        let start = ConsumerStart {
             group,
             role,
             budget,
             stop,
             settings: inner.consume.clone(),
-            outlet: Outlet { log: log::Log::Embedded(self.reserved()), codec: Arc::clone(&inner.codec) },
+            codec: Arc::clone(&inner.codec),
+            dead_letters: Arc::new(self.reserved()),
             health: Arc::clone(&inner.state.health),
         };
-        let (state, jobs, topics) = (Arc::clone(&inner.state), inner.jobs.clone(), topics.to_vec());
-        let open = move |signal| Engine::open(state, jobs, group, &topics, signal);
+        let (state, requests, topics) = (Arc::clone(&inner.state), inner.requests.clone(), topics.to_vec());
+        let open = move |wakeup| EmbeddedEngine::open(state, requests, group, &topics, wakeup);
         inner.consumers.start(start, open)
     }
 
-    /// What the partition has at `from` (oldest first), or below it (newest first).
+    /// Reads records of the partition from `from` on (oldest first), or below it (newest first).
     pub(crate) async fn read(
         &self,
         partition: Partition,
         order: Order,
         from: Option<i64>,
         limit: usize,
-    ) -> Result<Run, TailError> {
-        /// One partition's share of a page in memory.
+    ) -> Result<PartitionRecords, PageError> {
+        /// Largest share of one partition of a page in memory.
         const BYTES: usize = 4 << 20;
         let state = Arc::clone(&self.inner.state);
-        let read = move || -> Result<Run, ReadError> {
-            let Some(lane) = state.lane(partition) else { return Ok(Run::default()) };
-            let (start, end) = (lane.start(), lane.end());
+        let read = move || -> Result<PartitionRecords, ReadError> {
+            let Some(stored) = state.stored(partition) else { return Ok(PartitionRecords::default()) };
+            let (start, end) = (stored.start(), stored.end());
             let mut records = Vec::new();
             let more = match order {
                 Order::Oldest => {
@@ -247,17 +242,17 @@ impl Log {
                     records.last().map_or(below, |last| last.at.offset.0) > start
                 }
             };
-            Ok(Run { more: more && !records.is_empty(), records })
+            Ok(PartitionRecords { more: more && !records.is_empty(), records })
         };
-        let unavailable = |detail: String| TailError::Unavailable { detail };
+        let unavailable = |detail: String| PageError::Unavailable { detail };
         tokio::task::spawn_blocking(read)
             .await
             .map_err(|error| unavailable(error.to_string()))?
             .map_err(|error| unavailable(error.to_string()))
     }
 
-    /// Removes the records of a partition before an offset, also those that a group has not seen: for an
-    /// operator. A group that stood before it is stopped there, naming the gap.
+    /// Removes the records of a partition before an offset, also those that a group has not seen: for an operator. A
+    /// group whose position is before it is stopped there, naming the gap.
     pub async fn delete_records(
         &self,
         partition: Partition,
@@ -268,7 +263,7 @@ impl Log {
             let (done, answer) = oneshot::channel();
             let trim = Trim { partition, before, despite_groups: true, done };
             let gone = || "the log is shutting down".to_owned();
-            self.inner.jobs.send(Job::Trim(trim)).map_err(|_| gone())?;
+            self.inner.requests.send(WriteRequest::Trim(trim)).map_err(|_| gone())?;
             let now = answer.await.map_err(|_| gone())??;
             if now >= before || start == Some(now) {
                 return Ok(now);
@@ -281,25 +276,25 @@ impl Log {
         if self.inner.closed.load(Ordering::Acquire) || self.inner.consumers.is_closing() {
             return Readiness::NotReady { why: "the log is shutting down".to_owned() };
         }
-        if self.inner.state.room.is_full() {
+        if self.inner.state.quota.is_full() {
             let why = "the disk, or the share of it that was granted, is full: requests are refused";
             return Readiness::NotReady { why: why.to_owned() };
         }
         self.inner.state.health.readiness()
     }
 
-    /// Consumers first, so that what they still lead to can be appended; then the writer.
-    pub(crate) async fn close(&self, deadline: Instant) -> Drained {
+    /// Closes the consumers first, so that effects of their last records can be appended; then the writer.
+    pub(crate) async fn close(&self, deadline: Instant) -> DrainResult {
         let inner = &self.inner;
         let consumers = inner.consumers.close(deadline).await;
         inner.closed.store(true, Ordering::Release);
-        inner.stop_keeper.store(true, Ordering::Release);
-        inner.keeper.ring();
+        inner.stop_retention.store(true, Ordering::Release);
+        inner.retention_wakeup.notify();
         let (done, closed) = oneshot::channel();
-        let written = match inner.jobs.send(Job::Close(done)) {
-            Ok(()) if timeout_at(deadline, closed).await.is_err() => Drained::Forced,
-            // Closed now, or before.
-            Ok(()) | Err(_) => Drained::Clean,
+        let written = match inner.requests.send(WriteRequest::Close(done)) {
+            Ok(()) if timeout_at(deadline, closed).await.is_err() => DrainResult::Forced,
+            // The writer has closed now, or before.
+            Ok(()) | Err(_) => DrainResult::Clean,
         };
         let threads = std::mem::take(&mut *inner.threads.lock());
         let joined = tokio::task::spawn_blocking(move || {
@@ -310,10 +305,19 @@ impl Log {
             }
         });
         let ended = match timeout_at(deadline, joined).await {
-            Ok(Ok(())) => Drained::Clean,
-            _ => Drained::Forced,
+            Ok(Ok(())) => DrainResult::Clean,
+            _ => DrainResult::Forced,
         };
         consumers.and(written).and(ended)
+    }
+}
+
+impl DeadLetterSink for EmbeddedLog {
+    fn append<'a>(&'a self, letter: Record<'a>) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            let to = partition_of(Topic::DeadLetters, letter.key, self.partitions());
+            EmbeddedLog::append(self, &[(to, letter)]).await
+        })
     }
 }
 

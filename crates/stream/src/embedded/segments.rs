@@ -1,10 +1,10 @@
-//! Which stretches of a partition retention may remove, kept as segments of some megabytes.
+//! Segments of a partition, some megabytes each, and up to where retention may remove them.
 //!
-//! It removes nothing and knows no clock: it says up to where.
+//! It is pure: the writer removes, and the caller passes the time.
 
 use std::collections::VecDeque;
 
-/// Consecutive records, removed together.
+/// Consecutive records that are removed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) end: i64,
@@ -12,14 +12,14 @@ pub(super) struct Segment {
     pub(super) last_ms: i64,
 }
 
-/// What retention asks for.
+/// Limits of retention.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rule {
-    /// Records appended before this are too old.
+pub(super) struct RetentionRule {
+    /// Append time before which records are too old.
     pub(super) oldest_ms: i64,
-    /// More bytes than this are too many.
+    /// Largest number of bytes to keep.
     pub(super) most_bytes: u64,
-    /// No group has passed what stands here or later.
+    /// Offset from which on some group still needs the records.
     pub(super) barrier: i64,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Rule {
 pub(super) struct Segments {
     closed: VecDeque<Segment>,
     open: Segment,
-    /// A segment closes when it holds this much.
+    /// Bytes at which a segment closes.
     close_at: u64,
 }
 
@@ -37,7 +37,7 @@ impl Segments {
         Self { closed, open, close_at }
     }
 
-    /// Takes in appended records. Some: the segment that this closed, to be written down.
+    /// Adds appended records. Returns the segment if this closed it, to be stored.
     pub(super) fn append(&mut self, end: i64, bytes: u64, last_ms: i64) -> Option<Segment> {
         self.open = Segment { end, bytes: self.open.bytes + bytes, last_ms };
         if self.open.bytes < self.close_at {
@@ -49,22 +49,22 @@ impl Segments {
         Some(closed)
     }
 
-    /// The append time below which the partition's next one must not fall.
+    /// Append time of the last record, below which the next one must not fall.
     pub(super) const fn last_ms(&self) -> i64 {
         self.open.last_ms
     }
 
-    /// The offset before which everything may go. None: nothing may.
-    pub(super) fn trim_point(&self, rule: Rule) -> Option<i64> {
-        let mut held = self.open.bytes + self.closed.iter().map(|segment| segment.bytes).sum::<u64>();
+    /// Offset before which everything may be removed, if anything may.
+    pub(super) fn trim_point(&self, rule: RetentionRule) -> Option<i64> {
+        let mut kept = self.open.bytes + self.closed.iter().map(|segment| segment.bytes).sum::<u64>();
         let mut point = None;
         for segment in &self.closed {
             let old = segment.last_ms < rule.oldest_ms;
-            let too_many = held > rule.most_bytes;
+            let too_many = kept > rule.most_bytes;
             if segment.end > rule.barrier || !(old || too_many) {
                 return point;
             }
-            held -= segment.bytes;
+            kept -= segment.bytes;
             point = Some(segment.end);
         }
         // The open segment goes only when even its youngest record is too old.
@@ -74,7 +74,7 @@ impl Segments {
         point
     }
 
-    /// Everything before the offset is gone. Gives the segments that are gone with it.
+    /// Removes everything before the offset, and returns the segments that are wholly removed.
     pub(super) fn trim(&mut self, before: i64) -> Vec<Segment> {
         let whole = self.closed.partition_point(|segment| segment.end <= before);
         let gone = self.closed.drain(..whole).collect();
@@ -89,7 +89,7 @@ impl Segments {
 mod tests {
     use super::*;
 
-    const KEEP_ALL: Rule = Rule { oldest_ms: 0, most_bytes: u64::MAX, barrier: i64::MAX };
+    const KEEP_ALL: RetentionRule = RetentionRule { oldest_ms: 0, most_bytes: u64::MAX, barrier: i64::MAX };
 
     /// Three closed segments of 100 bytes, ending at 10, 20, 30 and at 1,000, 2,000, 3,000 ms; and an
     /// open one of 50 bytes.
@@ -109,33 +109,37 @@ mod tests {
 
     #[test]
     fn what_is_too_old_goes_by_whole_segments() {
-        assert_eq!(segments().trim_point(Rule { oldest_ms: 2_001, ..KEEP_ALL }), Some(20));
-        assert_eq!(segments().trim_point(Rule { oldest_ms: 3_500, ..KEEP_ALL }), Some(30));
-        assert_eq!(segments().trim_point(Rule { oldest_ms: 3_501, ..KEEP_ALL }), Some(35));
+        assert_eq!(segments().trim_point(RetentionRule { oldest_ms: 2_001, ..KEEP_ALL }), Some(20));
+        assert_eq!(segments().trim_point(RetentionRule { oldest_ms: 3_500, ..KEEP_ALL }), Some(30));
+        assert_eq!(segments().trim_point(RetentionRule { oldest_ms: 3_501, ..KEEP_ALL }), Some(35));
     }
 
     #[test]
     fn what_is_too_much_goes_from_the_oldest() {
-        assert_eq!(segments().trim_point(Rule { most_bytes: 250, ..KEEP_ALL }), Some(10));
-        assert_eq!(segments().trim_point(Rule { most_bytes: 0, ..KEEP_ALL }), Some(30));
+        assert_eq!(segments().trim_point(RetentionRule { most_bytes: 250, ..KEEP_ALL }), Some(10));
+        assert_eq!(segments().trim_point(RetentionRule { most_bytes: 0, ..KEEP_ALL }), Some(30));
     }
 
     #[test]
     fn nothing_goes_that_a_group_has_not_passed() {
-        let greedy = Rule { oldest_ms: i64::MAX, most_bytes: 0, barrier: 25 };
+        let greedy = RetentionRule { oldest_ms: i64::MAX, most_bytes: 0, barrier: 25 };
         assert_eq!(segments().trim_point(greedy), Some(20));
-        assert_eq!(segments().trim_point(Rule { barrier: 34, ..greedy }), Some(30));
-        assert_eq!(segments().trim_point(Rule { barrier: 9, ..greedy }), None);
-        assert_eq!(segments().trim_point(Rule { barrier: 35, ..greedy }), Some(35));
+        assert_eq!(segments().trim_point(RetentionRule { barrier: 34, ..greedy }), Some(30));
+        assert_eq!(segments().trim_point(RetentionRule { barrier: 9, ..greedy }), None);
+        assert_eq!(segments().trim_point(RetentionRule { barrier: 35, ..greedy }), Some(35));
     }
 
     #[test]
     fn trimming_keeps_what_is_not_wholly_gone_and_the_clock() {
         let mut segments = segments();
         assert_eq!(segments.trim(25).iter().map(|gone| gone.end).collect::<Vec<_>>(), [10, 20]);
-        assert_eq!(segments.trim_point(Rule { most_bytes: 0, ..KEEP_ALL }), Some(30));
+        assert_eq!(segments.trim_point(RetentionRule { most_bytes: 0, ..KEEP_ALL }), Some(30));
         assert_eq!(segments.trim(35).len(), 1);
-        assert_eq!(segments.trim_point(Rule { oldest_ms: i64::MAX, ..KEEP_ALL }), None, "nothing is left");
+        assert_eq!(
+            segments.trim_point(RetentionRule { oldest_ms: i64::MAX, ..KEEP_ALL }),
+            None,
+            "nothing is left"
+        );
         assert_eq!(segments.last_ms(), 3_500);
     }
 }

@@ -1,5 +1,5 @@
-//! What all threads of the embedded log share: partitions with their ends, groups with their positions,
-//! and who wants to hear of new records.
+//! State that all threads of the embedded log share: partitions with their ends, groups with their positions, and
+//! subscribers to new records.
 //!
 //! Only the writer changes what is durable; everybody else reads.
 
@@ -20,32 +20,32 @@ use parking_lot::{Mutex, RwLock};
 use tidegate_schemas::Folder;
 
 use super::{
-    format::{self, Mark},
-    room::Room,
+    disk_quota::DiskQuota,
+    format::{self, MetaKey},
     segments::{Segment, Segments},
-    settings::Settings,
 };
 use crate::{
     error::OpenError,
     health::Health,
-    record::Fetched,
-    signal::Signal,
+    record::FetchedRecord,
+    settings::embedded::EmbeddedSettings,
     topics::{NextOffset, Partition, Topic},
+    wakeup::Wakeup,
 };
 
 /// Memory of one partition before it is written to a table. Sixteen busy partitions hold 128 MiB.
 const MEMTABLE_BYTES: u64 = 8 << 20;
 
-/// One partition.
-pub(super) struct Lane {
-    /// Made at the first append: an installation uses few of all partitions at first.
+/// One partition in the database.
+pub(super) struct StoredPartition {
+    /// Made at the first append: a new installation uses few of its partitions.
     keyspace: OnceLock<Keyspace>,
     start: AtomicI64,
     end: AtomicI64,
     pub(super) segments: Mutex<Segments>,
 }
 
-impl Lane {
+impl StoredPartition {
     pub(super) fn start(&self) -> i64 {
         self.start.load(Ordering::Acquire)
     }
@@ -67,28 +67,28 @@ impl Lane {
     }
 }
 
-struct Watcher {
+struct Subscriber {
     topics: BTreeSet<Topic>,
-    signal: Arc<Signal>,
+    wakeup: Arc<Wakeup>,
 }
 
 pub(super) struct State {
     pub(super) db: Database,
     pub(super) meta: Keyspace,
     pub(super) folder: Folder,
-    /// Why nothing that is written here will be found again.
-    pub(super) lost: OnceLock<String>,
-    pub(super) settings: Settings,
-    pub(super) partitions: u32,
-    lanes: HashMap<Partition, Lane>,
-    /// Where each group stands, also of groups that nobody consumes at the moment.
+    /// Error after which nothing that is written here will be found again.
+    pub(super) fatal_error: OnceLock<String>,
+    pub(super) settings: EmbeddedSettings,
+    pub(super) partition_count: u32,
+    stored: HashMap<Partition, StoredPartition>,
+    /// Position of each group, also of groups that have no consumer at the moment.
     pub(super) groups: RwLock<BTreeMap<String, BTreeMap<Partition, NextOffset>>>,
     /// Groups with a consumer in this process.
     pub(super) consumed: Mutex<BTreeSet<&'static str>>,
-    watchers: RwLock<Vec<Watcher>>,
+    subscribers: RwLock<Vec<Subscriber>>,
     /// Bytes of appends on their way to the writer.
     pub(super) queued: AtomicUsize,
-    pub(super) room: Room,
+    pub(super) quota: DiskQuota,
     pub(super) health: Arc<Health>,
 }
 
@@ -103,51 +103,51 @@ fn damaged(what: impl Into<String>) -> OpenError {
 impl State {
     pub(super) fn open(
         db: Database,
-        partitions: u32,
-        settings: Settings,
+        partition_count: u32,
+        settings: EmbeddedSettings,
         health: Arc<Health>,
     ) -> Result<Self, OpenError> {
         let meta =
             db.keyspace(format::META, KeyspaceCreateOptions::default).map_err(|error| storage(&error))?;
         let folder = Folder::open(meta.path()).map_err(|error| storage(&error.into()))?;
-        check_format(&db, &meta, partitions)?;
+        check_format(&db, &meta, partition_count)?;
         let mut state = Self {
             groups: RwLock::new(read_groups(&meta)?),
             consumed: Mutex::default(),
-            watchers: RwLock::default(),
+            subscribers: RwLock::default(),
             queued: AtomicUsize::new(0),
-            room: Room::default(),
-            lanes: HashMap::new(),
+            quota: DiskQuota::default(),
+            stored: HashMap::new(),
             db,
             meta,
             folder,
-            lost: OnceLock::new(),
+            fatal_error: OnceLock::new(),
             settings,
-            partitions,
+            partition_count,
             health,
         };
         let existing: BTreeSet<Partition> =
             state.db.list_keyspace_names().iter().filter_map(|name| format::parse_keyspace(name)).collect();
         for topic in Topic::ALL {
-            for index in 0..partitions {
+            for index in 0..partition_count {
                 let partition = Partition::new(topic, index);
-                let lane = state.open_lane(partition, existing.contains(&partition))?;
-                state.lanes.insert(partition, lane);
+                let stored = state.open_partition(partition, existing.contains(&partition))?;
+                state.stored.insert(partition, stored);
             }
         }
         Ok(state)
     }
 
-    fn open_lane(&self, partition: Partition, exists: bool) -> Result<Lane, OpenError> {
+    fn open_partition(&self, partition: Partition, exists: bool) -> Result<StoredPartition, OpenError> {
         let read = |key: Vec<u8>| self.meta.get(key).map_err(|error| storage(&error));
-        let (start, mut last_ms) = match read(Mark::Start.key(partition, 0))? {
+        let (start, mut last_ms) = match read(MetaKey::Start.key(partition, 0))? {
             Some(value) => {
                 format::parse_pair(&value).ok_or_else(|| damaged(format!("the start of {partition}")))?
             }
             None => (0, 0),
         };
         let mut closed = VecDeque::new();
-        for guard in self.meta.prefix(Mark::Segment.prefix(partition)) {
+        for guard in self.meta.prefix(MetaKey::Segment.prefix(partition)) {
             let (key, value) = guard.into_inner().map_err(|error| storage(&error))?;
             let segment = key
                 .len()
@@ -164,19 +164,20 @@ impl State {
         let mut open_bytes = 0;
         if exists {
             let own = self.open_keyspace(partition).map_err(|error| storage(&error))?;
-            let tail = Tail::of(&own, start).map_err(|error| storage(&error))?;
-            if let Some(tail) = tail {
-                let last = tail.last.ok_or_else(|| damaged(format!("the last record of {partition}")))?;
+            let last_records = LastRecords::of(&own, start).map_err(|error| storage(&error))?;
+            if let Some(last_records) = last_records {
+                let last =
+                    last_records.last.ok_or_else(|| damaged(format!("the last record of {partition}")))?;
                 end = end.max(last.0 + 1);
                 last_ms = last_ms.max(last.1);
                 // An estimate: reading the whole stretch would make a start as slow as it is long.
-                open_bytes = tail.mean_bytes.saturating_mul(end.abs_diff(open_from));
+                open_bytes = last_records.mean_bytes.saturating_mul(end.abs_diff(open_from));
             }
             let _first = keyspace.set(own);
         }
         let close_at = (self.settings.retention_bytes / 16).clamp(1 << 10, 4 << 20);
         let open = Segment { end, bytes: open_bytes, last_ms };
-        Ok(Lane {
+        Ok(StoredPartition {
             keyspace,
             start: AtomicI64::new(start),
             end: AtomicI64::new(end),
@@ -184,19 +185,19 @@ impl State {
         })
     }
 
-    /// Told once, and for good.
+    /// Checks that the data folder is still the one that was opened. An error is remembered for good.
     pub(super) fn is_in_place(&self) -> std::io::Result<()> {
         self.folder.is_in_place().inspect_err(|why| {
-            let _first = self.lost.set(format!("the data folder was taken away: {why}"));
+            let _first = self.fatal_error.set(format!("the data folder was taken away: {why}"));
         })
     }
 
-    pub(super) fn lane(&self, partition: Partition) -> Option<&Lane> {
-        self.lanes.get(&partition)
+    pub(super) fn stored(&self, partition: Partition) -> Option<&StoredPartition> {
+        self.stored.get(&partition)
     }
 
-    pub(super) fn lanes(&self) -> impl Iterator<Item = (Partition, &Lane)> {
-        self.lanes.iter().map(|(partition, lane)| (*partition, lane))
+    pub(super) fn all_stored(&self) -> impl Iterator<Item = (Partition, &StoredPartition)> {
+        self.stored.iter().map(|(partition, stored)| (*partition, stored))
     }
 
     fn open_keyspace(&self, partition: Partition) -> fjall::Result<Keyspace> {
@@ -209,17 +210,18 @@ impl State {
         })
     }
 
-    /// The keyspace to write a partition to, made now if there was none.
+    /// Returns the keyspace to write a partition to, and makes it now if there was none.
     pub(super) fn writable(&self, partition: Partition) -> fjall::Result<Option<&Keyspace>> {
-        let Some(lane) = self.lane(partition) else { return Ok(None) };
-        if lane.keyspace.get().is_none() {
+        let Some(stored) = self.stored(partition) else { return Ok(None) };
+        if stored.keyspace.get().is_none() {
             let own = self.open_keyspace(partition)?;
-            let _first = lane.keyspace.set(own);
+            let _first = stored.keyspace.set(own);
         }
-        Ok(lane.keyspace.get())
+        Ok(stored.keyspace.get())
     }
 
-    /// Records of the partition from `from` on: at least one if there is one, then up to both limits.
+    /// Reads records of the partition from `from` on: at least one if there is one, then up to both limits. Returns
+    /// their bytes.
     pub(super) fn read(
         &self,
         partition: Partition,
@@ -227,9 +229,9 @@ impl State {
         below: i64,
         records: usize,
         bytes: usize,
-        into: &mut Vec<Fetched>,
+        into: &mut Vec<FetchedRecord>,
     ) -> Result<usize, ReadError> {
-        let Some(keyspace) = self.lane(partition).and_then(Lane::keyspace) else { return Ok(0) };
+        let Some(keyspace) = self.stored(partition).and_then(StoredPartition::keyspace) else { return Ok(0) };
         if records == 0 || from >= below {
             return Ok(0);
         }
@@ -245,7 +247,7 @@ impl State {
         Ok(read)
     }
 
-    /// The same backwards, from below `below`.
+    /// Reads records backwards, from below `below`.
     pub(super) fn read_back(
         &self,
         partition: Partition,
@@ -253,9 +255,11 @@ impl State {
         below: i64,
         records: usize,
         bytes: usize,
-    ) -> Result<Vec<Fetched>, ReadError> {
+    ) -> Result<Vec<FetchedRecord>, ReadError> {
         let mut into = Vec::new();
-        let Some(keyspace) = self.lane(partition).and_then(Lane::keyspace) else { return Ok(into) };
+        let Some(keyspace) = self.stored(partition).and_then(StoredPartition::keyspace) else {
+            return Ok(into);
+        };
         if from >= below {
             return Ok(into);
         }
@@ -272,31 +276,31 @@ impl State {
         Ok(into)
     }
 
-    /// The offset that retention may not pass, because a group still needs what follows.
-    pub(super) fn barrier(&self, partition: Partition) -> i64 {
+    /// Offset that retention may not pass, because a group still needs the records from it on.
+    pub(super) fn retention_barrier(&self, partition: Partition) -> i64 {
         let groups = self.groups.read();
         groups.values().filter_map(|own| own.get(&partition)).map(|next| next.0).min().unwrap_or(i64::MAX)
     }
 
-    pub(super) fn watch(&self, topics: &[Topic], signal: Arc<Signal>) {
-        self.watchers.write().push(Watcher { topics: topics.iter().copied().collect(), signal });
+    pub(super) fn subscribe(&self, topics: &[Topic], wakeup: Arc<Wakeup>) {
+        self.subscribers.write().push(Subscriber { topics: topics.iter().copied().collect(), wakeup });
     }
 
-    pub(super) fn unwatch(&self, signal: &Arc<Signal>) {
-        self.watchers.write().retain(|watcher| !Arc::ptr_eq(&watcher.signal, signal));
+    pub(super) fn unsubscribe(&self, wakeup: &Arc<Wakeup>) {
+        self.subscribers.write().retain(|subscriber| !Arc::ptr_eq(&subscriber.wakeup, wakeup));
     }
 
-    /// Wakes whoever reads one of the topics.
-    pub(super) fn ring(&self, topics: &BTreeSet<Topic>) {
-        for watcher in self.watchers.read().iter() {
-            if !watcher.topics.is_disjoint(topics) {
-                watcher.signal.ring();
+    /// Wakes the consumers of any of the topics.
+    pub(super) fn notify_subscribers(&self, topics: &BTreeSet<Topic>) {
+        for subscriber in self.subscribers.read().iter() {
+            if !subscriber.topics.is_disjoint(topics) {
+                subscriber.wakeup.notify();
             }
         }
     }
 }
 
-/// Why a record cannot be read.
+/// A record that cannot be read.
 #[derive(Debug)]
 pub(super) enum ReadError {
     Storage(fjall::Error),
@@ -315,22 +319,22 @@ impl std::fmt::Display for ReadError {
     }
 }
 
-fn decode(partition: Partition, guard: fjall::Guard) -> Result<Fetched, ReadError> {
+fn decode(partition: Partition, guard: fjall::Guard) -> Result<FetchedRecord, ReadError> {
     let (key, stored) = guard.into_inner().map_err(ReadError::Storage)?;
     let offset = format::parse_offset(&key).ok_or(ReadError::Damaged { partition, offset: None })?;
     let stored = Bytes::from(stored);
     format::decode(partition, offset, &stored).ok_or(ReadError::Damaged { partition, offset: Some(offset) })
 }
 
-/// The last records of a partition, enough to go on appending.
-struct Tail {
-    /// Offset and append time. None: its bytes make no sense.
+/// Last records of a partition, from which appending goes on.
+struct LastRecords {
+    /// Offset and append time of the last one. `None`: its bytes are damaged.
     last: Option<(i64, i64)>,
     mean_bytes: u64,
 }
 
-impl Tail {
-    /// From the start on, because everything before it may be a long row of removals.
+impl LastRecords {
+    /// Reads from the start on, because everything before it may be a long row of removals.
     fn of(keyspace: &Keyspace, start: i64) -> fjall::Result<Option<Self>> {
         let mut last = None;
         let mut bytes = 0_u64;
@@ -347,7 +351,7 @@ impl Tail {
     }
 }
 
-/// Writes the marks of a new log, or checks those of an existing one.
+/// Writes format and partition count of a new log, or checks those of an existing one.
 fn check_format(db: &Database, meta: &Keyspace, partitions: u32) -> Result<(), OpenError> {
     let number = |key: &[u8], what: &str| -> Result<Option<u32>, OpenError> {
         let Some(value) = meta.get(key).map_err(|error| storage(&error))? else { return Ok(None) };

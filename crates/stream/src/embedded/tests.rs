@@ -1,23 +1,19 @@
-//! What needs bytes that only another version, or nobody of ours, would append.
+//! Cases that need bytes which only another version of Tidegate, or another program, would append.
 
 #![allow(clippy::unwrap_used)]
 
-use std::{sync::atomic::AtomicU32, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_schemas::records::{Items, Record as _};
 use tidegate_test_support::{PATIENCE, eventually};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
-    time::timeout,
-};
+use tokio::time::timeout;
 
 use super::*;
 use crate::{
-    error::{AppendError, ConsumeError, Stopped},
+    error::{AppendError, ConsumeError, StoppedPartition},
     record::Record,
-    registry::{self, Registry},
+    schema_registry::{RegistrySettings, SchemaRegistry, fake::FakeRegistry},
 };
 
 const GROUP: Group = Group("test");
@@ -25,35 +21,35 @@ const ROLE: Role = Role("test");
 const BUDGET: Budget = Budget { records: 100, bytes: 1 << 20 };
 const NEWER: u32 = 999;
 
-fn settings() -> all::Settings {
-    let mut settings = all::Settings { partitions: Some(2), ..all::Settings::default() };
+fn settings() -> Settings {
+    let mut settings = Settings { partitions: Some(2), ..Settings::default() };
     settings.consume.commit_interval_ms = 20;
     settings.consume.schema_retry_ms = 20;
     settings
 }
 
-fn open(folder: &tempfile::TempDir, codec: Codec) -> Log {
+fn open(folder: &tempfile::TempDir, codec: Codec) -> EmbeddedLog {
     let db = Database::builder(folder.path()).open().unwrap();
-    Log::open(db, &settings(), Arc::new(codec)).unwrap()
+    EmbeddedLog::open(db, &settings(), Arc::new(codec)).unwrap()
 }
 
-fn consume(log: &Log) -> Inbox {
+fn consume(log: &EmbeddedLog) -> Inbox {
     log.consume(GROUP, &[Topic::Items], BUDGET, ROLE, CancellationToken::new())
 }
 
 /// Appends bytes as they are, in place of the framing of this program.
-async fn append_raw(log: &Log, index: u32, framed: &[u8]) {
+async fn append_raw(log: &EmbeddedLog, index: u32, framed: &[u8]) {
     let record = Record::new(b"key", &b""[..]);
     let stored = format::encode(&record, |_, out| out.extend_from_slice(framed));
     let (done, answer) = oneshot::channel();
     let bytes = stored.len();
     log.inner.state.queued.fetch_add(bytes, Ordering::AcqRel);
     let records = vec![(Partition::new(Topic::Items, index), stored)];
-    log.inner.jobs.send(Job::Append(Append { records, bytes, done })).map_err(drop).unwrap();
+    log.inner.requests.send(WriteRequest::Append(Append { records, bytes, done })).map_err(drop).unwrap();
     answer.await.unwrap().unwrap();
 }
 
-async fn append(log: &Log, index: u32, value: &'static str) {
+async fn append(log: &EmbeddedLog, index: u32, value: &'static str) {
     let to = Partition::new(Topic::Items, index);
     log.append(&[(to, Record::new(b"key", value.as_bytes()))]).await.unwrap();
 }
@@ -71,49 +67,11 @@ async fn next(inbox: &mut Inbox) -> Vec<String> {
         .collect()
 }
 
-/// A registry on loopback. It gives every schema the same id, and knows `NEWER` once it is told to.
-async fn serve_registry() -> (String, Arc<AtomicBool>, Arc<AtomicU32>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let (knows, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-    let (knows_it, was_asked) = (Arc::clone(&knows), Arc::clone(&asked));
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let mut request = vec![0; 64 << 10];
-            let mut length = 0;
-            // Head and body may come apart; a registration ends with its body's brace.
-            loop {
-                let read = stream.read(&mut request[length..]).await.unwrap_or(0);
-                length += read;
-                let text = String::from_utf8_lossy(&request[..length]);
-                let whole = text.starts_with("GET") && text.contains("\r\n\r\n") || text.ends_with('}');
-                if read == 0 || whole {
-                    break;
-                }
-            }
-            let (status, body) = if request.starts_with(b"POST") {
-                ("200 OK", r#"{"id":1}"#.to_owned())
-            } else if knows_it.load(Ordering::Acquire) {
-                ("200 OK", serde_json::json!({ "schema": Items::SCHEMA }).to_string())
-            } else {
-                was_asked.fetch_add(1, Ordering::AcqRel);
-                ("404 Not Found", r#"{"error_code":40403,"message":"no schema"}"#.to_owned())
-            };
-            let answer = format!(
-                "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            );
-            stream.write_all(answer.as_bytes()).await.unwrap();
-        }
-    });
-    (url, knows, asked)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unknown_schema_pauses_its_partition_until_it_is_known_and_loses_no_order() {
-    let (url, knows, asked) = serve_registry().await;
-    let of_registry = registry::Settings { url, retry_ms: 20, ..registry::Settings::default() };
-    let codec = Codec::registered(Registry::new(&of_registry).unwrap(), "test").await.unwrap();
+async fn an_unknown_schema_pauses_its_partition_and_keeps_the_order() {
+    let fake = FakeRegistry::start().await;
+    let settings = RegistrySettings { url: fake.url.clone(), retry_ms: 20, ..RegistrySettings::default() };
+    let codec = Codec::registered(SchemaRegistry::new(&settings).unwrap(), "test").await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let log = open(&folder, codec);
     let mut inbox = consume(&log);
@@ -129,17 +87,18 @@ async fn an_unknown_schema_pauses_its_partition_until_it_is_known_and_loses_no_o
     let mut ownership = inbox.ownership();
     let stopped = timeout(PATIENCE, ownership.wait_for(|owned| !owned.stopped.is_empty())).await;
     let stopped = stopped.unwrap().unwrap().stopped.clone();
-    assert!(matches!(stopped[..], [Stopped::UnknownSchema { schema: NEWER, .. }]), "{stopped:?}");
-    // The other partition goes on, and the schema is asked for again and again.
+    assert!(matches!(stopped[..], [StoppedPartition::UnknownSchema { schema: NEWER, .. }]), "{stopped:?}");
+    // The other partition goes on, and the schema is looked up again and again.
+    let look_up = format!("/apis/x/schemas/ids/{NEWER}");
     append(&log, 1, "elsewhere").await;
     assert_eq!(next(&mut inbox).await, ["elsewhere"]);
-    eventually("a second look-up", PATIENCE, async || (asked.load(Ordering::Acquire) >= 2).then_some(()))
+    eventually("a second look-up", PATIENCE, async || (fake.requests_of(&look_up) >= 2).then_some(()))
         .await
         .unwrap();
     append(&log, 1, "farther on").await;
     assert_eq!(next(&mut inbox).await, ["farther on"], "nothing overtakes the unknown one");
 
-    knows.store(true, Ordering::Release);
+    fake.put(NEWER, Items::SCHEMA);
     let mut came = Vec::new();
     while came.len() < 2 {
         came.extend(next(&mut inbox).await);
@@ -149,7 +108,7 @@ async fn an_unknown_schema_pauses_its_partition_until_it_is_known_and_loses_no_o
     append(&log, 0, "on").await;
     assert_eq!(next(&mut inbox).await, ["on"]);
     inbox.stop();
-    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), Drained::Clean);
+    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), DrainResult::Clean);
     log.close(Instant::now() + PATIENCE).await;
 }
 
@@ -165,14 +124,14 @@ async fn a_partition_that_waits_for_a_schema_commits_nothing_past_it() {
     let mut inbox = consume(&log);
     assert_eq!(next(&mut inbox).await, ["before"]);
     inbox.stop();
-    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), Drained::Clean);
+    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), DrainResult::Clean);
     let committed = log.inner.state.groups.read()[GROUP.0][&Partition::new(Topic::Items, 0)];
     assert_eq!(committed, NextOffset(1));
     log.close(Instant::now() + PATIENCE).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bytes_that_nobody_of_ours_wrote_stop_the_consumer_loudly() {
+async fn bytes_of_another_program_stop_the_consumer_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let log = open(&folder, Codec::checked_in());
     append_raw(&log, 1, b"no framing").await;
@@ -180,7 +139,7 @@ async fn bytes_that_nobody_of_ours_wrote_stop_the_consumer_loudly() {
     let error = timeout(PATIENCE, inbox.next()).await.unwrap().unwrap_err();
     let ConsumeError::Malformed { role, position, .. } = &error else { panic!("{error}") };
     assert_eq!((*role, position.to_string().as_str()), (ROLE, "items[1]@0"));
-    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), Drained::Forced);
+    assert_eq!(timeout(PATIENCE, inbox.drained()).await.unwrap(), DrainResult::Forced);
     log.close(Instant::now() + PATIENCE).await;
 }
 
@@ -190,13 +149,13 @@ async fn a_folder_that_was_removed_acknowledges_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let log = open(&folder, Codec::checked_in());
     append(&log, 0, "before").await;
-    assert_eq!(log.lost(), None);
+    assert_eq!(log.fatal_error(), None);
     std::fs::remove_dir_all(folder.path()).unwrap();
     let to = Partition::new(Topic::Items, 0);
     for place in ["nothing", "another log"] {
         let refused = log.append(&[(to, Record::new(b"key", &b"after"[..]))]).await;
         assert!(matches!(refused, Err(AppendError::Unavailable { .. })), "{place}: {refused:?}");
-        assert!(log.lost().is_some());
+        assert!(log.fatal_error().is_some());
         assert_eq!(folder.path().exists(), place == "another log", "nothing is made in its place");
         let another = open(&folder, Codec::checked_in());
         append(&another, 0, "another's").await;
@@ -210,13 +169,13 @@ async fn a_folder_that_was_removed_acknowledges_nothing() {
 async fn a_folder_that_was_moved_is_noticed_without_traffic() {
     let (folder, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let log = open(&folder, Codec::checked_in());
-    assert_eq!(log.lost(), None);
+    assert_eq!(log.fatal_error(), None);
     std::fs::rename(folder.path(), aside.path().join("moved")).unwrap();
-    assert!(log.lost().is_some());
+    assert!(log.fatal_error().is_some());
     log.close(Instant::now() + PATIENCE).await;
 }
 
-/// Not a bound, which would fail on a busy machine: the figures for the notes. Run it with
+/// Not a bound, which would fail on a busy machine: the figures for the notes. PartitionRecords it with
 /// `cargo test --release -p tidegate-stream --lib -- --ignored --nocapture how_fast`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]

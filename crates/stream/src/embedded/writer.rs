@@ -1,7 +1,6 @@
 //! The one thread that changes the log: it makes many appends durable with one sync, then answers them.
 //!
-//! It admits nothing and decides no retention; it also writes commits, so that their order to appends
-//! and removals is the order of the journal.
+//! It also writes commits, so that their order to appends and removals is the order of the journal.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,28 +16,28 @@ use tidegate_schemas::ids::Millis;
 use tokio::sync::oneshot;
 
 use super::{
-    format::{self, Mark},
+    format::{self, MetaKey},
     segments::Segment,
     state::State,
 };
 use crate::{
     error::AppendError,
     metrics,
-    signal::Signal,
     topics::{NextOffset, Partition, Topic},
+    wakeup::Wakeup,
 };
 
-/// How many records one removal takes: it must not keep appends waiting.
+/// Largest number of records that one trim removes: it must not keep appends waiting.
 pub(super) const TRIM_RECORDS: i64 = 8_192;
 
-pub(super) enum Job {
+pub(super) enum WriteRequest {
     Append(Append),
     Commit(Commit),
-    /// Makes a group known to retention, and tells where it goes on. `None` in the answer: damaged.
+    /// Makes a group known to retention, and answers with its positions.
     Register {
         group: &'static str,
         partitions: Vec<Partition>,
-        done: SyncSender<Registered>,
+        done: SyncSender<RegisterResult>,
     },
     Trim(Trim),
     Close(oneshot::Sender<()>),
@@ -53,158 +52,163 @@ pub(super) struct Append {
 pub(super) struct Commit {
     pub(super) group: &'static str,
     pub(super) upto: Vec<(Partition, NextOffset)>,
-    pub(super) done: Answer,
+    pub(super) done: CommitCallback,
 }
 
-/// Takes what is durable now, or why it is not.
-type Answer = Box<dyn FnOnce(Result<&[(Partition, NextOffset)], String>) + Send>;
+/// Receives what is durable now, or the error.
+type CommitCallback = Box<dyn FnOnce(Result<&[(Partition, NextOffset)], String>) + Send>;
 
-pub(super) type Registered = Result<Vec<(Partition, NextOffset)>, String>;
+pub(super) type RegisterResult = Result<Vec<(Partition, NextOffset)>, String>;
 
-/// Removes records of a partition before an offset: one bite, to be asked again until `done` says so.
+/// Removes some records of a partition before an offset; to be repeated until the answer reaches it.
 pub(super) struct Trim {
     pub(super) partition: Partition,
     pub(super) before: NextOffset,
-    /// Also what a group still needs: the operator's will.
+    /// Removes also what a group still needs, as an operator may ask.
     pub(super) despite_groups: bool,
-    /// Answers with the start of the log after it.
+    /// Receives the start of the partition afterwards.
     pub(super) done: oneshot::Sender<Result<NextOffset, String>>,
 }
 
-pub(super) struct Writer {
+pub(super) struct LogWriter {
     state: Arc<State>,
-    jobs: Receiver<Job>,
-    keeper: Arc<Signal>,
+    requests: Receiver<WriteRequest>,
+    retention_wakeup: Arc<Wakeup>,
 }
 
-/// What one sync makes durable.
+/// Writes that one sync makes durable.
 #[derive(Default)]
-struct Group {
+struct SyncBatch {
     appends: Vec<Append>,
     commits: Vec<Commit>,
     bytes: usize,
 }
 
-/// A partition while a group is written: published once it is durable.
-struct Advance {
+/// New end of a partition while a batch is written: published once it is durable.
+struct PartitionAdvance {
     end: i64,
     last_ms: i64,
     bytes: u64,
 }
 
-impl Writer {
-    pub(super) const fn new(state: Arc<State>, jobs: Receiver<Job>, keeper: Arc<Signal>) -> Self {
-        Self { state, jobs, keeper }
+impl LogWriter {
+    pub(super) const fn new(
+        state: Arc<State>,
+        requests: Receiver<WriteRequest>,
+        retention_wakeup: Arc<Wakeup>,
+    ) -> Self {
+        Self { state, requests, retention_wakeup }
     }
 
-    /// Runs until it is asked to close, or nobody is left to ask.
+    /// Runs until it is asked to close, or every sender is gone.
     pub(super) fn run(self) {
-        while let Ok(first) = self.jobs.recv() {
+        while let Ok(first) = self.requests.recv() {
             if let Some(closed) = self.work(first) {
-                // Whoever waits for an answer gets none, and reports it as shutting down.
-                while self.jobs.try_recv().is_ok() {}
+                // A caller that waits for an answer gets none, and reports that the log is shutting down.
+                while self.requests.try_recv().is_ok() {}
                 let _nobody_waits = closed.send(());
                 return;
             }
         }
     }
 
-    /// Gathers what is waiting behind the first job into one group. Some: asked to close.
-    fn work(&self, first: Job) -> Option<oneshot::Sender<()>> {
-        let mut group = Group::default();
+    /// Gathers the requests behind the first into one batch. Returns the sender of a close request.
+    fn work(&self, first: WriteRequest) -> Option<oneshot::Sender<()>> {
+        let mut batch = SyncBatch::default();
         let mut next = Some(first);
-        while let Some(job) = next.take() {
-            match job {
-                Job::Append(append) => {
-                    group.bytes += append.bytes;
-                    group.appends.push(append);
+        while let Some(request) = next.take() {
+            match request {
+                WriteRequest::Append(append) => {
+                    batch.bytes += append.bytes;
+                    batch.appends.push(append);
                 }
-                Job::Commit(commit) => group.commits.push(commit),
-                Job::Register { group: name, partitions, done } => {
-                    self.write(std::mem::take(&mut group));
+                WriteRequest::Commit(commit) => batch.commits.push(commit),
+                WriteRequest::Register { group: name, partitions, done } => {
+                    self.write(std::mem::take(&mut batch));
                     let _gone = done.send(self.register(name, &partitions));
                 }
-                Job::Trim(trim) => {
-                    self.write(std::mem::take(&mut group));
+                WriteRequest::Trim(trim) => {
+                    self.write(std::mem::take(&mut batch));
                     let answer = self.trim(&trim);
                     let _gone = trim.done.send(answer);
                 }
-                Job::Close(done) => {
-                    self.write(group);
+                WriteRequest::Close(done) => {
+                    self.write(batch);
                     return Some(done);
                 }
             }
-            if group.bytes < self.state.settings.group_commit_bytes {
-                next = self.jobs.try_recv().ok();
+            if batch.bytes < self.state.settings.group_commit_bytes {
+                next = self.requests.try_recv().ok();
             }
         }
-        self.write(group);
+        self.write(batch);
         None
     }
 
-    fn write(&self, mut group: Group) {
-        if group.appends.is_empty() && group.commits.is_empty() {
+    fn write(&self, mut batch: SyncBatch) {
+        if batch.appends.is_empty() && batch.commits.is_empty() {
             return;
         }
-        let written = self.write_durably(&mut group);
-        self.state.queued.fetch_sub(group.bytes, Ordering::AcqRel);
+        let written = self.write_durably(&mut batch);
+        self.state.queued.fetch_sub(batch.bytes, Ordering::AcqRel);
         match written {
             Ok(topics) => {
-                self.state.health.recover("storage");
-                // Counted before the answers, so that whoever was answered finds it counted.
+                self.state.health.set_healthy("storage");
+                // Counted before the answers, so that a caller that was answered finds its records counted.
                 for (topic, records) in &topics {
                     metrics::appended(*topic).increment(*records);
                 }
-                self.state.ring(&topics.keys().copied().collect());
-                if self.state.room.spend(group.bytes) {
-                    self.keeper.ring();
+                self.state.notify_subscribers(&topics.keys().copied().collect());
+                if self.state.quota.spend(batch.bytes) {
+                    self.retention_wakeup.notify();
                 }
-                for append in group.appends {
+                for append in batch.appends {
                     let _gone = append.done.send(Ok(()));
                 }
-                for commit in group.commits {
+                for commit in batch.commits {
                     (commit.done)(Ok(&commit.upto));
                 }
             }
             Err(error) => {
                 let detail = format!("the data folder: {error}");
-                if self.state.health.complain("storage", detail.clone()) {
+                if self.state.health.set_unhealthy("storage", detail.clone()) {
                     tracing::error!(%error, "the log cannot write");
                 }
-                for append in group.appends {
+                for append in batch.appends {
                     let _gone = append.done.send(Err(AppendError::Unavailable { detail: detail.clone() }));
                 }
-                for commit in group.commits {
+                for commit in batch.commits {
                     (commit.done)(Err(detail.clone()));
                 }
             }
         }
     }
 
-    /// Everything of the group in one batch and one sync. Readers see it only after that.
-    fn write_durably(&self, group: &mut Group) -> fjall::Result<BTreeMap<Topic, u64>> {
+    /// Writes everything of the batch with one sync, and returns the number of appended records a topic. Readers see it
+    /// only after that.
+    fn write_durably(&self, batch: &mut SyncBatch) -> fjall::Result<BTreeMap<Topic, u64>> {
         let state = &self.state;
-        // Or the partitions' folders would be made again in its place.
+        // If the data folder was removed, fjall would make the partitions' folders again in its place.
         state.is_in_place()?;
         // `SyncData` suffices: fdatasync also writes the metadata that reading back needs.
-        let mut batch = state.db.batch().durability(Some(PersistMode::SyncData));
-        let mut advances: BTreeMap<Partition, Advance> = BTreeMap::new();
+        let mut writes = state.db.batch().durability(Some(PersistMode::SyncData));
+        let mut advances: BTreeMap<Partition, PartitionAdvance> = BTreeMap::new();
         let mut topics: BTreeMap<Topic, u64> = BTreeMap::new();
         let now = Millis::now();
 
-        for append in &mut group.appends {
-            for (partition, mut stored) in append.records.drain(..) {
-                let Some(lane) = state.lane(partition) else { continue };
+        for append in &mut batch.appends {
+            for (partition, mut record) in append.records.drain(..) {
+                let Some(stored) = state.stored(partition) else { continue };
                 let Some(keyspace) = state.writable(partition)? else { continue };
-                let advance = advances.entry(partition).or_insert_with(|| Advance {
-                    end: lane.end(),
+                let advance = advances.entry(partition).or_insert_with(|| PartitionAdvance {
+                    end: stored.end(),
                     // A clock that was set back must not make a later record older.
-                    last_ms: lane.segments.lock().last_ms().max(now.0),
+                    last_ms: stored.segments.lock().last_ms().max(now.0),
                     bytes: 0,
                 });
-                format::stamp(&mut stored, Millis(advance.last_ms));
-                advance.bytes += stored.len() as u64;
-                batch.insert(keyspace, format::offset_key(advance.end), stored);
+                format::stamp(&mut record, Millis(advance.last_ms));
+                advance.bytes += record.len() as u64;
+                writes.insert(keyspace, format::offset_key(advance.end), record);
                 advance.end += 1;
                 *topics.entry(partition.topic).or_default() += 1;
             }
@@ -213,37 +217,37 @@ impl Writer {
         let mut closed: Vec<(Partition, Segment)> = Vec::new();
         let mut segments = Vec::with_capacity(advances.len());
         for (partition, advance) in &advances {
-            let Some(lane) = state.lane(*partition) else { continue };
-            let mut after = lane.segments.lock().clone();
+            let Some(stored) = state.stored(*partition) else { continue };
+            let mut after = stored.segments.lock().clone();
             closed.extend(
                 after.append(advance.end, advance.bytes, advance.last_ms).map(|own| (*partition, own)),
             );
-            segments.push((lane, advance.end, after));
+            segments.push((stored, advance.end, after));
         }
         for (partition, segment) in closed {
             let bytes = i64::try_from(segment.bytes).unwrap_or(i64::MAX);
-            let key = Mark::Segment.key(partition, segment.end);
-            batch.insert(&state.meta, key, format::pair(bytes, segment.last_ms));
+            let key = MetaKey::Segment.key(partition, segment.end);
+            writes.insert(&state.meta, key, format::pair(bytes, segment.last_ms));
         }
 
         // One value a key: two writes of one key in one batch have no order.
         let mut positions: BTreeMap<(&'static str, Partition), NextOffset> = BTreeMap::new();
-        for commit in &group.commits {
+        for commit in &batch.commits {
             for (partition, next) in &commit.upto {
                 let position = positions.entry((commit.group, *partition)).or_default();
                 *position = (*position).max(*next);
             }
         }
         for ((name, partition), next) in &positions {
-            batch.insert(&state.meta, format::group_key(name, *partition), format::offset_key(next.0));
+            writes.insert(&state.meta, format::group_key(name, *partition), format::offset_key(next.0));
         }
 
-        batch.commit()?;
+        writes.commit()?;
         state.is_in_place()?;
 
-        for (lane, end, after) in segments {
-            *lane.segments.lock() = after;
-            lane.set_end(end);
+        for (stored, end, after) in segments {
+            *stored.segments.lock() = after;
+            stored.set_end(end);
         }
         let mut groups = state.groups.write();
         for ((name, partition), next) in positions {
@@ -252,13 +256,13 @@ impl Writer {
         Ok(topics)
     }
 
-    fn register(&self, name: &'static str, partitions: &[Partition]) -> Registered {
+    fn register(&self, name: &'static str, partitions: &[Partition]) -> RegisterResult {
         let state = &self.state;
         let known = state.groups.read().get(name).cloned().unwrap_or_default();
         let new: Vec<(Partition, NextOffset)> = partitions
             .iter()
             .filter(|partition| !known.contains_key(partition))
-            .filter_map(|partition| Some((*partition, NextOffset(state.lane(*partition)?.start()))))
+            .filter_map(|partition| Some((*partition, NextOffset(state.stored(*partition)?.start()))))
             .collect();
         if !new.is_empty() {
             let mut batch = state.db.batch().durability(Some(PersistMode::SyncData));
@@ -276,33 +280,33 @@ impl Writer {
     fn trim(&self, trim: &Trim) -> Result<NextOffset, String> {
         let state = &self.state;
         let partition = trim.partition;
-        let lane = state.lane(partition).ok_or_else(|| format!("{partition} does not exist"))?;
-        let start = lane.start();
-        // Looked at again here, after every registration and commit that came before.
-        let barrier = if trim.despite_groups { i64::MAX } else { state.barrier(partition) };
-        let before = trim.before.0.min(barrier).min(lane.end()).min(start.saturating_add(TRIM_RECORDS));
-        let Some(keyspace) = lane.keyspace().filter(|_| before > start) else {
+        let stored = state.stored(partition).ok_or_else(|| format!("{partition} does not exist"))?;
+        let start = stored.start();
+        // Read again here, after every registration and commit that was requested before.
+        let barrier = if trim.despite_groups { i64::MAX } else { state.retention_barrier(partition) };
+        let before = trim.before.0.min(barrier).min(stored.end()).min(start.saturating_add(TRIM_RECORDS));
+        let Some(keyspace) = stored.keyspace().filter(|_| before > start) else {
             return Ok(NextOffset(start));
         };
 
-        let mut after = lane.segments.lock().clone();
-        let gone = after.trim(before);
+        let mut after = stored.segments.lock().clone();
+        let removed = after.trim(before);
         let mut batch = state.db.batch();
         for offset in start..before {
             batch.remove(keyspace, format::offset_key(offset));
         }
-        for segment in gone {
-            batch.remove(&state.meta, Mark::Segment.key(partition, segment.end));
+        for segment in removed {
+            batch.remove(&state.meta, MetaKey::Segment.key(partition, segment.end));
         }
-        batch.insert(&state.meta, Mark::Start.key(partition, 0), format::pair(before, after.last_ms()));
+        batch.insert(&state.meta, MetaKey::Start.key(partition, 0), format::pair(before, after.last_ms()));
         // A reader that comes too late must find a gap, not silence: the start moves first.
-        lane.set_start(before);
+        stored.set_start(before);
         if let Err(error) = batch.commit() {
-            lane.set_start(start);
+            stored.set_start(start);
             return Err(format!("the data folder: {error}"));
         }
-        *lane.segments.lock() = after;
-        state.ring(&BTreeSet::from([partition.topic]));
+        *stored.segments.lock() = after;
+        state.notify_subscribers(&BTreeSet::from([partition.topic]));
         Ok(NextOffset(before))
     }
 }

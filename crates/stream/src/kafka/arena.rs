@@ -1,38 +1,38 @@
 //! Copies the records of one poll out of librdkafka, many into one buffer, and slices them.
 //!
-//! One allocation serves many small records. A record that is kept keeps its whole buffer, so buffers stay small.
+//! One allocation serves many small records. A record keeps its whole buffer alive, so buffers stay small.
 
 use bytes::Bytes;
 use rdkafka::message::{Headers as _, Message};
 use tidegate_schemas::ids::Millis;
 
 use crate::{
-    budget::Charge,
-    record::{Fetched, Headers},
+    consumer::budget::Amount,
+    record::{FetchedRecord, Headers},
     topics::{Offset, Partition, Position},
 };
 
-/// A buffer is closed at this size; a larger record has one of its own.
+/// Size at which a buffer is closed; a larger record has one of its own.
 const BUFFER: usize = 256 << 10;
 
 /// A record whose bytes lie in the open buffer.
-struct Pending {
+struct PendingRecord {
     at: Position,
     written_at: Millis,
-    /// Ends of key and value; they begin where the part before them ends.
+    /// Start of the key, and ends of key and value: each part begins where the one before it ends.
     start: usize,
     key_end: usize,
     value_end: usize,
-    /// Names, and the end of each value.
+    /// Name and end of the value of each header.
     headers: Vec<(Box<str>, usize)>,
 }
 
 #[derive(Default)]
 pub(super) struct Arena {
     open: Vec<u8>,
-    pending: Vec<Pending>,
-    done: Vec<Fetched>,
-    charge: Charge,
+    pending: Vec<PendingRecord>,
+    done: Vec<FetchedRecord>,
+    amount: Amount,
 }
 
 impl Arena {
@@ -57,8 +57,8 @@ impl Arena {
             headers.push((header.key.into(), self.open.len()));
         }
         let names: usize = headers.iter().map(|(name, _): &(Box<str>, usize)| name.len()).sum();
-        self.charge += Charge::one(self.open.len() - start + names);
-        self.pending.push(Pending {
+        self.amount += Amount::one(self.open.len() - start + names);
+        self.pending.push(PendingRecord {
             at: Position { partition, offset: Offset(message.offset()) },
             written_at: Millis(message.timestamp().to_millis().unwrap_or(0)),
             start,
@@ -68,11 +68,11 @@ impl Arena {
         });
     }
 
-    pub(super) const fn charge(&self) -> Charge {
-        self.charge
+    pub(super) const fn amount(&self) -> Amount {
+        self.amount
     }
 
-    pub(super) fn into_records(mut self) -> Vec<Fetched> {
+    pub(super) fn into_records(mut self) -> Vec<FetchedRecord> {
         self.close();
         self.done
     }
@@ -86,7 +86,7 @@ impl Arena {
                 from = end;
                 (name, value)
             });
-            Fetched {
+            FetchedRecord {
                 at: record.at,
                 key: buffer.slice(record.start..record.key_end),
                 framed: buffer.slice(record.key_end..record.value_end),
@@ -133,9 +133,9 @@ mod tests {
         for (offset, value) in [(0, Some(b"one".to_vec())), (1, Some(b"two".to_vec())), (2, None)] {
             arena.push(partition, &message(offset, value));
         }
-        let charge = arena.charge();
+        let amount = arena.amount();
         let records = arena.into_records();
-        assert_eq!(charge, Charge { records: 3, bytes: records.iter().map(Fetched::bytes).sum() });
+        assert_eq!(amount, Amount { records: 3, bytes: records.iter().map(FetchedRecord::bytes).sum() });
         let parts: Vec<_> =
             records.iter().map(|record| (record.at.offset.0, &*record.key, &*record.framed)).collect();
         assert_eq!(parts, [(0, &b"key"[..], &b"one"[..]), (1, b"key", b"two"), (2, b"key", b"")]);

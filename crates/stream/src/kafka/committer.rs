@@ -1,7 +1,7 @@
-//! Commits for one consumer on a thread of its own, and keeps the answers until the engine looks.
+//! Commits of one consumer, made on a thread of its own, whose outcomes the engine collects.
 //!
-//! librdkafka throws away what became of an asynchronous commit unless it has a callback in C, so commits are
-//! synchronous, where they hold up neither polling nor anybody else. It decides nothing about what is committed.
+//! librdkafka drops the outcome of an asynchronous commit unless it has a callback in C, so commits are synchronous and
+//! run on a thread where they hold up neither polling nor anything else.
 
 use std::{
     collections::BTreeMap,
@@ -17,32 +17,32 @@ use rdkafka::{
 };
 
 use super::{
-    context::{Context, Names},
-    index_of,
+    rebalance_events::EventQueue,
+    topic_names::{TopicNames, index_of},
 };
 use crate::{
-    signal::Signal,
     topics::{NextOffset, Partition, Topic},
+    wakeup::Wakeup,
 };
 
-/// What became of the commit of some partitions.
-pub(super) struct Answer {
+/// Outcome of the commit of some partitions.
+pub(super) struct CommitOutcome {
     pub(super) upto: Vec<(Partition, NextOffset)>,
     pub(super) result: KafkaResult<()>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Asked for while another commit is under way: later ones replace earlier ones.
-    asked: BTreeMap<Partition, NextOffset>,
-    answers: Vec<Answer>,
+    /// Requested while another commit is in flight: later ones replace earlier ones.
+    requested: BTreeMap<Partition, NextOffset>,
+    outcomes: Vec<CommitOutcome>,
     closed: bool,
 }
 
 struct Shared {
     state: Mutex<State>,
-    wake: Condvar,
-    signal: Arc<Signal>,
+    changed: Condvar,
+    wakeup: Arc<Wakeup>,
 }
 
 pub(super) struct Committer {
@@ -52,35 +52,35 @@ pub(super) struct Committer {
 
 impl Committer {
     pub(super) fn start(
-        consumer: Arc<BaseConsumer<Context>>,
-        names: Arc<Names>,
-        signal: Arc<Signal>,
+        consumer: Arc<BaseConsumer<EventQueue>>,
+        names: Arc<TopicNames>,
+        wakeup: Arc<Wakeup>,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { state: Mutex::default(), wake: Condvar::new(), signal });
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), wakeup });
         let own = Arc::clone(&shared);
         let thread =
             thread::Builder::new().name("commit".to_owned()).spawn(move || own.run(&consumer, &names))?;
         Ok(Self { shared, thread })
     }
 
-    pub(super) fn ask(&self, upto: impl IntoIterator<Item = (Partition, NextOffset)>) {
-        self.shared.state.lock().asked.extend(upto);
-        self.shared.wake.notify_one();
+    pub(super) fn request(&self, upto: impl IntoIterator<Item = (Partition, NextOffset)>) {
+        self.shared.state.lock().requested.extend(upto);
+        self.shared.changed.notify_one();
     }
 
-    /// What is not sent yet must not be: the partition is not ours any more.
+    /// Drops the request for a partition that is not ours any more: if it is not sent yet, it must not be.
     pub(super) fn forget(&self, partition: Partition) {
-        self.shared.state.lock().asked.remove(&partition);
+        self.shared.state.lock().requested.remove(&partition);
     }
 
-    pub(super) fn answers(&self) -> Vec<Answer> {
-        std::mem::take(&mut self.shared.state.lock().answers)
+    pub(super) fn take_outcomes(&self) -> Vec<CommitOutcome> {
+        std::mem::take(&mut self.shared.state.lock().outcomes)
     }
 
-    /// Waits for the commit under way, without limit while no broker answers.
-    pub(super) fn end(self) {
+    /// Waits for the commit in flight, without limit while no broker answers.
+    pub(super) fn join(self) {
         self.shared.state.lock().closed = true;
-        self.shared.wake.notify_one();
+        self.shared.changed.notify_one();
         if self.thread.join().is_err() {
             tracing::error!("the thread that commits panicked");
         }
@@ -88,36 +88,36 @@ impl Committer {
 }
 
 impl Shared {
-    fn run(&self, consumer: &BaseConsumer<Context>, names: &Names) {
-        while let Some(asked) = self.next() {
-            // One request a topic: librdkafka tells a failure only if it is that of every partition of a request, and
-            // what fails for one partition of a topic, as rights do, fails for all.
+    fn run(&self, consumer: &BaseConsumer<EventQueue>, names: &TopicNames) {
+        while let Some(requested) = self.next() {
+            // One request a topic: librdkafka reports a failure only if every partition of a request failed, and a failure
+            // such as a missing right concerns all partitions of a topic.
             let mut topics: BTreeMap<Topic, Vec<(Partition, NextOffset)>> = BTreeMap::new();
-            for (partition, next) in asked {
+            for (partition, next) in requested {
                 topics.entry(partition.topic).or_default().push((partition, next));
             }
             for (topic, upto) in topics {
-                let result = commit(consumer, names.kafkas(topic), &upto);
-                self.state.lock().answers.push(Answer { upto, result });
+                let result = commit(consumer, names.name(topic), &upto);
+                self.state.lock().outcomes.push(CommitOutcome { upto, result });
             }
-            self.signal.ring();
+            self.wakeup.notify();
         }
     }
 
     fn next(&self) -> Option<BTreeMap<Partition, NextOffset>> {
         let mut state = self.state.lock();
-        while state.asked.is_empty() {
+        while state.requested.is_empty() {
             if state.closed {
                 return None;
             }
-            self.wake.wait(&mut state);
+            self.changed.wait(&mut state);
         }
-        Some(std::mem::take(&mut state.asked))
+        Some(std::mem::take(&mut state.requested))
     }
 }
 
 fn commit(
-    consumer: &BaseConsumer<Context>,
+    consumer: &BaseConsumer<EventQueue>,
     topic: &str,
     upto: &[(Partition, NextOffset)],
 ) -> Result<(), KafkaError> {

@@ -1,6 +1,4 @@
-//! A consumer of Kafka under the driver: fetches, follows the group, commits, and stops at gaps.
-//!
-//! It keeps no promise by itself: what may be committed, and when a partition may go, the driver says.
+//! Engine of a consumer on Kafka: fetches, follows the group, commits, and stops at gaps.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,53 +15,55 @@ use rdkafka::{
 
 use super::{
     arena::Arena,
-    committer::{Answer, Committer},
-    context::{self, Context, Names, Note},
-    index_of,
-    observe::{self, BrokerHealth},
-    settings::Settings,
+    client_stats::{self, BrokerHealth},
+    committer::{CommitOutcome, Committer},
+    rebalance_events::{self, ConsumerEvent, EventQueue},
+    topic_names::{TopicNames, index_of},
 };
 use crate::{
-    budget::Charge,
-    engine::{self, Event},
-    record::Fetched,
-    signal::Signal,
+    consumer::{
+        budget::Amount,
+        engine::{Engine, Event},
+    },
+    record::FetchedRecord,
+    settings::kafka::KafkaSettings,
     topics::{NextOffset, Partition, Topic},
+    wakeup::Wakeup,
 };
 
-/// What one poll takes at most: the driver wants to hear of completions in between.
-const LARGEST_POLL: Charge = Charge { records: 4_096, bytes: 4 << 20 };
-/// Between two attempts at something that the brokers did not answer.
+/// Largest amount that one poll takes, so that the driver can collect settlements in between.
+const LARGEST_POLL: Amount = Amount { records: 4_096, bytes: 4 << 20 };
+/// Pause between two attempts at a query that the brokers did not answer.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long one question to the brokers may hold up the driver. What is not answered is asked again.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Where a partition ends of which nobody says it: everything in it may have been read before.
+/// Time for which one query to the brokers may hold up the driver. It is repeated if it is not answered.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+/// End of a partition whose end is not known: everything in it may have been read before.
 const UNKNOWN_END: i64 = i64::MAX;
-/// How long leaving the group may take: with the brokers gone it never ends by itself.
+/// Time that leaving the group may take: with the brokers gone it never ends by itself.
 const LEAVE: Duration = Duration::from_secs(5);
 
 /// Partitions that the group wants back.
-struct Revoking {
+struct PendingRevocation {
     list: TopicPartitionList,
-    left: BTreeSet<Partition>,
+    unreleased: BTreeSet<Partition>,
 }
 
-/// Why nothing comes, and whether the driver knows.
+/// Reason for which nothing is read, and whether it was reported to the driver.
 #[derive(Default)]
 struct Outage {
-    down: bool,
-    fault: Option<String>,
-    told: bool,
+    brokers_down: bool,
+    error: Option<String>,
+    is_reported: bool,
 }
 
 impl Outage {
-    fn tell(&mut self, events: &mut Vec<Event>) {
-        let out = self.down || self.fault.is_some();
-        if out == std::mem::replace(&mut self.told, out) {
+    fn report(&mut self, events: &mut Vec<Event>) {
+        let is_out = self.brokers_down || self.error.is_some();
+        if is_out == std::mem::replace(&mut self.is_reported, is_out) {
             return;
         }
-        events.push(if out {
-            let detail = self.fault.clone().unwrap_or_else(|| "no kafka broker is reachable".to_owned());
+        events.push(if is_out {
+            let detail = self.error.clone().unwrap_or_else(|| "no kafka broker is reachable".to_owned());
             Event::Unreachable { detail }
         } else {
             Event::Reachable
@@ -71,160 +71,161 @@ impl Outage {
     }
 }
 
-/// What a look into librdkafka brought.
-struct Catch {
+/// Result of polling librdkafka.
+struct PollResult {
     arena: Arena,
-    faults: Vec<KafkaError>,
-    /// Nothing more is there.
-    drained: bool,
+    errors: Vec<KafkaError>,
+    /// True if nothing more is there.
+    is_empty: bool,
 }
 
-pub(super) struct Engine {
-    /// None once closed.
-    consumer: Option<Arc<BaseConsumer<Context>>>,
+pub(super) struct KafkaEngine {
+    /// `None` once closed.
+    consumer: Option<Arc<BaseConsumer<EventQueue>>>,
     committer: Option<Committer>,
-    names: Arc<Names>,
-    signal: Arc<Signal>,
+    names: Arc<TopicNames>,
+    wakeup: Arc<Wakeup>,
     health: Arc<BrokerHealth>,
-    /// Where reading goes on, of every partition that the driver was told is ours.
+    /// Next offset of every partition that was reported to the driver as ours.
     next: BTreeMap<Partition, NextOffset>,
     paused: BTreeSet<Partition>,
-    /// At a gap: never resumed.
+    /// Partitions at a gap: never resumed.
     stopped: BTreeSet<Partition>,
-    /// Taken out of librdkafka, but not told yet: there was no room.
-    held: VecDeque<Fetched>,
-    /// Assigned by the group; reading begins once it is known where.
+    /// Records that were polled but not reported yet, because they exceeded the available amount.
+    deferred: VecDeque<FetchedRecord>,
+    /// Partitions that the group assigned, and whose committed offsets are not known yet.
     assigning: VecDeque<TopicPartitionList>,
-    revoking: VecDeque<Revoking>,
-    /// Some position is outside its partition; librdkafka does not say which.
+    revoking: VecDeque<PendingRevocation>,
+    /// True if some position is outside its partition; librdkafka does not say which.
     out_of_range: bool,
-    /// No question to the brokers before this.
-    ask_at: Instant,
+    /// Earliest time of the next query to the brokers.
+    next_query_at: Instant,
     outage: Outage,
     failed: bool,
 }
 
-impl Engine {
-    /// Joins the group. Asks the brokers nothing yet.
+impl KafkaEngine {
+    /// Joins the group. Sends no query to the brokers yet.
     pub(super) fn open(
-        settings: &Settings,
+        settings: &KafkaSettings,
         group_id: &str,
         topics: &[Topic],
-        names: Arc<Names>,
+        names: Arc<TopicNames>,
         health: Arc<BrokerHealth>,
-        signal: Arc<Signal>,
+        wakeup: Arc<Wakeup>,
     ) -> Result<Self, String> {
         let config = settings.consumer(group_id)?;
-        let context = Context::new(Arc::clone(&names), Arc::clone(&health));
-        let mut consumer: BaseConsumer<Context> =
-            config.create_with_context(context).map_err(|why| super::creation(&why))?;
-        let ring = Arc::clone(&signal);
-        consumer.set_nonempty_callback(move || ring.ring());
-        let topics: Vec<&str> = topics.iter().map(|topic| names.kafkas(*topic)).collect();
+        let events = EventQueue::new(Arc::clone(&names), Arc::clone(&health));
+        let mut consumer: BaseConsumer<EventQueue> =
+            config.create_with_context(events).map_err(|why| client_stats::creation_error(&why))?;
+        let nonempty = Arc::clone(&wakeup);
+        consumer.set_nonempty_callback(move || nonempty.notify());
+        let topics: Vec<&str> = topics.iter().map(|topic| names.name(*topic)).collect();
         consumer.subscribe(&topics).map_err(|why| why.to_string())?;
         let consumer = Arc::new(consumer);
-        let committer = Committer::start(Arc::clone(&consumer), Arc::clone(&names), Arc::clone(&signal))
+        let committer = Committer::start(Arc::clone(&consumer), Arc::clone(&names), Arc::clone(&wakeup))
             .map_err(|why| format!("no thread for commits: {why}"))?;
         Ok(Self {
             consumer: Some(consumer),
             committer: Some(committer),
             names,
-            signal,
+            wakeup,
             health,
             next: BTreeMap::new(),
             paused: BTreeSet::new(),
             stopped: BTreeSet::new(),
-            held: VecDeque::new(),
+            deferred: VecDeque::new(),
             assigning: VecDeque::new(),
             revoking: VecDeque::new(),
             out_of_range: false,
-            ask_at: Instant::now(),
+            next_query_at: Instant::now(),
             outage: Outage::default(),
             failed: false,
         })
     }
 
-    /// Everything that can be had without waiting, in order. True: nothing more is there.
-    fn sweep(&mut self, room: Charge, events: &mut Vec<Event>) -> bool {
-        self.hear_of_commits(events);
-        if let Some(why) = self.health.fatal_reason() {
+    /// Collects all events that need no waiting, in order. Returns true if nothing more is there.
+    fn collect(&mut self, available: Amount, events: &mut Vec<Event>) -> bool {
+        self.collect_commits(events);
+        if let Some(why) = self.health.fatal_error() {
             let detail = why.to_owned();
             self.fail(detail, events);
         }
-        self.ask_brokers(events);
-        let (mut records, room) = self.take_held(room);
-        let Catch { arena, faults, drained } = self.catch(room);
-        let (charge, mut caught) = (arena.charge(), arena.into_records());
-        for record in &caught {
+        self.query_brokers(events);
+        let (mut records, available) = self.take_deferred(available);
+        let PollResult { arena, errors, is_empty } = self.poll_client(available);
+        let (amount, mut polled) = (arena.amount(), arena.into_records());
+        for record in &polled {
             self.next.insert(record.at.partition, record.at.offset.next());
         }
-        // How large a record is shows only when it is out; then the last one may be one too many.
-        let alone = records.is_empty() && caught.len() == 1;
-        if charge.records > room.records || (charge.bytes > room.bytes && !alone) {
-            self.held.extend(caught.pop());
+        // The size of a record is known only once it is polled, so the last one may be one too many.
+        let is_alone = records.is_empty() && polled.len() == 1;
+        if amount.records > available.records || (amount.bytes > available.bytes && !is_alone) {
+            self.deferred.extend(polled.pop());
         }
-        records.append(&mut caught);
+        records.append(&mut polled);
         if !records.is_empty() {
-            self.outage.fault = None;
+            self.outage.error = None;
             events.push(Event::Fetched(records));
         }
-        for fault in faults {
-            self.suffer(&fault, events);
+        for error in errors {
+            self.handle_error(&error, events);
         }
-        while let Some(note) = self.consumer.as_ref().and_then(|consumer| consumer.context().take_note()) {
-            self.follow(note, events);
+        while let Some(event) = self.consumer.as_ref().and_then(|consumer| consumer.context().take_event()) {
+            self.handle_event(event, events);
         }
-        self.outage.tell(events);
-        drained
+        self.outage.report(events);
+        is_empty
     }
 
-    /// What waited for room, and the room after it: none while something still waits, or records would pass each other.
-    fn take_held(&mut self, room: Charge) -> (Vec<Fetched>, Charge) {
-        let (mut taken, mut left, mut kept) = (Vec::new(), room, VecDeque::new());
-        for record in self.held.drain(..) {
+    /// Takes the deferred records that fit, and returns them with the amount that is available after them: none while
+    /// a record is still deferred, or records would overtake it.
+    fn take_deferred(&mut self, available: Amount) -> (Vec<FetchedRecord>, Amount) {
+        let (mut taken, mut available, mut deferred) = (Vec::new(), available, VecDeque::new());
+        for record in self.deferred.drain(..) {
             if self.paused.contains(&record.at.partition) {
-                kept.push_back(record);
+                deferred.push_back(record);
                 continue;
             }
             let bytes = record.bytes();
-            if left.records == 0 || (bytes > left.bytes && !taken.is_empty()) {
-                left = Charge::default();
-                kept.push_back(record);
+            if available.records == 0 || (bytes > available.bytes && !taken.is_empty()) {
+                available = Amount::ZERO;
+                deferred.push_back(record);
             } else {
-                left.records -= 1;
-                left.bytes = left.bytes.saturating_sub(bytes);
+                available.records -= 1;
+                available.bytes = available.bytes.saturating_sub(bytes);
                 taken.push(record);
             }
         }
-        self.held = kept;
-        (taken, left)
+        self.deferred = deferred;
+        (taken, available)
     }
 
-    /// Polls until there is nothing, no room, or something to tell first. Always serves the group.
-    fn catch(&self, room: Charge) -> Catch {
-        let mut catch = Catch { arena: Arena::default(), faults: Vec::new(), drained: false };
-        let Some(consumer) = &self.consumer else { return Catch { drained: true, ..catch } };
-        let context = consumer.context();
+    /// Polls until there is nothing, enough, or an event to handle first. Always serves the group.
+    fn poll_client(&self, available: Amount) -> PollResult {
+        let mut result = PollResult { arena: Arena::default(), errors: Vec::new(), is_empty: false };
+        let Some(consumer) = &self.consumer else { return PollResult { is_empty: true, ..result } };
+        let events = consumer.context();
         loop {
-            let served = context.served();
+            let callbacks = events.callbacks();
             match consumer.poll(Duration::ZERO) {
                 Some(Ok(message)) => match self.names.partition(message.topic(), message.partition()) {
                     Some(partition) if self.next.contains_key(&partition) => {
-                        catch.arena.push(partition, &message);
+                        result.arena.push(partition, &message);
                     }
-                    // Left in a queue by an assignment that is gone: its next owner reads it.
+                    // Left in the client's queue by a former assignment: the next owner reads it.
                     _ => {}
                 },
-                Some(Err(fault)) => catch.faults.push(fault),
-                // Something else than a record was served, and records may stand behind it.
-                None if context.served() != served => {}
-                None => return Catch { drained: true, ..catch },
+                Some(Err(error)) => result.errors.push(error),
+                // A callback was made instead of returning a record, and records may be queued behind it.
+                None if events.callbacks() != callbacks => {}
+                None => return PollResult { is_empty: true, ..result },
             }
-            let taken = catch.arena.charge();
-            let enough = taken.records >= room.records.min(LARGEST_POLL.records)
-                || taken.bytes >= room.bytes.min(LARGEST_POLL.bytes);
-            if context.has_notes() || !catch.faults.is_empty() || (enough && taken.records > 0) {
-                return catch;
+            let taken = result.arena.amount();
+            let enough = taken.records >= available.records.min(LARGEST_POLL.records)
+                || taken.bytes >= available.bytes.min(LARGEST_POLL.bytes);
+            if events.has_events() || !result.errors.is_empty() || (enough && taken.records > 0) {
+                return result;
             }
         }
     }
@@ -235,18 +236,18 @@ impl Engine {
         }
     }
 
-    /// What a fault of the consumer means. Rebalances and commits tell their own.
-    fn suffer(&mut self, fault: &KafkaError, events: &mut Vec<Event>) {
-        if let KafkaError::MessageConsumptionFatal(code) = fault {
+    /// Handles an error of the consumer. Errors of rebalances and commits are reported elsewhere.
+    fn handle_error(&mut self, error: &KafkaError, events: &mut Vec<Event>) {
+        if let KafkaError::MessageConsumptionFatal(code) = error {
             return self.fail(format!("the kafka consumer can no longer be used: {code}"), events);
         }
-        match fault.rdkafka_error_code() {
+        match error.rdkafka_error_code() {
             Some(
                 RDKafkaErrorCode::AutoOffsetReset
                 | RDKafkaErrorCode::OffsetOutOfRange
                 | RDKafkaErrorCode::LogTruncation,
             ) => self.out_of_range = true,
-            // The operator's to mend, while we try on.
+            // An operator has to mend these; the client keeps trying meanwhile.
             Some(
                 RDKafkaErrorCode::TopicAuthorizationFailed
                 | RDKafkaErrorCode::GroupAuthorizationFailed
@@ -254,57 +255,57 @@ impl Engine {
                 | RDKafkaErrorCode::Authentication
                 | RDKafkaErrorCode::UnknownTopicOrPartition
                 | RDKafkaErrorCode::UnknownTopic,
-            ) => self.outage.fault = Some(fault.to_string()),
+            ) => self.outage.error = Some(error.to_string()),
             Some(RDKafkaErrorCode::PollExceeded) => {
                 tracing::error!(
                     "the consumer was not polled for max.poll.interval.ms, and lost its partitions"
                 );
             }
-            _ => tracing::debug!(code = observe::code(fault), "kafka consumer: {fault}"),
+            _ => tracing::debug!(code = client_stats::code(error), "kafka consumer: {error}"),
         }
     }
 
-    fn follow(&mut self, note: Note, events: &mut Vec<Event>) {
-        match note {
-            Note::Assign(list) => {
+    fn handle_event(&mut self, event: ConsumerEvent, events: &mut Vec<Event>) {
+        match event {
+            ConsumerEvent::Assign(list) => {
                 self.assigning.push_back(list);
-                self.ask_brokers(events);
+                self.query_brokers(events);
             }
-            Note::Revoke { list, lost } => self.revoke(list, lost, events),
-            Note::Ends(ends) => events.extend(
+            ConsumerEvent::Revoke { list, lost } => self.revoke(list, lost, events),
+            ConsumerEvent::Ends(ends) => events.extend(
                 ends.into_iter()
                     .filter(|(partition, _)| self.next.contains_key(partition))
                     .map(|(partition, end)| Event::End { partition, end }),
             ),
-            Note::Brokers { up } => self.outage.down = !up,
+            ConsumerEvent::Brokers { up } => self.outage.brokers_down = !up,
         }
     }
 
     fn revoke(&mut self, list: TopicPartitionList, lost: bool, events: &mut Vec<Event>) {
         let revoked = self.names.partitions(&list);
-        // What was not begun needs no drain.
+        // An assignment whose reading has not begun needs no drain.
         self.assigning.retain(|assigned| {
             !self.names.partitions(assigned).iter().any(|partition| revoked.contains(partition))
         });
-        let told: Vec<Partition> =
+        let known: Vec<Partition> =
             revoked.into_iter().filter(|partition| self.next.contains_key(partition)).collect();
-        if lost || told.is_empty() {
-            for partition in &told {
+        if lost || known.is_empty() {
+            for partition in &known {
                 self.forget(*partition);
             }
-            self.let_go(&list);
-            if !told.is_empty() {
-                events.push(Event::Lost(told));
+            self.give_back(&list);
+            if !known.is_empty() {
+                events.push(Event::Lost(known));
             }
         } else {
-            self.revoking.push_back(Revoking { list, left: told.iter().copied().collect() });
-            events.push(Event::Revoking(told));
+            self.revoking.push_back(PendingRevocation { list, unreleased: known.iter().copied().collect() });
+            events.push(Event::Revoking(known));
         }
     }
 
-    fn let_go(&self, list: &TopicPartitionList) {
+    fn give_back(&self, list: &TopicPartitionList) {
         let Some(consumer) = &self.consumer else { return };
-        if let Err(why) = context::let_go(consumer, list) {
+        if let Err(why) = rebalance_events::give_back(consumer, list) {
             tracing::warn!("partitions could not be given back to their group: {why}");
         }
     }
@@ -313,14 +314,14 @@ impl Engine {
         self.next.remove(&partition);
         self.paused.remove(&partition);
         self.stopped.remove(&partition);
-        self.held.retain(|record| record.at.partition != partition);
+        self.deferred.retain(|record| record.at.partition != partition);
         if let Some(committer) = &self.committer {
             committer.forget(partition);
         }
     }
 
-    fn hear_of_commits(&self, events: &mut Vec<Event>) {
-        for Answer { upto, result } in self.committer.iter().flat_map(Committer::answers) {
+    fn collect_commits(&self, events: &mut Vec<Event>) {
+        for CommitOutcome { upto, result } in self.committer.iter().flat_map(Committer::take_outcomes) {
             match result {
                 Ok(()) => {
                     events.extend(
@@ -336,73 +337,74 @@ impl Engine {
         }
     }
 
-    /// What can only be done with an answer of the brokers, and is tried until there is one.
-    fn ask_brokers(&mut self, events: &mut Vec<Event>) {
-        if Instant::now() < self.ask_at {
+    /// Carries out what needs an answer of the brokers. It is repeated until there is one.
+    fn query_brokers(&mut self, events: &mut Vec<Event>) {
+        if Instant::now() < self.next_query_at {
             return;
         }
-        let answered = self.begin_assigned(events).and_then(|()| self.find_gaps(events));
+        let answered = self.begin_reading(events).and_then(|()| self.find_gaps(events));
         if let Err(why) = answered {
-            self.outage.fault = Some(why.to_string());
-            self.ask_at = Instant::now() + PAUSE;
+            self.outage.error = Some(why.to_string());
+            self.next_query_at = Instant::now() + PAUSE;
         }
     }
 
-    /// Begins reading what the group assigned: at the committed offset, or at the start for a group that never was
-    /// there. That start is committed at once, so that what retention eats before the first commit is seen as a gap.
-    fn begin_assigned(&mut self, events: &mut Vec<Event>) -> KafkaResult<()> {
+    /// Begins reading what the group assigned: at the committed offset, or at the start for a group that has none. That
+    /// start is committed at once, so that retention before the first commit is seen as a gap.
+    fn begin_reading(&mut self, events: &mut Vec<Event>) -> KafkaResult<()> {
         let Some(consumer) = &self.consumer else { return Ok(()) };
         while let Some(list) = self.assigning.front() {
-            let starts = consumer.committed_offsets(list.clone(), PATIENCE)?;
-            let mut fresh = Vec::new();
+            let starts = consumer.committed_offsets(list.clone(), QUERY_TIMEOUT)?;
+            let mut new = Vec::new();
             let mut assigned = Vec::new();
-            // One broker that does not answer is waited for once.
-            let mut is_silent = false;
+            // After the first broker that does not answer, the others are not waited for.
+            let mut has_timed_out = false;
             for mut element in starts.elements() {
                 element.error()?;
                 let Some(partition) = self.names.partition(element.topic(), element.partition()) else {
                     continue;
                 };
-                // Asked after the former owner has let go, and a new leader answers only once it knows all that the
-                // one before it had told: so nobody has read beyond this end.
-                let ask = || consumer.fetch_watermarks(element.topic(), element.partition(), PATIENCE);
+                // Queried after the former owner has let go, and a new leader answers only once it knows all that the
+                // leader before it had reported: so nobody has read beyond this end.
+                let watermarks =
+                    || consumer.fetch_watermarks(element.topic(), element.partition(), QUERY_TIMEOUT);
                 let (next, end) = match element.offset() {
-                    KafkaOffset::Offset(next) if is_silent => (next, UNKNOWN_END),
-                    KafkaOffset::Offset(next) => match ask() {
+                    KafkaOffset::Offset(next) if has_timed_out => (next, UNKNOWN_END),
+                    KafkaOffset::Offset(next) => match watermarks() {
                         Ok((_, end)) => (next, end),
                         // A partition without a leader must not keep the others from being read.
                         Err(why) => {
-                            tracing::warn!(%partition, "its end cannot be had, so all of it may be a replay: {why}");
-                            is_silent = true;
+                            tracing::warn!(%partition, "the partition's end cannot be read, so all of it may be a replay: {why}");
+                            has_timed_out = true;
                             (next, UNKNOWN_END)
                         }
                     },
                     _ => {
-                        let (start, end) = ask()?;
+                        let (start, end) = watermarks()?;
                         element.set_offset(KafkaOffset::Offset(start))?;
-                        fresh.push((partition, NextOffset(start)));
+                        new.push((partition, NextOffset(start)));
                         (start, end)
                     }
                 };
                 assigned.push((partition, NextOffset(next), NextOffset(end)));
             }
-            context::take(consumer, &starts)?;
-            // A pause of an assignment before this one is not this one's.
+            rebalance_events::accept(consumer, &starts)?;
+            // librdkafka keeps the pause of a former assignment.
             consumer.resume(&starts)?;
             if let Some(committer) = &self.committer {
-                committer.ask(fresh);
+                committer.request(new);
             }
             self.assigning.pop_front();
             for (partition, next, end) in assigned {
                 self.next.insert(partition, next);
                 events.push(Event::Assigned { partition, next, end });
             }
-            self.outage.fault = None;
+            self.outage.error = None;
         }
         Ok(())
     }
 
-    /// Finds the partitions whose position retention has passed. librdkafka stopped them, and says only that there are.
+    /// Finds the partitions whose position retention has passed. librdkafka stopped them, but does not say which.
     fn find_gaps(&mut self, events: &mut Vec<Event>) -> KafkaResult<()> {
         if !self.out_of_range {
             return Ok(());
@@ -411,8 +413,8 @@ impl Engine {
         let (mut gaps, mut beyond) = (Vec::new(), None);
         for (&partition, &next) in self.next.iter().filter(|(partition, _)| !self.stopped.contains(partition))
         {
-            let (topic, index) = (self.names.kafkas(partition.topic), index_of(partition));
-            let (start, end) = consumer.fetch_watermarks(topic, index, PATIENCE)?;
+            let (topic, index) = (self.names.name(partition.topic), index_of(partition));
+            let (start, end) = consumer.fetch_watermarks(topic, index, QUERY_TIMEOUT)?;
             if next.0 < start {
                 gaps.push((partition, next, NextOffset(start)));
             } else if next.0 > end {
@@ -420,12 +422,12 @@ impl Engine {
                     "{partition} ends at {end}, but the group has read to {next}: records are gone"
                 ));
             } else {
-                // In range by now, as after a change of leader: reading goes on where it stood.
+                // In range by now, as after a change of leader: reading goes on at its position.
                 consumer.seek(topic, index, KafkaOffset::Offset(next.0), Duration::ZERO)?;
             }
         }
         self.out_of_range = false;
-        self.outage.fault = None;
+        self.outage.error = None;
         for (partition, committed, start) in gaps {
             self.stopped.insert(partition);
             events.push(Event::Gap { partition, committed, start });
@@ -439,22 +441,22 @@ impl Engine {
     fn list(&self, partitions: impl Iterator<Item = Partition>) -> TopicPartitionList {
         let mut list = TopicPartitionList::new();
         for partition in partitions {
-            list.add_partition(self.names.kafkas(partition.topic), index_of(partition));
+            list.add_partition(self.names.name(partition.topic), index_of(partition));
         }
         list
     }
 }
 
-impl engine::Engine for Engine {
-    // It sleeps on the driver's signal, which librdkafka rings too.
+impl Engine for KafkaEngine {
+    // It sleeps on the driver's wakeup, which librdkafka notifies too.
     const DEAF_FOR: Duration = Duration::from_secs(1);
 
-    fn poll(&mut self, wait: Duration, room: Charge) -> Vec<Event> {
+    fn poll(&mut self, wait: Duration, available: Amount) -> Vec<Event> {
         let mut events = Vec::new();
-        if self.sweep(room, &mut events) && events.is_empty() {
-            let asks = !self.assigning.is_empty() || self.out_of_range;
-            self.signal.wait(if asks { wait.min(PAUSE) } else { wait });
-            self.sweep(room, &mut events);
+        if self.collect(available, &mut events) && events.is_empty() {
+            let has_query = !self.assigning.is_empty() || self.out_of_range;
+            self.wakeup.wait(if has_query { wait.min(PAUSE) } else { wait });
+            self.collect(available, &mut events);
         }
         events
     }
@@ -490,7 +492,7 @@ impl engine::Engine for Engine {
 
     fn commit(&mut self, upto: &[(Partition, NextOffset)]) {
         if let Some(committer) = &self.committer {
-            committer.ask(upto.iter().copied());
+            committer.request(upto.iter().copied());
         }
     }
 
@@ -498,11 +500,11 @@ impl engine::Engine for Engine {
         for partition in partitions {
             self.forget(*partition);
             for revoking in &mut self.revoking {
-                revoking.left.remove(partition);
+                revoking.unreleased.remove(partition);
             }
         }
-        while let Some(revoking) = self.revoking.pop_front_if(|revoking| revoking.left.is_empty()) {
-            self.let_go(&revoking.list);
+        while let Some(revoking) = self.revoking.pop_front_if(|revoking| revoking.unreleased.is_empty()) {
+            self.give_back(&revoking.list);
         }
     }
 
@@ -510,21 +512,21 @@ impl engine::Engine for Engine {
         let Some(consumer) = self.consumer.take() else { return };
         let committer = self.committer.take();
         while let Some(revoking) = self.revoking.pop_front() {
-            if let Err(why) = context::let_go(&consumer, &revoking.list) {
+            if let Err(why) = rebalance_events::give_back(&consumer, &revoking.list) {
                 tracing::warn!("partitions could not be given back to their group: {why}");
             }
         }
         consumer.context().close();
-        let (left, has_left) = mpsc::channel();
+        let (done, has_left) = mpsc::channel();
         let leaving = std::thread::Builder::new().name("leave-group".to_owned()).spawn(move || {
-            // Both wait for brokers without limit, so nobody waits for this thread without one. Dropping the consumer
+            // Both wait for brokers without limit, so the caller waits for this thread with one. Dropping the consumer
             // leaves the group, and it is dropped with its last user.
             if let Some(committer) = committer {
-                committer.end();
+                committer.join();
             }
             drop(consumer);
-            // Whoever waited may have given up.
-            left.send(()).ok();
+            // The caller may have given up.
+            done.send(()).ok();
         });
         if leaving.is_err() || has_left.recv_timeout(LEAVE).is_err() {
             tracing::warn!("the group was not left in time: its brokers will notice by themselves");
@@ -533,13 +535,13 @@ impl engine::Engine for Engine {
 }
 
 // A driver that panics closes nothing, and the thread that commits would keep the consumer in its group.
-impl Drop for Engine {
+impl Drop for KafkaEngine {
     fn drop(&mut self) {
-        engine::Engine::close(self);
+        Engine::close(self);
     }
 }
 
-/// A refused commit's stable name.
+/// Tag of a refused commit.
 const fn tag(code: RDKafkaErrorCode) -> &'static str {
     match code {
         RDKafkaErrorCode::IllegalGeneration | RDKafkaErrorCode::StaleMemberEpoch => "stale_generation",

@@ -1,6 +1,4 @@
 //! The log on Kafka as one value: opened once a process, shared by its roles.
-//!
-//! It joins producer, consumers and codec, and decides nothing that they decide.
 
 use std::{
     sync::Arc,
@@ -8,57 +6,66 @@ use std::{
 };
 
 use ::metrics::Counter;
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::{context::Names, engine::Engine, observe::BrokerHealth, producer::Producer, tail, topics::Admin};
+use super::{
+    client_stats::{self, BrokerHealth},
+    engine::KafkaEngine,
+    page_reader,
+    producer::Producer,
+    topic_names::TopicNames,
+    topics::Admin,
+};
 use crate::{
-    budget::Budget,
     codec::Codec,
-    consumers::{Consumers, Start},
-    error::{AppendError, OpenError, TailError},
+    consumer::{
+        inbox::{DrainResult, Inbox},
+        threads::{ConsumerStart, ConsumerThreads},
+        ticket::DeadLetterSink,
+    },
+    error::{AppendError, OpenError, PageError},
     health::{Health, Readiness},
-    inbox::{Drained, Inbox},
     metrics,
-    record::Addressed,
-    registry::{Registry, RegistryError},
-    settings::Settings,
-    tail::{Page, Query},
-    ticket::Outlet,
-    topics::{Group, Partition, Role, Topic, partition_of},
+    page_reader::{Page, Query},
+    record::{AddressedRecord, Record},
+    schema_registry::{RegistryError, SchemaRegistry},
+    settings::{Budget, Settings},
+    topics::{Group, Role, Topic, partition_of},
 };
 
-/// Between two attempts to reach the registry while opening.
+/// Pause between two attempts to reach the registry while opening.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The log on Kafka. A clone is the same log.
 #[derive(Clone)]
-pub struct Log(Arc<Inner>);
+pub struct KafkaLog(Arc<Inner>);
 
 struct Inner {
     settings: Settings,
-    names: Arc<Names>,
+    names: Arc<TopicNames>,
     codec: Arc<Codec>,
     producer: Producer,
     brokers: Arc<BrokerHealth>,
     health: Arc<Health>,
-    consumers: Consumers,
-    /// By topic.
+    consumers: ConsumerThreads,
+    /// Counter of each topic.
     appended: [Counter; Topic::ALL.len()],
 }
 
-impl std::fmt::Debug for Log {
+impl std::fmt::Debug for KafkaLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("kafka::Log").field("prefix", &self.0.settings.prefix).finish_non_exhaustive()
+        f.debug_struct("KafkaLog").field("prefix", &self.0.settings.prefix).finish_non_exhaustive()
     }
 }
 
-/// Between one refused append and the next, beyond the time that each takes.
-const STEADY: Duration = Duration::from_secs(10);
+/// Time between one refused append and the next, beyond the time that each takes.
+const REFUSAL_GAP: Duration = Duration::from_secs(10);
 
-impl Log {
+impl KafkaLog {
     /// Compares the topics with the settings, registers the schemas, and makes the producer. Waits at most
     /// `kafka.open_timeout_ms` for brokers and registry.
-    pub async fn open(settings: Settings) -> Result<Self, OpenError> {
+    pub(crate) async fn open(settings: Settings) -> Result<Self, OpenError> {
         settings.validate()?;
         let deadline = Instant::now() + Duration::from_millis(settings.kafka.open_timeout_ms);
         for warning in Admin::new(&settings)?.verify().await? {
@@ -66,33 +73,29 @@ impl Log {
         }
         let codec = Arc::new(codec(&settings, deadline).await?);
         let append_timeout = Duration::from_millis(settings.kafka.producer.append_timeout_ms);
-        let brokers = Arc::new(BrokerHealth::new(append_timeout + STEADY));
-        // The topics were read from them just now.
-        brokers.brokers(true);
+        let brokers = Arc::new(BrokerHealth::new(append_timeout + REFUSAL_GAP));
+        // The topics were read from the brokers just now.
+        brokers.set_connected(true);
         let producer = Producer::new(
             &settings.kafka.producer().map_err(OpenError::Settings)?,
             &settings.prefix,
             append_timeout,
             Arc::clone(&brokers),
         )
-        .map_err(|why| OpenError::Settings(super::creation(&why)))?;
+        .map_err(|why| OpenError::Settings(client_stats::creation_error(&why)))?;
         Ok(Self(Arc::new(Inner {
-            names: Arc::new(Names::new(&settings.prefix)),
+            names: Arc::new(TopicNames::new(&settings.prefix)),
             settings,
             codec,
             producer,
             brokers,
             health: Arc::default(),
-            consumers: Consumers::default(),
+            consumers: ConsumerThreads::default(),
             appended: Topic::ALL.map(metrics::appended),
         })))
     }
 
-    pub fn partition(&self, topic: Topic, key: &[u8]) -> Partition {
-        partition_of(topic, key, self.partitions())
-    }
-
-    pub fn partitions(&self) -> u32 {
+    pub(crate) fn partitions(&self) -> u32 {
         self.0.settings.partition_count()
     }
 
@@ -100,7 +103,7 @@ impl Log {
         &self.0.codec
     }
 
-    pub async fn append(&self, records: &[Addressed<'_>]) -> Result<(), AppendError> {
+    pub(crate) async fn append(&self, records: &[AddressedRecord<'_>]) -> Result<(), AppendError> {
         let partitions = self.partitions();
         let result = match records.iter().find(|(partition, _)| partition.index >= partitions) {
             Some((partition, _)) => Err(AppendError::NoSuchPartition { partition: *partition, partitions }),
@@ -114,7 +117,7 @@ impl Log {
         result
     }
 
-    pub fn consume(
+    pub(crate) fn consume(
         &self,
         group: Group,
         topics: &[Topic],
@@ -123,36 +126,38 @@ impl Log {
         stop: CancellationToken,
     ) -> Inbox {
         let Inner { settings, names, codec, brokers, health, consumers, .. } = &*self.0;
-        let start = Start {
+        let start = ConsumerStart {
             group,
             role,
             budget,
             stop,
             settings: settings.consume.clone(),
-            outlet: Outlet { log: crate::Log::Kafka(self.clone()), codec: Arc::clone(codec) },
+            codec: Arc::clone(codec),
+            dead_letters: Arc::new(self.clone()),
             health: Arc::clone(health),
         };
         let (kafka, group_id, topics) = (settings.kafka.clone(), group.id(&settings.prefix), topics.to_vec());
         let (names, brokers) = (Arc::clone(names), Arc::clone(brokers));
-        consumers.start(start, move |signal| Engine::open(&kafka, &group_id, &topics, names, brokers, signal))
+        consumers
+            .start(start, move |wakeup| KafkaEngine::open(&kafka, &group_id, &topics, names, brokers, wakeup))
     }
 
-    pub async fn tail(&self, query: Query) -> Result<Page, TailError> {
+    pub(crate) async fn read_page(&self, query: Query) -> Result<Page, PageError> {
         let log = self.clone();
         let read = tokio::task::spawn_blocking(move || {
             let Inner { settings, names, codec, .. } = &*log.0;
-            tail::read(settings, names, codec, &query)
+            page_reader::read(settings, names, codec, &query)
         });
-        read.await.unwrap_or_else(|stopped| Err(TailError::Unavailable { detail: stopped.to_string() }))
+        read.await.unwrap_or_else(|stopped| Err(PageError::Unavailable { detail: stopped.to_string() }))
     }
 
-    /// Why no client of this process can ever be used again, if that is so.
-    pub fn lost(&self) -> Option<&str> {
-        self.0.brokers.fatal_reason()
+    /// Error after which no client of this process can be used again, if there was one.
+    pub(crate) fn fatal_error(&self) -> Option<&str> {
+        self.0.brokers.fatal_error()
     }
 
-    /// From cached state.
-    pub fn ready(&self) -> Readiness {
+    /// Readiness from cached state.
+    pub(crate) fn ready(&self) -> Readiness {
         if self.0.consumers.is_closing() {
             return Readiness::NotReady { why: "the log is shutting down".to_owned() };
         }
@@ -166,17 +171,26 @@ impl Log {
         }
     }
 
-    /// Stops the consumers first: their last dead letters still pass.
-    pub async fn close(&self, deadline: tokio::time::Instant) -> Drained {
+    /// Stops the consumers first, so that their last dead letters are still appended.
+    pub(crate) async fn close(&self, deadline: tokio::time::Instant) -> DrainResult {
         let consumers = self.0.consumers.close(deadline).await;
         consumers.and(self.0.producer.close(deadline.into_std()).await)
+    }
+}
+
+impl DeadLetterSink for KafkaLog {
+    fn append<'a>(&'a self, letter: Record<'a>) -> BoxFuture<'a, Result<(), AppendError>> {
+        Box::pin(async move {
+            let to = partition_of(Topic::DeadLetters, letter.key, self.partitions());
+            KafkaLog::append(self, &[(to, letter)]).await
+        })
     }
 }
 
 async fn codec(settings: &Settings, deadline: Instant) -> Result<Codec, OpenError> {
     let Some(registry) = &settings.schema_registry else { return Ok(Codec::checked_in()) };
     loop {
-        let registry = Registry::new(registry).map_err(|why| OpenError::Settings(why.to_string()))?;
+        let registry = SchemaRegistry::new(registry).map_err(|why| OpenError::Settings(why.to_string()))?;
         match Codec::registered(registry, &settings.prefix).await {
             Ok(codec) => return Ok(codec),
             Err(why @ RegistryError::Unreachable(_)) if Instant::now() < deadline => {

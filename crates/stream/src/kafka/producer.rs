@@ -1,6 +1,4 @@
 //! Appends batches to Kafka: enqueues all records of a batch, then waits once for all their acknowledgements.
-//!
-//! It chooses no partition and frames nothing by itself: the caller addresses, the codec frames.
 
 use std::{
     sync::{
@@ -10,7 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use metrics::counter;
 use parking_lot::Mutex;
 use rdkafka::{
     ClientConfig, ClientContext, Message, Statistics,
@@ -22,117 +19,120 @@ use rdkafka::{
 use tokio::sync::{Notify, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::observe::{self, BrokerHealth};
+use super::client_stats::{self, BrokerHealth};
 use crate::{
     codec::{Codec, FRAMING},
+    consumer::inbox::DrainResult,
     error::AppendError,
-    inbox::Drained,
-    record::{Addressed, Record},
+    metrics,
+    record::{AddressedRecord, Record},
     topics::Topic,
 };
 
 const CLIENT: &str = "producer";
 
-/// Appends that have all their reports, until their callers are woken. librdkafka reports in bursts on a thread of its
-/// own, from which each wake-up is a system call; so that thread wakes one task of the callers' runtime for a burst,
-/// and the task wakes the callers.
+/// Queue of callers whose appends have all their reports. librdkafka reports in bursts on a thread of its own, from which
+/// each wake-up is a system call; so that thread wakes one task of the callers' runtime for a burst, and the task wakes
+/// the callers.
 #[derive(Default)]
-struct Settled {
+struct WakeQueue {
     callers: Mutex<Vec<oneshot::Sender<()>>>,
-    some: Notify,
+    changed: Notify,
 }
 
-impl Settled {
+impl WakeQueue {
     fn push(&self, caller: oneshot::Sender<()>) {
         let mut callers = self.callers.lock();
         callers.push(caller);
         let is_first = callers.len() == 1;
         drop(callers);
         if is_first {
-            self.some.notify_one();
+            self.changed.notify_one();
         }
     }
 
     async fn wake(self: Arc<Self>) {
         let mut burst = Vec::new();
         loop {
-            self.some.notified().await;
+            self.changed.notified().await;
             std::mem::swap(&mut burst, &mut *self.callers.lock());
             for caller in burst.drain(..) {
-                // Whoever waited may have gone; the records are settled all the same.
+                // The caller may have gone; its records are settled all the same.
                 caller.send(()).ok();
             }
         }
     }
 }
 
-/// One append's reports. librdkafka holds a reference for every record on its way; the last report wakes the caller.
-pub(super) struct Reports {
+/// Delivery reports of one append. librdkafka holds a reference for every record in flight; the last report wakes the
+/// caller.
+pub(super) struct DeliveryReports {
     remaining: AtomicUsize,
     failed: Mutex<Option<AppendError>>,
     done: Mutex<Option<oneshot::Sender<()>>>,
-    settled: Arc<Settled>,
+    callers: Arc<WakeQueue>,
 }
 
-impl Reports {
-    fn new(records: usize, settled: &Arc<Settled>) -> (Arc<Self>, oneshot::Receiver<()>) {
+impl DeliveryReports {
+    fn new(records: usize, callers: &Arc<WakeQueue>) -> (Arc<Self>, oneshot::Receiver<()>) {
         let (done, woken) = oneshot::channel();
         let reports = Self {
             remaining: AtomicUsize::new(records),
             failed: Mutex::default(),
             done: Mutex::new(Some(done)),
-            settled: Arc::clone(settled),
+            callers: Arc::clone(callers),
         };
         (Arc::new(reports), woken)
     }
 
-    /// The first failure is the append's.
+    /// Records a failure. The first one becomes the append's error.
     fn fail(&self, error: AppendError) {
         self.failed.lock().get_or_insert(error);
     }
 
-    /// So many records have their outcome.
+    /// Counts records whose outcome is known, and wakes the caller after the last.
     fn settle(&self, records: usize) {
         if self.remaining.fetch_sub(records, Ordering::AcqRel) == records
             && let Some(done) = self.done.lock().take()
         {
-            self.settled.push(done);
+            self.callers.push(done);
         }
     }
 }
 
-/// Receives the reports of all appends.
-struct Context {
+/// Callbacks of the producer: receives the reports of all appends.
+struct DeliveryContext {
     health: Arc<BrokerHealth>,
-    /// Records without a report. librdkafka's own count takes in log lines and statistics that wait to be served.
+    /// Number of records without a report. librdkafka's own count includes log lines and statistics that wait to be
+    /// served.
     in_flight: Arc<AtomicUsize>,
 }
 
-impl ClientContext for Context {
+impl ClientContext for DeliveryContext {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
-        observe::log(CLIENT, level, facility, line);
+        client_stats::log(CLIENT, level, facility, line);
     }
 
     fn stats(&self, statistics: Statistics) {
-        self.health.brokers(observe::brokers(CLIENT, &statistics));
-        self.health.waiting(Instant::now(), self.in_flight.load(Ordering::Acquire));
-        observe::producer_queue(&statistics);
+        self.health.set_connected(client_stats::record_brokers(CLIENT, &statistics));
+        self.health.set_waiting(Instant::now(), self.in_flight.load(Ordering::Acquire));
+        metrics::kafka_producer_queue(&statistics);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        observe::fault(CLIENT, &self.health, &error, reason);
+        client_stats::handle_error(CLIENT, &self.health, &error, reason);
     }
 }
 
-impl ProducerContext for Context {
-    type DeliveryOpaque = Arc<Reports>;
+impl ProducerContext for DeliveryContext {
+    type DeliveryOpaque = Arc<DeliveryReports>;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, reports: Arc<Reports>) {
+    fn delivery(&self, result: &DeliveryResult<'_>, reports: Arc<DeliveryReports>) {
         match result {
             Ok(_) => self.health.acknowledged(),
             Err((error, message)) => {
-                counter!("tidegate_kafka_delivery_errors_total", "code" => observe::code(error)).increment(1);
-                let error = refusal(error, message.topic());
+                metrics::kafka_delivery_failed(client_stats::code(error));
+                let error = append_error(error, message.topic());
                 if matches!(error, AppendError::Unavailable { .. }) {
                     self.health.refused(Instant::now(), error.to_string());
                 }
@@ -144,9 +144,9 @@ impl ProducerContext for Context {
     }
 }
 
-/// What a caller hears of a record that librdkafka did not take or not deliver. `Full` and `TooLarge` are told before
-/// anything is sent, so a delivery that fails is an outage unless we are leaving.
-fn refusal(error: &KafkaError, topic: &str) -> AppendError {
+/// Error for the caller of a record that librdkafka did not take or not deliver. `Full` and `TooLarge` are found before
+/// anything is sent, so a delivery that fails is an outage unless the client is closing.
+fn append_error(error: &KafkaError, topic: &str) -> AppendError {
     match error.rdkafka_error_code() {
         Some(RDKafkaErrorCode::QueueFull) => {
             AppendError::Full { detail: "the queue to the kafka brokers is full".to_owned() }
@@ -162,17 +162,17 @@ fn refusal(error: &KafkaError, topic: &str) -> AppendError {
 /// The one producer of a process.
 pub(super) struct Producer {
     /// Taken by `close`, so that it can be dropped where waiting harms nobody.
-    client: Mutex<Option<Arc<ThreadedProducer<Context>>>>,
+    client: Mutex<Option<Arc<ThreadedProducer<DeliveryContext>>>>,
     topics: Vec<String>,
     in_flight: Arc<AtomicUsize>,
     closing: AtomicBool,
     append_timeout: Duration,
-    settled: Arc<Settled>,
+    callers: Arc<WakeQueue>,
     _waker: AbortOnDropHandle<()>,
 }
 
 impl Producer {
-    /// Call it inside the runtime of those who will append.
+    /// Makes the producer. Call it inside the runtime of the tasks that will append.
     pub(super) fn new(
         config: &ClientConfig,
         prefix: &str,
@@ -180,11 +180,12 @@ impl Producer {
         health: Arc<BrokerHealth>,
     ) -> KafkaResult<Self> {
         let in_flight = Arc::<AtomicUsize>::default();
-        let client = config.create_with_context(Context { health, in_flight: Arc::clone(&in_flight) })?;
-        let settled = Arc::<Settled>::default();
+        let client =
+            config.create_with_context(DeliveryContext { health, in_flight: Arc::clone(&in_flight) })?;
+        let callers = Arc::<WakeQueue>::default();
         Ok(Self {
-            _waker: AbortOnDropHandle::new(tokio::spawn(Arc::clone(&settled).wake())),
-            settled,
+            _waker: AbortOnDropHandle::new(tokio::spawn(Arc::clone(&callers).wake())),
+            callers,
             client: Mutex::new(Some(Arc::new(client))),
             topics: Topic::ALL.into_iter().map(|topic| topic.name(prefix)).collect(),
             in_flight,
@@ -193,8 +194,12 @@ impl Producer {
         })
     }
 
-    /// All records durable, or an error after which some may be. Dropping the future takes nothing back.
-    pub(super) async fn append(&self, codec: &Codec, records: &[Addressed<'_>]) -> Result<(), AppendError> {
+    /// Appends all records; after an error some may be durable. Dropping the future does not cancel the append.
+    pub(super) async fn append(
+        &self,
+        codec: &Codec,
+        records: &[AddressedRecord<'_>],
+    ) -> Result<(), AppendError> {
         if records.is_empty() {
             return Ok(());
         }
@@ -214,15 +219,15 @@ impl Producer {
         }
     }
 
-    /// Enqueues until the first refusal. What was enqueued before it is delivered and waited for: the caller must not
-    /// hear of a failure while records of the same append are still on their way.
+    /// Enqueues until the first refusal. Records enqueued before it are delivered and waited for: the caller must not
+    /// get an error while records of the same append are still in flight.
     fn enqueue(
         &self,
         codec: &Codec,
-        records: &[Addressed<'_>],
-    ) -> Result<(Arc<Reports>, oneshot::Receiver<()>), AppendError> {
+        records: &[AddressedRecord<'_>],
+    ) -> Result<(Arc<DeliveryReports>, oneshot::Receiver<()>), AppendError> {
         let client = self.client()?;
-        let (reports, woken) = Reports::new(records.len(), &self.settled);
+        let (reports, woken) = DeliveryReports::new(records.len(), &self.callers);
         let longest = records.iter().map(|(_, record)| record.value.len()).max().unwrap_or(0);
         let mut framed = Vec::with_capacity(FRAMING + longest);
         for (at, (partition, record)) in records.iter().enumerate() {
@@ -241,7 +246,7 @@ impl Producer {
             });
             if let Err((error, _)) = send {
                 self.in_flight.fetch_sub(1, Ordering::AcqRel);
-                reports.fail(refusal(&error, topic));
+                reports.fail(append_error(&error, topic));
                 reports.settle(records.len() - at);
                 break;
             }
@@ -249,22 +254,22 @@ impl Producer {
         Ok((reports, woken))
     }
 
-    fn client(&self) -> Result<Arc<ThreadedProducer<Context>>, AppendError> {
+    fn client(&self) -> Result<Arc<ThreadedProducer<DeliveryContext>>, AppendError> {
         if self.closing.load(Ordering::Acquire) {
             return Err(AppendError::ShuttingDown);
         }
         self.client.lock().clone().ok_or(AppendError::ShuttingDown)
     }
 
-    /// Refuses new appends, then waits for what is on its way until the deadline. Dropping the client before that would
-    /// purge it.
-    pub(super) async fn close(&self, deadline: Instant) -> Drained {
+    /// Refuses new appends, then waits for records in flight until the deadline. Dropping the client before that would
+    /// purge them.
+    pub(super) async fn close(&self, deadline: Instant) -> DrainResult {
         self.closing.store(true, Ordering::Release);
-        let Some(client) = self.client.lock().take() else { return Drained::Clean };
+        let Some(client) = self.client.lock().take() else { return DrainResult::Clean };
         let in_flight = Arc::clone(&self.in_flight);
         let flushed = tokio::task::spawn_blocking(move || {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let flushed = client.flush(left);
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let flushed = client.flush(remaining);
             let in_flight = in_flight.load(Ordering::Acquire);
             if let Err(why) = &flushed {
                 tracing::error!(in_flight, "the kafka producer did not finish in time: {why}");
@@ -273,13 +278,13 @@ impl Producer {
             flushed.is_ok() && in_flight == 0
         });
         match flushed.await {
-            Ok(true) => Drained::Clean,
-            _ => Drained::Forced,
+            Ok(true) => DrainResult::Clean,
+            _ => DrainResult::Forced,
         }
     }
 }
 
-/// What the topic's limit counts: the framed record with its key and headers.
+/// Size that the topic's limit counts: the framed record with its key and headers.
 fn size(record: &Record<'_>) -> usize {
     FRAMING + record.bytes()
 }

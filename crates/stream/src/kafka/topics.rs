@@ -1,6 +1,6 @@
 //! Makes the topics, and compares those that exist with the settings.
 //!
-//! It changes nothing about a topic that exists: what differs is named, and refused where a promise rests on it.
+//! A topic that exists is never changed: a difference is named, and refused where a promise rests on it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,91 +14,112 @@ use rdkafka::{
 };
 use tokio::time::Instant;
 
-use super::{observe, settings::BATCH_OVERHEAD, tls};
-use crate::{error::OpenError, settings::Settings, topics::Topic};
+use super::client_stats;
+use crate::{
+    error::OpenError,
+    settings::{Settings, kafka::BATCH_OVERHEAD},
+    topics::Topic,
+};
 
 const CLIENT: &str = "admin";
-/// Between two looks at something that must come true soon.
+/// Pause between two queries of something that must come true soon.
 const PAUSE: Duration = Duration::from_millis(100);
-/// So long it may take until each broker knows a topic that one of them made.
-const SPREADS: Duration = Duration::from_secs(5);
+/// Time until each broker knows a topic that one of them made.
+const PROPAGATION: Duration = Duration::from_secs(5);
 
-/// What `create_topics` did.
+/// Result of `create_topics`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicsReport {
     pub created: Vec<String>,
     pub existing: Vec<String>,
-    /// What differs from the settings without breaking a promise.
+    /// Differences from the settings that break no promise.
     pub warnings: Vec<String>,
 }
 
-/// What was heard while questions were asked, which only time out meanwhile.
+/// Errors that librdkafka reported while a query waited; the query itself only times out.
 #[derive(Default)]
-struct Context {
-    /// What was said about our credentials or certificates, if they were refused.
+struct AdminContext {
+    /// Reason for which our credentials or certificates were refused.
     refusal: Mutex<Option<String>>,
-    /// Why the last link broke, or did not come to be.
-    fault: Mutex<Option<String>>,
+    /// Reason for which the last connection broke, or was not established.
+    connection_error: Mutex<Option<String>>,
 }
 
-impl ClientContext for Context {
+impl ClientContext for AdminContext {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
-        observe::log(CLIENT, level, facility, line);
-        if facility == observe::BROKEN_LINK {
-            *self.fault.lock() = Some(line.to_owned());
+        client_stats::log(CLIENT, level, facility, line);
+        if facility == client_stats::BROKEN_LINK {
+            *self.connection_error.lock() = Some(line.to_owned());
         }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::warn!(target: "librdkafka", client = CLIENT, code = observe::code(&error), "{reason}");
+        tracing::warn!(target: "librdkafka", client = CLIENT, code = client_stats::code(&error), "{reason}");
         if is_refusal(error.rdkafka_error_code(), reason) {
             self.refusal.lock().get_or_insert_with(|| reason.to_owned());
         }
     }
 }
 
-impl ProducerContext for Context {
+impl ProducerContext for AdminContext {
     type DeliveryOpaque = ();
 
     fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
 }
 
-/// Speaks to the brokers about topics.
+/// Client for queries about topics, and for making them.
 pub(super) struct Admin<'a> {
     settings: &'a Settings,
-    /// Asks what there is, and sends nothing. An admin client would not be told why its questions stay unanswered: it
-    /// hears of no fault.
-    asker: Arc<ThreadedProducer<Context>>,
-    client: Arc<AdminClient<Context>>,
+    /// Queries metadata, and sends no record. An admin client would not learn why its queries stay unanswered: no errors
+    /// are reported to it.
+    metadata_client: Arc<ThreadedProducer<AdminContext>>,
+    client: Arc<AdminClient<AdminContext>>,
     options: AdminOptions,
     request_timeout: Duration,
-    /// For each question: brokers may be starting or electing.
+    /// Time for each query: brokers may be starting or electing a leader.
     patience: Duration,
 }
 
-/// Whether the broker refuses our credentials, or one of us the other's certificate. A link that breaks while
-/// credentials are shown has the same code, and `Local` in it.
+/// True if the broker refuses our credentials, or one side the other's certificate. A connection that breaks while
+/// credentials are sent has the same code, and `Local` in its text.
 fn is_refusal(code: Option<RDKafkaErrorCode>, reason: &str) -> bool {
     let are_credentials = code == Some(RDKafkaErrorCode::Authentication) && !reason.contains("Local:");
-    are_credentials || tls::is_distrust(code, reason)
+    are_credentials || is_distrust(code, reason)
 }
 
-/// What it may mean that a broker hung up before it said a word. It may as well be one that starts or stops.
-fn suspicion(fault: &str) -> &'static str {
-    if !fault.contains("Disconnected") {
+/// True if librdkafka reports a certificate that either side does not accept: waiting does not mend that.
+fn is_distrust(code: Option<RDKafkaErrorCode>, reason: &str) -> bool {
+    const SIGNS: [&str; 7] = [
+        "certificate verify failed",
+        "verify broker certificate",
+        "not provide a certificate",
+        // Alerts of a broker about our certificate; with TLS 1.3 they come after the handshake.
+        "alert bad certificate",
+        "alert unsupported certificate",
+        "alert certificate ",
+        "alert unknown ca",
+    ];
+    let concerns_connection =
+        matches!(code, Some(RDKafkaErrorCode::SSL | RDKafkaErrorCode::BrokerTransportFailure));
+    concerns_connection && SIGNS.iter().any(|sign| reason.contains(sign))
+}
+
+/// Hint for a broker that hung up before it sent anything. It may as well be one that starts or stops.
+fn disconnect_hint(error: &str) -> &'static str {
+    if !error.contains("Disconnected") {
         ""
-    } else if fault.contains("APIVERSION_QUERY") {
+    } else if error.contains("APIVERSION_QUERY") {
         " (does the broker want TLS, or a certificate? see security.protocol)"
-    } else if fault.contains("SSL_HANDSHAKE") {
-        // librdkafka guesses so itself where it sees what the broker answered before the broker hangs up.
+    } else if error.contains("SSL_HANDSHAKE") {
+        // librdkafka gives the same hint itself where it sees the broker's answer before the broker hangs up.
         " (connecting to a PLAINTEXT broker listener? see security.protocol)"
     } else {
         ""
     }
 }
 
-/// Whether a broker that refuses with this may soon not.
-fn is_passing(code: RDKafkaErrorCode) -> bool {
+/// True if a broker that refuses with this code may soon accept.
+fn is_transient(code: RDKafkaErrorCode) -> bool {
     matches!(
         code,
         RDKafkaErrorCode::RequestTimedOut
@@ -119,13 +140,13 @@ impl<'a> Admin<'a> {
     pub(super) fn new(settings: &'a Settings) -> Result<Self, OpenError> {
         let kafka = &settings.kafka;
         let config = kafka.admin().map_err(OpenError::Settings)?;
-        let refuse = |why: KafkaError| OpenError::Settings(super::creation(&why));
-        let client = config.create_with_context(Context::default()).map_err(refuse)?;
-        let asker = config.create_with_context(Context::default()).map_err(refuse)?;
+        let refuse = |why: KafkaError| OpenError::Settings(client_stats::creation_error(&why));
+        let client = config.create_with_context(AdminContext::default()).map_err(refuse)?;
+        let metadata_client = config.create_with_context(AdminContext::default()).map_err(refuse)?;
         let request_timeout = Duration::from_millis(kafka.socket_timeout_ms);
         Ok(Self {
             settings,
-            asker: Arc::new(asker),
+            metadata_client: Arc::new(metadata_client),
             client: Arc::new(client),
             options: AdminOptions::new()
                 .request_timeout(Some(request_timeout))
@@ -135,9 +156,10 @@ impl<'a> Admin<'a> {
         })
     }
 
-    /// Refuses topics that are missing or that differ where a promise rests on it. Returns the lesser differences.
+    /// Refuses topics that are missing or that differ where a promise rests on it. Returns warnings about other
+    /// differences.
     pub(super) async fn verify(&self) -> Result<Vec<String>, OpenError> {
-        let deadline = Instant::now() + self.patience.min(SPREADS);
+        let deadline = Instant::now() + self.patience.min(PROPAGATION);
         for topic in Topic::ALL {
             let mut found = self.partitions(topic).await?;
             while found == 0 && Instant::now() < deadline {
@@ -151,7 +173,7 @@ impl<'a> Admin<'a> {
                     name,
                 });
             }
-            self.same_count(topic, found)?;
+            self.check_partition_count(topic, found)?;
         }
         self.configurations(&Topic::ALL).await
     }
@@ -164,7 +186,7 @@ impl<'a> Admin<'a> {
             match self.partitions(topic).await? {
                 0 => missing.push(topic),
                 found => {
-                    self.same_count(topic, found)?;
+                    self.check_partition_count(topic, found)?;
                     existing.push(topic);
                 }
             }
@@ -173,13 +195,13 @@ impl<'a> Admin<'a> {
         report.existing = existing.iter().map(|topic| topic.name(&self.settings.prefix)).collect();
         for topic in missing {
             let name = topic.name(&self.settings.prefix);
-            self.make(topic, &name).await?;
+            self.create_topic(topic, &name).await?;
             report.created.push(name);
         }
         Ok(report)
     }
 
-    async fn make(&self, topic: Topic, name: &str) -> Result<(), OpenError> {
+    async fn create_topic(&self, topic: Topic, name: &str) -> Result<(), OpenError> {
         let topics = &self.settings.kafka.topics;
         let partitions = i32::try_from(self.settings.partition_count()).unwrap_or(i32::MAX);
         let config = configuration(topic, topics.min_insync_replicas, topics.retention_hours);
@@ -192,9 +214,9 @@ impl<'a> Admin<'a> {
         loop {
             let made = self.client.create_topics([&new], &self.options).await;
             let why = match made.map(|mut made| made.pop()) {
-                // Somebody else makes them at the same time, or we did and the answer was lost.
+                // Another process makes it at the same time, or we did and the answer was lost.
                 Ok(Some(Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)))) => break,
-                Ok(Some(Err((_, code)))) if !is_passing(code) => {
+                Ok(Some(Err((_, code)))) if !is_transient(code) => {
                     return Err(refused(format!("{name} was not created: {code}")));
                 }
                 Ok(Some(Err((_, code)))) => code.to_string(),
@@ -211,12 +233,12 @@ impl<'a> Admin<'a> {
             match self.partitions(topic).await? {
                 0 if Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
                 0 => return Err(refused(format!("{name} was created, but no broker knows it yet"))),
-                found => return self.same_count(topic, found),
+                found => return self.check_partition_count(topic, found),
             }
         }
     }
 
-    fn same_count(&self, topic: Topic, found: u32) -> Result<(), OpenError> {
+    fn check_partition_count(&self, topic: Topic, found: u32) -> Result<(), OpenError> {
         let configured = self.settings.partition_count();
         if found == configured {
             return Ok(());
@@ -225,21 +247,23 @@ impl<'a> Admin<'a> {
         Err(OpenError::PartitionCount { topic, configured, found, found_in })
     }
 
-    /// How many partitions the brokers have; 0: the topic does not exist. Asks until somebody answers or time is up.
+    /// Returns the number of partitions on the brokers; 0 if the topic does not exist. Repeats the query until a broker
+    /// answers or time is up.
     async fn partitions(&self, topic: Topic) -> Result<u32, OpenError> {
         let name = topic.name(&self.settings.prefix);
         let deadline = Instant::now() + self.patience;
         loop {
-            let (asker, name, timeout) = (Arc::clone(&self.asker), name.clone(), self.request_timeout);
+            let (client, name, timeout) =
+                (Arc::clone(&self.metadata_client), name.clone(), self.request_timeout);
             let asked = tokio::task::spawn_blocking(move || {
-                let metadata = asker.client().fetch_metadata(Some(&name), timeout)?;
+                let metadata = client.client().fetch_metadata(Some(&name), timeout)?;
                 let topic = metadata.topics().iter().find(|topic| topic.name() == name);
                 Ok(topic.map_or((0, None), |topic| {
                     (topic.partitions().len(), topic.error().map(RDKafkaErrorCode::from))
                 }))
             });
             let asked = asked.await;
-            if let Some(detail) = self.asker.context().refusal.lock().clone() {
+            if let Some(detail) = self.metadata_client.context().refusal.lock().clone() {
                 return Err(OpenError::Refused { detail });
             }
             let why = match asked {
@@ -265,9 +289,9 @@ impl<'a> Admin<'a> {
                 Err(stopped) => stopped.to_string(),
             };
             if Instant::now() >= deadline {
-                let fault = self.asker.context().fault.lock().clone();
+                let error = self.metadata_client.context().connection_error.lock().clone();
                 let detail =
-                    fault.map_or(why.clone(), |fault| format!("{why}: {fault}{}", suspicion(&fault)));
+                    error.map_or(why.clone(), |error| format!("{why}: {error}{}", disconnect_hint(&error)));
                 return Err(OpenError::Unavailable { detail });
             }
             tokio::time::sleep(PAUSE).await;
@@ -282,7 +306,7 @@ impl<'a> Admin<'a> {
         let asked: Vec<_> = names.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
         let answers = match self.client.describe_configs(&asked, &self.options).await {
             Ok(answers) => answers,
-            // A principal may be barred from reading it, and old brokers cannot tell.
+            // Our principal may lack the right to read it, and old brokers cannot return it.
             Err(why) => return Ok(vec![format!("the topics' configuration cannot be read: {why}")]),
         };
         let mut warnings = Vec::new();
@@ -300,7 +324,7 @@ impl<'a> Admin<'a> {
     }
 }
 
-/// What a topic is made with.
+/// Configuration with which a topic is made.
 fn configuration(
     topic: Topic,
     min_insync_replicas: i32,
@@ -322,7 +346,7 @@ fn configuration(
     ]
 }
 
-/// The broker measures the batch around a record.
+/// Largest batch of a topic: the broker measures the batch around a record.
 const fn largest_batch(topic: Topic) -> usize {
     topic.max_record_bytes() + BATCH_OVERHEAD
 }
@@ -373,11 +397,12 @@ mod tests {
 
     #[test]
     fn a_broker_that_hangs_up_at_once_may_speak_tls_or_may_not() {
-        let hung_up = |state: &str| suspicion(&format!("Disconnected: by peer (after 1ms in state {state})"));
+        let hung_up =
+            |state: &str| disconnect_hint(&format!("Disconnected: by peer (after 1ms in state {state})"));
         assert!(hung_up("APIVERSION_QUERY").contains("want TLS"));
         assert!(hung_up("SSL_HANDSHAKE").contains("PLAINTEXT"));
         assert_eq!(hung_up("UP"), "");
-        assert_eq!(suspicion("Connect to 127.0.0.1:1 failed: Connection refused"), "");
+        assert_eq!(disconnect_hint("Connect to 127.0.0.1:1 failed: Connection refused"), "");
     }
 
     #[test]

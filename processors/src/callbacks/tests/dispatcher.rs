@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(3_600);
 
 async fn deps(folder: &TempDir) -> Deps {
     let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let log = Log::open_embedded(db.clone(), &tidegate_stream::Settings::default()).unwrap();
+    let log = Log::open_embedded(db.clone(), &tidegate_stream::settings::Settings::default()).unwrap();
     let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
     let catalog = tidegate_catalog::Settings::default();
     let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());

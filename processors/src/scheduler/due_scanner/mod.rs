@@ -22,7 +22,11 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use tidegate_schemas::ids::Millis;
-use tidegate_stream::{Epoch, Ownership, Partition, Role, Topic};
+use tidegate_stream::{
+    Topic,
+    consumer::{inbox::Ownership, ticket::Epoch},
+    topics::{Partition, Role},
+};
 use tokio::{
     sync::watch,
     task::JoinSet,

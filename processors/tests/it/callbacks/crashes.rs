@@ -8,7 +8,7 @@ use std::sync::{
 use tidegate_processors::callbacks::Settings;
 use tidegate_schemas::{ids::Millis, records::Command};
 use tidegate_store::{WriteTime, tables::callbacks::deliveries::Attempt};
-use tidegate_stream::{Drained, Record, Topic};
+use tidegate_stream::{Record, Topic, consumer::inbox::DrainResult};
 
 use super::{
     receiver::{Answer, Receiver},
@@ -61,7 +61,7 @@ async fn what_was_accepted_and_what_was_under_way_at_a_kill_is_delivered_with_on
     assert_eq!(of(under_way).len(), 2, "one attempt more, because nobody knows what became of the first");
     assert_eq!(of(under_way)[0].body, of(under_way)[1].body);
     receiver.all_are_signed(&[next.secret("platform").await]);
-    assert_eq!(next.stop().await, Drained::Clean);
+    assert_eq!(next.stop().await, DrainResult::Clean);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,7 +92,7 @@ async fn what_waits_at_a_stop_is_sent_at_the_next_start_and_once() {
         }
     };
     let (drained, ()) = tokio::join!(world.stop(), appending);
-    assert_eq!(drained, Drained::Clean);
+    assert_eq!(drained, DrainResult::Clean);
     assert_eq!(receiver.requests().len(), 1, "nothing is begun after a stop");
 
     answers.store(true, Ordering::SeqCst);
@@ -102,7 +102,7 @@ async fn what_waits_at_a_stop_is_sent_at_the_next_start_and_once() {
         assert_eq!(world.until_state(*event, "delivered").await.attempts, 1);
     }
     world.until_state(under_way, "delivered").await;
-    assert_eq!(world.stop().await, Drained::Clean);
+    assert_eq!(world.stop().await, DrainResult::Clean);
     let sent = |event: &tidegate_schemas::ids::EventId| {
         let id = event.to_string();
         receiver.requests().iter().filter(|request| request.header("webhook-id") == id).count()
@@ -186,7 +186,7 @@ async fn a_stop_waits_for_the_call_under_way_and_starts_no_other() {
     let second = world.ask("platform").await;
     world.until("a call under way", async || (receiver.requests().len() == 1).then_some(())).await;
     world.until_state(second, "pending").await;
-    assert_eq!(world.stop().await, Drained::Clean);
+    assert_eq!(world.stop().await, DrainResult::Clean);
     let rows = (world.delivery(first).await.unwrap(), world.delivery(second).await.unwrap());
     let (made, waiting) = if rows.0.attempts == 1 { rows } else { (rows.1, rows.0) };
     assert_eq!((made.state.as_str(), made.last_error.as_deref()), ("retry_wait", Some("timeout")));

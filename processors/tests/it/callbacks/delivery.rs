@@ -8,7 +8,7 @@ use tidegate_schemas::{
     records::{Callback, Command},
 };
 use tidegate_store::{At, Store, tables::callbacks::due::Due};
-use tidegate_stream::Drained;
+use tidegate_stream::consumer::inbox::DrainResult;
 
 use super::{
     receiver::{Answer, Receiver},
@@ -37,7 +37,7 @@ async fn a_callback_arrives_signed_with_its_sequence_and_every_byte_of_its_body(
     let attempts = world.attempts(record.event_id).await;
     assert_eq!(attempts.len(), 1);
     assert_eq!((attempts[0].trigger.as_str(), attempts[0].outcome.as_str()), ("first", "delivered"));
-    assert_eq!(world.stop().await, Drained::Clean);
+    assert_eq!(world.stop().await, DrainResult::Clean);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,7 +18,11 @@ use tidegate_store::{
     At, Store,
     tables::callbacks::deliveries::{Attempt, Delivery},
 };
-use tidegate_stream::{Drained, Log, Order, Query, Record, Topic};
+use tidegate_stream::{
+    Log, Record, Topic,
+    consumer::inbox::DrainResult,
+    page_reader::{Order, Query},
+};
 use tidegate_test_support::{PATIENCE, eventually};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +32,7 @@ pub(crate) struct World {
     pub(crate) deps: Deps,
     changes: Changes,
     pub(crate) settings: Settings,
-    running: Option<(CancellationToken, JoinHandle<Result<Drained, RoleError>>)>,
+    running: Option<(CancellationToken, JoinHandle<Result<DrainResult, RoleError>>)>,
 }
 
 pub(crate) fn org() -> OrgId {
@@ -73,9 +77,9 @@ impl World {
 
     async fn open(folder: TempDir, settings: Settings, total_timeout_ms: u64) -> Self {
         let db = fjall::Database::builder(folder.path().join("data")).open().unwrap();
-        let stream = tidegate_stream::Settings {
+        let stream = tidegate_stream::settings::Settings {
             partitions: Some(4),
-            consume: tidegate_stream::Consume {
+            consume: tidegate_stream::settings::ConsumeSettings {
                 // Commits come at a stop only: whatever an image is taken of is replayed.
                 commit_interval_ms: 3_600_000,
                 ..Default::default()
@@ -139,7 +143,7 @@ impl World {
         self.running = Some((stop, tokio::spawn(role)));
     }
 
-    pub(crate) async fn stop(&mut self) -> Drained {
+    pub(crate) async fn stop(&mut self) -> DrainResult {
         let (stop, running) = self.running.take().unwrap();
         stop.cancel();
         tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap().unwrap()
@@ -199,7 +203,7 @@ impl World {
 
     pub(crate) async fn dead_letters(&self) -> usize {
         let query = Query { topic: Topic::DeadLetters, order: Order::Oldest, limit: 100, after: None };
-        self.deps.log.tail(query).await.unwrap().records.len()
+        self.deps.log.read_page(query).await.unwrap().records.len()
     }
 }
 

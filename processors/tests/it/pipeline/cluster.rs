@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidegate_store::{Migration, Store, cql};
-use tidegate_stream::{Readiness, Topic};
+use tidegate_stream::{Topic, health::Readiness};
 use tidegate_test_support::{Proxy, servers};
 
 use super::world::{World, entry, post};

@@ -11,7 +11,7 @@ use tidegate_store::{
     WriteTime,
     tables::catalog::configs::{ConfigHead, ConfigSnapshot},
 };
-use tidegate_stream::{Readiness, Topic};
+use tidegate_stream::{Topic, health::Readiness};
 
 use super::world::{World, entry, post};
 

@@ -2,7 +2,7 @@
 
 use tidegate_schemas::records::ItemEntry;
 use tidegate_store::tables::items::strikes::Strike;
-use tidegate_stream::{Readiness, Topic};
+use tidegate_stream::{Topic, health::Readiness};
 
 use super::world::{World, entry, org, post, user};
 

@@ -23,7 +23,12 @@ use tidegate_schemas::{
     records::{self, Callback, ItemEntry, Items, Source, Variant},
 };
 use tidegate_store::{At, Row, Store, tables::items::items::Item};
-use tidegate_stream::{Drained, Log, Order, Query, Record, Tailed, Topic};
+use tidegate_stream::{
+    Log, Record, Topic,
+    consumer::inbox::DrainResult,
+    page_reader::{Order, Query},
+    record::PageRecord,
+};
 use tidegate_test_support::{PATIENCE, eventually};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -92,7 +97,7 @@ pub(crate) struct World {
     pub(crate) settings: Settings,
     /// The ports of this machine that media may be fetched from.
     ports: Vec<u16>,
-    running: Option<(CancellationToken, JoinHandle<Result<Drained, RoleError>>)>,
+    running: Option<(CancellationToken, JoinHandle<Result<DrainResult, RoleError>>)>,
 }
 
 pub(crate) fn org() -> OrgId {
@@ -145,9 +150,9 @@ impl World {
         // Written at a stop only, so that nothing is while an image is taken.
         let settings = Settings { rule_counts_ms: 3_600_000, ..settings };
         let db = fjall::Database::builder(folder.path().join("data")).open().unwrap();
-        let stream = tidegate_stream::Settings {
+        let stream = tidegate_stream::settings::Settings {
             partitions: Some(4),
-            consume: tidegate_stream::Consume {
+            consume: tidegate_stream::settings::ConsumeSettings {
                 // Commits come at a stop only: whatever an image is taken of is replayed.
                 commit_interval_ms: 3_600_000,
                 ..Default::default()
@@ -207,14 +212,14 @@ impl World {
         world
     }
 
-    pub(crate) async fn stop(&mut self) -> Result<Drained, RoleError> {
+    pub(crate) async fn stop(&mut self) -> Result<DrainResult, RoleError> {
         let (stop, running) = self.running.take().unwrap();
         stop.cancel();
         running.await.unwrap()
     }
 
     /// How the role ended by itself.
-    pub(crate) async fn ended(&mut self) -> Result<Drained, RoleError> {
+    pub(crate) async fn ended(&mut self) -> Result<DrainResult, RoleError> {
         let (_, running) = self.running.take().unwrap();
         tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap()
     }
@@ -302,9 +307,9 @@ impl World {
         self.deps.store.scan::<R>(partition, At::all()).all().await.unwrap()
     }
 
-    pub(crate) async fn tail(&self, topic: Topic) -> Vec<Tailed> {
+    pub(crate) async fn tail(&self, topic: Topic) -> Vec<PageRecord> {
         let query = Query { topic, order: Order::Oldest, limit: 1_000, after: None };
-        self.deps.log.tail(query).await.unwrap().records
+        self.deps.log.read_page(query).await.unwrap().records
     }
 
     pub(crate) async fn callbacks(&self) -> Vec<Callback> {
@@ -327,7 +332,7 @@ impl World {
 
     /// Stops, which fails unless every record was completed.
     pub(crate) async fn drain(&mut self) {
-        assert_eq!(self.stop().await.unwrap(), Drained::Clean);
+        assert_eq!(self.stop().await.unwrap(), DrainResult::Clean);
     }
 }
 

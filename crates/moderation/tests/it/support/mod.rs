@@ -18,7 +18,7 @@ use tidegate_stream::Log;
 pub(crate) async fn fixture() -> (Deps, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let stream = tidegate_stream::Settings { partitions: Some(1), ..Default::default() };
+    let stream = tidegate_stream::settings::Settings { partitions: Some(1), ..Default::default() };
     let log = Log::open_embedded(db.clone(), &stream).unwrap();
     let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
     let live = Arc::new(Live::open(store.clone(), tidegate_catalog::Settings::default()).await.unwrap());

@@ -1,0 +1,190 @@
+//! State of one consumer: a ledger for each assigned partition, the budget over all of them, and the epochs that keep
+//! work of a former assignment from counting.
+//!
+//! It holds no record, and knows neither clock nor engine.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::{
+    budget::{Amount, BudgetGate, GateChange},
+    ledger::{Ledger, LedgerError},
+    ticket::{Epoch, Outcome, Settlement},
+};
+use crate::{
+    settings::Budget,
+    topics::{NextOffset, Offset, Partition},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum AssignmentError {
+    #[error("{0} is not assigned")]
+    NotAssigned(Partition),
+    #[error("{partition}: {error}")]
+    Ledger { partition: Partition, error: LedgerError },
+}
+
+/// Effect of a settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SettleResult {
+    Counted,
+    /// Its assignment is gone, and another owner works on the record.
+    Stale,
+}
+
+#[derive(Debug)]
+struct Assignment {
+    epoch: Epoch,
+    ledger: Ledger,
+    /// The highest commit begun.
+    requested: NextOffset,
+    /// End of the partition when it was assigned. An earlier owner was handed nothing from here on.
+    end: NextOffset,
+}
+
+#[derive(Debug)]
+pub(crate) struct Assignments {
+    gate: BudgetGate,
+    assigned: BTreeMap<Partition, Assignment>,
+}
+
+impl Assignments {
+    pub(crate) const fn new(budget: Budget) -> Self {
+        Self { gate: BudgetGate::new(budget), assigned: BTreeMap::new() }
+    }
+
+    /// Takes in a partition that is read from `next` on, and ended at `end`. An earlier assignment of it gives its
+    /// share of the budget back.
+    pub(crate) fn assign(&mut self, partition: Partition, epoch: Epoch, next: NextOffset, end: NextOffset) {
+        self.release(partition);
+        let ledger = Ledger::new(next);
+        self.assigned.insert(partition, Assignment { epoch, ledger, requested: next, end });
+    }
+
+    /// Counts a record that is handed out. Returns true if an earlier owner may have worked on it.
+    pub(crate) fn deliver(
+        &mut self,
+        partition: Partition,
+        offset: Offset,
+        bytes: usize,
+    ) -> Result<bool, AssignmentError> {
+        let assignment = self.assigned.get_mut(&partition).ok_or(AssignmentError::NotAssigned(partition))?;
+        assignment
+            .ledger
+            .deliver(offset, bytes)
+            .map_err(|error| AssignmentError::Ledger { partition, error })?;
+        self.gate.charge(Amount::one(bytes));
+        Ok(offset.0 < assignment.end.0)
+    }
+
+    pub(crate) fn settle(&mut self, settlement: Settlement) -> Result<SettleResult, AssignmentError> {
+        let Settlement { partition, epoch, offset, outcome } = settlement;
+        let Some(assignment) = self.assigned.get_mut(&partition).filter(|own| own.epoch == epoch) else {
+            return Ok(SettleResult::Stale);
+        };
+        match outcome {
+            Outcome::Complete => assignment.ledger.complete(offset),
+            Outcome::Dropped => assignment.ledger.abandon(offset),
+        }
+        .map(|()| SettleResult::Counted)
+        .map_err(|error| AssignmentError::Ledger { partition, error })
+    }
+
+    /// Returns the frontiers that no commit was begun for yet, and marks them as begun.
+    pub(crate) fn begin_commit(&mut self) -> Vec<(Partition, NextOffset)> {
+        let ahead = self.assigned.iter_mut().filter_map(|(partition, assignment)| {
+            let frontier = assignment.ledger.frontier();
+            if frontier <= assignment.requested {
+                return None;
+            }
+            assignment.requested = frontier;
+            Some((*partition, frontier))
+        });
+        ahead.collect()
+    }
+
+    /// Gives back what a durable commit passed. A commit of a former assignment changes nothing.
+    pub(crate) fn acknowledge(
+        &mut self,
+        partition: Partition,
+        next: NextOffset,
+    ) -> Result<(), AssignmentError> {
+        let Some(assignment) = self.assigned.get_mut(&partition) else { return Ok(()) };
+        let back = assignment
+            .ledger
+            .acknowledge(next)
+            .map_err(|error| AssignmentError::Ledger { partition, error })?;
+        self.gate.refund(back);
+        Ok(())
+    }
+
+    /// Forgets that a commit was begun, so that the next one begins it again.
+    pub(crate) fn fail_commit(&mut self, partition: Partition) {
+        if let Some(assignment) = self.assigned.get_mut(&partition) {
+            assignment.requested = assignment.ledger.acknowledged();
+        }
+    }
+
+    /// Drops a partition and its epoch.
+    pub(crate) fn release(&mut self, partition: Partition) {
+        if let Some(assignment) = self.assigned.remove(&partition) {
+            self.gate.refund(assignment.ledger.held());
+        }
+    }
+
+    /// Number of records that somebody works on.
+    pub(crate) fn in_flight(&self, partitions: &[Partition]) -> usize {
+        self.of(partitions).map(|assignment| assignment.ledger.in_flight()).sum()
+    }
+
+    /// Number of partitions with something complete that no acknowledged commit has passed.
+    pub(crate) fn uncommitted(&self, partitions: &[Partition]) -> usize {
+        self.of(partitions).filter(|own| own.ledger.frontier() > own.ledger.acknowledged()).count()
+    }
+
+    /// Number of records that wait for nothing but a commit.
+    pub(crate) fn committable(&self) -> usize {
+        self.assigned.values().map(|assignment| assignment.ledger.completed_prefix()).sum()
+    }
+
+    pub(crate) fn has_commit_in_flight(&self) -> bool {
+        self.assigned.values().any(|own| own.requested > own.ledger.acknowledged())
+    }
+
+    pub(crate) fn frontiers(&self) -> impl Iterator<Item = (Partition, NextOffset)> {
+        self.assigned.iter().map(|(partition, own)| (*partition, own.ledger.frontier()))
+    }
+
+    #[cfg(test)]
+    fn partitions(&self) -> Vec<Partition> {
+        self.assigned.keys().copied().collect()
+    }
+
+    pub(crate) const fn used(&self) -> Amount {
+        self.gate.used()
+    }
+
+    pub(crate) const fn available(&self) -> Amount {
+        self.gate.available()
+    }
+
+    pub(crate) const fn limit(&self) -> Budget {
+        self.gate.limit()
+    }
+
+    pub(crate) const fn is_full(&self) -> bool {
+        self.gate.is_closed()
+    }
+
+    pub(crate) fn update_gate(&mut self) -> Option<GateChange> {
+        self.gate.update()
+    }
+
+    fn of<'a>(&'a self, partitions: &'a [Partition]) -> impl Iterator<Item = &'a Assignment> {
+        partitions.iter().filter_map(|partition| self.assigned.get(partition))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,529 @@
+//! One consumer on its own thread: polls the engine, charges the budget, hands records out, collects settlements,
+//! commits, and lets partitions go.
+//!
+//! It decides by the pure parts (`assignments`, `drain`) and acts through the engine; it knows no engine by name.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    assignments::{AssignmentError, Assignments, SettleResult},
+    budget::GateChange,
+    drain::{Drain, DrainCause, DrainStep},
+    engine::{Engine, Event},
+    inbox::{BatchQueue, DrainResult, Ownership, ReceivedRecord},
+    ledger::LedgerError,
+    ticket::{DeadLetterSink, Epoch, Lease, Origin, Outcome, Settlement, SettlementQueue, Ticket},
+};
+use crate::{
+    codec::{Codec, UnframeError},
+    error::{ConsumeError, StoppedPartition},
+    health::Health,
+    metrics,
+    record::FetchedRecord,
+    settings::ConsumeSettings,
+    topics::{Group, NextOffset, Partition, Role},
+};
+
+/// Epochs of all consumers of the process come from one sequence, so that one is never another's.
+static EPOCHS: AtomicU64 = AtomicU64::new(1);
+
+/// Longest sleep of the driver with nothing to do.
+const IDLE: Duration = Duration::from_secs(1);
+
+struct OwnedPartition {
+    lease: Arc<Lease>,
+    /// Records that were read but not handed out: the first one's schema is not known yet, and order must hold.
+    waiting: VecDeque<FetchedRecord>,
+    /// End of the partition, as far as the engine reported it.
+    end: Option<NextOffset>,
+}
+
+/// Partitions being let go.
+struct Release {
+    drain: Drain,
+    partitions: Vec<Partition>,
+}
+
+/// Settings and shared handles of a driver.
+pub(crate) struct DriverContext {
+    pub(crate) group: Group,
+    pub(crate) role: Role,
+    pub(crate) settings: ConsumeSettings,
+    pub(crate) codec: Arc<Codec>,
+    pub(crate) dead_letters: Arc<dyn DeadLetterSink>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) queue: Arc<BatchQueue>,
+    pub(crate) settlements: Arc<SettlementQueue>,
+    pub(crate) ownership: watch::Sender<Ownership>,
+    /// Cancelled by the role, or with the whole log.
+    pub(crate) stop: CancellationToken,
+    pub(crate) closing: CancellationToken,
+}
+
+impl DriverContext {
+    fn is_stopping(&self) -> bool {
+        self.stop.is_cancelled() || self.closing.is_cancelled()
+    }
+}
+
+pub(crate) struct Driver<E: Engine> {
+    engine: E,
+    context: DriverContext,
+    assignments: Assignments,
+    owned: BTreeMap<Partition, OwnedPartition>,
+    stopped: BTreeMap<Partition, StoppedPartition>,
+    releases: Vec<Release>,
+    /// Set when the consumer ends; nothing is handed out any more.
+    ending: Option<DrainCause>,
+    has_left_work: bool,
+    last_commit: Instant,
+    /// True if the last commit failed: the next waits for its interval, even if the budget is full.
+    commit_failed: bool,
+    last_schema_retry: Instant,
+    settlements: Vec<Settlement>,
+}
+
+impl<E: Engine> Driver<E> {
+    pub(crate) fn new(engine: E, context: DriverContext, assignments: Assignments) -> Self {
+        let now = engine.now();
+        Self {
+            engine,
+            context,
+            assignments,
+            owned: BTreeMap::new(),
+            stopped: BTreeMap::new(),
+            releases: Vec::new(),
+            ending: None,
+            has_left_work: false,
+            last_commit: now,
+            commit_failed: false,
+            last_schema_retry: now,
+            settlements: Vec::new(),
+        }
+    }
+
+    /// Runs until asked to stop, or failed, and drained.
+    pub(crate) fn run(mut self) -> DrainResult {
+        loop {
+            let now = self.engine.now();
+            self.collect_settlements();
+            if self.ending.is_none() && self.context.is_stopping() {
+                self.context.queue.end(Ok(()));
+                self.end(DrainCause::Shutdown, now);
+            }
+            self.retry_schemas(now);
+            self.commit_if_due(now);
+            self.step_releases(now);
+            if self.ending.is_some() && self.releases.is_empty() {
+                break;
+            }
+            self.update_gate();
+            let wait = self.wait(now);
+            for event in self.engine.poll(wait, self.assignments.available()) {
+                self.handle(event);
+            }
+        }
+        self.engine.close();
+        self.context.health.set_healthy(self.context.role.0);
+        metrics::uncommitted(self.context.group, 0, 0, false);
+        if self.has_left_work || self.ending == Some(DrainCause::Failed) {
+            DrainResult::Forced
+        } else {
+            DrainResult::Clean
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.engine.now();
+        let role = self.context.role;
+        match event {
+            Event::Assigned { partition, next, end } => self.assign(partition, next, end),
+            Event::Fetched(records) => self.hand_out_fetched(records),
+            Event::Revoking(partitions) => {
+                metrics::rebalanced(self.context.group, "revoked", partitions.len());
+                self.begin_release(DrainCause::Revoked, partitions, now);
+            }
+            Event::Lost(partitions) => self.handle_lost(&partitions),
+            Event::Committed { partition, next } => {
+                crate::failpoint!("after_commit");
+                if let Err(error) = self.assignments.acknowledge(partition, next) {
+                    tracing::warn!(%role, %error, "a commit was acknowledged that was not begun");
+                }
+            }
+            Event::CommitFailed { partitions, tag, detail } => {
+                metrics::commit_failed(self.context.group, tag);
+                tracing::warn!(%role, tag, detail, "a commit failed and is tried again");
+                self.commit_failed = true;
+                for partition in partitions {
+                    self.assignments.fail_commit(partition);
+                }
+            }
+            Event::Gap { partition, committed, start } => {
+                self.stop_partition(StoppedPartition::Gap { partition, committed, start });
+            }
+            Event::End { partition, end } => {
+                if let Some(owned) = self.owned.get_mut(&partition) {
+                    owned.end = Some(end);
+                }
+            }
+            Event::Unreachable { detail } => {
+                if self.context.health.set_unhealthy(role.0, detail.clone()) {
+                    tracing::warn!(%role, detail, "the log is unreachable and is tried again");
+                }
+            }
+            Event::Reachable => {
+                if self.context.health.set_healthy(role.0) {
+                    tracing::info!(%role, "the log is reachable again");
+                }
+            }
+            Event::Failed { detail } => self.fail(ConsumeError::Broken { role, detail }),
+        }
+    }
+
+    fn assign(&mut self, partition: Partition, next: NextOffset, end: NextOffset) {
+        metrics::rebalanced(self.context.group, "assigned", 1);
+        let epoch = Epoch(EPOCHS.fetch_add(1, Ordering::Relaxed));
+        let lease = Arc::new(Lease {
+            partition,
+            epoch,
+            cancelled: CancellationToken::new(),
+            settlements: Arc::clone(&self.context.settlements),
+            codec: Arc::clone(&self.context.codec),
+            dead_letters: Arc::clone(&self.context.dead_letters),
+        });
+        let owned = OwnedPartition { lease, waiting: VecDeque::new(), end: None };
+        if let Some(before) = self.owned.insert(partition, owned) {
+            before.lease.cancelled.cancel();
+        }
+        self.assignments.assign(partition, epoch, next, end);
+        self.resume_if_stopped(partition);
+        tracing::debug!(role = %self.context.role, %partition, %next, "assigned");
+        if self.assignments.is_full() {
+            self.engine.pause(&[partition]);
+        }
+        if let Some(cause) = self.ending {
+            self.begin_release(cause, vec![partition], self.engine.now());
+        } else {
+            self.publish_ownership();
+        }
+    }
+
+    /// Hands records out, in batches as they were fetched.
+    fn hand_out_fetched(&mut self, records: Vec<FetchedRecord>) {
+        let mut batch = Vec::with_capacity(records.len());
+        for record in records {
+            let partition = record.at.partition;
+            let Some(owned) = self.owned.get_mut(&partition) else { continue };
+            if owned.lease.cancelled.is_cancelled() || self.ending.is_some() {
+                continue;
+            }
+            if !owned.waiting.is_empty() {
+                owned.waiting.push_back(record);
+                continue;
+            }
+            match self.receive(record) {
+                Ok(received) => batch.extend(received),
+                Err((record, schema)) => self.wait_for_schema(record, schema),
+            }
+        }
+        self.context.queue.push(batch);
+    }
+
+    /// Takes a record out of its framing and counts it as delivered. `None`: it is not handed out. An error: its schema
+    /// is not known yet.
+    fn receive(&mut self, record: FetchedRecord) -> Result<Option<ReceivedRecord>, (FetchedRecord, u32)> {
+        let partition = record.at.partition;
+        let role = self.context.role;
+        let value = match self.context.codec.unframe(partition.topic, &record.framed) {
+            Ok(value) => value,
+            Err(UnframeError::UnknownSchema(schema)) => return Err((record, schema)),
+            Err(UnframeError::Malformed(malformed)) => {
+                let detail = malformed.to_string();
+                self.fail(ConsumeError::Malformed { role, position: record.at, detail });
+                return Ok(None);
+            }
+        };
+        let Some(owned) = self.owned.get(&partition) else { return Ok(None) };
+        let maybe_replayed = match self.assignments.deliver(partition, record.at.offset, record.bytes()) {
+            Ok(maybe_replayed) => maybe_replayed,
+            // An engine may fetch again after a resume; what is out already is not handed out twice.
+            Err(AssignmentError::Ledger { error: LedgerError::NotAscending { .. }, .. }) => return Ok(None),
+            Err(error) => {
+                tracing::warn!(%role, %error, "a fetched record belongs to no assignment");
+                return Ok(None);
+            }
+        };
+        let origin = Origin {
+            key: record.key.clone(),
+            headers: record.headers.clone(),
+            written_at: record.written_at,
+        };
+        let ticket = Ticket::new(Arc::clone(&owned.lease), record.at.offset, origin);
+        let FetchedRecord { at, key, headers, written_at, .. } = record;
+        Ok(Some(ReceivedRecord { at, key, value, headers, written_at, maybe_replayed, ticket }))
+    }
+
+    /// Keeps a record until its schema is known, and pauses its partition: nothing may overtake it.
+    fn wait_for_schema(&mut self, record: FetchedRecord, schema: u32) {
+        let position = record.at;
+        let partition = position.partition;
+        self.engine.pause(&[partition]);
+        if let Some(owned) = self.owned.get_mut(&partition) {
+            owned.waiting.push_front(record);
+        }
+        self.stop_partition(StoppedPartition::UnknownSchema { position, schema });
+    }
+
+    fn retry_schemas(&mut self, now: Instant) {
+        if now.duration_since(self.last_schema_retry) < self.context.settings.schema_retry() {
+            return;
+        }
+        self.last_schema_retry = now;
+        let waiting: Vec<Partition> =
+            self.owned.iter().filter(|(_, own)| !own.waiting.is_empty()).map(|(own, _)| *own).collect();
+        for partition in waiting {
+            let mut batch = Vec::new();
+            while let Some(record) = self.owned.get_mut(&partition).and_then(|own| own.waiting.pop_front()) {
+                match self.receive(record) {
+                    Ok(received) => batch.extend(received),
+                    Err((record, schema)) => {
+                        self.wait_for_schema(record, schema);
+                        break;
+                    }
+                }
+            }
+            if self.owned.get(&partition).is_some_and(|own| own.waiting.is_empty()) && self.ending.is_none() {
+                self.resume_if_stopped(partition);
+                if !self.assignments.is_full() {
+                    self.engine.resume(&[partition]);
+                }
+            }
+            self.context.queue.push(batch);
+        }
+    }
+
+    fn stop_partition(&mut self, stop: StoppedPartition) {
+        let partition = stop.partition();
+        if self.stopped.get(&partition) == Some(&stop) {
+            return;
+        }
+        tracing::error!(role = %self.context.role, group = self.context.group.0, tag = stop.tag(), "{stop}");
+        metrics::stopped(self.context.group, &stop, true);
+        self.stopped.insert(partition, stop);
+        self.publish_ownership();
+    }
+
+    fn resume_if_stopped(&mut self, partition: Partition) {
+        if let Some(stop) = self.stopped.remove(&partition) {
+            metrics::stopped(self.context.group, &stop, false);
+            tracing::info!(role = %self.context.role, %partition, tag = stop.tag(), "the partition is read again");
+            self.publish_ownership();
+        }
+    }
+
+    fn collect_settlements(&mut self) {
+        let role = self.context.role;
+        let mut settlements = std::mem::take(&mut self.settlements);
+        self.context.settlements.collect(&mut settlements);
+        for settlement in settlements.drain(..) {
+            let position = settlement.position();
+            match self.assignments.settle(settlement) {
+                Ok(SettleResult::Counted) => {
+                    let is_owned = self
+                        .owned
+                        .get(&settlement.partition)
+                        .is_some_and(|own| !own.lease.cancelled.is_cancelled());
+                    // A role that was asked to stop may drop its tickets before this thread hears of it.
+                    if settlement.outcome == Outcome::Dropped && is_owned && !self.context.is_stopping() {
+                        self.fail(ConsumeError::TicketDropped { role, position });
+                    }
+                }
+                Ok(SettleResult::Stale) => {
+                    tracing::debug!(%role, %position, "a ticket was settled after its assignment ended");
+                }
+                Err(error) => tracing::error!(%role, %error, "the ledger refused a settlement"),
+            }
+        }
+        self.settlements = settlements;
+    }
+
+    /// Commits once an interval, and earlier when commits are what the budget waits for.
+    fn commit_if_due(&mut self, now: Instant) {
+        let committable = self.assignments.committable();
+        let is_due = now.duration_since(self.last_commit) >= self.context.settings.commit_interval();
+        let frees_budget = committable >= (self.assignments.limit().records / 4).max(1)
+            || (committable > 0 && self.assignments.is_full());
+        let may_hurry = !self.commit_failed && !self.assignments.has_commit_in_flight();
+        if is_due || (frees_budget && may_hurry) {
+            self.commit(now);
+        }
+    }
+
+    fn commit(&mut self, now: Instant) {
+        self.last_commit = now;
+        self.commit_failed = false;
+        let upto = self.assignments.begin_commit();
+        if !upto.is_empty() {
+            self.engine.commit(&upto);
+        }
+        let used = self.assignments.used();
+        metrics::uncommitted(self.context.group, used.records, used.bytes, self.assignments.is_full());
+        for (partition, frontier) in self.assignments.frontiers() {
+            let end = self.owned.get(&partition).and_then(|own| own.end);
+            metrics::frontier(self.context.group, partition, frontier, end);
+        }
+    }
+
+    fn update_gate(&mut self) {
+        match self.assignments.update_gate() {
+            Some(GateChange::Pause) => {
+                let all: Vec<Partition> = self.owned.keys().copied().collect();
+                self.engine.pause(&all);
+                self.context.queue.set_paused(true);
+            }
+            Some(GateChange::Resume) => {
+                let is_readable = |partition: &Partition, own: &OwnedPartition| {
+                    !self.stopped.contains_key(partition) && !own.lease.cancelled.is_cancelled()
+                };
+                let readable: Vec<Partition> = self
+                    .owned
+                    .iter()
+                    .filter(|(partition, own)| is_readable(partition, own))
+                    .map(|(partition, _)| *partition)
+                    .collect();
+                self.engine.resume(&readable);
+                self.context.queue.set_paused(false);
+            }
+            None => {}
+        }
+    }
+
+    fn fail(&mut self, error: ConsumeError) {
+        if self.ending.is_none() {
+            tracing::error!(role = %self.context.role, tag = error.tag(), "{error}");
+            self.context.queue.end(Err(error));
+            self.end(DrainCause::Failed, self.engine.now());
+        }
+    }
+
+    fn end(&mut self, cause: DrainCause, now: Instant) {
+        self.ending = Some(cause);
+        let releasing: Vec<Partition> =
+            self.releases.iter().flat_map(|release| release.partitions.iter().copied()).collect();
+        let rest = self.owned.keys().copied().filter(|own| !releasing.contains(own)).collect();
+        self.begin_release(cause, rest, now);
+    }
+
+    /// Begins to let partitions go: from here on nothing of them is handed out, and waiting work is cancelled.
+    fn begin_release(&mut self, cause: DrainCause, partitions: Vec<Partition>, now: Instant) {
+        for partition in &partitions {
+            if let Some(owned) = self.owned.get_mut(partition) {
+                owned.lease.cancelled.cancel();
+                owned.waiting.clear();
+            }
+        }
+        self.context.queue.remove(|received| received.ticket.is_cancelled());
+        let drain = Drain::new(cause, now, self.context.settings.drain_timeout());
+        self.releases.push(Release { drain, partitions });
+        self.publish_ownership();
+    }
+
+    fn step_releases(&mut self, now: Instant) {
+        let mut unfinished = Vec::new();
+        for mut release in std::mem::take(&mut self.releases) {
+            loop {
+                let in_flight = self.assignments.in_flight(&release.partitions);
+                let uncommitted = self.assignments.uncommitted(&release.partitions);
+                let commit_timeout = self.context.settings.commit_timeout();
+                match release.drain.step(now, in_flight, uncommitted, commit_timeout) {
+                    DrainStep::Wait(_) => {
+                        unfinished.push(release);
+                        break;
+                    }
+                    DrainStep::Commit { clean } => {
+                        if !clean {
+                            tracing::warn!(role = %self.context.role, in_flight, "work ran over the drain's deadline");
+                        }
+                        self.commit(now);
+                    }
+                    DrainStep::Release { clean } => {
+                        self.has_left_work |= !clean;
+                        metrics::drained(
+                            self.context.group,
+                            release.drain.cause.label(),
+                            release.drain.took(now),
+                        );
+                        self.engine.release(&release.partitions);
+                        self.forget(&release.partitions);
+                        break;
+                    }
+                }
+            }
+        }
+        self.releases.extend(unfinished);
+    }
+
+    fn handle_lost(&mut self, partitions: &[Partition]) {
+        metrics::rebalanced(self.context.group, "lost", partitions.len());
+        for partition in partitions {
+            if let Some(owned) = self.owned.get(partition) {
+                owned.lease.cancelled.cancel();
+            }
+        }
+        self.context.queue.remove(|received| received.ticket.is_cancelled());
+        for release in &mut self.releases {
+            release.partitions.retain(|own| !partitions.contains(own));
+        }
+        self.forget(partitions);
+        self.publish_ownership();
+    }
+
+    fn forget(&mut self, partitions: &[Partition]) {
+        for partition in partitions {
+            self.owned.remove(partition);
+            self.assignments.release(*partition);
+            if let Some(stop) = self.stopped.remove(partition) {
+                metrics::stopped(self.context.group, &stop, false);
+            }
+        }
+    }
+
+    fn publish_ownership(&self) {
+        let owned = self.owned.iter().filter(|(_, own)| !own.lease.cancelled.is_cancelled());
+        self.context.ownership.send_replace(Ownership {
+            partitions: owned.map(|(partition, own)| (*partition, own.lease.epoch)).collect(),
+            stopped: self.stopped.values().cloned().collect(),
+        });
+    }
+
+    fn wait(&self, now: Instant) -> Duration {
+        let settings = &self.context.settings;
+        let mut wait = IDLE;
+        if self.assignments.committable() > 0 || !self.assignments.used().is_zero() {
+            let since = now.duration_since(self.last_commit);
+            wait = wait.min(settings.commit_interval().saturating_sub(since));
+        }
+        if self.owned.values().any(|own| !own.waiting.is_empty()) {
+            let since = now.duration_since(self.last_schema_retry);
+            wait = wait.min(settings.schema_retry().saturating_sub(since));
+        }
+        let awaits_settlements = self.assignments.is_full() || !self.releases.is_empty();
+        if awaits_settlements {
+            wait = wait.min(E::DEAF_FOR);
+            if !self.context.settlements.await_next() {
+                return Duration::ZERO;
+            }
+        }
+        wait
+    }
+}

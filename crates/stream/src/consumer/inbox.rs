@@ -1,0 +1,208 @@
+//! The consumer's end: batches as they come, the partitions it owns, and how the driver ended.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tidegate_schemas::{
+    ids::Millis,
+    records::{self, Malformed},
+};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::ticket::{Epoch, Ticket};
+use crate::{
+    error::{ConsumeError, StoppedPartition},
+    record::Headers,
+    topics::{Partition, Position},
+};
+
+/// A record handed to a consumer, with the ticket that must be completed.
+#[derive(Debug)]
+pub struct ReceivedRecord {
+    pub at: Position,
+    pub key: Bytes,
+    /// The datum in the reader's schema, without framing.
+    pub value: Bytes,
+    pub headers: Headers,
+    /// Time at which the log took it; it never goes backwards within a partition.
+    pub written_at: Millis,
+    /// True if an earlier owner may have worked on it already, so that its effects may exist.
+    pub maybe_replayed: bool,
+    pub ticket: Ticket,
+}
+
+impl ReceivedRecord {
+    /// Decodes the value. `Bytes` of the result are slices of it.
+    pub fn decode<R: records::Record>(&self) -> Result<R, Malformed> {
+        R::decode(&self.value)
+    }
+}
+
+/// Partitions that a consumer owns at the moment. Code that acts for a partition without a record of it, as a due
+/// scanner does, may do so only while its epoch is current.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ownership {
+    pub partitions: Vec<(Partition, Epoch)>,
+    /// Partitions that are owned but not read, each with its reason.
+    pub stopped: Vec<StoppedPartition>,
+}
+
+impl Ownership {
+    pub fn is_current(&self, epoch: Epoch) -> bool {
+        self.partitions.iter().any(|(_, own)| *own == epoch)
+    }
+
+    pub fn epoch_of(&self, partition: Partition) -> Option<Epoch> {
+        self.partitions.iter().find(|(own, _)| *own == partition).map(|(_, epoch)| *epoch)
+    }
+}
+
+/// End of a consumer or a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainResult {
+    /// Nothing was left in flight, and everything complete is committed.
+    Clean,
+    /// Time ran out. What was not committed is delivered again.
+    Forced,
+}
+
+impl DrainResult {
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Clean, Self::Clean) => Self::Clean,
+            _ => Self::Forced,
+        }
+    }
+}
+
+#[derive(Default)]
+struct QueueState {
+    batches: VecDeque<Vec<ReceivedRecord>>,
+    /// Set when nothing more comes: the consumer was asked to stop, or failed.
+    ended: Option<Result<(), ConsumeError>>,
+    /// Start of the current pause at the budget.
+    paused_since: Option<Instant>,
+}
+
+/// Batches on their way from the driver to the inbox.
+#[derive(Default)]
+pub(crate) struct BatchQueue {
+    state: Mutex<QueueState>,
+    changed: Notify,
+}
+
+impl fmt::Debug for BatchQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchQueue").finish_non_exhaustive()
+    }
+}
+
+impl BatchQueue {
+    pub(crate) fn push(&self, batch: Vec<ReceivedRecord>) {
+        if !batch.is_empty() {
+            self.state.lock().batches.push_back(batch);
+            self.changed.notify_one();
+        }
+    }
+
+    pub(crate) fn set_paused(&self, is_paused: bool) {
+        let mut state = self.state.lock();
+        state.paused_since = is_paused.then(|| state.paused_since.unwrap_or_else(Instant::now));
+    }
+
+    /// Removes queued records of assignments that are being let go.
+    pub(crate) fn remove(&self, is_cancelled: impl Fn(&ReceivedRecord) -> bool) {
+        let mut removed = Vec::new();
+        {
+            let mut state = self.state.lock();
+            for batch in &mut state.batches {
+                removed.extend(batch.extract_if(.., |received| is_cancelled(received)));
+            }
+            state.batches.retain(|batch| !batch.is_empty());
+        }
+        // Their tickets report while no lock is held.
+        drop(removed);
+    }
+
+    /// Ends the queue; the first end counts. Queued records are removed, so that `next` returns the end at once.
+    pub(crate) fn end(&self, result: Result<(), ConsumeError>) {
+        self.remove(|_| true);
+        self.state.lock().ended.get_or_insert(result);
+        self.changed.notify_one();
+    }
+
+    fn pop(&self) -> Option<Result<Option<Vec<ReceivedRecord>>, ConsumeError>> {
+        let mut state = self.state.lock();
+        if let Some(batch) = state.batches.pop_front() {
+            return Some(Ok(Some(batch)));
+        }
+        state.ended.clone().map(|ended| ended.map(|()| None))
+    }
+}
+
+/// Pause of a consumer whose budget is used up.
+#[derive(Clone, Debug)]
+pub struct Backpressure(Arc<BatchQueue>);
+
+impl Backpressure {
+    /// Time for which the consumer has fetched nothing because its budget is used up: what it has handed out is not
+    /// complete, or cannot be committed behind something that is not.
+    pub fn paused_for(&self) -> Option<Duration> {
+        let since = self.0.state.lock().paused_since?;
+        Some(since.elapsed())
+    }
+}
+
+/// The records of one group for one role. Dropping it stops the consumer.
+#[derive(Debug)]
+pub struct Inbox {
+    pub(crate) queue: Arc<BatchQueue>,
+    pub(crate) ownership: watch::Receiver<Ownership>,
+    pub(crate) drained: watch::Receiver<Option<DrainResult>>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) _stop_on_drop: DropGuard,
+}
+
+impl Inbox {
+    /// Returns the next batch. `None`: the consumer was asked to stop; what was handed out before may still be
+    /// completed until the drain's deadline. An error: the role must fail with it. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Option<Vec<ReceivedRecord>>, ConsumeError> {
+        loop {
+            if let Some(next) = self.queue.pop() {
+                return next;
+            }
+            self.queue.changed.notified().await;
+        }
+    }
+
+    /// Returns a watch on the partitions owned now.
+    pub fn ownership(&self) -> watch::Receiver<Ownership> {
+        self.ownership.clone()
+    }
+
+    pub fn backpressure(&self) -> Backpressure {
+        Backpressure(Arc::clone(&self.queue))
+    }
+
+    /// Asks the consumer to stop: `next` ends, work in flight is waited for, then committed.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Resolves when the driver has let go of everything, after a stop or a failure.
+    pub async fn drained(mut self) -> DrainResult {
+        // A driver that ended without a result, as after a panic, has drained nothing.
+        match self.drained.wait_for(Option::is_some).await {
+            Ok(result) => result.unwrap_or(DrainResult::Forced),
+            Err(_) => DrainResult::Forced,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Offsets of one assigned partition: what was delivered, what is complete, what may be committed.
+//!
+//! It holds no record, and knows neither clock nor engine.
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+
+use super::budget::Amount;
+use crate::topics::{NextOffset, Offset};
+
+/// Misuse of a ledger. None of these is reachable from an engine that delivers in order and a ticket that settles
+/// once; they are errors so that a bug becomes a message and not a panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum LedgerError {
+    #[error("offset {got} was delivered although {expected} comes next")]
+    NotAscending { got: Offset, expected: NextOffset },
+    #[error("offset {0} is not outstanding")]
+    NotOutstanding(Offset),
+    #[error("offset {0} was settled before")]
+    SettledTwice(Offset),
+    #[error("a commit of {got} was acknowledged although only {frontier} may be committed")]
+    AheadOfFrontier { got: NextOffset, frontier: NextOffset },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Complete,
+    /// Its ticket was dropped: the record is not worked on, and no commit may pass it.
+    Abandoned,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    offset: Offset,
+    state: State,
+    bytes: usize,
+}
+
+/// A ring of every delivered record that no acknowledged commit has passed.
+///
+/// Offsets may have gaps (a Kafka partition does after retention or a transaction); a gap holds no
+/// record, so it is complete by itself and takes no slot.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    slots: VecDeque<Slot>,
+    /// One past the last delivered record, or where reading began.
+    end: NextOffset,
+    acknowledged: NextOffset,
+    /// Number of complete slots at the front, before the first that is not complete.
+    prefix: usize,
+    open: usize,
+    held: Amount,
+}
+
+impl Ledger {
+    pub(crate) const fn new(start: NextOffset) -> Self {
+        Self {
+            slots: VecDeque::new(),
+            end: start,
+            acknowledged: start,
+            prefix: 0,
+            open: 0,
+            held: Amount::ZERO,
+        }
+    }
+
+    /// Adds a record that is handed out.
+    pub(crate) fn deliver(&mut self, offset: Offset, bytes: usize) -> Result<(), LedgerError> {
+        if offset.0 < self.end.0 {
+            return Err(LedgerError::NotAscending { got: offset, expected: self.end });
+        }
+        self.slots.push_back(Slot { offset, state: State::Open, bytes });
+        self.end = offset.next();
+        self.open += 1;
+        self.held += Amount::one(bytes);
+        Ok(())
+    }
+
+    /// Marks a record whose effects are all durable.
+    pub(crate) fn complete(&mut self, offset: Offset) -> Result<(), LedgerError> {
+        self.settle(offset, State::Complete)?;
+        while self.slots.get(self.prefix).is_some_and(|slot| slot.state == State::Complete) {
+            self.prefix += 1;
+        }
+        Ok(())
+    }
+
+    /// Marks a record whose ticket was dropped without being completed.
+    pub(crate) fn abandon(&mut self, offset: Offset) -> Result<(), LedgerError> {
+        self.settle(offset, State::Abandoned)
+    }
+
+    fn settle(&mut self, offset: Offset, state: State) -> Result<(), LedgerError> {
+        let index = self.find(offset).ok_or(LedgerError::NotOutstanding(offset))?;
+        let slot = &mut self.slots[index];
+        if slot.state != State::Open {
+            return Err(LedgerError::SettledTwice(offset));
+        }
+        slot.state = state;
+        self.open -= 1;
+        Ok(())
+    }
+
+    /// Index of the slot of an offset. Without gaps it is the distance from the front; with gaps it is less.
+    fn find(&self, offset: Offset) -> Option<usize> {
+        let front = self.slots.front()?.offset;
+        let distance = usize::try_from(offset.0.checked_sub(front.0)?).ok()?;
+        if self.slots.get(distance).is_some_and(|slot| slot.offset == offset) {
+            return Some(distance);
+        }
+        self.slots.binary_search_by_key(&offset, |slot| slot.offset).ok()
+    }
+
+    /// End of the contiguous completed prefix: the only value that may ever be committed.
+    pub(crate) fn frontier(&self) -> NextOffset {
+        self.slots.get(self.prefix).map_or(self.end, |slot| NextOffset(slot.offset.0))
+    }
+
+    /// Number of records that wait for nothing but a commit.
+    pub(crate) const fn completed_prefix(&self) -> usize {
+        self.prefix
+    }
+
+    /// Removes the records that a durable commit up to `next` passed, and returns their amount.
+    pub(crate) fn acknowledge(&mut self, next: NextOffset) -> Result<Amount, LedgerError> {
+        let frontier = self.frontier();
+        if next > frontier {
+            return Err(LedgerError::AheadOfFrontier { got: next, frontier });
+        }
+        let mut back = Amount::default();
+        while self.slots.front().is_some_and(|slot| slot.offset.0 < next.0) {
+            if let Some(slot) = self.slots.pop_front() {
+                back += Amount::one(slot.bytes);
+                self.prefix -= 1;
+            }
+        }
+        self.held -= back;
+        self.acknowledged = self.acknowledged.max(next);
+        Ok(back)
+    }
+
+    pub(crate) const fn acknowledged(&self) -> NextOffset {
+        self.acknowledged
+    }
+
+    /// Number of records that somebody still works on.
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.open
+    }
+
+    /// Share of the budget that the ledger holds.
+    pub(crate) const fn held(&self) -> Amount {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn ledger(offsets: &[i64]) -> Ledger {
+        let mut ledger = Ledger::new(NextOffset(offsets[0]));
+        for offset in offsets {
+            ledger.deliver(Offset(*offset), 10).unwrap();
+        }
+        ledger
+    }
+
+    #[test]
+    fn out_of_order_completion_does_not_move_the_frontier() {
+        let mut ledger = ledger(&[5, 6, 7]);
+        ledger.complete(Offset(7)).unwrap();
+        ledger.complete(Offset(6)).unwrap();
+        assert_eq!(ledger.frontier(), NextOffset(5));
+        ledger.complete(Offset(5)).unwrap();
+        assert_eq!(ledger.frontier(), NextOffset(8));
+    }
+
+    #[test]
+    fn a_gap_is_complete_by_itself() {
+        let mut ledger = ledger(&[5, 9, 1_000_000_000_000]);
+        ledger.complete(Offset(5)).unwrap();
+        assert_eq!(ledger.frontier(), NextOffset(9));
+        ledger.complete(Offset(1_000_000_000_000)).unwrap();
+        ledger.complete(Offset(9)).unwrap();
+        assert_eq!(ledger.frontier(), NextOffset(1_000_000_000_001));
+    }
+
+    #[test]
+    fn a_record_is_held_until_an_acknowledged_commit_passes_it() {
+        let mut ledger = ledger(&[0, 1, 2]);
+        ledger.complete(Offset(0)).unwrap();
+        ledger.complete(Offset(1)).unwrap();
+        assert_eq!(ledger.held(), Amount { records: 3, bytes: 30 });
+        assert_eq!(ledger.acknowledge(NextOffset(1)).unwrap(), Amount::one(10));
+        assert_eq!(
+            ledger.acknowledge(NextOffset(1)).unwrap(),
+            Amount::default(),
+            "acknowledged twice, returned once"
+        );
+        assert_eq!(ledger.acknowledge(NextOffset(2)).unwrap(), Amount::one(10));
+        assert_eq!(ledger.held(), Amount::one(10));
+    }
+
+    #[test]
+    fn an_abandoned_record_is_no_longer_in_flight_and_never_passed() {
+        let mut ledger = ledger(&[0, 1, 2]);
+        ledger.abandon(Offset(1)).unwrap();
+        ledger.complete(Offset(0)).unwrap();
+        ledger.complete(Offset(2)).unwrap();
+        assert_eq!(ledger.in_flight(), 0);
+        assert_eq!(ledger.frontier(), NextOffset(1));
+    }
+
+    #[test]
+    fn every_misuse_is_named_and_changes_nothing() {
+        let mut ledger = ledger(&[5, 6]);
+        ledger.complete(Offset(6)).unwrap();
+        assert_eq!(
+            ledger.deliver(Offset(6), 1),
+            Err(LedgerError::NotAscending { got: Offset(6), expected: NextOffset(7) })
+        );
+        assert_eq!(ledger.complete(Offset(4)), Err(LedgerError::NotOutstanding(Offset(4))));
+        assert_eq!(ledger.complete(Offset(i64::MIN)), Err(LedgerError::NotOutstanding(Offset(i64::MIN))));
+        assert_eq!(ledger.complete(Offset(6)), Err(LedgerError::SettledTwice(Offset(6))));
+        assert_eq!(
+            ledger.acknowledge(NextOffset(6)),
+            Err(LedgerError::AheadOfFrontier { got: NextOffset(6), frontier: NextOffset(5) })
+        );
+        assert_eq!((ledger.frontier(), ledger.in_flight(), ledger.held().records), (NextOffset(5), 1, 2));
+    }
+}

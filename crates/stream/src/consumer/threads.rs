@@ -1,0 +1,159 @@
+//! Threads of the consumers of one log: starts each one's driver, and ends them together.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    assignments::Assignments,
+    driver::{Driver, DriverContext},
+    engine::Engine,
+    inbox::{BatchQueue, DrainResult, Inbox, Ownership},
+    ticket::{DeadLetterSink, SettlementQueue},
+};
+use crate::{
+    codec::Codec,
+    error::ConsumeError,
+    health::Health,
+    settings::{Budget, ConsumeSettings},
+    topics::{Group, Role},
+    wakeup::Wakeup,
+};
+
+/// Description of a consumer to start, whichever engine reads for it.
+pub(crate) struct ConsumerStart {
+    pub(crate) group: Group,
+    pub(crate) role: Role,
+    pub(crate) budget: Budget,
+    pub(crate) stop: CancellationToken,
+    pub(crate) settings: ConsumeSettings,
+    pub(crate) codec: Arc<Codec>,
+    pub(crate) dead_letters: Arc<dyn DeadLetterSink>,
+    pub(crate) health: Arc<Health>,
+}
+
+#[derive(Default)]
+pub(crate) struct ConsumerThreads {
+    closing: CancellationToken,
+    running: Mutex<Vec<watch::Receiver<Option<DrainResult>>>>,
+}
+
+impl fmt::Debug for ConsumerThreads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConsumerThreads").finish_non_exhaustive()
+    }
+}
+
+/// Ends the inbox whatever ends the thread, so that a role never waits for a driver that is gone.
+struct EndGuard {
+    queue: Arc<BatchQueue>,
+    role: Role,
+    ownership: watch::Sender<Ownership>,
+    drained: watch::Sender<Option<DrainResult>>,
+    result: DrainResult,
+}
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        let detail = "its consumer ended unexpectedly".to_owned();
+        // The first end counts: after an orderly one this changes nothing.
+        self.queue.end(Err(ConsumeError::Broken { role: self.role, detail }));
+        self.ownership.send_replace(Ownership::default());
+        self.drained.send_replace(Some(self.result));
+    }
+}
+
+impl ConsumerThreads {
+    /// Starts a consumer. `open` runs on the consumer's own thread; its error reaches the role through the inbox. Must
+    /// be called inside a tokio runtime.
+    pub(crate) fn start<E: Engine>(
+        &self,
+        start: ConsumerStart,
+        open: impl FnOnce(Arc<Wakeup>) -> Result<E, String> + Send + 'static,
+    ) -> Inbox {
+        let ConsumerStart { group, role, budget, stop, settings, codec, dead_letters, health } = start;
+        let wakeup = Arc::new(Wakeup::default());
+        let queue = Arc::new(BatchQueue::default());
+        let (ownership, owned) = watch::channel(Ownership::default());
+        let (drained, was_drained) = watch::channel(None);
+        let stop = stop.child_token();
+        self.register(was_drained.clone());
+
+        let context = DriverContext {
+            group,
+            role,
+            settings,
+            codec,
+            dead_letters,
+            health,
+            queue: Arc::clone(&queue),
+            settlements: Arc::new(SettlementQueue::new(Arc::clone(&wakeup))),
+            ownership: ownership.clone(),
+            stop: stop.clone(),
+            closing: self.closing.clone(),
+        };
+        let guard =
+            EndGuard { queue: Arc::clone(&queue), role, ownership, drained, result: DrainResult::Forced };
+        let driver_wakeup = Arc::clone(&wakeup);
+        let spawned = std::thread::Builder::new().name(format!("consume-{}", group.0)).spawn(move || {
+            let mut guard = guard;
+            match open(driver_wakeup) {
+                Ok(engine) => {
+                    guard.result = Driver::new(engine, context, Assignments::new(budget)).run();
+                }
+                Err(detail) => {
+                    guard.queue.end(Err(ConsumeError::Refused { role, detail }));
+                    guard.result = DrainResult::Clean;
+                }
+            }
+        });
+        if let Err(error) = spawned {
+            // The closure was dropped, and the guard with it: the inbox reports the end.
+            tracing::error!(%role, %error, "no thread could be started for a consumer");
+        }
+
+        let closing = self.closing.clone();
+        let stopping = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = stopping.cancelled() => {}
+                () = closing.cancelled() => stopping.cancel(),
+            }
+            wakeup.notify();
+        });
+        Inbox {
+            queue,
+            ownership: owned,
+            drained: was_drained,
+            _stop_on_drop: stop.clone().drop_guard(),
+            stop,
+        }
+    }
+
+    fn register(&self, drained: watch::Receiver<Option<DrainResult>>) {
+        let mut running = self.running.lock();
+        running.retain(|other| other.borrow().is_none());
+        running.push(drained);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
+    }
+
+    /// Stops every consumer and waits until each has drained, or the deadline.
+    pub(crate) async fn close(&self, deadline: Instant) -> DrainResult {
+        self.closing.cancel();
+        let running = std::mem::take(&mut *self.running.lock());
+        let mut all = DrainResult::Clean;
+        for mut drained in running {
+            let result = match tokio::time::timeout_at(deadline, drained.wait_for(Option::is_some)).await {
+                Ok(Ok(result)) => result.unwrap_or(DrainResult::Forced),
+                Ok(Err(_)) | Err(_) => DrainResult::Forced,
+            };
+            all = all.and(result);
+        }
+        all
+    }
+}

@@ -1,0 +1,193 @@
+//! Pages of a Kafka topic, read without a group: of every partition as much as a page can need, merged by time.
+//!
+//! It joins no group and commits nothing; the next page begins at the cursor.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use rdkafka::{
+    Offset as KafkaOffset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer},
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+    message::Message,
+};
+use tidegate_schemas::ids::Millis;
+
+use super::{arena::Arena, client_stats, topic_names::TopicNames};
+use crate::{
+    codec::Codec,
+    error::PageError,
+    page_reader::{self, Cursor, Order, Page, Query},
+    record::FetchedRecord,
+    settings::Settings,
+    topics::Partition,
+};
+
+/// Sort key of a record in a page. Times are made never to fall within a partition, so a page takes a prefix of each.
+type SortKey = (Millis, u32, i64);
+
+/// Offsets to read of one partition.
+struct OffsetRange {
+    start: i64,
+    end: i64,
+}
+
+/// Records of a page, and whether any other is left.
+struct Selection {
+    records: BTreeMap<SortKey, FetchedRecord>,
+    more: bool,
+}
+
+pub(super) fn read(
+    settings: &Settings,
+    names: &TopicNames,
+    codec: &Codec,
+    query: &Query,
+) -> Result<Page, PageError> {
+    let partitions = settings.partition_count();
+    let after = query.after.as_ref().map(|Cursor(offsets)| offsets);
+    if after.is_some_and(|offsets| offsets.keys().any(|partition| *partition >= partitions)) {
+        return Err(PageError::Cursor { topic: query.topic });
+    }
+    let unavailable = |detail: String| PageError::Unavailable { detail };
+    let config = settings.kafka.reader(&format!("{}.tail", settings.prefix)).map_err(unavailable)?;
+    let consumer: BaseConsumer =
+        config.create().map_err(|why| unavailable(client_stats::creation_error(&why)))?;
+    let reader = PageReader {
+        consumer,
+        topic: names.name(query.topic),
+        query,
+        timeout: Duration::from_millis(settings.kafka.socket_timeout_ms),
+    };
+    let read = reader
+        .ranges(partitions, after)
+        .and_then(|(ranges, more)| Ok((reader.select(&ranges, more)?, ranges)));
+    let (selection, ranges) = read.map_err(|why| unavailable(why.to_string()))?;
+    page(codec, query, selection, &ranges)
+}
+
+struct PageReader<'a> {
+    consumer: BaseConsumer,
+    topic: &'a str,
+    query: &'a Query,
+    timeout: Duration,
+}
+
+impl PageReader<'_> {
+    /// Returns as much of each partition as would fill the page alone, and true if there is more of some.
+    fn ranges(
+        &self,
+        partitions: u32,
+        after: Option<&BTreeMap<u32, i64>>,
+    ) -> KafkaResult<(BTreeMap<u32, OffsetRange>, bool)> {
+        let limit = i64::try_from(self.query.limit).unwrap_or(i64::MAX);
+        let (mut ranges, mut more) = (BTreeMap::new(), false);
+        for partition in 0..partitions {
+            let (low, high) = self.consumer.fetch_watermarks(self.topic, index(partition), self.timeout)?;
+            let cursor = after.and_then(|offsets| offsets.get(&partition)).copied();
+            let range = match self.query.order {
+                Order::Oldest => {
+                    let start = cursor.unwrap_or(low).max(low);
+                    OffsetRange { start, end: high.min(start.saturating_add(limit)) }
+                }
+                Order::Newest => {
+                    let end = cursor.unwrap_or(high).min(high);
+                    OffsetRange { start: low.max(end.saturating_sub(limit)), end }
+                }
+            };
+            more |= match self.query.order {
+                Order::Oldest => range.end < high,
+                Order::Newest => range.start > low,
+            };
+            ranges.insert(partition, range);
+        }
+        Ok((ranges, more))
+    }
+
+    fn select(&self, ranges: &BTreeMap<u32, OffsetRange>, more: bool) -> KafkaResult<Selection> {
+        let mut selection = Selection { records: BTreeMap::new(), more };
+        let mut open: BTreeMap<u32, Millis> = BTreeMap::new();
+        let mut assignment = TopicPartitionList::new();
+        for (partition, range) in ranges.iter().filter(|(_, range)| range.start < range.end) {
+            assignment.add_partition_offset(
+                self.topic,
+                index(*partition),
+                KafkaOffset::Offset(range.start),
+            )?;
+            open.insert(*partition, Millis(i64::MIN));
+        }
+        self.consumer.assign(&assignment)?;
+        let deadline = Instant::now() + self.timeout;
+        while !open.is_empty() {
+            match self.consumer.poll(deadline.saturating_duration_since(Instant::now())) {
+                Some(Ok(message)) => {
+                    let Ok(partition) = u32::try_from(message.partition()) else { continue };
+                    let (Some(latest), Some(range)) = (open.get_mut(&partition), ranges.get(&partition))
+                    else {
+                        continue;
+                    };
+                    if message.offset() < range.end {
+                        *latest = (*latest).max(Millis(message.timestamp().to_millis().unwrap_or(0)));
+                        let mut arena = Arena::default();
+                        arena.push(Partition::new(self.query.topic, partition), &message);
+                        let sort_key = (*latest, partition, message.offset());
+                        selection.records.extend(arena.into_records().pop().map(|record| (sort_key, record)));
+                    }
+                    if message.offset() + 1 >= range.end {
+                        open.remove(&partition);
+                    }
+                }
+                // The last offsets of a partition need not be records.
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    open.remove(&u32::try_from(partition).unwrap_or(u32::MAX));
+                }
+                Some(Err(why)) => return Err(why),
+                None if Instant::now() < deadline => {}
+                None => return Err(KafkaError::MessageConsumption(RDKafkaErrorCode::OperationTimedOut)),
+            }
+            if selection.records.len() > self.query.limit {
+                selection.more = true;
+                match self.query.order {
+                    Order::Oldest => selection.records.pop_last(),
+                    Order::Newest => selection.records.pop_first(),
+                };
+            }
+        }
+        Ok(selection)
+    }
+}
+
+/// Makes the page. It takes a prefix of each range (newest first: a suffix), so the cursor is where that ends.
+fn page(
+    codec: &Codec,
+    query: &Query,
+    selection: Selection,
+    ranges: &BTreeMap<u32, OffsetRange>,
+) -> Result<Page, PageError> {
+    let mut cursor: BTreeMap<u32, i64> = ranges
+        .iter()
+        .map(|(partition, range)| match query.order {
+            Order::Oldest => (*partition, range.start),
+            Order::Newest => (*partition, range.end),
+        })
+        .collect();
+    let mut records = Vec::with_capacity(selection.records.len());
+    for ((_, partition, offset), record) in selection.records {
+        let end = cursor.entry(partition).or_insert(offset);
+        *end = match query.order {
+            Order::Oldest => (*end).max(offset + 1),
+            Order::Newest => (*end).min(offset),
+        };
+        records.push(page_reader::unframe(codec, query.topic, record)?);
+    }
+    if query.order == Order::Newest {
+        records.reverse();
+    }
+    Ok(Page { records, next: selection.more.then_some(Cursor(cursor)) })
+}
+
+fn index(partition: u32) -> i32 {
+    i32::try_from(partition).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,118 @@
+//! What a consumer holds is bounded, and being at the bound costs nothing but waiting.
+
+use futures::FutureExt as _;
+use tidegate_stream::{
+    Log, Topic,
+    consumer::inbox::{DrainResult, Inbox},
+    settings::Budget,
+    topics::{Group, Partition},
+};
+use tidegate_test_support::{PATIENCE, eventually};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    contract::fixture::{Fixture, contract},
+    support::{ROLE, append, complete, consume, items, numbers, receive, stop, values},
+};
+
+contract! {
+    at_the_budget_nothing_more_comes_until_half_of_it_is_committed
+    at_the_byte_budget_nothing_more_comes_either
+    a_thousand_records_pass_a_budget_of_ten
+}
+
+/// A consumer beside the one that is looked at, which is handed a record only when the one before is committed.
+struct Neighbour(Inbox);
+
+impl Neighbour {
+    const TOPIC: Topic = Topic::Reports;
+    /// Of its commits, while the other one could have fetched as well.
+    const TURNS: usize = 20;
+
+    fn of(log: &Log) -> Self {
+        let budget = Budget { records: 1, bytes: 1 << 20 };
+        Self(log.consume(Group("neighbour"), &[Self::TOPIC], budget, ROLE, CancellationToken::new()))
+    }
+
+    /// Nothing came to the full one while this one went on.
+    async fn passes(&mut self, log: &Log, full: &mut Inbox) {
+        let backpressure = full.backpressure();
+        eventually("the budget to be used up", PATIENCE, async || backpressure.paused_for().map(drop))
+            .await
+            .unwrap();
+        append(log, Partition::new(Self::TOPIC, 0), b"key", numbers(0..Self::TURNS)).await;
+        for _ in 0..Self::TURNS {
+            complete(receive(&mut self.0, 1).await);
+        }
+        assert!(full.next().now_or_never().is_none(), "the budget is used up");
+        assert!(backpressure.paused_for().is_some());
+    }
+}
+
+async fn at_the_budget_nothing_more_comes_until_half_of_it_is_committed(fixture: &Fixture) {
+    let log = fixture.open().await;
+    append(&log, items(0), b"key", numbers(0..30)).await;
+    let mut inbox = consume(&log, Budget { records: 10, bytes: 1 << 20 });
+    let mut neighbour = Neighbour::of(&log);
+    let mut held = receive(&mut inbox, 10).await;
+    assert_eq!(held.len(), 10);
+    neighbour.passes(&log, &mut inbox).await;
+
+    // Six of ten are still held: more than half.
+    complete(held.drain(..4).collect());
+    neighbour.passes(&log, &mut inbox).await;
+    complete(held.drain(..1).collect());
+    let more = receive(&mut inbox, 5).await;
+    assert_eq!(values(&more), numbers(10..15).collect::<Vec<_>>());
+    complete(held);
+    complete(more);
+    let mut rest = 15;
+    while rest > 0 {
+        let more = receive(&mut inbox, 1).await;
+        rest -= more.len();
+        complete(more);
+    }
+    assert_eq!(stop(inbox).await.and(stop(neighbour.0).await), DrainResult::Clean);
+    fixture.close(log).await;
+}
+
+async fn at_the_byte_budget_nothing_more_comes_either(fixture: &Fixture) {
+    let log = fixture.open().await;
+    let value = "x".repeat(10_000);
+    append(&log, items(0), b"", std::iter::repeat_n(value, 30)).await;
+    let mut inbox = consume(&log, Budget { records: 1_000, bytes: 50_000 });
+    let mut neighbour = Neighbour::of(&log);
+    let held = receive(&mut inbox, 5).await;
+    assert!(held.len() <= 6, "{} records of 10,000 bytes under a budget of 50,000", held.len());
+    neighbour.passes(&log, &mut inbox).await;
+    let mut rest = 30 - held.len();
+    complete(held);
+    while rest > 0 {
+        let more = receive(&mut inbox, 1).await;
+        rest -= more.len();
+        complete(more);
+    }
+    assert_eq!(stop(inbox).await.and(stop(neighbour.0).await), DrainResult::Clean);
+    fixture.close(log).await;
+}
+
+async fn a_thousand_records_pass_a_budget_of_ten(fixture: &Fixture) {
+    let mut settings = fixture.settings();
+    // The budget must not wait for the tick: what is complete is committed when it is all that is held.
+    settings.consume.commit_interval_ms = 60_000;
+    let log = fixture.open_with(&settings).await.unwrap();
+    for index in 0..4 {
+        append(&log, items(index), b"key", numbers(0..250)).await;
+    }
+    let mut inbox = consume(&log, Budget { records: 10, bytes: 1 << 20 });
+    let mut seen = 0;
+    while seen < 1_000 {
+        let received = receive(&mut inbox, 1).await;
+        assert!(received.len() <= 10);
+        seen += received.len();
+        complete(received);
+    }
+    assert_eq!(seen, 1_000);
+    assert_eq!(stop(inbox).await, DrainResult::Clean);
+    fixture.close(log).await;
+}

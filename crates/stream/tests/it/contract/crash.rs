@@ -1,0 +1,286 @@
+//! What a killed process leaves: every acknowledged record, and marks on what it may have worked on.
+//!
+//! The process is this test binary itself. SIGKILL spares the page cache; that the disk was asked before
+//! an acknowledgement is shown by the trace of system calls.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fs::{File, OpenOptions},
+    io::Write,
+    mem::ManuallyDrop,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tidegate_stream::{Log, Record, consumer::inbox::DrainResult, settings::Budget};
+use tidegate_test_support::{PATIENCE, Process, Program, eventually, servers};
+
+use crate::{
+    contract::fixture::{Fixture, forget_soon},
+    support::{BUDGET, append, consume, items, numbers, receive, stop, value},
+};
+
+const SCENARIO: &str = "TIDEGATE_STREAM_CHILD";
+const DATA: &str = "TIDEGATE_STREAM_CHILD_DATA";
+const BROKERS: &str = "TIDEGATE_STREAM_CHILD_BROKERS";
+const PREFIX: &str = "TIDEGATE_STREAM_CHILD_PREFIX";
+const NOTES: &str = "TIDEGATE_STREAM_CHILD_NOTES";
+const FIRST: &str = "TIDEGATE_STREAM_CHILD_FIRST";
+const WRITERS: u64 = 8;
+const TRACED: usize = 100;
+const SMALL: Budget = Budget { records: 20, bytes: 1 << 20 };
+
+/// Does nothing but in the child, where it works until it is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn child() {
+    let Ok(scenario) = std::env::var(SCENARIO) else { return };
+    let notes = OpenOptions::new().create(true).append(true).open(std::env::var(NOTES).unwrap()).unwrap();
+    let log = match std::env::var(BROKERS) {
+        Ok(brokers) => {
+            let fixture = Fixture::Kafka { brokers, prefix: std::env::var(PREFIX).unwrap() };
+            // The topics are the parent's.
+            open(&ManuallyDrop::new(fixture)).await
+        }
+        Err(_) => {
+            let db = fjall::Database::builder(std::env::var(DATA).unwrap()).open().unwrap();
+            Log::open_embedded(db, &Fixture::embedded().settings()).unwrap()
+        }
+    };
+    match scenario.as_str() {
+        "append" => append_for_ever(log, notes).await,
+        "trace" => append_traced(log, notes).await,
+        "consume" => consume_for_ever(log, notes).await,
+        other => panic!("no scenario {other}"),
+    }
+}
+
+/// Every writer notes a number once its append was acknowledged.
+async fn append_for_ever(log: Log, notes: File) {
+    let next = AtomicU64::new(std::env::var(FIRST).unwrap().parse().unwrap());
+    let shared = Arc::new((log, Mutex::new(notes), next));
+    let writers = (0..WRITERS).map(|_| {
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let (log, notes, next) = &*shared;
+            loop {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                let to = items(u32::try_from(n % 4).unwrap());
+                let value = n.to_string();
+                log.append(&[(to, Record::new(b"key", value.as_bytes()))]).await.unwrap();
+                // One call, so that a kill cuts no line in two and a trace shows one write.
+                notes.lock().unwrap().write_all(format!("{n}\n").as_bytes()).unwrap();
+            }
+        })
+    });
+    futures::future::join_all(writers).await;
+}
+
+/// One after the other. It ends by itself: who kills the tracer leaves what is traced behind.
+async fn append_traced(log: Log, mut notes: File) {
+    for n in 0..TRACED {
+        log.append(&[(items(0), Record::new(b"key", n.to_string().as_bytes()))]).await.unwrap();
+        notes.write_all(format!("{n}\n").as_bytes()).unwrap();
+    }
+}
+
+/// Notes each record when its effects begin, and completes it once that of a few more have, so that a kill finds some
+/// between the two.
+async fn consume_for_ever(log: Log, mut notes: File) {
+    const BETWEEN: usize = 3;
+    let mut begun = VecDeque::new();
+    let mut inbox = consume(&log, SMALL);
+    while let Some(batch) = inbox.next().await.unwrap() {
+        for received in batch {
+            notes.write_all(format!("{}\n", received.at.offset.0).as_bytes()).unwrap();
+            begun.push_back(received.ticket);
+            if begun.len() > BETWEEN {
+                begun.pop_front().unwrap().complete();
+            }
+        }
+    }
+}
+
+fn start(scenario: &str, fixture: &Fixture, notes: &Path, first: u64) -> Process {
+    let program = Program::new(std::env::current_exe().unwrap(), notes.with_extension("out"))
+        .args(["--exact", "contract::crash::child", "--nocapture"])
+        .env(SCENARIO, scenario)
+        .env(NOTES, notes)
+        .env(FIRST, first.to_string());
+    let program = match fixture {
+        Fixture::Embedded { data } => program.env(DATA, data.path()),
+        Fixture::Kafka { brokers, prefix } => program.env(BROKERS, brokers).env(PREFIX, prefix),
+        Fixture::Mock { .. } => unreachable!("it is inside this process"),
+    };
+    program.start().unwrap()
+}
+
+/// Whole lines only: the last one may be cut by the kill.
+fn noted(notes: &Path) -> Vec<u64> {
+    let text = std::fs::read_to_string(notes).unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+async fn kill_after(mut child: Process, notes: &Path, count: usize) {
+    eventually("the child's notes", PATIENCE, async || (noted(notes).len() >= count).then_some(()))
+        .await
+        .unwrap();
+    child.kill().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_acknowledged_append_is_lost_when_the_process_is_killed() {
+    let fixture = Fixture::embedded();
+    let notes_in = tempfile::tempdir().unwrap();
+    let notes = notes_in.path().join("acknowledged");
+    let mut first = 0;
+    // Each life is killed after another number of acknowledgements.
+    for (life, count) in [17, 250, 901, 40, 333].into_iter().enumerate() {
+        let before = noted(&notes).len();
+        let child = start("append", &fixture, &notes, first);
+        kill_after(child, &notes, before + count).await;
+        let acknowledged: BTreeSet<u64> = noted(&notes).into_iter().collect();
+
+        let log = fixture.open().await;
+        // What was not acknowledged may be there as well, so only an end of each partition tells that all has come.
+        let end = format!("end of life {life}");
+        for index in 0..4 {
+            append(&log, items(index), b"key", [end.clone()]).await;
+        }
+        let mut inbox = consume(&log, Budget { records: 1_000_000, bytes: 1 << 30 });
+        let (mut received, mut found, mut ends) = (Vec::new(), Vec::<u64>::new(), 0);
+        while ends < 4 {
+            for one in receive(&mut inbox, 1).await {
+                match value(&one).parse() {
+                    Ok(n) => found.push(n),
+                    Err(_) => ends += usize::from(value(&one) == end),
+                }
+                received.push(one);
+            }
+        }
+        let all: BTreeSet<u64> = found.iter().copied().collect();
+        let lost: Vec<_> = acknowledged.difference(&all).collect();
+        assert!(lost.is_empty(), "life {life} lost {lost:?}");
+        assert_eq!(all.len(), found.len(), "life {life} doubled a record");
+        // Left uncommitted, so that the next life is read from the beginning too.
+        inbox.stop();
+        drop(received);
+        stop(inbox).await;
+        fixture.close(log).await;
+        first = all.last().map_or(0, |last| last + 1) + WRITERS;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_kill_whatever_may_have_begun_is_marked_and_nothing_is_skipped() {
+    kill_consumers(&Fixture::embedded(), &[30, 7, 120, 64]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_kill_of_a_consumer_of_kafka_the_same_holds() {
+    // The group waits for each of the killed until its session ends.
+    let Some(fixture) = Fixture::kafka("a killed consumer").await else { return };
+    kill_consumers(&fixture, &[30, 64]).await;
+}
+
+async fn open(fixture: &Fixture) -> Log {
+    let mut settings = fixture.settings();
+    forget_soon(&mut settings);
+    fixture.open_with(&settings).await.unwrap()
+}
+
+/// Each life is killed once it has begun so many more records than the one before.
+async fn kill_consumers(fixture: &Fixture, lives: &[usize]) {
+    const ALL: usize = 5_000;
+    let notes_in = tempfile::tempdir().unwrap();
+    let notes = notes_in.path().join("begun");
+    let log = open(fixture).await;
+    append(&log, items(0), b"key", numbers(0..ALL)).await;
+    fixture.close(log).await;
+
+    let (mut replays, mut committed) = (0, 0);
+    for count in lives {
+        let before = noted(&notes).len();
+        let child = start("consume", fixture, &notes, 0);
+        kill_after(child, &notes, before + count).await;
+        let begun: BTreeSet<u64> = noted(&notes).into_iter().collect();
+        let contiguous = (0..).take_while(|n| begun.contains(n)).count();
+        assert_eq!(contiguous, begun.len(), "nothing was skipped");
+
+        let log = open(fixture).await;
+        let mut inbox = consume(&log, SMALL);
+        let received = receive(&mut inbox, 20).await;
+        let from = received[0].at.offset.0.unsigned_abs();
+        assert!(from <= contiguous as u64, "record {contiguous} was never begun, but {from} comes first");
+        assert!(from >= committed, "{from} comes again, but {committed} was committed");
+        committed = from;
+        for one in &received {
+            let offset = one.at.offset.0.unsigned_abs();
+            assert!(one.maybe_replayed || !begun.contains(&offset), "{offset} was begun, but is not marked");
+            replays += usize::from(begun.contains(&offset));
+        }
+        assert!(!begun.contains(&(from + 20)), "more was begun than one budget");
+        inbox.stop();
+        drop(received);
+        stop(inbox).await;
+        fixture.close(log).await;
+    }
+    assert!(replays > 0, "no kill fell between the begin of a record and its commit");
+    assert!(committed > 0, "no life committed anything");
+
+    // All that no life committed comes, each record once.
+    let log = open(fixture).await;
+    let mut inbox = consume(&log, BUDGET);
+    let mut next = committed;
+    while next < ALL as u64 {
+        for one in receive(&mut inbox, 1).await {
+            assert_eq!(one.at.offset.0.unsigned_abs(), next);
+            next += 1;
+            one.ticket.complete();
+        }
+    }
+    assert_eq!(stop(inbox).await, DrainResult::Clean);
+    fixture.close(log).await;
+}
+
+/// `strace` is on the machines of the CI; without it the trace cannot be read, and the test says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_disk_is_synced_between_a_write_and_its_acknowledgement() {
+    let trace_in = tempfile::tempdir().unwrap();
+    let (data, notes) = (trace_in.path().join("data"), trace_in.path().join("notes"));
+    let trace = trace_in.path().join("trace");
+    if std::process::Command::new("strace").arg("-V").output().is_err() {
+        servers::skipped("the sync before an acknowledgement", "strace is not installed");
+        return;
+    }
+    let mut child = Program::new("strace", trace_in.path().join("out"))
+        .args(["-f", "-y", "-e", "trace=write,writev,pwrite64,fdatasync,fsync", "-o"])
+        .arg(&trace)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "contract::crash::child", "--nocapture"])
+        .env(SCENARIO, "trace")
+        .env(DATA, &data)
+        .env(NOTES, &notes)
+        .start()
+        .unwrap();
+    assert!(child.exit(PATIENCE).await.unwrap().success(), "{}", child.output().unwrap());
+
+    // Each acknowledgement follows its own journal write and a sync after that.
+    let (mut written, mut synced, mut acknowledged) = (false, false, 0);
+    for line in std::fs::read_to_string(&trace).unwrap().lines() {
+        let of_journal = line.contains(".jnl>");
+        if of_journal && line.contains("write") {
+            (written, synced) = (true, false);
+        } else if of_journal && line.contains("sync") {
+            synced = written;
+        } else if line.contains("/notes>") && line.contains("write(") {
+            acknowledged += 1;
+            assert!(written && synced, "acknowledgement {acknowledged} without a write and a sync: {line}");
+            (written, synced) = (false, false);
+        }
+    }
+    assert_eq!(acknowledged, TRACED);
+}

@@ -1,0 +1,193 @@
+//! The engines that the contract is shown on, each with a place of its own for one test.
+
+use std::time::Duration;
+
+use rdkafka::{
+    ClientConfig, Offset, TopicPartitionList,
+    admin::{AdminClient, AdminOptions},
+    client::DefaultClientContext,
+    mocking::MockCluster,
+};
+use tempfile::TempDir;
+use tidegate_schemas::ids::SubmissionId;
+use tidegate_stream::{
+    Log, Topic,
+    consumer::inbox::DrainResult,
+    error::OpenError,
+    kafka,
+    settings::{EngineKind, Settings, kafka::TopicSettings},
+    topics::{NextOffset, Partition},
+};
+use tidegate_test_support::{PATIENCE, eventually_ok, servers};
+use tokio::time::Instant;
+
+/// Where a test's log lives. Opening it again is a restart: what was durable is there.
+pub(crate) enum Fixture {
+    Embedded {
+        data: TempDir,
+    },
+    /// Topics of its own on a shared Kafka; they go with the fixture.
+    Kafka {
+        brokers: String,
+        prefix: String,
+    },
+    /// librdkafka's own cluster inside this process, which it never leaves: its clients end with it.
+    Mock {
+        brokers: String,
+        prefix: String,
+    },
+}
+
+impl Fixture {
+    pub(crate) fn embedded() -> Self {
+        Self::Embedded { data: tempfile::tempdir().unwrap() }
+    }
+
+    /// None, and the suite is reported as skipped, where no Kafka is named.
+    pub(crate) async fn kafka(contract: &str) -> Option<Self> {
+        let brokers = servers::kafka(&format!("the log's contract on Kafka: {contract}"))?;
+        let fixture = Self::Kafka { brokers, prefix: format!("contract-{}", SubmissionId::random()) };
+        kafka::create_topics(&fixture.settings()).await.unwrap();
+        Some(fixture)
+    }
+
+    /// None for what that cluster cannot do.
+    pub(crate) fn mock(contract: &str) -> Option<Self> {
+        // It deletes no records on demand.
+        if contract == "an_offset_eaten_by_retention_stops_the_partition_by_name" {
+            return None;
+        }
+        let cluster = Box::leak(Box::new(MockCluster::new(1).unwrap()));
+        let fixture = Self::Mock { brokers: cluster.bootstrap_servers(), prefix: "contract".to_owned() };
+        let settings = fixture.settings();
+        for topic in Topic::ALL {
+            let partitions = i32::try_from(settings.partition_count()).unwrap();
+            cluster.create_topic(&topic.name(&settings.prefix), partitions, 1).unwrap();
+        }
+        Some(fixture)
+    }
+
+    /// Four partitions, and quick commits, so that no test waits long.
+    pub(crate) fn settings(&self) -> Settings {
+        let mut settings = Settings { partitions: Some(4), ..Settings::default() };
+        settings.consume.commit_interval_ms = 20;
+        settings.consume.drain_timeout_ms = 30_000;
+        match self {
+            Self::Embedded { .. } => settings.embedded.min_free_bytes = 0,
+            Self::Kafka { brokers, prefix } | Self::Mock { brokers, prefix } => {
+                settings.engine = EngineKind::Kafka;
+                settings.prefix.clone_from(prefix);
+                settings.kafka.brokers = vec![brokers.clone()];
+                settings.kafka.topics =
+                    TopicSettings { replication: 1, min_insync_replicas: 1, ..TopicSettings::default() };
+                if matches!(self, Self::Mock { .. }) {
+                    forget_soon(&mut settings);
+                }
+            }
+        }
+        settings
+    }
+
+    pub(crate) async fn open(&self) -> Log {
+        self.open_with(&self.settings()).await.unwrap()
+    }
+
+    pub(crate) async fn open_with(&self, settings: &Settings) -> Result<Log, OpenError> {
+        match self {
+            Self::Embedded { data } => {
+                // The log before may still be letting its files go.
+                let open = async || Ok(fjall::Database::builder(data.path()).open()?);
+                let db = eventually_ok("the database to open", PATIENCE, open).await.unwrap();
+                Log::open_embedded(db, settings)
+            }
+            Self::Kafka { .. } | Self::Mock { .. } => Log::open_kafka(settings.clone()).await,
+        }
+    }
+
+    /// Removes records as retention does, without asking any group.
+    pub(crate) async fn eat(&self, log: &Log, partition: Partition, before: NextOffset) {
+        match (self, log) {
+            (Self::Embedded { .. }, Log::Embedded(log)) => {
+                assert_eq!(log.delete_records(partition, before).await, Ok(before));
+            }
+            (Self::Kafka { brokers, prefix }, _) => {
+                let mut list = TopicPartitionList::new();
+                let index = i32::try_from(partition.index).unwrap();
+                list.add_partition_offset(&partition.topic.name(prefix), index, Offset::Offset(before.0))
+                    .unwrap();
+                let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
+                admin(brokers).delete_records(&list, &options).await.unwrap();
+            }
+            _ => unreachable!("this engine deletes no records on demand"),
+        }
+    }
+
+    /// Closes the log; whoever still holds records or inboxes of it keeps an embedded database open.
+    pub(crate) async fn close(&self, log: Log) -> DrainResult {
+        log.close(Instant::now() + Duration::from_secs(60)).await
+    }
+}
+
+/// A member that left without a word is forgotten only when its session ends.
+pub(crate) fn forget_soon(settings: &mut Settings) {
+    settings.consume.drain_timeout_ms = 3_000;
+    settings.consume.commit_timeout_ms = 1_000;
+    settings.kafka.consumer.session_timeout_ms = 6_000;
+}
+
+fn admin(brokers: &str) -> AdminClient<DefaultClientContext> {
+    ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap()
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let Self::Kafka { brokers, prefix } = self else { return };
+        let admin = admin(brokers);
+        let names: Vec<String> = Topic::ALL.iter().map(|topic| topic.name(prefix)).collect();
+        // On a thread without a runtime: inside one, nothing may block.
+        let deleting = std::thread::spawn(move || {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            futures::executor::block_on(admin.delete_topics(&names, &AdminOptions::new())).map(drop)
+        });
+        if !matches!(deleting.join(), Ok(Ok(()))) {
+            eprintln!("the topics of {prefix} were not deleted");
+        }
+    }
+}
+
+/// Makes each contract a test of every engine.
+macro_rules! contract {
+    ($($name:ident)*) => {
+        mod embedded_engine {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name(&crate::contract::fixture::Fixture::embedded()).await;
+                }
+            )*
+        }
+
+        mod mock_cluster {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    if let Some(fixture) = crate::contract::fixture::Fixture::mock(stringify!($name)) {
+                        super::$name(&fixture).await;
+                    }
+                }
+            )*
+        }
+
+        mod real_kafka {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    if let Some(fixture) = crate::contract::fixture::Fixture::kafka(stringify!($name)).await {
+                        super::$name(&fixture).await;
+                    }
+                }
+            )*
+        }
+    };
+}
+pub(crate) use contract;

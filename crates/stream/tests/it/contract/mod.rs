@@ -1,0 +1,13 @@
+//! Promises of every engine: the same tests for each.
+
+mod appending;
+mod budget;
+mod consuming;
+mod crash;
+mod dead_letters;
+mod embedded;
+mod ending;
+mod fixture;
+mod opening;
+mod pages;
+mod replay;

@@ -1,0 +1,162 @@
+//! Members come, go and are slow, under both group protocols.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tidegate_stream::{
+    Log, Topic,
+    consumer::inbox::{DrainResult, Inbox, ReceivedRecord},
+    settings::Settings,
+    settings::kafka::GroupProtocol,
+    topics::Partition,
+};
+use tidegate_test_support::{PATIENCE, eventually, servers};
+use tokio::time::sleep;
+
+use super::fixture::{Installation, append, close, consume, next, numbers, owns, settings, tally};
+use crate::support::{complete, receive, value};
+
+fn with(brokers: &str, protocol: GroupProtocol) -> Settings {
+    let mut settings = settings(brokers);
+    settings.kafka.consumer.group_protocol = protocol;
+    settings
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_slower_than_the_poll_interval_keeps_its_partitions() {
+    let Some(brokers) = servers::kafka("kafka: slow handler") else { return };
+    for protocol in [GroupProtocol::Classic, GroupProtocol::Consumer] {
+        let mut settings = with(&brokers, protocol);
+        settings.kafka.consumer.max_poll_interval_ms = 7_000;
+        let installation = Installation::with(settings).await;
+        let log = installation.open().await;
+        append(&log, Partition::new(Topic::Strikes, 0), numbers(0..100)).await;
+        let mut inbox = consume(&log, Topic::Strikes);
+        let records = receive(&mut inbox, 100).await;
+        owns(&inbox, 2).await;
+        let before = inbox.ownership().borrow().clone();
+        // The handler's own time, half again the interval: that is what is tested, so it must pass.
+        sleep(Duration::from_millis(10_500)).await;
+        assert_eq!(*inbox.ownership().borrow(), before, "{protocol:?}: no rebalance");
+        assert!(records.iter().all(|record| !record.ticket.is_cancelled()));
+        complete(records);
+        assert_eq!(close(&log).await, DrainResult::Clean);
+        nothing_is_left(&installation).await;
+    }
+}
+
+/// Everything was committed: a new member of the group is handed only what is appended now.
+async fn nothing_is_left(installation: &Installation) {
+    let log = installation.open().await;
+    for index in 0..2 {
+        append(&log, Partition::new(Topic::Strikes, index), [format!("fence {index}")]).await;
+    }
+    let mut inbox = consume(&log, Topic::Strikes);
+    let records = receive(&mut inbox, 2).await;
+    let texts: BTreeSet<_> = records.iter().map(value).collect();
+    assert_eq!(texts, BTreeSet::from(["fence 0".to_owned(), "fence 1".to_owned()]));
+    complete(records);
+    assert_eq!(close(&log).await, DrainResult::Clean);
+}
+
+async fn joined(log: &Log) -> Inbox {
+    let inbox = consume(log, Topic::Strikes);
+    owns(&inbox, 1).await;
+    inbox
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_take_over_loses_nothing_and_waits_for_work_in_flight() {
+    let Some(brokers) = servers::kafka("kafka: take-over") else { return };
+    for protocol in [GroupProtocol::Classic, GroupProtocol::Consumer] {
+        let installation = Installation::with(with(&brokers, protocol)).await;
+        let (first, second) = (installation.open().await, installation.open().await);
+        for index in 0..2 {
+            append(&first, Partition::new(Topic::Strikes, index), numbers(0..200)).await;
+        }
+        let mut old = consume(&first, Topic::Strikes);
+        // Of each partition some: nobody knows which of them will be moved.
+        let (kept, done): (Vec<_>, Vec<_>) =
+            receive(&mut old, 400).await.into_iter().partition(|record| record.at.offset.0 >= 100);
+        complete(done);
+
+        // The second member wants a partition; the first gives it up only when its work is done.
+        let mut new = consume(&second, Topic::Strikes);
+        eventually("the first member to be asked for a partition", PATIENCE, async || {
+            kept.iter().any(|record| record.ticket.is_cancelled()).then_some(())
+        })
+        .await
+        .unwrap();
+        assert!(new.ownership().borrow().partitions.is_empty(), "its work is in flight");
+        complete(kept);
+        owns(&new, 1).await;
+        owns(&old, 1).await;
+        for index in 0..2 {
+            append(&second, Partition::new(Topic::Strikes, index), [format!("late {index}")]).await;
+        }
+        let late: BTreeSet<String> =
+            [next(&mut old).await, next(&mut new).await].concat_texts().into_iter().collect();
+        assert_eq!(late, BTreeSet::from(["late 0".to_owned(), "late 1".to_owned()]), "{protocol:?}");
+        assert_eq!(close(&first).await, DrainResult::Clean);
+        assert_eq!(close(&second).await, DrainResult::Clean);
+    }
+}
+
+trait ConcatTexts {
+    fn concat_texts(self) -> Vec<String>;
+}
+
+impl<const N: usize> ConcatTexts for [Vec<ReceivedRecord>; N] {
+    fn concat_texts(self) -> Vec<String> {
+        let mut texts = Vec::new();
+        for records in self {
+            texts.extend(records.iter().map(value));
+            complete(records);
+        }
+        texts
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_loser_completes_too_late_does_not_count() {
+    let Some(brokers) = servers::kafka("kafka: late completion") else { return };
+    for protocol in [GroupProtocol::Classic, GroupProtocol::Consumer] {
+        let mut settings = with(&brokers, protocol);
+        settings.consume.drain_timeout_ms = 500;
+        let installation = Installation::with(settings).await;
+        let (first, second) = (installation.open().await, installation.open().await);
+        for index in 0..2 {
+            append(
+                &first,
+                Partition::new(Topic::Strikes, index),
+                numbers(index as usize * 50..index as usize * 50 + 50),
+            )
+            .await;
+        }
+        let mut old = consume(&first, Topic::Strikes);
+        let held = receive(&mut old, 100).await;
+        let mut new = joined(&second).await;
+        let moved = new.ownership().borrow().partitions[0].0;
+        // The drain's deadline is over: the new owner has the records, and the old one completes them only now.
+        let (late, own): (Vec<_>, Vec<_>) = held.into_iter().partition(|record| record.at.partition == moved);
+        assert!(late.iter().all(|record| record.ticket.is_cancelled()));
+        let again = receive(&mut new, 50).await;
+        assert!(again.iter().all(|record| record.maybe_replayed), "an earlier owner may have worked on them");
+        complete(late);
+        complete(own);
+        assert_eq!(tally(&again.iter().map(value).collect::<Vec<_>>()).len(), 50, "{protocol:?}");
+        // The new owner dies without completing: what the loser completed must come once more.
+        drop(again);
+        drop(new);
+        close(&second).await;
+        close(&first).await;
+        let third = installation.open().await;
+        let mut inbox = consume(&third, Topic::Strikes);
+        let mut seen = BTreeSet::new();
+        while seen.len() < 50 {
+            let records = next(&mut inbox).await;
+            seen.extend(records.iter().filter(|record| record.at.partition == moved).map(value));
+            complete(records);
+        }
+        close(&third).await;
+    }
+}

@@ -1,0 +1,78 @@
+//! Against librdkafka's own mock cluster: no server is needed, so this runs everywhere.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use rdkafka::{mocking::MockCluster, producer::DefaultProducerContext};
+use tidegate_stream::{Log, Topic, consumer::inbox::DrainResult, topics::Partition};
+use tidegate_test_support::{PATIENCE, eventually};
+
+use super::fixture::{append, close, consume, next, numbers, settings};
+use crate::support::{complete, receive, value};
+
+/// It lives as long as the process: clients of a cluster that is gone do not end.
+fn cluster() -> &'static MockCluster<'static, DefaultProducerContext> {
+    Box::leak(Box::new(MockCluster::new(1).unwrap()))
+}
+
+async fn open(cluster: &MockCluster<'static, DefaultProducerContext>) -> Log {
+    let settings = settings(&cluster.bootstrap_servers());
+    for topic in Topic::ALL {
+        cluster.create_topic(&topic.name(&settings.prefix), 2, 1).unwrap();
+    }
+    Log::open_kafka(settings).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_pass_through_the_mock_cluster() {
+    let log = open(cluster()).await;
+    append(&log, Partition::new(Topic::Strikes, 1), numbers(0..1_000)).await;
+    let mut inbox = consume(&log, Topic::Strikes);
+    let records = receive(&mut inbox, 1_000).await;
+    assert_eq!(records.iter().map(value).collect::<Vec<_>>(), numbers(0..1_000).collect::<Vec<_>>());
+    complete(records);
+    assert_eq!(close(&log).await, DrainResult::Clean);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_the_broker_does_not_know_yet_is_asked_for_again() {
+    let cluster = cluster();
+    let settings = settings(&cluster.bootstrap_servers());
+    let names = Topic::ALL.map(|topic| topic.name(&settings.prefix));
+    let (late, known) = names.split_last().unwrap();
+    for name in known {
+        cluster.create_topic(name, 2, 1).unwrap();
+    }
+    let mut opening = tokio::spawn(Log::open_kafka(settings));
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut opening).await;
+    assert!(early.is_err(), "it gave up, or did not ask: {:?}", early.map(|opened| opened.unwrap().err()));
+    cluster.create_topic(late, 2, 1).unwrap();
+    let log = opening.await.unwrap().unwrap();
+    assert_eq!(close(&log).await, DrainResult::Clean);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_goes_down_makes_the_log_unready_and_loses_nothing() {
+    let cluster = cluster();
+    let log = open(cluster).await;
+    let partition = Partition::new(Topic::Strikes, 0);
+    append(&log, partition, numbers(0..10)).await;
+    let mut inbox = consume(&log, Topic::Strikes);
+    complete(receive(&mut inbox, 10).await);
+    cluster.broker_down(1).unwrap();
+    eventually("not ready", PATIENCE, async || (!log.ready().is_ready()).then_some(())).await.unwrap();
+    let appending = {
+        let log = log.clone();
+        tokio::spawn(async move { append(&log, partition, numbers(10..20)).await })
+    };
+    cluster.broker_up(1).unwrap();
+    appending.await.unwrap();
+    eventually("ready", PATIENCE, async || log.ready().is_ready().then_some(())).await.unwrap();
+    let mut seen = BTreeSet::new();
+    while seen.len() < 10 {
+        let records = next(&mut inbox).await;
+        seen.extend(records.iter().map(value));
+        complete(records);
+    }
+    assert_eq!(seen, numbers(10..20).collect());
+    close(&log).await;
+}

@@ -1,0 +1,63 @@
+//! Topics are made as the promises need them, and refused where they are not.
+
+use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
+use tidegate_stream::{Log, Topic, error::OpenError, kafka};
+use tidegate_test_support::servers;
+
+use super::fixture::{Installation, close, settings};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn making_topics_twice_changes_nothing() {
+    let Some(brokers) = servers::kafka("kafka: make topics") else { return };
+    let installation = Installation::on(&brokers).await;
+    let report = kafka::create_topics(&installation.settings).await.unwrap();
+    assert_eq!((report.created.len(), report.existing.len()), (0, Topic::ALL.len()));
+    assert_eq!(report.warnings, Vec::<String>::new());
+    close(&installation.open().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_count_that_differs_refuses_to_start_and_names_both() {
+    let Some(brokers) = servers::kafka("kafka: partition count") else { return };
+    let installation = Installation::on(&brokers).await;
+    let mut other = installation.settings.clone();
+    other.partitions = Some(3);
+    for error in
+        [kafka::create_topics(&other).await.unwrap_err(), Log::open_kafka(other.clone()).await.unwrap_err()]
+    {
+        let OpenError::PartitionCount { topic, configured: 3, found: 2, .. } = &error else {
+            panic!("{error}")
+        };
+        assert!(error.to_string().contains(topic.label()), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_with_the_writers_clock_is_refused_by_name() {
+    let Some(brokers) = servers::kafka("kafka: timestamp type") else { return };
+    let installation = Installation::passing(settings(&brokers));
+    let name = Topic::Callbacks.name(&installation.settings.prefix);
+    let new = NewTopic::new(&name, 2, TopicReplication::Fixed(1)).set("message.timestamp.type", "CreateTime");
+    let made = installation.admin().create_topics([&new], &AdminOptions::new()).await.unwrap();
+    assert!(made[0].is_ok());
+    let error = kafka::create_topics(&installation.settings).await.unwrap_err().to_string();
+    installation.admin().delete_topics(&[&name], &AdminOptions::new()).await.unwrap();
+    assert_eq!(error, format!("{name} has message.timestamp.type=CreateTime, but needs LogAppendTime"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_topic_refuses_to_start_and_says_what_to_do() {
+    let Some(brokers) = servers::kafka("kafka: missing topic") else { return };
+    let error = Log::open_kafka(settings(&brokers)).await.unwrap_err();
+    assert_eq!(error.tag(), "topic");
+    assert!(error.to_string().contains("tidegate topics create"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_is_not_there_is_told_in_time() {
+    let mut settings = settings("127.0.0.1:1");
+    settings.kafka.open_timeout_ms = 500;
+    settings.kafka.socket_timeout_ms = 500;
+    let error = Log::open_kafka(settings).await.unwrap_err();
+    assert_eq!(error.tag(), "unavailable");
+}
