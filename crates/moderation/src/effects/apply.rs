@@ -94,7 +94,7 @@ fn strike_record(plan: &Plan, strike: &PlannedStrike) -> records::Strike {
         org: plan.org.clone(),
         user: strike.user.clone(),
         cause: strike.cause,
-        at: if cfg!(feature = "fault-strike-own-time") { Millis::now() } else { strike.at },
+        at: strike.at,
         points: strike.points,
         action: strike.action.clone(),
         item: strike.item.clone(),
@@ -104,12 +104,6 @@ fn strike_record(plan: &Plan, strike: &PlannedStrike) -> records::Strike {
 }
 
 fn callback_record(plan: &Plan, callback: &PlannedCallback) -> records::Callback {
-    #[cfg(feature = "fault-random-event-id")]
-    let callback = &{
-        let event_id = tidegate_schemas::ids::EventId::random();
-        let body = callback.body.replace(&callback.event_id.to_string(), &event_id.to_string());
-        PlannedCallback { event_id, body, ..callback.clone() }
-    };
     records::Callback {
         org: plan.org.clone(),
         command: Command::Send,

@@ -200,9 +200,6 @@ impl Plan {
 
 /// The plan that was stored for a cause, if one was.
 pub async fn stored(store: &Store, org: &OrgId, cause: Uuid) -> Result<Option<Plan>, Error> {
-    if cfg!(feature = "fault-plan-not-read") {
-        return Ok(None);
-    }
     let row = store.get::<plans::Plan>(&(org.clone(), cause)).await?;
     row.map(|row| serde_json::from_str(&row.plan).map_err(Error::corrupt("plan"))).transpose()
 }
@@ -221,7 +218,6 @@ pub async fn adopt(store: &Store, plan: Plan, now: Millis) -> Result<Plan, Error
     tidegate_stream::failpoint!("after_plan");
     match inserted {
         Inserted::New => Ok(plan),
-        Inserted::Existing(_) if cfg!(feature = "fault-plan-not-read") => Ok(plan),
         Inserted::Existing(first) => serde_json::from_str(&first.plan).map_err(Error::corrupt("plan")),
     }
 }
