@@ -1,6 +1,6 @@
-//! Places where a fault test kills the process, named in the code they stand in.
+//! Failpoints: named places in the code at which a fault test kills the process.
 //!
-//! It exists only with the feature `failpoints`; without it `failpoint!` compiles to nothing.
+//! They exist only with the feature `failpoints`; without it `failpoint!` compiles to nothing.
 //!
 //! `TIDEGATE_FAILPOINTS=after_plan=kill@3,before_complete=kill@1` kills the process with SIGKILL when `after_plan` is
 //! reached for the third time, or `before_complete` for the first.
@@ -38,13 +38,13 @@ mod armed {
 
     const VARIABLE: &str = "TIDEGATE_FAILPOINTS";
 
-    /// At which hit the place kills, and how often it was hit.
+    /// By name of the failpoint: the hit that kills the process, and the number of hits so far.
     type Armed = BTreeMap<String, (u64, AtomicU64)>;
 
     static ARMED: LazyLock<Armed> = LazyLock::new(|| {
         let text = std::env::var(VARIABLE).unwrap_or_default();
-        parse(&text).unwrap_or_else(|fault| {
-            tracing::error!("{VARIABLE}: {fault}");
+        parse(&text).unwrap_or_else(|error| {
+            tracing::error!("{VARIABLE}: {error}");
             exit(2);
         })
     });
@@ -56,7 +56,7 @@ mod armed {
         }
     }
 
-    /// No handler runs, no buffer is flushed, no destructor is called.
+    /// Kills the process with SIGKILL: no handler runs, no buffer is flushed, no destructor is called.
     fn kill(name: &str) -> ! {
         tracing::error!(failpoint = name, "killing this process");
         let killed = Command::new("kill").args(["-KILL", &id().to_string()]).status();
@@ -85,7 +85,7 @@ mod armed {
         use super::*;
 
         #[test]
-        fn places_are_named_with_their_hit() {
+        fn failpoints_are_named_with_their_hit() {
             let armed = parse("after_plan=kill@3, before_complete=kill@1").unwrap();
             assert_eq!(armed["after_plan"].0, 3);
             assert_eq!(armed["before_complete"].0, 1);

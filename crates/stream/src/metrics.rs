@@ -87,6 +87,24 @@ const fn flag(is_set: bool) -> f64 {
     if is_set { 1.0 } else { 0.0 }
 }
 
+/// Change of a consumer's partitions.
+#[derive(Clone, Copy)]
+pub(crate) enum Rebalance {
+    Assigned,
+    Revoked,
+    Lost,
+}
+
+impl Rebalance {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Assigned => "assigned",
+            Self::Revoked => "revoked",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// Counter of the appended records of a topic.
 pub(crate) fn appended(topic: Topic) -> Counter {
     counter!(APPENDS, "topic" => topic.label())
@@ -123,8 +141,8 @@ pub(crate) fn commit_failed(group: Group, tag: &'static str) {
     counter!(COMMIT_ERRORS, "group" => group.0, "tag" => tag).increment(1);
 }
 
-pub(crate) fn rebalanced(group: Group, kind: &'static str, partitions: usize) {
-    counter!(REBALANCES, "group" => group.0, "kind" => kind)
+pub(crate) fn rebalanced(group: Group, kind: Rebalance, partitions: usize) {
+    counter!(REBALANCES, "group" => group.0, "kind" => kind.label())
         .increment(u64::try_from(partitions).unwrap_or(u64::MAX));
 }
 

@@ -1,6 +1,4 @@
-//! Which topics exist, and what a partition and an offset are.
-//!
-//! It does not know what a topic's records mean, nor how an engine keeps them.
+//! Topics of the log, partitions, offsets, and the names of groups and roles.
 
 use std::fmt;
 
@@ -93,7 +91,7 @@ impl fmt::Display for Partition {
     }
 }
 
-/// Where a record stands in its partition.
+/// Offset of a record in its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Offset(pub i64);
@@ -110,8 +108,8 @@ impl fmt::Display for Offset {
     }
 }
 
-/// Where reading goes on: one past a record. Commits speak of these only, so that no code can commit
-/// the offset of a record that it means to have passed.
+/// Offset at which reading goes on: one past a record. Commits use only this type, so that no code can commit the offset
+/// of the record itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NextOffset(pub i64);
@@ -122,7 +120,7 @@ impl fmt::Display for NextOffset {
     }
 }
 
-/// A record's place in the log.
+/// Partition and offset of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
     pub partition: Partition,

@@ -28,7 +28,7 @@ use crate::{
     codec::{Codec, UnframeError},
     error::{ConsumeError, StoppedPartition},
     health::Health,
-    metrics,
+    metrics::{self, Rebalance},
     record::FetchedRecord,
     settings::ConsumeSettings,
     topics::{Group, NextOffset, Partition, Role},
@@ -150,7 +150,7 @@ impl<E: Engine> Driver<E> {
             Event::Assigned { partition, next, end } => self.assign(partition, next, end),
             Event::Fetched(records) => self.hand_out_fetched(records),
             Event::Revoking(partitions) => {
-                metrics::rebalanced(self.context.group, "revoked", partitions.len());
+                metrics::rebalanced(self.context.group, Rebalance::Revoked, partitions.len());
                 self.begin_release(DrainCause::Revoked, partitions, now);
             }
             Event::Lost(partitions) => self.handle_lost(&partitions),
@@ -191,7 +191,7 @@ impl<E: Engine> Driver<E> {
     }
 
     fn assign(&mut self, partition: Partition, next: NextOffset, end: NextOffset) {
-        metrics::rebalanced(self.context.group, "assigned", 1);
+        metrics::rebalanced(self.context.group, Rebalance::Assigned, 1);
         let epoch = Epoch(EPOCHS.fetch_add(1, Ordering::Relaxed));
         let lease = Arc::new(Lease {
             partition,
@@ -474,7 +474,7 @@ impl<E: Engine> Driver<E> {
     }
 
     fn handle_lost(&mut self, partitions: &[Partition]) {
-        metrics::rebalanced(self.context.group, "lost", partitions.len());
+        metrics::rebalanced(self.context.group, Rebalance::Lost, partitions.len());
         for partition in partitions {
             if let Some(owned) = self.owned.get(partition) {
                 owned.lease.cancelled.cancel();

@@ -67,7 +67,7 @@ impl Ownership {
 /// End of a consumer or a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainResult {
-    /// Nothing was left in flight, and everything complete is committed.
+    /// No work was left in flight, and everything complete is committed.
     Clean,
     /// Time ran out. What was not committed is delivered again.
     Forced,

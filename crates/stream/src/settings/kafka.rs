@@ -248,7 +248,7 @@ const RESERVED_KEYS: &[(&str, &str)] = &[
 
 const FILES: &str = "librdkafka_files";
 
-/// Only the classic protocol has them; with `consumer` the brokers decide.
+/// Keys that only the classic protocol has; with `consumer` the brokers decide.
 const CLASSIC_ONLY: &[&str] =
     &["heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"];
 

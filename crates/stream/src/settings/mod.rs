@@ -17,7 +17,7 @@ use crate::{error::OpenError, schema_registry::RegistrySettings};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
-    /// In this process, in the data folder shared with the store.
+    /// The log lies in this process, in the data folder shared with the store.
     #[default]
     Embedded,
     Kafka,
