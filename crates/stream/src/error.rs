@@ -128,7 +128,7 @@ impl PageError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StoppedPartition {
     #[error(
-        "{partition} is stopped: the group is at {committed}, but retention has eaten everything before {start}"
+        "{partition} is stopped: the group is at {committed}, but retention has removed everything before {start}"
     )]
     Gap { partition: Partition, committed: NextOffset, start: NextOffset },
     #[error("{position} waits for schema {schema}: another process writes a newer version")]

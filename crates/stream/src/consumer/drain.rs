@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_nobody_answers_ends_with_its_own_deadline() {
+    fn an_unanswered_commit_ends_at_its_own_deadline() {
         let start = Instant::now();
         let mut drain = Drain::new(DrainCause::Revoked, start, SECOND);
         assert_eq!(drain.step(start, 0, 1, SECOND), DrainStep::Commit { clean: true });

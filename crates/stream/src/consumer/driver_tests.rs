@@ -215,7 +215,7 @@ async fn a_revoked_partition_is_kept_until_its_work_is_committed() {
     let received = fixture.receive(4).await;
     let mut ownership = fixture.inbox.ownership();
     fixture.script.send(Event::Revoking(vec![partition(0)])).unwrap();
-    timeout(PATIENCE, received[0].ticket.cancelled()).await.expect("waiting work is told");
+    timeout(PATIENCE, received[0].ticket.cancelled()).await.expect("waiting work is cancelled");
     timeout(PATIENCE, ownership.wait_for(|owned| owned.partitions.len() == 1)).await.unwrap().unwrap();
 
     let polls = fixture.seen.lock().polls;

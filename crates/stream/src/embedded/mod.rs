@@ -167,7 +167,8 @@ impl EmbeddedLog {
         if !inner.state.quota.admits(self.class, bytes) {
             inner.retention_wakeup.notify();
             return Err(AppendError::Full {
-                detail: "the disk, or the share of it that was granted".to_owned(),
+                detail: "the disk or stream.embedded.max_bytes is used up: free space or raise the limit"
+                    .to_owned(),
             });
         }
         self.reserve_queue(bytes)?;
@@ -185,7 +186,8 @@ impl EmbeddedLog {
         // A single append above the limit passes when nothing waits, or it would never pass.
         if waiting > 0 && waiting.saturating_add(bytes) > limit {
             self.inner.state.queued.fetch_sub(bytes, Ordering::AcqRel);
-            let detail = format!("{waiting} bytes wait for the disk, and {limit} may");
+            let detail =
+                format!("{waiting} bytes wait for the disk, and stream.embedded.queue_bytes is {limit}");
             return Err(AppendError::Full { detail });
         }
         Ok(())
@@ -277,7 +279,7 @@ impl EmbeddedLog {
             return Readiness::NotReady { why: "the log is shutting down".to_owned() };
         }
         if self.inner.state.quota.is_full() {
-            let why = "the disk, or the share of it that was granted, is full: requests are refused";
+            let why = "the disk or stream.embedded.max_bytes is full, so requests are refused: free space or raise the limit";
             return Readiness::NotReady { why: why.to_owned() };
         }
         self.inner.state.health.readiness()
@@ -293,14 +295,14 @@ impl EmbeddedLog {
         let (done, closed) = oneshot::channel();
         let written = match inner.requests.send(WriteRequest::Close(done)) {
             Ok(()) if timeout_at(deadline, closed).await.is_err() => DrainResult::Forced,
-            // The writer has closed now, or before.
+            // Closed now, or by an earlier call: then the channel has no receiver any more.
             Ok(()) | Err(_) => DrainResult::Clean,
         };
         let threads = std::mem::take(&mut *inner.threads.lock());
         let joined = tokio::task::spawn_blocking(move || {
             for thread in threads {
                 if thread.join().is_err() {
-                    tracing::error!("a thread of the log had panicked");
+                    tracing::error!("a thread of the log panicked");
                 }
             }
         });

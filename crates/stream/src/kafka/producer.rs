@@ -161,7 +161,7 @@ fn append_error(error: &KafkaError, topic: &str) -> AppendError {
 
 /// The one producer of a process.
 pub(super) struct Producer {
-    /// Taken by `close`, so that it can be dropped where waiting harms nobody.
+    /// Taken by `close`, so that it can be dropped on a blocking thread.
     client: Mutex<Option<Arc<ThreadedProducer<DeliveryContext>>>>,
     topics: Vec<String>,
     in_flight: Arc<AtomicUsize>,

@@ -26,7 +26,7 @@ async fn a_schema_is_registered_once_and_found_by_its_id() {
 }
 
 #[tokio::test]
-async fn many_askers_cause_one_look_up_and_later_ones_none() {
+async fn many_callers_cause_one_look_up_and_later_ones_none() {
     let fake = FakeRegistry::start().await;
     fake.put(7, Strike::SCHEMA);
     let registry = SchemaRegistry::new(&settings(&fake.url)).unwrap();
@@ -54,7 +54,7 @@ async fn a_schema_that_is_not_there_yet_is_found_once_it_is() {
 }
 
 #[tokio::test]
-async fn a_registry_that_fails_is_an_outage_and_is_asked_until_it_answers() {
+async fn a_failing_registry_is_an_outage_and_is_tried_until_it_answers() {
     let fake = FakeRegistry::start().await;
     fake.put(7, Strike::SCHEMA);
     fake.state.lock().unwrap().status = Some(503);
@@ -66,7 +66,7 @@ async fn a_registry_that_fails_is_an_outage_and_is_asked_until_it_answers() {
     let denied = async || registry.outage().filter(|outage| outage.tag() == "registry_denied");
     eventually("the refusal", PATIENCE, denied).await.unwrap();
     fake.state.lock().unwrap().status = None;
-    // Nobody asks again: the look-up itself goes on.
+    // No caller repeats the look-up: it goes on by itself.
     eventually("the end of the outage", PATIENCE, async || registry.outage().is_none().then_some(()))
         .await
         .unwrap();
@@ -93,7 +93,7 @@ async fn a_schema_of_another_kind_is_known_as_foreign() {
 }
 
 #[tokio::test]
-async fn a_refused_schema_is_told_with_the_registrys_words_and_no_address() {
+async fn a_refused_schema_shows_the_registrys_text_and_no_address() {
     let fake = FakeRegistry::start().await;
     fake.state.lock().unwrap().status = Some(409);
     let registry = SchemaRegistry::new(&settings(&fake.url)).unwrap();

@@ -238,7 +238,7 @@ const RESERVED_KEYS: &[(&str, &str)] = &[
     ("auto.commit.enable", "only what is complete is committed"),
     ("auto.commit.interval.ms", "only what is complete is committed"),
     ("enable.auto.offset.store", "only what is complete is committed"),
-    ("auto.offset.reset", "an offset eaten by retention must stop the partition, not move it"),
+    ("auto.offset.reset", "an offset that retention has passed must stop the partition, not move it"),
     ("enable.partition.eof", "the engine expects none"),
     ("queued.max.messages.kbytes", "see stream.kafka.consumer.prefetch_kib"),
     ("allow.auto.create.topics", "topics come from `topics create`"),

@@ -62,7 +62,7 @@ fn a_failed_commit_is_begun_again() {
 #[derive(Clone, Debug)]
 enum Act {
     Assign(u32),
-    /// Fetches as much as there is room for; the numbers are gaps and sizes.
+    /// Fetches as much as is available; the numbers are gaps and sizes.
     Deliver(u32, Vec<(i64, usize)>),
     /// Settles the n-th ticket that is out.
     Settle(usize, Outcome),
@@ -88,7 +88,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What really happened, kept without any cleverness.
+/// Model of what really happened.
 #[derive(Default)]
 struct World {
     /// Durable: survives kills.

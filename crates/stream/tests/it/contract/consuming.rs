@@ -16,7 +16,7 @@ contract! {
     a_waiting_consumer_is_woken_by_an_append
     every_group_gets_every_record
     an_epoch_is_current_exactly_while_its_partition_is_owned
-    an_offset_eaten_by_retention_stops_the_partition_by_name
+    an_offset_removed_by_retention_stops_the_partition_by_name
 }
 
 async fn what_is_complete_is_not_delivered_again(fixture: &Fixture) {
@@ -111,7 +111,7 @@ async fn an_epoch_is_current_exactly_while_its_partition_is_owned(fixture: &Fixt
     fixture.close(log).await;
 }
 
-async fn an_offset_eaten_by_retention_stops_the_partition_by_name(fixture: &Fixture) {
+async fn an_offset_removed_by_retention_stops_the_partition_by_name(fixture: &Fixture) {
     let log = fixture.open().await;
     append(&log, items(0), b"key", numbers(0..10)).await;
     append(&log, items(1), b"key", numbers(0..1)).await;
@@ -124,7 +124,7 @@ async fn an_offset_eaten_by_retention_stops_the_partition_by_name(fixture: &Fixt
     inbox.stop();
     drop(rest);
     stop(inbox).await;
-    fixture.eat(&log, items(0), tidegate_stream::topics::NextOffset(6)).await;
+    fixture.delete_records(&log, items(0), tidegate_stream::topics::NextOffset(6)).await;
 
     let mut inbox = consume(&log, BUDGET);
     let mut ownership = inbox.ownership();

@@ -54,7 +54,7 @@ impl Fixture {
     /// None for what that cluster cannot do.
     pub(crate) fn mock(contract: &str) -> Option<Self> {
         // It deletes no records on demand.
-        if contract == "an_offset_eaten_by_retention_stops_the_partition_by_name" {
+        if contract == "an_offset_removed_by_retention_stops_the_partition_by_name" {
             return None;
         }
         let cluster = Box::leak(Box::new(MockCluster::new(1).unwrap()));
@@ -105,7 +105,7 @@ impl Fixture {
     }
 
     /// Removes records as retention does, without asking any group.
-    pub(crate) async fn eat(&self, log: &Log, partition: Partition, before: NextOffset) {
+    pub(crate) async fn delete_records(&self, log: &Log, partition: Partition, before: NextOffset) {
         match (self, log) {
             (Self::Embedded { .. }, Log::Embedded(log)) => {
                 assert_eq!(log.delete_records(partition, before).await, Ok(before));

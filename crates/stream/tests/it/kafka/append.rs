@@ -69,7 +69,7 @@ async fn an_append_that_finds_the_queue_full_waits_for_what_it_enqueued() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_above_its_topics_limit_is_refused_before_any_is_sent_and_one_at_the_limit_passes() {
+async fn a_record_above_its_topics_limit_is_refused_before_any_is_sent() {
     let Some(brokers) = servers::kafka("kafka: record size") else { return };
     let installation = Installation::on(&brokers).await;
     let log = installation.open().await;

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::fixture::{GROUP, Installation, append, close, consume, numbers};
 use crate::support::{complete, receive, value};
 
-async fn eat(installation: &Installation, partition: Partition, before: i64) {
+async fn delete_records(installation: &Installation, partition: Partition, before: i64) {
     let mut list = TopicPartitionList::new();
     let name = partition.topic.name(&installation.settings.prefix);
     let index = i32::try_from(partition.index).unwrap();
@@ -54,7 +54,7 @@ async fn stopped(inbox: &Inbox) -> Vec<StoppedPartition> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_offset_eaten_by_retention_stops_its_partition_by_name_and_no_other() {
+async fn an_offset_removed_by_retention_stops_its_partition_by_name_and_no_other() {
     let Some(brokers) = servers::kafka("kafka: gap") else { return };
     let installation = Installation::on(&brokers).await;
     let (gone, whole) = (Partition::new(Topic::Strikes, 0), Partition::new(Topic::Strikes, 1));
@@ -70,7 +70,7 @@ async fn an_offset_eaten_by_retention_stops_its_partition_by_name_and_no_other()
     drop(rest);
     close(&log).await;
 
-    eat(&installation, gone, 70).await;
+    delete_records(&installation, gone, 70).await;
     let log = installation.open().await;
     append(&log, whole, numbers(110..111)).await;
     let mut inbox = consume(&log, Topic::Strikes);
@@ -90,7 +90,7 @@ async fn an_offset_eaten_by_retention_stops_its_partition_by_name_and_no_other()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_never_committed_sees_what_was_eaten_before_its_first_commit() {
+async fn a_new_group_sees_what_was_removed_before_its_first_commit() {
     let Some(brokers) = servers::kafka("kafka: gap before the first commit") else { return };
     let installation = Installation::on(&brokers).await;
     let partition = Partition::new(Topic::Strikes, 0);
@@ -104,7 +104,7 @@ async fn a_group_that_never_committed_sees_what_was_eaten_before_its_first_commi
     drop(inbox);
     close(&log).await;
 
-    eat(&installation, partition, 5).await;
+    delete_records(&installation, partition, 5).await;
     let log = installation.open().await;
     let inbox = consume(&log, Topic::Strikes);
     assert_eq!(
@@ -121,7 +121,7 @@ async fn a_new_group_begins_at_the_oldest_record_that_is_left() {
     let partition = Partition::new(Topic::Strikes, 0);
     let log = installation.open().await;
     append(&log, partition, numbers(0..10)).await;
-    eat(&installation, partition, 5).await;
+    delete_records(&installation, partition, 5).await;
     let mut inbox = consume(&log, Topic::Strikes);
     let records = receive(&mut inbox, 5).await;
     assert_eq!(records.iter().map(value).collect::<Vec<_>>(), numbers(5..10).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! What the contracts do again and again: append, receive with a bound, look at what came.
+//! Helpers of all tests: append, receive with a bound, read values.
 
 use tidegate_stream::{
     Log, Record, Topic,
