@@ -1,4 +1,4 @@
-//! `tidegate dead-letters`: lists what could not be processed, and sends it back.
+//! `tidegate dead-letters`: lists dead letters and replays them.
 //!
 //! Lists show where a letter comes from and why it failed, never its content.
 
@@ -7,29 +7,30 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tidegate_moderation::dead_letters::ReplayCounts;
 
 use crate::{client::Connection, output::say};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadLetters {
-    /// List them, the newest first, one JSON object a line
+    /// List dead letters, newest first, one JSON object per line
     List {
         #[command(flatten)]
         selection: Selection,
-        /// How many at most
+        /// Largest number to list
         #[arg(long, default_value_t = 50)]
         limit: usize,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Send them back to where they came from
+    /// Replay dead letters into the topics that they came from
     Replay {
         #[command(flatten)]
         selection: Selection,
-        /// All of them that were not sent back yet
+        /// Replay all dead letters that were not replayed yet
         #[arg(long)]
         all: bool,
-        /// Also those that were sent back before; one that is named by --id always is
+        /// Also replay those that were replayed before; one named by --id always is
         #[arg(long)]
         again: bool,
         #[command(flatten)]
@@ -39,13 +40,13 @@ pub(crate) enum DeadLetters {
 
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
-    /// Only from this topic, such as `items`
+    /// Only letters from this topic, such as `items`
     #[arg(long)]
     topic: Option<String>,
-    /// Only with this reason
+    /// Only letters with this reason
     #[arg(long)]
     reason: Option<String>,
-    /// Only this one
+    /// Only the letter with this id
     #[arg(long)]
     id: Option<String>,
 }
@@ -56,14 +57,7 @@ struct Page {
     next: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Replayed {
-    replayed: u64,
-    skipped: u64,
-    refused: u64,
-}
-
-/// What one request may ask for.
+/// Largest `limit` of one request.
 const PAGE: usize = 100;
 
 impl DeadLetters {
@@ -71,9 +65,9 @@ impl DeadLetters {
         match self {
             Self::List { selection, limit, connection } => {
                 let client = connection.open()?;
-                let (mut left, mut cursor) = (limit, None::<String>);
-                while left > 0 {
-                    let mut query = vec![("limit", left.min(PAGE).to_string())];
+                let (mut remaining, mut cursor) = (limit, None::<String>);
+                while remaining > 0 {
+                    let mut query = vec![("limit", remaining.min(PAGE).to_string())];
                     let Selection { topic, reason, id } = &selection;
                     for (name, value) in
                         [("topic", topic), ("reason", reason), ("id", id), ("cursor", &cursor)]
@@ -81,7 +75,7 @@ impl DeadLetters {
                         query.extend(value.clone().map(|value| (name, value)));
                     }
                     let page: Page = client.get("/dead-letters", &query).await?;
-                    left = left.saturating_sub(page.items.len());
+                    remaining = remaining.saturating_sub(page.items.len());
                     page.items.iter().for_each(say);
                     cursor = page.next;
                     if cursor.is_none() {
@@ -92,13 +86,15 @@ impl DeadLetters {
             }
             Self::Replay { selection: Selection { topic, reason, id }, all, again, connection } => {
                 let body = json!({ "topic": topic, "reason": reason, "id": id, "all": all, "again": again });
-                let Replayed { replayed, skipped, refused } =
+                let ReplayCounts { replayed, skipped, refused } =
                     connection.open()?.post("/dead-letters/replay", &body).await?;
                 let before = match skipped {
                     0 => String::new(),
-                    _ => format!(", {skipped} were sent back before: `--again` sends them, too"),
+                    _ => format!(
+                        ", {skipped} skipped because they were replayed before (replay them with --again)"
+                    ),
                 };
-                say(format!("{replayed} sent back, {refused} cannot be{before}"));
+                say(format!("{replayed} replayed, {refused} cannot be replayed{before}"));
                 Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
         }

@@ -300,7 +300,7 @@ async fn dead_letters_are_listed_and_sent_back_by_selection_only() {
     let unnamed = place.run(&["dead-letters", "replay", "--data", data.to_str().unwrap()]).await;
     assert!(!unnamed.status.success());
     assert!(text(&unnamed.stderr).contains("all"));
-    assert!(place.tell(&["dead-letters", "replay", "--all"]).await.contains("0 sent back"));
+    assert!(place.tell(&["dead-letters", "replay", "--all"]).await.contains("0 replayed"));
     let nope = ["dead-letters", "replay", "--id", "nope", "--data", data.to_str().unwrap()];
     let unknown = place.run(&nope).await;
     let said = text(&unknown.stderr);

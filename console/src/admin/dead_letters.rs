@@ -88,7 +88,7 @@ async fn replay(
         return Err(Problem::not_found(format!("There is no such dead letter: `{id}`.")));
     }
     tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, replayed = counts.replayed, "sent dead letters back"
+        target: "audit", org = %caller.org, by = %caller.name, replayed = counts.replayed, "replayed dead letters"
     );
     Ok(Json(counts))
 }

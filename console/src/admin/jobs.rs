@@ -12,7 +12,7 @@ use axum::{
 use serde::Deserialize;
 use tidegate_moderation::review::{
     decisions::{self, Refusal, Ruling},
-    job_view::{self, Answer, Cause, DecisionAnswer, Room, Summary},
+    job_view::{self, Answer, Cause, CauseLimits, DecisionAnswer, Summary},
     queues::{self, Claim, Reviewer},
 };
 use tidegate_schemas::{
@@ -94,30 +94,30 @@ async fn one(
     caller: Caller,
     Path(job): Path<String>,
 ) -> Result<Json<Answer>, Problem> {
-    let room = room(&api, None)?;
-    let answer = job_view::answer(&api.deps.moderation.store, &caller.org, id(&job)?, room).await;
+    let limits = cause_limits(&api, None)?;
+    let answer = job_view::answer(&api.deps.moderation.store, &caller.org, id(&job)?, limits).await;
     answer.map_err(faults::moderation)?.map(Json).ok_or_else(no_such_job)
 }
 
-/// What led to a job, where its answer had no room for all of it.
+/// Lists the causes of a job that exceed the limits of its answer.
 async fn causes(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
     Query(page): Query<Page>,
 ) -> Result<Json<List<Cause>>, Problem> {
-    let room = room(&api, page.limit)?;
+    let limits = cause_limits(&api, page.limit)?;
     let after: Option<Cursor> = page.after()?;
     let (store, job) = (&api.deps.moderation.store, id(&job)?);
     let known = store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
     known.ok_or_else(no_such_job)?;
-    let found = job_view::causes(store, &caller.org, job, after, room).await;
+    let found = job_view::causes(store, &caller.org, job, after, limits).await;
     let (items, next) = found.map_err(faults::moderation)?;
     Ok(Json(List { items, next: next.map(|cursor| cursor.to_string()) }))
 }
 
-fn room(api: &Api, wanted: Option<usize>) -> Result<Room, Problem> {
-    Ok(Room { causes: job_list::limit(api, wanted)?, bytes: api.settings.cause_bytes })
+fn cause_limits(api: &Api, wanted: Option<usize>) -> Result<CauseLimits, Problem> {
+    Ok(CauseLimits { causes: job_list::limit(api, wanted)?, bytes: api.settings.cause_bytes })
 }
 
 async fn claim(

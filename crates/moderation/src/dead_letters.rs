@@ -6,7 +6,7 @@
 //! If a newer version is stored by then, the replayed one causes no effects.
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidegate_schemas::{
     ids::{Millis, OrgId, SubmissionId},
     records::DeadLetter,
@@ -74,7 +74,7 @@ pub struct ReplayOptions {
 }
 
 /// Numbers of dead letters by what a replay did with them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplayCounts {
     pub replayed: u64,

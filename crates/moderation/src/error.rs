@@ -1,4 +1,4 @@
-//! Why an operation could not be finished, and whether trying again may help.
+//! The error of the crate's operations.
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -8,10 +8,10 @@ pub enum Error {
     Append(#[from] tidegate_stream::error::AppendError),
     #[error(transparent)]
     Catalog(#[from] tidegate_catalog::Error),
-    /// The content itself cannot be processed: it goes to the dead letters.
+    /// The content itself cannot be processed, so it becomes a dead letter.
     #[error("{detail}")]
     Content { tag: &'static str, detail: String },
-    /// A row of ours that we cannot read: a defect, not an outage.
+    /// A row of our own cannot be read: a defect, not an outage.
     #[error("a stored {what} cannot be read: {detail}")]
     Corrupt { what: &'static str, detail: String },
 }
@@ -27,7 +27,7 @@ impl Error {
         }
     }
 
-    /// Whether the content is at fault, so that it goes to the dead letters. Everything else is tried again.
+    /// True if the content becomes a dead letter. Everything else is retried.
     pub fn is_content(&self) -> bool {
         matches!(self, Self::Content { .. })
     }

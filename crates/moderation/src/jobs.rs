@@ -1,8 +1,6 @@
-//! Opens review jobs, lets causes join open ones, and starts the next generation once a job is decided.
+//! Opens review jobs, adds causes to open ones, and starts the next generation once a job is decided.
 //!
-//! It does not pick jobs for reviewers (`queues`) nor take their decisions (`decisions`).
-//!
-//! The protocol. Pointers first (`subject_jobs`, the queue's entry), then the job's row, then the cause's row. One
+//! Order of writes: pointers first (`subject_jobs`, the queue's entry), then the job's row, then the cause's row. One
 //! `insert_new` or `replace` of the job decides whether the cause or a decision came first; a cause that lost goes
 //! to the next generation. The cause's row is written last, so it exists only where the job took the cause in: a
 //! replay that finds it is done, and one that does not, because a crash came between, raises the open job once
@@ -24,14 +22,14 @@ use crate::Error;
 pub const OPEN: &str = "open";
 pub const DECIDED: &str = "decided";
 
-/// The queues that exist from the start.
+/// Queues that every org has.
 pub mod built_in {
     pub const DEFAULT: &str = "default";
     pub const APPEALS: &str = "appeals";
     pub const CHILD_SAFETY: &str = "child-safety";
 }
 
-/// What a job is to be opened, or joined, for.
+/// Cause that opens a job or joins an open one.
 #[derive(Clone, Debug)]
 pub struct Cause {
     pub id: Uuid,
@@ -40,9 +38,9 @@ pub struct Cause {
     pub report_id: Option<ReportId>,
     pub appeal_id: Option<AppealId>,
     pub submission_id: Option<SubmissionId>,
-    /// JSON: the rules that asked for a review.
+    /// JSON list of the rules that asked for a review.
     pub rules: String,
-    /// JSON: their versions.
+    /// JSON list of their hits, with versions.
     pub hits: Option<String>,
 }
 
@@ -73,11 +71,11 @@ pub struct Opening {
     pub cause: Cause,
 }
 
-/// Opens a job for the cause or lets it join the open one; says which job holds it.
+/// Opens a job for the cause or adds it to the open one. Returns the job that has the cause.
 pub async fn open_or_join(store: &Store, opening: &Opening, now: Millis) -> Result<JobId, Error> {
     loop {
         let pointer = newest_generation(store, opening).await?;
-        if let Some(earlier) = held_before(store, opening, pointer.generation).await? {
+        if let Some(earlier) = find_in_earlier_generations(store, opening, pointer.generation).await? {
             return Ok(earlier);
         }
         if join(store, opening, &pointer, now).await? {
@@ -90,7 +88,7 @@ pub async fn open_or_join(store: &Store, opening: &Opening, now: Millis) -> Resu
             previous_job_id: Some(pointer.job_id),
             ..pointer.clone()
         };
-        // Whoever loses this finds the winner's generation on the next round.
+        // If another process wins, the next round finds its generation.
         store.replace(&next, pointer.version).await?;
     }
 }
@@ -106,8 +104,9 @@ pub async fn open_for_appeal(
         Kind::Job,
         &[opening.org.as_str().as_bytes(), b"appeal", appeal_id.as_str().as_bytes(), &1_i64.to_be_bytes()],
     );
-    if !holds(store, opening, job_id).await? && !open(store, opening, job_id, 1, now).await?.is_new() {
-        // An earlier run died between the job's row and the cause's.
+    if !has_this_cause(store, opening, job_id).await? && !open(store, opening, job_id, 1, now).await?.is_new()
+    {
+        // An earlier run crashed between the job's row and the cause's.
         put_cause(store, opening, job_id).await?;
     }
     Ok(job_id)
@@ -152,21 +151,25 @@ async fn newest_generation(store: &Store, opening: &Opening) -> Result<SubjectJo
     })
 }
 
-async fn holds(store: &Store, opening: &Opening, job_id: JobId) -> Result<bool, Error> {
+async fn has_this_cause(store: &Store, opening: &Opening, job_id: JobId) -> Result<bool, Error> {
     let key = (opening.org.clone(), job_id, opening.cause.id);
     Ok(store.get::<JobCause>(&key).await?.is_some())
 }
 
-/// Whether the job has a cause yet. Its row comes first: whoever opens it may have died before the cause's, and a
-/// decision without it would be one about nothing, after which the cause opens the job again.
+/// True if the job has a cause. The job's row is written first, and its opener may have crashed before the cause's. A
+/// decision then would be about nothing, and the cause would open another job.
 pub(crate) async fn has_cause(store: &Store, org: &OrgId, job_id: JobId) -> Result<bool, Error> {
     let mut causes = store.scan::<JobCause>(&(org.clone(), job_id), At::all().limit(1));
     Ok(!causes.all().await?.is_empty())
 }
 
-/// The job of an earlier generation that the cause belongs to. All are asked, the latest first: a record may be
-/// processed again, or be sent again under its key, when moderators have decided many times since.
-async fn held_before(store: &Store, opening: &Opening, generation: i64) -> Result<Option<JobId>, Error> {
+/// Returns the job of an earlier generation that has the cause. All are searched, the latest first: a record may be
+/// processed again, or sent again under its key, after many decisions.
+async fn find_in_earlier_generations(
+    store: &Store,
+    opening: &Opening,
+    generation: i64,
+) -> Result<Option<JobId>, Error> {
     const AT_ONCE: usize = 32;
     let earlier: Vec<JobId> = (1..generation).rev().map(|earlier| job_id(opening, earlier)).collect();
     for jobs in earlier.chunks(AT_ONCE) {
@@ -180,9 +183,9 @@ async fn held_before(store: &Store, opening: &Opening, generation: i64) -> Resul
     Ok(None)
 }
 
-/// `false`: the job is decided without the cause.
+/// Adds the cause to the job. Returns false if the job was decided without it.
 async fn join(store: &Store, opening: &Opening, pointer: &SubjectJob, now: Millis) -> Result<bool, Error> {
-    if holds(store, opening, pointer.job_id).await? {
+    if has_this_cause(store, opening, pointer.job_id).await? {
         return Ok(true);
     }
     let mut job = match store.get::<Job>(&(opening.org.clone(), pointer.job_id)).await? {
@@ -213,7 +216,7 @@ async fn open(
     now: Millis,
 ) -> Result<Inserted<Job>, Error> {
     let priority = 0;
-    let created_at = place(store, opening, priority, now).await?;
+    let created_at = entry_time(store, opening, priority, now).await?;
     store
         .put(
             WriteTime::of(now, 0),
@@ -253,16 +256,16 @@ async fn open(
     Ok(inserted)
 }
 
-/// The instant that a new job stands at in its queue's day. It is now, or where reviewers look from if a clock that
-/// was ahead has put that behind now: nobody would come by there.
-async fn place(store: &Store, opening: &Opening, priority: i64, now: Millis) -> Result<Millis, Error> {
+/// Returns the instant of a new job's queue entry. It is now, or the instant from which the day is scanned if that is
+/// later because of a clock that was ahead: nobody would find an earlier entry.
+async fn entry_time(store: &Store, opening: &Opening, priority: i64, now: Millis) -> Result<Millis, Error> {
     let (org, queue, day) = (&opening.org, &opening.queue, now.day());
     if let Some(known) = store.get::<QueueDay>(&(org.clone(), queue.clone(), priority, day)).await? {
         return Ok(now.max(known.first_at));
     }
     let first_at = Millis(day * DAY_MS);
     let new = QueueDay { org: org.clone(), queue: queue.clone(), priority, day, first_at };
-    // The day's own start as its write time: never over a later mark of how far the day is decided.
+    // Written with the day's start as its time, so that it never overwrites a later mark of the decided part.
     store.put(WriteTime::of(first_at, 0), &[new]).await?;
     Ok(now)
 }

@@ -1,15 +1,17 @@
-//! What an item, a report, an appeal or a decision leads to: evaluate, plan, apply.
+//! Moderation: evaluates items, plans and carries out effects, and handles reviews, reports, appeals and strikes.
 //!
-//! It consumes no topic and serves no request: `processors`, `ingest` and `console` call it.
+//! `processors` calls it for records of the log, `ingest` and `console` for requests.
 
 pub mod dead_letters;
 pub mod effects;
 pub mod items;
 pub mod jobs;
 pub mod media;
+pub mod metrics;
 pub mod reevaluation;
 pub mod review;
 pub mod rules;
+pub mod single_flight;
 pub mod strikes;
 
 mod error;
@@ -22,7 +24,7 @@ use tidegate_stream::Log;
 
 pub use error::Error;
 
-/// What every operation works on: the log, the store, and the configuration that is live.
+/// Handles that every operation needs: the log, the store, and the live configurations.
 #[derive(Clone)]
 pub struct Deps {
     pub log: Log,

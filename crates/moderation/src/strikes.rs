@@ -1,6 +1,4 @@
-//! Strikes of users: their standing, and the thresholds that a strike crosses.
-//!
-//! It strikes nobody by itself; actions do.
+//! Strikes of users: their totals, and the thresholds that a strike crosses.
 //!
 //! The topic is keyed by the user, so one owner sees a user's strikes in order. The first record of a cause fixes
 //! its `seq`, the offset: a replay finds the row and keeps it. A strike crosses a threshold if the sum of what came
@@ -23,12 +21,12 @@ use crate::{
     effects::{self, events},
 };
 
-/// The points that count for a user since an instant.
+/// Returns the points that count for a user since an instant.
 pub async fn standing(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<i64, Error> {
     Ok(History::read(store, org, user, since).await?.sum(|_| true))
 }
 
-/// The points that counted for a user at an instant: of strikes since `since`, and what was taken back of them by then.
+/// Returns the points that counted for a user at an instant: strikes since `since`, less those reversed by then.
 pub async fn standing_at(
     store: &Store,
     org: &OrgId,
@@ -42,7 +40,7 @@ pub async fn standing_at(
     Ok(history.entries().sum(|_| true))
 }
 
-/// Writes the strike, and sends the events of the thresholds that it crosses.
+/// Stores the strike and sends the events of the thresholds that it crosses.
 pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(), Error> {
     let seq = write(&deps.store, strike, seq).await?;
     if strike.reverses.is_some() {
@@ -63,7 +61,7 @@ pub async fn accept(deps: &Deps, strike: &records::Strike, seq: i64) -> Result<(
     effects::apply(deps, &plan).await
 }
 
-/// Writes the row unless the cause has one; answers with the cause's `seq`.
+/// Stores the row unless the cause has one. Returns the cause's `seq`.
 async fn write(store: &Store, strike: &records::Strike, seq: i64) -> Result<i64, Error> {
     let (org, user) = (strike.org.clone(), strike.user.clone());
     let at = WriteTime::of(strike.at, 0);
@@ -102,10 +100,10 @@ async fn write(store: &Store, strike: &records::Strike, seq: i64) -> Result<i64,
     Ok(seq)
 }
 
-/// A threshold that was crossed, and the standing it was crossed with.
+/// A threshold that was crossed, and the total after it.
 struct Crossing<'a> {
     threshold: &'a Threshold,
-    standing: i64,
+    total: i64,
 }
 
 async fn crossings<'a>(
@@ -119,9 +117,9 @@ async fn crossings<'a>(
         let since = threshold.within.map_or(Millis(0), |within: Duration| strike.at.minus(within));
         let history = History::read(store, &strike.org, &strike.user, since).await?;
         let below = history.sum(|row| row < seq);
-        let standing = history.sum(|row| row <= seq);
-        if below < threshold.strikes && standing >= threshold.strikes {
-            crossed.push(Crossing { threshold, standing });
+        let total = history.sum(|row| row <= seq);
+        if below < threshold.strikes && total >= threshold.strikes {
+            crossed.push(Crossing { threshold, total });
         }
     }
     Ok(crossed)
@@ -152,7 +150,7 @@ fn plan(
             policies: Vec::new(),
             rules: Vec::new(),
             creator: Some(strike.user.clone()),
-            user_strike_count: Some(crossing.standing),
+            user_strike_count: Some(crossing.total),
             decision_reason: None,
             custom: config
                 .action(&crossing.threshold.action)
@@ -180,11 +178,11 @@ fn endpoint_of(config: &Compiled, action: &ActionId) -> Option<tidegate_schemas:
 
 /// The strikes and reversals of a user since an instant.
 struct History {
-    /// (`seq`, points): what was taken back counts against.
+    /// Pairs of `seq` and points, negative for reversals.
     entries: Vec<(i64, i64)>,
 }
 
-/// As they are stored.
+/// Stored rows of a user's strikes and reversals.
 struct Rows {
     strikes: Vec<Strike>,
     reversals: Vec<StrikeReversal>,
@@ -213,8 +211,8 @@ impl History {
     }
 }
 
-/// A strike is taken back once, however many appeals against it were accepted, and not before it was given: a
-/// reversal may come first, and would else make room for a crossing that never was.
+/// Reverses a strike once, however many appeals against it were accepted, and not before its own `seq`: a reversal may
+/// come first in the log, and would otherwise allow another crossing of the threshold.
 fn entries(strikes: &[Strike], reversals: &[StrikeReversal]) -> Vec<(i64, i64)> {
     let mut taken_back: HashMap<CauseId, i64> = HashMap::new();
     for reversal in reversals {
@@ -274,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reversal_that_comes_before_its_strike_makes_no_room_for_a_crossing() {
+    fn a_reversal_before_its_strike_allows_no_other_crossing() {
         let strikes = [strike(1, 1), strike(2, 2), strike(3, 3), strike(4, 9)];
         let history = history(&strikes, &[reversal(10, 4, 5)]);
         assert_eq!(history.sum(|seq| seq < 9), 3, "the fourth was not given yet");

@@ -172,7 +172,7 @@ pub(crate) async fn step(
     loop {
         let page = history::page(&deps.store, org, &span, from.take(), ITEMS).await;
         let page = page.map_err(faults::moderation)?;
-        let judged = trial.judge(&deps.store, org, page.items, api.deps.window_rows).await;
+        let judged = trial.compare(&deps.store, org, page.items, api.deps.window_rows).await;
         findings.join(judged.map_err(faults::moderation)?);
         from = page.next;
         if from.is_none() || budget.is_spent() {

@@ -1,6 +1,4 @@
-//! What one action adds to a plan, whoever took it: a callback or a review, its listing, and the strikes it carries.
-//!
-//! It does not decide whether the action is taken.
+//! Adds one action to a plan: its callback or review, its row in the item's list of actions, and its strikes.
 
 use tidegate_catalog::{ActionKind, Compiled};
 use tidegate_schemas::ids::{
@@ -14,89 +12,89 @@ use super::{
 };
 use crate::{jobs::built_in, rules::stats::RuleHit};
 
-/// An action that is taken on an item.
-pub(crate) struct Taken<'a> {
+/// An action on an item, by a rule or a moderator.
+pub(crate) struct ActionInput<'a> {
     pub(crate) action: &'a ActionId,
     pub(crate) event_id: EventId,
     pub(crate) event_type: &'static str,
     pub(crate) item: &'a ItemKey,
-    /// Who is struck.
+    /// The user who receives the action's strikes.
     pub(crate) user: Option<&'a ItemKey>,
-    /// The append time of what it was taken for.
+    /// Append time of the record that caused the action.
     pub(crate) at: Millis,
     pub(crate) occurred_at: Millis,
     pub(crate) policies: &'a [PolicyId],
     pub(crate) rules: Vec<Named<RuleId>>,
-    /// The versions of rules that it was taken for, whoever took it.
+    /// Rule versions that caused the action, directly or through a review.
     pub(crate) hits: Vec<RuleHit>,
     pub(crate) reason: Option<String>,
 }
 
 impl Plan {
-    /// An action that is no longer configured still has its event: it goes to nobody, and is kept as held.
-    pub(crate) fn take(&mut self, config: &Compiled, taken: &Taken<'_>) {
-        let action = config.action(taken.action);
+    /// Adds the action. One that is no longer configured still has its event, which is kept as held without an endpoint.
+    pub(crate) fn take(&mut self, config: &Compiled, input: &ActionInput<'_>) {
+        let action = config.action(input.action);
         match action.map(|action| &action.kind) {
-            Some(ActionKind::EnqueueReview { queue }) => self.enqueue(taken, queue.as_ref()),
-            Some(ActionKind::Callback { endpoint }) => self.call_back(config, taken, endpoint.clone()),
-            None => self.call_back(config, taken, None),
+            Some(ActionKind::EnqueueReview { queue }) => self.enqueue(input, queue.as_ref()),
+            Some(ActionKind::Callback { endpoint }) => self.call_back(config, input, endpoint.clone()),
+            None => self.call_back(config, input, None),
         }
-        let points = action.filter(|_| taken.user.is_some()).map_or(0, |action| action.strikes);
+        let points = action.filter(|_| input.user.is_some()).map_or(0, |action| action.strikes);
         self.taken.push(PlannedAction {
-            item: taken.item.clone(),
-            event_id: taken.event_id,
-            action: taken.action.clone(),
-            at: taken.at,
-            user: taken.user.cloned(),
+            item: input.item.clone(),
+            event_id: input.event_id,
+            action: input.action.clone(),
+            at: input.at,
+            user: input.user.cloned(),
             points,
-            hits: taken.hits.clone(),
+            hits: input.hits.clone(),
         });
         if points != 0
-            && let Some(user) = taken.user
+            && let Some(user) = input.user
         {
             self.strikes.push(PlannedStrike {
                 user: user.clone(),
-                cause: CauseId(taken.event_id.0),
-                at: taken.at,
+                cause: CauseId(input.event_id.0),
+                at: input.at,
                 points,
-                action: taken.action.clone(),
-                item: taken.item.clone(),
+                action: input.action.clone(),
+                item: input.item.clone(),
                 reverses: None,
             });
         }
     }
 
-    fn enqueue(&mut self, taken: &Taken<'_>, queue: Option<&QueueId>) {
+    fn enqueue(&mut self, input: &ActionInput<'_>, queue: Option<&QueueId>) {
         self.reviews.push(PlannedReview {
-            subject: taken.item.clone(),
+            subject: input.item.clone(),
             queue: queue.cloned().unwrap_or_else(|| QueueId::new(built_in::DEFAULT)),
-            cause: derive::<Uuid>(Kind::JobCause, &[self.cause.as_bytes(), taken.action.as_str().as_bytes()]),
-            at: taken.at,
-            rules: taken.rules.iter().map(|rule| rule.id.clone()).collect(),
-            hits: taken.hits.clone(),
+            cause: derive::<Uuid>(Kind::JobCause, &[self.cause.as_bytes(), input.action.as_str().as_bytes()]),
+            at: input.at,
+            rules: input.rules.iter().map(|rule| rule.id.clone()).collect(),
+            hits: input.hits.clone(),
         });
     }
 
-    fn call_back(&mut self, config: &Compiled, taken: &Taken<'_>, endpoint: Option<EndpointId>) {
+    fn call_back(&mut self, config: &Compiled, input: &ActionInput<'_>, endpoint: Option<EndpointId>) {
         let event = ActionEvent {
-            id: taken.event_id,
-            event_type: taken.event_type,
-            occurred_at: taken.occurred_at.iso(),
-            item: taken.item.clone(),
-            action: ActionRef { id: taken.action.clone() },
-            policies: events::policies(config, taken.policies),
-            rules: taken.rules.clone(),
-            creator: taken.user.cloned(),
+            id: input.event_id,
+            event_type: input.event_type,
+            occurred_at: input.occurred_at.iso(),
+            item: input.item.clone(),
+            action: ActionRef { id: input.action.clone() },
+            policies: events::policies(config, input.policies),
+            rules: input.rules.clone(),
+            creator: input.user.cloned(),
             user_strike_count: None,
-            decision_reason: taken.reason.clone(),
-            custom: config.action(taken.action).map(|action| action.parameters.clone()).unwrap_or_default(),
+            decision_reason: input.reason.clone(),
+            custom: config.action(input.action).map(|action| action.parameters.clone()).unwrap_or_default(),
         };
         self.callbacks.push(PlannedCallback {
-            event_id: taken.event_id,
-            event_type: taken.event_type.to_owned(),
+            event_id: input.event_id,
+            event_type: input.event_type.to_owned(),
             endpoint,
-            subject: taken.item.clone(),
-            occurred_at: taken.occurred_at,
+            subject: input.item.clone(),
+            occurred_at: input.occurred_at,
             body: events::body(&event),
         });
     }

@@ -1,6 +1,4 @@
-//! Carries a plan out: rows first, then appends to the log.
-//!
-//! It makes no choices; a plan is carried out as it stands, and may be carried out again.
+//! Carries a plan out: first its rows, then its records. It may be carried out again.
 
 use bytes::Bytes;
 use tidegate_schemas::{
@@ -10,14 +8,14 @@ use tidegate_schemas::{
 use tidegate_store::{WriteTime, tables::items::strikes::ActionByItem};
 use tidegate_stream::{Record, Topic, failpoint};
 
-use super::{Plan, PlannedCallback, PlannedStrike, PlannedVerdict};
+use super::{Plan, PlannedCallback, PlannedFinding, PlannedStrike};
 use crate::{
     Deps, Error,
     jobs::{self, Cause, CauseKind, Opening},
-    rules::stats::{self, RuleHit, Verdict},
+    rules::stats::{self, HitFinding, RuleHit},
 };
 
-/// Done when every row is stored and every record is acknowledged by the log.
+/// Carries the plan out. Returns when every row is stored and every record is acknowledged by the log.
 pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
     for action in &plan.taken {
         let row = ActionByItem {
@@ -52,9 +50,10 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
         };
         jobs::open_or_join(&deps.store, &opening, Millis::now()).await?;
     }
-    for PlannedVerdict { hit, item, finding, at } in &plan.verdicts {
-        let verdict = Verdict { org: &plan.org, hit, item, finding: *finding, decision: plan.cause, at: *at };
-        stats::book(&deps.store, verdict).await?;
+    for PlannedFinding { hit, item, finding, at } in &plan.verdicts {
+        let finding =
+            HitFinding { org: &plan.org, hit, item, finding: *finding, decision: plan.cause, at: *at };
+        stats::record_finding(&deps.store, finding).await?;
     }
     failpoint!("after_apply_rows");
     append(deps, plan).await

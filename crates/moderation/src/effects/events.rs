@@ -1,6 +1,4 @@
-//! The bodies of callback events, without the `sequence` that the callbacks topic's owner adds.
-//!
-//! It sends nothing and decides nothing.
+//! Bodies of callback events, without the `sequence` that the owner of the callbacks partition adds.
 
 use serde::Serialize;
 use tidegate_catalog::Compiled;
@@ -22,7 +20,7 @@ pub struct ActionRef {
     pub id: ActionId,
 }
 
-/// The event of an action that rules or a moderator took, or that a user's standing led to.
+/// Event of an action of rules, of a moderator, or of a strike threshold.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActionEvent {
@@ -43,7 +41,7 @@ pub struct ActionEvent {
     pub custom: serde_json::Map<String, serde_json::Value>,
 }
 
-/// The event that tells the platform how its appeal ended.
+/// Event that tells the platform the outcome of its appeal.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AppealEvent {
@@ -64,7 +62,7 @@ pub fn body(event: &impl Serialize) -> String {
     serde_json::to_string(event).expect("an event has string keys only")
 }
 
-/// Names for the ids; a policy that is gone from the configuration keeps its id as its name.
+/// Adds names to the ids. A policy that is no longer configured has its id as its name.
 pub fn policies(config: &Compiled, ids: &[PolicyId]) -> Vec<Named<PolicyId>> {
     ids.iter()
         .map(|id| Named {

@@ -1,9 +1,8 @@
-//! Carries out what an evaluation or a decision leads to, once per cause.
-//!
-//! It does not find out what that is: `plan` does for items, `decisions` and `strikes` for theirs.
+//! Plans of effects: stored once per cause, then carried out.
 //!
 //! The first plan stored for a cause is the one that is carried out, so a replay under newer rules writes the same
-//! rows and sends the same events. Everything in a plan is named by derived ids; carrying it out twice is harmless.
+//! rows and sends the same events. All ids in a plan are derived, so carrying it out twice is harmless. Plans of items
+//! are made in `plan`, those of decisions and strikes in `review::decisions` and `strikes`.
 
 mod actions;
 mod apply;
@@ -21,7 +20,7 @@ use tidegate_schemas::ids::{
 use tidegate_store::{Inserted, Replaced, Store, tables::items::plans};
 use uuid::Uuid;
 
-pub(crate) use actions::Taken;
+pub(crate) use actions::ActionInput;
 pub use apply::apply;
 pub use plan::plan_item;
 pub(crate) use rule_gates::event_of;
@@ -32,10 +31,10 @@ use crate::{
     rules::stats::{Finding, RuleHit, RuleOutcome},
 };
 
-/// Why the actions of overtaken content are not taken.
+/// Reason that is shown for actions of content that a newer version has overtaken.
 const SUPERSEDED: &str = "superseded";
 
-/// Everything that one cause leads to.
+/// All effects of one cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
@@ -43,16 +42,16 @@ pub struct Plan {
     pub cause: Uuid,
     pub kind: Kind,
     pub config_version: ConfigVersion,
-    /// What is stored with the item: only for items.
+    /// Findings for the item's row. Only plans of items have them.
     pub evaluation: Option<Findings>,
     pub taken: Vec<PlannedAction>,
     pub callbacks: Vec<PlannedCallback>,
     pub strikes: Vec<PlannedStrike>,
     pub reviews: Vec<PlannedReview>,
-    /// What a decision says of the rules that led to it.
+    /// Findings of a decision about the rules that led to it.
     #[serde(default)]
-    pub verdicts: Vec<PlannedVerdict>,
-    /// What each rule came to, for whoever makes the plan: it is counted once and not stored.
+    pub verdicts: Vec<PlannedFinding>,
+    /// Outcomes of rules, for the statistics. Not stored, so that a replay does not count them again.
     #[serde(skip)]
     pub counted: Vec<RuleOutcome>,
 }
@@ -65,7 +64,7 @@ pub enum Kind {
     Threshold,
 }
 
-/// What the rules found, as the item's row keeps it.
+/// Findings of the rules, in the form of the item's row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Findings {
@@ -73,7 +72,7 @@ pub struct Findings {
     pub matched: String,
     pub errored: String,
     pub actions: String,
-    /// Plans that were stored before media were looked at have none.
+    /// Plans that were stored before media were fetched have none.
     #[serde(default = "no_media")]
     pub media: String,
     #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
@@ -81,12 +80,12 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Nobody need be told of it.
+    /// True if there is nothing to publish.
     pub(crate) fn is_silent(&self) -> bool {
         self.matched == "[]" && self.errored == "[]" && self.left_out.is_empty()
     }
 
-    /// As rows and records have it.
+    /// The left-out parts in the form of rows and records.
     pub(crate) fn left_out(&self) -> Option<String> {
         (!self.left_out.is_empty()).then(|| json!(self.left_out).to_string())
     }
@@ -96,7 +95,7 @@ fn no_media() -> String {
     "[]".to_owned()
 }
 
-/// An action on an item, for the list that an appeal is reversed from.
+/// An action on an item, for the list from which an accepted appeal is reversed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedAction {
@@ -147,11 +146,11 @@ pub struct PlannedReview {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PlannedVerdict {
+pub struct PlannedFinding {
     pub hit: RuleHit,
     pub item: ItemKey,
     pub finding: Finding,
-    /// When the log took the decision.
+    /// Append time of the decision.
     pub at: Millis,
 }
 
@@ -172,7 +171,7 @@ impl Plan {
         }
     }
 
-    /// Whether anything is done beyond storing what was found.
+    /// True if anything is done beyond storing the findings.
     pub fn has_effects(&self) -> bool {
         !(self.taken.is_empty()
             && self.callbacks.is_empty()
@@ -180,7 +179,7 @@ impl Plan {
             && self.reviews.is_empty())
     }
 
-    /// Keeps what was found and takes nothing of it: a newer version of the item came first.
+    /// Drops all effects and keeps the findings, because a newer version of the item came first.
     pub fn supersede(&mut self) -> Result<(), Error> {
         self.taken.clear();
         self.callbacks.clear();
@@ -198,13 +197,13 @@ impl Plan {
     }
 }
 
-/// The plan that was stored for a cause, if one was.
+/// Returns the stored plan of a cause.
 pub async fn stored(store: &Store, org: &OrgId, cause: Uuid) -> Result<Option<Plan>, Error> {
     let row = store.get::<plans::Plan>(&(org.clone(), cause)).await?;
     row.map(|row| serde_json::from_str(&row.plan).map_err(Error::corrupt("plan"))).transpose()
 }
 
-/// Stores the plan unless the cause has one; answers with the one to carry out.
+/// Stores the plan unless the cause has one. Returns the plan to carry out.
 pub async fn adopt(store: &Store, plan: Plan, now: Millis) -> Result<Plan, Error> {
     let row = plans::Plan {
         org: plan.org.clone(),
@@ -222,20 +221,21 @@ pub async fn adopt(store: &Store, plan: Plan, now: Millis) -> Result<Plan, Error
     }
 }
 
-/// Puts the superseded plan in the place of the stored one, of which nothing was carried out yet; answers with the one
-/// that stands. Stored before it is carried out, so that no later replay takes the first one up.
+/// Replaces a stored plan, of which nothing was carried out yet, by its superseded form. Returns the plan to carry out.
+/// The new form is stored first, so that no later replay carries the old one out.
 pub async fn set_aside(store: &Store, mut plan: Plan) -> Result<Plan, Error> {
     plan.supersede()?;
     let Some(row) = store.get::<plans::Plan>(&(plan.org.clone(), plan.cause)).await? else { return Ok(plan) };
     let text = serde_json::to_string(&plan).map_err(Error::corrupt("plan"))?;
     match store.replace(&plans::Plan { plan: text, ..row.clone() }, row.version).await? {
         Replaced::Yes | Replaced::Gone => Ok(plan),
-        // Another owner of the same record set it aside.
+        // Another owner of the same record was faster.
         Replaced::No(row) => serde_json::from_str(&row.plan).map_err(Error::corrupt("plan")),
     }
 }
 
-/// The configuration of an org at the version that a record names or a later one; `written_at` is the record's time.
+/// Returns the configuration of an org at the version that a record names, or a later one. `written_at` is the record's
+/// time.
 pub async fn config(
     deps: &Deps,
     org: &OrgId,

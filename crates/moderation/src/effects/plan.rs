@@ -1,6 +1,4 @@
-//! From an item's evaluation to the plan of its effects; pure.
-//!
-//! It neither reads nor writes. Every rule was evaluated; which of them act is up to `rule_gates`.
+//! Makes the plan of an evaluated item; pure. `rule_gates` says which of the matched rules act.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +8,8 @@ use tidegate_rules::{Errored, Match, OnError};
 use tidegate_schemas::ids::{ActionId, EventId, Kind as IdKind, PolicyId, QueueId, RuleId, derive};
 
 use super::{
-    Findings, Kind, Plan, PlannedReview, Taken, events,
-    rule_gates::{self, Evaluated, Found, event_id},
+    ActionInput, Findings, Kind, Plan, PlannedReview, events,
+    rule_gates::{self, Evaluated, RuleMatch, event_id},
 };
 use crate::{
     jobs::built_in,
@@ -55,8 +53,8 @@ struct ListedFailure<'a> {
 
 pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
     let mut plan = Plan::empty(evaluated.org, evaluated.submission_id.0, Kind::Item, config.version());
-    let found = rule_gates::found(config, evaluated);
-    let mut asked: BTreeMap<&ActionId, Vec<&Found<'_>>> = BTreeMap::new();
+    let found = rule_gates::rule_matches(config, evaluated);
+    let mut asked: BTreeMap<&ActionId, Vec<&RuleMatch<'_>>> = BTreeMap::new();
     for rule in &found {
         for action in rule.actions {
             asked.entry(&action.id).or_default().push(rule);
@@ -104,16 +102,16 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
     plan
 }
 
-/// Takes an action that rules ask for, or says why it is not taken.
+/// Adds an action that rules ask for to the plan, or lists the reason why it is not taken.
 fn list_action<'a>(
     plan: &mut Plan,
     config: &Compiled,
     evaluated: &Evaluated<'_>,
     id: &'a ActionId,
-    by: &[&Found<'a>],
+    by: &[&RuleMatch<'a>],
 ) -> ListedAction<'a> {
     let acting = by.iter().any(|rule| rule.acts());
-    // The most telling reason stands for all, and with it the rules that it holds for.
+    // Only the most telling reason is listed, together with the rules that it applies to.
     let why = if acting { None } else { by.iter().filter_map(|rule| rule.suppressed).min() };
     let causes: Vec<_> = by.iter().filter(|rule| rule.suppressed == why).copied().collect();
     let policies = union_of_policies(&causes);
@@ -139,13 +137,13 @@ fn take(
     config: &Compiled,
     evaluated: &Evaluated<'_>,
     id: &ActionId,
-    causes: &[&Found<'_>],
+    causes: &[&RuleMatch<'_>],
     policies: &[PolicyId],
 ) {
-    let named = |rule: &&Found<'_>| events::Named { id: rule.rule.clone(), name: rule.name.to_owned() };
+    let named = |rule: &&RuleMatch<'_>| events::Named { id: rule.rule.clone(), name: rule.name.to_owned() };
     plan.take(
         config,
-        &Taken {
+        &ActionInput {
             action: id,
             event_id: event_id(evaluated, id),
             event_type: events::AUTOMATIC,
@@ -161,14 +159,14 @@ fn take(
     );
 }
 
-/// Whether the rule acts here and moderators look at this hit of it as well.
-fn is_sampled(evaluated: &Evaluated<'_>, it: &Found<'_>) -> bool {
+/// True if the rule acts and its hit is in the sample that moderators review.
+fn is_sampled(evaluated: &Evaluated<'_>, it: &RuleMatch<'_>) -> bool {
     evaluated.no_reviews.is_none()
         && it.acts()
         && it.life.is_some_and(|life| life.is_sampled(it.rule, evaluated.submission_id))
 }
 
-/// A review that no action asks for.
+/// Adds a review that no action asks for.
 fn review(plan: &mut Plan, evaluated: &Evaluated<'_>, why: &str, hits: Vec<RuleHit>) {
     if hits.is_empty() || evaluated.no_reviews.is_some() {
         return;
@@ -187,7 +185,7 @@ fn hit(evaluated: &Evaluated<'_>, rule: &RuleId, version: &str) -> RuleHit {
     RuleHit { rule: rule.clone(), version: version.to_owned(), at: evaluated.append_ms }
 }
 
-fn union_of_policies(causes: &[&Found<'_>]) -> Vec<PolicyId> {
+fn union_of_policies(causes: &[&RuleMatch<'_>]) -> Vec<PolicyId> {
     let mut policies = Vec::new();
     for policy in causes.iter().flat_map(|found| found.policies) {
         if !policies.contains(policy) {

@@ -1,6 +1,6 @@
-//! Which of the rules that matched act, and why the others do not; pure.
+//! Decides which of the matched rules act, and why the others do not; pure.
 //!
-//! It takes no place of a limit: it says which are asked for, and is told which were refused.
+//! Limits are not taken here: `claims` returns what to ask of them, and `Evaluated::refused` holds the answers.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,75 +16,75 @@ use tidegate_schemas::{
 
 use crate::rules::stats::Suppressed;
 
-/// What was evaluated, and when the log took it.
+/// An evaluated submission.
 #[derive(Debug)]
 pub struct Evaluated<'a> {
     pub org: &'a OrgId,
     pub submission_id: SubmissionId,
     pub item: &'a ItemKey,
-    /// Who is struck: the item's creator, or the user that the item is.
+    /// The user who receives strikes: the item's creator, or the user that the item is.
     pub user: Option<&'a ItemKey>,
     pub append_ms: Millis,
     pub outcome: &'a Outcome,
-    /// Set where the item's reviews are somebody else's: why.
+    /// Reason for opening no reviews, if another part of the service handles them.
     pub no_reviews: Option<&'static str>,
-    /// By their limits.
+    /// Rules that their limits refused.
     pub refused: &'a Refused,
-    /// Set where the submission repeats an earlier one.
+    /// Set if the submission repeats an earlier one.
     pub again: Option<Again<'a>>,
     pub media: &'a [Media],
 }
 
 impl Evaluated<'_> {
-    /// Whether the action was taken before, on the submission that this one repeats.
+    /// True if the action was taken before, on the submission that this one repeats.
     pub(super) fn is_done(&self, action: &ActionId) -> bool {
         self.again.is_some_and(|again| again.taken.contains(&event_id(self, action)))
     }
 }
 
-/// What an item was sent for before.
+/// The earlier submission that a submission repeats.
 #[derive(Clone, Copy, Debug)]
 pub struct Again<'a> {
-    /// Its events are this one's.
+    /// The repetition has the same event ids, so no event is sent twice.
     pub original: SubmissionId,
-    /// The events of what was done about the item.
+    /// Events of the actions that were taken on the item.
     pub taken: &'a HashSet<EventId>,
 }
 
 /// The rules whose limits refused them.
 pub type Refused = HashMap<RuleId, Suppressed>;
 
-/// What a rule's limits must be asked for before it acts, or only that a match is to be watched.
+/// Request to the limits of a rule before it acts; without limits, only its match is counted for the alarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub rule: RuleId,
     pub per_day: Option<i64>,
-    /// Who is left alone, and for how long.
+    /// User and duration of the cooldown.
     pub cooldown: Option<(ItemKey, Duration)>,
-    /// What is watched of the rule.
+    /// Alarm of the rule.
     pub alarm: Option<Watch>,
 }
 
-/// A version of a rule acts no more once it matched in an hour more often than was expected.
+/// Alarm of a rule version, which stops acting once it has matched more often in an hour than expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     pub version: String,
     pub expected: Expected,
-    /// Whether this match counts. One that somebody sends again does not: many of them come at once.
+    /// True if this match counts. Repeated submissions do not, because many of them come at once.
     pub counts: bool,
 }
 
-/// How many matches an hour are expected at most.
+/// Highest number of matches an hour that raises no alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// By the author.
+    /// Set by the author of the rule.
     Said(i64),
-    /// As its last backtest found, if there was one.
+    /// Measured by the last backtest, if there was one.
     Measured,
 }
 
-/// A rule that matched, or counts as if it had.
-pub(super) struct Found<'a> {
+/// A rule that matched, or whose failure counts as a match.
+pub(super) struct RuleMatch<'a> {
     pub(super) rule: &'a RuleId,
     pub(super) version: &'a str,
     pub(super) name: &'a str,
@@ -94,7 +94,7 @@ pub(super) struct Found<'a> {
     pub(super) suppressed: Option<Suppressed>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> RuleMatch<'a> {
     fn of_match(config: &'a Compiled, evaluated: &Evaluated<'_>, found: &'a Match) -> Self {
         let life = config.rule(&found.rule).map(|head| &head.life);
         Self {
@@ -136,20 +136,20 @@ fn suppressed(
     }
     let refused = evaluated.refused.get(rule).copied();
     let is_out = life.is_some_and(|life| !life.includes(rule, evaluated.item, evaluated.user));
-    // A rule with an alarm acts for nobody; of one that is out nothing else was asked.
+    // The refusal comes first: an alarm stops a rule for all items. Limits are not asked for items outside the rollout.
     refused.or(is_out.then_some(Suppressed::Rollout))
 }
 
-/// In the order in which the rules stand, those that failed after those that matched.
-pub(super) fn found<'a>(config: &'a Compiled, evaluated: &Evaluated<'a>) -> Vec<Found<'a>> {
+/// Returns the matched rules in their order, then those whose failure counts as a match.
+pub(super) fn rule_matches<'a>(config: &'a Compiled, evaluated: &Evaluated<'a>) -> Vec<RuleMatch<'a>> {
     let outcome = evaluated.outcome;
-    let matched = outcome.matched.iter().map(|found| Found::of_match(config, evaluated, found));
+    let matched = outcome.matched.iter().map(|found| RuleMatch::of_match(config, evaluated, found));
     let failed = outcome.errored.iter().filter_map(|failed| config.rule(&failed.rule));
     let failed = failed.filter(|head| head.life.on_error == OnError::Matched);
-    matched.chain(failed.map(|head| Found::of_head(evaluated, head))).collect()
+    matched.chain(failed.map(|head| RuleMatch::of_head(evaluated, head))).collect()
 }
 
-/// Rules that failed, and whose failure moderators are to look at.
+/// Returns the failed rules whose failure moderators are to review.
 pub(super) fn for_review<'a>(config: &'a Compiled, evaluated: &Evaluated<'_>) -> Vec<&'a RuleHead> {
     let failed = evaluated.outcome.errored.iter().filter_map(|failed| config.rule(&failed.rule));
     let wanted = failed.filter(|head| {
@@ -159,21 +159,22 @@ pub(super) fn for_review<'a>(config: &'a Compiled, evaluated: &Evaluated<'_>) ->
     wanted.collect()
 }
 
-/// How a failure is listed that counts as something.
+/// Returns how a failure is listed, if it counts as something.
 pub(super) fn counts_as(config: &Compiled, failed: &Errored) -> Option<OnError> {
     let on_error = config.rule(&failed.rule)?.life.on_error;
     (on_error != OnError::NotMatched).then_some(on_error)
 }
 
-/// What must be asked of limits before the plan can be made. Only rules that are about to act ask for places; each match
-/// of a live rule is watched, because that is what a backtest counts, too.
+/// Returns the requests to limits that the plan needs. Only rules that are about to act use up limits, but every match
+/// of a live rule counts for its alarm, because backtests count all matches, too.
 pub fn claims(config: &Compiled, evaluated: &Evaluated<'_>) -> Vec<Claim> {
     if evaluated.outcome.matched.is_empty() && evaluated.outcome.errored.is_empty() {
         return Vec::new();
     }
-    let live =
-        found(config, evaluated).into_iter().filter(|it| it.suppressed != Some(Suppressed::Background));
-    let claim = |it: Found<'_>| {
+    let live = rule_matches(config, evaluated)
+        .into_iter()
+        .filter(|it| it.suppressed != Some(Suppressed::Background));
+    let claim = |it: RuleMatch<'_>| {
         let head = config.rule(it.rule)?;
         let limits = head.life.limits;
         let asks = it.acts() && it.actions.iter().any(|action| is_open(config, evaluated, &action.id));
@@ -190,12 +191,12 @@ pub fn claims(config: &Compiled, evaluated: &Evaluated<'_>) -> Vec<Claim> {
     live.filter_map(claim).collect()
 }
 
-/// Whether the action is taken if a rule may.
+/// True if the action is taken once a rule may act.
 fn is_open(config: &Compiled, evaluated: &Evaluated<'_>, action: &ActionId) -> bool {
     refused(config, evaluated, action).is_none() && !evaluated.is_done(action)
 }
 
-/// Why an action is not taken whoever asks for it.
+/// Returns the reason why an action is not taken, whichever rule asks for it.
 pub(super) fn refused(
     config: &Compiled,
     evaluated: &Evaluated<'_>,
@@ -212,7 +213,7 @@ pub(super) fn event_id(evaluated: &Evaluated<'_>, action: &ActionId) -> EventId 
     event_of(evaluated.again.map_or(evaluated.submission_id, |again| again.original), action)
 }
 
-/// The event of an action that rules take on a submission.
+/// Returns the id of the event of an action that rules take on a submission.
 pub(crate) fn event_of(submission: SubmissionId, action: &ActionId) -> EventId {
     derive(Kind::ActionEvent, &[submission.as_bytes(), action.as_str().as_bytes()])
 }

@@ -1,6 +1,4 @@
-//! How reports and appeals keep lists of items, keys and mentions: as JSON texts that an operator can read.
-//!
-//! It keeps `data` as the bytes that the client sent.
+//! Stored forms of the lists in reports and appeals: JSON texts that an operator can read. `data` stays as it was sent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -21,7 +19,7 @@ pub struct StoredItem {
     pub type_version: Option<String>,
     pub type_schema_variant: String,
     pub data: Box<RawValue>,
-    /// Why it does not fit its type.
+    /// Reason why it does not fit its type.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<String>,
     /// The members that could not be read, as they came.
@@ -34,8 +32,8 @@ pub struct StoredItem {
 pub struct StoredMention {
     pub id: String,
     pub known: bool,
-    /// Of an action of an appeal: the events of it that were there when the appeal came, though by the clock they came
-    /// after it.
+    /// Events of an appealed action that were stored before the appeal although their time is later, because the clock was
+    /// set back.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub ahead: Vec<EventId>,
 }
@@ -94,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_not_be_read_of_an_item_is_shown_as_it_came() {
+    fn unreadable_members_of_an_item_are_shown_as_sent() {
         let item = ContextItem {
             type_id: "post".into(),
             id: "".into(),

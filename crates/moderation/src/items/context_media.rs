@@ -1,6 +1,5 @@
-//! The media of items that come along with reports and appeals: handed over once the job is open, kept beside it.
-//!
-//! Nothing is evaluated here, and no job waits for it.
+//! Media of items that come along with reports and appeals: fetched once the job is open, and stored beside it. No job
+//! waits for them.
 
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -18,22 +17,22 @@ use crate::{
     media::{self, Depth, Wanted},
 };
 
-/// The header of a record whose items came along with the cause that it names.
+/// Header of a record whose items came along with a cause. Its value is the cause's id.
 pub const CONTEXT: &str = "tidegate-context";
 
-/// The cause that a header names.
+/// Parses the value of the header.
 pub fn cause_of(header: &[u8]) -> Option<Uuid> {
     std::str::from_utf8(header).ok()?.parse().ok()
 }
 
-/// Hands items over whose media are wanted beside a job. They come in the order in which they are given.
+/// Appends items whose media are to be fetched, in the given order.
 pub(crate) async fn hand_over(
     deps: &Deps,
     head: records::Items,
     cause: Uuid,
     items: impl Iterator<Item = ItemEntry>,
 ) -> Result<(), Error> {
-    // What holds no address at all is not worth a record. An address may be written with escapes.
+    // Items that cannot have an address are left out. An address may be written with escapes.
     let may_name_one = |data: &[u8]| {
         data.windows(4).any(|part| part.eq_ignore_ascii_case(b"http") || part.starts_with(b"\\u"))
     };
@@ -48,7 +47,7 @@ pub(crate) async fn hand_over(
     Ok(())
 }
 
-/// An item that came along, as an entry of a record.
+/// Makes a record's entry of an item that came along.
 pub(crate) fn entry(org: &OrgId, cause: Uuid, nth: usize, item: &ContextItem) -> ItemEntry {
     let nth = (nth as u64).to_be_bytes();
     let cause = cause.as_bytes();
@@ -67,8 +66,8 @@ pub(crate) fn entry(org: &OrgId, cause: Uuid, nth: usize, item: &ContextItem) ->
     }
 }
 
-/// The entries of a record that are one item, which may come along more than once: they share a row, so the first of
-/// them stands for all. For a later one there are none.
+/// Returns the entries of a record that are the same item as the entry `nth`, if that is the first of them; otherwise
+/// none. They share one row of media, so the first stands for all.
 pub fn together(entries: &[ItemEntry], nth: usize) -> Vec<&ItemEntry> {
     let one = &entries[nth];
     let is_same = |entry: &&ItemEntry| entry.type_id == one.type_id && entry.id == one.id;
@@ -78,12 +77,12 @@ pub fn together(entries: &[ItemEntry], nth: usize) -> Vec<&ItemEntry> {
     entries[nth..].iter().filter(is_same).collect()
 }
 
-/// The media of an item that came along, in all of its entries.
+/// Returns the media in all entries of an item that came along.
 pub fn wanted(config: &Compiled, entries: &[&ItemEntry]) -> Vec<Wanted> {
     media::each_once(entries.iter().flat_map(|entry| of_one(config, entry)))
 }
 
-/// Of one that does not fit its type, at least the field that every type has.
+/// Returns the media of an entry. One that does not fit its type still has the field `images`, as every type does.
 fn of_one(config: &Compiled, entry: &ItemEntry) -> Vec<Wanted> {
     let checked = config
         .item_type(&entry.type_id)
@@ -103,7 +102,7 @@ fn images(data: &[u8]) -> Vec<Wanted> {
     images.into_iter().map(|url| Wanted { url, depth: Depth::Picture }).collect()
 }
 
-/// Keeps what was found of an item's media beside the cause that it came with.
+/// Stores an item's media beside the cause that it came with.
 pub async fn keep(
     deps: &Deps,
     org: &OrgId,
@@ -123,7 +122,7 @@ pub async fn keep(
     Ok(deps.store.put(WriteTime::of(at, 0), &[row]).await?)
 }
 
-/// What is known of the media of the items that came with a cause.
+/// Returns the stored media of the items that came with a cause.
 pub(crate) async fn of_cause(store: &Store, org: &OrgId, cause: Uuid) -> Result<Vec<ContextMedia>, Error> {
     Ok(store.scan::<ContextMedia>(&(org.clone(), cause), At::all()).all().await?)
 }

@@ -1,9 +1,7 @@
-//! Finds stored items by when they came in: all of them, or a fair sample.
+//! Finds stored items by the time at which they came in: all of them, or a uniform sample.
 //!
-//! It evaluates nothing.
-//!
-//! Every submission that the platform made has a row in the index of its hour. Ids are drawn evenly, so their last bits
-//! say which part of an hour's submissions a sample takes, and no row outside of it is read.
+//! Every submission of the platform has a row in the index of its hour. The last bits of ids are uniformly random and
+//! order the index, so that a sample reads no row outside of itself.
 
 use std::{fmt, ops::Range, str::FromStr, time::Duration};
 
@@ -20,23 +18,23 @@ use tidegate_store::{
 use super::stored::Submission;
 use crate::Error;
 
-/// Bits of an id that are drawn: those before them hold its version.
+/// Number of random bits at the end of an id.
 const DRAWN: u32 = 62;
 
-/// Parts of an hour, so that no busy hour is one partition.
+/// Number of shards of an hour, so that a busy hour is not one partition.
 const SHARDS: i64 = 32;
 const SHARD_BITS: u32 = SHARDS.trailing_zeros();
 
-/// Parts of hours that are looked at together, and for one page.
+/// Number of shards read concurrently, and for one page.
 const AT_ONCE: usize = 32;
 const PARTS_OF_A_PAGE: usize = 4_096;
 
-/// How far back items are found.
+/// Age up to which items are found.
 pub fn kept() -> Duration {
     ItemOfHour::TABLE.ttl.unwrap_or(Duration::MAX)
 }
 
-/// Where the row of a submission stands. Items that are evaluated anew stand with the submission that they repeat.
+/// Returns the index row of a submission. Repeated submissions have none: they are found by their original.
 pub(crate) fn row(submission: &Submission<'_>) -> Option<ItemOfHour> {
     let Submission { header, entry, at, .. } = submission;
     if header.source == Source::Retroact {
@@ -66,22 +64,22 @@ fn shard_of(draw: i64) -> i64 {
     draw >> (DRAWN - SHARD_BITS)
 }
 
-/// A part of all submissions, drawn by their ids: a larger sample holds the smaller one.
+/// A sample of submissions by their ids. A larger sample contains the smaller ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Draws below it are in.
+    /// The sample contains ids whose random bits are below it.
     below: i64,
 }
 
 impl Sample {
     pub const ALL: Self = Self { below: 1 << DRAWN };
 
-    /// `None`: it is not above 0 and at most 100.
+    /// Returns `None` unless the percentage is above 0 and at most 100.
     pub fn of_percent(percent: f64) -> Option<Self> {
         if !(percent > 0.0 && percent <= 100.0) {
             return None;
         }
-        // In millionths of a percent, so that the bound does not depend on how a fraction is rounded.
+        // In millionths of a percent, so that rounding of fractions does not change the bound.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 100 million")]
         let millionths = (percent * 1e6).round() as u128;
         let below = (millionths << DRAWN) / 100_000_000;
@@ -93,7 +91,7 @@ impl Sample {
     }
 }
 
-/// Of which time, and which part of it.
+/// A period and the sample of its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     pub time: Range<Millis>,
@@ -107,17 +105,17 @@ impl Span {
     }
 }
 
-/// Where a page ended. As text it may be handed out and taken back.
+/// Cursor of a page. Its text form is handed out to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     hour: i64,
     shard: i64,
-    /// Nothing of the part was read yet, if there is none.
+    /// `None` if nothing of the shard was read yet.
     after: Option<Cursor>,
 }
 
 impl Place {
-    /// Everything before it was read.
+    /// Returns the instant before which all items were read.
     pub fn at(&self) -> Millis {
         Millis(self.hour.saturating_mul(HOUR_MS))
     }
@@ -148,20 +146,20 @@ impl FromStr for Place {
     }
 }
 
-/// Stored items, hour by hour. Without `next` there are no more; a page may be short, even empty, and have one.
+/// Stored items, hour by hour. A page may be short or empty although there are more; only `next` tells.
 #[derive(Debug)]
 pub struct Page {
     pub items: Vec<Item>,
     pub next: Option<Place>,
 }
 
-/// The next items of the span, at most so many.
+/// Returns up to `limit` of the next items of the span.
 pub async fn page(
     store: &Store,
     org: &OrgId,
     span: &Span,
     from: Option<Place>,
-    most: usize,
+    limit: usize,
 ) -> Result<Page, Error> {
     let (hours, shards) = (span.hours(), span.sample.shards());
     let from = from.unwrap_or(Place { hour: hours.start, shard: 0, after: None });
@@ -175,7 +173,7 @@ pub async fn page(
     let mut reads = stream::iter(ahead)
         .map(|(hour, shard)| {
             let after = after.take().filter(|_| (hour, shard) == (from.hour, from.shard));
-            let range = At::range((), ..span.sample.below).limit(most).page_size(most).after(after);
+            let range = At::range((), ..span.sample.below).limit(limit).page_size(limit).after(after);
             let mut rows = store.scan::<ItemOfHour>(&(org.clone(), hour, shard), range);
             async move {
                 let found = rows.all().await;
@@ -187,12 +185,12 @@ pub async fn page(
     let mut next = None;
     while let Some(read) = reads.next().await {
         let (place, rows) = read?;
-        if !found.is_empty() && found.len() + rows.len() > most {
-            // Read again for the next page: its rows are few.
+        if !found.is_empty() && found.len() + rows.len() > limit {
+            // The shard's rows do not fit any more. They are few, so the next page reads them again.
             next = Some(Place { after: None, ..place });
             break;
         }
-        let is_full = rows.len() >= most;
+        let is_full = rows.len() >= limit;
         found.extend(rows.into_iter().filter(|row| span.time.contains(&row.append_ms)));
         if is_full {
             next = Some(place);
@@ -206,7 +204,7 @@ pub async fn page(
     Ok(Page { items: items(store, found).await?, next })
 }
 
-/// The rows of submissions. One that its processor did not come to store yet is left out: it is evaluated later.
+/// Returns the rows of submissions, without those that are not stored yet.
 async fn items(store: &Store, places: Vec<ItemOfHour>) -> Result<Vec<Item>, Error> {
     let keys: Vec<_> = places
         .into_iter()
@@ -256,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_survives_its_text_and_nothing_else_is_one() {
+    fn a_cursor_round_trips_through_text_and_rejects_other_text() {
         for after in [None, Some("00ff".parse().unwrap())] {
             let place = Place { hour: 480_000, shard: 31, after };
             assert_eq!(place.to_string().parse(), Ok(place));

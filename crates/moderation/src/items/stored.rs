@@ -1,6 +1,4 @@
-//! Reads stored items: the newest submission, a named one, and the answer that the platform gets about it.
-//!
-//! It evaluates and stores nothing.
+//! Reads stored items: the newest submission, a given one, and the API's view of it.
 
 use std::time::Duration;
 
@@ -26,20 +24,20 @@ use tidegate_store::{
 use super::context;
 use crate::{Deps, Error, rules::stats::Suppressed};
 
-/// Rows of a search that are read at once; each is some hundred bytes.
+/// Number of index rows read at once; each has some hundred bytes.
 const STEP: usize = 500;
 
-/// The header of a record that was a dead letter.
+/// Header of a record that is a replayed dead letter.
 pub const RESENT: &str = "tidegate-resent";
 
-/// An item of a record, and where the record stands.
+/// An item of a record, with its coordinates in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission<'a> {
     pub header: &'a records::Items,
     pub entry: &'a ItemEntry,
-    /// Of the first record of the submission.
+    /// Coordinates of the first record of the submission.
     pub at: Coordinates,
-    /// It waited for its media.
+    /// True if it waited for its media on the slow path.
     pub is_late: bool,
 }
 
@@ -57,7 +55,7 @@ impl<'a> Submission<'a> {
     }
 }
 
-/// The row of a submission, at the coordinates of its first record; without one, of the newest submission.
+/// Returns the row of a submission, or of the newest one if none is given.
 pub async fn find(
     store: &Store,
     org: &OrgId,
@@ -73,7 +71,7 @@ pub async fn find(
     }
 }
 
-/// The row of a submission, if it was appended then or later.
+/// Returns the row of a submission that was appended at `since` or later.
 async fn find_since(
     store: &Store,
     org: &OrgId,
@@ -85,7 +83,7 @@ async fn find_since(
         let of_item = place.type_id == item.type_id && place.item_id == item.id;
         return if of_item { get(store, org, item, coordinates_of(&place)).await } else { Ok(None) };
     }
-    // The newest first, so that one that was sent lately is among the first read.
+    // Scanned newest first, because callers ask about recent submissions.
     let range = At::since(since).page_size(STEP);
     let mut places = store.scan::<ItemPlace>(&partition(org, item), range);
     while let Some(page) = places.next_page().await? {
@@ -110,7 +108,7 @@ fn partition(org: &OrgId, item: &ItemKey) -> (OrgId, TypeId, ItemId) {
     (org.clone(), item.type_id.clone(), item.id.clone())
 }
 
-/// Where a submission stands that may be sent again, if it was stored.
+/// Returns the coordinates of a submission that has an idempotency key, if it is stored.
 pub(crate) async fn place_of(
     store: &Store,
     org: &OrgId,
@@ -123,28 +121,28 @@ pub(crate) fn coordinates_of(place: &SubmissionPlace) -> (Millis, i64, i64) {
     (place.append_ms, place.offset, place.position)
 }
 
-/// Where the log put a row's first record.
+/// Returns the coordinates of a row's first record.
 pub fn coordinates(row: &ItemPlace) -> (Millis, i64, i64) {
     (row.append_ms, row.offset, row.position)
 }
 
-/// Where the newest whole version of an item stands; a partial refresh never replaces an original.
+/// Returns the index row of the newest complete version of an item. Partial versions count only without a complete one.
 pub async fn newest_place(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<ItemPlace>, Error> {
     let original = records::Variant::Original.as_str();
     newest_of(store, org, item, |place| place.variant == original).await
 }
 
-/// The newest submission that is wanted, or else the newest one.
+/// Returns the newest submission that is wanted, or else the newest one.
 async fn newest_of(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
     is_wanted: impl Fn(&ItemPlace) -> bool + Send,
 ) -> Result<Option<ItemPlace>, Error> {
-    // What is evaluated anew is no newer version.
+    // A repeated submission is no newer version.
     let repeated = records::Source::Retroact.as_str();
     let mut newest = None;
-    // Nearly always the first row is the one.
+    // The first row nearly always matches, so only one is read at first.
     let mut step = 1;
     let mut after = None;
     loop {
@@ -170,14 +168,14 @@ async fn newest_of(
     }
 }
 
-/// Whether the row stands where its submission does: another one is of the same submission sent again, and newer than
-/// what it says.
+/// True if the row is the first of its submission. A second row exists where a submission was sent again, and its content
+/// is older than its coordinates say.
 async fn is_first(store: &Store, row: &ItemPlace) -> Result<bool, Error> {
     let place = place_of(store, &row.org, row.submission_id).await?;
     Ok(place.is_none_or(|place| coordinates_of(&place) == coordinates(row)))
 }
 
-/// The newest whole version of an item.
+/// Returns the newest complete version of an item.
 pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
     match newest_place(store, org, item).await? {
         Some(place) => get(store, org, item, coordinates(&place)).await,
@@ -185,9 +183,9 @@ pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option
     }
 }
 
-/// Who is struck for a decision on an item: its creator, or the user that it is.
+/// Returns the user who receives strikes for a decision on an item: its creator, or the user that the item is.
 ///
-/// The item's newest version says so; before a processor stored it, the report that opened the job does.
+/// Read from the newest version, or from the report that opened the job if no version is stored yet.
 pub(crate) async fn struck_user(
     deps: &Deps,
     config: &Compiled,
@@ -212,7 +210,7 @@ async fn reported_data(store: &Store, decision: &records::Decision) -> Result<Op
     Ok(report.map(|report| report.data))
 }
 
-/// What the platform is told about an item.
+/// An item as the API shows it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
@@ -248,7 +246,7 @@ pub struct ListedAction {
     pub event_id: Option<EventId>,
     pub rules: Vec<RuleId>,
     pub policies: Vec<PolicyId>,
-    /// Why the action was not taken.
+    /// Reason why the action was not taken.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suppressed: Option<String>,
 }
@@ -265,15 +263,15 @@ pub struct MatchedRule {
     #[serde(rename(deserialize = "rule"))]
     pub id: RuleId,
     pub name: String,
-    /// Why the rule does not act.
+    /// Reason why the rule does not act.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suppressed: Option<Suppressed>,
-    /// Moderators look at this match as well.
+    /// True if moderators review this match as a sample.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub sampled: bool,
 }
 
-/// The answer about a submission, or about the newest one; `None` until a processor stored it.
+/// Returns the API's view of a submission or of the newest one; `None` until a processor has stored it.
 pub async fn answer(
     store: &Store,
     org: &OrgId,
@@ -286,7 +284,7 @@ pub async fn answer(
     }
 }
 
-/// As `answer`, but waits until the submission is evaluated, or gives the present state when the time is over.
+/// Waits until the submission is evaluated, at most for `wait`, and returns the API's view of its state.
 pub async fn answer_when_evaluated(
     store: &Store,
     org: &OrgId,
@@ -296,7 +294,8 @@ pub async fn answer_when_evaluated(
 ) -> Result<Option<Answer>, Error> {
     let give_up = tokio::time::Instant::now() + wait;
     let mut pause = Duration::from_millis(5);
-    // What is waited for is newer than what is there, unless it was a dead letter: the last look finds that too.
+    // The submission is newer than all stored rows unless it was a dead letter. Only the last look-up searches the older
+    // rows, so that polling stays cheap.
     let newest = store.scan::<ItemPlace>(&partition(org, item), At::all().limit(1)).all().await?.pop();
     let mut since = Millis(i64::MIN);
     loop {

@@ -25,6 +25,7 @@ use crate::{
         history,
         stored::{self, RESENT, Submission},
     },
+    metrics,
     rules::stats::RuleOutcome,
 };
 
@@ -192,7 +193,7 @@ fn count(left_out: &LeftOut) {
         ("truncated", !left_out.truncated.is_empty()),
     ] {
         if is_some {
-            metrics::counter!("tidegate_evaluations_left_out_total", "what" => what).increment(1);
+            metrics::evaluation_left_out(what);
         }
     }
 }
@@ -308,7 +309,7 @@ async fn publish(
     match deps.log.append(&[(partition, Record::new(&key, evaluation.to_datum()))]).await {
         // The item's row explains as much; its effects must not fail for a listener's sake.
         Err(error @ AppendError::TooLarge { .. }) => {
-            metrics::counter!("tidegate_evaluations_unpublished_total").increment(1);
+            metrics::evaluation_unpublished();
             tracing::warn!(org = %submission.header.org, submission = %submission.entry.submission_id,
                 tag = error.tag(), "an evaluation is too large to be published");
             Ok(())

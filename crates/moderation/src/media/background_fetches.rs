@@ -1,6 +1,4 @@
-//! Looks that go on although nobody waits for them any more: bounded in time and in number.
-//!
-//! It does not know what is looked at.
+//! Keeps fetches running that no item waits for any more: bounded in time and in number.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -8,75 +6,72 @@ use parking_lot::Mutex;
 use tidegate_schemas::ids::OrgId;
 use tokio::time::timeout;
 
-/// Cheap to clone; clones share the bound.
+use crate::metrics;
+
+/// Cheap to clone; clones share the limit.
 #[derive(Clone)]
-pub(super) struct Left(Arc<Shared>);
+pub(super) struct BackgroundFetches(Arc<Shared>);
 
 struct Shared {
-    most: usize,
+    limit: usize,
     running: Mutex<Running>,
 }
 
 #[derive(Default)]
 struct Running {
-    all: usize,
+    total: usize,
     by_org: HashMap<OrgId, usize>,
 }
 
-/// Given back when dropped.
-struct Place {
-    of: Left,
+/// Right to run one background fetch, released on drop.
+struct Permit {
+    owner: BackgroundFetches,
     org: OrgId,
 }
 
-impl Left {
-    pub(super) fn new(most: usize) -> Self {
-        Self(Arc::new(Shared { most, running: Mutex::default() }))
+impl BackgroundFetches {
+    pub(super) fn new(limit: usize) -> Self {
+        Self(Arc::new(Shared { limit, running: Mutex::default() }))
     }
 
-    /// Lets a look of the org go on for so long, unless the org would have more of them than it leaves to the others:
-    /// then it is dropped.
-    pub(super) fn leave(&self, org: &OrgId, look: impl Future + Send + 'static, longest: Duration) {
-        let Some(place) = self.place(org) else {
-            metrics::counter!("tidegate_media_left_running_dropped_total").increment(1);
+    /// Runs a fetch of the org for at most `max_duration`. Drops it instead if the org would then have more background
+    /// fetches than are left for all others.
+    pub(super) fn spawn(&self, org: &OrgId, fetch: impl Future + Send + 'static, max_duration: Duration) {
+        let Some(permit) = self.try_acquire(org) else {
+            metrics::background_fetch_dropped();
             return;
         };
-        let until_then = async move {
-            drop(timeout(longest, look).await);
-            drop(place);
-        };
-        drop(tokio::spawn(until_then));
+        drop(tokio::spawn(async move {
+            drop(timeout(max_duration, fetch).await);
+            drop(permit);
+        }));
     }
 
-    fn place(&self, org: &OrgId) -> Option<Place> {
+    fn try_acquire(&self, org: &OrgId) -> Option<Permit> {
         let running = &mut *self.0.running.lock();
         let own = running.by_org.get(org).copied().unwrap_or_default();
-        if own >= self.0.most.saturating_sub(running.all) {
+        if own >= self.0.limit.saturating_sub(running.total) {
             return None;
         }
         running.by_org.insert(org.clone(), own + 1);
-        running.all += 1;
-        show(running.all);
-        Some(Place { of: self.clone(), org: org.clone() })
+        running.total += 1;
+        metrics::background_fetches(running.total);
+        Some(Permit { owner: self.clone(), org: org.clone() })
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let running = &mut *self.of.0.running.lock();
-        running.all -= 1;
+        let running = &mut *self.owner.0.running.lock();
+        running.total -= 1;
         if let Some(own) = running.by_org.get_mut(&self.org) {
             *own -= 1;
             if *own == 0 {
                 running.by_org.remove(&self.org);
             }
         }
-        show(running.all);
+        metrics::background_fetches(running.total);
     }
-}
-
-fn show(running: usize) {
-    metrics::gauge!("tidegate_media_left_running").set(u32::try_from(running).unwrap_or(u32::MAX));
 }
 
 #[cfg(test)]
@@ -90,47 +85,47 @@ mod tests {
 
     use super::*;
 
-    fn running(left: &Left, org: &OrgId) -> (usize, usize) {
-        let running = left.0.running.lock();
-        (running.all, running.by_org.get(org).copied().unwrap_or_default())
+    fn running(fetches: &BackgroundFetches, org: &OrgId) -> (usize, usize) {
+        let running = fetches.0.running.lock();
+        (running.total, running.by_org.get(org).copied().unwrap_or_default())
     }
 
     #[tokio::test]
-    async fn an_org_has_no_more_than_it_leaves_to_the_others() {
-        let left = Left::new(16);
+    async fn an_org_leaves_as_many_fetches_as_it_has_to_others() {
+        let fetches = BackgroundFetches::new(16);
         let mut had = Vec::new();
         for org in ["a", "b", "c", "d", "e", "f"].map(OrgId::new) {
-            (0..100).for_each(|_| left.leave(&org, pending::<()>(), PATIENCE));
-            had.push(running(&left, &org));
+            (0..100).for_each(|_| fetches.spawn(&org, pending::<()>(), PATIENCE));
+            had.push(running(&fetches, &org));
         }
         assert_eq!(had, [(8, 8), (12, 4), (14, 2), (15, 1), (16, 1), (16, 0)]);
     }
 
     #[tokio::test]
-    async fn whoever_ends_or_had_its_time_makes_room_for_the_next() {
-        let (left, org) = (Left::new(4), OrgId::new("a"));
+    async fn a_fetch_that_ends_or_times_out_frees_its_permit() {
+        let (fetches, org) = (BackgroundFetches::new(4), OrgId::new("a"));
         let (end, ended) = oneshot::channel::<()>();
-        left.leave(&org, ended, PATIENCE);
-        left.leave(&org, pending::<()>(), Duration::ZERO);
+        fetches.spawn(&org, ended, PATIENCE);
+        fetches.spawn(&org, pending::<()>(), Duration::ZERO);
         let (told, dropped) = oneshot::channel::<()>();
-        left.leave(&org, async move { told }, PATIENCE);
+        fetches.spawn(&org, async move { told }, PATIENCE);
         assert!(dropped.await.is_err(), "the third is dropped");
         let until = async |running_then: usize| {
-            let are_so_many = async || (running(&left, &org).1 == running_then).then_some(());
+            let are_so_many = async || (running(&fetches, &org).1 == running_then).then_some(());
             eventually("room", PATIENCE, are_so_many).await.unwrap();
         };
         until(1).await;
         drop(end);
         until(0).await;
-        assert!(left.0.running.lock().by_org.is_empty());
-        left.leave(&org, pending::<()>(), PATIENCE);
-        assert_eq!(running(&left, &org), (1, 1));
+        assert!(fetches.0.running.lock().by_org.is_empty());
+        fetches.spawn(&org, pending::<()>(), PATIENCE);
+        assert_eq!(running(&fetches, &org), (1, 1));
     }
 
     #[tokio::test]
-    async fn nothing_goes_on_where_nothing_may() {
-        let (left, org) = (Left::new(0), OrgId::new("a"));
-        left.leave(&org, pending::<()>(), PATIENCE);
-        assert_eq!(running(&left, &org), (0, 0));
+    async fn a_limit_of_zero_drops_every_fetch() {
+        let (fetches, org) = (BackgroundFetches::new(0), OrgId::new("a"));
+        fetches.spawn(&org, pending::<()>(), PATIENCE);
+        assert_eq!(running(&fetches, &org), (0, 0));
     }
 }

@@ -1,6 +1,4 @@
-//! What media that were looked at come to: how the item shows them, and what its rules are told.
-//!
-//! It looks at nothing itself; it is pure, and belongs on the compute pool.
+//! Compares fetched media with the hash banks, for the item's row and for its rules. Pure; runs on the compute pool.
 
 use std::collections::HashMap;
 
@@ -16,27 +14,27 @@ use tidegate_schemas::{
 
 use super::{Look, Signal};
 
-/// The media of an item, judged.
+/// The media of an item with their bank matches.
 #[derive(Clone, Debug, Default)]
 pub struct Judged {
-    /// As the item's row keeps them.
+    /// The media in the form of the item's row.
     pub shown: Vec<Media>,
     known: HashMap<String, Known>,
 }
 
 impl Judged {
-    /// What rules are told of the medium at an address of the item.
+    /// Returns the facts for rules about the medium at an address of the item.
     pub fn known(&self, url: &str) -> Option<&Known> {
         self.known.get(url)
     }
 }
 
-/// Compares what was seen with the banks. The item's id says which of those that take a sample it belongs to.
+/// Compares media with the banks. The item's id decides whether a bank that samples items applies.
 pub fn judge(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
     judge_by(signals, |print| banks.find(item, print))
 }
 
-/// The same for an item of the past, whose matches say nothing about how often entries match now.
+/// Compares the media of a past item, whose matches do not count in the statistics of bank entries.
 pub(crate) fn judge_again(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
     judge_by(signals, |print| banks.recall(item, print))
 }
@@ -55,7 +53,7 @@ fn judge_by(signals: &[Signal], find: impl Fn(&Fingerprint) -> Found) -> Judged 
     judged
 }
 
-/// How media are shown while some of them are awaited.
+/// Returns the media in the form of the item's row while some of them are pending.
 pub fn pending(looks: Vec<(String, Option<Look>)>) -> Vec<Media> {
     let one = |(url, look): (String, Option<Look>)| match look {
         Some(look) => shown(&url, &look),
@@ -68,7 +66,7 @@ fn state(look: &Look) -> MediaState {
     match look {
         Look::Seen(print) => match print.state {
             State::Ok => MediaState::Ok,
-            // Too small a picture says as little as a plain one.
+            // A picture that is too small says as little as a plain one.
             State::LowQuality | State::TooSmall => MediaState::LowQuality,
             State::TooLarge => MediaState::TooLarge,
             State::Undecodable => MediaState::Undecodable,
@@ -97,7 +95,7 @@ fn shown(url: &str, look: &Look) -> Media {
     let blank = Media { state: look.tag().to_owned(), ..blank(url.to_owned()) };
     match look {
         Look::Seen(print) => {
-            // Of an animation the frame that says most.
+            // An animation is shown by its most telling frame.
             let frame = print.frames.iter().max_by_key(|frame| frame.quality);
             Media {
                 reason: print.reason.map(str::to_owned),

@@ -1,6 +1,6 @@
-//! A body that arrives: digested piece by piece, and kept only if a picture is to be made of it.
+//! Receives a response body: digests it piece by piece and keeps its bytes only if they are to be decoded.
 //!
-//! It does not fetch and does not decode; the memory it takes is reserved before it is filled.
+//! Memory is reserved before it is filled.
 
 use bytes::Bytes;
 use tidegate_egress::media::{NoRoom, Sink};
@@ -9,64 +9,64 @@ use tidegate_schemas::ids::OrgId;
 
 use super::{
     Depth,
-    body_memory::{Held, Rooms},
+    body_memory::{BodyMemory, Reservation},
 };
 
-/// What a body has room for before any of it has come.
-const FIRST: u64 = 256 << 10;
+/// Number of bytes reserved before the first piece arrives.
+const INITIAL_BYTES: u64 = 256 << 10;
 
 pub(super) struct Body {
     digesting: Digesting,
-    /// `None`: only digests are wanted, or there is more than is decoded.
+    /// `None` if only digests are wanted, or if the body is larger than what is decoded.
     kept: Option<Vec<u8>>,
-    most_kept: u64,
-    rooms: Rooms,
+    max_kept: u64,
+    memory: BodyMemory,
     org: OrgId,
-    held: Option<Held>,
+    reservation: Option<Reservation>,
 }
 
-/// A body that has arrived.
-pub(super) struct Arrived {
+/// A complete body.
+pub(super) struct ReceivedBody {
     pub(super) digests: Digests,
     pub(super) kept: Option<Vec<u8>>,
-    /// Until the bytes are gone.
-    pub(super) room: Option<Held>,
+    /// Memory of `kept`; to be dropped after it.
+    pub(super) reservation: Option<Reservation>,
 }
 
 impl Body {
-    /// `most_kept`: what a decoder takes; of more there are only digests.
-    pub(super) fn new(depth: Depth, most_kept: u64, rooms: Rooms, org: &OrgId) -> Self {
+    /// Creates a body whose bytes are kept up to `max_kept`, the decoders' limit; a larger one only has digests.
+    pub(super) fn new(depth: Depth, max_kept: u64, memory: BodyMemory, org: &OrgId) -> Self {
         Self {
             digesting: Digesting::new(),
             kept: (depth == Depth::Picture).then(Vec::new),
-            most_kept,
-            rooms,
+            max_kept,
+            memory,
             org: org.clone(),
-            held: None,
+            reservation: None,
         }
     }
 
-    pub(super) fn finish(mut self) -> Arrived {
-        if let Some(held) = &mut self.held {
-            held.end();
+    pub(super) fn finish(mut self) -> ReceivedBody {
+        if let Some(reservation) = &mut self.reservation {
+            reservation.complete();
         }
-        Arrived { digests: self.digesting.finish(), kept: self.kept, room: self.held }
+        ReceivedBody { digests: self.digesting.finish(), kept: self.kept, reservation: self.reservation }
     }
 
     fn drop_kept(&mut self) {
         self.kept = None;
-        self.held = None;
+        self.reservation = None;
     }
 }
 
 impl Sink for Body {
     async fn begin(&mut self, length: Option<u64>) -> Result<(), NoRoom> {
-        if length.is_some_and(|length| length > self.most_kept) {
+        if length.is_some_and(|length| length > self.max_kept) {
             self.drop_kept();
         }
         if self.kept.is_some() {
-            let most = length.unwrap_or(self.most_kept).max(1);
-            self.held = Some(self.rooms.enter(&self.org, FIRST, most).await?);
+            let bound = length.unwrap_or(self.max_kept).max(1);
+            self.reservation = Some(self.memory.reserve(&self.org, INITIAL_BYTES, bound).await?);
         }
         Ok(())
     }
@@ -75,18 +75,18 @@ impl Sink for Body {
         self.digesting.update(&piece);
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let length = kept.len() + piece.len();
-        if length as u64 > self.most_kept {
+        if length as u64 > self.max_kept {
             self.drop_kept();
             return Ok(());
         }
-        if let Some(held) = &mut self.held
-            && length as u64 > held.bytes()
+        if let Some(reservation) = &mut self.reservation
+            && length as u64 > reservation.bytes()
         {
-            held.grow(length as u64, self.most_kept).await?;
+            reservation.grow(length as u64, self.max_kept).await?;
         }
-        // Doubling would take up to twice what is reserved.
+        // `Vec` would double its capacity, up to twice what is reserved.
         if kept.capacity() < length {
-            let reserved = self.held.as_ref().map_or(0, Held::bytes);
+            let reserved = self.reservation.as_ref().map_or(0, Reservation::bytes);
             let reserved = usize::try_from(reserved).unwrap_or(usize::MAX).max(length);
             kept.reserve_exact(reserved - kept.len());
         }
@@ -105,37 +105,37 @@ mod tests {
 
     const STEP: u64 = 1 << 20;
 
-    fn body(rooms: &Rooms, depth: Depth, most_kept: u64) -> Body {
-        Body::new(depth, most_kept, rooms.clone(), &OrgId::new("o"))
+    fn body(memory: &BodyMemory, depth: Depth, max_kept: u64) -> Body {
+        Body::new(depth, max_kept, memory.clone(), &OrgId::new("o"))
     }
 
-    async fn is_full(rooms: &Rooms) -> bool {
-        rooms.enter(&OrgId::new("o"), STEP, STEP).await.is_err()
+    async fn is_full(memory: &BodyMemory) -> bool {
+        memory.reserve(&OrgId::new("o"), STEP, STEP).await.is_err()
     }
 
     #[tokio::test]
-    async fn a_body_holds_its_room_until_it_is_gone() {
-        let rooms = Rooms::new(4 * STEP, 4 * STEP, Duration::ZERO);
-        let mut body = body(&rooms, Depth::Picture, 100 * STEP);
+    async fn a_body_holds_its_memory_until_it_is_dropped() {
+        let memory = BodyMemory::new(4 * STEP, 4 * STEP, Duration::ZERO);
+        let mut body = body(&memory, Depth::Picture, 100 * STEP);
         body.begin(Some(7 * STEP / 2)).await.unwrap();
-        assert!(!is_full(&rooms).await, "what is announced is not there yet");
+        assert!(!is_full(&memory).await, "what is announced is not there yet");
         let piece = Bytes::from(vec![7; usize::try_from(7 * STEP / 2).unwrap()]);
         body.take(piece.clone()).await.unwrap();
-        assert!(is_full(&rooms).await);
+        assert!(is_full(&memory).await);
         let arrived = body.finish();
         assert_eq!(arrived.kept.as_deref(), Some(&piece[..]));
         assert_eq!(arrived.digests, Digests::of(&piece));
-        assert!(is_full(&rooms).await);
+        assert!(is_full(&memory).await);
         drop(arrived);
-        assert!(!is_full(&rooms).await);
+        assert!(!is_full(&memory).await);
     }
 
     #[tokio::test]
-    async fn more_than_was_announced_needs_more_room() {
-        let rooms = Rooms::new(2 * STEP, 2 * STEP, Duration::ZERO);
-        let mut body = body(&rooms, Depth::Picture, 100 * STEP);
+    async fn more_bytes_than_announced_need_more_memory() {
+        let memory = BodyMemory::new(2 * STEP, 2 * STEP, Duration::ZERO);
+        let mut body = body(&memory, Depth::Picture, 100 * STEP);
         body.begin(Some(1)).await.unwrap();
-        let other = rooms.enter(&OrgId::new("o"), STEP, STEP).await.unwrap();
+        let other = memory.reserve(&OrgId::new("o"), STEP, STEP).await.unwrap();
         let piece = Bytes::from(vec![7; usize::try_from(STEP).unwrap() - 1]);
         body.take(piece.clone()).await.unwrap();
         assert_eq!(body.take(piece.clone()).await, Err(NoRoom));
@@ -144,15 +144,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_decoded_takes_no_room() {
-        let rooms = Rooms::new(STEP, STEP, Duration::ZERO);
-        for (depth, most_kept, length) in
+    async fn a_body_that_is_not_decoded_reserves_nothing() {
+        let memory = BodyMemory::new(STEP, STEP, Duration::ZERO);
+        for (depth, max_kept, length) in
             [(Depth::Exact, 100, Some(9 * STEP)), (Depth::Picture, 100, Some(101)), (Depth::Picture, 3, None)]
         {
-            let mut body = body(&rooms, depth, most_kept);
+            let mut body = body(&memory, depth, max_kept);
             body.begin(length).await.unwrap();
             body.take(Bytes::from_static(b"pixels")).await.unwrap();
-            assert!(!is_full(&rooms).await, "{depth:?}");
+            assert!(!is_full(&memory).await, "{depth:?}");
             let arrived = body.finish();
             assert_eq!((arrived.kept, arrived.digests), (None, Digests::of(b"pixels")));
         }

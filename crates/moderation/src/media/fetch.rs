@@ -1,19 +1,14 @@
-//! One look at a medium: remembered, fetched in its turn, tried again, digested, and hashed off the async threads.
-//!
-//! It knows no items; who asks for the same medium of the same org at once has one answer.
+//! Fetches one medium: answers from the cache, waits for a fetch permit, retries, digests, and hashes off the async
+//! threads. Concurrent callers of one org that want the same medium share one fetch.
 
 use std::{
     borrow::Cow,
-    collections::HashMap,
     hash::{BuildHasher as _, Hasher as _, RandomState},
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use futures::{
-    FutureExt as _,
-    future::{BoxFuture, Shared, WeakShared},
-};
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tidegate_egress::{
     Client,
@@ -30,41 +25,45 @@ use tokio::{
 
 use super::{
     Depth, Look, Settings,
-    body::{Arrived, Body},
-    body_memory::{Held, Rooms},
+    body::{Body, ReceivedBody},
+    body_memory::{BodyMemory, Reservation},
     fetch_scheduler::{Gate, Inside},
-    fingerprint_cache::Contents,
-    host_breaker::{Admission, Breakers, Site},
-    lru::Keep,
+    fingerprint_cache::FingerprintCache,
+    host_breaker::{Admission, HostBreakers, OrgHost},
+    lru::LruCache,
     retry::Retries,
 };
+use crate::{
+    metrics,
+    single_flight::{Flight, SingleFlight},
+};
 
-/// A look that several may wait for. When the last of them has left, it ends.
-pub(super) type Flight = Shared<BoxFuture<'static, Look>>;
+/// A fetch that several callers may wait for. It ends when the last of them drops it.
+pub(super) type LookFlight = Flight<Look>;
 
-/// What is looked at, for whom.
+/// Key of shared fetches and of the cache of addresses.
 ///
-/// The org is part of it although an unauthenticated GET brings everybody the same: whoever joined another org's look
-/// would wait in that org's turn, and would learn from the time that it took that somebody had asked before.
+/// The org is part of it although an unauthenticated GET gives everybody the same answer: a caller that joined another
+/// org's fetch would be limited by that org's permits, and could tell from the timing that the org had asked before.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Question {
+struct FetchKey {
     org: OrgId,
-    /// However its URL was written.
+    /// The URL in its normal form.
     resource: Box<str>,
     depth: Depth,
 }
 
-/// What an address showed.
+/// The last answer of an address.
 #[derive(Clone)]
-struct Shown {
+struct CachedAnswer {
     print: Arc<Fingerprint>,
     validators: Validators,
     fresh_until: Instant,
-    /// What it said itself of how long it stands.
+    /// Freshness that the answer itself stated.
     fresh_for: Option<Duration>,
 }
 
-/// Cheap to clone; clones share all bounds and all that is remembered.
+/// Cheap to clone; clones share all limits and caches.
 #[derive(Clone)]
 pub(super) struct Fetcher(Arc<Inner>);
 
@@ -72,122 +71,95 @@ struct Inner {
     client: Client,
     decoders: Decoders,
     gate: Gate,
-    breakers: Mutex<Breakers>,
-    /// Told when a trial of a host is over.
-    trials: watch::Sender<()>,
+    breakers: Mutex<HostBreakers>,
+    /// Signalled when the probe of a host ends.
+    probes: watch::Sender<()>,
     retries: Retries,
-    room: Rooms,
+    body_memory: BodyMemory,
     url_ttl: Duration,
-    urls: Mutex<Keep<Question, Shown>>,
-    contents: Contents,
-    flights: Mutex<Board>,
+    urls: Mutex<LruCache<FetchKey, CachedAnswer>>,
+    fingerprints: FingerprintCache,
+    flights: SingleFlight<FetchKey, Look>,
 }
 
-/// How an attempt ended.
+/// Result of one attempt.
 enum Attempt {
     Ended(Look),
-    /// A host on the way is left alone until then.
+    /// The host, or one that it redirects to, rests until this instant.
     Resting(Instant),
-    /// Another one tries a host on the way, until then at most, and tells when that is over.
-    Tried(Instant, watch::Receiver<()>),
+    /// Another fetch probes the host until this instant at most; the receiver hears when it ends.
+    Probing(Instant, watch::Receiver<()>),
     Failed {
         reason: Reason,
         retry_after: Option<Duration>,
     },
 }
 
-/// The looks that are under way.
-#[derive(Default)]
-struct Board {
-    by_question: HashMap<Question, (u64, WeakShared<BoxFuture<'static, Look>>)>,
-    next: u64,
-}
-
 impl Fetcher {
     pub(super) fn new(client: Client, decoders: Decoders, store: Store, settings: &Settings) -> Self {
-        let trial = Duration::from_millis(client.settings().media.total_ms);
+        let probe = Duration::from_millis(client.settings().media.total_ms);
         Self(Arc::new(Inner {
             decoders,
             gate: Gate::new(settings.bounds()),
-            breakers: Mutex::new(Breakers::new(settings.patience(trial))),
-            trials: watch::Sender::default(),
+            breakers: Mutex::new(HostBreakers::new(settings.breakers(probe))),
+            probes: watch::Sender::default(),
             retries: settings.retries(),
-            room: Rooms::new(settings.body_bytes, settings.body_bytes_per_org, settings.room_wait()),
+            body_memory: BodyMemory::new(
+                settings.body_bytes,
+                settings.body_bytes_per_org,
+                settings.room_wait(),
+            ),
             url_ttl: settings.url_ttl(),
-            urls: Mutex::new(Keep::new(settings.urls)),
-            contents: Contents::new(store, settings.contents),
-            flights: Mutex::default(),
+            urls: Mutex::new(LruCache::new(settings.urls)),
+            fingerprints: FingerprintCache::new(store, settings.contents),
+            flights: SingleFlight::default(),
             client,
         }))
     }
 
     pub(super) fn is_known(&self, org: &OrgId, host: &Arc<str>) -> bool {
-        self.0.gate.is_known(&Site { org: org.clone(), host: Arc::clone(host) })
+        self.0.gate.is_known(&OrgHost { org: org.clone(), host: Arc::clone(host) })
     }
 
-    /// Joins the look that is under way, or begins one; nothing happens before it is polled.
-    pub(super) fn look(&self, org: &OrgId, url: &str, depth: Depth) -> Flight {
+    /// Joins the fetch of the medium that is under way, or starts one. Nothing runs before it is polled.
+    pub(super) fn look(&self, org: &OrgId, url: &str, depth: Depth) -> LookFlight {
         let target = match Target::parse(url) {
             Ok(target) => target,
-            Err(fault) => {
-                let refused = async move { Look::FetchFailed(fault.tag().into()).counted() };
+            Err(error) => {
+                let refused = async move { Look::FetchFailed(error.tag().into()).counted() };
                 return refused.boxed().shared();
             }
         };
-        let question = Question { org: org.clone(), resource: target.resource().into(), depth };
-        let mut board = self.0.flights.lock();
-        if let Some(flight) = board.by_question.get(&question).and_then(|(_, flight)| flight.upgrade()) {
-            metrics::counter!("tidegate_media_joined_total").increment(1);
-            return flight;
-        }
-        board.next += 1;
-        let nth = board.next;
-        let landing = Landing { inner: Arc::clone(&self.0), question: question.clone(), nth };
-        let flight = async move { landing.inner.look(&landing.question, &target).await.counted() };
-        let flight = flight.boxed().shared();
-        if let Some(weak) = flight.downgrade() {
-            board.by_question.insert(question, (nth, weak));
+        let key = FetchKey { org: org.clone(), resource: target.resource().into(), depth };
+        let (inner, own_key) = (Arc::clone(&self.0), key.clone());
+        let (flight, is_joined) =
+            self.0.flights.join(&key, || async move { inner.look(&own_key, &target).await.counted() });
+        if is_joined {
+            metrics::media_look_joined();
         }
         flight
     }
 }
 
-/// Takes the look off the board when it is over, or when nobody waits for it any more.
-struct Landing {
-    inner: Arc<Inner>,
-    question: Question,
-    nth: u64,
-}
-
-impl Drop for Landing {
-    fn drop(&mut self) {
-        let mut board = self.inner.flights.lock();
-        // A later look of the same question may be there already.
-        if board.by_question.get(&self.question).is_some_and(|(nth, _)| *nth == self.nth) {
-            board.by_question.remove(&self.question);
-        }
-    }
-}
-
 impl Inner {
-    async fn look(&self, question: &Question, target: &Target) -> Look {
+    async fn look(&self, key: &FetchKey, target: &Target) -> Look {
         let mut attempt = 0;
         loop {
-            let shown = self.urls.lock().get(question);
-            if let Some(shown) = &shown
-                && Instant::now() < shown.fresh_until
+            let cached = self.urls.lock().get(key);
+            if let Some(cached) = &cached
+                && Instant::now() < cached.fresh_until
             {
-                metrics::counter!("tidegate_media_urls_total", "found" => "fresh").increment(1);
-                return Look::Seen(Arc::clone(&shown.print));
+                metrics::media_url_cached("fresh");
+                return Look::Seen(Arc::clone(&cached.print));
             }
             attempt += 1;
-            match self.attempt(question, target.clone(), shown).await {
+            match self.attempt(key, target.clone(), cached).await {
                 Attempt::Ended(look) => return look,
                 Attempt::Resting(_) if attempt >= self.retries.attempts => return Look::unavailable(),
                 Attempt::Resting(until) => sleep_until(until).await,
-                Attempt::Tried(until, mut ended) => {
+                Attempt::Probing(until, mut ended) => {
                     drop(timeout_at(until, ended.changed()).await);
-                    // It waited for somebody else's attempt.
+                    // It only waited for another fetch's probe, so this attempt does not count.
                     attempt -= 1;
                 }
                 Attempt::Failed { reason, retry_after } => {
@@ -199,65 +171,66 @@ impl Inner {
         }
     }
 
-    /// One request after the other until none redirects; each is in the turn of the host that it goes to. What it holds
-    /// is others' when it is over.
-    async fn attempt(&self, question: &Question, mut target: Target, shown: Option<Shown>) -> Attempt {
-        let org = &question.org;
-        let mut body = Body::new(question.depth, self.decoders.limits().bytes, self.room.clone(), org);
+    /// Sends one request after the other until none redirects, each with a permit for the host that it goes to. The permit
+    /// and the memory are released when the attempt ends.
+    async fn attempt(&self, key: &FetchKey, mut target: Target, cached: Option<CachedAnswer>) -> Attempt {
+        let org = &key.org;
+        let mut body = Body::new(key.depth, self.decoders.limits().bytes, self.body_memory.clone(), org);
         let (mut spent, mut way) = (Spent::default(), Freshness::default());
         let mut inside: Option<Inside> = None;
-        let mut trial = None;
+        let mut probe = None;
         loop {
-            let site = Site { org: org.clone(), host: target.host().into() };
-            if inside.as_ref().is_none_or(|inside| *inside.host() != site.host) {
-                // Who waits for one host's turn must not hold another one's.
+            let host = OrgHost { org: org.clone(), host: target.host().into() };
+            if inside.as_ref().is_none_or(|inside| *inside.host() != host.host) {
+                // A fetch that waits for one host must not hold the permit of another one.
                 drop(inside.take());
-                inside = Some(self.gate.enter(&site).await);
+                inside = Some(self.gate.enter(&host).await);
                 let (admission, ended) = {
                     let mut breakers = self.breakers.lock();
-                    (breakers.admit(&site, Instant::now()), self.trials.subscribe())
+                    (breakers.admit(&host, Instant::now()), self.probes.subscribe())
                 };
                 match admission {
-                    Admission::Go => {}
-                    Admission::Try(until) => {
-                        trial = Some(Trial { inner: self, site: site.clone(), until });
+                    Admission::Allowed => {}
+                    Admission::Probe(until) => {
+                        probe = Some(Probe { inner: self, host: host.clone(), until });
                     }
-                    Admission::Wait(until) => return Attempt::Resting(until),
-                    Admission::Watch(until) => return Attempt::Tried(until, ended),
+                    Admission::Resting(until) => return Attempt::Resting(until),
+                    Admission::Probing(until) => return Attempt::Probing(until, ended),
                     Admission::GivenUp => return Attempt::Ended(Look::unavailable()),
                 }
             }
-            let validators = shown.as_ref().map(|shown| &shown.validators).filter(|known| !known.is_empty());
+            let validators =
+                cached.as_ref().map(|cached| &cached.validators).filter(|known| !known.is_empty());
             let wanted = Wanted { org, target: target.clone(), validators };
             let began = Instant::now();
             let outcome = media::fetch(&self.client, wanted, &mut spent, &mut body, unix_seconds()).await;
-            self.tell(&site, &target, &outcome, began);
-            // If something was learnt, it is over; else another one may try.
-            drop(trial.take());
+            self.record_outcome(&host, &target, &outcome, began);
+            // If the outcome said nothing about the host, dropping the probe lets another fetch make one.
+            drop(probe.take());
             return Attempt::Ended(match outcome {
                 Outcome::Redirected { to, freshness } => {
                     target = *to;
                     way = freshness.within(&way);
                     continue;
                 }
-                Outcome::Ok(arrived) => {
-                    // Still inside, so that an org and a host have no more of the decoders than of the fetches.
-                    let print = self.print(question.depth, body.finish()).await;
+                Outcome::Ok(answer) => {
+                    // The permit is held while decoding, so that the limits per org and host also bound the decoders.
+                    let print = self.fingerprint(key.depth, body.finish()).await;
                     drop(inside);
-                    self.remember(question, &print, &arrived.freshness.within(&way));
+                    self.cache_answer(key, &print, &answer.freshness.within(&way));
                     Look::Seen(print)
                 }
                 Outcome::Unchanged(freshness) => {
-                    let Some(shown) = shown else { return Attempt::Ended(Look::failed("http_304")) };
+                    let Some(cached) = cached else { return Attempt::Ended(Look::failed("http_304")) };
                     let validators = match freshness.validators.is_empty() {
-                        true => shown.validators,
+                        true => cached.validators,
                         false => freshness.validators.clone(),
                     };
-                    // What an answer does not say again still holds.
-                    let fresh_for = freshness.fresh_for.or(shown.fresh_for);
+                    // A freshness that the answer does not repeat still holds.
+                    let fresh_for = freshness.fresh_for.or(cached.fresh_for);
                     let freshness = Freshness { validators, fresh_for, ..freshness };
-                    self.remember(question, &shown.print, &freshness);
-                    Look::Seen(shown.print)
+                    self.cache_answer(key, &cached.print, &freshness);
+                    Look::Seen(cached.print)
                 }
                 Outcome::TooLarge => Look::TooLarge,
                 Outcome::BlockedAddress => Look::BlockedAddress,
@@ -268,8 +241,8 @@ impl Inner {
         }
     }
 
-    /// Tells the breaker, the metrics and the log how an attempt went.
-    fn tell(&self, site: &Site, target: &Target, outcome: &Outcome, began: Instant) {
+    /// Reports an outcome to the breaker, the scheduler, the metrics and the log.
+    fn record_outcome(&self, host: &OrgHost, target: &Target, outcome: &Outcome, began: Instant) {
         let reason = match outcome {
             Outcome::FetchFailed { reason, .. } => Some(reason),
             _ => None,
@@ -277,110 +250,104 @@ impl Inner {
         let (rests, open) = {
             let mut breakers = self.breakers.lock();
             let rests = match reason {
-                Some(reason) if reason.is_of_host() => breakers.failed(site, Instant::now()),
-                // Nothing was learnt about the host.
+                Some(reason) if reason.is_of_host() => breakers.record_failure(host, Instant::now()),
+                // Our own memory was short, which says nothing about the host.
                 Some(Reason::NoRoom) => false,
                 _ => {
-                    breakers.succeeded(site);
+                    breakers.record_success(host);
                     false
                 }
             };
-            (rests, breakers.open())
+            (rests, breakers.open_count())
         };
         match outcome {
             Outcome::Ok(_) | Outcome::Unchanged(_) | Outcome::Redirected { .. } => {
-                self.gate.learn(site, true);
+                self.gate.learn(host, true);
             }
-            // One address that fails says nothing of the others.
-            _ if rests => self.gate.learn(site, false),
+            // A single address that fails says nothing about the others of the host.
+            _ if rests => self.gate.learn(host, false),
             _ => {}
         }
-        metrics::gauge!("tidegate_media_hosts_resting").set(u32::try_from(open).unwrap_or(u32::MAX));
+        metrics::media_hosts_resting(open);
         let tag = reason.map_or("", Reason::tag);
-        metrics::counter!("tidegate_media_fetches_total", "outcome" => outcome.tag(), "reason" => tag)
-            .increment(1);
-        metrics::histogram!("tidegate_media_fetch_seconds").record(began.elapsed().as_secs_f64());
+        metrics::media_request_ended(outcome.tag(), tag, began.elapsed().as_secs_f64());
         match outcome {
-            Outcome::Ok(arrived) => {
-                metrics::counter!("tidegate_media_bytes_total").increment(arrived.bytes);
-            }
-            Outcome::Unchanged(_) => {
-                metrics::counter!("tidegate_media_urls_total", "found" => "unchanged").increment(1);
-            }
+            Outcome::Ok(answer) => metrics::media_received(answer.bytes),
+            Outcome::Unchanged(_) => metrics::media_url_cached("unchanged"),
             _ => tracing::debug!(url = %target.shown(), outcome = outcome.tag(), reason = tag, "no medium"),
         }
     }
 
-    async fn print(&self, depth: Depth, arrived: Arrived) -> Arc<Fingerprint> {
-        let Arrived { digests, kept, room } = arrived;
+    async fn fingerprint(&self, depth: Depth, body: ReceivedBody) -> Arc<Fingerprint> {
+        let ReceivedBody { digests, kept, reservation } = body;
         let Some(bytes) = kept else {
             return Arc::new(match depth {
                 Depth::Exact => Fingerprint::unhashed(State::Ok, None, digests),
                 Depth::Picture => Fingerprint::too_many_bytes(digests),
             });
         };
-        if let Some(print) = self.contents.find(&digests).await {
+        if let Some(print) = self.fingerprints.find(&digests).await {
             return print;
         }
-        let print = Arc::new(self.decode(Kept { bytes, _room: room }, digests).await);
-        self.contents.keep(&print).await;
+        let print = Arc::new(self.decode(ReservedBytes { bytes, _reservation: reservation }, digests).await);
+        self.fingerprints.insert(&print).await;
         print
     }
 
-    /// What waits for the decoders holds its room, so that is what bounds them.
-    async fn decode(&self, kept: Kept, digests: Digests) -> Fingerprint {
+    /// Decodes and hashes the bytes. The queue of the decoders is bounded by the memory that waiting bodies reserve.
+    async fn decode(&self, bytes: ReservedBytes, digests: Digests) -> Fingerprint {
         let (sender, decoded) = oneshot::channel();
         let began = Instant::now();
-        self.decoders.submit(kept, digests, Waiter(sender));
+        self.decoders.submit(bytes, digests, Waiter(sender));
         let decoded = decoded.await;
-        metrics::histogram!("tidegate_media_decode_seconds").record(began.elapsed().as_secs_f64());
+        metrics::media_decoded(began.elapsed().as_secs_f64());
         decoded.unwrap_or_else(|_| Fingerprint::unhashed(State::Undecodable, None, digests))
     }
 
-    fn remember(&self, question: &Question, print: &Arc<Fingerprint>, freshness: &Freshness) {
+    fn cache_answer(&self, key: &FetchKey, print: &Arc<Fingerprint>, freshness: &Freshness) {
         let fresh_for = freshness.fresh_for.map_or(self.url_ttl, |fresh| fresh.min(self.url_ttl));
         let mut urls = self.urls.lock();
         if freshness.no_store || (fresh_for.is_zero() && freshness.validators.is_empty()) {
-            urls.forget(question);
+            urls.remove(key);
             return;
         }
-        let shown = Shown {
+        let cached = CachedAnswer {
             print: Arc::clone(print),
             validators: freshness.validators.clone(),
             fresh_until: Instant::now() + fresh_for,
             fresh_for: freshness.fresh_for,
         };
-        urls.put(question.clone(), shown);
+        urls.insert(key.clone(), cached);
     }
 }
 
-/// The one fetch that tries a host which rested; given back when dropped, as many are that nobody waits for any more.
-struct Trial<'a> {
+/// The single probe of a host that rested. It ends on drop, as fetches are dropped that nobody waits for any more.
+struct Probe<'a> {
     inner: &'a Inner,
-    site: Site,
+    host: OrgHost,
     until: Instant,
 }
 
-impl Drop for Trial<'_> {
+impl Drop for Probe<'_> {
     fn drop(&mut self) {
-        self.inner.breakers.lock().left(&self.site, self.until, Instant::now());
-        self.inner.trials.send_replace(());
+        self.inner.breakers.lock().abandon_probe(&self.host, self.until, Instant::now());
+        self.inner.probes.send_replace(());
     }
 }
 
-/// A body, and the room that it takes: both are there until it is decoded, whoever has left meanwhile.
-struct Kept {
+/// Bytes of a body with their memory reservation, which holds until they are decoded even if the fetch is dropped.
+struct ReservedBytes {
     bytes: Vec<u8>,
-    _room: Option<Held>,
+    _reservation: Option<Reservation>,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for ReservedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Nobody decodes for whoever has left.
+/// Receiver of a decoding result. A decoder skips the work if the receiver was dropped.
 struct Waiter(oneshot::Sender<Fingerprint>);
 
 impl Done for Waiter {
@@ -395,7 +362,7 @@ impl Done for Waiter {
 
 impl Look {
     fn counted(self) -> Self {
-        metrics::counter!("tidegate_media_looks_total", "state" => self.tag()).increment(1);
+        metrics::media_look_ended(self.tag());
         self
     }
 
@@ -420,7 +387,7 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// From 0 to 1: every `RandomState` has keys of its own.
+/// Returns a random number from 0 to 1. Every `RandomState` has random keys of its own.
 fn draw() -> f64 {
     let drawn = RandomState::new().build_hasher().finish() >> 32;
     f64::from(u32::try_from(drawn).unwrap_or_default()) / f64::from(u32::MAX)

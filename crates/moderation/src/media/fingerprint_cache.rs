@@ -1,6 +1,6 @@
-//! The hashes of contents that were seen before: in memory, and in the store for whoever comes later.
+//! Cache of fingerprints by content: in memory, and in the store for other processes and later runs.
 //!
-//! It keeps no bytes, and no matches with banks: those change with every entry.
+//! Matches with banks are not cached, as they change with every bank entry.
 
 use std::sync::Arc;
 
@@ -10,51 +10,53 @@ use tidegate_media::{Digests, Fingerprint, State};
 use tidegate_schemas::{hex, ids::Millis};
 use tidegate_store::{Store, WriteTime, tables::items::media_prints::MediaPrint};
 
-use super::lru::Keep;
+use super::lru::LruCache;
+use crate::metrics;
 
 #[derive(Clone)]
-pub(super) struct Contents {
+pub(super) struct FingerprintCache {
     store: Store,
-    lately: Arc<Mutex<Keep<[u8; 32], Arc<Fingerprint>>>>,
+    memory: Arc<Mutex<LruCache<[u8; 32], Arc<Fingerprint>>>>,
 }
 
-impl Contents {
-    pub(super) fn new(store: Store, most: usize) -> Self {
-        Self { store, lately: Arc::new(Mutex::new(Keep::new(most))) }
+impl FingerprintCache {
+    pub(super) fn new(store: Store, capacity: usize) -> Self {
+        Self { store, memory: Arc::new(Mutex::new(LruCache::new(capacity))) }
     }
 
-    /// What was made of these bytes before, by this way of hashing. A store that cannot be read costs a decode.
+    /// Returns the fingerprint of these bytes, if this version of the hashing has made one. An unreadable store counts as
+    /// a miss: it costs a decode, not the item.
     pub(super) async fn find(&self, digests: &Digests) -> Option<Arc<Fingerprint>> {
-        let lately = self.lately.lock().get(&digests.sha256);
-        if lately.is_some() {
-            counted("memory");
-            return lately;
+        let cached = self.memory.lock().get(&digests.sha256);
+        if cached.is_some() {
+            metrics::fingerprint_lookup("memory");
+            return cached;
         }
         let Some(found) = stored(&self.store, digests).await.ok().flatten().map(Arc::new) else {
-            counted("miss");
+            metrics::fingerprint_lookup("miss");
             return None;
         };
-        counted("store");
-        self.lately.lock().put(digests.sha256, Arc::clone(&found));
+        metrics::fingerprint_lookup("store");
+        self.memory.lock().insert(digests.sha256, Arc::clone(&found));
         Some(found)
     }
 
-    pub(super) async fn keep(&self, print: &Arc<Fingerprint>) {
-        // What was refused may be taken under other limits.
+    pub(super) async fn insert(&self, print: &Arc<Fingerprint>) {
+        // A content that was refused may be accepted under other limits.
         if !matches!(print.state, State::Ok | State::LowQuality | State::TooSmall) {
             return;
         }
-        self.lately.lock().put(print.digests.sha256, Arc::clone(print));
+        self.memory.lock().insert(print.digests.sha256, Arc::clone(print));
         let Ok(text) = serde_json::to_string(&**print) else { return };
         let row = MediaPrint { sha256: hex(&print.digests.sha256), print: text };
         // Equal bytes have equal hashes, so it does not matter which writer comes last.
         if let Err(error) = self.store.put(WriteTime::of(Millis::now(), 0), &[row]).await {
-            tracing::debug!(tag = error.tag(), "the hashes of a content are not kept: {error}");
+            tracing::debug!(tag = error.tag(), "the fingerprint of a content cannot be stored: {error}");
         }
     }
 }
 
-/// What was made of these bytes, by this way of hashing.
+/// Returns the stored fingerprint of these bytes, if this version of the hashing has made one.
 pub(super) async fn stored(
     store: &Store,
     digests: &Digests,
@@ -64,13 +66,9 @@ pub(super) async fn stored(
     Ok(found.filter(|found| found.digests == *digests))
 }
 
-/// One of another pipeline cannot be read, and is made anew.
+/// Returns `None` for a fingerprint of another hashing version: it is made anew.
 fn read(text: &str) -> Option<Fingerprint> {
     // Some of its texts are static, so it is not read from borrowed ones.
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
     Fingerprint::deserialize(value).ok()
-}
-
-fn counted(place: &'static str) {
-    metrics::counter!("tidegate_media_contents_total", "found" => place).increment(1);
 }

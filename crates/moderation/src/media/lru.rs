@@ -1,6 +1,4 @@
-//! Keeps the values that were asked for last, up to a number.
-//!
-//! It knows no clock: what is stale is its user's to say.
+//! Least-recently-used cache with a fixed capacity and no expiry.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,17 +6,17 @@ use std::{
 };
 
 #[derive(Debug)]
-pub(super) struct Keep<K, V> {
-    most: usize,
+pub(super) struct LruCache<K, V> {
+    capacity: usize,
     values: HashMap<K, (u64, V)>,
     by_use: BTreeMap<u64, K>,
     uses: u64,
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Keep<K, V> {
-    /// `most` 0 keeps nothing.
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, values: HashMap::new(), by_use: BTreeMap::new(), uses: 0 }
+impl<K: Clone + Eq + Hash, V: Clone> LruCache<K, V> {
+    /// Creates a cache; one of capacity 0 stays empty.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { capacity, values: HashMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
     pub(super) fn get(&mut self, key: &K) -> Option<V> {
@@ -30,8 +28,8 @@ impl<K: Clone + Eq + Hash, V: Clone> Keep<K, V> {
         Some(value.clone())
     }
 
-    pub(super) fn put(&mut self, key: K, value: V) {
-        if self.most == 0 {
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        if self.capacity == 0 {
             return;
         }
         self.uses += 1;
@@ -39,14 +37,14 @@ impl<K: Clone + Eq + Hash, V: Clone> Keep<K, V> {
             self.by_use.remove(&before);
         }
         self.by_use.insert(self.uses, key);
-        if self.values.len() > self.most
+        if self.values.len() > self.capacity
             && let Some((_, oldest)) = self.by_use.pop_first()
         {
             self.values.remove(&oldest);
         }
     }
 
-    pub(super) fn forget(&mut self, key: &K) {
+    pub(super) fn remove(&mut self, key: &K) {
         if let Some((used, _)) = self.values.remove(key) {
             self.by_use.remove(&used);
         }
@@ -58,23 +56,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_last_stays() {
-        let mut keep = Keep::new(2);
-        keep.put('a', 1);
-        keep.put('b', 2);
-        assert_eq!(keep.get(&'a'), Some(1));
-        keep.put('c', 3);
-        assert_eq!((keep.get(&'a'), keep.get(&'b'), keep.get(&'c')), (Some(1), None, Some(3)));
-        keep.put('a', 4);
-        assert_eq!((keep.get(&'a'), keep.get(&'c')), (Some(4), Some(3)));
-        keep.forget(&'a');
-        assert_eq!((keep.get(&'a'), keep.values.len(), keep.by_use.len()), (None, 1, 1));
+    fn the_least_recently_used_value_is_evicted() {
+        let mut cache = LruCache::new(2);
+        cache.insert('a', 1);
+        cache.insert('b', 2);
+        assert_eq!(cache.get(&'a'), Some(1));
+        cache.insert('c', 3);
+        assert_eq!((cache.get(&'a'), cache.get(&'b'), cache.get(&'c')), (Some(1), None, Some(3)));
+        cache.insert('a', 4);
+        assert_eq!((cache.get(&'a'), cache.get(&'c')), (Some(4), Some(3)));
+        cache.remove(&'a');
+        assert_eq!((cache.get(&'a'), cache.values.len(), cache.by_use.len()), (None, 1, 1));
     }
 
     #[test]
-    fn nothing_is_kept_where_nothing_is_to_be() {
-        let mut keep = Keep::new(0);
-        keep.put('a', 1);
-        assert_eq!(keep.get(&'a'), None);
+    fn a_capacity_of_zero_keeps_nothing() {
+        let mut cache = LruCache::new(0);
+        cache.insert('a', 1);
+        assert_eq!(cache.get(&'a'), None);
     }
 }

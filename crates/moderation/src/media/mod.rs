@@ -1,6 +1,4 @@
-//! What is known of the media that an item names: each is fetched and hashed.
-//!
-//! It decides nothing about the item; rules do, by what is found here.
+//! Media of items: fetches and hashes them, and compares the hashes with the banks. Rules then read the results.
 
 mod background_fetches;
 mod bank_matching;
@@ -33,8 +31,8 @@ use tidegate_store::Store;
 
 pub(crate) use self::bank_matching::judge_again;
 use self::{
-    background_fetches::Left,
-    fetch::{Fetcher, Flight},
+    background_fetches::BackgroundFetches,
+    fetch::{Fetcher, LookFlight},
 };
 pub use self::{
     bank_matching::{Judged, judge, pending},
@@ -43,12 +41,12 @@ pub use self::{
     settings::{Settings, SettingsError},
 };
 
-/// How much is wanted of a medium.
+/// Kinds of hashes that are wanted of a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Depth {
-    /// Digests of its bytes.
+    /// Digests of its bytes only.
     Exact,
-    /// The hashes of its picture as well.
+    /// Also the perceptual hashes of its picture.
     Picture,
 }
 
@@ -59,13 +57,13 @@ pub struct Wanted {
     pub depth: Depth,
 }
 
-/// How a look at a medium ended.
+/// Result of fetching and hashing a medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     Seen(Arc<Fingerprint>),
     TooLarge,
     BlockedAddress,
-    /// Why, as the item shows it.
+    /// The reason, as the item shows it.
     FetchFailed(Cow<'static, str>),
 }
 
@@ -80,22 +78,22 @@ impl Look {
     }
 }
 
-/// A medium that was looked at.
+/// A medium and the result of its fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signal {
     pub url: String,
     pub look: Look,
 }
 
-/// Where media are looked at; cheap to clone, and one a process, so that its bounds hold for all of it.
+/// Fetches and hashes media. One per process, so that its limits hold for all of it; cheap to clone.
 #[derive(Clone)]
 pub struct Signals {
     fetcher: Fetcher,
     per_item: usize,
-    left: Left,
+    background: BackgroundFetches,
 }
 
-/// The media of an item in the order of its fields, each address once.
+/// Returns the media of an item in the order of its fields, each address once.
 pub fn wanted(values: &Values) -> Vec<Wanted> {
     let media = values.media().into_iter();
     each_once(media.map(|medium| Wanted {
@@ -107,18 +105,18 @@ pub fn wanted(values: &Values) -> Vec<Wanted> {
     }))
 }
 
-/// Each address once, where it comes first, and as deep as it is wanted anywhere.
+/// Keeps each address once, at its first position and with the deepest hashing that any entry wants.
 pub(crate) fn each_once(all: impl IntoIterator<Item = Wanted>) -> Vec<Wanted> {
-    let mut places = HashMap::new();
+    let mut positions = HashMap::new();
     let mut once: Vec<Wanted> = Vec::new();
     for wanted in all {
-        match places.entry(wanted.url.clone()) {
-            Entry::Vacant(place) => {
-                place.insert(once.len());
+        match positions.entry(wanted.url.clone()) {
+            Entry::Vacant(position) => {
+                position.insert(once.len());
                 once.push(wanted);
             }
-            Entry::Occupied(place) => {
-                let first = &mut once[*place.get()];
+            Entry::Occupied(position) => {
+                let first = &mut once[*position.get()];
                 first.depth = first.depth.max(wanted.depth);
             }
         }
@@ -131,17 +129,17 @@ impl Signals {
         Self {
             fetcher: Fetcher::new(client, decoders, store, settings),
             per_item: settings.per_item,
-            left: Left::new(settings.left_running),
+            background: BackgroundFetches::new(settings.left_running),
         }
     }
 
-    /// Whether the host gave the org a medium and has not rested since.
+    /// True if the host gave the org a medium and has not rested since.
     pub fn is_known(&self, org: &OrgId, host: &Arc<str>) -> bool {
         self.fetcher.is_known(org, host)
     }
 
-    /// Looks at media for an org; nothing happens before it is waited for, and dropping it ends what nobody else
-    /// waits for.
+    /// Starts to fetch media for an org. Nothing runs before the search is polled, and dropping it ends the fetches that
+    /// nobody else waits for.
     pub fn gather(&self, org: &OrgId, wanted: &[Wanted]) -> Search {
         let sought = wanted.iter().enumerate().map(|(nth, wanted)| Sought {
             url: wanted.url.clone(),
@@ -151,15 +149,15 @@ impl Signals {
                 Progress::Ended(Look::too_many())
             },
         });
-        Search { sought: sought.collect(), org: org.clone(), left: self.left.clone() }
+        Search { sought: sought.collect(), org: org.clone(), background: self.background.clone() }
     }
 }
 
-/// Media that are being looked at.
+/// Media that are being fetched.
 pub struct Search {
     sought: Vec<Sought>,
     org: OrgId,
-    left: Left,
+    background: BackgroundFetches,
 }
 
 struct Sought {
@@ -168,12 +166,12 @@ struct Sought {
 }
 
 enum Progress {
-    UnderWay(Flight),
+    UnderWay(LookFlight),
     Ended(Look),
 }
 
 impl Search {
-    /// Done when each has ended. May be dropped and called again.
+    /// Completes when every fetch has ended. May be dropped and called again.
     pub async fn settle(&mut self) {
         join_all(self.sought.iter_mut().map(async |sought| {
             if let Progress::UnderWay(flight) = &sought.state {
@@ -184,7 +182,7 @@ impl Search {
         .await;
     }
 
-    /// The hosts, each once, that something is still to be seen of.
+    /// Returns the hosts, each once, whose media are still being fetched.
     pub fn awaited_hosts(&self) -> Vec<Arc<str>> {
         let awaited = self.sought.iter().filter(|sought| matches!(sought.state, Progress::UnderWay(_)));
         let targets = awaited.filter_map(|sought| Target::parse(&sought.url).ok());
@@ -192,7 +190,7 @@ impl Search {
         hosts.into_iter().collect()
     }
 
-    /// What was found; what has not ended failed for want of time.
+    /// Returns the results. Fetches that have not ended count as failed for want of time.
     pub fn end(self) -> Vec<Signal> {
         let ended = |sought: Sought| Signal {
             url: sought.url,
@@ -204,13 +202,13 @@ impl Search {
         self.sought.into_iter().map(ended).collect()
     }
 
-    /// What was found so far; what has not ended goes on for a while although nobody waits for it: somebody will ask for
-    /// it soon. Where too much does, it begins anew then.
+    /// Returns the results so far. The other fetches continue in the background for at most `longest`, because the item
+    /// asks for them again soon; those beyond the limit are dropped and start anew then.
     pub fn leave_running(self, longest: Duration) -> Vec<(String, Option<Look>)> {
         let found = |sought: Sought| match sought.state {
             Progress::Ended(look) => (sought.url, Some(look)),
             Progress::UnderWay(flight) => {
-                self.left.leave(&self.org, flight, longest);
+                self.background.spawn(&self.org, flight, longest);
                 (sought.url, None)
             }
         };

@@ -1,7 +1,5 @@
-//! What is known of the media of a stored item without fetching them again: its row shows how each look ended, and the
-//! hashes of contents are kept.
-//!
-//! It compares with no bank; `judge` does, with the banks as they are by then.
+//! Restores the fetch results of a stored item's media without fetching them again: from the item's row and the stored
+//! fingerprints. `bank_matching` compares them with the present banks.
 
 use std::sync::Arc;
 
@@ -12,7 +10,7 @@ use tidegate_store::Store;
 use super::{Look, Signal, fingerprint_cache};
 use crate::Error;
 
-/// The looks that an item's row shows. Those that were awaited when it was written are left out.
+/// Returns the results that an item's row shows, without those that were pending when it was written.
 pub async fn recall(store: &Store, shown: &str) -> Result<Vec<Signal>, Error> {
     let shown: Vec<Media> = serde_json::from_str(shown).map_err(Error::corrupt("media"))?;
     let mut signals = Vec::with_capacity(shown.len());
@@ -31,7 +29,7 @@ async fn look(store: &Store, medium: &Media) -> Result<Option<Look>, Error> {
             let why = medium.reason.clone().unwrap_or_default();
             Some(Look::FetchFailed(why.into()))
         }
-        // Of one that was too large to be fetched there are no digests.
+        // A medium that was too large to fetch has no digests; one that was too large to decode has.
         "too_large" if medium.sha256.is_none() => Some(Look::TooLarge),
         state => match (State::named(state), digests(medium)) {
             (Some(state), Some(digests)) => Some(Look::Seen(seen(store, medium, state, digests).await?)),
@@ -49,7 +47,7 @@ async fn seen(
     if let Some(kept) = fingerprint_cache::stored(store, &digests).await? {
         return Ok(Arc::new(kept));
     }
-    // What the row shows is less: of several frames one, and no Gradient.
+    // The row shows less than the fingerprint had: one of several frames, and no Gradient.
     let pdq = medium.pdq.as_deref().and_then(|text| Hash::parse(HashKind::Pdq, text));
     let pdq = pdq.and_then(|hash| hash.bytes().try_into().ok()).map(PdqHash);
     let frame =

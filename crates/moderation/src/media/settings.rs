@@ -1,12 +1,11 @@
-//! What an operator may set about the media of items, with the defaults.
-//!
-//! A single fetch has its settings in `egress.media`, decoding in `media`.
+//! Settings of the section `signals`, with their defaults. A single request is set up in `egress.media`, decoding in
+//! `media`.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{fetch_scheduler::Bounds, host_breaker::Patience, retry::Retries};
+use super::{fetch_scheduler::Bounds, host_breaker::BreakerSettings, retry::Retries};
 
 /// The section `signals` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +33,7 @@ pub struct Settings {
     /// The same for one organisation, whose bodies wait for each other above it. It should hold one of the largest.
     /// Default 128 MiB.
     pub body_bytes_per_org: u64,
-    /// How long a fetch waits for room for its body, in milliseconds. Default 5,000.
+    /// Longest wait of a fetch for memory for its body, in milliseconds. Default 5,000.
     pub room_wait_ms: u64,
     /// Attempts at one medium: again after no connection, the statuses 408, 429 and 5xx, and while its host rests. A
     /// host that rests for the last of so many times in a row is not waited for. Default 3.
@@ -46,14 +45,14 @@ pub struct Settings {
     pub longest_retry_ms: u64,
     /// Failures in a row after which a host is left alone. Default 8.
     pub host_failures: u32,
-    /// How long it is left alone, in milliseconds; doubled each time that it fails again. Default 5,000.
+    /// Rest of such a host, in milliseconds; doubled each time that it fails again. Default 5,000.
     pub host_rest_ms: u64,
     /// The longest such time, in milliseconds. Default 60,000.
     pub longest_host_rest_ms: u64,
     /// Failing hosts that are remembered, and as many that gave something. Default 10,000.
     pub hosts: usize,
-    /// How long what an address showed is believed without asking again, in milliseconds, if the host allows as much.
-    /// Default 300,000.
+    /// Longest time for which the content of an address is used without asking the host again, in milliseconds. Default
+    /// 300,000.
     pub url_ttl_ms: u64,
     /// Addresses whose content is remembered in memory. Default 10,000.
     pub urls: usize,
@@ -99,7 +98,7 @@ impl SettingsError {
 }
 
 impl Settings {
-    /// Refuses values that cannot work, naming both where two contradict each other.
+    /// Returns an error for values that cannot work; it names both settings where two contradict each other.
     pub fn validate(&self) -> Result<(), SettingsError> {
         for (name, value) in [
             ("per_item", self.per_item as u64),
@@ -168,13 +167,13 @@ impl Settings {
         }
     }
 
-    /// `trial`: how long one attempt may take.
-    pub(super) fn patience(&self, trial: Duration) -> Patience {
-        Patience {
+    /// Returns the settings of host breakers; a probe takes as long as one attempt may.
+    pub(super) fn breakers(&self, probe: Duration) -> BreakerSettings {
+        BreakerSettings {
             failures: self.host_failures,
             rest: Duration::from_millis(self.host_rest_ms),
             longest_rest: Duration::from_millis(self.longest_host_rest_ms),
-            trial,
+            probe,
             rests: self.attempts,
             hosts: self.hosts,
         }
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused_with_both_settings_named() {
+    fn contradicting_settings_are_refused_by_name() {
         for (settings, named) in [
             (Settings { attempts: 0, ..Settings::default() }, "signals.attempts"),
             (Settings { body_bytes: 1, ..Settings::default() }, "signals.body_bytes = 1"),
@@ -219,8 +218,8 @@ mod tests {
             ),
             (Settings { longest_host_rest_ms: 1, ..Settings::default() }, "signals.host_rest_ms = 5000"),
         ] {
-            let fault = settings.validate().unwrap_err().to_string();
-            assert!(fault.contains(named), "{fault}");
+            let error = settings.validate().unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
         }
     }
 }

@@ -1,10 +1,8 @@
 //! Compares a candidate configuration with the live one on stored items: which matches come and go, how often the rules
 //! would act, and how often moderators agreed.
 //!
-//! It finds no items (`history` does) and changes nothing.
-//!
-//! Findings add up: those of one piece of time and those of the next are those of both. So a long run is many short ones,
-//! and nobody keeps more than numbers by rule.
+//! Findings of consecutive periods add up, so a long run is split into many short ones, and only numbers per rule are
+//! kept. `items::history` finds the items.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -28,23 +26,23 @@ use tidegate_store::{
     },
 };
 
-use super::stored_evaluation::{Archive, Judged, Walk, compute};
+use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, compute};
 use crate::{
     Error, items::evaluate::Prepared, jobs::DECIDED, review::decisions::Decided, rules::windows::Moment,
 };
 
-/// Items whose look-ups go on at once.
+/// Number of items whose facts are looked up at once.
 const AT_ONCE: usize = 16;
 
-/// Pairs of rules whose common matches are counted.
+/// Number of rule pairs whose common matches are counted.
 const MOST_PAIRS: usize = 100_000;
 
-/// What is compared.
+/// The two configurations of a backtest.
 #[derive(Debug)]
 pub struct Trial {
     pub live: Arc<Compiled>,
     pub candidate: Arc<Compiled>,
-    /// Windows that are new or other in the candidate: nobody has counted for them yet.
+    /// Windows that are new or changed in the candidate, for which no item was counted yet.
     pub uncounted: BTreeSet<WindowId>,
     changed: HashSet<RuleId>,
 }
@@ -56,32 +54,32 @@ pub struct Head {
     /// Its status in the candidate; absent where the rule is not in it.
     pub status: Option<Status>,
     pub live_status: Option<Status>,
-    /// Of its document in the candidate.
+    /// Version of its document in the candidate.
     pub version: Option<String>,
-    /// Its document is another one, or only in one of the two.
+    /// True if its document differs, or is in one configuration only.
     pub changed: bool,
-    /// On so many items a day it acts at most.
+    /// Limit of actions a day.
     pub most_a_day: Option<i64>,
 }
 
-/// Numbers of items.
+/// Numbers of items by result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Findings {
     pub items: u64,
-    /// When the first and the last of them came in.
+    /// Times at which the first and the last of them came in.
     pub first: Option<Millis>,
     pub last: Option<Millis>,
-    /// They do not fit their type any more, in either configuration.
+    /// Items that do not fit their type in one of the configurations.
     pub unfit: u64,
-    /// Of these, something was asked that is not known of the past: media, models, windows that were not counted.
+    /// Items for which a fact is unknown: media, models, windows that were not counted.
     pub guessed: u64,
-    /// Of these, other rules match.
+    /// Items on which the two configurations match different rules.
     pub differing: u64,
-    /// Of these, more matched than is listed.
+    /// Items on which more rules matched than are listed.
     pub unlisted: u64,
     pub rules: BTreeMap<RuleId, RuleFindings>,
-    /// By a changed rule and another one: on how many items both match.
+    /// Number of items that both rules match, by a changed rule and another one.
     pub overlaps: BTreeMap<RuleId, BTreeMap<RuleId, u64>>,
     /// Common matches of pairs beyond those that are counted.
     pub overlaps_left_out: u64,
@@ -95,25 +93,25 @@ pub struct RuleFindings {
     pub live: u64,
     pub candidate: u64,
     pub both: u64,
-    /// It would act on these if it were live, as far as its rollout goes.
+    /// Items on which the rule would act if it were live, within its rollout.
     pub acting: u64,
     pub errored: u64,
     pub live_errored: u64,
-    /// Where a rule or its matches changed: what moderators decided about the items that it matches.
+    /// Decisions of moderators about matched items, where the rule or its matches changed.
     pub decided: Opinion,
     pub live_decided: Opinion,
-    /// Matches of the candidate in the hours that may go on; those that are over only leave the largest number.
+    /// Matches of the candidate in the hours that may continue; ended hours only leave the largest number.
     pub hours: BTreeMap<i64, u64>,
     pub busiest_hour: u64,
 }
 
-/// How moderators decided.
+/// Decisions of moderators about items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Opinion {
-    /// They acted.
+    /// Decisions to act.
     pub confirmed: u64,
-    /// They found nothing wrong.
+    /// Decisions to ignore.
     pub rejected: u64,
 }
 
@@ -131,7 +129,7 @@ impl Opinion {
         self.rejected += other.rejected;
     }
 
-    /// The part of the decided items on which moderators acted.
+    /// Share of the decided items on which moderators acted.
     pub fn precision(self) -> Option<f64> {
         let decided = self.confirmed + self.rejected;
         (decided > 0).then(|| self.confirmed as f64 / decided as f64)
@@ -170,7 +168,7 @@ impl RuleFindings {
         self.settle();
     }
 
-    /// Items come hour by hour, so only the last one that was seen goes on.
+    /// Drops ended hours. Items come hour by hour, so only the last hour can continue.
     fn settle(&mut self) {
         self.busiest_hour = self.busiest();
         while self.hours.len() > 1 {
@@ -200,8 +198,8 @@ impl Findings {
         }
     }
 
-    /// The part of what was asked for that the items cover, in whole hours and with the usual time between two of them at
-    /// either end: nobody knows what a day brings where there are items of an hour. `None`: there are no items.
+    /// Returns the part of the requested period that the items cover, in whole hours and with their mean distance added at
+    /// either end: an hour of items does not stand for a day. `None` if there are no items.
     pub fn covered(&self, asked: Range<Millis>) -> Option<Range<Millis>> {
         let (first, last) = self.first.zip(self.last)?;
         let between = i64::try_from(self.items.saturating_sub(1)).unwrap_or(i64::MAX).max(1);
@@ -221,7 +219,7 @@ impl Findings {
         }
     }
 
-    /// Items that both rules match, as a part of those that one of them does.
+    /// Share of the items that both rules match among those that at least one does.
     pub fn jaccard(&self, rule: &RuleId, other: &RuleId) -> f64 {
         let hits = |rule| self.rules.get(rule).map_or(0, |found| found.candidate);
         let both = self.overlaps.get(rule).and_then(|others| others.get(other)).copied().unwrap_or(0);
@@ -230,12 +228,12 @@ impl Findings {
     }
 }
 
-/// An item that both configurations have judged.
+/// An item with its outcome under both configurations.
 struct Pair {
     row: Item,
-    live: Judged,
+    live: PastOutcome,
     prepared: Prepared,
-    candidate: Judged,
+    candidate: PastOutcome,
 }
 
 impl Trial {
@@ -246,7 +244,7 @@ impl Trial {
         Self { live, candidate, uncounted, changed }
     }
 
-    /// Of the rules that changed, and of these.
+    /// Returns the changed rules and the given ones.
     pub fn heads<'a>(&'a self, rules: impl Iterator<Item = &'a RuleId>) -> BTreeMap<RuleId, Head> {
         let named: BTreeSet<_> = self.changed.iter().chain(rules).collect();
         named.into_iter().map(|rule| (rule.clone(), self.head(rule))).collect()
@@ -263,8 +261,8 @@ impl Trial {
         }
     }
 
-    /// What both configurations make of the items.
-    pub async fn judge(
+    /// Evaluates the items under both configurations and adds up the findings.
+    pub async fn compare(
         self: &Arc<Self>,
         store: &Store,
         org: &OrgId,
@@ -294,7 +292,7 @@ impl Trial {
             .try_buffered(AT_ONCE)
             .try_collect()
             .await?;
-        let finish = |(row, live, candidate): (Item, Walk, Walk)| {
+        let finish = |(row, live, candidate): (Item, PastEvaluation, PastEvaluation)| {
             let ((_, live), (prepared, candidate)) = (live.finish(), candidate.finish());
             Pair { row, live, prepared, candidate }
         };
@@ -305,10 +303,10 @@ impl Trial {
         Ok(findings)
     }
 
-    /// `None`: the item does not fit its type any more.
-    fn begin(&self, row: Item) -> Result<Option<(Item, Walk, Walk)>, Error> {
-        let live = Walk::begin(Arc::clone(&self.live), &row);
-        let candidate = Walk::begin(Arc::clone(&self.candidate), &row);
+    /// Starts both evaluations. `None` if the item does not fit its type any more.
+    fn begin(&self, row: Item) -> Result<Option<(Item, PastEvaluation, PastEvaluation)>, Error> {
+        let live = PastEvaluation::begin(Arc::clone(&self.live), &row);
+        let candidate = PastEvaluation::begin(Arc::clone(&self.candidate), &row);
         match (live, candidate) {
             (Ok(live), Ok(candidate)) => Ok(Some((row, live, candidate))),
             (Err(Error::Content { .. }), _) | (_, Err(Error::Content { .. })) => Ok(None),
@@ -366,7 +364,7 @@ fn matched(outcome: &Outcome) -> BTreeSet<&RuleId> {
     outcome.matched.iter().map(|found| &found.rule).collect()
 }
 
-/// Whether moderators acted when they last decided a review of the item.
+/// Returns true if moderators acted at the last decided review of the item, `None` without a decision.
 async fn verdict(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<bool>, Error> {
     let key = (org.clone(), JobClass::Review.as_str().to_owned(), item.type_id.clone(), item.id.clone());
     let Some(pointer) = store.get::<SubjectJob>(&key).await? else { return Ok(None) };
@@ -409,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn items_cover_no_more_than_the_time_in_which_they_came_in() {
+    fn items_cover_no_more_than_their_own_period() {
         let asked = Millis(0)..Millis(7 * DAY_MS);
         let of = |items: u64, first: i64, last: i64| {
             let found = Findings {
@@ -446,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_beyond_the_bound_are_told_and_not_kept() {
+    fn pairs_beyond_the_limit_are_counted_as_left_out() {
         let mut all = Findings::default();
         let rule = RuleId::new("r");
         for nth in 0..MOST_PAIRS + 10 {
@@ -458,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlap_is_what_two_rules_share_of_what_either_has() {
+    fn an_overlap_is_the_jaccard_index_of_two_rules() {
         let mut all = Findings::default();
         for (rule, candidate) in [("a", 6), ("b", 4)] {
             all.rules.insert(rule.into(), RuleFindings { candidate, ..RuleFindings::default() });

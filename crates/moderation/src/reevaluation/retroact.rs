@@ -1,12 +1,11 @@
-//! Lets named rules act on items that came in before: a run finds the items that match and sends them again.
+//! Lets rules act on past items: a run finds the items that match and submits them again.
 //!
-//! It takes no limits and carries nothing out: processors do, as for any submission.
+//! Limits and effects are up to the processors, as for any submission.
 //!
-//! The walk. A run is a row with its rules, the version of each, and how far it is. A step judges some stored items; for
-//! each that matches it writes which submission is repeated, then appends the item as submission H(org, run, original
-//! submission), then moves the run on. Whoever dies in between has the step done again, with the same ids. Events of a
-//! repeated submission have the ids that they would have had the first time, so what was done once is not done again,
-//! whichever run asks.
+//! A run is a row with its rules, their versions and its position. A step evaluates some stored items. For each match it
+//! stores which submission is repeated, appends the item as submission H(org, run, original submission), then stores the
+//! new position. After a crash the step is repeated with the same ids. Events of a repeated submission have the ids that
+//! they would have had the first time, so no action is taken twice, whichever run asks.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -31,7 +30,7 @@ use tidegate_store::{
 use tidegate_stream::{Record, Topic};
 use uuid::Uuid;
 
-use super::stored_evaluation::{Archive, Judged, Walk, compute};
+use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, compute};
 use crate::{
     Deps, Error,
     effects::event_of,
@@ -43,18 +42,18 @@ use crate::{
     rules::windows::Moment,
 };
 
-/// What somebody wants to be done.
+/// Request for a run.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub rules: Vec<RuleId>,
     pub since: Millis,
     pub until: Millis,
-    /// Only says what would be done.
+    /// Counts the effects without submitting the items.
     pub dry_run: bool,
     pub by: String,
 }
 
-/// Why a run is not begun, or does not go on.
+/// Reason why a run is not begun or cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     NoSuchRun,
@@ -62,31 +61,31 @@ pub enum Refusal {
     NoSuchRule(RuleId),
     /// It would have no effects.
     NotLive(RuleId),
-    /// Another document than when the run began.
+    /// The rule's document has changed since the run began.
     Changed(RuleId),
     /// A step of the same run was faster.
     Overtaken,
 }
 
-/// Numbers of items.
+/// Numbers of items by result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Progress {
     pub items: u64,
-    /// They do not fit their type any more.
+    /// Items that do not fit their type any more.
     pub unfit: u64,
-    /// A newer version of the item is there, which is what counts.
+    /// Items of which a newer version is stored.
     pub superseded: u64,
-    /// One of the rules matches.
+    /// Items that one of the rules matches.
     pub matched: u64,
-    /// Of these, all actions were taken before.
+    /// Matched items on which all actions were taken before.
     pub done_before: u64,
-    /// Of these, the rollouts of the rules that match leave the item out, so that none would act on it.
+    /// Matched items outside the rollouts of all matching rules.
     pub outside_rollout: u64,
-    /// They are sent again; in a dry run, they would be.
+    /// Items submitted again; in a dry run, those that would be.
     pub sent: u64,
     pub rules: BTreeMap<RuleId, u64>,
-    /// As far as limits allow.
+    /// Actions to take, before limits apply.
     pub actions: BTreeMap<ActionId, u64>,
 }
 
@@ -104,11 +103,11 @@ pub struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
     pub progress: Progress,
-    /// Everything before it was looked at.
+    /// All items before this instant have been evaluated.
     pub through: String,
 }
 
-/// Begins a run; nothing is looked at yet.
+/// Stores a new run. No item is evaluated yet.
 pub async fn begin(
     deps: &Deps,
     org: &OrgId,
@@ -147,7 +146,7 @@ pub async fn begin(
     }
 }
 
-/// The runs of an organisation.
+/// Returns the runs of an org, newest first.
 pub async fn list(store: &Store, org: &OrgId) -> Result<Vec<Run>, Error> {
     let rows = store.scan::<Retroaction>(&(org.clone(),), At::all()).all().await?;
     let mut runs: Vec<_> = rows.iter().map(shown).collect::<Result<_, _>>()?;
@@ -155,7 +154,7 @@ pub async fn list(store: &Store, org: &OrgId) -> Result<Vec<Run>, Error> {
     Ok(runs)
 }
 
-/// Looks at the next items of a run: at least `most` that match, or all there are, or until `is_enough` says so.
+/// Evaluates the next items of a run until `most` items are sent, the run ends, or `is_enough` returns true.
 pub async fn step(
     deps: &Deps,
     org: &OrgId,
@@ -164,7 +163,7 @@ pub async fn step(
     most: u64,
     is_enough: impl Fn() -> bool + Send,
 ) -> Result<Result<Run, Refusal>, Error> {
-    /// Stored items that are read at once; each may be a megabyte.
+    /// Number of stored items read at once; each may have a megabyte.
     const ITEMS: usize = 64;
     let Some(mut row) = deps.store.get::<Retroaction>(&(org.clone(), run)).await? else {
         return Ok(Err(Refusal::NoSuchRun));
@@ -189,8 +188,8 @@ pub async fn step(
     let before = progress.sent;
     let next = loop {
         let page = history::page(&deps.store, org, &span, place.take(), ITEMS).await?;
-        let looked = Look { deps, org, row: &row, rules: &rules, window_rows };
-        looked.at(&config, page.items, &mut progress).await?;
+        let step = Step { deps, org, row: &row, rules: &rules, window_rows };
+        step.evaluate(&config, page.items, &mut progress).await?;
         if page.next.is_none() || progress.sent - before >= most || is_enough() {
             break page.next;
         }
@@ -210,8 +209,8 @@ fn is_still(config: &Compiled, rule: &RuleId, version: &str) -> bool {
     config.rule(rule).is_some_and(|head| head.version == version && head.status == Status::Live)
 }
 
-/// A page of a run's items.
-struct Look<'a> {
+/// One step of a run.
+struct Step<'a> {
     deps: &'a Deps,
     org: &'a OrgId,
     row: &'a Retroaction,
@@ -219,8 +218,8 @@ struct Look<'a> {
     window_rows: usize,
 }
 
-impl Look<'_> {
-    async fn at(
+impl Step<'_> {
+    async fn evaluate(
         &self,
         config: &Arc<Compiled>,
         items: Vec<Item>,
@@ -229,7 +228,7 @@ impl Look<'_> {
         progress.items += items.len() as u64;
         let own = Arc::clone(config);
         let begun = compute(move || {
-            let begin = |row: Item| (Walk::begin(Arc::clone(&own), &row), row);
+            let begin = |row: Item| (PastEvaluation::begin(Arc::clone(&own), &row), row);
             items.into_iter().map(begin).collect::<Vec<_>>()
         })
         .await;
@@ -255,7 +254,7 @@ impl Look<'_> {
             compute(move || walks.into_iter().map(|(walk, row)| (walk.finish(), row)).collect::<Vec<_>>())
                 .await;
         let mut again = Vec::new();
-        for ((prepared, Judged { mut outcome, .. }), row) in judged {
+        for ((prepared, PastOutcome { mut outcome, .. }), row) in judged {
             restrict(&mut outcome, self.rules);
             if is_idle(config, &outcome) {
                 continue;
@@ -269,7 +268,7 @@ impl Look<'_> {
         if self.row.dry_run { Ok(()) } else { self.send(config, again).await }
     }
 
-    /// Whether something is left to be done about the item.
+    /// True if an action on the item is left to take.
     async fn counts(
         &self,
         config: &Compiled,
@@ -374,13 +373,13 @@ fn record(
             variant,
             data: row.data,
             origin: None,
-            // A step that is done again sends it again.
+            // A repeated step sends the item again.
             keyed: true,
         }],
     })
 }
 
-/// What a submission repeats.
+/// The original of a repeated submission.
 #[derive(Clone, Debug)]
 pub struct Repeat {
     pub original: SubmissionId,
@@ -389,7 +388,7 @@ pub struct Repeat {
     rules: BTreeMap<RuleId, String>,
 }
 
-/// Reads what the step has written before it sent the submission.
+/// Reads the original that the step stored before it sent the submission.
 pub async fn repeat_of(deps: &Deps, submission: &Submission<'_>) -> Result<Repeat, Error> {
     let corrupt = |detail: &str| Error::Corrupt { what: "repeated item", detail: detail.to_owned() };
     let org = &submission.header.org;
@@ -409,7 +408,7 @@ pub async fn repeat_of(deps: &Deps, submission: &Submission<'_>) -> Result<Repea
     })
 }
 
-/// What the run's rules make of the item, as far as they are what they were when the run began.
+/// Evaluates the item with those rules of the run whose version is unchanged.
 pub async fn evaluate(
     deps: &Deps,
     config: Arc<Compiled>,
@@ -420,18 +419,18 @@ pub async fn evaluate(
     let (entry, source, now) = (submission.entry.clone(), repeat.source, repeat.at.append_ms);
     let media = original(&deps.store, submission, repeat).await?.media;
     let own = Arc::clone(&config);
-    let mut walk = compute(move || Walk::of(own, source, &entry, now, media)).await?;
+    let mut walk = compute(move || PastEvaluation::of(own, source, &entry, now, media)).await?;
     let nothing = BTreeSet::new();
     let archive =
         Archive { store: &deps.store, org: &submission.header.org, uncounted: &nothing, window_rows };
     walk.look_up(archive, Moment::new(repeat.at, repeat.original)).await?;
-    let (prepared, Judged { mut outcome, .. }) = compute(move || walk.finish()).await;
+    let (prepared, PastOutcome { mut outcome, .. }) = compute(move || walk.finish()).await;
     let still = repeat.rules.iter().filter(|(rule, version)| is_still(&config, rule, version));
     restrict(&mut outcome, &still.map(|(rule, version)| (rule.clone(), version.clone())).collect());
     Ok((prepared, outcome))
 }
 
-/// What stands of the item as it came in first.
+/// Returns the row of the original submission.
 async fn original(store: &Store, submission: &Submission<'_>, repeat: &Repeat) -> Result<Item, Error> {
     let (org, entry, at) = (&submission.header.org, submission.entry, repeat.at);
     let key = (
@@ -449,7 +448,7 @@ async fn original(store: &Store, submission: &Submission<'_>, repeat: &Repeat) -
     })
 }
 
-/// Whether a newer version of the item is stored than the one that is repeated.
+/// True if a newer version of the item is stored than the repeated one.
 pub async fn is_superseded(
     store: &Store,
     org: &OrgId,
@@ -461,7 +460,7 @@ pub async fn is_superseded(
     Ok(newest.is_some_and(|newest| stored::coordinates(&newest) > own))
 }
 
-/// The events of all actions that were taken on an item.
+/// Returns the events of all actions that were taken on an item.
 pub async fn taken(store: &Store, org: &OrgId, item: &ItemKey) -> Result<HashSet<EventId>, Error> {
     let partition = (org.clone(), item.type_id.clone(), item.id.clone());
     let rows = store.scan::<ActionByItem>(&partition, At::all()).all().await?;
@@ -474,7 +473,7 @@ fn restrict(outcome: &mut Outcome, rules: &BTreeMap<RuleId, String>) {
     (outcome.matched_more, outcome.errored_more) = (0, 0);
 }
 
-/// Nothing could follow from it.
+/// True if the outcome has no effects.
 fn is_idle(config: &Compiled, outcome: &Outcome) -> bool {
     let counts =
         |rule: &RuleId| config.rule(rule).is_some_and(|head| head.life.on_error != OnError::NotMatched);

@@ -1,6 +1,4 @@
-//! Evaluates stored items anew, with what was known when they came in.
-//!
-//! It writes nothing: the items were counted then, and what follows from a match is up to its caller.
+//! Evaluates stored items again with the facts of the time at which they came in. Writes nothing.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,26 +18,26 @@ use crate::{
     strikes,
 };
 
-/// Where it is looked up what the items alone do not say.
+/// Source of facts about past items.
 #[derive(Clone, Copy)]
 pub struct Archive<'a> {
     pub store: &'a Store,
     pub org: &'a OrgId,
-    /// Windows that nobody has counted for yet.
+    /// Windows for which no item was counted yet.
     pub uncounted: &'a BTreeSet<WindowId>,
-    /// Rows that may be read for what a window has counted.
+    /// Number of rows that may be read for one window.
     pub window_rows: usize,
 }
 
-/// An outcome, and whether all that it rests on is known.
+/// Outcome of an evaluation with past facts.
 #[derive(Debug)]
-pub struct Judged {
+pub struct PastOutcome {
     pub outcome: Outcome,
-    /// Conditions on models, on media that nobody has looked at and on windows that were not counted are inapplicable.
+    /// True if a fact is unknown: model scores, media that were never fetched, windows that were not counted.
     pub is_guessed: bool,
 }
 
-/// Checks a stored item against its type as it is by now.
+/// Checks a stored item against the present version of its type.
 fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
     let corrupt = |detail: &str| Error::Corrupt { what: "item", detail: detail.to_owned() };
     let source = row.source.parse::<Source>().ok().ok_or_else(|| corrupt("unknown source"))?;
@@ -57,7 +55,7 @@ fn prepare(config: Arc<Compiled>, row: &Item) -> Result<Prepared, Error> {
     evaluate::prepare(config, source, &entry, row.append_ms)
 }
 
-/// Compares the media that a stored item shows with the banks as they are by now.
+/// Compares the media of a stored item with the present banks.
 async fn recall(archive: Archive<'_>, prepared: &mut Prepared, shown: &str) -> Result<(), Error> {
     if prepared.config.compares_media() {
         let found = media::recall(archive.store, shown).await?;
@@ -66,7 +64,7 @@ async fn recall(archive: Archive<'_>, prepared: &mut Prepared, shown: &str) -> R
     Ok(())
 }
 
-/// What conditions wait for, as it was when the item came in.
+/// Looks up the facts that conditions need, as of the time at which the item came in.
 async fn facts(
     archive: Archive<'_>,
     prepared: &Prepared,
@@ -113,52 +111,52 @@ async fn facts(
     Ok((facts, is_guessed))
 }
 
-/// What each condition of a rule comes to on a stored item.
+/// Result of each condition of a rule on a stored item.
 #[derive(Debug)]
-pub struct Why {
+pub struct Explanation {
     pub tree: Explained,
-    /// The rule is not evaluated for such items, so its conditions do not matter.
+    /// True if the rule is not evaluated for such items.
     pub is_no_concern: bool,
     pub is_guessed: bool,
     pub left_out: LeftOut,
 }
 
-/// `None`: the configuration evaluates no such rule.
+/// Explains a rule on a stored item. `None` if the configuration has no such rule.
 pub async fn explain(
     archive: Archive<'_>,
     config: Arc<Compiled>,
     row: &Item,
     rule: &RuleId,
-) -> Result<Option<Why>, Error> {
+) -> Result<Option<Explanation>, Error> {
     let mut prepared = prepare(Arc::clone(&config), row)?;
     recall(archive, &mut prepared, &row.media).await?;
     let Some(inquiry) = evaluate::inquire(&prepared, rule) else { return Ok(None) };
     let needs: Vec<Need> = inquiry.needs().cloned().collect();
     let (facts, is_guessed) = facts(archive, &prepared, &needs, row.into()).await?;
     let (is_no_concern, left_out) = (!inquiry.concerns, inquiry.left_out.clone());
-    Ok(Some(Why { tree: config.plan().answer(inquiry, &facts), is_no_concern, is_guessed, left_out }))
+    Ok(Some(Explanation { tree: config.plan().answer(inquiry, &facts), is_no_concern, is_guessed, left_out }))
 }
 
-/// An item on its way through one configuration.
+/// Evaluation of one item under one configuration.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub(crate) struct PastEvaluation {
     prepared: Prepared,
     begun: Begun,
-    /// As the stored item shows them.
+    /// Media in the form of the item's row.
     media: String,
-    /// Whether they are shown anew, so that they are compared whether or not a rule asks.
+    /// True for a repeated submission, whose row shows the media again. They are compared even if no rule asks.
     is_repeat: bool,
     facts: Facts,
     is_guessed: bool,
 }
 
-impl Walk {
-    /// Computes; so does [`Walk::finish`].
+impl PastEvaluation {
+    /// Starts the evaluation. CPU-bound, as [`PastEvaluation::finish`] is.
     pub(crate) fn begin(config: Arc<Compiled>, row: &Item) -> Result<Self, Error> {
         Ok(Self::from(prepare(config, row)?, row.media.clone(), false))
     }
 
-    /// With an item that is sent again, and came in first at `now` with these media.
+    /// Starts the evaluation of a repeated item whose original came in at `now` with these media.
     pub(crate) fn of(
         config: Arc<Compiled>,
         source: Source,
@@ -185,16 +183,16 @@ impl Walk {
         Ok(())
     }
 
-    pub(crate) fn finish(self) -> (Prepared, Judged) {
+    pub(crate) fn finish(self) -> (Prepared, PastOutcome) {
         let outcome = match self.begun {
             Begun::Finished(outcome) => outcome,
             Begun::Waiting(scan) => evaluate::finish(&self.prepared, scan, &self.facts),
         };
-        (self.prepared, Judged { outcome, is_guessed: self.is_guessed })
+        (self.prepared, PastOutcome { outcome, is_guessed: self.is_guessed })
     }
 }
 
-/// Runs what computes off the async threads.
+/// Runs CPU-bound work off the async threads.
 pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,

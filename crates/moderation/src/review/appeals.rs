@@ -1,4 +1,4 @@
-//! What an appeal leads to: its row and a job of its own; and what it is against.
+//! Handles appeals: stores the appeal, opens its job, and finds the actions that it is against.
 //!
 //! It decides no appeal (`decisions`), and the claim on an `appealId` is made before the log takes the appeal.
 
@@ -25,7 +25,7 @@ use crate::{
     jobs::{self, Cause, CauseKind, Opening, built_in},
 };
 
-/// Whether an appeal with this digest may use the id: the first digest that came with the id, for ever.
+/// Claims the id for an appeal with this digest. Returns true if the id is new, or was claimed with the same digest.
 pub async fn claim(
     store: &Store,
     org: &OrgId,
@@ -46,7 +46,7 @@ pub async fn claim(
     })
 }
 
-/// Done when the appeal is stored and its job is open.
+/// Stores the appeal and opens its job.
 pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
     keep_first(&deps.store, appeal, written_at).await?;
     let opening = Opening {
@@ -69,7 +69,7 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
     look_at_media(deps, appeal, opening.cause.id).await
 }
 
-/// One that is sent again is against what it was against when it came first.
+/// Stores the first appeal of an id, so that a repeated one is against the same actions as the first.
 async fn keep_first(store: &Store, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
     let key = (appeal.org.clone(), appeal.appeal_id.clone());
     if store.get::<Appeal>(&key).await?.is_some() {
@@ -92,8 +92,8 @@ async fn taken(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Vec<ActionB
     Ok(store.scan::<ActionByItem>(&partition, At::all()).all().await?)
 }
 
-/// What an appeal is against: of the actions that it names, those that were taken before it. What is taken after it is
-/// another matter, for the item may be another by then; so one that names only what was never taken is against nothing.
+/// Returns the actions that an appeal is against: those that it names and that were taken before it. The item may have
+/// changed by a later action, so an appeal that names only actions never taken is against none.
 pub(crate) async fn against(store: &Store, appeal: &Appeal) -> Result<Vec<ActionByItem>, Error> {
     let named: Vec<StoredMention> =
         serde_json::from_str(&appeal.actions_taken).map_err(Error::corrupt("appeal"))?;
@@ -104,7 +104,7 @@ pub(crate) async fn against(store: &Store, appeal: &Appeal) -> Result<Vec<Action
     if !before.is_empty() {
         return Ok(before);
     }
-    // The clock was set back between the two.
+    // None was taken before it by the clock, which may have been set back between action and appeal.
     let was_there =
         |row: &ActionByItem| mention(row).is_some_and(|mention| mention.ahead.contains(&row.event_id));
     Ok(after.into_iter().filter(was_there).collect())

@@ -1,11 +1,9 @@
-//! A moderator's decision, from the click to its effects.
+//! Decisions of moderators, from the request to their effects.
 //!
-//! It neither picks jobs (`queues`) nor scans for due ones; a processor does and calls `release`.
-//!
-//! The walk. The console writes a due row, then the job's row with the decision `pending`: whoever dies in between
-//! leaves a due row that points at nothing. When the time to undo is over, the scanner replaces `pending` by
-//! `released`, appends the decision to the log, and marks it `appended`. A scanner that dies between leaves
-//! `released` without a mark, which is appended again after its lease: the same ids, so the effects happen once.
+//! The console writes a due row, then the job's row with the decision `pending`. A crash in between leaves a due row
+//! without a decision, which is dropped later. When the time to undo is over, a processor's scanner calls `release`: it
+//! replaces `pending` by `released`, appends the decision to the log, and marks it `appended`. A scanner that crashes in
+//! between leaves `released`, which is appended again after its lease: the ids are the same, so the effects happen once.
 
 use std::{collections::HashSet, hash::Hash, time::Duration};
 
@@ -34,7 +32,7 @@ use tidegate_stream::{Record, Topic};
 use super::appeals;
 use crate::{
     Deps, Error,
-    effects::{self, Plan, PlannedCallback, PlannedStrike, PlannedVerdict, Taken, events},
+    effects::{self, ActionInput, Plan, PlannedCallback, PlannedFinding, PlannedStrike, events},
     items::stored,
     jobs::{DECIDED, OPEN},
     rules::stats::{Finding, RuleHit},
@@ -44,7 +42,7 @@ pub const PENDING: &str = "pending";
 pub const RELEASED: &str = "released";
 pub const APPENDED: &str = "appended";
 
-/// What a moderator says. An action or a policy that is named twice counts once.
+/// A moderator's decision as requested. An action or a policy that is named twice counts once.
 #[derive(Clone, Debug)]
 pub struct Ruling {
     pub verdict: Verdict,
@@ -52,16 +50,16 @@ pub struct Ruling {
     pub policies: Vec<PolicyId>,
     pub reason: Option<String>,
     pub decided_by: String,
-    /// The claim under which it is said.
+    /// Epoch of the claim under which it is made.
     pub epoch: i64,
 }
 
-/// Why a decision is not taken.
+/// Reason why a decision is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     NotFound,
     AlreadyDecided,
-    /// The claim lapsed or went to somebody else.
+    /// The claim expired or is another reviewer's.
     NotYours {
         claimed_by: Option<String>,
     },
@@ -86,7 +84,7 @@ pub struct Decided {
     pub release_at: Millis,
 }
 
-/// Takes the decision; its effects follow when the time to undo it is over.
+/// Stores the decision. Its effects follow when the time to undo it is over.
 pub async fn decide(
     deps: &Deps,
     org: &OrgId,
@@ -98,7 +96,7 @@ pub async fn decide(
     let Some(mut job) = deps.store.get::<Job>(&(org.clone(), job_id)).await? else {
         return Ok(Err(Refusal::NotFound));
     };
-    // Before anything is written: what was not claimed leaves no due row.
+    // Checked before anything is written, so that a request without a claim leaves no due row.
     if let Some(refusal) = not_open_to(&job, ruling) {
         return Ok(Err(refusal));
     }
@@ -141,7 +139,7 @@ fn decision_id(job_id: JobId, epoch: i64) -> DecisionId {
     derive(Kind::Decision, &[job_id.as_bytes(), &epoch.to_be_bytes()])
 }
 
-/// In the order of first mention.
+/// Returns each value once, in the order of first mention.
 fn each_once<T: Clone + Eq + Hash>(named: &[T]) -> Vec<T> {
     let mut seen = HashSet::new();
     named.iter().filter(|one| seen.insert(*one)).cloned().collect()
@@ -203,22 +201,22 @@ async fn put_due(deps: &Deps, job: &Job, decided: &Decided, now: Millis) -> Resu
     Ok(())
 }
 
-/// What is left to do for a due row.
+/// Next step for a due row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// Nothing, now or later.
+    /// The row is done with.
     Settled,
-    /// Look again at this instant.
+    /// The row is to be released again at this instant.
     Again(Millis),
 }
 
-/// A due row without its decision is looked at again for so long: the console may still be writing, and its clock may
-/// be minutes behind.
+/// Time for which a due row without a decision is kept: the console may still be writing, and its clock may be minutes
+/// behind.
 const DECISION_FOLLOWS: Duration = Duration::from_secs(3_600);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Appends a decision whose time to undo is over; one that was released `lease` ago and has no mark, again. Only the
-/// owner of the shard may call it.
+/// Appends a decision whose time to undo is over, or whose release has outlived its lease. Only the owner of the shard may
+/// call it.
 pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Millis) -> Result<Release, Error> {
     let Some(job) = deps.store.get::<Job>(&(due.org.clone(), due.job_id)).await? else {
         return Ok(Release::Settled);
@@ -226,7 +224,7 @@ pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Milli
     let decided: Option<Decided> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("decision"))?;
     let Some(decided) = decided.filter(|decided| decided.decision_id == due.decision_id) else {
-        // Only the claim that it was written under can still bring it: a decision conditions on the claim's epoch.
+        // The decision may still follow only while the claim that it was made under is the job's present one.
         let may_follow = job.state == OPEN && decision_id(job.job_id, job.epoch) == due.decision_id;
         let is_new = now < due.due_at.plus(DECISION_FOLLOWS);
         return Ok(if may_follow && is_new {
@@ -254,7 +252,7 @@ async fn append(
 ) -> Result<Release, Error> {
     let released = Job { decision_state: Some(RELEASED.to_owned()), lease_until: Some(lease), ..job.clone() };
     if !deps.store.replace(&released, job.version).await?.is_done() {
-        // Undone, or another scanner was faster: look again.
+        // The decision was undone, or another scanner was faster.
         return Ok(Release::Again(now));
     }
     tidegate_stream::failpoint!("after_due_release");
@@ -288,7 +286,7 @@ fn record(job: &Job, decided: &Decided) -> Result<records::Decision, Error> {
     })
 }
 
-/// Carries out a decision that the log has taken.
+/// Carries out a decision from the log.
 pub async fn accept(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<(), Error> {
     let plan = match effects::stored(&deps.store, &decision.org, decision.decision_id.0).await? {
         Some(plan) => plan,
@@ -323,7 +321,7 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
     match decision.verdict {
         Verdict::Ignore => {
             let hits = hits_of_job(deps, decision).await?;
-            judge(&mut plan, &decision.item, hits, Finding::Rejected, written_at);
+            add_findings(&mut plan, &decision.item, hits, Finding::Rejected, written_at);
         }
         Verdict::Act => {
             let hits = hits_of_job(deps, decision).await?;
@@ -331,7 +329,7 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
             for action in &decision.actions {
                 take(&mut plan, &config, decision, action, user.as_ref(), &hits, written_at);
             }
-            judge(&mut plan, &decision.item, hits, Finding::Confirmed, written_at);
+            add_findings(&mut plan, &decision.item, hits, Finding::Confirmed, written_at);
         }
         Verdict::Accept | Verdict::Reject => {
             answer_appeal(&mut plan, deps, &config, decision, written_at).await?;
@@ -340,14 +338,14 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
     Ok(plan)
 }
 
-/// The versions of rules that led to the job.
+/// Returns the rule versions that led to the job.
 async fn hits_of_job(deps: &Deps, decision: &records::Decision) -> Result<Vec<RuleHit>, Error> {
     let partition = (decision.org.clone(), decision.job_id);
     let causes = deps.store.scan::<JobCause>(&partition, At::all()).all().await?;
     hits(causes.iter().filter_map(|cause| cause.hits.as_deref()))
 }
 
-/// Each rule once an item and day; the first of equal ones stands for all.
+/// Returns each rule version once per day: the first hit stands for equal ones.
 fn hits<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<RuleHit>, Error> {
     let mut all: Vec<RuleHit> = Vec::new();
     for text in texts {
@@ -364,9 +362,9 @@ fn hits<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<RuleHit>, Error>
     Ok(all)
 }
 
-fn judge(plan: &mut Plan, item: &ItemKey, hits: Vec<RuleHit>, finding: Finding, at: Millis) {
-    let verdict = |hit| PlannedVerdict { hit, item: item.clone(), finding, at };
-    plan.verdicts.extend(hits.into_iter().map(verdict));
+fn add_findings(plan: &mut Plan, item: &ItemKey, hits: Vec<RuleHit>, finding: Finding, at: Millis) {
+    let planned = |hit| PlannedFinding { hit, item: item.clone(), finding, at };
+    plan.verdicts.extend(hits.into_iter().map(planned));
 }
 
 fn take(
@@ -380,7 +378,7 @@ fn take(
 ) {
     plan.take(
         config,
-        &Taken {
+        &ActionInput {
             action: id,
             event_id: derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes(), id.as_str().as_bytes()]),
             event_type: events::DECISION,
@@ -413,7 +411,7 @@ async fn answer_appeal(
     let accepted = decision.verdict == Verdict::Accept;
     let listening: Vec<_> =
         config.endpoints_for(events::APPEAL).map(|endpoint| Some(endpoint.key.clone())).collect();
-    // With no endpoint for it, the event is kept as held rather than lost.
+    // Without an endpoint the event is kept as held rather than lost.
     let endpoints = if listening.is_empty() { vec![None] } else { listening };
     for endpoint in endpoints {
         let name = endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
@@ -442,14 +440,14 @@ async fn answer_appeal(
     let against = appeals::against(&deps.store, &appeal).await?;
     let finding = if accepted { Finding::Overturned } else { Finding::Confirmed };
     let hits = hits(against.iter().filter_map(|row| row.hits.as_deref()))?;
-    judge(plan, &appeal.item, hits, finding, written_at);
+    add_findings(plan, &appeal.item, hits, finding, written_at);
     if accepted {
         plan.strikes = reversals(decision, &appeal, against, written_at);
     }
     Ok(())
 }
 
-/// Takes back the strikes of the actions that the appeal was against.
+/// Returns reversals of the strikes that the appealed actions carried.
 fn reversals(
     decision: &records::Decision,
     appeal: &Appeal,

@@ -1,6 +1,4 @@
-//! What a reviewer is shown of a job: why it is here, the item, and everything that was sent along.
-//!
-//! It claims and decides nothing.
+//! A job as the API shows it: its causes, the item, and everything that was sent along.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -47,12 +45,12 @@ pub struct Summary {
     pub lease_until: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<DecisionAnswer>,
-    /// How far the decision has come: pending, released, appended.
+    /// State of the decision: `pending`, `released` or `appended`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_state: Option<String>,
 }
 
-/// A decision as it is shown.
+/// A decision as the API shows it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionAnswer {
@@ -65,7 +63,7 @@ pub struct DecisionAnswer {
     pub reason: Option<String>,
     pub decided_by: String,
     pub decided_at: String,
-    /// When its effects begin.
+    /// Time at which its effects begin.
     pub release_at: String,
 }
 
@@ -90,7 +88,7 @@ pub struct Answer {
     #[serde(flatten)]
     pub job: Summary,
     pub causes: Vec<Cause>,
-    /// Where the causes go on that found no room here.
+    /// Cursor of the causes that exceed the limits of this answer.
     #[serde(rename = "nextCause", skip_serializing_if = "Option::is_none")]
     pub next_cause: Option<String>,
     /// The item as it is known now; absent until a processor stored it.
@@ -98,15 +96,15 @@ pub struct Answer {
     pub latest_item: Option<stored::Answer>,
 }
 
-/// How much of what led to a job one answer shows. One cause is always shown, and each as a whole.
+/// Limits of the causes in one answer. The first cause is always shown, and each is shown as a whole.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct CauseLimits {
     pub causes: usize,
-    /// Of what was sent along.
+    /// Bytes of content that was sent along.
     pub bytes: usize,
 }
 
-/// What opened or joined the job, with what the platform sent.
+/// A cause of the job, with the content that the platform sent.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cause {
@@ -119,7 +117,7 @@ pub struct Cause {
     pub report: Option<ReportAnswer>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub appeal: Option<AppealAnswer>,
-    /// What is known of the media of the items that came along; absent until they were looked at.
+    /// Media of the items that came along; absent until they were fetched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub media: Vec<ItemMedia>,
 }
@@ -147,7 +145,7 @@ pub struct SentItem {
 
 #[derive(Debug, Serialize)]
 pub struct Reporter {
-    /// A report of any other is not taken.
+    /// The only kind of reporter that is accepted.
     pub kind: &'static str,
     #[serde(flatten)]
     pub key: ItemKey,
@@ -207,40 +205,45 @@ pub fn summary(job: Job) -> Result<Summary, Error> {
     })
 }
 
-pub async fn answer(store: &Store, org: &OrgId, job_id: JobId, room: Room) -> Result<Option<Answer>, Error> {
+pub async fn answer(
+    store: &Store,
+    org: &OrgId,
+    job_id: JobId,
+    limits: CauseLimits,
+) -> Result<Option<Answer>, Error> {
     let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
-    let (causes, next) = causes(store, org, job_id, None, room).await?;
+    let (causes, next) = causes(store, org, job_id, None, limits).await?;
     let latest_item = stored::answer(store, org, &job.item, None).await?;
     let next_cause = next.map(|cursor| cursor.to_string());
     Ok(Some(Answer { job: summary(job)?, causes, next_cause, latest_item }))
 }
 
-/// What led to a job, in no order, and where to go on if that may not be all.
+/// Returns causes of a job, in no order, and a cursor if there may be more.
 pub async fn causes(
     store: &Store,
     org: &OrgId,
     job_id: JobId,
     mut after: Option<Cursor>,
-    room: Room,
+    limits: CauseLimits,
 ) -> Result<(Vec<Cause>, Option<Cursor>), Error> {
-    let range = At::all().limit(room.causes).after(after.clone());
+    let range = At::all().limit(limits.causes).after(after.clone());
     let mut rows = store.scan::<JobCause>(&(org.clone(), job_id), range);
     let (mut causes, mut bytes) = (Vec::new(), 0);
     for row in rows.all().await? {
-        let place = Cursor::after(&row);
+        let cursor = Cursor::after(&row);
         let cause = cause(store, org, row).await?;
         bytes += cause.bytes();
-        if bytes > room.bytes && !causes.is_empty() {
+        if bytes > limits.bytes && !causes.is_empty() {
             return Ok((causes, after));
         }
         causes.push(cause);
-        after = Some(place);
+        after = Some(cursor);
     }
     Ok((causes, rows.cursor()))
 }
 
 impl Cause {
-    /// Of what was sent along, which is nearly all of it.
+    /// Bytes of the content that was sent along, which is nearly the whole size.
     fn bytes(&self) -> usize {
         let of = |raw: &RawValue| raw.get().len();
         let report = self.report.as_ref().map_or(0, |report| {

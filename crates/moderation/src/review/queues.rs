@@ -1,9 +1,7 @@
-//! Picks the next job of a queue for a reviewer, and keeps the reviewer's claim alive.
+//! Claims of jobs in review queues.
 //!
-//! It opens no job (`jobs`) and takes no decision (`decisions`).
-//!
-//! `queue_index` only grows; a job's row is the truth. Each day of a queue remembers how far its entries are all
-//! decided, with a margin for entries that are still on their way, so that a pick does not read the whole day.
+//! The index of a queue only grows, and a job's row is the truth. Each day of a queue stores up to where all its entries
+//! are decided, with a margin for late entries, so that a claim does not read the whole day.
 
 use std::time::Duration;
 
@@ -19,59 +17,60 @@ use crate::{
     jobs::{OPEN, has_cause},
 };
 
-/// An entry may appear this much later than the instant it bears: the writes of a job are not one.
+/// Longest delay between the instant of a queue entry and its write.
 const LATE_ENTRIES: Duration = Duration::from_secs(600);
 
-/// Claims by many reviewers start at a random one of so many jobs, so that they do not all fight for the first.
+/// Number of oldest jobs among which a claim starts at random, so that reviewers do not all compete for the first.
 const SPREAD: usize = 50;
 
-/// A job's cause follows its row at once, unless whoever opens it has died: it is looked for so often, so far apart.
-const OPENING_LOOKS: u32 = 25;
+/// Attempts to find the cause of a job that is being opened, and the pause between them. The cause follows the job's row
+/// at once unless the opener crashed.
+const OPENING_ATTEMPTS: u32 = 25;
 const OPENING_PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Debug)]
 pub struct Reviewer {
     pub name: String,
-    /// How long a claim holds without a heartbeat.
+    /// Duration of a claim without a heartbeat.
     pub lease: Duration,
 }
 
 #[derive(Debug)]
 pub enum Claim {
     Yours(Box<Job>),
-    /// Somebody else's, until then.
+    /// Another reviewer has claimed the job until then.
     Taken {
         by: String,
         until: Millis,
     },
     Decided,
-    /// Whoever opens it has not written down why; it is about to, also after a crash.
+    /// The job has no cause yet. It is about to follow, or is added when its record is processed again after a crash.
     Opening,
     NotFound,
 }
 
-/// Claims one job; renews the claim if it is the reviewer's already. Waits a moment for a job that is just being opened.
+/// Claims one job, or renews the reviewer's own claim. Waits a moment for a job that is just being opened.
 pub async fn claim(
     store: &Store,
     org: &OrgId,
     job_id: JobId,
-    who: &Reviewer,
+    reviewer: &Reviewer,
     now: Millis,
 ) -> Result<Claim, Error> {
-    for _ in 1..OPENING_LOOKS {
-        match claim_at_once(store, org, job_id, who, now).await? {
+    for _ in 1..OPENING_ATTEMPTS {
+        match claim_at_once(store, org, job_id, reviewer, now).await? {
             Claim::Opening => tokio::time::sleep(OPENING_PAUSE).await,
             other => return Ok(other),
         }
     }
-    claim_at_once(store, org, job_id, who, now).await
+    claim_at_once(store, org, job_id, reviewer, now).await
 }
 
 async fn claim_at_once(
     store: &Store,
     org: &OrgId,
     job_id: JobId,
-    who: &Reviewer,
+    reviewer: &Reviewer,
     now: Millis,
 ) -> Result<Claim, Error> {
     let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
@@ -85,17 +84,17 @@ async fn claim_at_once(
             return Ok(Claim::Decided);
         }
         if let (Some(by), Some(until)) = (&job.claimed_by, job.lease_until)
-            && *by != who.name
+            && *by != reviewer.name
             && until > now
         {
             return Ok(Claim::Taken { by: by.clone(), until });
         }
-        let renewed =
-            job.claimed_by.as_deref() == Some(&who.name) && job.lease_until.is_some_and(|until| until > now);
+        let renewed = job.claimed_by.as_deref() == Some(&reviewer.name)
+            && job.lease_until.is_some_and(|until| until > now);
         let claimed = Job {
             epoch: if renewed { job.epoch } else { job.epoch + 1 },
-            claimed_by: Some(who.name.clone()),
-            lease_until: Some(now.plus(who.lease)),
+            claimed_by: Some(reviewer.name.clone()),
+            lease_until: Some(now.plus(reviewer.lease)),
             ..job.clone()
         };
         match store.replace(&claimed, job.version).await? {
@@ -106,18 +105,18 @@ async fn claim_at_once(
     }
 }
 
-/// Gives a claimed job back to its queue. `false`: the claim was not the reviewer's any more.
+/// Gives a claimed job back to its queue. Returns false if the claim was not the reviewer's any more.
 pub async fn release(
     store: &Store,
     org: &OrgId,
     job_id: JobId,
     epoch: i64,
-    who: &str,
+    reviewer: &str,
 ) -> Result<bool, Error> {
     let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
         return Ok(false);
     };
-    while job.state == OPEN && job.epoch == epoch && job.claimed_by.as_deref() == Some(who) {
+    while job.state == OPEN && job.epoch == epoch && job.claimed_by.as_deref() == Some(reviewer) {
         let free = Job { claimed_by: None, lease_until: None, ..job.clone() };
         match store.replace(&free, job.version).await? {
             Replaced::Yes => return Ok(true),
@@ -128,37 +127,37 @@ pub async fn release(
     Ok(false)
 }
 
-/// Claims one of the oldest free jobs of the highest priority. `draw` says where among them to start.
+/// Claims one of the oldest free jobs of the highest priority. `draw` picks the one to start at.
 pub async fn claim_next(
     store: &Store,
     org: &OrgId,
     queue: &QueueId,
-    who: &Reviewer,
+    reviewer: &Reviewer,
     now: Millis,
     draw: impl Fn(usize) -> usize,
 ) -> Result<Option<Job>, Error> {
     let free = waiting(store, org, queue, SPREAD, now, |job| {
-        job.lease_until.is_none_or(|until| until <= now) || job.claimed_by.as_deref() == Some(&who.name)
+        job.lease_until.is_none_or(|until| until <= now) || job.claimed_by.as_deref() == Some(&reviewer.name)
     })
     .await?;
     let start = if free.is_empty() { 0 } else { draw(free.len()) % free.len() };
     let mut opening = None;
     for job in free[start..].iter().chain(&free[..start]) {
-        match claim_at_once(store, org, job.job_id, who, now).await? {
+        match claim_at_once(store, org, job.job_id, reviewer, now).await? {
             Claim::Yours(job) => return Ok(Some(*job)),
             Claim::Opening => opening = opening.or(Some(job.job_id)),
             _ => {}
         }
     }
-    // There is nothing else, so it is worth the moment.
+    // No other job is free, so waiting for the one that is being opened pays.
     let Some(job_id) = opening else { return Ok(None) };
-    match claim(store, org, job_id, who, now).await? {
+    match claim(store, org, job_id, reviewer, now).await? {
         Claim::Yours(job) => Ok(Some(*job)),
         _ => Ok(None),
     }
 }
 
-/// The open jobs of a queue that `wanted` lets through, oldest first within a priority, at most `limit`.
+/// Returns up to `limit` open jobs of a queue that match `wanted`, oldest first within a priority.
 pub async fn waiting(
     store: &Store,
     org: &OrgId,
@@ -171,7 +170,7 @@ pub async fn waiting(
     let mut days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all());
     while let Some(days) = days.next_page().await? {
         for day in days {
-            look_through(store, &day, now, limit, &wanted, &mut found).await?;
+            scan_day(store, &day, now, limit, &wanted, &mut found).await?;
             if found.len() >= limit {
                 return Ok(found);
             }
@@ -180,7 +179,7 @@ pub async fn waiting(
     Ok(found)
 }
 
-async fn look_through(
+async fn scan_day(
     store: &Store,
     day: &QueueDay,
     now: Millis,
@@ -196,12 +195,12 @@ async fn look_through(
         let keys: Vec<_> = entries.iter().map(|entry| (entry.org.clone(), entry.job_id)).collect();
         for (entry, job) in entries.iter().zip(store.get_many::<Job>(&keys).await?) {
             let Some(job) = job else {
-                // The entry comes before the job; it may be about to follow.
+                // The entry is written before the job, which may be about to follow.
                 all_decided = false;
                 continue;
             };
-            // The job bears the instant of the entry that it was opened with; whoever was interrupted before, or lost
-            // the race to open it, left an entry of another instant.
+            // The job has the instant of the entry that it was opened with. An opener that crashed, or lost the race to
+            // open it, left an entry of another instant.
             if job.queue != day.queue || job.created_at != entry.created_at {
                 continue;
             }

@@ -1,6 +1,5 @@
-//! What a report leads to: its row, its job, and the reported item as a submission of its own.
-//!
-//! It evaluates nothing; the reported item goes back to the items topic, where rules with `on: report` meet it.
+//! Handles reports: stores the report, opens its job, and submits the reported item, which rules with `on: report`
+//! evaluate.
 
 use tidegate_schemas::{
     ids::{Kind, Millis, QueueId, derive},
@@ -16,8 +15,7 @@ use crate::{
     jobs::{self, Cause, CauseKind, Opening, built_in},
 };
 
-/// Done when the report is stored, its job is open, and the item is on its way to the rules. `is_resent`: it was a
-/// dead letter.
+/// Stores the report, opens its job and appends its item to the log. `is_resent` is true for a replayed dead letter.
 pub async fn accept(
     deps: &Deps,
     report: &records::Report,
@@ -27,18 +25,18 @@ pub async fn accept(
     deps.store.put(WriteTime::of(written_at, 0), &[row(report, written_at)?]).await?;
     jobs::open_or_join(&deps.store, &opening(report, written_at), Millis::now()).await?;
     submit_item(deps, report, is_resent).await?;
-    look_at_context(deps, report).await
+    fetch_context_media(deps, report).await
 }
 
-/// The item's own media are looked at with its submission; these come after it.
-async fn look_at_context(deps: &Deps, report: &records::Report) -> Result<(), Error> {
+/// Hands over the media of the other items. Those of the reported item are fetched with its submission.
+async fn fetch_context_media(deps: &Deps, report: &records::Report) -> Result<(), Error> {
     let cause = cause(report);
     let along = report.thread.iter().chain(&report.additional).enumerate();
     let along = along.map(|(nth, item)| context_media::entry(&report.org, cause, nth, item));
     context_media::hand_over(deps, record(report, Vec::new()), cause, along).await
 }
 
-/// Items that came with the report.
+/// Makes a record of items that came with the report.
 fn record(report: &records::Report, items: Vec<records::ItemEntry>) -> records::Items {
     records::Items {
         org: report.org.clone(),
@@ -55,7 +53,7 @@ fn cause(report: &records::Report) -> Uuid {
     derive(Kind::JobCause, &[b"report", report.report_id.as_bytes()])
 }
 
-/// Reported as child sexual abuse material, it skips routing and never meets the review queues.
+/// Chooses class and queue. A report of child sexual abuse material skips routing and never enters the review queues.
 fn opening(report: &records::Report, written_at: Millis) -> Opening {
     let (class, queue) = if report.csam {
         (JobClass::ChildSafety, built_in::CHILD_SAFETY)
@@ -82,10 +80,10 @@ fn opening(report: &records::Report, written_at: Millis) -> Opening {
 
 async fn submit_item(deps: &Deps, report: &records::Report, is_resent: bool) -> Result<(), Error> {
     let key = report.item.key().log_key(&report.org);
-    // What was reported long ago takes its place among the item's versions: it is not the newest, and has no effects
-    // if a newer one is there.
+    // An old report that was a dead letter keeps its place among the item's versions, so it has no effects if a newer
+    // version is stored.
     let then = is_resent.then_some(Coordinates { append_ms: report.received_at, offset: 0, position: 0 });
-    // A replay appends the item again: as with an idempotency key, the first one stands.
+    // A replay of the report appends the item again. With `keyed`, the first one stands, as with an idempotency key.
     let entry =
         records::ItemEntry { keyed: true, origin: report.item.origin.or(then), ..report.item.clone() };
     let items = record(report, vec![entry]);

@@ -1,6 +1,4 @@
-//! How often a version of a rule is expected to match: what a backtest found, kept for the alarm.
-//!
-//! It raises no alarm (`limits`), and runs no backtest.
+//! Expected match rates of rule versions, measured by backtests and used by the alarm in `limits`.
 
 use serde::Deserialize;
 use tidegate_schemas::ids::{Millis, OrgId, RuleId};
@@ -8,7 +6,7 @@ use tidegate_store::{Batch, Store, WriteTime, tables::items::rules::RuleBaseline
 
 use crate::Error;
 
-/// What a backtest found of one version of a rule, in the part of the items that it took.
+/// Result of a backtest for one rule version, in the sample of items that it ran on.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Measured {
@@ -18,18 +16,18 @@ pub struct Measured {
     pub busiest_hour: u64,
 }
 
-/// The backtest.
+/// The backtest that measured.
 #[derive(Clone, Debug)]
 pub struct Measurement {
     pub since: Millis,
     pub until: Millis,
     pub items: u64,
-    /// Of all items, above 0 and at most 100.
+    /// Sample size in percent of all items, above 0 and at most 100.
     pub percent: f64,
     pub by: String,
 }
 
-/// Keeps the baselines; those of the same versions are replaced.
+/// Stores the baselines; those of the same versions are replaced.
 pub async fn record(
     store: &Store,
     org: &OrgId,
@@ -61,7 +59,7 @@ pub async fn record(
     Ok(())
 }
 
-/// Matches of the busiest hour that a version is known to have had, if it was measured.
+/// Returns the matches in the busiest hour of a rule version, if they were measured.
 pub async fn busiest_hour(
     store: &Store,
     org: &OrgId,
@@ -72,7 +70,7 @@ pub async fn busiest_hour(
     Ok(store.get::<RuleBaseline>(&key).await?.map(|row| row.busiest_hour))
 }
 
-/// What a number of a sample stands for: three deviations above it, so that chance raises no alarm.
+/// Estimates the number in all items from that in a sample: three deviations above it, so that chance raises no alarm.
 #[expect(clippy::cast_possible_truncation, reason = "an estimate, which saturates")]
 fn of_all(count: u64, percent: f64) -> i64 {
     if percent >= 100.0 {

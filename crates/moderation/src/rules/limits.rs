@@ -1,11 +1,7 @@
-//! Takes what a rule's limits leave: places of a day, the time in which a user is left alone, and the matches of an hour
-//! up to its alarm.
+//! Limits of rules: actions per day, cooldown per user, and matches per hour up to the alarm.
 //!
-//! It does not decide which rules ask (`effects`), and gathers no askers (`processors`).
-//!
-//! Both are taken before the plan is stored. Who dies in between has taken for nothing; a place of a day is then
-//! wasted, and a user's cooldown is found again by its holder. So neither limit is ever exceeded, and what a plan says
-//! was allowed stays allowed.
+//! Limits are used up before the plan is stored. After a crash in between, an action of the day is wasted, while a
+//! cooldown recognises its submission. So no limit is ever exceeded, and what a stored plan allows stays allowed.
 
 use tidegate_schemas::ids::{DAY_MS, HOUR_MS, ItemKey, Millis, OrgId, RuleId, SubmissionId};
 use tidegate_store::{
@@ -15,15 +11,15 @@ use tidegate_store::{
 
 use crate::Error;
 
-/// What places are counted by (UTC, of the log).
+/// Period of a counter, by the append time in UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     Day,
-    /// Of one version of the rule: the matches of another say nothing of it.
+    /// Per version of the rule, because matches of another version say nothing about it.
     HourOf(String),
 }
 
-/// A rule on a day, or a version of it in an hour.
+/// A rule on a day, or a rule version in an hour.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     pub org: OrgId,
@@ -42,15 +38,15 @@ impl Span {
     }
 }
 
-/// What is known of a span's row. The number only grows.
+/// Last known state of a counter's row. The count only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     pub taken: i64,
     version: Version,
 }
 
-/// Takes as many of `wanted` places as the span has left, and says how many, and how many are taken now. `known` is
-/// what the last call said of the row, if there was one.
+/// Takes as many of `wanted` as the limit leaves. Returns that number and the row's new state. `known` is the state that
+/// the last call returned, if there was one.
 pub async fn take(
     store: &Store,
     span: &Span,
@@ -134,7 +130,7 @@ async fn take_of<R: Places>(
     }
 }
 
-/// A rule, as one version of its document has it.
+/// A version of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Watched {
     pub org: OrgId,
@@ -142,13 +138,13 @@ pub struct Watched {
     pub version: String,
 }
 
-/// Whether the rule matched more often than its author expected, once.
+/// True if the rule version has raised its alarm.
 pub async fn is_alarmed(store: &Store, watched: &Watched) -> Result<bool, Error> {
     let key = (watched.org.clone(), watched.rule.clone(), watched.version.clone());
     Ok(store.get::<RuleAlarm>(&key).await?.is_some())
 }
 
-/// The rule acts no more, in any process, until its document changes. Says whether this is new.
+/// Stops the rule version in all processes until its document changes. Returns true if it acted until now.
 pub async fn raise_alarm(
     store: &Store,
     watched: &Watched,
@@ -167,7 +163,7 @@ pub async fn raise_alarm(
     Ok(store.insert_new(&row).await?.is_new())
 }
 
-/// Who asks to act on a user.
+/// Request to act on a user.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     pub org: &'a OrgId,
@@ -179,19 +175,19 @@ pub struct Asker<'a> {
 
 impl Asker<'_> {
     fn may_follow(&self, row: &Cooldown) -> bool {
-        // Somebody who comes late, from before the holder, is one too many as well.
+        // A late submission from before the holder must not act either.
         row.holder == self.holder || self.at >= row.until
     }
 }
 
-/// Whether nobody else holds the user now. It takes nothing.
+/// True if no other submission holds the user's cooldown. Takes nothing.
 pub async fn is_free(store: &Store, asker: &Asker<'_>) -> Result<bool, Error> {
     let key = (asker.org.clone(), asker.rule.clone(), asker.user.clone());
     let row = store.get::<Cooldown>(&key).await?;
     Ok(row.is_none_or(|row| asker.may_follow(&row)))
 }
 
-/// Holds the user until then, unless somebody else does.
+/// Takes the user's cooldown until the given time, unless another submission holds it.
 pub async fn hold(store: &Store, asker: &Asker<'_>, until: Millis) -> Result<bool, Error> {
     let own = Cooldown {
         org: asker.org.clone(),

@@ -1,7 +1,7 @@
-//! What versions of rules came to: hits, actions, suppressions, and how moderators judged.
+//! Statistics of rule versions: hits, actions, suppressions, and the findings of moderators.
 //!
-//! It evaluates and decides nothing. Counts of items are for judging rules: a crash loses, or counts twice, what was
-//! under way for some seconds. Verdicts are exact: each is a row that a replay writes again.
+//! Counts are approximate: a crash loses or repeats those of the last seconds. Findings are exact: each is a row that a
+//! replay overwrites.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,16 +18,16 @@ use uuid::Uuid;
 
 use crate::Error;
 
-/// A match of a version of a rule: where its verdict is booked.
+/// A match of a rule version. Findings of moderators are recorded for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleHit {
     pub rule: RuleId,
     pub version: String,
-    /// When the log took the item.
+    /// Append time of the item.
     pub at: Millis,
 }
 
-/// What moderators made of a match.
+/// Finding of moderators about a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
@@ -53,7 +53,7 @@ impl Finding {
     }
 }
 
-/// What a rule came to on one item.
+/// Outcome of a rule on one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleOutcome {
     pub rule: RuleId,
@@ -61,17 +61,17 @@ pub struct RuleOutcome {
     pub kind: OutcomeKind,
 }
 
-/// Why a rule that matched does not act. The first one is the most telling.
+/// Reason why a matched rule does not act, the most telling one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suppressed {
     /// It matched more often than its author expected.
     Alarm,
-    /// The day's places are taken.
+    /// It has acted as often today as it may.
     Limit,
-    /// It acted on the user lately.
+    /// It acted on the user a short while ago.
     Cooldown,
-    /// The item is not in the part that it acts for.
+    /// The item is outside of its rollout.
     Rollout,
     /// It is not live.
     Background,
@@ -93,12 +93,12 @@ impl Suppressed {
 pub enum OutcomeKind {
     Acted,
     Suppressed(Suppressed),
-    /// It could not be evaluated; what that counts as is told apart.
+    /// It could not be evaluated.
     Errored,
 }
 
 impl OutcomeKind {
-    /// As metrics name it.
+    /// Label in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Acted => "live",
@@ -124,7 +124,7 @@ pub struct Counts {
 
 impl Counts {
     fn count(&mut self, kind: OutcomeKind) {
-        let place = match kind {
+        let counter = match kind {
             OutcomeKind::Errored => {
                 self.errored += 1;
                 return;
@@ -136,7 +136,7 @@ impl Counts {
             OutcomeKind::Suppressed(Suppressed::Cooldown) => &mut self.cooldown,
             OutcomeKind::Suppressed(Suppressed::Alarm) => &mut self.alarm,
         };
-        *place += 1;
+        *counter += 1;
         self.hits += 1;
     }
 
@@ -153,22 +153,22 @@ impl Counts {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Line {
+struct CounterKey {
     org: OrgId,
     day: i64,
     rule: RuleId,
     version: String,
 }
 
-/// Counts of a process that are not all written yet; pure.
+/// Counters of one process and the keys of those that changed since the last write; pure.
 #[derive(Debug)]
 pub struct Book {
     writer: Uuid,
-    lines: HashMap<Line, Counts>,
-    unwritten: HashSet<Line>,
+    lines: HashMap<CounterKey, Counts>,
+    unwritten: HashSet<CounterKey>,
 }
 
-/// Lines that a process keeps. Beyond them it begins a new book, whose rows stand beside those of the last one.
+/// Number of counters that a process keeps. Beyond it, counting starts anew with rows of a new writer.
 const MOST_LINES: usize = 100_000;
 
 impl Default for Book {
@@ -181,17 +181,17 @@ fn new_writer() -> Uuid {
     tidegate_schemas::ids::CauseId::random().0
 }
 
-/// Rows to be written, and how many lines of them there were.
+/// Rows to write, with the keys of their counters.
 #[derive(Debug, Default)]
 pub struct Written {
     rows: Vec<RuleCount>,
-    lines: Vec<Line>,
+    lines: Vec<CounterKey>,
 }
 
 impl Book {
     pub fn count(&mut self, org: &OrgId, at: Millis, outcomes: &[RuleOutcome]) {
         for outcome in outcomes {
-            let line = Line {
+            let line = CounterKey {
                 org: org.clone(),
                 day: at.day(),
                 rule: outcome.rule.clone(),
@@ -202,7 +202,7 @@ impl Book {
         }
     }
 
-    /// What changed since the last time.
+    /// Returns the rows of the counters that changed since the last call.
     pub fn take(&mut self) -> Written {
         let lines: Vec<_> = std::mem::take(&mut self.unwritten).into_iter().collect();
         let rows = lines.iter().filter_map(|line| Some(self.row(line, self.lines.get(line)?))).collect();
@@ -213,12 +213,12 @@ impl Book {
         Written { rows, lines }
     }
 
-    /// They were not written after all. Lines of a book that was ended meanwhile are lost with it.
+    /// Takes rows back that could not be written. Counters that were cleared meanwhile are lost.
     pub fn put_back(&mut self, written: Written) {
         self.unwritten.extend(written.lines.into_iter().filter(|line| self.lines.contains_key(line)));
     }
 
-    fn row(&self, line: &Line, counts: &Counts) -> RuleCount {
+    fn row(&self, line: &CounterKey, counts: &Counts) -> RuleCount {
         RuleCount {
             org: line.org.clone(),
             day: line.day,
@@ -237,7 +237,7 @@ impl Book {
     }
 }
 
-/// Writes what a book has counted.
+/// Writes the rows of counters.
 pub async fn write(store: &Store, written: &Written, now: Millis) -> Result<(), Error> {
     const AT_ONCE: usize = 500;
     for rows in written.rows.chunks(AT_ONCE) {
@@ -248,9 +248,9 @@ pub async fn write(store: &Store, written: &Written, now: Millis) -> Result<(), 
     Ok(())
 }
 
-/// Who judged a match, on which item.
+/// Finding of a decision about one match.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Verdict<'a> {
+pub(crate) struct HitFinding<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) hit: &'a RuleHit,
     pub(crate) item: &'a ItemKey,
@@ -259,19 +259,19 @@ pub(crate) struct Verdict<'a> {
     pub(crate) at: Millis,
 }
 
-pub(crate) async fn book(store: &Store, verdict: Verdict<'_>) -> Result<(), Error> {
+pub(crate) async fn record_finding(store: &Store, finding: HitFinding<'_>) -> Result<(), Error> {
     let row = RuleVerdict {
-        org: verdict.org.clone(),
-        day: verdict.hit.at.day(),
-        rule: verdict.hit.rule.clone(),
-        rule_version: verdict.hit.version.clone(),
-        item: verdict.item.clone(),
-        verdict: verdict.finding.as_str().to_owned(),
-        decision_id: verdict.decision.into(),
-        decided_at: verdict.at,
+        org: finding.org.clone(),
+        day: finding.hit.at.day(),
+        rule: finding.hit.rule.clone(),
+        rule_version: finding.hit.version.clone(),
+        item: finding.item.clone(),
+        verdict: finding.finding.as_str().to_owned(),
+        decision_id: finding.decision.into(),
+        decided_at: finding.at,
     };
-    // The decision's own time: a replay of an earlier one is no later verdict.
-    Ok(store.put(WriteTime::of(verdict.at, 0), &[row]).await?)
+    // Written with the decision's own time, so that a replayed older decision does not overwrite a newer one.
+    Ok(store.put(WriteTime::of(finding.at, 0), &[row]).await?)
 }
 
 /// A version of a rule over some days.
@@ -283,14 +283,14 @@ pub struct Stats {
     pub confirmed: i64,
     pub rejected: i64,
     pub overturned: i64,
-    /// The part of the judged matches that moderators stand by.
+    /// Share of the reviewed matches that moderators confirmed.
     pub precision: Option<f64>,
-    /// Since then it acts no more, because it matched more often than was expected.
+    /// Time of the alarm since which the rule version no longer acts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alarmed_at: Option<String>,
 }
 
-/// What versions of rules came to on these days. Without `only`, of all rules that came to anything.
+/// Returns the statistics of rule versions on the days from `since` to `until`, of all rules or of `only` one.
 pub async fn read(
     store: &Store,
     org: &OrgId,
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_holds_all_that_its_process_counted_and_only_what_changed_is_written() {
+    fn only_changed_counters_are_written_with_their_totals() {
         let (mut book, org) = (Book::default(), OrgId::new("acme"));
         let all = [OutcomeKind::Acted, OutcomeKind::Suppressed(Suppressed::Limit), OutcomeKind::Errored];
         book.count(&org, AT, &all.map(outcome));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_is_written_the_next_time() {
+    fn counters_that_failed_to_write_are_written_next_time() {
         let (mut book, org) = (Book::default(), OrgId::new("acme"));
         book.count(&org, AT, &[outcome(OutcomeKind::Acted)]);
         let failed = book.take();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_book_is_ended_and_the_next_one_has_rows_of_its_own() {
+    fn full_counters_restart_with_rows_of_a_new_writer() {
         let (mut book, org) = (Book::default(), OrgId::new("acme"));
         for nth in 0..=MOST_LINES {
             let outcome = RuleOutcome { version: nth.to_string(), ..outcome(OutcomeKind::Acted) };

@@ -1,9 +1,7 @@
-//! Keeps what items add to windows, and says what a window has counted.
+//! Counters of windows: stores what items add and counts them.
 //!
-//! It does not know which items add what (`tidegate-rules` does), nor which conditions ask.
-//!
-//! An item's row is found by its submission, so an item that is processed twice is counted once. Rows have an order,
-//! that of the log, and nobody is asked for what came after them.
+//! A row is keyed by its submission, so an item that is processed twice is counted once. Rows are ordered as in the log,
+//! and an item never counts what came after it. `tidegate-rules` says which items add what.
 
 use bytes::{Bytes, BytesMut};
 use futures::future::try_join_all;
@@ -65,7 +63,7 @@ impl From<&Added> for Moment {
     }
 }
 
-/// Writes what an item adds.
+/// Stores what an item adds.
 pub async fn add(store: &Store, org: &OrgId, item: Moment, entries: &[WindowEntry]) -> Result<(), Error> {
     let mut batch = Batch::new();
     for entry in entries {
@@ -95,21 +93,21 @@ pub async fn add(store: &Store, org: &OrgId, item: Moment, entries: &[WindowEntr
     Ok(())
 }
 
-/// What is asked of a window.
+/// A query about a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     pub org: &'a OrgId,
     pub window: &'a Window,
     pub key: &'a WindowKey,
-    /// Nobody asks for more.
+    /// Counting may stop at this amount.
     pub at_least: Amount,
-    /// Of the item that asks: what came later does not count.
+    /// Position of the asking item; later items do not count.
     pub moment: Moment,
-    /// Rows that may be read for the answer.
+    /// Number of rows that may be read.
     pub most_rows: usize,
 }
 
-/// What the window has counted, or at least as much as is asked. `None`: that would take too many rows.
+/// Returns the amount in the window, or at least `at_least`. `None` if that would read too many rows.
 pub async fn counted(store: &Store, question: &Question<'_>) -> Result<Option<Amount>, Error> {
     match Kept::for_millis(question.window.lives()) {
         Kept::Hours => count::<HoursEntry>(store, question).await,
@@ -141,7 +139,7 @@ async fn count<R: Entry>(store: &Store, question: &Question<'_>) -> Result<Optio
     Ok(Some(tally.amount()))
 }
 
-/// The rows of a bucket, until they alone are enough, or too many.
+/// Returns the rows of a bucket, up to the point where they alone are enough or too many.
 async fn piece<R: Entry>(store: &Store, question: &Question<'_>, bucket: i64) -> Result<Vec<Added>, Error> {
     let partition =
         (question.org.clone(), question.window.key.clone(), question.key.as_str().to_owned(), bucket);

@@ -1,4 +1,4 @@
-//! What an accepted appeal takes back.
+//! Effects of accepted appeals.
 
 #![allow(clippy::unwrap_used)]
 
@@ -85,7 +85,7 @@ async fn taken_back(deps: &Deps) -> Vec<u128> {
 }
 
 #[tokio::test]
-async fn an_appeal_takes_back_what_was_taken_before_it_and_nothing_where_nothing_was() {
+async fn an_appeal_reverses_only_actions_taken_before_it() {
     const SENT: i64 = 1_000;
     for (what, before, after, expected) in [
         ("taken", &[900][..], &[][..], &[900][..]),
@@ -110,7 +110,7 @@ async fn an_appeal_takes_back_what_was_taken_before_it_and_nothing_where_nothing
 }
 
 #[tokio::test]
-async fn an_appeal_that_is_sent_again_is_against_no_more_than_the_first_time() {
+async fn a_repeated_appeal_is_against_the_same_actions() {
     let (deps, _folder) = house().await;
     take(&deps.store, 900).await;
     appeals::accept(&deps, &appeal(), Millis(1_000)).await.unwrap();

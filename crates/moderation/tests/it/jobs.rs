@@ -76,7 +76,7 @@ fn reviewer(name: &str) -> Reviewer {
 }
 
 #[tokio::test]
-async fn a_second_cause_joins_the_open_job_and_a_replay_joins_nothing() {
+async fn a_second_cause_joins_the_open_job_once() {
     let Fixture { store, _folder } = fixture();
     let job = join(&store, 1).await;
     assert_eq!(join(&store, 2).await, job);
@@ -88,7 +88,7 @@ async fn a_second_cause_joins_the_open_job_and_a_replay_joins_nothing() {
 }
 
 #[tokio::test]
-async fn after_a_decision_the_next_cause_opens_the_next_generation_and_old_ones_stay() {
+async fn a_cause_after_a_decision_opens_the_next_generation() {
     let Fixture { store, _folder } = fixture();
     let first = join(&store, 1).await;
     decide(&store, first).await;
@@ -101,7 +101,7 @@ async fn after_a_decision_the_next_cause_opens_the_next_generation_and_old_ones_
 }
 
 #[tokio::test]
-async fn a_cause_that_comes_again_after_many_generations_joins_nothing() {
+async fn a_repeated_cause_finds_its_old_generation() {
     let Fixture { store, _folder } = fixture();
     let first = join(&store, 1).await;
     for cause in 2..=5 {
@@ -116,7 +116,7 @@ async fn a_cause_that_comes_again_after_many_generations_joins_nothing() {
 }
 
 #[tokio::test]
-async fn a_job_is_listed_once_though_an_opener_that_died_left_an_entry_too() {
+async fn a_leftover_queue_entry_does_not_list_a_job_twice() {
     let Fixture { store, _folder } = fixture();
     let job_id = join(&store, 1).await;
     let job = store.get::<Job>(&(org(), job_id)).await.unwrap().unwrap();
@@ -135,7 +135,7 @@ async fn a_job_is_listed_once_though_an_opener_that_died_left_an_entry_too() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_opened_when_the_clock_was_set_back_is_handed_out() {
+async fn a_job_opened_after_the_clock_was_set_back_can_be_claimed() {
     let Fixture { store, _folder } = fixture();
     const HOUR: i64 = 3_600_000;
     let today = Millis::now().day();
@@ -171,7 +171,7 @@ async fn child_safety_and_review_never_share_a_job() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn causes_that_race_with_decisions_end_in_exactly_one_job_each() {
+async fn a_cause_that_races_with_a_decision_has_exactly_one_job() {
     let Fixture { store, _folder } = fixture();
     let joins: Vec<_> = (1..=60_u128)
         .map(|cause| {
@@ -201,7 +201,7 @@ async fn causes_that_race_with_decisions_end_in_exactly_one_job_each() {
 }
 
 #[tokio::test]
-async fn a_job_whose_opening_broke_off_is_claimed_only_once_its_cause_is_there() {
+async fn a_job_without_a_cause_cannot_be_claimed() {
     let Fixture { store, _folder } = fixture();
     let elsewhere = fixture();
     let job = join(&elsewhere.store, 1).await;
@@ -221,7 +221,7 @@ async fn a_job_whose_opening_broke_off_is_claimed_only_once_its_cause_is_there()
 }
 
 #[tokio::test]
-async fn a_claim_keeps_others_off_until_its_lease_lapses() {
+async fn a_claim_is_exclusive_until_its_lease_expires() {
     let Fixture { store, _folder } = fixture();
     let job = join(&store, 1).await;
     let now = Millis::now();

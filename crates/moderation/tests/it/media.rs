@@ -1,4 +1,4 @@
-//! Media are looked at once, in their turn, with patience, and what was seen is remembered only as long as it holds.
+//! Media fetches: shared, limited per host and org, retried, and cached as long as their freshness allows.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -102,7 +102,7 @@ fn state(look: &Look) -> String {
 }
 
 #[tokio::test]
-async fn when_a_host_is_found_well_again_all_who_wait_for_that_go_on_at_once() {
+async fn a_successful_probe_wakes_all_waiting_fetches() {
     let (folder, go) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(0)));
     let (asked, open) = (AtomicUsize::new(0), Arc::clone(&go));
     let answer = move |_: &str| match asked.fetch_add(1, Ordering::Relaxed) {
@@ -127,7 +127,7 @@ async fn when_a_host_is_found_well_again_all_who_wait_for_that_go_on_at_once() {
 }
 
 #[tokio::test]
-async fn who_asks_at_once_has_one_answer_and_other_orgs_ask_for_themselves() {
+async fn concurrent_fetches_are_shared_within_an_org_only() {
     let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
     let signals = signals(store(&folder), &host, &settings());
     let ask = |org: &'static str| {
@@ -146,7 +146,7 @@ async fn who_asks_at_once_has_one_answer_and_other_orgs_ask_for_themselves() {
 }
 
 #[tokio::test]
-async fn a_url_that_is_written_in_other_ways_is_looked_at_once_and_each_is_shown_as_it_was_written() {
+async fn spellings_of_one_url_share_one_fetch_and_keep_their_text() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     let signals = signals(store(&folder), &host, &settings());
@@ -177,7 +177,7 @@ async fn a_url_that_is_written_in_other_ways_is_looked_at_once_and_each_is_shown
 }
 
 #[tokio::test]
-async fn when_nobody_waits_any_more_a_look_ends_unless_it_is_left_running() {
+async fn a_fetch_without_waiters_ends_unless_left_running() {
     let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
     // One fetch at a time: whoever is let in afterwards proves that the other one is gone.
     let one = Settings { fetches: 1, fetches_per_host: 1, fetches_per_org: 1, ..settings() };
@@ -201,7 +201,7 @@ async fn when_nobody_waits_any_more_a_look_ends_unless_it_is_left_running() {
 }
 
 #[tokio::test]
-async fn only_so_many_are_left_running_and_an_org_leaves_some_to_the_others() {
+async fn background_fetches_are_bounded_and_shared_among_orgs() {
     let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
     let many = Settings {
         fetches_per_host_in_all: 100,
@@ -240,7 +240,7 @@ async fn only_so_many_are_left_running_and_an_org_leaves_some_to_the_others() {
 }
 
 #[tokio::test]
-async fn an_address_is_believed_for_as_long_as_it_says_and_then_asked_whether_it_changed() {
+async fn a_cached_url_is_revalidated_when_it_is_stale() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|head| {
         let unchanged = head.to_lowercase().contains("if-none-match: \"1\"");
@@ -276,7 +276,7 @@ async fn an_address_is_believed_for_as_long_as_it_says_and_then_asked_whether_it
 }
 
 #[tokio::test]
-async fn hashes_of_a_content_are_found_again_by_another_process() {
+async fn stored_fingerprints_serve_other_processes() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     let store = store(&folder);
@@ -299,7 +299,7 @@ async fn hashes_of_a_content_are_found_again_by_another_process() {
 }
 
 #[tokio::test]
-async fn a_busy_host_is_asked_again_and_a_missing_picture_is_not() {
+async fn a_busy_host_is_retried_and_a_missing_picture_is_not() {
     let (folder, count) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
     let host = Host::start(move |head| match head.split(' ').nth(1).unwrap() {
         "/busy" if count.fetch_add(1, Ordering::SeqCst) < 2 => {
@@ -322,7 +322,7 @@ async fn a_busy_host_is_asked_again_and_a_missing_picture_is_not() {
 
 /// A pause may be longer than it should be on a busy machine, and never shorter.
 #[tokio::test]
-async fn a_host_that_asks_for_time_is_given_it_unless_it_asks_for_too_much() {
+async fn a_retry_after_is_honoured_unless_it_is_too_long() {
     let folder = tempfile::tempdir().unwrap();
     let asked: Arc<Mutex<HashMap<String, Vec<Instant>>>> = Arc::default();
     let asked_at = Arc::clone(&asked);
@@ -351,7 +351,7 @@ async fn a_host_that_asks_for_time_is_given_it_unless_it_asks_for_too_much() {
 }
 
 #[tokio::test]
-async fn a_host_that_fails_again_and_again_is_left_alone() {
+async fn a_host_that_fails_repeatedly_rests() {
     let folder = tempfile::tempdir().unwrap();
     let host =
         Host::start(|_| Answer::Head("500 Internal Server Error".to_owned(), Vec::new())).await.unwrap();
@@ -364,7 +364,7 @@ async fn a_host_that_fails_again_and_again_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_hanging_host_holds_nobody_who_wants_another() {
+async fn a_hanging_host_does_not_block_another_host() {
     let folder = tempfile::tempdir().unwrap();
     let hanging = Host::start(|_| Answer::Never).await.unwrap();
     let good = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
@@ -395,7 +395,7 @@ async fn leading_to(other: &Host) -> Host {
 }
 
 #[tokio::test]
-async fn who_was_to_try_a_host_and_left_lets_the_next_one() {
+async fn a_dropped_probe_lets_the_next_fetch_probe() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|head| match head.split(' ').nth(1).unwrap() {
         "/bad" => Answer::Head("500 Internal Server Error".to_owned(), Vec::new()),
@@ -416,7 +416,7 @@ async fn who_was_to_try_a_host_and_left_lets_the_next_one() {
 }
 
 #[tokio::test]
-async fn what_a_redirect_leads_to_is_in_the_turn_of_the_host_that_hangs() {
+async fn a_redirect_needs_a_permit_for_its_target_host() {
     let folder = tempfile::tempdir().unwrap();
     let hanging = Host::start(|_| Answer::Never).await.unwrap();
     let good = leading_to(&hanging).await;
@@ -437,7 +437,7 @@ async fn what_a_redirect_leads_to_is_in_the_turn_of_the_host_that_hangs() {
 }
 
 #[tokio::test]
-async fn a_host_that_others_lead_to_is_left_alone_and_those_are_not() {
+async fn a_redirect_target_rests_and_the_redirecting_host_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let broken =
         Host::start(|_| Answer::Head("500 Internal Server Error".to_owned(), Vec::new())).await.unwrap();
@@ -452,7 +452,7 @@ async fn a_host_that_others_lead_to_is_left_alone_and_those_are_not() {
 }
 
 #[tokio::test]
-async fn sounds_and_films_have_exact_hashes_and_items_only_so_many_media() {
+async fn audio_has_exact_hashes_and_items_a_bounded_number_of_media() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Head("200 OK".to_owned(), b"sound".to_vec())).await.unwrap();
     let signals = signals(store(&folder), &host, &Settings { per_item: 2, ..settings() });
@@ -470,7 +470,7 @@ async fn sounds_and_films_have_exact_hashes_and_items_only_so_many_media() {
 }
 
 #[test]
-fn an_address_in_several_fields_is_wanted_once_and_as_deep_as_any_of_them_wants_it() {
+fn a_url_in_several_fields_is_fetched_once_at_the_deepest_level() {
     const CLIPS: &str = "item_type: clip\nkind: CONTENT\nfields:\n  - {name: film, type: VIDEO}\n  \
                          - {name: sound, type: AUDIO}\n  - {name: cover, type: IMAGE}\n  \
                          - {name: last, type: VIDEO}\n";
@@ -495,7 +495,7 @@ fn an_address_in_several_fields_is_wanted_once_and_as_deep_as_any_of_them_wants_
 }
 
 #[tokio::test]
-async fn who_wants_a_picture_has_one_whoever_wanted_only_digests_before_or_at_once() {
+async fn a_digest_only_fetch_does_not_answer_for_a_picture() {
     let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
     let signals = signals(store(&folder), &host, &settings());
     let frames = |look: &Look| match look {
@@ -513,7 +513,7 @@ async fn who_wants_a_picture_has_one_whoever_wanted_only_digests_before_or_at_on
 }
 
 #[tokio::test]
-async fn the_digests_of_a_content_are_not_kept_in_place_of_its_hashes() {
+async fn digests_are_not_cached_in_place_of_hashes() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     let signals = signals(store(&folder), &host, &settings());
@@ -523,7 +523,7 @@ async fn the_digests_of_a_content_are_not_kept_in_place_of_its_hashes() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_called_is_told_apart_from_what_failed() {
+async fn blocked_addresses_differ_from_failed_fetches() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Never).await.unwrap();
     let signals = signals(store(&folder), &host, &settings());

@@ -1,4 +1,4 @@
-//! What stands of a submission that comes again, and of a decision whose due row comes up.
+//! Replays of submissions and of due decisions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -106,7 +106,7 @@ async fn standing(deps: &Deps, nth: u128, append_ms: i64) -> Standing {
 }
 
 #[tokio::test]
-async fn a_replay_carries_its_plan_out_and_a_submission_that_is_sent_again_does_nothing() {
+async fn a_replay_carries_its_plan_out_and_a_repetition_does_nothing() {
     let (deps, _folder) = fixture().await;
     assert!(matches!(standing(&deps, 1, 10).await, Standing::Fresh));
     let plan = Plan::empty(&org(), Uuid::from_u128(1), Kind::Item, ConfigVersion(1));
@@ -124,7 +124,7 @@ async fn a_replay_carries_its_plan_out_and_a_submission_that_is_sent_again_does_
 }
 
 #[tokio::test]
-async fn a_submission_that_was_sent_again_does_not_become_the_newest_version() {
+async fn a_repeated_submission_is_not_the_newest_version() {
     let (deps, _folder) = fixture().await;
     stored_with_its_place(&deps.store, 1, 10).await;
     stored(&deps.store, 2, 20).await;
@@ -138,7 +138,7 @@ async fn a_submission_that_was_sent_again_does_not_become_the_newest_version() {
 }
 
 #[tokio::test]
-async fn the_oldest_of_thousands_of_versions_is_found_and_so_is_the_original_below_partial_ones() {
+async fn old_versions_are_found_below_thousands_of_newer_ones() {
     const VERSIONS: u128 = 2_500;
     let (deps, _folder) = fixture().await;
     let store = &deps.store;
@@ -187,7 +187,7 @@ fn claimed(job_id: JobId, now: Millis) -> Job {
 }
 
 #[tokio::test]
-async fn a_decision_that_was_released_and_not_appended_is_appended_once_its_lease_is_over() {
+async fn a_released_decision_is_appended_after_its_lease() {
     let (deps, _folder) = fixture().await;
     let job_id: JobId = Uuid::from_u128(8).into();
     let now = Millis::now();
@@ -221,7 +221,7 @@ async fn a_decision_that_was_released_and_not_appended_is_appended_once_its_leas
 }
 
 #[tokio::test]
-async fn a_due_row_waits_for_its_decision_as_long_as_its_claim_may_bring_it() {
+async fn a_due_row_waits_while_its_claim_may_still_decide() {
     let (deps, _folder) = fixture().await;
     let job_id: JobId = Uuid::from_u128(7).into();
     let now = Millis::now();
@@ -254,7 +254,7 @@ async fn a_due_row_waits_for_its_decision_as_long_as_its_claim_may_bring_it() {
 }
 
 #[tokio::test]
-async fn the_item_of_a_report_that_was_a_dead_letter_takes_its_old_place() {
+async fn the_item_of_a_replayed_report_keeps_its_old_place() {
     let (deps, _folder) = fixture().await;
     let mut report = records::Report {
         org: org(),

@@ -1,4 +1,4 @@
-//! Which rules act on an item, and what stands with those that do not.
+//! Which rules act on an item, and the reasons of those that do not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -111,7 +111,7 @@ fn rule(key: &str, rest: &str) -> String {
 }
 
 #[test]
-fn only_live_rules_act_and_the_others_say_why_they_do_not() {
+fn only_live_rules_act_and_others_give_a_reason() {
     let rules = rule("draft", "actions: [hide]")
         + &rule("trial", "status: background\nactions: [hide]")
         + &rule("partly", "status: live\nrollout: {percent: 0}\nactions: [hide]");
@@ -129,7 +129,7 @@ fn only_live_rules_act_and_the_others_say_why_they_do_not() {
 }
 
 #[test]
-fn an_alarm_is_told_before_the_part_of_the_items_that_a_rule_acts_for() {
+fn an_alarm_is_reported_before_the_rollout() {
     let case = Case::new(&rule("partly", "status: live\nrollout: {percent: 0}\nactions: [hide]"));
     let plan = case.plan_without(&[("partly", Suppressed::Alarm)], None);
     assert!(!plan.has_effects());
@@ -137,7 +137,7 @@ fn an_alarm_is_told_before_the_part_of_the_items_that_a_rule_acts_for() {
 }
 
 #[test]
-fn an_action_that_one_rule_may_take_is_taken_for_that_rule_alone() {
+fn an_action_lists_only_the_rules_that_may_take_it() {
     let rules = rule("limited", "status: live\nlimits: {actions_per_day: 1}\nactions: [hide, look]")
         + &rule("free", "status: live\nactions: [hide]");
     let plan = Case::new(&rules).plan_without(&[("limited", Suppressed::Limit)], None);
@@ -150,7 +150,7 @@ fn an_action_that_one_rule_may_take_is_taken_for_that_rule_alone() {
 }
 
 #[test]
-fn only_rules_that_are_about_to_act_ask_their_limits_and_all_that_are_live_are_watched() {
+fn only_acting_rules_use_limits_and_all_live_ones_feed_alarms() {
     let limits = "limits: {actions_per_day: 3, per_user_cooldown: 24h}";
     let rules = rule("acts", &format!("status: live\nactions: [hide]\n{limits}"))
         + &rule("idle", &format!("status: background\nactions: [hide]\n{limits}"))
@@ -170,7 +170,7 @@ fn only_rules_that_are_about_to_act_ask_their_limits_and_all_that_are_live_are_w
 }
 
 #[test]
-fn a_sampled_hit_is_reviewed_once_for_all_its_rules_and_says_so() {
+fn a_sampled_hit_is_reviewed_once_for_all_its_rules() {
     let rules = rule("a", "status: live\nreview_sample: 100\nactions: [hide]")
         + &rule("b", "status: live\nreview_sample: 100")
         + &rule("c", "status: background\nreview_sample: 100")

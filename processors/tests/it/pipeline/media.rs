@@ -246,8 +246,8 @@ async fn a_job_is_open_before_any_picture_is_there_and_shows_those_that_come_lat
         .await;
     world.until("the request", async || host.asked("").pop()).await;
     let media = async || {
-        let room = job_view::Room { causes: 10, bytes: usize::MAX };
-        let shown = job_view::causes(&world.deps.store, &org(), job.job_id, None, room).await;
+        let limits = job_view::CauseLimits { causes: 10, bytes: usize::MAX };
+        let shown = job_view::causes(&world.deps.store, &org(), job.job_id, None, limits).await;
         shown.unwrap().0.into_iter().flat_map(|cause| cause.media).next()
     };
     assert!(media().await.is_none());

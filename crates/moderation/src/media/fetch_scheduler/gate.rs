@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{
-    super::host_breaker::Site,
+    super::host_breaker::OrgHost,
     turns::{Bounds, Turn, Turns},
 };
+use crate::metrics;
 
 #[derive(Clone)]
 pub(crate) struct Gate(Arc<Mutex<Turns<oneshot::Sender<Inside>>>>);
@@ -27,7 +28,7 @@ impl Gate {
     }
 
     /// Waits for a turn. Whoever stops waiting is passed over.
-    pub(crate) async fn enter(&self, site: &Site) -> Inside {
+    pub(crate) async fn enter(&self, site: &OrgHost) -> Inside {
         loop {
             let (sender, turn) = oneshot::channel();
             {
@@ -43,11 +44,11 @@ impl Gate {
     }
 
     /// Whether the host gave a medium and has not rested since.
-    pub(crate) fn is_known(&self, site: &Site) -> bool {
+    pub(crate) fn is_known(&self, site: &OrgHost) -> bool {
         self.0.lock().is_known(site)
     }
 
-    pub(crate) fn learn(&self, site: &Site, gave: bool) {
+    pub(crate) fn learn(&self, site: &OrgHost, gave: bool) {
         self.0.lock().learn(site, gave);
         self.let_in();
     }
@@ -66,8 +67,7 @@ impl Gate {
             // Who left in this moment drops it, and with that lets the next one in.
             drop(sender.send(inside));
         }
-        let under_way = u32::try_from(self.0.lock().under_way()).unwrap_or(u32::MAX);
-        metrics::gauge!("tidegate_media_fetches_running").set(under_way);
+        metrics::media_requests_running(self.0.lock().under_way());
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     #[tokio::test]
     async fn who_stops_waiting_is_forgotten_although_no_turn_ends() {
         let gate = Gate::new(Bounds { all: 1, at_host: 1, per_host: 1, per_org: 1, known: 1 });
-        let site = Site { org: OrgId::new("a"), host: "host".into() };
+        let site = OrgHost { org: OrgId::new("a"), host: "host".into() };
         let first = gate.enter(&site).await;
         let mut second = gate.enter(&site).boxed();
         assert!(poll!(&mut second).is_pending());
@@ -112,7 +112,7 @@ mod tests {
     #[tokio::test]
     async fn who_stops_waiting_takes_no_turn() {
         let gate = Gate::new(Bounds { all: 1, at_host: 1, per_host: 1, per_org: 1, known: 1 });
-        let site = Site { org: OrgId::new("a"), host: "host".into() };
+        let site = OrgHost { org: OrgId::new("a"), host: "host".into() };
         let first = gate.enter(&site).await;
         let mut second = gate.enter(&site).boxed();
         let mut third = gate.enter(&site).boxed();

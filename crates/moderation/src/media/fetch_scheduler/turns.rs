@@ -11,7 +11,7 @@ use std::{
 use tidegate_schemas::ids::OrgId;
 
 use super::{
-    super::{host_breaker::Site, lru::Keep},
+    super::{host_breaker::OrgHost, lru::LruCache},
     shares::{Shares, Taken},
 };
 
@@ -31,7 +31,7 @@ pub(crate) struct Bounds {
 /// The right to fetch from a host for an org. It is given back through `Turns::end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
-    pub(crate) site: Site,
+    pub(crate) site: OrgHost,
     is_known: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Turns<T> {
     under_way: usize,
     by_host: HashMap<Arc<str>, usize>,
     by_org: HashMap<OrgId, Running>,
-    known: Keep<Site, ()>,
+    known: LruCache<OrgHost, ()>,
     waiting: BTreeMap<OrgId, Line<T>>,
     order: VecDeque<OrgId>,
 }
@@ -75,7 +75,7 @@ impl<T> Turns<T> {
             under_way: 0,
             by_host: HashMap::new(),
             by_org: HashMap::new(),
-            known: Keep::new(bounds.known),
+            known: LruCache::new(bounds.known),
             waiting: BTreeMap::new(),
             order: VecDeque::new(),
         }
@@ -90,17 +90,17 @@ impl<T> Turns<T> {
         self.waiting.values().map(|line| line.waiting).sum()
     }
 
-    pub(crate) fn is_known(&mut self, site: &Site) -> bool {
+    pub(crate) fn is_known(&mut self, site: &OrgHost) -> bool {
         self.known.get(site).is_some()
     }
 
     /// A host is known from a medium that it gives until it fails.
-    pub(crate) fn learn(&mut self, site: &Site, gave: bool) {
+    pub(crate) fn learn(&mut self, site: &OrgHost, gave: bool) {
         let was_known = self.is_known(site);
         if gave {
-            self.known.put(site.clone(), ());
+            self.known.insert(site.clone(), ());
         } else {
-            self.known.forget(site);
+            self.known.remove(site);
         }
         if was_known != gave
             && let Some(line) = self.waiting.get_mut(&site.org)
@@ -109,7 +109,7 @@ impl<T> Turns<T> {
         }
     }
 
-    pub(crate) fn wait(&mut self, site: Site, who: T) {
+    pub(crate) fn wait(&mut self, site: OrgHost, who: T) {
         let is_known = self.is_known(&site);
         let line = self.waiting.entry(site.org.clone()).or_insert_with(|| {
             self.order.push_back(site.org);
@@ -177,7 +177,7 @@ impl<T> Turns<T> {
             } else {
                 self.order.push_back(org.clone());
             }
-            let turn = Turn { site: Site { org, host }, is_known };
+            let turn = Turn { site: OrgHost { org, host }, is_known };
             self.begin(&turn);
             return Some((turn, who));
         }
@@ -282,8 +282,8 @@ mod tests {
 
     use super::*;
 
-    fn site(org: &str, host: &str) -> Site {
-        Site { org: OrgId::new(org), host: host.into() }
+    fn site(org: &str, host: &str) -> OrgHost {
+        OrgHost { org: OrgId::new(org), host: host.into() }
     }
 
     #[test]
@@ -448,7 +448,7 @@ mod tests {
                     seen.push(who);
                     prop_assert!(running.len() <= all);
                     for one in &running {
-                        let count = |is_meant: &dyn Fn(&Site) -> bool| {
+                        let count = |is_meant: &dyn Fn(&OrgHost) -> bool| {
                             running.iter().filter(|turn| is_meant(&turn.site)).count()
                         };
                         prop_assert!(count(&|site| site.host == one.site.host) <= at_host);

@@ -1,4 +1,4 @@
-//! Which dead letters were sent back.
+//! Marks of replayed dead letters.
 //!
 //! The letters themselves stay in the log.
 
@@ -7,7 +7,7 @@ use tidegate_schemas::ids::{Millis, OrgId};
 use crate::table;
 
 table! {
-    /// The last time that a letter was sent back; `letter` is its place among the dead letters.
+    /// The last replay of a dead letter; `letter` is its id, made of partition and offset.
     Fact Replay in "dead_letter_replays" ttl Some(400 days);
     partition { org: OrgId, letter: String }
     cluster {}

@@ -1,0 +1,103 @@
+//! Metrics of moderation: one function for each recording.
+
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+const MEDIA_LOOKS: &str = "tidegate_media_looks_total";
+const MEDIA_JOINED: &str = "tidegate_media_joined_total";
+const MEDIA_URLS: &str = "tidegate_media_urls_total";
+const MEDIA_CONTENTS: &str = "tidegate_media_contents_total";
+const MEDIA_FETCHES: &str = "tidegate_media_fetches_total";
+const MEDIA_FETCH_SECONDS: &str = "tidegate_media_fetch_seconds";
+const MEDIA_FETCHES_RUNNING: &str = "tidegate_media_fetches_running";
+const MEDIA_BYTES: &str = "tidegate_media_bytes_total";
+const MEDIA_DECODE_SECONDS: &str = "tidegate_media_decode_seconds";
+const MEDIA_HOSTS_RESTING: &str = "tidegate_media_hosts_resting";
+const MEDIA_LEFT_RUNNING: &str = "tidegate_media_left_running";
+const MEDIA_LEFT_RUNNING_DROPPED: &str = "tidegate_media_left_running_dropped_total";
+const EVALUATIONS_LEFT_OUT: &str = "tidegate_evaluations_left_out_total";
+const EVALUATIONS_UNPUBLISHED: &str = "tidegate_evaluations_unpublished_total";
+
+/// Registers the help text of every metric of this crate.
+pub fn describe() {
+    describe_counter!(MEDIA_LOOKS, "Media whose fetch ended, by state.");
+    describe_counter!(MEDIA_JOINED, "Fetches that joined one of the same medium that was under way.");
+    describe_counter!(MEDIA_URLS, "Media answered from the cache of addresses, by how they were found.");
+    describe_counter!(MEDIA_CONTENTS, "Look-ups of fingerprints by content, by where they were found.");
+    describe_counter!(MEDIA_FETCHES, "HTTP requests for media, by outcome and reason.");
+    describe_histogram!(MEDIA_FETCH_SECONDS, Unit::Seconds, "Duration of an HTTP request for a medium.");
+    describe_gauge!(MEDIA_FETCHES_RUNNING, "HTTP requests for media that are under way.");
+    describe_counter!(MEDIA_BYTES, Unit::Bytes, "Bytes of media received.");
+    describe_histogram!(
+        MEDIA_DECODE_SECONDS,
+        Unit::Seconds,
+        "Time to decode and hash a medium, including the wait for a decoder."
+    );
+    describe_gauge!(MEDIA_HOSTS_RESTING, "Hosts that are not called because they failed again and again.");
+    describe_gauge!(MEDIA_LEFT_RUNNING, "Fetches that run although no item waits for them any more.");
+    describe_counter!(
+        MEDIA_LEFT_RUNNING_DROPPED,
+        "Fetches that were dropped because too many run without a waiting item."
+    );
+    describe_counter!(EVALUATIONS_LEFT_OUT, "Evaluations that left something out, by what it is.");
+    describe_counter!(EVALUATIONS_UNPUBLISHED, "Evaluations that were too large for the evaluations topic.");
+}
+
+pub(crate) fn media_look_ended(state: &'static str) {
+    counter!(MEDIA_LOOKS, "state" => state).increment(1);
+}
+
+pub(crate) fn media_look_joined() {
+    counter!(MEDIA_JOINED).increment(1);
+}
+
+/// `found`: `fresh` or `unchanged`.
+pub(crate) fn media_url_cached(found: &'static str) {
+    counter!(MEDIA_URLS, "found" => found).increment(1);
+}
+
+/// `found`: `memory`, `store` or `miss`.
+pub(crate) fn fingerprint_lookup(found: &'static str) {
+    counter!(MEDIA_CONTENTS, "found" => found).increment(1);
+}
+
+pub(crate) fn media_request_ended(outcome: &'static str, reason: &'static str, seconds: f64) {
+    counter!(MEDIA_FETCHES, "outcome" => outcome, "reason" => reason).increment(1);
+    histogram!(MEDIA_FETCH_SECONDS).record(seconds);
+}
+
+pub(crate) fn media_requests_running(number: usize) {
+    gauge!(MEDIA_FETCHES_RUNNING).set(gauge_value(number));
+}
+
+pub(crate) fn media_received(bytes: u64) {
+    counter!(MEDIA_BYTES).increment(bytes);
+}
+
+pub(crate) fn media_decoded(seconds: f64) {
+    histogram!(MEDIA_DECODE_SECONDS).record(seconds);
+}
+
+pub(crate) fn media_hosts_resting(number: usize) {
+    gauge!(MEDIA_HOSTS_RESTING).set(gauge_value(number));
+}
+
+pub(crate) fn background_fetches(number: usize) {
+    gauge!(MEDIA_LEFT_RUNNING).set(gauge_value(number));
+}
+
+pub(crate) fn background_fetch_dropped() {
+    counter!(MEDIA_LEFT_RUNNING_DROPPED).increment(1);
+}
+
+/// `what`: `matched`, `errored`, `uncounted` or `truncated`.
+pub(crate) fn evaluation_left_out(what: &'static str) {
+    counter!(EVALUATIONS_LEFT_OUT, "what" => what).increment(1);
+}
+
+pub(crate) fn evaluation_unpublished() {
+    counter!(EVALUATIONS_UNPUBLISHED).increment(1);
+}
+
+fn gauge_value(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
