@@ -44,7 +44,7 @@ impl Wanted {
             named.is_none_or(|named| named == own)
         }
         let state = self.state.as_deref().unwrap_or("open");
-        (state == "all" || state == job.state)
+        (state == "all" || state == job.state.as_str())
             && is(self.type_id.as_ref(), job.item.type_id.as_str())
             && is(self.item_id.as_ref(), job.item.id.as_str())
             && is(self.appeal_id.as_ref(), job.appeal_id.as_ref().map_or("", |id| id.as_str()))

@@ -10,23 +10,29 @@
 use tidegate_schemas::{
     ids::{AppealId, DAY_MS, ItemKey, JobId, Kind, Millis, OrgId, QueueId, ReportId, SubmissionId, derive},
     records::JobClass,
+    string_enum,
 };
 use tidegate_store::{
     At, Inserted, Replaced, Store, WriteTime,
-    tables::review::jobs::{Job, JobCause, QueueDay, QueueEntry, SubjectJob},
+    tables::review::jobs::{CauseKind, Job, JobCause, JobState, QueueDay, QueueEntry, SubjectJob},
 };
 use uuid::Uuid;
 
 use crate::Error;
 
-pub const OPEN: &str = "open";
-pub const DECIDED: &str = "decided";
+string_enum! {
+    /// Queues that every org has.
+    pub enum BuiltInQueue {
+        Default = "default",
+        Appeals = "appeals",
+        ChildSafety = "child-safety",
+    }
+}
 
-/// Queues that every org has.
-pub mod built_in {
-    pub const DEFAULT: &str = "default";
-    pub const APPEALS: &str = "appeals";
-    pub const CHILD_SAFETY: &str = "child-safety";
+impl From<BuiltInQueue> for QueueId {
+    fn from(queue: BuiltInQueue) -> Self {
+        Self::new(queue.as_str())
+    }
 }
 
 /// Cause that opens a job or joins an open one.
@@ -42,23 +48,6 @@ pub struct Cause {
     pub rules: String,
     /// JSON list of their hits, with versions.
     pub hits: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CauseKind {
-    Report,
-    Appeal,
-    Rule,
-}
-
-impl CauseKind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Report => "report",
-            Self::Appeal => "appeal",
-            Self::Rule => "rule",
-        }
-    }
 }
 
 /// The subject of a job and the queue that it waits in.
@@ -195,7 +184,7 @@ async fn join(store: &Store, opening: &Opening, pointer: &SubjectJob, now: Milli
             Inserted::Existing(job) => job,
         },
     };
-    while job.state == OPEN {
+    while job.state == JobState::Open {
         match store.replace(&job, job.version).await? {
             Replaced::Yes => {
                 put_cause(store, opening, pointer.job_id).await?;
@@ -234,9 +223,9 @@ async fn open(
     let job = Job {
         org: opening.org.clone(),
         job_id,
-        class: opening.class.as_str().to_owned(),
+        class: opening.class,
         queue: opening.queue.clone(),
-        state: OPEN.to_owned(),
+        state: JobState::Open,
         item: opening.subject.clone(),
         generation,
         priority,
@@ -276,7 +265,7 @@ async fn put_cause(store: &Store, opening: &Opening, job_id: JobId) -> Result<()
         org: opening.org.clone(),
         job_id,
         cause: cause.id,
-        kind: cause.kind.as_str().to_owned(),
+        kind: cause.kind,
         at: cause.at,
         report_id: cause.report_id,
         appeal_id: cause.appeal_id.clone(),

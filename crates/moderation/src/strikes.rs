@@ -8,6 +8,7 @@ use std::{collections::HashMap, time::Duration};
 
 use tidegate_catalog::{Compiled, Threshold};
 use tidegate_schemas::{
+    documents::Event,
     ids::{ActionId, CauseId, EventId, ItemKey, Kind, Millis, OrgId, derive},
     records,
 };
@@ -143,7 +144,7 @@ fn plan(
         );
         let event = events::ActionEvent {
             id: event_id,
-            event_type: events::THRESHOLD,
+            event_type: Event::UserThreshold,
             occurred_at: strike.at.iso(),
             item: strike.item.clone(),
             action: events::ActionRef { id: crossing.threshold.action.clone() },
@@ -159,7 +160,7 @@ fn plan(
         };
         effects::PlannedCallback {
             event_id,
-            event_type: events::THRESHOLD.to_owned(),
+            event_type: Event::UserThreshold,
             endpoint: endpoint_of(config, &crossing.threshold.action),
             subject: strike.user.clone(),
             occurred_at: strike.at,

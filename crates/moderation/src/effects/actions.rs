@@ -1,8 +1,9 @@
 //! Adds one action to a plan: its callback or review, its row in the item's list of actions, and its strikes.
 
 use tidegate_catalog::{ActionKind, Compiled};
-use tidegate_schemas::ids::{
-    ActionId, CauseId, EndpointId, EventId, ItemKey, Kind, Millis, PolicyId, QueueId, RuleId, derive,
+use tidegate_schemas::{
+    documents::Event,
+    ids::{ActionId, CauseId, EndpointId, EventId, ItemKey, Kind, Millis, PolicyId, QueueId, RuleId, derive},
 };
 use uuid::Uuid;
 
@@ -10,13 +11,13 @@ use super::{
     Plan, PlannedAction, PlannedCallback, PlannedReview, PlannedStrike,
     events::{self, ActionEvent, ActionRef, Named},
 };
-use crate::{jobs::built_in, rules::stats::RuleHit};
+use crate::{jobs::BuiltInQueue, rules::stats::RuleHit};
 
 /// An action on an item, by a rule or a moderator.
 pub(crate) struct ActionInput<'a> {
     pub(crate) action: &'a ActionId,
     pub(crate) event_id: EventId,
-    pub(crate) event_type: &'static str,
+    pub(crate) event_type: Event,
     pub(crate) item: &'a ItemKey,
     /// The user who receives the action's strikes.
     pub(crate) user: Option<&'a ItemKey>,
@@ -67,7 +68,7 @@ impl Plan {
     fn enqueue(&mut self, input: &ActionInput<'_>, queue: Option<&QueueId>) {
         self.reviews.push(PlannedReview {
             subject: input.item.clone(),
-            queue: queue.cloned().unwrap_or_else(|| QueueId::new(built_in::DEFAULT)),
+            queue: queue.cloned().unwrap_or_else(|| BuiltInQueue::Default.into()),
             cause: derive::<Uuid>(Kind::JobCause, &[self.cause.as_bytes(), input.action.as_str().as_bytes()]),
             at: input.at,
             rules: input.rules.iter().map(|rule| rule.id.clone()).collect(),
@@ -91,7 +92,7 @@ impl Plan {
         };
         self.callbacks.push(PlannedCallback {
             event_id: input.event_id,
-            event_type: input.event_type.to_owned(),
+            event_type: input.event_type,
             endpoint,
             subject: input.item.clone(),
             occurred_at: input.occurred_at,

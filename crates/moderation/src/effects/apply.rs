@@ -5,13 +5,16 @@ use tidegate_schemas::{
     ids::Millis,
     records::{self, Command, JobClass, Record as _},
 };
-use tidegate_store::{WriteTime, tables::items::strikes::ActionByItem};
+use tidegate_store::{
+    WriteTime,
+    tables::{items::strikes::ActionByItem, review::jobs::CauseKind},
+};
 use tidegate_stream::{Record, Topic, failpoint};
 
 use super::{Plan, PlannedCallback, PlannedFinding, PlannedStrike};
 use crate::{
     Deps, Error,
-    jobs::{self, Cause, CauseKind, Opening},
+    jobs::{self, Cause, Opening},
     rules::stats::{self, HitFinding, RuleHit},
 };
 
@@ -107,7 +110,7 @@ fn callback_record(plan: &Plan, callback: &PlannedCallback) -> records::Callback
         org: plan.org.clone(),
         command: Command::Send,
         event_id: callback.event_id,
-        event_type: callback.event_type.clone(),
+        event_type: callback.event_type.name().to_owned(),
         endpoint: callback.endpoint.clone(),
         subject: callback.subject.clone(),
         occurred_at: callback.occurred_at,

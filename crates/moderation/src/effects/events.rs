@@ -2,12 +2,10 @@
 
 use serde::Serialize;
 use tidegate_catalog::Compiled;
-use tidegate_schemas::ids::{ActionId, AppealId, EventId, ItemKey, PolicyId, RuleId};
-
-pub const AUTOMATIC: &str = "action.automatic";
-pub const DECISION: &str = "decision.moderator";
-pub const THRESHOLD: &str = "user.threshold";
-pub const APPEAL: &str = "appeal.decision";
+use tidegate_schemas::{
+    documents::Event,
+    ids::{ActionId, AppealId, EventId, ItemKey, PolicyId, RuleId},
+};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Named<Id> {
@@ -26,7 +24,7 @@ pub struct ActionRef {
 pub struct ActionEvent {
     pub id: EventId,
     #[serde(rename = "type")]
-    pub event_type: &'static str,
+    pub event_type: Event,
     pub occurred_at: String,
     pub item: ItemKey,
     pub action: ActionRef,
@@ -47,7 +45,7 @@ pub struct ActionEvent {
 pub struct AppealEvent {
     pub id: EventId,
     #[serde(rename = "type")]
-    pub event_type: &'static str,
+    pub event_type: Event,
     pub occurred_at: String,
     pub appeal_id: AppealId,
     pub appealed_by: ItemKey,

@@ -14,10 +14,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tidegate_catalog::Compiled;
 use tidegate_rules::LeftOut;
-use tidegate_schemas::ids::{
-    ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, QueueId, RuleId,
+use tidegate_schemas::{
+    documents::Event,
+    ids::{ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, QueueId, RuleId},
+    string_enum,
 };
-use tidegate_store::{Inserted, Replaced, Store, tables::items::plans};
+use tidegate_store::{
+    Inserted, Replaced, Store,
+    tables::items::{plans, rules::Finding},
+};
 use uuid::Uuid;
 
 pub(crate) use actions::ActionInput;
@@ -28,7 +33,7 @@ pub use rule_gates::{Again, Claim, Evaluated, Expected, Refused, Watch, claims};
 
 use crate::{
     Deps, Error,
-    rules::stats::{Finding, RuleHit, RuleOutcome},
+    rules::stats::{RuleHit, RuleOutcome},
 };
 
 /// Reason that is shown for actions of content that a newer version has overtaken.
@@ -56,12 +61,13 @@ pub struct Plan {
     pub counted: Vec<RuleOutcome>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    Item,
-    Decision,
-    Threshold,
+string_enum! {
+    /// Kind of a plan's cause.
+    pub enum Kind {
+        Item = "item",
+        Decision = "decision",
+        Threshold = "threshold",
+    }
 }
 
 /// Findings of the rules, in the form of the item's row.
@@ -113,7 +119,7 @@ pub struct PlannedAction {
 #[serde(rename_all = "camelCase")]
 pub struct PlannedCallback {
     pub event_id: EventId,
-    pub event_type: String,
+    pub event_type: Event,
     pub endpoint: Option<EndpointId>,
     pub subject: ItemKey,
     pub occurred_at: Millis,
@@ -208,7 +214,7 @@ pub async fn adopt(store: &Store, plan: Plan, now: Millis) -> Result<Plan, Error
     let row = plans::Plan {
         org: plan.org.clone(),
         cause: plan.cause,
-        kind: serde_json::to_string(&plan.kind).map_err(Error::corrupt("plan"))?.trim_matches('"').to_owned(),
+        kind: plan.kind.as_str().to_owned(),
         plan: serde_json::to_string(&plan).map_err(Error::corrupt("plan"))?,
         created_at: now,
         version: 1,

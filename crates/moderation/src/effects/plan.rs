@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidegate_catalog::Compiled;
 use tidegate_rules::{Errored, Match, OnError};
-use tidegate_schemas::ids::{ActionId, EventId, Kind as IdKind, PolicyId, QueueId, RuleId, derive};
+use tidegate_schemas::{
+    documents::Event,
+    ids::{ActionId, EventId, Kind as IdKind, PolicyId, RuleId, derive},
+};
 
 use super::{
     ActionInput, Findings, Kind, Plan, PlannedReview, events,
     rule_gates::{self, Evaluated, RuleMatch, event_id},
 };
 use crate::{
-    jobs::built_in,
+    jobs::BuiltInQueue,
     rules::stats::{OutcomeKind, RuleHit, RuleOutcome, Suppressed},
 };
 
@@ -146,7 +149,7 @@ fn take(
         &ActionInput {
             action: id,
             event_id: event_id(evaluated, id),
-            event_type: events::AUTOMATIC,
+            event_type: Event::AutomaticAction,
             item: evaluated.item,
             user: evaluated.user,
             at: evaluated.append_ms,
@@ -173,7 +176,7 @@ fn review(plan: &mut Plan, evaluated: &Evaluated<'_>, why: &str, hits: Vec<RuleH
     }
     plan.reviews.push(PlannedReview {
         subject: evaluated.item.clone(),
-        queue: QueueId::new(built_in::DEFAULT),
+        queue: BuiltInQueue::Default.into(),
         cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", why.as_bytes()]),
         at: evaluated.append_ms,
         rules: hits.iter().map(|hit| hit.rule.clone()).collect(),

@@ -22,14 +22,12 @@ use tidegate_store::{
     Store,
     tables::{
         items::items::Item,
-        review::jobs::{Job, SubjectJob},
+        review::jobs::{Job, JobState, SubjectJob},
     },
 };
 
 use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, compute};
-use crate::{
-    Error, items::evaluate::Prepared, jobs::DECIDED, review::decisions::Decided, rules::windows::Moment,
-};
+use crate::{Error, items::evaluate::Prepared, review::decisions::Decided, rules::windows::Moment};
 
 /// Number of items whose facts are looked up at once.
 const AT_ONCE: usize = 16;
@@ -370,11 +368,11 @@ async fn verdict(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<bo
     let Some(pointer) = store.get::<SubjectJob>(&key).await? else { return Ok(None) };
     for job_id in [Some(pointer.job_id), pointer.previous_job_id].into_iter().flatten() {
         let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { continue };
-        let Some(decision) = job.decision.filter(|_| job.state == DECIDED) else { continue };
+        let Some(decision) = job.decision.filter(|_| job.state == JobState::Decided) else { continue };
         let decided: Decided = serde_json::from_str(&decision).map_err(Error::corrupt("job"))?;
-        match decided.verdict.parse::<Verdict>().ok() {
-            Some(Verdict::Act) => return Ok(Some(true)),
-            Some(Verdict::Ignore) => return Ok(Some(false)),
+        match decided.verdict {
+            Verdict::Act => return Ok(Some(true)),
+            Verdict::Ignore => return Ok(Some(false)),
             _ => {}
         }
     }

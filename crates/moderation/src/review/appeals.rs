@@ -1,17 +1,20 @@
 //! Handles appeals: stores the appeal, opens its job, and finds the actions that it is against.
 //!
-//! It decides no appeal (`decisions`), and the claim on an `appealId` is made before the log takes the appeal.
+//! The id of an appeal is claimed before the log takes the appeal.
 
 use bytes::Bytes;
 use tidegate_schemas::{
-    ids::{AppealId, ItemKey, Kind, Millis, OrgId, QueueId, derive},
+    ids::{AppealId, ItemKey, Kind, Millis, OrgId, derive},
     records::{self, JobClass, Source},
 };
 use tidegate_store::{
     At, Inserted, Store, WriteTime,
     tables::{
         items::strikes::ActionByItem,
-        review::appeals::{Appeal, AppealClaim},
+        review::{
+            appeals::{Appeal, AppealClaim},
+            jobs::CauseKind,
+        },
     },
 };
 use uuid::Uuid;
@@ -22,7 +25,7 @@ use crate::{
         context::{self, StoredMention},
         context_media,
     },
-    jobs::{self, Cause, CauseKind, Opening, built_in},
+    jobs::{self, BuiltInQueue, Cause, Opening},
 };
 
 /// Claims the id for an appeal with this digest. Returns true if the id is new, or was claimed with the same digest.
@@ -53,7 +56,7 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
         org: appeal.org.clone(),
         class: JobClass::Appeal,
         subject: appeal.item.key(),
-        queue: QueueId::new(built_in::APPEALS),
+        queue: BuiltInQueue::Appeals.into(),
         cause: Cause {
             id: derive(Kind::JobCause, &[b"appeal", appeal.appeal_id.as_str().as_bytes()]),
             kind: CauseKind::Appeal,

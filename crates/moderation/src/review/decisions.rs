@@ -10,6 +10,7 @@ use std::{collections::HashSet, hash::Hash, time::Duration};
 use serde::{Deserialize, Serialize};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
+    documents::Event,
     ids::{
         ActionId, CauseId, ConfigVersion, DecisionId, EventId, ItemKey, JobId, Kind, Millis, OrgId, PolicyId,
         derive,
@@ -19,11 +20,11 @@ use tidegate_schemas::{
 use tidegate_store::{
     At, Replaced, WriteTime,
     tables::{
-        items::strikes::ActionByItem,
+        items::{rules::Finding, strikes::ActionByItem},
         review::{
             appeals::Appeal,
             decisions::{Decision, DecisionDue},
-            jobs::{Job, JobCause},
+            jobs::{DecisionState, Job, JobCause, JobState},
         },
     },
 };
@@ -34,13 +35,8 @@ use crate::{
     Deps, Error,
     effects::{self, ActionInput, Plan, PlannedCallback, PlannedFinding, PlannedStrike, events},
     items::stored,
-    jobs::{DECIDED, OPEN},
-    rules::stats::{Finding, RuleHit},
+    rules::stats::RuleHit,
 };
-
-pub const PENDING: &str = "pending";
-pub const RELEASED: &str = "released";
-pub const APPENDED: &str = "appended";
 
 /// A moderator's decision as requested. An action or a policy that is named twice counts once.
 #[derive(Clone, Debug)]
@@ -75,7 +71,7 @@ pub enum Refusal {
 pub struct Decided {
     pub decision_id: DecisionId,
     pub config_version: ConfigVersion,
-    pub verdict: String,
+    pub verdict: Verdict,
     pub actions: Vec<ActionId>,
     pub policies: Vec<PolicyId>,
     pub reason: Option<String>,
@@ -107,7 +103,7 @@ pub async fn decide(
     let decided = Decided {
         decision_id: decision_id(job_id, ruling.epoch),
         config_version: config.version(),
-        verdict: ruling.verdict.as_str().to_owned(),
+        verdict: ruling.verdict,
         actions: each_once(&ruling.actions),
         policies: each_once(&ruling.policies),
         reason: ruling.reason.clone(),
@@ -121,9 +117,9 @@ pub async fn decide(
             return Ok(Err(refusal));
         }
         let next = Job {
-            state: DECIDED.to_owned(),
+            state: JobState::Decided,
             decision: Some(serde_json::to_string(&decided).map_err(Error::corrupt("decision"))?),
-            decision_state: Some(PENDING.to_owned()),
+            decision_state: Some(DecisionState::Pending),
             lease_until: None,
             ..job.clone()
         };
@@ -146,7 +142,7 @@ fn each_once<T: Clone + Eq + Hash>(named: &[T]) -> Vec<T> {
 }
 
 fn not_open_to(job: &Job, ruling: &Ruling) -> Option<Refusal> {
-    if job.state != OPEN {
+    if job.state != JobState::Open {
         return Some(Refusal::AlreadyDecided);
     }
     let yours = job.claimed_by.as_deref() == Some(&ruling.decided_by) && job.epoch == ruling.epoch;
@@ -156,7 +152,7 @@ fn not_open_to(job: &Job, ruling: &Ruling) -> Option<Refusal> {
 fn check(config: &Compiled, job: &Job, ruling: &Ruling) -> Result<(), Refusal> {
     let invalid =
         |pointer: &str, detail: String| Err(Refusal::Invalid { pointer: pointer.to_owned(), detail });
-    let appeal = job.class == JobClass::Appeal.as_str();
+    let appeal = job.class == JobClass::Appeal;
     let fits = match ruling.verdict {
         Verdict::Accept | Verdict::Reject => appeal,
         Verdict::Ignore | Verdict::Act => !appeal,
@@ -225,7 +221,7 @@ pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Milli
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("decision"))?;
     let Some(decided) = decided.filter(|decided| decided.decision_id == due.decision_id) else {
         // The decision may still follow only while the claim that it was made under is the job's present one.
-        let may_follow = job.state == OPEN && decision_id(job.job_id, job.epoch) == due.decision_id;
+        let may_follow = job.state == JobState::Open && decision_id(job.job_id, job.epoch) == due.decision_id;
         let is_new = now < due.due_at.plus(DECISION_FOLLOWS);
         return Ok(if may_follow && is_new {
             Release::Again(now.plus(LOOK_AGAIN))
@@ -233,12 +229,14 @@ pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Milli
             Release::Settled
         });
     };
-    match job.decision_state.as_deref() {
-        Some(PENDING) if now < decided.release_at => Ok(Release::Again(decided.release_at)),
-        Some(RELEASED) if job.lease_until.is_some_and(|lease| now < lease) => {
+    match job.decision_state {
+        Some(DecisionState::Pending) if now < decided.release_at => Ok(Release::Again(decided.release_at)),
+        Some(DecisionState::Released) if job.lease_until.is_some_and(|lease| now < lease) => {
             Ok(Release::Again(job.lease_until.unwrap_or(now)))
         }
-        Some(PENDING | RELEASED) => append(deps, job, &decided, now.plus(lease), now).await,
+        Some(DecisionState::Pending | DecisionState::Released) => {
+            append(deps, job, &decided, now.plus(lease), now).await
+        }
         _ => Ok(Release::Settled),
     }
 }
@@ -250,40 +248,40 @@ async fn append(
     lease: Millis,
     now: Millis,
 ) -> Result<Release, Error> {
-    let released = Job { decision_state: Some(RELEASED.to_owned()), lease_until: Some(lease), ..job.clone() };
+    let released =
+        Job { decision_state: Some(DecisionState::Released), lease_until: Some(lease), ..job.clone() };
     if !deps.store.replace(&released, job.version).await?.is_done() {
         // The decision was undone, or another scanner was faster.
         return Ok(Release::Again(now));
     }
     tidegate_stream::failpoint!("after_due_release");
     let key = job.item.log_key(&job.org);
-    let record = record(&job, decided)?;
+    let record = record(&job, decided);
     let partition = deps.log.partition(Topic::Decisions, &key);
     deps.log.append(&[(partition, Record::new(&key, record.to_datum()))]).await?;
-    let marked = Job { decision_state: Some(APPENDED.to_owned()), lease_until: None, ..job.clone() };
+    let marked = Job { decision_state: Some(DecisionState::Appended), lease_until: None, ..job.clone() };
     if deps.store.replace(&marked, job.version + 1).await?.is_done() {
         return Ok(Release::Settled);
     }
     Ok(Release::Again(lease))
 }
 
-fn record(job: &Job, decided: &Decided) -> Result<records::Decision, Error> {
-    let defect = |detail: &str| Error::Corrupt { what: "decision", detail: detail.to_owned() };
-    Ok(records::Decision {
+fn record(job: &Job, decided: &Decided) -> records::Decision {
+    records::Decision {
         org: job.org.clone(),
         config_version: decided.config_version,
         decision_id: decided.decision_id,
         job_id: job.job_id,
-        class: job.class.parse::<JobClass>().ok().ok_or_else(|| defect("its job has an unknown class"))?,
+        class: job.class,
         item: job.item.clone(),
         appeal_id: job.appeal_id.clone(),
         decided_at: decided.decided_at,
         decided_by: decided.decided_by.clone(),
-        verdict: decided.verdict.parse::<Verdict>().ok().ok_or_else(|| defect("unknown verdict"))?,
+        verdict: decided.verdict,
         actions: decided.actions.clone(),
         policies: decided.policies.clone(),
         reason: decided.reason.clone(),
-    })
+    }
 }
 
 /// Carries out a decision from the log.
@@ -303,9 +301,9 @@ fn row(decision: &records::Decision) -> Result<Decision, Error> {
         at: decision.decided_at,
         decision_id: decision.decision_id,
         job_id: decision.job_id,
-        class: decision.class.as_str().to_owned(),
+        class: decision.class,
         item: decision.item.clone(),
-        verdict: decision.verdict.as_str().to_owned(),
+        verdict: decision.verdict,
         actions: serde_json::to_string(&decision.actions).map_err(Error::corrupt("decision"))?,
         policies: serde_json::to_string(&decision.policies).map_err(Error::corrupt("decision"))?,
         reason: decision.reason.clone(),
@@ -381,7 +379,7 @@ fn take(
         &ActionInput {
             action: id,
             event_id: derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes(), id.as_str().as_bytes()]),
-            event_type: events::DECISION,
+            event_type: Event::ModeratorDecision,
             item: &decision.item,
             user,
             at: written_at,
@@ -409,8 +407,10 @@ async fn answer_appeal(
         .await?
         .ok_or_else(|| missing("its row is gone"))?;
     let accepted = decision.verdict == Verdict::Accept;
-    let listening: Vec<_> =
-        config.endpoints_for(events::APPEAL).map(|endpoint| Some(endpoint.key.clone())).collect();
+    let listening: Vec<_> = config
+        .endpoints_for(Event::AppealDecision.name())
+        .map(|endpoint| Some(endpoint.key.clone()))
+        .collect();
     // Without an endpoint the event is kept as held rather than lost.
     let endpoints = if listening.is_empty() { vec![None] } else { listening };
     for endpoint in endpoints {
@@ -419,7 +419,7 @@ async fn answer_appeal(
             derive(Kind::AppealEvent, &[decision.decision_id.as_bytes(), name.as_bytes()]);
         let event = events::AppealEvent {
             id: event_id,
-            event_type: events::APPEAL,
+            event_type: Event::AppealDecision,
             occurred_at: decision.decided_at.iso(),
             appeal_id: appeal_id.clone(),
             appealed_by: appeal.appealed_by.clone(),
@@ -430,7 +430,7 @@ async fn answer_appeal(
         };
         plan.callbacks.push(PlannedCallback {
             event_id,
-            event_type: events::APPEAL.to_owned(),
+            event_type: Event::AppealDecision,
             endpoint,
             subject: appeal.item.clone(),
             occurred_at: decision.decided_at,

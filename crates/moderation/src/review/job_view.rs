@@ -7,13 +7,14 @@ use tidegate_schemas::{
         ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, OrgId, PolicyId, QueueId,
         ReportId, SubmissionId, TypeId,
     },
+    records::{JobClass, Verdict},
     wire::reports::REPORTER_KIND,
 };
 use tidegate_store::{
     At, Cursor, Store,
     tables::review::{
         appeals::Appeal,
-        jobs::{Job, JobCause},
+        jobs::{CauseKind, DecisionState, Job, JobCause, JobState},
         reports::Report,
     },
 };
@@ -29,9 +30,9 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     pub id: JobId,
-    pub class: String,
+    pub class: JobClass,
     pub queue: QueueId,
-    pub state: String,
+    pub state: JobState,
     pub item: ItemKey,
     pub generation: i64,
     pub priority: i64,
@@ -45,9 +46,8 @@ pub struct Summary {
     pub lease_until: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<DecisionAnswer>,
-    /// State of the decision: `pending`, `released` or `appended`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision_state: Option<String>,
+    pub decision_state: Option<DecisionState>,
 }
 
 /// A decision as the API shows it.
@@ -56,7 +56,7 @@ pub struct Summary {
 pub struct DecisionAnswer {
     pub decision_id: DecisionId,
     pub config_version: ConfigVersion,
-    pub verdict: String,
+    pub verdict: Verdict,
     pub actions: Vec<ActionId>,
     pub policies: Vec<PolicyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,7 @@ pub struct CauseLimits {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cause {
-    pub kind: String,
+    pub kind: CauseKind,
     pub at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submission_id: Option<SubmissionId>,

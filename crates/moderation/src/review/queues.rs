@@ -8,14 +8,10 @@ use std::time::Duration;
 use tidegate_schemas::ids::{JobId, Millis, OrgId, QueueId};
 use tidegate_store::{
     At, Replaced, Store, WriteTime,
-    tables::review::jobs::{Job, QueueDay, QueueEntry},
+    tables::review::jobs::{DecisionState, Job, JobState, QueueDay, QueueEntry},
 };
 
-use super::decisions::PENDING;
-use crate::{
-    Error,
-    jobs::{OPEN, has_cause},
-};
+use crate::{Error, jobs::has_cause};
 
 /// Longest delay between the instant of a queue entry and its write.
 const LATE_ENTRIES: Duration = Duration::from_secs(600);
@@ -80,7 +76,7 @@ async fn claim_at_once(
         return Ok(Claim::Opening);
     }
     loop {
-        if job.state != OPEN {
+        if job.state != JobState::Open {
             return Ok(Claim::Decided);
         }
         if let (Some(by), Some(until)) = (&job.claimed_by, job.lease_until)
@@ -116,7 +112,7 @@ pub async fn release(
     let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
         return Ok(false);
     };
-    while job.state == OPEN && job.epoch == epoch && job.claimed_by.as_deref() == Some(reviewer) {
+    while job.state == JobState::Open && job.epoch == epoch && job.claimed_by.as_deref() == Some(reviewer) {
         let free = Job { claimed_by: None, lease_until: None, ..job.clone() };
         match store.replace(&free, job.version).await? {
             Replaced::Yes => return Ok(true),
@@ -205,10 +201,10 @@ async fn scan_day(
                 continue;
             }
             // A decision that can be undone gives the job back to the queue.
-            all_decided &= job.state != OPEN && job.decision_state.as_deref() != Some(PENDING);
+            all_decided &= job.state != JobState::Open && job.decision_state != Some(DecisionState::Pending);
             if all_decided {
                 decided_until = entry.created_at;
-            } else if job.state == OPEN && wanted(&job) && found.len() < limit {
+            } else if job.state == JobState::Open && wanted(&job) && found.len() < limit {
                 found.push(job);
             }
         }

@@ -2,17 +2,20 @@
 //! evaluate.
 
 use tidegate_schemas::{
-    ids::{Kind, Millis, QueueId, derive},
+    ids::{Kind, Millis, derive},
     records::{self, Coordinates, JobClass, Record as _, Source},
 };
-use tidegate_store::{WriteTime, tables::review::reports::Report};
+use tidegate_store::{
+    WriteTime,
+    tables::review::{jobs::CauseKind, reports::Report},
+};
 use tidegate_stream::{Record, Topic};
 use uuid::Uuid;
 
 use crate::{
     Deps, Error,
     items::{context, context_media, stored::RESENT},
-    jobs::{self, Cause, CauseKind, Opening, built_in},
+    jobs::{self, BuiltInQueue, Cause, Opening},
 };
 
 /// Stores the report, opens its job and appends its item to the log. `is_resent` is true for a replayed dead letter.
@@ -56,15 +59,15 @@ fn cause(report: &records::Report) -> Uuid {
 /// Chooses class and queue. A report of child sexual abuse material skips routing and never enters the review queues.
 fn opening(report: &records::Report, written_at: Millis) -> Opening {
     let (class, queue) = if report.csam {
-        (JobClass::ChildSafety, built_in::CHILD_SAFETY)
+        (JobClass::ChildSafety, BuiltInQueue::ChildSafety)
     } else {
-        (JobClass::Review, built_in::DEFAULT)
+        (JobClass::Review, BuiltInQueue::Default)
     };
     Opening {
         org: report.org.clone(),
         class,
         subject: report.item.key(),
-        queue: QueueId::new(queue),
+        queue: queue.into(),
         cause: Cause {
             id: cause(report),
             kind: CauseKind::Report,

@@ -11,7 +11,7 @@ use tidegate_store::{
     At, Batch, Store, WriteTime,
     tables::items::{
         limits::RuleAlarm,
-        rules::{RuleCount, RuleVerdict},
+        rules::{Finding, RuleCount, RuleVerdict},
     },
 };
 use uuid::Uuid;
@@ -25,32 +25,6 @@ pub struct RuleHit {
     pub version: String,
     /// Append time of the item.
     pub at: Millis,
-}
-
-/// Finding of moderators about a match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Finding {
-    /// They acted, or stood by an action.
-    Confirmed,
-    /// They found nothing wrong.
-    Rejected,
-    /// They accepted an appeal against the action.
-    Overturned,
-}
-
-impl Finding {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Confirmed => "confirmed",
-            Self::Rejected => "rejected",
-            Self::Overturned => "overturned",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        [Self::Confirmed, Self::Rejected, Self::Overturned].into_iter().find(|it| it.as_str() == text)
-    }
 }
 
 /// Outcome of a rule on one item.
@@ -266,7 +240,7 @@ pub(crate) async fn record_finding(store: &Store, finding: HitFinding<'_>) -> Re
         rule: finding.hit.rule.clone(),
         rule_version: finding.hit.version.clone(),
         item: finding.item.clone(),
-        verdict: finding.finding.as_str().to_owned(),
+        verdict: finding.finding,
         decision_id: finding.decision.into(),
         decided_at: finding.at,
     };
@@ -314,11 +288,10 @@ pub async fn read(
         while let Some(rows) = verdicts.next_page().await? {
             for row in rows {
                 let stats = all.entry((row.rule, row.rule_version)).or_default();
-                match Finding::parse(&row.verdict) {
-                    Some(Finding::Confirmed) => stats.confirmed += 1,
-                    Some(Finding::Rejected) => stats.rejected += 1,
-                    Some(Finding::Overturned) => stats.overturned += 1,
-                    None => {}
+                match row.verdict {
+                    Finding::Confirmed => stats.confirmed += 1,
+                    Finding::Rejected => stats.rejected += 1,
+                    Finding::Overturned => stats.overturned += 1,
                 }
             }
         }

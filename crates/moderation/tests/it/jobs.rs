@@ -4,7 +4,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use tidegate_moderation::{
-    jobs::{self, Cause, CauseKind, DECIDED, Opening},
+    jobs::{self, Cause, Opening},
     review::queues::{self, Claim, Reviewer},
 };
 use tidegate_schemas::{
@@ -13,7 +13,7 @@ use tidegate_schemas::{
 };
 use tidegate_store::{
     At, Replaced, Store, WriteTime,
-    tables::review::jobs::{Job, JobCause, QueueEntry},
+    tables::review::jobs::{CauseKind, Job, JobCause, JobState, QueueEntry},
 };
 use uuid::Uuid;
 
@@ -64,7 +64,7 @@ async fn causes(store: &Store, job: JobId) -> HashSet<u128> {
 async fn decide(store: &Store, job: JobId) {
     loop {
         let row = store.get::<Job>(&(org(), job)).await.unwrap().unwrap();
-        let decided = Job { state: DECIDED.to_owned(), ..row.clone() };
+        let decided = Job { state: JobState::Decided, ..row.clone() };
         if matches!(store.replace(&decided, row.version).await.unwrap(), Replaced::Yes) {
             return;
         }

@@ -13,21 +13,23 @@ use tidegate_moderation::{
         stored::{self, RESENT, Submission},
         submissions::{self, Standing},
     },
-    jobs::{DECIDED, OPEN},
     review::{
-        decisions::{self, Decided, PENDING, Release},
+        decisions::{self, Decided, Release},
         reports,
     },
 };
 use tidegate_schemas::{
     ids::{ConfigVersion, DecisionId, ItemKey, JobId, Kind as IdKind, Millis, QueueId, SubmissionId, derive},
-    records::{self, Coordinates, Items, Source, Variant},
+    records::{self, Coordinates, Items, JobClass, Source, Variant, Verdict},
 };
 use tidegate_store::{
     Store,
     tables::{
         items::items::{EVALUATED, Item, Stage, SubmissionPlace, write_time},
-        review::{decisions::DecisionDue, jobs::Job},
+        review::{
+            decisions::DecisionDue,
+            jobs::{DecisionState, Job, JobState},
+        },
     },
 };
 use tidegate_stream::{
@@ -169,9 +171,9 @@ fn claimed(job_id: JobId, now: Millis) -> Job {
     Job {
         org: org(),
         job_id,
-        class: "review".to_owned(),
+        class: JobClass::Review,
         queue: QueueId::new("default"),
-        state: OPEN.to_owned(),
+        state: JobState::Open,
         item: post(),
         generation: 1,
         priority: 0,
@@ -196,7 +198,7 @@ async fn a_released_decision_is_appended_after_its_lease() {
     let decided = Decided {
         decision_id,
         config_version: ConfigVersion(1),
-        verdict: "ignore".to_owned(),
+        verdict: Verdict::Ignore,
         actions: Vec::new(),
         policies: Vec::new(),
         reason: None,
@@ -205,9 +207,9 @@ async fn a_released_decision_is_appended_after_its_lease() {
         release_at: now,
     };
     let job = Job {
-        state: DECIDED.to_owned(),
+        state: JobState::Decided,
         decision: Some(serde_json::to_string(&decided).unwrap()),
-        decision_state: Some(PENDING.to_owned()),
+        decision_state: Some(DecisionState::Pending),
         ..claimed(job_id, now)
     };
     deps.store.insert_new(&job).await.unwrap();
@@ -240,7 +242,7 @@ async fn a_due_row_waits_while_its_claim_may_still_decide() {
         Release::Settled,
         "the claim is void"
     );
-    job.state = DECIDED.to_owned();
+    job.state = JobState::Decided;
     assert!(deps.store.replace(&job, 2).await.unwrap().is_done());
     let due = DecisionDue {
         decision_id: derive(IdKind::Decision, &[job_id.as_bytes(), &3_i64.to_be_bytes()]),

@@ -7,11 +7,11 @@ use tidegate_moderation::review::{
 };
 use tidegate_schemas::{
     ids::{AppealId, ConfigVersion, JobId, Kind, Millis, QueueId, ReportId, derive},
-    records::{Appeal, ItemEntry, Mention, Report, Variant, Verdict},
+    records::{Appeal, ItemEntry, JobClass, Mention, Report, Variant, Verdict},
 };
 use tidegate_store::tables::{
     items::strikes::{Strike, StrikeReversal},
-    review::jobs::{Job, JobCause, SubjectJob},
+    review::jobs::{DecisionState, Job, JobCause, SubjectJob},
 };
 use tidegate_stream::Topic;
 
@@ -166,7 +166,7 @@ async fn a_decision_strikes_and_calls_back_and_an_accepted_appeal_takes_it_back(
     };
     world.append(Topic::Appeals, &post("p1").log_key(&org()), &appeal).await;
     let job = decide(&world, "appeals", Verdict::Accept).await;
-    assert_eq!((job.class.as_str(), job.appeal_id), ("appeal", Some(AppealId::new("a1"))));
+    assert_eq!((job.class, job.appeal_id), (JobClass::Appeal, Some(AppealId::new("a1"))));
     world.until("the answer to the appeal", async || world.events("appeal.decision").await.pop()).await;
     let reversal = world
         .until("the reversal", async || world.rows::<StrikeReversal>(&(org(), user("u1"))).await.pop())
@@ -196,7 +196,7 @@ async fn a_decision_that_nobody_released_is_released_by_the_next_process() {
     second.drain().await;
     assert_eq!(second.tail(Topic::Decisions).await.len(), 1);
     let job = second.deps.store.get::<Job>(&(org(), opened.job_id)).await.unwrap().unwrap();
-    assert_eq!(job.decision_state.as_deref(), Some(decisions::APPENDED));
+    assert_eq!(job.decision_state, Some(DecisionState::Appended));
 }
 
 #[tokio::test(flavor = "multi_thread")]

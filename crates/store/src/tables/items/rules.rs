@@ -2,10 +2,27 @@
 //!
 //! It does not count or judge; `tidegate-moderation` and the processors do.
 
-use tidegate_schemas::ids::{DecisionId, ItemKey, Millis, OrgId, RuleId};
+use tidegate_schemas::{
+    ids::{DecisionId, ItemKey, Millis, OrgId, RuleId},
+    string_enum,
+};
 use uuid::Uuid;
 
-use crate::table;
+use crate::{string_column, table};
+
+string_enum! {
+    /// Finding of moderators about a match of a rule.
+    pub enum Finding {
+        /// They acted, or stood by an action.
+        Confirmed = "confirmed",
+        /// They found nothing wrong.
+        Rejected = "rejected",
+        /// They accepted an appeal against the action.
+        Overturned = "overturned",
+    }
+}
+
+string_column!(Finding);
 
 table! {
     /// Items of a day on which a version of a rule came to something, as one process counted them. It writes its row
@@ -30,7 +47,7 @@ table! {
     Fact RuleVerdict in "rule_verdicts" ttl Some(400 days), window 15 days;
     partition { org: OrgId, day: i64 }
     cluster { rule: RuleId [Asc], rule_version: String [Asc], item: ItemKey [Asc] }
-    values { verdict: String, decision_id: DecisionId, decided_at: Millis }
+    values { verdict: Finding, decision_id: DecisionId, decided_at: Millis }
 }
 
 table! {

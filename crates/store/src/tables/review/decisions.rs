@@ -2,9 +2,14 @@
 //!
 //! It does not release anything; the scanner of the decisions topic does.
 
-use tidegate_schemas::ids::{DecisionId, ItemKey, JobId, Millis, OrgId};
+use tidegate_schemas::{
+    ids::{DecisionId, ItemKey, JobId, Millis, OrgId},
+    records::{JobClass, Verdict},
+};
 
-use crate::table;
+use crate::{string_column, table};
+
+string_column!(Verdict);
 
 table! {
     /// A decision as an event: written once, when it is carried out.
@@ -13,9 +18,9 @@ table! {
     cluster { at: Millis [Asc], decision_id: DecisionId [Asc] }
     values {
         job_id: JobId,
-        class: String,
+        class: JobClass,
         item: ItemKey,
-        verdict: String,
+        verdict: Verdict,
         actions: String,
         policies: String,
         reason: Option<String>,

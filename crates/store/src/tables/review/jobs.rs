@@ -2,12 +2,46 @@
 //!
 //! It does not know who may decide what; `tidegate-moderation` keeps the protocol between these rows.
 
-use tidegate_schemas::ids::{
-    AppealId, ItemId, ItemKey, JobId, Millis, OrgId, QueueId, ReportId, SubmissionId, TypeId,
+use tidegate_schemas::{
+    ids::{AppealId, ItemId, ItemKey, JobId, Millis, OrgId, QueueId, ReportId, SubmissionId, TypeId},
+    records::JobClass,
+    string_enum,
 };
 use uuid::Uuid;
 
-use crate::table;
+use crate::{string_column, table};
+
+string_enum! {
+    /// State of a review job.
+    pub enum JobState {
+        /// A reviewer may claim the job.
+        Open = "open",
+        Decided = "decided",
+    }
+}
+
+string_enum! {
+    /// Progress of a job's decision towards its effects.
+    pub enum DecisionState {
+        /// The decision can be undone.
+        Pending = "pending",
+        /// The time to undo is over and the decision is about to be appended to the log.
+        Released = "released",
+        /// The log has the decision.
+        Appended = "appended",
+    }
+}
+
+string_enum! {
+    /// Kind of a job's cause.
+    pub enum CauseKind {
+        Report = "report",
+        Appeal = "appeal",
+        Rule = "rule",
+    }
+}
+
+string_column!(JobState, DecisionState, CauseKind, JobClass);
 
 table! {
     /// The truth about a job.
@@ -15,9 +49,9 @@ table! {
     partition { org: OrgId, job_id: JobId }
     cluster {}
     values {
-        class: String,
+        class: JobClass,
         queue: QueueId,
-        state: String,
+        state: JobState,
         item: ItemKey,
         generation: i64,
         priority: i64,
@@ -27,7 +61,7 @@ table! {
         claimed_by: Option<String>,
         lease_until: Option<Millis>,
         decision: Option<String>,
-        decision_state: Option<String>,
+        decision_state: Option<DecisionState>,
     }
 }
 
@@ -37,7 +71,7 @@ table! {
     partition { org: OrgId, job_id: JobId }
     cluster { cause: Uuid [Asc] }
     values {
-        kind: String,
+        kind: CauseKind,
         at: Millis,
         report_id: Option<ReportId>,
         appeal_id: Option<AppealId>,
