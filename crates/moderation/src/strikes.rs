@@ -23,12 +23,12 @@ use crate::{
 };
 
 /// Returns the points that count for a user since an instant.
-pub async fn standing(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<i64, Error> {
+pub async fn total(store: &Store, org: &OrgId, user: &ItemKey, since: Millis) -> Result<i64, Error> {
     Ok(History::read(store, org, user, since).await?.sum(|_| true))
 }
 
 /// Returns the points that counted for a user at an instant: strikes since `since`, less those reversed by then.
-pub async fn standing_at(
+pub async fn total_at(
     store: &Store,
     org: &OrgId,
     user: &ItemKey,

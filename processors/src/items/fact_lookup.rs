@@ -3,17 +3,12 @@
 //!
 //! It remembers nothing beyond the look-ups that are under way.
 
-use std::{collections::HashMap, sync::Arc};
-
-use futures::{
-    FutureExt as _,
-    future::{BoxFuture, Shared, try_join, try_join_all},
-};
-use parking_lot::Mutex;
+use futures::future::{try_join, try_join_all};
 use tidegate_moderation::{
     self as moderation,
     media::Judged,
     rules::windows::{self, Moment, Question as WindowQuestion},
+    single_flight::SingleFlight,
     strikes,
 };
 use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowKey, Within};
@@ -22,11 +17,8 @@ use tidegate_store::Store;
 
 use crate::items::window_order::{Turn, Turns};
 
-/// A look-up that several items may wait for. The store's errors cannot be shared: whoever meets one asks again.
-type Flight = Shared<BoxFuture<'static, Option<i64>>>;
-
-/// Whose standing, and since when.
-type Question = (OrgId, ItemKey, Millis);
+/// Key of a look-up of strikes: the user, and the instant since which strikes count.
+type StrikeQuery = (OrgId, ItemKey, Millis);
 
 /// The item that asks.
 #[derive(Clone, Copy)]
@@ -41,13 +33,14 @@ pub(crate) struct Asking<'a> {
 pub(crate) struct Desk {
     store: Store,
     window_rows: usize,
-    flights: Arc<Mutex<HashMap<Question, Flight>>>,
+    /// Look-ups of strikes that are under way; `None` if the store failed, as its errors cannot be shared.
+    strike_lookups: SingleFlight<StrikeQuery, Option<i64>>,
     turns: Turns,
 }
 
 impl Desk {
     pub(crate) fn new(store: Store, window_rows: usize) -> Self {
-        Self { store, window_rows, flights: Arc::default(), turns: Turns::default() }
+        Self { store, window_rows, strike_lookups: SingleFlight::default(), turns: Turns::default() }
     }
 
     pub(crate) const fn window_rows(&self) -> usize {
@@ -141,26 +134,15 @@ impl Desk {
         now: Millis,
     ) -> Result<i64, moderation::Error> {
         let since = within.map_or(Millis(0), |within| within.since(now));
-        match self.join((org.clone(), user.clone(), since)).await {
+        let query = (org.clone(), user.clone(), since);
+        let (lookup, _) = self.strike_lookups.join(&query, || {
+            let (store, (org, user, since)) = (self.store.clone(), query.clone());
+            async move { strikes::total(&store, &org, &user, since).await.ok() }
+        });
+        match lookup.await {
             Some(points) => Ok(points),
-            None => strikes::standing(&self.store, org, user, since).await,
+            // The look-up is repeated by each waiting item, for an error of its own.
+            None => strikes::total(&self.store, org, user, since).await,
         }
-    }
-
-    fn join(&self, question: Question) -> Flight {
-        let mut flights = self.flights.lock();
-        if let Some(flight) = flights.get(&question) {
-            return flight.clone();
-        }
-        let (store, all, asked) = (self.store.clone(), Arc::clone(&self.flights), question.clone());
-        let flight = async move {
-            let (org, user, since) = &asked;
-            let points = strikes::standing(&store, org, user, *since).await.ok();
-            all.lock().remove(&asked);
-            points
-        };
-        let flight = flight.boxed().shared();
-        flights.insert(question, flight.clone());
-        flight
     }
 }

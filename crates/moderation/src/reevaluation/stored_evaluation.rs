@@ -77,7 +77,7 @@ async fn facts(
         match need {
             Need::Strikes { user, within } => {
                 let since = within.map_or(Millis(0), |within| within.since(now));
-                let points = strikes::standing_at(archive.store, archive.org, user, since, now).await?;
+                let points = strikes::total_at(archive.store, archive.org, user, since, now).await?;
                 facts.strikes(need.clone(), points);
             }
             Need::Count { window, key, at_least } if !archive.uncounted.contains(window) => {
