@@ -2,16 +2,18 @@
 //!
 //! It does not decide which names are known.
 
+use strsim::osa_distance;
+
 /// A longer word is certainly no slip of one of our names, and the distance costs its length squared.
 const LONGEST: usize = 64;
 
 /// The closest of `known` to `word`, if it is close enough to be a slip of the pen.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = letters(word)?;
-    let allowed = 1 + wanted.len() / 4;
+    let allowed = 1 + wanted.chars().count() / 4;
     known
         .into_iter()
-        .filter_map(|name| Some((distance(&wanted, &letters(name)?), name)))
+        .filter_map(|name| Some((osa_distance(&wanted, &letters(name)?), name)))
         .filter(|&(steps, _)| steps <= allowed)
         .min()
         .map(|(_, name)| name)
@@ -31,31 +33,13 @@ pub(crate) fn shown(name: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// Without case and separators, so that `createdat` and `created_at` are near `createdAt`.
-fn letters(word: &str) -> Option<Vec<char>> {
+fn letters(word: &str) -> Option<String> {
     if word.is_empty() || word.len() > LONGEST * 4 {
         return None;
     }
-    let letters: Vec<char> =
+    let letters: String =
         word.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect();
-    (letters.len() <= LONGEST).then_some(letters)
-}
-
-/// Insertions, deletions, substitutions and swaps of neighbours.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, y) in b.iter().enumerate() {
-            let mut best = (last[j] + usize::from(x != y)).min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
-                best = best.min(before[j - 1] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
+    (letters.chars().count() <= LONGEST).then_some(letters)
 }
 
 #[cfg(test)]
