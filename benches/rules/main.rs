@@ -20,7 +20,7 @@ use mixes::{ITEM_TYPE, Mix, Set};
 use rustix::time::{ClockId, clock_gettime};
 use tidegate_rules::{
     Facts, Item, Kind, Limits, Need, On, Outcome, Plan, RuleSource, Vocabulary,
-    form::{self, Rule},
+    syntax::{self, Rule},
 };
 use tidegate_schemas::{
     ids::{ItemKey, Millis, SubmissionId, TypeId},
@@ -232,7 +232,8 @@ fn submission() -> SubmissionId {
 /// Outcomes and explanations are what plain reading comes to, of as many of the timed items as it gets through, and of
 /// one that many rules without an announcement match. How many items that were, and how many rules match the last.
 fn check(set: &Set, plan: &Plan, read: &[Values], limits: &Limits) -> (usize, usize) {
-    let rules: Vec<Rule> = set.rules.iter().map(|document| form::parse(document, limits).unwrap()).collect();
+    let rules: Vec<Rule> =
+        set.rules.iter().map(|document| syntax::parse(document, limits).unwrap()).collect();
     let kinds: BTreeMap<String, Kind> = set
         .item_type
         .fields()

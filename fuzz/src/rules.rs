@@ -5,7 +5,8 @@
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Facts, Fault, Fields, Item, Kind, Limits, Number, On, Outcome, Plan, RuleSource, Shape, Value, Vocabulary,
+    Facts, Fields, Item, Kind, Limits, Number, On, Outcome, Plan, RuleError, RuleSource, Shape, Value,
+    Vocabulary,
 };
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
@@ -40,7 +41,7 @@ fn limits() -> Limits {
 }
 
 /// A rule's plan, or why it is refused.
-fn plan(document: &Json) -> Result<Plan, Vec<Fault>> {
+fn plan(document: &Json) -> Result<Plan, Vec<RuleError>> {
     let mut vocabulary = Vocabulary::new();
     let fields = [
         ("text", Shape::one(Kind::Text)),
@@ -92,7 +93,7 @@ pub fn expr(bytes: &[u8]) {
     match plan(&json!({"rule": "r", "item_types": ["post"], "when": {"expr": expr}})) {
         Ok(plan) => drop(evaluate(&plan, TEXT)),
         Err(faults) => {
-            let named = |fault: &Fault| fault.pointer == "/when/expr";
+            let named = |fault: &RuleError| fault.pointer == "/when/expr";
             assert!(faults.iter().all(named), "{expr}: {faults:?}");
         }
     }

@@ -224,7 +224,7 @@ fn plan(
     let sources: Vec<RuleSource<'_>> =
         documents.iter().map(|(document, version)| RuleSource { document, version }).collect();
     Plan::compile(&sources, &vocabulary, limits).map_err(|faults| {
-        let placed = |it: &rules::Fault| place(content, it.kind, &it.rule, &it.pointer, &it.detail);
+        let placed = |it: &rules::RuleError| place(content, it.kind, &it.rule, &it.pointer, &it.detail);
         faults.iter().map(|it| DocumentFault { missing: it.missing.clone(), ..placed(it) }).collect()
     })
 }

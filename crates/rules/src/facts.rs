@@ -1,6 +1,4 @@
-//! What a plan must know beyond the item, and what the caller found out.
-//!
-//! It fetches nothing.
+//! Facts beyond the item that a plan needs, and the answers of the caller.
 
 use std::{collections::HashMap, fmt};
 
@@ -59,17 +57,17 @@ impl fmt::Display for Within {
 pub enum Need {
     /// The sum of the user's strike points, over `within` or over all that have not expired.
     Strikes { user: ItemKey, within: Option<Within> },
-    /// What a window has counted under a key. What lies beyond `at_least` is not asked for, so rows need not be read
-    /// any further; of several rules the largest number counts.
+    /// The amount that a window has counted under a key. What lies beyond `at_least` is not asked for, so rows need not
+    /// be read any further; of several rules the largest number counts.
     Count { window: WindowId, key: WindowKey, at_least: Amount },
-    /// What is known of a picture, a sound or a film: its state, and what it is like in the banks.
+    /// State of a picture, a sound or a film, and the entries of banks that it is like.
     Media { url: String },
-    /// What a model makes of the item. The submission stands for it: another item has another answer.
+    /// The numbers of a model for the item. The submission stands for it: another item has another answer.
     Score { model: String, submission: SubmissionId },
 }
 
 impl Need {
-    /// What the need asks about: equal for needs that one answer serves.
+    /// The question of the need: equal for needs that one answer serves.
     pub(crate) fn question(&self) -> Self {
         match self {
             Self::Count { window, key, .. } => {
@@ -87,7 +85,7 @@ impl Need {
     }
 }
 
-/// What is known of a medium.
+/// State and matches of a medium.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Media {
     pub state: MediaState,
@@ -95,7 +93,7 @@ pub struct Media {
     pub matches: Vec<BankMatch>,
 }
 
-/// How far a medium could be looked at.
+/// State of a medium: how far it could be looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MediaState {
@@ -111,21 +109,32 @@ pub enum MediaState {
     FetchFailed,
 }
 
+impl MediaState {
+    pub(crate) const NAMES: [(&'static str, Self); 6] = [
+        ("ok", Self::Ok),
+        ("low_quality", Self::LowQuality),
+        ("undecodable", Self::Undecodable),
+        ("too_large", Self::TooLarge),
+        ("blocked_address", Self::BlockedAddress),
+        ("fetch_failed", Self::FetchFailed),
+    ];
+}
+
 /// A medium is like an entry of a bank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BankMatch {
     pub bank: BankId,
     pub entry: String,
-    /// Of hash: `pdq`, `md5`, `sha1`, `sha256`, ...
+    /// Kind of hash: `pdq`, `md5`, `sha1`, `sha256`, ...
     pub kind: String,
-    /// How many bits differ; 0 of exact hashes.
+    /// Number of bits that differ; 0 for exact hashes.
     #[serde(default)]
     pub distance: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
 }
 
-/// What a model makes of an item: one number, or numbers by label.
+/// Numbers of a model for an item: one, or several by label.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     pub whole: Option<f64>,
@@ -144,7 +153,7 @@ enum Answer {
     Counted(Amount),
     Media(Media),
     Scores(Scores),
-    /// Nobody can say, and that is no fault.
+    /// No answer exists, and that is no failure.
     Nobody,
     Failed(String),
 }
@@ -152,7 +161,7 @@ enum Answer {
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing<'f> {
-    /// Nobody can say: there is nothing to compare.
+    /// No answer exists: there is nothing to compare.
     Nobody,
     Failed(&'f str),
 }
@@ -207,7 +216,7 @@ impl Facts {
         self.answer(&need, Answer::Scores(scores));
     }
 
-    /// Nobody can say, because nobody was to: conditions on it are inapplicable.
+    /// Sets that no answer exists: conditions on it are inapplicable.
     pub fn unknown(&mut self, need: Need) {
         self.answer(&need, Answer::Nobody);
     }

@@ -1,6 +1,4 @@
 //! Places on the earth: geohashes, distances, and the cells that cover an area.
-//!
-//! It knows no items and no rules.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,17 +1,15 @@
 //! Runs the examples that stand beside rules, and answers what is asked of items that are only tried.
-//!
-//! It does not read an example's item: what its data means is up to its item type.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tidegate_schemas::ids::{ItemKey, Kind, Millis, RuleId, TypeId, derive};
 
 use crate::{
+    error::{RuleError, did_you_mean, escaped, shown},
     facts::{Facts, Need},
-    faults::{Fault, did_you_mean, escaped, shown},
-    form::{self, Around, On},
-    item::{Fields, Item},
+    item::{Fields, Item, On},
     plan::Plan,
+    syntax::{self, Around},
 };
 
 /// An example's item, as its type reads it.
@@ -20,13 +18,13 @@ pub struct TestItem {
     pub user: Option<ItemKey>,
 }
 
-/// How one example went.
+/// Result of one example.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestReport {
     pub rule: RuleId,
     /// Its place among the rule's examples.
     pub test: usize,
-    /// What its author calls it.
+    /// Name that its author gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub result: TestResult,
@@ -130,8 +128,8 @@ impl Around {
 impl Plan {
     /// Reads what a line says is known beside its item, in the words of an example. `beside` names the line's other
     /// keys, `banks` the banks that media may be in.
-    pub fn around(&self, line: &Json, beside: &[&str], banks: &[&str]) -> Result<Around, Vec<Fault>> {
-        let around = form::around(line, beside, self.limits())?;
+    pub fn around(&self, line: &Json, beside: &[&str], banks: &[&str]) -> Result<Around, Vec<RuleError>> {
+        let around = syntax::around(line, beside, self.limits())?;
         let windows: Vec<_> = self.windows().map(|window| window.key.as_str()).collect();
         let models: Vec<_> = self.models().collect();
         let counted =
@@ -153,10 +151,10 @@ fn unknown<'n>(
     known: &[&str],
     tag: &'static str,
     what: &str,
-) -> Vec<Fault> {
+) -> Vec<RuleError> {
     let fault = |(at, name): (String, &str)| {
         let near = did_you_mean(name, known.iter().copied());
-        Fault::new("line", "", &format!("/{at}"), tag, format!("{what} {}{near}", shown(name)))
+        RuleError::new("line", "", &format!("/{at}"), tag, format!("{what} {}{near}", shown(name)))
     };
     named.filter(|(_, name)| !known.contains(name)).map(fault).collect()
 }

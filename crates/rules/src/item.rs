@@ -1,6 +1,4 @@
-//! What an evaluation reads: an item, its values as its type coerced them, and numbers that compare exactly.
-//!
-//! It does not check whether data fits an item type.
+//! Input of an evaluation: an item, its values as its type coerced them, and numbers that compare exactly.
 
 use std::cmp::Ordering;
 
@@ -9,7 +7,17 @@ use tidegate_schemas::{
     item_types,
 };
 
-use crate::form::On;
+use serde::{Deserialize, Serialize};
+
+/// Event that brings an item before a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum On {
+    Item,
+    Report,
+    /// Rules are not asked about these.
+    Appeal,
+}
 
 /// A coerced value of a field.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +74,7 @@ pub struct Item<'a> {
     pub values: &'a dyn Fields,
     /// The user whose strikes count: the field with role creator, or the item itself if it is a user.
     pub user: Option<&'a ItemKey>,
-    /// What brought the item here.
+    /// Event that brought the item here.
     pub on: On,
     /// The append time of the record that brought it; a clock would make a replay differ.
     pub now: Millis,
@@ -101,7 +109,7 @@ impl Number {
         }
     }
 
-    /// In millionths, rounded there and cut off at the ends of the range.
+    /// Value in millionths, rounded there and cut off at the ends of the range.
     #[allow(clippy::cast_possible_truncation, reason = "a cast saturates, which is what is meant")]
     pub(crate) fn millionths(self) -> i64 {
         match self {
@@ -113,7 +121,7 @@ impl Number {
         }
     }
 
-    /// As it is written where equal numbers must be the same: a whole one without a point.
+    /// Text that is the same for equal numbers: a whole one has no point.
     pub(crate) fn plain(self) -> String {
         match self {
             // Farther out no whole number is equal to it.

@@ -1,50 +1,58 @@
 //! Compiles an organisation's rules to one plan, and evaluates it for an item.
 //!
-//! It fetches nothing and knows no clock: what a rule needs to know beyond the item is asked for between
-//! [`Plan::scan`] and [`Plan::finish`], and what a match leads to is decided elsewhere.
+//! Evaluation has two phases around the caller's look-ups: [`Plan::scan`] returns the facts that rules need beyond the item,
+//! and [`Plan::finish`] takes the answers. It uses no clock and no network, so a replay comes to the same.
 
-mod bank;
 mod compile;
-mod counting;
-mod derived;
+mod enforcement;
 mod engine;
-mod evaluate;
-mod explain;
+mod error;
 mod facts;
-mod faults;
-mod folding;
-pub mod form;
+mod fields;
 mod geo;
 mod hosts;
 mod inline_tests;
 mod item;
-mod leaves;
-mod life;
+pub mod leaves;
 mod limits;
 mod lint;
+mod logic;
 mod outcome;
 mod overload;
 mod plan;
-mod views;
+mod reader;
+mod search;
+pub mod syntax;
+mod text;
 mod vocabulary;
 mod windows;
 
-pub use bank::{Bank, BankEntry, EntryName};
-pub use explain::{
-    AllExplained, CountExplained, CutExplained, DomainExplained, Explained, FieldExplained, FormulaExplained,
-    GeoExplained, GeoHit, Hit, MediaExplained, MediaHit, NotExplained, ScoreExplained, StrikesExplained,
-    TextExplained, Verdict,
-};
+pub use compile::{RuleHead, RuleSource};
+pub use enforcement::{ActionLimits, Enforcement, OnError, Rollout, RolloutBy, Share};
+pub use error::{RuleError, Warning};
 pub use facts::{BankMatch, Facts, Media, MediaState, Need, Scores, Within};
-pub use faults::{Fault, Warning};
-pub use form::{ActionUse, Around, On, Status};
 pub use inline_tests::{TestItem, TestReport, TestResult, run_tests};
-pub use item::{Fields, Item, Number, Value};
-pub use leaves::pattern_fault;
-pub use life::{Allowance, Life, OnError, Rollout, RolloutBy, Share};
+pub use item::{Fields, Item, Number, On, Value};
+pub use leaves::{
+    AllExplained, CutExplained, Explained, NotExplained,
+    count::CountExplained,
+    domain::DomainExplained,
+    field::FieldExplained,
+    formula::FormulaExplained,
+    geo::{GeoExplained, GeoHit},
+    input::Hit,
+    media::{MediaExplained, MediaHit},
+    needle::pattern_fault,
+    score::ScoreExplained,
+    strikes::StrikesExplained,
+    text::TextExplained,
+};
 pub use limits::{Contradiction, Limits};
-pub use outcome::{Errored, LeftOut, Match, Named, Outcome};
+pub use logic::ConditionResult;
+pub use outcome::{Errored, LeftOut, Match, Outcome, RuleInfo};
 pub use overload::Overload;
-pub use plan::{Figures, Inquiry, Plan, RuleHead, RuleSource, Scan};
-pub use vocabulary::{Container, Kind, Shape, Vocabulary};
+pub use plan::{Figures, Inquiry, Plan, Scan};
+pub use syntax::{ActionUse, Around, Status};
+pub use text::View;
+pub use vocabulary::{Bank, BankEntry, Container, EntryName, Kind, Shape, Vocabulary};
 pub use windows::{Amount, Measure, Tally, Window, WindowEntry, WindowKey};

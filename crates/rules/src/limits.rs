@@ -1,6 +1,4 @@
 //! The bounds within which rules are compiled and evaluated, each with its default.
-//!
-//! It counts nothing itself, apart from the steps of one evaluation.
 
 use serde::{Deserialize, Serialize};
 
@@ -131,15 +129,15 @@ pub(crate) fn wide(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// The steps of looking for one word in one text: a search that is made for it first reads the word, more slowly than it
-/// then reads the text.
+/// The steps of looking for one word in one text: a search that is made for it first reads the word, more slowly than
+/// it then reads the text.
 pub(crate) fn search(text: usize, word: usize) -> u64 {
     if word > text { 1 } else { 1 + wide(text) / 64 + wide(word) / 8 }
 }
 
 /// The evaluation has taken all its steps.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Spent;
+pub(crate) struct OutOfSteps;
 
 /// Steps left on one item. Counting instead of timing gives a replay the same outcome on any machine.
 pub(crate) struct Steps {
@@ -158,12 +156,12 @@ impl Steps {
     }
 
     /// Steps that all rules share: they are no rule's own.
-    pub(crate) fn take_shared(&mut self, steps: u64) -> Result<(), Spent> {
-        self.item = self.item.checked_sub(steps).ok_or(Spent)?;
+    pub(crate) fn take_shared(&mut self, steps: u64) -> Result<(), OutOfSteps> {
+        self.item = self.item.checked_sub(steps).ok_or(OutOfSteps)?;
         Ok(())
     }
 
-    pub(crate) fn take(&mut self, steps: u64) -> Result<(), Spent> {
+    pub(crate) fn take(&mut self, steps: u64) -> Result<(), OutOfSteps> {
         match (self.item.checked_sub(steps), self.rule.checked_sub(steps)) {
             (Some(item), Some(rule)) => {
                 (self.item, self.rule) = (item, rule);
@@ -172,7 +170,7 @@ impl Steps {
             // What is left of the item's steps stays for rules that need less.
             _ => {
                 self.rule = 0;
-                Err(Spent)
+                Err(OutOfSteps)
             }
         }
     }
@@ -203,11 +201,11 @@ mod tests {
         let limits = Limits { steps_per_item: 10, steps_per_rule: 6, ..Limits::default() };
         let mut steps = Steps::new(&limits);
         assert_eq!(steps.take(4), Ok(()));
-        assert_eq!(steps.take(4), Err(Spent));
-        assert_eq!(steps.take(1), Err(Spent));
+        assert_eq!(steps.take(4), Err(OutOfSteps));
+        assert_eq!(steps.take(1), Err(OutOfSteps));
         steps.next_rule();
         assert_eq!(steps.take(6), Ok(()));
         steps.next_rule();
-        assert_eq!(steps.take(1), Err(Spent));
+        assert_eq!(steps.take(1), Err(OutOfSteps));
     }
 }

@@ -1,23 +1,27 @@
 //! Finds what is allowed in rules and hardly meant: conditions that cannot hold, live rules without effects, rules that
 //! say the same twice.
 //!
-//! Contradictions are found between parts of one `all` that compare the same value. Nothing is proved beyond that: a rule
-//! without a warning may still never match.
+//! Contradictions are found between parts of one `all` that compare the same value. Nothing is proved beyond that: a
+//! rule without a warning may still never match.
 
 use std::collections::{HashMap, HashSet};
 
 use tidegate_schemas::ids::TypeId;
 
 use crate::{
-    compile::{Node, Rule},
-    engine::witness::{Costs, on_usual_text},
-    faults::Warning,
-    form::Status,
-    leaves::{Allowed, Constraint, Leaf, Subject, contradict},
+    compile::Rule,
+    engine::witness::Costs,
+    error::Warning,
+    leaves::{
+        Leaf,
+        constraint::{Allowed, Constraint, Subject, contradict},
+    },
+    logic::Node,
+    syntax::Status,
 };
 
-/// Returns the warnings of all rules. `unannounced` are rules that nothing in an item announces, sorted; `everywhere` are
-/// predicates with patterns that run on every text.
+/// Returns the warnings of all rules. `unannounced` are rules that nothing in an item announces, sorted; `everywhere`
+/// are predicates with patterns that run on every text.
 pub(crate) fn warnings<'r>(
     rules: impl Iterator<Item = &'r Rule>,
     predicates: &[Leaf],
@@ -37,13 +41,13 @@ pub(crate) fn warnings<'r>(
             warn("/when", "unsatisfiable", "the condition can never hold".to_owned());
         }
         if !never && unannounced.binary_search(&number).is_ok() {
-            let steps: f32 = rule.leaves.iter().map(|predicate| costs.judging(*predicate)).sum();
+            let steps: f32 = rule.leaves.iter().map(|predicate| costs.of(*predicate)).sum();
             let detail = "nothing that an item must hold announces the rule, so it is judged for every item";
             warn("/when", "unannounced", format!("{detail}, at about {steps:.0} steps"));
         }
         let runs = rule.leaves.iter().find(|predicate| everywhere.contains(predicate));
         if let Some(Leaf::Text(text)) = runs.map(|predicate| &predicates[*predicate as usize]) {
-            let steps = on_usual_text(text);
+            let steps = text.on_usual_text();
             let detail = "the pattern holds no literal of three bytes, so it runs on every text";
             warn("/when", "pattern_everywhere", format!("{detail}, at about {steps:.0} steps"));
         }
@@ -65,7 +69,7 @@ pub(crate) fn warnings<'r>(
     warnings
 }
 
-/// What rules with the same condition have in common. A rule that is tried beside another, or takes over from it when it
+/// Text that is equal for rules that are duplicates. A rule that is tried beside another, or takes over from it when it
 /// expires, is no duplicate.
 fn scope(rule: &Rule) -> String {
     let mut types: Vec<_> = rule.item_types.iter().map(TypeId::as_str).collect();
@@ -116,7 +120,7 @@ fn is_impossible(node: &Node, positive: bool, rule: &Rule, predicates: &[Leaf]) 
     }
     let known: HashSet<_> = literals.iter().copied().collect();
     let both = literals.iter().any(|(predicate, positive)| known.contains(&(*predicate, !positive)));
-    let of = |(predicate, positive): &(u32, bool)| predicates[*predicate as usize].constraints(*positive);
+    let of = |(predicate, positive): &(u32, bool)| predicates[*predicate as usize].lint(*positive);
     let each: Vec<Vec<Constraint>> = literals.iter().map(of).collect();
     // Values of different lists have nothing to do with each other.
     let shared = each.iter().flatten().filter(|it| it.subject != Subject::OfList);

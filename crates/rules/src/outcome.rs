@@ -1,6 +1,4 @@
-//! What all rules of a plan came to on one item, as it is stored with the item.
-//!
-//! It does not say what follows from a match.
+//! Results of all rules of a plan on one item, as they are stored with the item.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -8,8 +6,8 @@ use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 use tidegate_schemas::ids::{PolicyId, RuleId, WindowId};
 
 use crate::{
-    explain::Explained,
-    form::{ActionUse, Status},
+    leaves::Explained,
+    syntax::{ActionUse, Status},
 };
 
 /// Matches and failures, each in the plan's order of rules.
@@ -43,8 +41,8 @@ impl Outcome {
     }
 }
 
-/// What an evaluation did not search, count or list, because that is more than it may. It is written without what is
-/// empty.
+/// Parts that an evaluation did not search, count or list, because that is more than it may. It is written without what
+/// is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LeftOut {
@@ -69,13 +67,13 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// What a rule is called, and what its matches are booked under and lead to.
+/// Name and version of a rule, and what its matches lead to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct RuleInfo {
     pub rule: RuleId,
     pub name: String,
     pub version: String,
-    /// Only a live rule has effects.
+    /// Status; a rule has effects only while it is live.
     pub status: Status,
     pub policies: Vec<PolicyId>,
     pub actions: Vec<ActionUse>,
@@ -86,21 +84,21 @@ pub struct Named {
 #[serde(from = "Written")]
 pub struct Match {
     /// Shared with the rule: a copy of each word would cost more than to find the match.
-    pub named: Arc<Named>,
+    pub named: Arc<RuleInfo>,
     pub tree: Explained,
 }
 
 impl Deref for Match {
-    type Target = Named;
+    type Target = RuleInfo;
 
-    fn deref(&self) -> &Named {
+    fn deref(&self) -> &RuleInfo {
         &self.named
     }
 }
 
 impl Serialize for Match {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Named { rule, name, version, status, policies, actions } = &*self.named;
+        let RuleInfo { rule, name, version, status, policies, actions } = &*self.named;
         let mut written = serializer.serialize_struct("Match", 7)?;
         written.serialize_field("rule", rule)?;
         written.serialize_field("name", name)?;
@@ -128,7 +126,7 @@ struct Written {
 impl From<Written> for Match {
     fn from(written: Written) -> Self {
         let Written { rule, name, version, status, policies, actions, tree } = written;
-        Self { named: Arc::new(Named { rule, name, version, status, policies, actions }), tree }
+        Self { named: Arc::new(RuleInfo { rule, name, version, status, policies, actions }), tree }
     }
 }
 

@@ -12,7 +12,7 @@ use tidegate_schemas::ids::{BankId, RuleId};
 use crate::{
     compile::Rule,
     engine::index::Index,
-    leaves::{Leaf, Needle, TextLeaf},
+    leaves::{Leaf, needle::Needle, text::TextLeaf},
     limits::{Limits, wide},
 };
 
@@ -25,7 +25,7 @@ pub struct Overload {
     pub patterns: usize,
     /// The longest text that they can still be run on.
     pub bytes: u64,
-    /// What they take on the modest text.
+    /// Steps on the modest text.
     steps: u64,
     most: u64,
 }
@@ -86,7 +86,7 @@ fn work(needle: &Needle) -> Option<u64> {
     }
 }
 
-/// In the order of the rules.
+/// Returns the overloads in the order of the rules.
 pub(crate) fn of(
     rules: &[impl AsRef<Rule>],
     predicates: &[Leaf],

@@ -1,18 +1,19 @@
-//! What rules may speak of: the item types of an organisation, the shapes of their fields, windows and banks.
-//!
-//! It does not hold item types themselves; the caller tells it their fields.
+//! Vocabulary of rules: the item types of an organisation, the shapes of their fields, windows and banks.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tidegate_schemas::{
-    ids::TypeId,
+    banks::BankKind,
+    ids::{BankId, TypeId},
     item_types::{self, ItemType, Scalar},
 };
 
-use crate::bank::Bank;
-
-/// What a field's values are, as far as rules tell them apart.
+/// Kind of a field's values, as far as rules tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
@@ -29,7 +30,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What values of this kind are to whatever does not care for addresses, places and media.
+    /// Kind for conditions that treat addresses, places and media as texts.
     pub(crate) fn plain(self) -> Self {
         if matches!(self, Self::Url | Self::Geohash | Self::Media) { Self::Text } else { self }
     }
@@ -48,7 +49,7 @@ impl Kind {
     }
 }
 
-/// Whether a field holds one value or several.
+/// Container of a field: one value or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Container {
     One,
@@ -103,7 +104,43 @@ impl From<&item_types::Field> for Shape {
     }
 }
 
-/// What rules name beside themselves: item types with their fields, windows and banks.
+/// A bank with the entries that are enabled.
+#[derive(Clone, Debug)]
+pub struct Bank {
+    pub key: BankId,
+    pub kind: BankKind,
+    pub entries: Arc<[BankEntry]>,
+}
+
+/// An entry, in the canonical form of its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BankEntry {
+    /// Id that outcomes name it by.
+    pub id: Arc<str>,
+    pub value: String,
+    pub labels: Arc<[String]>,
+}
+
+/// Name of a bank's entry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EntryName {
+    pub bank: BankId,
+    pub id: Arc<str>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub labels: Arc<[String]>,
+}
+
+fn is_empty(labels: &Arc<[String]>) -> bool {
+    labels.is_empty()
+}
+
+impl Bank {
+    pub(crate) fn name(&self, entry: &BankEntry) -> EntryName {
+        EntryName { bank: self.key.clone(), id: Arc::clone(&entry.id), labels: Arc::clone(&entry.labels) }
+    }
+}
+
+/// Item types with their fields, windows and banks.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     types: BTreeMap<TypeId, HashMap<String, Shape>>,
@@ -111,7 +148,7 @@ pub struct Vocabulary {
     banks: Vec<Bank>,
 }
 
-/// By item type: its fields of which every text is one address.
+/// Fields by item type of which every text is one address.
 pub(crate) type Addresses = HashMap<TypeId, HashSet<String>>;
 
 /// A path inside `data`, split into the field and what is meant inside of it.
@@ -184,7 +221,7 @@ impl Vocabulary {
         self.in_scope(types).flat_map(|(_, fields)| fields.keys().map(String::as_str))
     }
 
-    /// How each type in scope reads `path`; types without such a field are left out.
+    /// Returns how each type in scope reads `path`; types without such a field are left out.
     pub(crate) fn resolve<'a>(&'a self, types: &'a [TypeId], path: &str) -> Vec<(&'a TypeId, Route, Kind)> {
         self.in_scope(types)
             .filter_map(|(type_id, fields)| {
@@ -193,7 +230,7 @@ impl Vocabulary {
             .collect()
     }
 
-    /// Whether a path is one value or several, by type in scope.
+    /// Returns the container at a path, by type in scope.
     pub(crate) fn containers<'a>(
         &'a self,
         types: &'a [TypeId],

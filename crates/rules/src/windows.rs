@@ -1,6 +1,6 @@
 //! The arithmetic of windows: which bucket an instant lies in, what counts at an instant, and how much that is.
 //!
-//! It keeps no rows; the caller writes what an item adds and reads what there is.
+//! Rows are kept by the caller, which writes what an item adds and reads what there is.
 
 use std::{collections::HashSet, fmt, ops::RangeInclusive};
 
@@ -26,7 +26,7 @@ impl Amount {
         Self(number.saturating_mul(MILLION))
     }
 
-    /// Nothing below zero: a window only grows until its rows leave it, so reading may stop at a threshold.
+    /// Never below zero: a window only grows until its rows leave it, so reading may stop at a threshold.
     pub(crate) fn of(number: Number) -> Self {
         Self(number.millionths().max(0))
     }
@@ -68,7 +68,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// What a window counts apart: a user, or a value of a field.
+/// Key that a window counts by: a user, or a value of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WindowKey(pub(crate) String);
@@ -99,7 +99,7 @@ impl WindowKey {
     }
 }
 
-/// What a window adds up.
+/// Measure of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
@@ -116,26 +116,26 @@ pub enum Measure {
 pub struct Window {
     pub key: WindowId,
     pub measure: Measure,
-    /// How far back it reaches, in milliseconds.
+    /// Milliseconds that it reaches back.
     pub over: i64,
-    /// How long a bucket is, in milliseconds.
+    /// Milliseconds of a bucket.
     pub bucket: i64,
 }
 
-/// What one item adds to a window: one row, replaced by itself if the item is seen again.
+/// Entry of one item in a window: one row, replaced by itself if the item is seen again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowEntry {
     pub window: WindowId,
     pub key: WindowKey,
     /// The bucket of `at`.
     pub bucket: i64,
-    /// When the item came in.
+    /// Append time of the item.
     pub at: Millis,
     /// 1 for a count, the number for a sum, 0 for different values.
     pub amount: Amount,
-    /// Of a window that counts different values: those of this item.
+    /// Values of this item, in a window that counts different values.
     pub members: Vec<i64>,
-    /// How long the row can matter, in milliseconds.
+    /// Milliseconds for which the row can matter.
     pub lives: i64,
 }
 
@@ -150,12 +150,12 @@ impl Window {
         self.bucket_of(first)..=self.bucket_of(now)
     }
 
-    /// Whether a row counts at an instant. Rows that are newer do not: a replay comes to what there was.
+    /// True if a row counts at an instant. Rows that are newer do not: a replay comes to what there was.
     pub fn counts(&self, at: Millis, now: Millis) -> bool {
         at <= now && at.0 > now.0.saturating_sub(self.over)
     }
 
-    /// How long a row can matter, in milliseconds.
+    /// Milliseconds for which a row can matter.
     pub fn lives(&self) -> i64 {
         self.over.saturating_add(self.bucket)
     }
@@ -188,7 +188,7 @@ impl Tally<'_> {
         }
     }
 
-    /// How much it is. It never falls, so whoever only asks whether it reaches a number may stop there.
+    /// The amount. It never falls, so whoever only asks whether it reaches a number may stop there.
     pub fn amount(&self) -> Amount {
         match self.window.measure {
             Measure::Count | Measure::Sum => self.amount,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tidegate_catalog::{ActionKind, Compiled};
-use tidegate_rules::{ActionUse, Errored, Life, Match, OnError, Outcome, RuleHead, Status};
+use tidegate_rules::{ActionUse, Enforcement, Errored, Match, OnError, Outcome, RuleHead, Status};
 use tidegate_schemas::{
     ids::{ActionId, EventId, ItemKey, Kind, Millis, OrgId, PolicyId, RuleId, SubmissionId, derive},
     wire::answers::Media,
@@ -90,13 +90,13 @@ pub(super) struct RuleMatch<'a> {
     pub(super) name: &'a str,
     pub(super) policies: &'a [PolicyId],
     pub(super) actions: &'a [ActionUse],
-    pub(super) life: Option<&'a Life>,
+    pub(super) life: Option<&'a Enforcement>,
     pub(super) suppressed: Option<Suppressed>,
 }
 
 impl<'a> RuleMatch<'a> {
     fn of_match(config: &'a Compiled, evaluated: &Evaluated<'_>, found: &'a Match) -> Self {
-        let life = config.rule(&found.rule).map(|head| &head.life);
+        let life = config.rule(&found.rule).map(|head| &head.enforcement);
         Self {
             rule: &found.rule,
             version: &found.version,
@@ -115,8 +115,8 @@ impl<'a> RuleMatch<'a> {
             name: &head.name,
             policies: &head.policies,
             actions: &head.actions,
-            life: Some(&head.life),
-            suppressed: suppressed(evaluated, &head.rule, head.status, Some(&head.life)),
+            life: Some(&head.enforcement),
+            suppressed: suppressed(evaluated, &head.rule, head.status, Some(&head.enforcement)),
         }
     }
 
@@ -129,7 +129,7 @@ fn suppressed(
     evaluated: &Evaluated<'_>,
     rule: &RuleId,
     status: Status,
-    life: Option<&Life>,
+    life: Option<&Enforcement>,
 ) -> Option<Suppressed> {
     if status != Status::Live {
         return Some(Suppressed::Background);
@@ -145,7 +145,7 @@ pub(super) fn rule_matches<'a>(config: &'a Compiled, evaluated: &Evaluated<'a>) 
     let outcome = evaluated.outcome;
     let matched = outcome.matched.iter().map(|found| RuleMatch::of_match(config, evaluated, found));
     let failed = outcome.errored.iter().filter_map(|failed| config.rule(&failed.rule));
-    let failed = failed.filter(|head| head.life.on_error == OnError::Matched);
+    let failed = failed.filter(|head| head.enforcement.on_error == OnError::Matched);
     matched.chain(failed.map(|head| RuleMatch::of_head(evaluated, head))).collect()
 }
 
@@ -153,15 +153,15 @@ pub(super) fn rule_matches<'a>(config: &'a Compiled, evaluated: &Evaluated<'a>) 
 pub(super) fn for_review<'a>(config: &'a Compiled, evaluated: &Evaluated<'_>) -> Vec<&'a RuleHead> {
     let failed = evaluated.outcome.errored.iter().filter_map(|failed| config.rule(&failed.rule));
     let wanted = failed.filter(|head| {
-        head.life.on_error == OnError::Review
-            && suppressed(evaluated, &head.rule, head.status, Some(&head.life)).is_none()
+        head.enforcement.on_error == OnError::Review
+            && suppressed(evaluated, &head.rule, head.status, Some(&head.enforcement)).is_none()
     });
     wanted.collect()
 }
 
 /// Returns how a failure is listed, if it counts as something.
 pub(super) fn counts_as(config: &Compiled, failed: &Errored) -> Option<OnError> {
-    let on_error = config.rule(&failed.rule)?.life.on_error;
+    let on_error = config.rule(&failed.rule)?.enforcement.on_error;
     (on_error != OnError::NotMatched).then_some(on_error)
 }
 
@@ -176,7 +176,7 @@ pub fn claims(config: &Compiled, evaluated: &Evaluated<'_>) -> Vec<Claim> {
         .filter(|it| it.suppressed != Some(Suppressed::Background));
     let claim = |it: RuleMatch<'_>| {
         let head = config.rule(it.rule)?;
-        let limits = head.life.limits;
+        let limits = head.enforcement.limits;
         let asks = it.acts() && it.actions.iter().any(|action| is_open(config, evaluated, &action.id));
         let span = limits.per_user_cooldown.map(|span| Duration::from_millis(span.millis().unsigned_abs()));
         let cooldown = evaluated.user.cloned().zip(span).filter(|_| asks);

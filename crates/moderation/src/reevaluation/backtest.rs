@@ -255,7 +255,7 @@ impl Trial {
             live_status: live.map(|head| head.status),
             version: head.map(|head| head.version.clone()),
             changed: self.changed.contains(rule),
-            most_a_day: head.and_then(|head| head.life.limits.actions_per_day),
+            most_a_day: head.and_then(|head| head.enforcement.limits.actions_per_day),
         }
     }
 
@@ -337,7 +337,7 @@ impl Trial {
             if is {
                 found.decided.add(verdict);
                 *found.hours.entry(row.append_ms.hour()).or_default() += 1;
-                let life = self.candidate.rule(rule).map(|head| &head.life);
+                let life = self.candidate.rule(rule).map(|head| &head.enforcement);
                 let acts =
                     life.is_some_and(|life| life.includes(rule, &prepared.key, prepared.user.as_ref()));
                 found.acting += u64::from(acts);

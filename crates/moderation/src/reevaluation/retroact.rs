@@ -285,7 +285,7 @@ impl Step<'_> {
         }
         let taken = taken(&self.deps.store, self.org, &prepared.key).await?;
         let acts = |rule: &RuleId| {
-            let life = config.rule(rule).map(|head| &head.life);
+            let life = config.rule(rule).map(|head| &head.enforcement);
             life.is_some_and(|life| life.includes(rule, &prepared.key, prepared.user.as_ref()))
         };
         let acting: Vec<_> = outcome.matched.iter().filter(|found| acts(&found.rule)).collect();
@@ -475,8 +475,9 @@ fn restrict(outcome: &mut Outcome, rules: &BTreeMap<RuleId, String>) {
 
 /// True if the outcome has no effects.
 fn is_idle(config: &Compiled, outcome: &Outcome) -> bool {
-    let counts =
-        |rule: &RuleId| config.rule(rule).is_some_and(|head| head.life.on_error != OnError::NotMatched);
+    let counts = |rule: &RuleId| {
+        config.rule(rule).is_some_and(|head| head.enforcement.on_error != OnError::NotMatched)
+    };
     outcome.matched.is_empty() && !outcome.errored.iter().any(|failed| counts(&failed.rule))
 }
 

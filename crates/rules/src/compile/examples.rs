@@ -1,15 +1,13 @@
 //! Checks that the examples beside a rule speak of windows, banks and models that there are.
-//!
-//! It does not run them.
 
 use std::collections::BTreeSet;
 
 use tidegate_schemas::documents::{DocumentKind, Missing};
 
-use super::Context;
 use crate::{
-    faults::{did_you_mean, escaped, shown},
-    form::{Condition, Rule},
+    error::{did_you_mean, escaped, shown},
+    leaves::{LeafSpec, context::Context},
+    syntax::{Condition, Rule},
 };
 
 pub(super) fn check(rule: &Rule, context: &mut Context<'_>) {
@@ -19,9 +17,9 @@ pub(super) fn check(rule: &Rule, context: &mut Context<'_>) {
         for (nth, test) in rule.tests.iter().enumerate() {
             c.at(nth, |c| {
                 for (key, _) in &test.around.counts {
-                    let faulty = c.faulty_windows.contains(key.as_str());
+                    let faulty = c.is_faulty_window(key);
                     if c.window(key).is_none() && !faulty {
-                        let known: Vec<_> = c.windows.iter().map(|it| it.window.key.to_string()).collect();
+                        let known: Vec<_> = c.window_keys().map(str::to_owned).collect();
                         let missing = Missing::Document(DocumentKind::Window, key.to_string());
                         unknown(c, "counts", "there is no window", key.as_str(), &known, Some(missing));
                     }
@@ -72,7 +70,7 @@ fn asked<'c>(condition: &'c Condition, models: &mut BTreeSet<&'c str>) {
     match condition {
         Condition::All(parts) | Condition::Any(parts) => parts.iter().for_each(|part| asked(part, models)),
         Condition::Not(inner) | Condition::Expr(inner) => asked(inner, models),
-        Condition::Score(score) => drop(models.insert(&score.model)),
-        _ => {}
+        Condition::Leaf(LeafSpec::Score(score)) => drop(models.insert(&score.model)),
+        Condition::Leaf(_) => {}
     }
 }

@@ -1,14 +1,12 @@
-//! What is left of a rule document when everything is taken out of it that cannot be read.
-//!
-//! It reads nothing itself.
+//! Removes from a rule document what cannot be read.
 
 use serde_json::{Value as Json, json};
 
-use crate::faults::Fault;
+use crate::error::RuleError;
 
 /// The document with other conditions in the place of those at fault, and without other keys at fault; `None` if its
 /// own key is one of them. All that is left keeps its path.
-pub(super) fn readable(document: &Json, faults: &[Fault]) -> Option<Json> {
+pub(super) fn readable(document: &Json, faults: &[RuleError]) -> Option<Json> {
     let mut document = document.clone();
     for fault in faults {
         let steps: Vec<&str> = fault.pointer.split('/').skip(1).collect();

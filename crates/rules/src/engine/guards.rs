@@ -1,15 +1,19 @@
-//! What a rule needs of an item's numbers, kept beside the lists of rules: most rules that are announced, and most that
-//! nothing announces, end there, without a look at anything else of theirs.
+//! Guards: numbers that a rule needs of an item, kept beside the lists of rules: most rules that are announced, and
+//! most that nothing announces, end there, without a look at anything else of theirs.
 //!
-//! It refutes, and proves nothing: a rule that stays is judged as if nobody had looked.
+//! Guards only refute: a rule that stays is judged as if there were none.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Run, witness::spread};
+use super::Run;
 use crate::{
-    compile::{Node, Rule},
+    compile::Rule,
     item::{Number, Value},
-    leaves::{Leaf, Sought},
+    leaves::{
+        Leaf,
+        field::{Sought, spread},
+    },
+    logic::Node,
 };
 
 /// Guards of one rule, at most: further ones hardly refute what these have let pass, and a rule with two is half a line
@@ -22,10 +26,10 @@ const SHARED: usize = 4;
 /// The rules of an index with their guards: those that each witness announces, and those that nothing does.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
-    /// By witness, and behind them by group; within each in order.
+    /// Rules by witness, then by group; within each in order.
     rules: Box<[Guarded]>,
     unannounced: Box<[Group]>,
-    /// What guards look at, numbered by them.
+    /// Values that guards look at; guards hold their index.
     watched: Box<[Watched]>,
 }
 
@@ -49,7 +53,7 @@ struct Group {
 struct Guard {
     low: f32,
     high: f32,
-    /// `NOTHING`: it refutes nothing.
+    /// Index of the watched value; `NOTHING` refutes nothing.
     watched: u32,
 }
 
@@ -57,7 +61,7 @@ struct Guard {
 const NOTHING: u32 = u32::MAX;
 
 impl Guarded {
-    /// With this guard before its own. The last one is dropped: guards only save work.
+    /// Adds a guard before its own. The last one is dropped: guards only save work.
     fn with(self, guard: Guard) -> Self {
         let mut guards = self.guards;
         guards.rotate_right(1);
@@ -81,7 +85,7 @@ impl Guard {
         Self { low: least, high: most, watched }
     }
 
-    /// What tells it from others.
+    /// Bits that tell it from others.
     fn bits(&self) -> (u32, u32, u32) {
         (self.watched, self.low.to_bits(), self.high.to_bits())
     }
@@ -114,7 +118,7 @@ impl Reach {
     }
 }
 
-/// What a rule needs: a value between two ends.
+/// A range that a value must lie in for the rule to match.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     of: Watched,
@@ -123,7 +127,7 @@ struct Span {
 }
 
 impl Span {
-    /// How often it lets an item pass, guessed.
+    /// Guess of how often it lets an item pass.
     fn likelihood(&self) -> f32 {
         if self.of.booleans { 0.5 } else { spread(self.low, self.high) }
     }
@@ -167,7 +171,7 @@ impl Announced {
         Self { rules: made.rules.into(), unannounced: made.groups.into(), watched: made.watched.into() }
     }
 
-    /// How many values are watched.
+    /// Number of values that are watched.
     pub(crate) fn watched(&self) -> usize {
         self.watched.len()
     }
@@ -216,7 +220,7 @@ fn guarded(rule: u32, guards: &[Guard]) -> Guarded {
     Guarded { rule, guards: std::array::from_fn(nth) }
 }
 
-/// What the rule needs that can be guarded, the rarest first.
+/// Returns the ranges that the rule needs, the rarest first.
 fn needed(rule: &Rule, witness: Option<u32>, predicates: &[Leaf]) -> Vec<Span> {
     let mut needed = Vec::new();
     needed_of(&rule.when, true, rule, &mut needed);
@@ -238,7 +242,7 @@ fn needed_of(node: &Node, positive: bool, rule: &Rule, needed: &mut Vec<(u32, bo
     }
 }
 
-/// What a condition needs to pass, or to fail, if it is a value between two numbers.
+/// The range that a value must lie in for a condition to pass, or to fail.
 fn span(leaf: &Leaf, passes: bool) -> Option<Span> {
     let Leaf::Field(field) = leaf else { return None };
     let of = |booleans| Watched { slot: field.slot(), booleans };
@@ -289,7 +293,7 @@ impl Run<'_, '_> {
         }
         let Watched { slot, booleans } = self.index.announced.watched[nth as usize];
         let mut reach = Reach::NOTHING;
-        for (_, value) in self.scene.views.slot(slot).values.iter().flatten() {
+        for (_, value) in self.input.fields.slot(slot).values.iter().flatten() {
             match value {
                 Value::Number(number) if !booleans => reach.add(number.coarse()),
                 Value::Datetime(instant) if !booleans => reach.add(Number::from(instant.0).coarse()),

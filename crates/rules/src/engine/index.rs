@@ -1,6 +1,6 @@
 //! The way from an item's texts and values to the only rules that it could match.
 //!
-//! It is built once for the rules of one or several item types, and evaluates nothing.
+//! It is built once for the rules of one or several item types.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
 
@@ -8,19 +8,17 @@ use regex::Regex;
 
 use super::{
     guards::Announced,
-    hashing::Quickly,
     patterns::Patterns,
-    places::Around,
+    places::PlaceIndex,
     ranges::Ranges,
-    scanner::Scanner,
     values::Texts,
-    witness::{self, Costs},
+    witness::{self, Costs, Witness},
 };
 use crate::{
     compile::Rule,
-    derived::as_seen,
-    form::View,
-    leaves::{Leaf, Needle, Sought as Values, TextLeaf},
+    leaves::{Leaf, field::Sought as Values, needle::Needle, text::TextLeaf},
+    search::{hashing::Quickly, scanner::Scanner},
+    text::{View, derived::as_seen},
 };
 
 /// The finest form of texts in which words are sought.
@@ -38,9 +36,9 @@ pub(crate) struct Index {
     pub(crate) scans: Vec<Scan>,
     pub(crate) patterns: Vec<PatternScan>,
     pub(crate) lookups: Box<[(usize, Lookup)]>,
-    /// By path: what any medium at all announces. What it is like is not known before it is asked for.
+    /// Witnesses by path that any medium announces. What it is like is not known before it is asked for.
     pub(crate) media: Box<[(usize, Vec<Witness>)]>,
-    pub(crate) around: Around,
+    pub(crate) around: PlaceIndex,
     /// The predicates of which one must pass before a rule can; others refer to them by their place.
     pub(crate) witnesses: Box<[Witness]>,
     /// The rules that witnesses make candidates, and those that need none.
@@ -59,7 +57,7 @@ pub(crate) struct Scan {
     pub(crate) slots: Box<[usize]>,
     pub(crate) scanner: Scanner,
     pub(crate) words: usize,
-    /// By word: where its places lead.
+    /// Start of each word's leads.
     starts: Box<[u32]>,
     leads: Box<[Lead]>,
 }
@@ -70,13 +68,13 @@ pub(crate) struct PatternScan {
     pub(crate) view: View,
     pub(crate) slots: Box<[usize]>,
     pub(crate) patterns: Patterns,
-    /// By pattern: steps for each four bytes of text, as if it ran alone, because it may have to.
+    /// Steps of each pattern for four bytes of text, as if it ran alone, because it may have to.
     pub(crate) work: Box<[u64]>,
-    /// By pattern.
+    /// Leads of each pattern.
     leads: Vec<Vec<Lead>>,
 }
 
-/// What a place of a word says about a predicate.
+/// Conclusion from a place of a word to a predicate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lead {
     pub(crate) witness: Witness,
@@ -109,17 +107,6 @@ pub(crate) struct Lookup {
     pub(crate) ranges: Ranges,
     collected: Vec<(f64, f64, u32)>,
     collected_texts: ByText<Vec<Witness>>,
-}
-
-/// A predicate, and which of the announced rules are its own. Whatever announces it holds a copy: another place to look
-/// at would be in far memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Witness {
-    pub(crate) predicate: u32,
-    /// A value that was looked up proves it; nothing is left to judge.
-    pub(crate) proved: bool,
-    pub(crate) from: u32,
-    pub(crate) to: u32,
 }
 
 fn starts(lengths: impl Iterator<Item = usize>) -> Box<[u32]> {
@@ -186,7 +173,7 @@ impl Index {
         index
     }
 
-    /// Whether a predicate of which the scan has said nothing has failed.
+    /// True if a predicate has failed when the scan has said nothing of it.
     pub(crate) fn is_scanned(&self, predicate: u32) -> bool {
         let word = self.scanned.get(predicate as usize / 64).copied().unwrap_or_default();
         word >> (predicate % 64) & 1 == 1
@@ -238,7 +225,8 @@ impl Index {
                         media.entry(*slot).or_default().push(*witness);
                     }
                 }
-                Leaf::Formula(_) | Leaf::Strikes(_) | Leaf::Count(_) | Leaf::Score(_) => {}
+                // The others are no witnesses.
+                _ => {}
             }
         }
         for lookup in lookups.values_mut() {
@@ -259,7 +247,7 @@ impl Index {
     }
 }
 
-/// What is sought in texts, by the form of the texts.
+/// Words and patterns that are sought, by the view of the texts.
 #[derive(Default)]
 struct Sought {
     words: BTreeMap<View, Words>,
@@ -285,10 +273,10 @@ struct Words {
     leads: Vec<Vec<Lead>>,
 }
 
-/// Has the needles sought that announce a condition, each in the coarsest form that suits it.
+/// Adds the needles that announce a condition, each in the coarsest form that suits it.
 fn announce(sought: &mut Sought, coarsest: View, witness: Witness, text: &TextLeaf) {
     let finest = text.view.max(FINEST);
-    let announcing = witness::needles(text).map(|(_, needles)| needles).unwrap_or_default();
+    let announcing = text.announcing().map(|(_, needles)| needles).unwrap_or_default();
     for nth in announcing {
         let length = u32::try_from(text.needles[nth as usize].length()).unwrap_or(u32::MAX);
         let mut add = |view: View, word: &str, proof| {
@@ -324,7 +312,7 @@ fn announce(sought: &mut Sought, coarsest: View, witness: Witness, text: &TextLe
     }
 }
 
-/// What the texts may look like, made of the words that are sought in them; nothing else is known of them.
+/// Makes a sample of what texts may look like of the words that are sought in them; nothing else is known of them.
 fn sample<'w>(words: impl Iterator<Item = &'w Box<[u8]>>) -> String {
     const BYTES: usize = 8 << 10;
     let mut sample =

@@ -1,45 +1,39 @@
 //! Finds the rules that an item could match by what must be in it, and judges only those.
 //!
-//! It explains nothing: what a rule comes to is the same as if every condition had been looked at.
+//! What a rule comes to is the same as if every condition had been looked at.
 
-pub(crate) mod grams;
 pub(crate) mod guards;
-pub(crate) mod hashing;
 pub(crate) mod index;
-pub(crate) mod literals;
-mod maps;
 pub(crate) mod noted;
-mod passes;
 pub(crate) mod patterns;
 pub(crate) mod places;
 pub(crate) mod quick;
 pub(crate) mod ranges;
-pub(crate) mod rarity;
-pub(crate) mod scanner;
 pub(crate) mod scratch;
 pub(crate) mod values;
-pub(crate) mod width;
+pub(crate) mod windows;
 pub(crate) mod witness;
 
 use self::{
-    index::{Index, Lead, Proof, Witness},
-    scanner::Next,
-    scratch::{Known, Scratch},
+    index::{Index, Lead, Proof},
+    scratch::{Evaluated, Scratch},
+    witness::Witness,
 };
 use crate::{
-    evaluate::Mask,
-    explain::Explained,
+    fields::Seen,
     item::Value,
-    leaves::{Leaf, Scene, in_word},
-    limits::{Spent, Steps},
-    views::Seen,
+    leaves::{Explained, Leaf, input::EvalInput},
+    limits::{OutOfSteps, Steps},
+    logic::Mask,
+    search::Next,
+    text::in_word,
 };
 
 /// The evaluation of one item.
 pub(crate) struct Run<'r, 'a> {
     pub(crate) predicates: &'r [Leaf],
     pub(crate) index: &'r Index,
-    pub(crate) scene: &'r Scene<'a>,
+    pub(crate) input: &'r EvalInput<'a>,
     pub(crate) steps: Steps,
     pub(crate) scratch: &'r mut Scratch,
     /// Everything that announces a rule has been looked at.
@@ -50,10 +44,10 @@ impl<'r, 'a> Run<'r, 'a> {
     pub(crate) fn new(
         predicates: &'r [Leaf],
         index: &'r Index,
-        scene: &'r Scene<'a>,
+        input: &'r EvalInput<'a>,
         scratch: &'r mut Scratch,
     ) -> Self {
-        Self { predicates, index, scene, steps: Steps::new(scene.limits), scratch, complete: false }
+        Self { predicates, index, input, steps: Steps::new(input.limits), scratch, complete: false }
     }
 
     /// The rules that the item could match, in order.
@@ -71,16 +65,16 @@ impl<'r, 'a> Run<'r, 'a> {
         self.scratch.candidates.take()
     }
 
-    /// What a predicate can still come to.
-    pub(crate) fn mask(&mut self, predicate: u32) -> Result<Mask, Spent> {
+    /// Returns what a predicate can still come to.
+    pub(crate) fn mask(&mut self, predicate: u32) -> Result<Mask, OutOfSteps> {
         let known = match self.scratch.known(predicate) {
             Some(known) => known,
             None if self.complete && self.index.is_scanned(predicate) => return Ok(Mask::FAILED),
             None => self.judge(predicate),
         };
         match known {
-            Known::Is(mask) => Ok(mask),
-            Known::Spent => Err(Spent),
+            Evaluated::Is(mask) => Ok(mask),
+            Evaluated::OutOfSteps => Err(OutOfSteps),
         }
     }
 
@@ -94,22 +88,22 @@ impl<'r, 'a> Run<'r, 'a> {
             let count = found[from..].partition_point(|(of, _)| *of == predicate);
             &found[from..from + count]
         });
-        leaf.explain(known, found, self.scene, &mut self.steps)
+        leaf.explain(known, found, self.input, &mut self.steps)
     }
 
-    fn judge(&mut self, predicate: u32) -> Known {
-        let judged = self.predicates[predicate as usize].judge(self.scene, &mut self.steps);
-        let known = judged.map_or(Known::Spent, Known::Is);
+    fn judge(&mut self, predicate: u32) -> Evaluated {
+        let judged = self.predicates[predicate as usize].evaluate(self.input, &mut self.steps);
+        let known = judged.map_or(Evaluated::OutOfSteps, Evaluated::Is);
         self.scratch.note(predicate, known);
         known
     }
 
-    fn scan(&mut self) -> Result<(), Spent> {
-        let (index, scene) = (self.index, self.scene);
+    fn scan(&mut self) -> Result<(), OutOfSteps> {
+        let (index, input) = (self.index, self.input);
         for scan in &index.scans {
             let only = scan.slots.len() == 1;
             for slot in &*scan.slots {
-                for (nth, seen) in scene.views.texts(*slot, scan.view).enumerate() {
+                for (nth, seen) in input.fields.texts(*slot, scan.view).enumerate() {
                     self.scratch.next_text();
                     self.steps.take_shared(1 + u64::try_from(seen.text.len()).unwrap_or(u64::MAX) / 16)?;
                     let next = scan.scanner.scan(seen.text.as_bytes(), &mut |word, start| {
@@ -120,7 +114,7 @@ impl<'r, 'a> Run<'r, 'a> {
                         )
                     });
                     if next == Next::Stop {
-                        return Err(Spent);
+                        return Err(OutOfSteps);
                     }
                 }
             }
@@ -128,15 +122,15 @@ impl<'r, 'a> Run<'r, 'a> {
         self.run_patterns()
     }
 
-    fn run_patterns(&mut self) -> Result<(), Spent> {
-        let (index, scene) = (self.index, self.scene);
+    fn run_patterns(&mut self) -> Result<(), OutOfSteps> {
+        let (index, input) = (self.index, self.input);
         for scan in &index.patterns {
             let only = scan.slots.len() == 1;
             for slot in &*scan.slots {
-                for (nth, seen) in scene.views.texts(*slot, scan.view).enumerate() {
+                for (nth, seen) in input.fields.texts(*slot, scan.view).enumerate() {
                     // What the patterns take one by one: how many of them run together is no matter of an outcome.
                     let each = 1 + u64::try_from(seen.text.len()).unwrap_or(u64::MAX) / 4;
-                    let most = scene.limits.steps_per_rule / each;
+                    let most = input.limits.steps_per_rule / each;
                     let affordable = |pattern: u32| scan.work[pattern as usize] <= most;
                     let mut together = 0_u64;
                     for (pattern, work) in (0..).zip(&*scan.work) {
@@ -158,7 +152,7 @@ impl<'r, 'a> Run<'r, 'a> {
                         Next::Go
                     });
                     if next == Next::Stop {
-                        return Err(Spent);
+                        return Err(OutOfSteps);
                     }
                 }
             }
@@ -183,7 +177,7 @@ impl<'r, 'a> Run<'r, 'a> {
         Next::Go
     }
 
-    /// Whether further places of the word in this text say nothing new.
+    /// Follows a lead; true if further places of the word in this text say nothing new.
     fn follow(&mut self, at: &At<'_, 'a>, lead: &Lead) -> bool {
         let predicate = lead.witness.predicate;
         let predicates = self.predicates;
@@ -201,7 +195,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Proof::Needle => {
                 let Some(text) = text() else { return true };
                 self.steps.next_rule();
-                let mut texts = self.scene.views.texts(at.slot, text.view);
+                let mut texts = self.input.fields.texts(at.slot, text.view);
                 texts
                     .nth(at.nth)
                     .map_or(Ok(false), |seen| text.finds(lead.needle as usize, &seen, &mut self.steps))
@@ -214,25 +208,25 @@ impl<'r, 'a> Run<'r, 'a> {
         };
         match found {
             Ok(true) => {
-                if self.scratch.known(predicate) != Some(Known::Is(Mask::PASSED)) {
-                    self.scratch.note(predicate, Known::Is(Mask::PASSED));
+                if self.scratch.known(predicate) != Some(Evaluated::Is(Mask::PASSED)) {
+                    self.scratch.note(predicate, Evaluated::Is(Mask::PASSED));
                     self.unlock(lead.witness);
                 }
                 self.scratch.found.push((predicate, lead.needle));
                 true
             }
             Ok(false) => lead.proof != Proof::WholeWord,
-            Err(Spent) => {
+            Err(OutOfSteps) => {
                 self.give_up(lead.witness);
                 true
             }
         }
     }
 
-    fn look_up(&mut self) -> Result<(), Spent> {
-        let (index, scene) = (self.index, self.scene);
+    fn look_up(&mut self) -> Result<(), OutOfSteps> {
+        let (index, input) = (self.index, self.input);
         for (slot, lookup) in &*index.lookups {
-            let values = scene.views.slot(*slot).values.as_deref().unwrap_or_default();
+            let values = input.fields.slot(*slot).values.as_deref().unwrap_or_default();
             let again = values.len() > 1;
             for (_, value) in values {
                 self.steps.take_shared(1)?;
@@ -267,10 +261,10 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(())
     }
 
-    fn look_at_media(&mut self) -> Result<(), Spent> {
-        let (index, scene) = (self.index, self.scene);
+    fn look_at_media(&mut self) -> Result<(), OutOfSteps> {
+        let (index, input) = (self.index, self.input);
         for (slot, witnesses) in &*index.media {
-            if scene.views.slot(*slot).values.as_deref().is_none_or(<[_]>::is_empty) {
+            if input.fields.slot(*slot).values.as_deref().is_none_or(<[_]>::is_empty) {
                 continue;
             }
             for witness in witnesses {
@@ -281,7 +275,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// `again`: it may have been announced before, and its rules are many.
-    fn announced(&mut self, witness: Witness, again: bool) -> Result<(), Spent> {
+    fn announced(&mut self, witness: Witness, again: bool) -> Result<(), OutOfSteps> {
         self.steps.take_shared(1)?;
         if !witness.proved {
             self.steps.next_rule();
@@ -290,7 +284,7 @@ impl<'r, 'a> Run<'r, 'a> {
             let some = self.unlock(witness);
             // Where no rule is left nobody will ask, but for the same value once more.
             if some || again {
-                self.scratch.note(witness.predicate, Known::Is(Mask::PASSED));
+                self.scratch.note(witness.predicate, Evaluated::Is(Mask::PASSED));
             }
         }
         Ok(())
@@ -299,7 +293,7 @@ impl<'r, 'a> Run<'r, 'a> {
     /// It takes more steps than there are to say what a witness comes to.
     fn give_up(&mut self, witness: Witness) {
         if self.scratch.known(witness.predicate).is_none() {
-            self.scratch.note(witness.predicate, Known::Spent);
+            self.scratch.note(witness.predicate, Evaluated::OutOfSteps);
             self.unlock(witness);
         }
     }
@@ -307,7 +301,7 @@ impl<'r, 'a> Run<'r, 'a> {
     /// Judges a witness, unless that is done, and unlocks its rules if they have to be looked at.
     fn settle(&mut self, witness: Witness) {
         let predicate = witness.predicate;
-        if self.scratch.known(predicate).is_none() && self.judge(predicate) != Known::Is(Mask::FAILED) {
+        if self.scratch.known(predicate).is_none() && self.judge(predicate) != Evaluated::Is(Mask::FAILED) {
             self.unlock(witness);
         }
     }
@@ -323,7 +317,7 @@ struct At<'s, 'a> {
     slot: usize,
     /// It is the only one that is searched.
     only: bool,
-    /// Which of the slot's texts.
+    /// Index of the text in the slot.
     nth: usize,
     seen: Seen<'s, 'a>,
     start: usize,

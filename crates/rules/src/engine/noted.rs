@@ -1,10 +1,8 @@
 //! Remembers what an item makes the engine note, some of it again and again.
-//!
-//! It does not know what that means.
 
 use std::{collections::HashSet, hash::Hash};
 
-use super::hashing::Quickly;
+use crate::search::hashing::Quickly;
 
 /// Places that were noted, in as much room as the different ones take. From `FEW` on, only what is new is kept: to sort
 /// out later what an item repeats a million times would cost it more than to find it.
@@ -17,10 +15,10 @@ pub(crate) struct Noted<T, M> {
 /// Places up to which nobody looks whether one is new, and those that a thread keeps room for from item to item.
 const FEW: usize = 1 << 12;
 
-/// What was there.
+/// The value before.
 pub(crate) trait Memory<T>: Default {
     fn is_empty(&self) -> bool;
-    /// Whether it was not.
+    /// True if there was none.
     fn add(&mut self, one: T) -> bool;
 }
 
@@ -57,7 +55,7 @@ impl<T: Copy + Ord, M: Memory<T>> Noted<T, M> {
         std::mem::take(&mut self.places)
     }
 
-    /// For its room.
+    /// Capacity.
     pub(crate) fn give_back(&mut self, taken: Vec<T>) {
         self.places = taken;
     }
@@ -108,7 +106,7 @@ mod tests {
     use super::*;
 
     impl<T, M: Memory<T>> Noted<T, M> {
-        /// What a thread keeps.
+        /// Bytes that a thread keeps.
         pub(crate) fn bytes(&self) -> usize {
             assert!(self.memory.is_empty());
             self.places.capacity() * size_of::<T>()

@@ -1,7 +1,7 @@
 //! Runs many patterns over a text in one pass: those that hold no text that could be waited for.
 //!
-//! It says which patterns match, not where. Its memory is bounded, and so is the time in which it grows: a set that does
-//! not fit is split, and one that outgrows its memory later runs its patterns one by one.
+//! It says which patterns match, not where. Its memory is bounded, and so is the time in which it grows: a set that
+//! does not fit is split, and one that outgrows its memory later runs its patterns one by one.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use regex_automata::{
 };
 use regex_syntax::{ParserBuilder, hir::Hir};
 
-use super::{literals::NEST, scanner::Next};
+use crate::search::{Next, literals::NEST};
 
 /// Patterns of one set, and states of their common automaton: what an automaton has to go through for each byte that it
 /// has not met in a state.
@@ -29,18 +29,18 @@ const CLEARED: usize = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
     sets: Vec<Set>,
-    /// What is run one by one.
+    /// Patterns that are run one by one.
     alone: Vec<(u32, Regex)>,
 }
 
 struct Set {
     automaton: DFA,
-    /// By pattern of the automaton.
+    /// Number of each pattern of the automaton.
     patterns: Vec<(u32, Regex)>,
     kept: Pool<Kept, Box<dyn Fn() -> Kept + Send + Sync>>,
 }
 
-/// What a thread keeps between texts.
+/// State that a thread keeps between texts.
 struct Kept {
     cache: Cache,
     found: PatternSet,
@@ -113,7 +113,7 @@ impl Patterns {
         one_by_one(&self.alone, text, wanted, found)
     }
 
-    /// What one thread keeps, at most.
+    /// Most bytes that one thread keeps.
     pub(crate) fn memory(&self) -> usize {
         self.sets.len() * MEMORY
     }

@@ -3,10 +3,7 @@
 //! It only says whether the rule could match; what it comes to is decided in the order of its document.
 
 use super::{Run, witness::Costs};
-use crate::{
-    compile::{Node, Rule},
-    limits::Spent,
-};
+use crate::{compile::Rule, limits::OutOfSteps, logic::Node};
 
 #[derive(Debug)]
 pub(crate) enum Quick {
@@ -21,7 +18,7 @@ impl Quick {
         build(&rule.when, true, rule, costs).1
     }
 
-    pub(crate) fn may_hold(&self, run: &mut Run<'_, '_>) -> Result<bool, Spent> {
+    pub(crate) fn may_hold(&self, run: &mut Run<'_, '_>) -> Result<bool, OutOfSteps> {
         match self {
             Self::One(predicate, passes) => {
                 let mask = run.mask(*predicate)?;
@@ -52,7 +49,7 @@ fn build(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> (f32, Quick
     let (inner, all) = match node {
         Node::Leaf(nth) => {
             let predicate = rule.leaves[*nth];
-            return (costs.judging(predicate), Quick::One(predicate, positive));
+            return (costs.of(predicate), Quick::One(predicate, positive));
         }
         Node::Not(inner) => return build(inner, !positive, rule, costs),
         Node::All(inner) => (inner, positive),

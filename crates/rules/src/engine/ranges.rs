@@ -1,4 +1,4 @@
-//! Which of many ranges a number lies in, without looking at the others.
+//! Index of ranges: finds those that a number lies in without looking at the others.
 //!
 //! It is coarse: numbers are compared as floats, so what it finds must be looked at exactly.
 

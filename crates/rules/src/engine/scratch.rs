@@ -1,4 +1,4 @@
-//! What an evaluation remembers while it runs, kept by the thread between items and never cleared.
+//! State of an evaluation, kept by the thread between items and never cleared.
 //!
 //! Every mark carries the tick at which it was made: marks of earlier items are as good as none.
 
@@ -6,10 +6,9 @@ use std::{cell::Cell, collections::HashSet};
 
 use super::{
     guards::Reach,
-    hashing::Quickly,
     noted::{Bits, Noted},
 };
-use crate::evaluate::Mask;
+use crate::{logic::Mask, search::hashing::Quickly};
 
 thread_local! {
     static KEPT: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
@@ -22,10 +21,10 @@ pub(crate) struct Scratch {
     /// Grows with each item and each text; what was marked at another tick counts as unmarked.
     tick: u32,
     item: u32,
-    predicates: Vec<(u32, Known)>,
+    predicates: Vec<(u32, Evaluated)>,
     /// Words that say nothing new in a text, and at which tick that was. Some may be forgotten for others.
     words: Box<[(u32, u32); WORDS]>,
-    /// By watched value.
+    /// Numbers by watched value.
     reaches: Vec<(u32, Reach)>,
     /// Rules that their guards have refuted.
     pub(crate) refuted: usize,
@@ -49,12 +48,12 @@ impl Default for Scratch {
     }
 }
 
-/// What a predicate came to.
+/// Outcome of a predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum Evaluated {
     Is(Mask),
     /// It takes more steps than there are.
-    Spent,
+    OutOfSteps,
 }
 
 impl Scratch {
@@ -74,7 +73,7 @@ impl Scratch {
         if self.tick > u32::MAX / 2 {
             *self = Self::default();
         }
-        grow(&mut self.predicates, predicates, (0, Known::Spent));
+        grow(&mut self.predicates, predicates, (0, Evaluated::OutOfSteps));
         grow(&mut self.reaches, watched, (0, Reach::NOTHING));
         self.refuted = 0;
         self.tick += 1;
@@ -85,12 +84,12 @@ impl Scratch {
         self.tick += 1;
     }
 
-    pub(crate) fn known(&self, predicate: u32) -> Option<Known> {
+    pub(crate) fn known(&self, predicate: u32) -> Option<Evaluated> {
         let (at, known) = self.predicates[predicate as usize];
         (at == self.item).then_some(known)
     }
 
-    pub(crate) fn note(&mut self, predicate: u32, known: Known) {
+    pub(crate) fn note(&mut self, predicate: u32, known: Evaluated) {
         self.predicates[predicate as usize] = (self.item, known);
     }
 
@@ -103,7 +102,7 @@ impl Scratch {
         self.reaches[watched as usize] = (self.item, reach);
     }
 
-    /// Whether nothing more is to be learnt from a word's places in this text, as far as that is remembered.
+    /// True if nothing more is to be learnt from a word's places in this text, as far as that is remembered.
     pub(crate) fn is_settled(&self, word: u32) -> bool {
         self.words[word as usize % WORDS] == (word, self.tick)
     }
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     impl Scratch {
-        /// What a thread keeps.
+        /// Bytes that a thread keeps.
         pub(crate) fn bytes(&self) -> usize {
             let noted = self.candidates.bytes() + self.found.bytes();
             let marks = size_of_val(&*self.predicates) + size_of_val(&*self.reaches);
@@ -136,23 +135,23 @@ mod tests {
     fn marks_of_one_item_mean_nothing_to_the_next() {
         let mark = |scratch: &mut Scratch| {
             let before = (scratch.known(3), scratch.is_settled(0), scratch.candidates.as_slice().len());
-            scratch.note(3, Known::Is(Mask::PASSED));
+            scratch.note(3, Evaluated::Is(Mask::PASSED));
             scratch.settle(0);
             scratch.candidates.push(1);
             (before, scratch.known(3), scratch.is_settled(0), scratch.candidates.as_slice().len())
         };
         for _ in 0..3 {
             let seen = Scratch::with(4, 0, mark);
-            assert_eq!(seen, ((None, false, 0), Some(Known::Is(Mask::PASSED)), true, 1));
+            assert_eq!(seen, ((None, false, 0), Some(Evaluated::Is(Mask::PASSED)), true, 1));
         }
     }
 
     #[test]
     fn an_evaluation_inside_of_another_has_a_scratch_of_its_own() {
         Scratch::with(1, 0, |outer| {
-            outer.note(0, Known::Is(Mask::PASSED));
+            outer.note(0, Evaluated::Is(Mask::PASSED));
             Scratch::with(1, 0, |inner| assert_eq!(inner.known(0), None));
-            assert_eq!(outer.known(0), Some(Known::Is(Mask::PASSED)));
+            assert_eq!(outer.known(0), Some(Evaluated::Is(Mask::PASSED)));
         });
     }
 

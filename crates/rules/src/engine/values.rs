@@ -4,7 +4,8 @@
 
 use std::hash::{BuildHasher as _, Hasher as _};
 
-use super::{hashing::Quickly, index::Witness};
+use super::witness::Witness;
+use crate::search::hashing::Quickly;
 
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
@@ -21,10 +22,10 @@ pub(crate) struct Texts {
 struct Cell {
     /// The upper half of the text's hash.
     tag: u32,
-    /// Where the text's bytes are.
+    /// Position of the text's bytes.
     from: u32,
     length: u32,
-    /// Where its witnesses are; nothing is here if there are none.
+    /// Position of its witnesses; the cell is empty if there are none.
     first: u32,
     end: u32,
 }
@@ -57,7 +58,7 @@ impl Texts {
         Self { known: known.into(), cells: cells.into(), bytes: bytes.into(), witnesses: witnesses.into() }
     }
 
-    /// What a text announces.
+    /// Witnesses that a text announces.
     pub(crate) fn get(&self, text: &str) -> &[Witness] {
         if self.known.is_empty() {
             return &[];
@@ -100,7 +101,7 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// Where in the map a hash is; `words` is a power of two.
+/// Position of a hash in the map; `words` is a power of two.
 fn bit(hash: u64, words: usize) -> (usize, u64) {
     (usize::try_from(hash >> 40 & (words as u64 - 1)).unwrap_or_default(), 1 << (hash >> 34 & 63))
 }

@@ -1,6 +1,4 @@
 //! Finds the hosts that a text names: in addresses, in mail addresses, and bare.
-//!
-//! It resolves none and judges none.
 
 mod parts;
 
@@ -25,17 +23,18 @@ const LONGEST: usize = 253;
 /// Bytes as written that so many compared bytes come from.
 const WRITTEN: usize = 4 * LONGEST;
 
-/// What stands between labels.
+/// Signs between labels.
 const DOTS: [char; 4] = ['.', '。', '．', '｡'];
 
-/// What the net leaves out of an address, wherever it stands.
+/// Signs that the net leaves out of an address, wherever they stand.
 pub(crate) const LEFT_OUT: [char; 3] = ['\t', '\n', '\r'];
 
 /// Steps of one dot where letters are to be read as the net reads them: hosts end behind one, and of each host with
 /// signs there are several that signs part.
 const DOTTED: u64 = 64;
 
-/// The steps of finding the hosts of a text, beside those of reading it. Of a text beyond ASCII each letter is looked up.
+/// The steps of finding the hosts of a text, beside those of reading it. Of a text beyond ASCII each letter is looked
+/// up.
 pub(crate) fn work(text: &str) -> u64 {
     if text.is_ascii() && !text.contains('%') {
         return 0;
@@ -87,7 +86,7 @@ pub(crate) fn all(text: &str) -> Vec<Host<'_>> {
     found
 }
 
-/// What a run comes after.
+/// The character before a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     Anything,
@@ -138,18 +137,18 @@ fn hosts_in<'a>(text: &'a str, mut at: usize, end: usize, signs: bool, found: &m
     some_sign
 }
 
-/// Whether what follows a scheme and a name begins a password, or the rest of one.
+/// True if what follows a scheme and a name begins a password, or the rest of one.
 fn has_user(rest: &str) -> bool {
     rest.chars().take(LONGEST).take_while(|c| !matches!(c, '/' | '\\' | '?' | '#')).any(|c| c == '@')
 }
 
-/// Whether it may be a letter of a host, or stands for some.
+/// True if it may be a letter of a host, or stands for some.
 pub(crate) fn is_part(c: char) -> bool {
     // The sign of the rial stands for letters that no name has beside Latin ones.
     is_letter(c) || !c.is_ascii() && c != '﷼' && as_the_net(c).all(|letter| letter != c && is_letter(letter))
 }
 
-/// Whether the net takes it in a name as it is, though it is no letter: `☃`.
+/// True if the net takes it in a name as it is, though it is no letter: `☃`.
 fn is_sign(c: char) -> bool {
     !c.is_ascii()
         && !is_part(c)
@@ -169,13 +168,14 @@ fn is_pictured(c: char) -> bool {
     matches!(c, '\u{1f150}'..='\u{1f169}' | '\u{1f170}'..='\u{1f189}')
 }
 
-/// What the net makes of a character: for many signs nothing or some letters, and `U+FFFD` if no host can have it.
+/// Form of a character in the net: for many signs nothing or some letters, and `U+FFFD` if no host can have it.
 fn as_the_net(c: char) -> impl Iterator<Item = char> {
     static ADAPTER: Adapter = Adapter::new();
     ADAPTER.map_normalize(std::iter::once(c))
 }
 
-/// What a name may hold, but neither begins nor ends with: also dots of other writings, and signs that nobody sees.
+/// Signs that a name may hold, but neither begins nor ends with: also dots of other writings, and signs that nobody
+/// sees.
 fn is_around(c: char) -> bool {
     matches!(
         c,
@@ -184,7 +184,7 @@ fn is_around(c: char) -> bool {
     )
 }
 
-/// Where a run of parts ends, and whether some of its letters are escaped.
+/// Returns the end of a run of parts, and true if some of its letters are escaped.
 fn run(text: &str, start: usize, end: usize, is_part: impl Fn(char) -> bool) -> (usize, bool) {
     let (mut at, mut escaped) = (start, false);
     loop {
@@ -210,7 +210,7 @@ fn escape(text: &str) -> Option<(char, usize)> {
     None
 }
 
-/// Whether a dot stands in it, or what may be one escaped.
+/// True if a dot stands in it, or what may be an escaped one.
 fn may_have_dots(text: &str) -> bool {
     text.contains(|c| c == '%' || DOTS.contains(&c))
 }
@@ -296,7 +296,7 @@ fn last(name: &str, most: usize) -> Option<&str> {
     std::iter::once(0).chain(behind_dots).find(|from| name.len() - from <= most).map(|from| &name[from..])
 }
 
-/// Nothing is left of this letter in a name as the net writes it.
+/// True if this letter vanishes from a name as the net writes it.
 fn is_left_out(c: char) -> bool {
     matches!(
         c,

@@ -1,6 +1,4 @@
 //! Hosts with signs in their names that stand in a run with further signs, such as `👉i❤.ws`.
-//!
-//! It does not find runs.
 
 use std::ops::Range;
 
@@ -24,8 +22,8 @@ pub(super) fn parted(run: &str, start: usize, begins: bool, ends: bool, found: &
     }
 }
 
-/// What begins with the run or behind a sign, and ends with the run or before a sign. No top-level domain has a sign, so
-/// none is in the last label.
+/// Parts that begin with the run or behind a sign, and ends with the run or before a sign. No top-level domain has a
+/// sign, so none is in the last label.
 fn parts(run: &str, letters: &[Letter]) -> Vec<Range<usize>> {
     let (mut parts, mut begins) = (Vec::new(), vec![0]);
     // Whether a label begins, and whether the last one has no sign.

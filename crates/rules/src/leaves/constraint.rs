@@ -2,9 +2,10 @@
 
 use tidegate_schemas::ids::WindowId;
 
-use crate::{form::Op, item::Number};
+use super::op::{Op, holds};
+use crate::item::Number;
 
-/// What a condition asks of one value wherever it comes to the outcome in question.
+/// Requirement of a condition on one value.
 #[derive(Debug)]
 pub(crate) struct Constraint {
     pub(crate) subject: Subject,
@@ -33,7 +34,7 @@ pub(crate) enum Subject {
         within: Option<i64>,
     },
     Count(WindowId),
-    /// Nothing: the condition cannot come to this outcome.
+    /// No value: the condition cannot come to this outcome.
     Never,
 }
 
@@ -136,17 +137,6 @@ pub(crate) fn contradict(constraints: &[&Allowed]) -> bool {
     low.zip(high).is_some_and(|((low, low_closed), (high, high_closed))| {
         low > high || low == high && !(low_closed && high_closed && allows(&Constant::Number(low)))
     })
-}
-
-/// True if a number lies on the side of an end that the operator asks for.
-pub(crate) fn holds(op: Op, number: Number, end: Number) -> bool {
-    match op {
-        Op::Lt => number < end,
-        Op::Lte => number <= end,
-        Op::Gt => number > end,
-        Op::Gte => number >= end,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

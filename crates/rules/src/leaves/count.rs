@@ -1,48 +1,69 @@
-//! Whether a window has counted so much for the item.
-//!
-//! It does not count; the caller looks the window up.
+//! The condition `count`: a window has counted at least so much for the item. The caller looks the window up.
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 use tidegate_schemas::{
     documents::{DocumentKind, Missing},
     ids::WindowId,
 };
 
+use super::{
+    constraint::{Allowed, Constraint, Subject},
+    context::Context,
+    input::{EvalInput, Settled, values_of},
+    kind::{DocumentLeaf, LeafKind},
+    op::Op,
+};
 use crate::{
-    compile::Context,
-    evaluate::Mask,
-    explain::{CountExplained, Explained, excerpt},
+    error::{did_you_mean, excerpt, shown},
     facts::{Facts, Need},
-    faults::{did_you_mean, shown},
-    form::{Count, Op},
-    item::Value,
-    leaves::{
-        Scene, Settled,
-        constraint::{Allowed, Constraint, Subject},
-    },
-    limits::{Limits, Spent, Steps},
+    limits::{Limits, OutOfSteps, Steps},
+    logic::{ConditionResult, Mask},
+    reader::{Object, Reader, present},
+    vocabulary::Kind,
     windows::{Amount, Measure, WindowKey},
 };
+
+/// The amount that a window has counted for the item reaches a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    pub window: WindowId,
+    /// The least amount that passes: `gt: 2` is a millionth more than two.
+    pub at_least: Amount,
+}
 
 #[derive(Debug)]
 pub(crate) struct CountLeaf {
     window: WindowId,
     at_least: Amount,
-    /// Of the path by whose values the window counts; the item's user if there is none.
+    /// Slot of the path by whose values the window counts; the item's user if there is none.
     by: Option<usize>,
 }
 
-impl CountLeaf {
-    pub(super) fn compile(count: Count, context: &mut Context<'_>) -> Option<Self> {
+impl LeafKind for CountLeaf {
+    type Spec = Count;
+    type Explained = CountExplained;
+
+    const LOOKS_UP: bool = true;
+
+    fn paths(spec: &Count, context: &Context<'_>) -> Vec<String> {
+        context.window(&spec.window).and_then(|window| window.path.clone()).into_iter().collect()
+    }
+
+    fn lint(&self, passes: bool) -> Vec<Constraint> {
+        // A condition asks for the largest count of several keys; the same keys decide each of its conditions.
+        let subject = Subject::Count(self.window.clone());
+        let constraint = Constraint { subject, allowed: Allowed::Order(Op::Gte, self.at_least.0.into()) };
+        vec![if passes { constraint } else { constraint.negated() }]
+    }
+
+    fn compile(count: Count, context: &mut Context<'_>) -> Option<Self> {
         let known = context.window(&count.window);
-        let Some((path, kind, measure)) = known.map(|it| (it.path.clone(), it.kind, it.window.measure))
-        else {
-            if context.faulty_windows.contains(count.window.as_str()) {
+        let Some((path, kind, measure)) = known.map(|it| (it.path.clone(), it.kind, it.measure)) else {
+            if context.is_faulty_window(&count.window) {
                 return None;
             }
-            let near = did_you_mean(
-                count.window.as_str(),
-                context.windows.iter().map(|known| known.window.key.as_str()),
-            );
+            let near = did_you_mean(count.window.as_str(), context.window_keys());
             let detail = format!("there is no window {}{near}", shown(count.window.as_str()));
             let missing = Missing::Document(DocumentKind::Window, count.window.to_string());
             context.at("window", |c| c.missing(missing, detail));
@@ -55,7 +76,7 @@ impl CountLeaf {
                 let (slot, kinds) = c.path(path)?;
                 if let Some((type_id, other)) = kinds.iter().find(|(_, other)| Some(*other) != kind) {
                     let (path, other) = (shown(path), other.name());
-                    let counts = kind.map_or("another kind", crate::vocabulary::Kind::name);
+                    let counts = kind.map_or("another kind", Kind::name);
                     let detail =
                         format!("the window counts by {path}, {counts}, which is {other} in {type_id}");
                     c.fault("type", detail);
@@ -69,18 +90,11 @@ impl CountLeaf {
         Some(Self { window: count.window, at_least, by })
     }
 
-    pub(super) fn constraints(&self, passes: bool) -> Vec<Constraint> {
-        // A condition asks for the largest count of several keys; the same keys decide each of its conditions.
-        let subject = Subject::Count(self.window.clone());
-        let constraint = Constraint { subject, allowed: Allowed::Order(Op::Gte, self.at_least.0.into()) };
-        vec![if passes { constraint } else { constraint.negated() }]
-    }
-
-    pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
+    fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
         let some = match self.by {
-            None => scene.user.is_some(),
+            None => input.user.is_some(),
             Some(slot) => {
-                let values = scene.views.slot(slot).values.as_deref().unwrap_or_default();
+                let values = input.fields.slot(slot).values.as_deref().unwrap_or_default();
                 steps.take(u64::try_from(values.len()).unwrap_or(u64::MAX))?;
                 !values.is_empty()
             }
@@ -88,14 +102,20 @@ impl CountLeaf {
         Ok(if some { Mask::PENDING } else { Mask::INAPPLICABLE })
     }
 
-    pub(super) fn needs(&self, scene: &Scene<'_>) -> Vec<Need> {
-        let (keys, _) = values_of(self.by, scene, WindowKey::of);
+    fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
+        let (keys, _) = values_of(self.by, input, WindowKey::of);
         let need = |key| Need::Count { window: self.window.clone(), key, at_least: self.at_least };
         keys.into_iter().map(need).collect()
     }
 
     /// One key with enough is enough; otherwise what is not known might be.
-    pub(super) fn settle(&self, needs: &[Need], facts: &Facts, limits: &Limits) -> Settled {
+    fn settle(
+        &self,
+        needs: &[Need],
+        facts: &Facts,
+        explained: CountExplained,
+        limits: &Limits,
+    ) -> Settled<CountExplained> {
         let mut most: Option<(&WindowKey, Amount)> = None;
         let mut failure = None;
         for need in needs {
@@ -113,59 +133,85 @@ impl CountLeaf {
                 Err(reason) => failure = failure.or(Some((key, reason))),
             }
         }
-        let shown = |key: &WindowKey| excerpt(key.as_str(), limits.excerpt_bytes).to_owned();
+        let short = |key: &WindowKey| excerpt(key.as_str(), limits.excerpt_bytes).to_owned();
         let passed = most.is_some_and(|(_, counted)| counted >= self.at_least);
-        match (failure, most) {
-            (Some((key, reason)), _) if !passed => Settled {
-                mask: Mask::ERRORED,
-                explained: self.explain(Mask::ERRORED, Some((shown(key), None)), Some(reason.to_owned())),
-                reason: Some(format!("count: {reason}")),
-            },
+        let (mask, most, reason) = match (failure, most) {
+            (Some((key, reason)), _) if !passed => (Mask::ERRORED, Some((key, None)), Some(reason)),
             (_, most) => {
-                let mask = Mask::decided(passed);
-                let most = most.map(|(key, counted)| (shown(key), Some(counted)));
-                Settled { mask, explained: self.explain(mask, most, None), reason: None }
+                (Mask::decided(passed), most.map(|(key, counted)| (key, Some(counted.to_json()))), None)
             }
-        }
+        };
+        let (key, counted) = most.unzip();
+        let explained = CountExplained {
+            outcome: mask.result(),
+            key: key.map(short),
+            counted: counted.flatten(),
+            reason: reason.map(str::to_owned),
+            ..explained
+        };
+        Settled { mask, explained, reason: reason.map(|reason| format!("count: {reason}")) }
     }
 
-    pub(super) fn explain(
+    fn explain(
         &self,
         known: Mask,
-        decided: Option<(String, Option<Amount>)>,
-        reason: Option<String>,
-    ) -> Explained {
-        let (key, counted) = decided.unzip();
-        Explained::Count(CountExplained {
-            outcome: known.verdict(),
+        _found: Option<&[(u32, u32)]>,
+        _scene: &EvalInput<'_>,
+        _steps: &mut Steps,
+    ) -> CountExplained {
+        CountExplained {
+            outcome: known.result(),
             window: self.window.clone(),
             at_least: self.at_least.to_json(),
-            key,
-            counted: counted.flatten().map(Amount::to_json),
-            reason,
-        })
+            key: None,
+            counted: None,
+            reason: None,
+        }
     }
 }
 
-/// What the values at a path are to a window, each once, and whether there are more than may be; without a path the
-/// item's user.
-pub(crate) fn values_of<T: PartialEq>(
-    slot: Option<usize>,
-    scene: &Scene<'_>,
-    read: impl Fn(&Value<'_>) -> Option<T>,
-) -> (Vec<T>, bool) {
-    let Some(slot) = slot else {
-        let user =
-            scene.user.map(|user| Value::Related { type_id: user.type_id.as_str(), id: user.id.as_str() });
-        return (user.and_then(|user| read(&user)).into_iter().collect(), false);
-    };
-    let mut known = Vec::new();
-    for (_, value) in scene.views.slot(slot).values.iter().flatten() {
-        let Some(value) = read(value).filter(|value| !known.contains(value)) else { continue };
-        if known.len() == scene.limits.window_values {
-            return (known, true);
-        }
-        known.push(value);
+impl DocumentLeaf for CountLeaf {
+    const KEY: &'static str = "count";
+
+    fn parse(reader: &mut Reader<'_>, value: &Json) -> Option<Count> {
+        reader.count(value)
     }
-    (known, false)
+}
+
+impl Reader<'_> {
+    fn count(&mut self, value: &Json) -> Option<Count> {
+        let object = self.object(value, &["window", "gte", "gt"])?;
+        let window = self.required(object, "window", |r, v| r.text(v).map(WindowId::new));
+        let at_least = self.at_least(object)?;
+        Some(Count { window: window?, at_least })
+    }
+
+    fn at_least(&mut self, object: &Object) -> Option<Amount> {
+        let at_least = match (present(object, "gte"), present(object, "gt")) {
+            (true, false) => self.required(object, "gte", Self::amount),
+            (false, true) => self.required(object, "gt", Self::amount).map(Amount::next),
+            _ => return self.fault("shape", "expected either `gte` or `gt`"),
+        }?;
+        if at_least <= Amount::ZERO {
+            return self.fault("type", "every window has counted nothing at least: expected a larger number");
+        }
+        Some(at_least)
+    }
+}
+
+/// A condition on a count as it was evaluated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountExplained {
+    pub outcome: ConditionResult,
+    pub window: WindowId,
+    pub at_least: Json,
+    /// The key whose count decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The amount, or a lower bound: what lies beyond the largest number that a rule asks about is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Json>,
+    /// The reason for which the count is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }

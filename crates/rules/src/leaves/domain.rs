@@ -1,22 +1,35 @@
-//! Whether a text or an address of the item names a host in one of several domains.
-//!
-//! It does not find hosts in texts; see `hosts`.
+//! The condition `domain`: a text or an address of the item names a host in one of several domains. Hosts in texts are
+//! found by `hosts`.
 
 use std::collections::HashMap;
 
-use tidegate_schemas::banks::BankKind;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tidegate_schemas::{banks::BankKind, ids::BankId};
 
-use crate::{
-    bank::EntryName,
-    compile::Context,
-    evaluate::Mask,
-    explain::{DomainExplained, Explained, Hit, excerpt},
-    form::DomainTest,
-    hosts::{self, Host},
-    leaves::Scene,
-    limits::{Spent, Steps, wide},
-    views::Seen,
+use super::{
+    context::Context,
+    input::{EvalInput, Hit},
+    kind::{DocumentLeaf, LeafKind, guess},
 };
+use crate::{
+    error::excerpt,
+    fields::Seen,
+    hosts::{self, Host},
+    limits::{OutOfSteps, Steps, wide},
+    logic::{ConditionResult, Mask},
+    reader::{Reader, present},
+    vocabulary::EntryName,
+};
+
+/// An address or a text names a host in one of several domains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainTest {
+    pub fields: Vec<String>,
+    /// Domains in canonical form; each with all that is below it.
+    pub domains: Vec<String>,
+    pub bank: Option<BankId>,
+}
 
 #[derive(Debug)]
 pub(crate) struct DomainLeaf {
@@ -24,8 +37,15 @@ pub(crate) struct DomainLeaf {
     domains: HashMap<String, (usize, Option<EntryName>)>,
 }
 
-impl DomainLeaf {
-    pub(super) fn compile(test: DomainTest, context: &mut Context<'_>) -> Option<Self> {
+impl LeafKind for DomainLeaf {
+    type Spec = DomainTest;
+    type Explained = DomainExplained;
+
+    fn paths(spec: &DomainTest, _context: &Context<'_>) -> Vec<String> {
+        spec.fields.clone()
+    }
+
+    fn compile(test: DomainTest, context: &mut Context<'_>) -> Option<Self> {
         let slots = context.texts(&test.fields, "text");
         let mut domains = HashMap::new();
         let mut add = |domain: String, entry: Option<EntryName>| {
@@ -48,10 +68,90 @@ impl DomainLeaf {
         Some(Self { slots: slots?, domains })
     }
 
-    pub(crate) fn size(&self) -> usize {
-        self.domains.len()
+    fn witness(&self) -> Option<f32> {
+        Some((0.0005 * guess(self.domains.len())).min(0.5))
     }
 
+    fn cost(&self) -> f32 {
+        20.0
+    }
+
+    fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
+        let mut found = false;
+        self.look(input, steps, &mut |_, _, host| {
+            found = self.of(&host.name).is_some();
+            !found
+        })?;
+        Ok(Mask::decided(found))
+    }
+
+    fn explain(
+        &self,
+        known: Mask,
+        _found: Option<&[(u32, u32)]>,
+        input: &EvalInput<'_>,
+        steps: &mut Steps,
+    ) -> DomainExplained {
+        let mut hits: Vec<(usize, Hit)> = Vec::new();
+        let length = input.limits.excerpt_bytes;
+        if !known.is_empty() {
+            let looked = self.look(input, steps, &mut |slot, seen, host| {
+                let Some((domain, (nth, entry))) = self.of(&host.name) else { return true };
+                if hits.iter().all(|(known, _)| known != nth) {
+                    hits.push((
+                        *nth,
+                        Hit {
+                            field: input.fields.path(slot).to_owned(),
+                            element: seen.element.name(length),
+                            sought: excerpt(domain, length).to_owned(),
+                            start: host.start,
+                            end: host.end,
+                            found: excerpt(&seen.original[host.start..host.end], length).to_owned(),
+                            entry: entry.clone(),
+                        },
+                    ));
+                }
+                hits.len() < input.limits.hits
+            });
+            // Steps that do not reach: what was found until then is shown.
+            drop(looked);
+        }
+        DomainExplained {
+            outcome: known.result(),
+            fields: self.slots.iter().map(|slot| input.fields.path(*slot).to_owned()).collect(),
+            hits: hits.into_iter().map(|(_, hit)| hit).collect(),
+        }
+    }
+}
+
+impl DocumentLeaf for DomainLeaf {
+    const KEY: &'static str = "domain";
+
+    fn parse(reader: &mut Reader<'_>, value: &Json) -> Option<DomainTest> {
+        reader.domain(value)
+    }
+}
+
+impl Reader<'_> {
+    fn domain(&mut self, value: &Json) -> Option<DomainTest> {
+        let object = self.object(value, &["in", "any_of", "bank"])?;
+        let fields = self.required(object, "in", Self::paths);
+        let domains = self.optional(object, "any_of", |r, v| {
+            let domains = r.filled(v, |r, v| r.canonical(v, BankKind::Domain))?;
+            r.counted(domains.len())?;
+            Some(domains)
+        });
+        let bank = self.optional(object, "bank", |r, v| r.text(v).map(BankId::new));
+        let written = ["any_of", "bank"].map(|key| present(object, key));
+        if written == [false; 2] {
+            return self.fault("shape", "expected one or more of any_of and bank");
+        }
+        (written == [domains.is_some(), bank.is_some()]).then_some(())?;
+        Some(DomainTest { fields: fields?, domains: domains.unwrap_or_default(), bank })
+    }
+}
+
+impl DomainLeaf {
     /// The domains of which one must be named.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.domains.keys().map(String::as_str)
@@ -63,23 +163,14 @@ impl DomainLeaf {
             .find_map(|name| self.domains.get_key_value(name).map(|(name, domain)| (name.as_str(), domain)))
     }
 
-    pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
-        let mut found = false;
-        self.look(scene, steps, &mut |_, _, host| {
-            found = self.of(&host.name).is_some();
-            !found
-        })?;
-        Ok(Mask::decided(found))
-    }
-
     fn look(
         &self,
-        scene: &Scene<'_>,
+        input: &EvalInput<'_>,
         steps: &mut Steps,
         found: &mut impl FnMut(usize, &Seen<'_, '_>, &Host<'_>) -> bool,
-    ) -> Result<(), Spent> {
+    ) -> Result<(), OutOfSteps> {
         for slot in &self.slots {
-            for (seen, hosts) in scene.views.hosts(*slot, steps)? {
+            for (seen, hosts) in input.fields.hosts(*slot, steps)? {
                 steps.take(1 + wide(seen.text.len()) / 16)?;
                 for host in hosts {
                     // Each domain above it is looked up.
@@ -92,36 +183,15 @@ impl DomainLeaf {
         }
         Ok(())
     }
+}
 
-    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>, steps: &mut Steps) -> Explained {
-        let mut hits: Vec<(usize, Hit)> = Vec::new();
-        let length = scene.limits.excerpt_bytes;
-        if !known.is_empty() {
-            let looked = self.look(scene, steps, &mut |slot, seen, host| {
-                let Some((domain, (nth, entry))) = self.of(&host.name) else { return true };
-                if hits.iter().all(|(known, _)| known != nth) {
-                    hits.push((
-                        *nth,
-                        Hit {
-                            field: scene.views.path(slot).to_owned(),
-                            element: seen.element.name(length),
-                            sought: excerpt(domain, length).to_owned(),
-                            start: host.start,
-                            end: host.end,
-                            found: excerpt(&seen.original[host.start..host.end], length).to_owned(),
-                            entry: entry.clone(),
-                        },
-                    ));
-                }
-                hits.len() < scene.limits.hits
-            });
-            // Steps that do not reach: what was found until then is shown.
-            drop(looked);
-        }
-        Explained::Domain(DomainExplained {
-            outcome: known.verdict(),
-            fields: self.slots.iter().map(|slot| scene.views.path(*slot).to_owned()).collect(),
-            hits: hits.into_iter().map(|(_, hit)| hit).collect(),
-        })
-    }
+/// The evaluation of a condition on domains, as explanations show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainExplained {
+    pub outcome: ConditionResult,
+    #[serde(rename = "in")]
+    pub fields: Vec<String>,
+    /// The first host of each domain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hits: Vec<Hit>,
 }

@@ -1,32 +1,64 @@
-//! Whether a place of the item lies in one of several areas.
-//!
-//! It does not compute with places; see `geo`.
+//! The condition `geo`: a place of the item lies in one of several areas.
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tidegate_schemas::{banks::BankKind, ids::BankId};
+
+use super::{
+    context::Context,
+    input::EvalInput,
+    kind::{DocumentLeaf, LeafKind, guess},
+};
 use crate::{
-    bank::EntryName,
-    compile::Context,
-    evaluate::Mask,
-    explain::{Explained, GeoExplained, GeoHit, excerpt},
-    form::{Geo, GeoSource},
+    error::excerpt,
     geo::{Area, Grid, Point},
     item::Value,
-    leaves::Scene,
-    limits::{Spent, Steps, wide},
-    vocabulary::Kind,
+    limits::{OutOfSteps, Steps, wide},
+    logic::{ConditionResult, Mask},
+    reader::{Object, Reader, present},
+    vocabulary::{EntryName, Kind},
 };
-use tidegate_schemas::banks::BankKind;
+
+/// A place of the item lies in one of several areas.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Geo {
+    pub source: GeoSource,
+    pub within: Vec<Circle>,
+    /// Geohashes, each with all that is inside.
+    pub cells: Vec<String>,
+    pub bank: Option<BankId>,
+}
+
+/// The paths that hold places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GeoSource {
+    /// Geohashes.
+    Hashes(Vec<String>),
+    /// Degrees.
+    Pair { lat: String, lng: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Circle {
+    pub lat: f64,
+    pub lng: f64,
+    pub metres: f64,
+}
+
+/// Half around the earth: farther away there is nothing.
+const FARTHEST: f64 = 20_100_000.0;
 
 #[derive(Debug)]
 pub(crate) struct GeoLeaf {
     pub(crate) places: Places,
-    areas: Vec<Named>,
-    /// For many areas.
+    areas: Vec<NamedArea>,
+    /// Index of the areas, if there are many.
     grid: Option<Grid>,
 }
 
-/// Where places are read from.
+/// Source of the item's places.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Places {
     /// Geohashes.
@@ -36,7 +68,7 @@ pub(crate) enum Places {
 }
 
 #[derive(Debug)]
-struct Named {
+struct NamedArea {
     shape: Shape,
     entry: Option<EntryName>,
 }
@@ -58,7 +90,7 @@ impl Shape {
         }
     }
 
-    /// Whether the place lies inside, and how far from the middle of a circle.
+    /// `Some` if the place lies inside, with its distance from the middle of a circle.
     fn holds(&self, place: &Place<'_>) -> Option<Option<f64>> {
         match self {
             Self::Circle { centre, metres } => {
@@ -109,12 +141,12 @@ impl Place<'_> {
 
 impl Places {
     /// Every value that is a place.
-    pub(crate) fn each<'a>(&self, scene: &Scene<'a>) -> Vec<Place<'a>> {
+    pub(crate) fn each<'a>(&self, input: &EvalInput<'a>) -> Vec<Place<'a>> {
         let mut places = Vec::new();
         match self {
             Self::Hashes(slots) => {
                 for slot in slots {
-                    for (_, value) in scene.views.slot(*slot).values.iter().flatten() {
+                    for (_, value) in input.fields.slot(*slot).values.iter().flatten() {
                         let Value::Text(hash) = value else { continue };
                         let point = Area::of_hash(hash).and_then(Area::middle);
                         places.extend(point.map(|point| Place { slot: *slot, point, hash: Some(hash) }));
@@ -123,7 +155,7 @@ impl Places {
             }
             Self::Pairs(lat, lng) => {
                 let values =
-                    |slot: usize| scene.views.slot(slot).values.as_deref().unwrap_or_default().iter();
+                    |slot: usize| input.fields.slot(slot).values.as_deref().unwrap_or_default().iter();
                 for pair in values(*lat).zip(values(*lng)) {
                     let ((_, Value::Number(north)), (_, Value::Number(east))) = pair else { continue };
                     let point = Point::new(north.coarse(), east.coarse());
@@ -135,8 +167,18 @@ impl Places {
     }
 }
 
-impl GeoLeaf {
-    pub(super) fn compile(geo: Geo, context: &mut Context<'_>) -> Option<Self> {
+impl LeafKind for GeoLeaf {
+    type Spec = Geo;
+    type Explained = GeoExplained;
+
+    fn paths(spec: &Geo, _context: &Context<'_>) -> Vec<String> {
+        match &spec.source {
+            GeoSource::Hashes(fields) => fields.clone(),
+            GeoSource::Pair { lat, lng } => vec![lat.clone(), lng.clone()],
+        }
+    }
+
+    fn compile(geo: Geo, context: &mut Context<'_>) -> Option<Self> {
         let places = match &geo.source {
             GeoSource::Hashes(fields) => {
                 let slots: Vec<_> = context.at("in", |c| {
@@ -155,15 +197,15 @@ impl GeoLeaf {
         };
         let circles = geo.within.into_iter().filter_map(|circle| {
             let centre = Point::new(circle.lat, circle.lng)?;
-            Some(Named { shape: Shape::Circle { centre, metres: circle.metres }, entry: None })
+            Some(NamedArea { shape: Shape::Circle { centre, metres: circle.metres }, entry: None })
         });
-        let cells = geo.cells.into_iter().map(|cell| Named { shape: Shape::Cell(cell), entry: None });
+        let cells = geo.cells.into_iter().map(|cell| NamedArea { shape: Shape::Cell(cell), entry: None });
         let mut areas: Vec<_> = circles.chain(cells).collect();
         if let Some(bank) = &geo.bank {
             let bank = context.bank(bank, &[BankKind::Geo])?;
             for entry in &*bank.entries {
                 match Shape::of_entry(&entry.value) {
-                    Some(shape) => areas.push(Named { shape, entry: Some(bank.name(entry)) }),
+                    Some(shape) => areas.push(NamedArea { shape, entry: Some(bank.name(entry)) }),
                     None => context.unusable(&bank.key, entry, "it is no place"),
                 }
             }
@@ -181,31 +223,16 @@ impl GeoLeaf {
         Some(Self { places, areas, grid })
     }
 
-    pub(crate) fn size(&self) -> usize {
-        self.areas.len()
+    fn witness(&self) -> Option<f32> {
+        Some(self.boxes().map(Area::share).sum::<f32>().min(1.0))
     }
 
-    /// The boxes of which a place must lie in one.
-    pub(crate) fn boxes(&self) -> impl Iterator<Item = Area> {
-        self.areas.iter().filter_map(|named| named.shape.area())
+    fn cost(&self) -> f32 {
+        10.0 + guess(self.areas.len().min(16))
     }
 
-    /// The areas that a place may lie in, each of which is a step.
-    fn near(&self, place: &Place<'_>, steps: &mut Steps) -> Result<Vec<usize>, Spent> {
-        let near = match &self.grid {
-            Some(grid) => {
-                let mut near: Vec<_> = grid.at(place.point).map(|nth| nth as usize).collect();
-                near.sort_unstable();
-                near
-            }
-            None => (0..self.areas.len()).collect(),
-        };
-        steps.take(1 + wide(near.len()))?;
-        Ok(near)
-    }
-
-    pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
-        let places = self.places.each(scene);
+    fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
+        let places = self.places.each(input);
         if places.is_empty() {
             return Ok(Mask::INAPPLICABLE);
         }
@@ -219,22 +246,28 @@ impl GeoLeaf {
     }
 
     /// Shows for each area the first place in it, as far as the steps reach.
-    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>, steps: &mut Steps) -> Explained {
-        let length = scene.limits.excerpt_bytes;
-        let places = if known.is_empty() { Vec::new() } else { self.places.each(scene) };
+    fn explain(
+        &self,
+        known: Mask,
+        _found: Option<&[(u32, u32)]>,
+        input: &EvalInput<'_>,
+        steps: &mut Steps,
+    ) -> GeoExplained {
+        let length = input.limits.excerpt_bytes;
+        let places = if known.is_empty() { Vec::new() } else { self.places.each(input) };
         let mut first: BTreeMap<usize, (&Place<'_>, Option<f64>)> = BTreeMap::new();
         for place in &places {
             let Ok(near) = self.near(place, steps) else { break };
             for nth in near {
                 let inside = self.areas[nth].shape.holds(place).filter(|_| !first.contains_key(&nth));
                 first.extend(inside.map(|metres| (nth, (place, metres))));
-                if first.len() > scene.limits.hits {
+                if first.len() > input.limits.hits {
                     first.pop_last();
                 }
             }
         }
         let hits = first.into_iter().map(|(nth, (place, metres))| GeoHit {
-            field: scene.views.path(place.slot).to_owned(),
+            field: input.fields.path(place.slot).to_owned(),
             place: place.written(length),
             area: self.areas[nth].shape.written(),
             metres: metres.map(f64::round),
@@ -244,10 +277,133 @@ impl GeoLeaf {
             Places::Hashes(slots) => slots.clone(),
             Places::Pairs(lat, lng) => vec![*lat, *lng],
         };
-        Explained::Geo(GeoExplained {
-            outcome: known.verdict(),
-            fields: fields.into_iter().map(|slot| scene.views.path(slot).to_owned()).collect(),
+        GeoExplained {
+            outcome: known.result(),
+            fields: fields.into_iter().map(|slot| input.fields.path(slot).to_owned()).collect(),
             hits: hits.collect(),
-        })
+        }
     }
+}
+
+impl DocumentLeaf for GeoLeaf {
+    const KEY: &'static str = "geo";
+
+    fn parse(reader: &mut Reader<'_>, value: &Json) -> Option<Geo> {
+        reader.geo(value)
+    }
+}
+
+impl Reader<'_> {
+    fn geo(&mut self, value: &Json) -> Option<Geo> {
+        let object = self.object(value, &["in", "lat", "lng", "within", "cells", "bank"])?;
+        let source = self.source(object);
+        let within = self.optional(object, "within", |r, v| {
+            if v.is_array() { r.filled(v, Self::circle) } else { r.circle(v).map(|circle| vec![circle]) }
+        });
+        let cells = self.optional(object, "cells", |r, v| {
+            r.one_or_more(v, |r, v| r.canonical(v, BankKind::Geo).filter(|cell| r.is_cell(cell)))
+        });
+        let bank = self.optional(object, "bank", |r, v| r.text(v).map(BankId::new));
+        let written = ["within", "cells", "bank"].map(|key| present(object, key));
+        if written == [false; 3] {
+            return self.fault("shape", "expected one or more of within, cells and bank");
+        }
+        // Left out it would mean another thing.
+        (written == [within.is_some(), cells.is_some(), bank.is_some()]).then_some(())?;
+        let (within, cells) = (within.unwrap_or_default(), cells.unwrap_or_default());
+        self.counted(within.len())?;
+        Some(Geo { source: source?, within, cells, bank })
+    }
+
+    fn source(&mut self, object: &Object) -> Option<GeoSource> {
+        match (present(object, "in"), present(object, "lat") || present(object, "lng")) {
+            (true, false) => self.required(object, "in", |r, v| r.paths(v).map(GeoSource::Hashes)),
+            (false, true) => {
+                let path = |r: &mut Self, key| r.required(object, key, |r, v| r.text(v).map(str::to_owned));
+                let (lat, lng) = (path(self, "lat"), path(self, "lng"));
+                Some(GeoSource::Pair { lat: lat?, lng: lng? })
+            }
+            _ => self.fault("shape", "expected either `in`, or `lat` and `lng`"),
+        }
+    }
+
+    fn is_cell(&mut self, value: &str) -> bool {
+        let cell = !value.contains(',');
+        if !cell {
+            self.fault::<()>("type", "expected a geohash; `within` takes circles");
+        }
+        cell
+    }
+
+    fn circle(&mut self, value: &Json) -> Option<Circle> {
+        let object = self.object(value, &["lat", "lng", "m", "km"])?;
+        let degrees = |r: &mut Self, key, most: f64| {
+            r.required(object, key, |r, v| match v.as_f64() {
+                Some(degrees) if degrees.abs() <= most => Some(degrees),
+                Some(_) => r.fault("type", format!("expected degrees between -{most} and {most}")),
+                None => r.fault("type", "expected a number of degrees"),
+            })
+        };
+        let (lat, lng) = (degrees(self, "lat", 90.0), degrees(self, "lng", 180.0));
+        let (key, unit) = match (present(object, "m"), present(object, "km")) {
+            (true, false) => ("m", 1.0),
+            (false, true) => ("km", 1_000.0),
+            _ => return self.fault("shape", "expected either `m` or `km`"),
+        };
+        let metres = self.required(object, key, |r, v| {
+            let metres = v.as_f64().map(|number| number * unit);
+            metres
+                .filter(|metres| (1.0..=FARTHEST).contains(metres))
+                .or_else(|| r.fault("type", "expected a distance between 1 metre and 20,100 kilometres"))
+        });
+        Some(Circle { lat: lat?, lng: lng?, metres: metres? })
+    }
+}
+
+impl GeoLeaf {
+    /// The boxes of which a place must lie in one.
+    pub(crate) fn boxes(&self) -> impl Iterator<Item = Area> {
+        self.areas.iter().filter_map(|named| named.shape.area())
+    }
+
+    /// The areas that a place may lie in, each of which is a step.
+    fn near(&self, place: &Place<'_>, steps: &mut Steps) -> Result<Vec<usize>, OutOfSteps> {
+        let near = match &self.grid {
+            Some(grid) => {
+                let mut near: Vec<_> = grid.at(place.point).map(|nth| nth as usize).collect();
+                near.sort_unstable();
+                near
+            }
+            None => (0..self.areas.len()).collect(),
+        };
+        steps.take(1 + wide(near.len()))?;
+        Ok(near)
+    }
+}
+
+/// The evaluation of a condition on places, as explanations show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GeoExplained {
+    pub outcome: ConditionResult,
+    #[serde(rename = "in")]
+    pub fields: Vec<String>,
+    /// Each area in which a place lies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hits: Vec<GeoHit>,
+}
+
+/// A place in an area.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GeoHit {
+    pub field: String,
+    /// A geohash, or latitude and longitude.
+    pub place: String,
+    /// A geohash, or latitude, longitude and metres.
+    pub area: String,
+    /// Metres from the middle of a circle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metres: Option<f64>,
+    /// The bank's entry that the area is, if it is one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<EntryName>,
 }

@@ -1,22 +1,43 @@
-//! Whether a medium of the item is like an entry of a bank, or could not be looked at.
-//!
-//! It neither fetches nor compares media; the caller tells what is known of them.
+//! The condition `media`: a medium of the item is like an entry of a bank, or could not be looked at. The caller
+//! fetches and compares.
 
-use tidegate_schemas::banks::{BankKind, HashKind};
-
-use crate::{
-    bank::Bank,
-    compile::Context,
-    evaluate::Mask,
-    explain::{Explained, MediaExplained, MediaHit, excerpt},
-    facts::{BankMatch, Facts, Media, MediaState, Missing, Need},
-    faults::{did_you_mean, shown},
-    form::MediaTest,
-    item::Value,
-    leaves::{Scene, Settled},
-    limits::{Limits, Spent, Steps},
-    vocabulary::Kind,
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tidegate_schemas::{
+    banks::{BankKind, HashKind},
+    ids::BankId,
 };
+
+use super::{
+    context::Context,
+    input::{EvalInput, Settled},
+    kind::{DocumentLeaf, LeafKind},
+};
+use crate::{
+    error::{did_you_mean, excerpt, shown},
+    facts::{BankMatch, Facts, Media, MediaState, Missing, Need},
+    item::Value,
+    limits::{Limits, OutOfSteps, Steps},
+    logic::{ConditionResult, Mask},
+    reader::{Reader, present},
+    vocabulary::{Bank, Kind},
+};
+
+/// A medium of named fields is like an entry of a bank, or could not be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaTest {
+    pub fields: Vec<String>,
+    /// One of these; empty: asks for a match.
+    pub states: Vec<MediaState>,
+    /// Empty: any bank.
+    pub banks: Vec<BankId>,
+    /// Kinds of hash; empty: any.
+    pub kinds: Vec<String>,
+    /// The entry has one of these; empty: whatever it has.
+    pub labels: Vec<String>,
+    /// Most bits that may differ; if left out, as many as the bank allows.
+    pub max_distance: Option<u32>,
+}
 
 #[derive(Debug)]
 pub(crate) struct MediaLeaf {
@@ -55,8 +76,17 @@ fn doubt(test: &MediaTest, banks: &[&Bank], context: &mut Context<'_>) {
     }
 }
 
-impl MediaLeaf {
-    pub(super) fn compile(test: MediaTest, context: &mut Context<'_>) -> Option<Self> {
+impl LeafKind for MediaLeaf {
+    type Spec = MediaTest;
+    type Explained = MediaExplained;
+
+    const LOOKS_UP: bool = true;
+
+    fn paths(spec: &MediaTest, _context: &Context<'_>) -> Vec<String> {
+        spec.fields.clone()
+    }
+
+    fn compile(test: MediaTest, context: &mut Context<'_>) -> Option<Self> {
         let slots: Vec<_> = context.at("in", |c| {
             let slot = |(nth, field): (usize, &String)| {
                 c.at(nth, |c| c.path_of(field, Kind::Media, "IMAGE, VIDEO, AUDIO or MEDIA"))
@@ -80,25 +110,20 @@ impl MediaLeaf {
         Some(Self { slots: slots?, test }).filter(|_| is_known)
     }
 
-    /// One of these must have a medium.
-    pub(crate) fn slots(&self) -> &[usize] {
-        &self.slots
-    }
-
-    pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
+    fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
         let mut some = false;
         for slot in &self.slots {
-            let values = scene.views.slot(*slot).values.as_deref().unwrap_or_default();
+            let values = input.fields.slot(*slot).values.as_deref().unwrap_or_default();
             steps.take(u64::try_from(values.len()).unwrap_or(u64::MAX))?;
             some |= !values.is_empty();
         }
         Ok(if some { Mask::OPEN } else { Mask::FAILED })
     }
 
-    pub(super) fn needs(&self, scene: &Scene<'_>) -> Vec<Need> {
+    fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
         let mut needs = Vec::new();
         for slot in &self.slots {
-            for (_, value) in scene.views.slot(*slot).values.iter().flatten() {
+            for (_, value) in input.fields.slot(*slot).values.iter().flatten() {
                 let Value::Text(url) = value else { continue };
                 needs.push(Need::Media { url: (*url).to_owned() });
             }
@@ -106,14 +131,19 @@ impl MediaLeaf {
         needs
     }
 
+    fn witness(&self) -> Option<f32> {
+        // Most items have no medium, and so none that could be like an entry of a bank.
+        Some(0.25)
+    }
+
     /// One medium is enough; otherwise what is not known might have been it.
-    pub(super) fn settle(
+    fn settle(
         &self,
         needs: &[Need],
         facts: &Facts,
-        explained: Explained,
+        explained: MediaExplained,
         limits: &Limits,
-    ) -> Settled {
+    ) -> Settled<MediaExplained> {
         let (mut hits, mut failure, mut nobody, mut known) = (Vec::new(), None, false, false);
         for need in needs {
             let Need::Media { url } = need else { continue };
@@ -143,19 +173,82 @@ impl MediaLeaf {
         };
         let reason = failure.filter(|_| mask == Mask::ERRORED);
         hits.truncate(limits.hits);
-        let explained = match explained {
-            Explained::Media(written) => Explained::Media(MediaExplained {
-                outcome: mask.verdict(),
-                hits,
-                reason: reason.map(str::to_owned),
-                ..written
-            }),
-            other => other,
-        };
+        let explained =
+            MediaExplained { outcome: mask.result(), hits, reason: reason.map(str::to_owned), ..explained };
         Settled { mask, explained, reason: reason.map(|reason| format!("media: {reason}")) }
     }
 
-    /// What makes the medium one that is sought: the entries that it is like, or only its state.
+    fn explain(
+        &self,
+        known: Mask,
+        _found: Option<&[(u32, u32)]>,
+        input: &EvalInput<'_>,
+        _steps: &mut Steps,
+    ) -> MediaExplained {
+        let fields = self.slots.iter().map(|slot| input.fields.path(*slot).to_owned()).collect();
+        MediaExplained { outcome: known.result(), fields, hits: Vec::new(), reason: None }
+    }
+}
+
+impl DocumentLeaf for MediaLeaf {
+    const KEY: &'static str = "media";
+
+    fn parse(reader: &mut Reader<'_>, value: &Json) -> Option<MediaTest> {
+        reader.media(value)
+    }
+}
+
+impl Reader<'_> {
+    fn media(&mut self, value: &Json) -> Option<MediaTest> {
+        let object = self.object(value, &["in", "state", "bank", "kind", "labels", "max_distance"])?;
+        let fields = self.required(object, "in", Self::paths);
+        let states =
+            self.optional(object, "state", |r, v| r.one_or_more(v, |r, v| r.name(v, &MediaState::NAMES)));
+        let texts = |r: &mut Self, key: &str| {
+            r.optional(object, key, |r, v| r.one_or_more(v, |r, v| r.text(v).map(str::to_owned)))
+        };
+        let (banks, kinds, labels) = (texts(self, "bank"), texts(self, "kind"), texts(self, "labels"));
+        let max_distance = self.optional(object, "max_distance", Self::distance);
+        let matching =
+            ["bank", "kind", "labels", "max_distance"].into_iter().find(|key| present(object, key));
+        match (present(object, "state"), matching) {
+            (true, Some(key)) => {
+                return self.at(key, |r| r.fault("shape", "`state` asks for no match; use two conditions"));
+            }
+            (false, None) => {
+                let detail = "expected `state`, or one or more of bank, kind, labels and max_distance";
+                return self.fault("shape", detail);
+            }
+            _ => {}
+        }
+        for (written, read) in [
+            (present(object, "state"), states.is_some()),
+            (present(object, "bank"), banks.is_some()),
+            (present(object, "kind"), kinds.is_some()),
+            (present(object, "labels"), labels.is_some()),
+            (present(object, "max_distance"), max_distance.is_some()),
+        ] {
+            // Left out it would mean another thing.
+            (written == read).then_some(())?;
+        }
+        Some(MediaTest {
+            fields: fields?,
+            states: states.unwrap_or_default(),
+            banks: banks.unwrap_or_default().into_iter().map(BankId::from).collect(),
+            kinds: kinds.unwrap_or_default(),
+            labels: labels.unwrap_or_default(),
+            max_distance,
+        })
+    }
+}
+
+impl MediaLeaf {
+    /// One of these must have a medium.
+    pub(crate) fn slots(&self) -> &[usize] {
+        &self.slots
+    }
+
+    /// Reasons for which the medium is one that is sought: entries that it is like, or its state.
     fn found<'m>(&self, media: &'m Media) -> Vec<Option<&'m BankMatch>> {
         let test = &self.test;
         if !test.states.is_empty() {
@@ -183,9 +276,28 @@ impl MediaLeaf {
             MediaState::FetchFailed => Some("fetch_failed"),
         }
     }
+}
 
-    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>) -> Explained {
-        let fields = self.slots.iter().map(|slot| scene.views.path(*slot).to_owned()).collect();
-        Explained::Media(MediaExplained { outcome: known.verdict(), fields, hits: Vec::new(), reason: None })
-    }
+/// The evaluation of a condition on media, as explanations show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MediaExplained {
+    pub outcome: ConditionResult,
+    #[serde(rename = "in")]
+    pub fields: Vec<String>,
+    /// The matches or states that were sought.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hits: Vec<MediaHit>,
+    /// The reason for which a medium is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A medium that is what was sought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MediaHit {
+    pub url: String,
+    pub state: MediaState,
+    /// The entry that it is like, if that was sought.
+    #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
+    pub found: Option<BankMatch>,
 }

@@ -1,232 +1,303 @@
-//! The conditions that look at an item or its user: one file a kind.
+//! Conditions that look at an item or at what is known beside it: one file a kind, one table of all kinds.
 //!
-//! It does not combine them.
+//! A new kind is a file with its types and [`LeafKind`], and a line in the table. How conditions are combined is in
+//! `logic`.
 
 pub(crate) mod constraint;
-mod count;
-mod domain;
-mod field;
-mod formula;
-mod geo;
-mod media;
-mod score;
-mod strikes;
-pub(crate) mod text;
+pub(crate) mod context;
+pub mod count;
+pub mod domain;
+pub mod field;
+pub mod formula;
+pub mod geo;
+pub(crate) mod input;
+mod kind;
+pub mod media;
+pub(crate) mod needle;
+pub mod op;
+pub mod score;
+pub mod strikes;
+pub mod text;
 
-use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
-pub use self::text::needle::pattern_fault;
-pub(crate) use self::{
-    constraint::{Allowed, Constraint, Subject, contradict},
-    count::{CountLeaf, values_of},
-    domain::DomainLeaf,
-    field::{FieldLeaf, Sought},
-    formula::FormulaLeaf,
-    geo::{GeoLeaf, Places},
-    media::MediaLeaf,
-    score::ScoreLeaf,
-    strikes::StrikesLeaf,
-    text::{Needle, TextLeaf, in_word},
+use self::{
+    constraint::Constraint,
+    context::Context,
+    input::{EvalInput, Settled},
+    kind::{DocumentLeaf, LeafKind},
 };
 use crate::{
-    compile::Context,
-    evaluate::Mask,
-    explain::Explained,
     facts::{Facts, Need},
-    form::{Condition, GeoSource},
-    limits::{Limits, Spent, Steps},
-    views::Views,
+    limits::{Limits, OutOfSteps, Steps},
+    logic::{ConditionResult, Mask, Node},
+    reader::Reader,
 };
 
-#[derive(Debug)]
-pub(crate) enum Leaf {
-    Text(TextLeaf),
-    Field(FieldLeaf),
-    Strikes(StrikesLeaf),
-    Count(CountLeaf),
-    Media(MediaLeaf),
-    Score(ScoreLeaf),
-    Geo(GeoLeaf),
-    Domain(DomainLeaf),
-    Formula(FormulaLeaf),
-}
-
-/// A leaf that a fact has decided.
-pub(crate) struct Settled {
-    pub(crate) mask: Mask,
-    pub(crate) explained: Explained,
-    /// Why it is errored.
-    pub(crate) reason: Option<String>,
-}
-
-/// What leaves look at.
-pub(crate) struct Scene<'a> {
-    pub(crate) views: Views<'a>,
-    pub(crate) user: Option<&'a ItemKey>,
-    pub(crate) now: Millis,
-    pub(crate) submission: SubmissionId,
-    pub(crate) limits: &'a Limits,
-}
-
-impl Leaf {
-    pub(crate) fn compile(condition: Condition, context: &mut Context<'_>) -> Option<Self> {
-        match condition {
-            Condition::Text(text) => context.at("text", |c| TextLeaf::compile(text, c)).map(Self::Text),
-            Condition::Field(field) => {
-                context.at("field", |c| FieldLeaf::compile(&field, c)).map(Self::Field)
-            }
-            Condition::Strikes(strikes) => Some(Self::Strikes(StrikesLeaf(strikes))),
-            Condition::Count(count) => context.at("count", |c| CountLeaf::compile(count, c)).map(Self::Count),
-            Condition::Media(media) => context.at("media", |c| MediaLeaf::compile(media, c)).map(Self::Media),
-            Condition::Score(score) => Some(Self::Score(ScoreLeaf::new(score))),
-            Condition::Geo(geo) => context.at("geo", |c| GeoLeaf::compile(geo, c)).map(Self::Geo),
-            Condition::Domain(domain) => {
-                context.at("domain", |c| DomainLeaf::compile(domain, c)).map(Self::Domain)
-            }
-            Condition::Formula(formula) => FormulaLeaf::compile(&formula, context).map(Self::Formula),
-            Condition::All(_) | Condition::Any(_) | Condition::Not(_) | Condition::Expr(_) => None,
+/// Makes the enums over all kinds of leaves, and the calls of each kind's functions. A line names the compiled leaf,
+/// the condition as it is written, and the condition as explanations show it. A key is what documents call it.
+macro_rules! leaf_kinds {
+    (
+        documents { $($document:ident($leaf:ty, $spec:ty, $explained:ty),)* }
+        expressions { $($part:ident($part_leaf:ty, $part_spec:ty, $part_explained:ty),)* }
+    ) => {
+        leaf_kinds! { @all
+            $($document($leaf, $spec, $explained, Some(<$leaf as DocumentLeaf>::KEY)),)*
+            $($part($part_leaf, $part_spec, $part_explained, None),)*
         }
-    }
 
-    /// Bytes that it takes, as far as they depend on its document.
-    pub(crate) fn memory(&self) -> usize {
-        match self {
-            Self::Text(text) => text.memory(),
-            Self::Field(field) => field.memory(),
+        impl LeafSpec {
+            /// The keys of conditions that are leaves.
+            pub(crate) const KEYS: &'static [&'static str] = &[$(<$leaf as DocumentLeaf>::KEY),*];
+
+            /// Reads the condition that stands under one of [`Self::KEYS`].
+            pub(crate) fn parse(key: &str, reader: &mut Reader<'_>, value: &Json) -> Option<Self> {
+                $(if key == <$leaf as DocumentLeaf>::KEY {
+                    return <$leaf as DocumentLeaf>::parse(reader, value).map(Self::$document);
+                })*
+                None
+            }
+        }
+    };
+    (@all $($kind:ident($leaf:ty, $spec:ty, $explained:ty, $key:expr),)*) => {
+        /// A leaf as it is written.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum LeafSpec {
+            $($kind($spec),)*
+        }
+
+        /// A leaf, ready to run.
+        #[derive(Debug)]
+        pub(crate) enum Leaf {
+            $($kind($leaf),)*
+        }
+
+        /// A condition as it was evaluated.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum Explained {
+            All(AllExplained),
+            Any(AllExplained),
+            Not(NotExplained),
+            $($kind($explained),)*
+            /// A part that was left out, because the item's explanations grew too long.
+            Cut(CutExplained),
+        }
+
+        impl LeafSpec {
+            /// True if the condition depends on facts that are not in the item.
+            pub(crate) fn looks_up(&self) -> bool {
+                match self {
+                    $(Self::$kind(_) => <$leaf as LeafKind>::LOOKS_UP,)*
+                }
+            }
+
+            /// Text that is equal for conditions that are one predicate: how they are written, and how their fields are
+            /// read.
+            pub(crate) fn identity(&self, context: &Context<'_>) -> String {
+                let paths = match self {
+                    $(Self::$kind(spec) => <$leaf as LeafKind>::paths(spec, context),)*
+                };
+                let resolved: Vec<_> = paths.iter().map(|path| context.resolved(path)).collect();
+                format!("{self:?} {resolved:?}")
+            }
+        }
+
+        impl Leaf {
+            pub(crate) fn compile(spec: LeafSpec, context: &mut Context<'_>) -> Option<Self> {
+                match spec {
+                    $(LeafSpec::$kind(spec) => {
+                        let key: Option<&str> = $key;
+                        let leaf = match key {
+                            Some(key) => context.at(key, |c| <$leaf as LeafKind>::compile(spec, c)),
+                            None => <$leaf as LeafKind>::compile(spec, context),
+                        };
+                        leaf.map(Self::$kind)
+                    })*
+                }
+            }
+
+            /// Evaluates the leaf with the item alone: what it can still come to.
+            pub(crate) fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
+                steps.take(1)?;
+                match self {
+                    $(Self::$kind(leaf) => leaf.evaluate(input, steps),)*
+                }
+            }
+
+            /// True if it depends on facts that are not in the item.
+            pub(crate) fn looks_up(&self) -> bool {
+                match self {
+                    $(Self::$kind(_) => <$leaf as LeafKind>::LOOKS_UP,)*
+                }
+            }
+
+            /// Facts that decide a leaf which the item leaves open.
+            pub(crate) fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
+                match self {
+                    $(Self::$kind(leaf) => leaf.needs(input),)*
+                }
+            }
+
+            /// Decides the leaf with the facts that it needs.
+            pub(crate) fn settle(
+                &self,
+                needs: &[Need],
+                facts: &Facts,
+                explained: Explained,
+                limits: &Limits,
+            ) -> Settled<Explained> {
+                match (self, explained) {
+                    $((Self::$kind(leaf), Explained::$kind(explained)) => {
+                        let Settled { mask, explained, reason } = leaf.settle(needs, facts, explained, limits);
+                        Settled { mask, explained: Explained::$kind(explained), reason }
+                    })*
+                    (_, explained) => Settled { mask: Mask::ERRORED, explained, reason: None },
+                }
+            }
+
+            /// The leaf as an explanation shows it; see [`LeafKind::explain`].
+            pub(crate) fn explain(
+                &self,
+                known: Mask,
+                found: Option<&[(u32, u32)]>,
+                input: &EvalInput<'_>,
+                steps: &mut Steps,
+            ) -> Explained {
+                match self {
+                    $(Self::$kind(leaf) => Explained::$kind(leaf.explain(known, found, input, steps)),)*
+                }
+            }
+
+            /// Guess of how often an item holds what the leaf needs to pass; `None` if the engine cannot look for that.
+            pub(crate) fn witness(&self) -> Option<f32> {
+                match self {
+                    $(Self::$kind(leaf) => leaf.witness(),)*
+                }
+            }
+
+            /// Steps of an evaluation on the usual item, guessed.
+            pub(crate) fn cost(&self) -> f32 {
+                match self {
+                    $(Self::$kind(leaf) => leaf.cost(),)*
+                }
+            }
+
+            /// Constraints on the item's values where the leaf passes, or where it fails, for lint.
+            pub(crate) fn lint(&self, passes: bool) -> Vec<Constraint> {
+                match self {
+                    $(Self::$kind(leaf) => leaf.lint(passes),)*
+                }
+            }
+
+            /// Bytes of memory, as far as they depend on the document.
+            pub(crate) fn memory(&self) -> usize {
+                match self {
+                    $(Self::$kind(leaf) => leaf.memory(),)*
+                }
+            }
+        }
+
+        impl Explained {
+            pub fn outcome(&self) -> ConditionResult {
+                match self {
+                    Self::All(node) | Self::Any(node) => node.outcome,
+                    Self::Not(node) => node.outcome,
+                    $(Self::$kind(leaf) => leaf.outcome,)*
+                    Self::Cut(cut) => cut.outcome,
+                }
+            }
+        }
+    };
+}
+
+leaf_kinds! {
+    documents {
+        Text(text::TextLeaf, text::Text, text::TextExplained),
+        Field(field::FieldLeaf, field::Comparison, field::FieldExplained),
+        Strikes(strikes::StrikesLeaf, strikes::Strikes, strikes::StrikesExplained),
+        Count(count::CountLeaf, count::Count, count::CountExplained),
+        Media(media::MediaLeaf, media::MediaTest, media::MediaExplained),
+        Score(score::ScoreLeaf, score::Score, score::ScoreExplained),
+        Geo(geo::GeoLeaf, geo::Geo, geo::GeoExplained),
+        Domain(domain::DomainLeaf, domain::DomainTest, domain::DomainExplained),
+    }
+    expressions {
+        Formula(formula::FormulaLeaf, formula::Formula, formula::FormulaExplained),
+    }
+}
+
+/// The evaluation of all or any of several conditions, as explanations show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AllExplained {
+    pub outcome: ConditionResult,
+    pub of: Vec<Explained>,
+}
+
+/// The evaluation of a negated condition, as explanations show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NotExplained {
+    pub outcome: ConditionResult,
+    pub of: Box<Explained>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CutExplained {
+    pub outcome: ConditionResult,
+}
+
+impl Explained {
+    /// Conditions and places shown.
+    pub(crate) fn size(&self) -> usize {
+        let shown = match self {
+            Self::All(node) | Self::Any(node) => node.of.iter().map(Self::size).sum::<usize>(),
+            Self::Not(node) => node.of.size(),
+            Self::Text(leaf) => leaf.fields.len() + leaf.hits.len(),
+            Self::Geo(leaf) => leaf.fields.len() + leaf.hits.len(),
+            Self::Domain(leaf) => leaf.fields.len() + leaf.hits.len(),
+            Self::Media(leaf) => leaf.fields.len() + leaf.hits.len(),
+            Self::Formula(leaf) => leaf.values.len(),
             _ => 0,
-        }
-    }
-
-    /// Whether a condition of this kind depends on what is not in the item.
-    pub(crate) fn looks_up(condition: &Condition) -> bool {
-        matches!(
-            condition,
-            Condition::Strikes(_) | Condition::Count(_) | Condition::Media(_) | Condition::Score(_)
-        )
-    }
-
-    /// What two conditions must have in common to be one predicate: their words, and how their fields are read.
-    pub(crate) fn identity(condition: &Condition, context: &mut Context<'_>) -> Option<String> {
-        let resolved = match condition {
-            Condition::Text(text) => {
-                let paths: Vec<_> = text.fields.iter().map(|field| context.resolved(field)).collect();
-                format!("{paths:?}")
-            }
-            Condition::Field(field) => format!("{:?}", context.resolved(&field.path)),
-            Condition::Media(media) => {
-                let paths: Vec<_> = media.fields.iter().map(|field| context.resolved(field)).collect();
-                format!("{paths:?}")
-            }
-            Condition::Count(count) => {
-                let by = context.window(&count.window).and_then(|window| window.path.clone());
-                format!("{:?}", by.map(|by| context.resolved(&by)))
-            }
-            Condition::Geo(geo) => match &geo.source {
-                GeoSource::Hashes(fields) => {
-                    let paths: Vec<_> = fields.iter().map(|field| context.resolved(field)).collect();
-                    format!("{paths:?}")
-                }
-                GeoSource::Pair { lat, lng } => {
-                    format!("{:?} {:?}", context.resolved(lat), context.resolved(lng))
-                }
-            },
-            Condition::Domain(domain) => {
-                let paths: Vec<_> = domain.fields.iter().map(|field| context.resolved(field)).collect();
-                format!("{paths:?}")
-            }
-            Condition::Strikes(_) | Condition::Score(_) => String::new(),
-            Condition::Formula(formula) => {
-                let paths = formula.body.paths();
-                let paths: Vec<_> = paths.into_iter().map(|path| context.resolved(path)).collect();
-                format!("{paths:?}")
-            }
-            Condition::All(_) | Condition::Any(_) | Condition::Not(_) | Condition::Expr(_) => return None,
         };
-        Some(format!("{condition:?} {resolved}"))
+        1 + shown
     }
+}
 
-    /// What the leaf can still come to.
-    pub(crate) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
-        steps.take(1)?;
-        match self {
-            Self::Text(text) => text.judge(scene, steps),
-            Self::Field(field) => field.judge(scene, steps),
-            Self::Strikes(strikes) => Ok(strikes.judge(scene.user)),
-            Self::Count(count) => count.judge(scene, steps),
-            Self::Media(media) => media.judge(scene, steps),
-            Self::Score(_) => Ok(Mask::OPEN),
-            Self::Geo(geo) => geo.judge(scene, steps),
-            Self::Domain(domain) => domain.judge(scene, steps),
-            Self::Formula(formula) => formula.judge(scene, steps),
+/// Hangs explained leaves, in document order, into their tree.
+pub(crate) fn tree(node: &Node, leaves: &mut impl Iterator<Item = Explained>) -> Explained {
+    match node {
+        Node::All(inner) => {
+            let of: Vec<_> = inner.iter().map(|node| tree(node, leaves)).collect();
+            Explained::All(AllExplained {
+                outcome: combine(&of, ConditionResult::Failed, ConditionResult::Passed),
+                of,
+            })
+        }
+        Node::Any(inner) => {
+            let of: Vec<_> = inner.iter().map(|node| tree(node, leaves)).collect();
+            Explained::Any(AllExplained {
+                outcome: combine(&of, ConditionResult::Passed, ConditionResult::Failed),
+                of,
+            })
+        }
+        Node::Not(inner) => {
+            let of = Box::new(tree(inner, leaves));
+            let outcome = match of.outcome() {
+                ConditionResult::Passed => ConditionResult::Failed,
+                ConditionResult::Failed => ConditionResult::Passed,
+                other => other,
+            };
+            Explained::Not(NotExplained { outcome, of })
+        }
+        Node::Leaf(_) => {
+            leaves.next().unwrap_or(Explained::Cut(CutExplained { outcome: ConditionResult::Skipped }))
         }
     }
+}
 
-    /// What the item's values must be for the condition to pass, or to fail.
-    pub(crate) fn constraints(&self, passes: bool) -> Vec<Constraint> {
-        match self {
-            Self::Text(text) => text.constraints(passes),
-            Self::Field(field) => field.constraints(passes),
-            Self::Strikes(strikes) => strikes.constraints(passes),
-            Self::Count(count) => count.constraints(passes),
-            Self::Score(score) => score.constraints(passes),
-            Self::Media(_) | Self::Geo(_) | Self::Domain(_) | Self::Formula(_) => Vec::new(),
-        }
-    }
-
-    /// Whether it can depend on what is not in the item.
-    pub(crate) fn asks(&self) -> bool {
-        matches!(self, Self::Strikes(_) | Self::Count(_) | Self::Media(_) | Self::Score(_))
-    }
-
-    /// What must be looked up to decide a leaf that the item leaves open.
-    pub(crate) fn needs(&self, scene: &Scene<'_>) -> Vec<Need> {
-        match self {
-            Self::Text(_) | Self::Field(_) | Self::Geo(_) | Self::Domain(_) | Self::Formula(_) => Vec::new(),
-            Self::Strikes(strikes) => scene.user.map(|user| strikes.need(user)).into_iter().collect(),
-            Self::Count(count) => count.needs(scene),
-            Self::Media(media) => media.needs(scene),
-            Self::Score(score) => vec![score.need(scene)],
-        }
-    }
-
-    /// What the leaf comes to with the facts in it.
-    pub(crate) fn settle(
-        &self,
-        needs: &[Need],
-        facts: &Facts,
-        explained: Explained,
-        limits: &Limits,
-    ) -> Settled {
-        match self {
-            Self::Strikes(strikes) => strikes.settle(needs, facts),
-            Self::Count(count) => count.settle(needs, facts, limits),
-            Self::Media(media) => media.settle(needs, facts, explained, limits),
-            Self::Score(score) => score.settle(needs, facts),
-            Self::Text(_) | Self::Field(_) | Self::Geo(_) | Self::Domain(_) | Self::Formula(_) => {
-                Settled { mask: Mask::ERRORED, explained, reason: None }
-            }
-        }
-    }
-
-    /// The leaf as an explanation shows it: `known` is what it came to, `found` its needles that are
-    /// known to be there, each behind its own number.
-    pub(crate) fn explain(
-        &self,
-        known: Mask,
-        found: Option<&[(u32, u32)]>,
-        scene: &Scene<'_>,
-        steps: &mut Steps,
-    ) -> Explained {
-        match self {
-            Self::Text(text) => text.explain(known, found, scene, steps),
-            Self::Field(field) => field.explain(known, scene, steps),
-            Self::Strikes(strikes) => strikes.explain(known, None, None),
-            Self::Count(count) => count.explain(known, None, None),
-            Self::Media(media) => media.explain(known, scene),
-            Self::Score(score) => score.explain(known, None, None),
-            Self::Geo(geo) => geo.explain(known, scene, steps),
-            Self::Domain(domain) => domain.explain(known, scene, steps),
-            Self::Formula(formula) => formula.explain(known, scene),
-        }
-    }
+/// `deciding` settles a node alone; short of that, a node with a skipped part was itself not needed.
+fn combine(of: &[Explained], deciding: ConditionResult, otherwise: ConditionResult) -> ConditionResult {
+    let order = [deciding, ConditionResult::Skipped, ConditionResult::Errored, ConditionResult::Inapplicable];
+    order.into_iter().find(|verdict| of.iter().any(|part| part.outcome() == *verdict)).unwrap_or(otherwise)
 }

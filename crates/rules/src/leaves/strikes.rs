@@ -1,60 +1,142 @@
-//! Whether the item's user has a number of strike points.
-//!
-//! It does not sum them; the caller looks the standing up.
+//! The condition `strikes`: the item's user has at least a number of strike points. The caller looks the points up.
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 use tidegate_schemas::ids::ItemKey;
 
+use super::{
+    constraint::{Allowed, Constraint, Subject},
+    context::Context,
+    input::{EvalInput, Settled},
+    kind::{DocumentLeaf, LeafKind},
+    op::Op,
+};
 use crate::{
-    evaluate::Mask,
-    explain::{Explained, StrikesExplained},
     facts::{Facts, Need, Within},
-    form::{Op, Strikes},
-    leaves::{
-        Settled,
-        constraint::{Allowed, Constraint, Subject},
-    },
+    limits::{Limits, OutOfSteps, Steps},
+    logic::{ConditionResult, Mask},
+    reader::{Reader, present},
 };
 
+/// The strike points of the item's user reach a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strikes {
+    /// The least number of points that passes: `gt: 2` is `gte: 3`.
+    pub at_least: i64,
+    pub within: Option<Within>,
+}
+
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StrikesLeaf(pub(super) Strikes);
+pub(crate) struct StrikesLeaf(Strikes);
 
-impl StrikesLeaf {
-    pub(crate) fn judge(&self, user: Option<&ItemKey>) -> Mask {
-        if user.is_some() { Mask::PENDING } else { Mask::INAPPLICABLE }
+impl LeafKind for StrikesLeaf {
+    type Spec = Strikes;
+    type Explained = StrikesExplained;
+
+    const LOOKS_UP: bool = true;
+
+    fn compile(spec: Strikes, _context: &mut Context<'_>) -> Option<Self> {
+        Some(Self(spec))
     }
 
-    pub(crate) fn need(&self, user: &ItemKey) -> Need {
-        Need::Strikes { user: user.clone(), within: self.0.within }
+    fn paths(_spec: &Strikes, _context: &Context<'_>) -> Vec<String> {
+        Vec::new()
     }
 
-    pub(super) fn constraints(&self, passes: bool) -> Vec<Constraint> {
-        let subject = Subject::Strikes { within: self.0.within.map(Within::millis) };
-        let constraint = Constraint { subject, allowed: Allowed::Order(Op::Gte, self.0.at_least.into()) };
-        vec![if passes { constraint } else { constraint.negated() }]
+    fn evaluate(&self, input: &EvalInput<'_>, _steps: &mut Steps) -> Result<Mask, OutOfSteps> {
+        Ok(if input.user.is_some() { Mask::PENDING } else { Mask::INAPPLICABLE })
     }
 
-    pub(super) fn settle(&self, needs: &[Need], facts: &Facts) -> Settled {
-        let points = needs.first().map_or(Err("not_looked_up"), |need| facts.points(need));
-        match points {
+    fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
+        let need = |user: &ItemKey| Need::Strikes { user: user.clone(), within: self.0.within };
+        input.user.map(need).into_iter().collect()
+    }
+
+    fn settle(
+        &self,
+        needs: &[Need],
+        facts: &Facts,
+        explained: StrikesExplained,
+        _limits: &Limits,
+    ) -> Settled<StrikesExplained> {
+        match needs.first().map_or(Err("not_looked_up"), |need| facts.points(need)) {
             Ok(points) => {
                 let mask = Mask::decided(points >= self.0.at_least);
-                Settled { mask, explained: self.explain(mask, Some(points), None), reason: None }
+                let explained =
+                    StrikesExplained { outcome: mask.result(), points: Some(points), ..explained };
+                Settled { mask, explained, reason: None }
             }
             Err(reason) => Settled {
                 mask: Mask::ERRORED,
-                explained: self.explain(Mask::ERRORED, None, Some(reason.to_owned())),
+                explained: StrikesExplained {
+                    outcome: ConditionResult::Errored,
+                    reason: Some(reason.to_owned()),
+                    ..explained
+                },
                 reason: Some(format!("strikes: {reason}")),
             },
         }
     }
 
-    pub(crate) fn explain(&self, known: Mask, points: Option<i64>, reason: Option<String>) -> Explained {
-        Explained::Strikes(StrikesExplained {
-            outcome: known.verdict(),
+    fn explain(
+        &self,
+        known: Mask,
+        _found: Option<&[(u32, u32)]>,
+        _scene: &EvalInput<'_>,
+        _steps: &mut Steps,
+    ) -> StrikesExplained {
+        StrikesExplained {
+            outcome: known.result(),
             at_least: self.0.at_least,
             within: self.0.within.map(|within| within.to_string()),
-            points,
-            reason,
-        })
+            points: None,
+            reason: None,
+        }
     }
+
+    fn lint(&self, passes: bool) -> Vec<Constraint> {
+        let subject = Subject::Strikes { within: self.0.within.map(Within::millis) };
+        let constraint = Constraint { subject, allowed: Allowed::Order(Op::Gte, self.0.at_least.into()) };
+        vec![if passes { constraint } else { constraint.negated() }]
+    }
+}
+
+impl DocumentLeaf for StrikesLeaf {
+    const KEY: &'static str = "strikes";
+
+    fn parse(reader: &mut Reader<'_>, value: &Json) -> Option<Strikes> {
+        let object = reader.object(value, &["gte", "gt", "within"])?;
+        let within = reader.optional(object, "within", |r, v| {
+            let text = r.text(v)?;
+            Within::parse(text)
+                .or_else(|| r.fault("type", "expected a span above nothing, such as 30d, 24h or 15m"))
+        });
+        let at_least = match (present(object, "gte"), present(object, "gt")) {
+            (true, false) => reader.required(object, "gte", Reader::whole),
+            (false, true) => reader.required(object, "gt", Reader::whole).map(|n| n.saturating_add(1)),
+            _ => return reader.fault("shape", "expected either `gte` or `gt`"),
+        }?;
+        if at_least < 1 {
+            return reader.fault("type", "every user has no strikes: expected a larger number");
+        }
+        // Without it the condition would mean another thing.
+        if present(object, "within") && within.is_none() {
+            return None;
+        }
+        Some(Strikes { at_least, within })
+    }
+}
+
+/// A condition on strikes as it was evaluated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StrikesExplained {
+    pub outcome: ConditionResult,
+    pub at_least: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub points: Option<i64>,
+    /// The reason for which the points are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! One rule on one item with all of its conditions, for people who ask why it matches or does not.
 //!
-//! It leads to nothing: an outcome is what `scan` and `finish` say.
+//! It has no effects; a submission is evaluated by `scan` and `finish`.
 
 use std::sync::Arc;
 
@@ -9,21 +9,20 @@ use tidegate_schemas::ids::{RuleId, WindowId};
 use super::{Open, Plan, Scan, Waiting, texts};
 use crate::{
     compile::Rule,
-    counting::Added,
-    engine::index::Index,
-    evaluate::Mask,
-    explain::{self, Explained},
+    engine::{index::Index, windows::Added},
     facts::{Facts, Need},
     item::Item,
-    limits::Spent,
+    leaves::{self, Explained},
+    limits::OutOfSteps,
+    logic::Mask,
     outcome::LeftOut,
 };
 
-/// What the item says of a rule's conditions, and what is still to be looked up.
+/// A rule's conditions as far as the item decides them, and the facts that are still needed.
 #[derive(Debug)]
 pub struct Inquiry {
     open: Open,
-    /// Whether the rule is evaluated for such an item at all.
+    /// True if the rule is evaluated for such an item at all.
     pub concerns: bool,
     /// Texts that its conditions search and windows that they ask, of which the item has more than is looked at.
     pub left_out: LeftOut,
@@ -68,15 +67,15 @@ impl Plan {
             run.steps.next_rule();
             let (mut leaves, mut explained, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
             for (leaf, predicate) in rule.leaves.iter().enumerate() {
-                let known = run.mask(*predicate).unwrap_or_else(|Spent| {
+                let known = run.mask(*predicate).unwrap_or_else(|OutOfSteps| {
                     spent = true;
                     Mask::ERRORED
                 });
                 let predicate = &self.predicates[*predicate as usize];
                 if known.is_pending() {
-                    waiting.push(Waiting { leaf, needs: predicate.needs(run.scene) });
+                    waiting.push(Waiting { leaf, needs: predicate.needs(run.input) });
                 }
-                explained.push(predicate.explain(known, None, run.scene, &mut run.steps));
+                explained.push(predicate.explain(known, None, run.input, &mut run.steps));
                 leaves.push(known);
             }
             let asks = |window: &WindowId| {
@@ -97,11 +96,11 @@ impl Plan {
         (open.map(|open| (open, left_out)), spent)
     }
 
-    /// What each condition comes to with what was looked up, whether or not the rule matches or concerns the item. A need
+    /// Decides each condition with the facts, whether or not the rule matches or concerns the item. A need
     /// without an answer counts as failed.
     pub fn answer(&self, inquiry: Inquiry, facts: &Facts) -> Explained {
         let mut open = inquiry.open;
         open.settle(self, facts);
-        explain::tree(&open.rule.when, &mut open.explained.into_iter())
+        leaves::tree(&open.rule.when, &mut open.explained.into_iter())
     }
 }

@@ -7,86 +7,65 @@ mod inquiry;
 use std::{
     collections::{BTreeSet, HashMap},
     convert::Infallible,
-    ops::Deref,
     sync::Arc,
 };
 
-use serde_json::Value as Json;
 use tidegate_schemas::ids::{Millis, RuleId, TypeId, WindowId};
 
 use crate::{
-    compile::{self, Rule},
-    counting::{self, Added, Counting},
-    engine::{Run, hashing::Quickly, index::Index, quick::Quick, scratch::Scratch, witness::Costs},
-    evaluate::{self, Mask},
-    explain::{self, CutExplained, Explained, Verdict},
+    compile::{self, Rule, RuleHead, RuleSource, windows::CountingWindow},
+    enforcement::OnError,
+    engine::{
+        Run,
+        index::Index,
+        quick::Quick,
+        scratch::Scratch,
+        windows::{self, Added},
+        witness::Costs,
+    },
+    error::{RuleError, Warning},
     facts::{Facts, Need},
-    faults::{Fault, Warning},
-    form::{On, Status, Test},
-    item::Item,
-    leaves::{Leaf, Scene},
-    life::{Life, OnError},
-    limits::{Limits, Spent},
+    fields::{FieldCache, Path},
+    item::{Item, On},
+    leaves::{self, CutExplained, Explained, Leaf, input::EvalInput},
+    limits::{Limits, OutOfSteps},
     lint,
-    outcome::{Errored, Match, Named, Outcome},
+    logic::{self, ConditionResult, Mask},
+    outcome::{Errored, Match, Outcome},
     overload::{self, Overload},
-    views::{Path, Views},
+    search::hashing::Quickly,
+    syntax::{Status, Test},
     vocabulary::{Addresses, Vocabulary},
     windows::{Window, WindowEntry},
 };
 
 pub use self::inquiry::Inquiry;
 
-/// A rule's document, and the version that its matches are booked under.
-#[derive(Clone, Copy, Debug)]
-pub struct RuleSource<'a> {
-    /// Its `policies` are the service's ids: the caller has put them in the place of the keys.
-    pub document: &'a Json,
-    /// A hash of the content, made by the caller.
-    pub version: &'a str,
-}
-
-/// What a rule is called and leads to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleHead {
-    /// Shared with its matches.
-    pub named: Arc<Named>,
-    pub life: Life,
-}
-
-impl Deref for RuleHead {
-    type Target = Named;
-
-    fn deref(&self) -> &Named {
-        &self.named
-    }
-}
-
 /// Compiled rules. Immutable; one serves all threads.
 #[derive(Debug)]
 pub struct Plan {
     rules: Vec<Arc<Rule>>,
     places: HashMap<RuleId, u32>,
-    /// By rule.
+    /// Candidates by rule.
     candidates: Vec<Candidate>,
     predicates: Vec<Leaf>,
     paths: Vec<Path>,
     addresses: Addresses,
-    windows: Vec<Counting>,
-    /// By item type: the places of its windows.
+    windows: Vec<CountingWindow>,
+    /// Indices of the windows of each item type.
     counted: HashMap<TypeId, Box<[usize]>, Quickly>,
     indexes: Vec<Index>,
-    parts: Parts,
-    /// Of the largest scan.
+    parts: TypeIndexes,
+    /// Words of the largest scan.
     words: usize,
     /// Values that guards look at, of the largest index.
     watched: usize,
     limits: Limits,
-    /// What was seen on the way.
+    /// Warnings of the compilation.
     noted: Vec<Warning>,
 }
 
-/// How large a plan is, for whoever runs it.
+/// Size of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
     pub rules: usize,
@@ -102,28 +81,28 @@ pub struct Figures {
     pub search_bytes: usize,
 }
 
-/// What an item type is served by.
+/// Index and texts that serve an item type.
 #[derive(Clone, Debug)]
-struct Part {
+struct TypeIndex {
     index: usize,
     /// Paths whose texts its rules search.
     texts: Box<[usize]>,
 }
 
 #[derive(Debug)]
-struct Parts {
-    by_type: HashMap<TypeId, Part, Quickly>,
-    /// Of an item type that nobody knows.
-    other: Part,
+struct TypeIndexes {
+    by_type: HashMap<TypeId, TypeIndex, Quickly>,
+    /// TypeIndex for item types that are not known.
+    other: TypeIndex,
     /// All item types share one index.
     shared: bool,
 }
 
-/// What is looked at of a rule once it is a candidate, in one line of the cache.
+/// Data of a rule that is needed once it is a candidate, in one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Candidate {
-    /// What the rule's head says about which items it is for, apart from their types.
+    /// Events that the rule is for, as bits.
     on: u8,
     expires_at: Millis,
     quick: Quick,
@@ -149,7 +128,7 @@ fn bit(on: On) -> u8 {
     }
 }
 
-/// What is known after looking at the item alone. It owns what it needs, so the item may go.
+/// Result of looking at the item alone. It owns what it needs, so the item may go.
 #[derive(Debug, Default)]
 pub struct Scan {
     entries: Vec<Entry>,
@@ -185,17 +164,17 @@ struct Waiting {
 const SHARE: usize = 8;
 
 impl Scan {
-    /// What must be looked up before the plan can be finished; each need once.
+    /// Facts that must be looked up before the plan can be finished; each need once.
     pub fn needs(&self) -> &[Need] {
         &self.needs
     }
 
-    /// What the item adds to windows. Written before the needs are looked up, so that the item counts itself.
+    /// Entries that the item adds to windows. Written before the needs are looked up, so that the item counts itself.
     pub fn entries(&self) -> &[WindowEntry] {
         &self.added.0
     }
 
-    /// How many rules had to be looked at, if only to see that they lack a number.
+    /// Number of rules that had to be looked at, if only to see that they lack a number.
     pub fn judged(&self) -> usize {
         self.judged
     }
@@ -207,10 +186,10 @@ impl Plan {
         rules: &[RuleSource<'_>],
         vocabulary: &Vocabulary,
         limits: &Limits,
-    ) -> Result<Self, Vec<Fault>> {
+    ) -> Result<Self, Vec<RuleError>> {
         let compiled = compile::compile(rules, vocabulary, limits)?;
         let (rules, mut predicates) = (compiled.rules, compiled.predicates);
-        let costs = Costs::of(&predicates);
+        let costs = Costs::new(&predicates);
         let (lists, parts) = partitions(&rules, &predicates, vocabulary);
         let indexes: Vec<_> =
             lists.into_iter().map(|list| Index::new(list, &rules, &predicates, &costs)).collect();
@@ -226,7 +205,7 @@ impl Plan {
         if memory > limits.memory_bytes {
             let most = limits.memory_bytes;
             let detail = format!("all rules together take about {memory} bytes of memory, more than {most}");
-            return Err(vec![Fault::new("rule", "", "", "limit", detail)]);
+            return Err(vec![RuleError::new("rule", "", "", "limit", detail)]);
         }
         Ok(Self {
             places: (0..).zip(&rules).map(|(place, rule)| (rule.head.rule.clone(), place)).collect(),
@@ -235,7 +214,7 @@ impl Plan {
             watched: indexes.iter().map(|index| index.announced.watched()).max().unwrap_or_default(),
             rules,
             predicates,
-            counted: counting::by_type(&compiled.windows, vocabulary.types()),
+            counted: windows::by_type(&compiled.windows, vocabulary.types()),
             windows: compiled.windows,
             paths: compiled.paths,
             addresses: vocabulary.addresses(),
@@ -246,15 +225,15 @@ impl Plan {
         })
     }
 
-    /// What is allowed in the rules and hardly meant. It compares them with each other, so it takes its time: for who
-    /// writes rules, not for who runs them.
+    /// Returns warnings about the rules. It compares them with each other, so it is for authors of rules and too slow
+    /// for plans that only run.
     pub fn warnings(&self) -> Vec<Warning> {
         let everywhere: Vec<u32> = self.indexes.iter().flat_map(Index::run_everywhere).collect();
         let mut unannounced: Vec<u32> =
             self.indexes.iter().flat_map(|index| &*index.always).copied().collect();
         unannounced.sort_unstable();
         let mut warnings = self.noted.clone();
-        let (rules, costs) = (self.rules.iter().map(|rule| &**rule), Costs::of(&self.predicates));
+        let (rules, costs) = (self.rules.iter().map(|rule| &**rule), Costs::new(&self.predicates));
         warnings.extend(lint::warnings(rules, &self.predicates, &unannounced, &everywhere, &costs));
         // Of a single pattern in its document that is said at its place.
         let untold = |it: &Overload| it.patterns > 1 || !it.banks.is_empty();
@@ -304,7 +283,7 @@ impl Plan {
         &self.limits
     }
 
-    /// How large the plan is.
+    /// Returns the size of the plan.
     pub fn figures(&self) -> Figures {
         let texts = |predicate: &&Leaf| matches!(predicate, Leaf::Text(_));
         Figures {
@@ -345,7 +324,7 @@ impl Plan {
         self.run(item, &Index::default(), &[], |run| self.judge(run, number.iter()))
     }
 
-    fn part(&self, item: &Item<'_>) -> &Part {
+    fn part(&self, item: &Item<'_>) -> &TypeIndex {
         self.parts.by_type.get(item.type_id).unwrap_or(&self.parts.other)
     }
 
@@ -367,8 +346,8 @@ impl Plan {
         texts: &[usize],
         judge: impl FnOnce(&mut Run<'_, '_>) -> Scan,
     ) -> Scan {
-        let scene = Scene {
-            views: Views::new(
+        let input = EvalInput {
+            fields: FieldCache::new(
                 item.values,
                 &self.paths,
                 Some((&self.addresses, item.type_id)),
@@ -380,9 +359,9 @@ impl Plan {
             limits: &self.limits,
         };
         let mut scan = Scratch::with(self.predicates.len(), self.watched, |scratch| {
-            judge(&mut Run::new(&self.predicates, index, &scene, scratch))
+            judge(&mut Run::new(&self.predicates, index, &input, scratch))
         });
-        scan.truncated = scene.views.truncated(texts);
+        scan.truncated = input.fields.truncated(texts);
         scan
     }
 
@@ -396,7 +375,7 @@ impl Plan {
             let judged = run.steps.take(1).and_then(|()| quick.may_hold(run));
             let opened = judged.and_then(|may| if may { self.open(rule, run) } else { Ok(None) });
             match opened {
-                Err(Spent) => scan.entries.push(Entry::Errored(Arc::clone(rule))),
+                Err(OutOfSteps) => scan.entries.push(Entry::Errored(Arc::clone(rule))),
                 Ok(None) => {}
                 Ok(Some(open)) => {
                     for need in open.waiting.iter().flat_map(|waiting| &waiting.needs) {
@@ -414,9 +393,9 @@ impl Plan {
     }
 
     /// Decides a rule in the order of its document, as its explanation shows it. `None`: it cannot match.
-    fn open(&self, rule: &Arc<Rule>, run: &mut Run<'_, '_>) -> Result<Option<Open>, Spent> {
+    fn open(&self, rule: &Arc<Rule>, run: &mut Run<'_, '_>) -> Result<Option<Open>, OutOfSteps> {
         let mut leaves = vec![Mask::SKIPPED; rule.leaves.len()];
-        let mask = evaluate::decide(&rule.when, &mut |nth| {
+        let mask = logic::decide(&rule.when, &mut |nth| {
             leaves[nth] = run.mask(rule.leaves[nth])?;
             Ok(leaves[nth])
         })?;
@@ -428,7 +407,7 @@ impl Plan {
             for (leaf, predicate) in
                 rule.leaves.iter().enumerate().filter(|(leaf, _)| leaves[*leaf].is_pending())
             {
-                let needs = self.predicates[*predicate as usize].needs(run.scene);
+                let needs = self.predicates[*predicate as usize].needs(run.input);
                 waiting.push(Waiting { leaf, needs });
             }
         }
@@ -436,7 +415,7 @@ impl Plan {
         for (predicate, mask) in rule.leaves.iter().zip(&mut leaves) {
             let leaf = &self.predicates[*predicate as usize];
             // An explanation also shows what did not matter, but a rule must not ask for a fact only to show it.
-            if mask.is_empty() && !leaf.asks() {
+            if mask.is_empty() && !leaf.looks_up() {
                 *mask = run.mask(*predicate).unwrap_or(Mask::SKIPPED);
             }
             explained.push(run.explain(*predicate, *mask));
@@ -459,7 +438,7 @@ impl Plan {
                             outcome.matched_more += 1;
                             continue;
                         }
-                        let tree = explain::tree(&open.rule.when, &mut open.explained.into_iter());
+                        let tree = leaves::tree(&open.rule.when, &mut open.explained.into_iter());
                         explained += tree.size();
                         let fits = explained <= self.limits.explained;
                         let named = Arc::clone(&head.named);
@@ -472,7 +451,7 @@ impl Plan {
             };
             if let Some((rule, reason)) = failure {
                 // Those that lead to something despite their failure are not many, and must not get lost.
-                let counts = rule.head.life.on_error != OnError::NotMatched;
+                let counts = rule.head.enforcement.on_error != OnError::NotMatched;
                 if counts || outcome.errored.len() < self.limits.errored {
                     outcome.errored.push(errored(&rule.head, reason));
                 } else {
@@ -497,15 +476,19 @@ impl Open {
             first = first.or(settled.reason);
         }
         // With facts instead of possibilities the same walk stops at the same leaf or earlier, never at a skipped one.
-        let Ok(decided) = evaluate::decide(&self.rule.when, &mut |nth| Ok::<_, Infallible>(self.leaves[nth]));
+        let Ok(decided) = logic::decide(&self.rule.when, &mut |nth| Ok::<_, Infallible>(self.leaves[nth]));
         (decided, first)
     }
 }
 
 /// The rules of each index, and what serves which item type.
-fn partitions(rules: &[Arc<Rule>], predicates: &[Leaf], vocabulary: &Vocabulary) -> (Vec<Vec<u32>>, Parts) {
+fn partitions(
+    rules: &[Arc<Rule>],
+    predicates: &[Leaf],
+    vocabulary: &Vocabulary,
+) -> (Vec<Vec<u32>>, TypeIndexes) {
     let mut lists: Vec<Vec<u32>> = Vec::new();
-    let mut places: HashMap<Vec<u32>, Part> = HashMap::new();
+    let mut places: HashMap<Vec<u32>, TypeIndex> = HashMap::new();
     let mut part = |type_id: Option<&TypeId>| {
         let concerns = |rule: &Rule| {
             rule.item_types.is_empty() || type_id.is_some_and(|type_id| rule.speaks_of(type_id))
@@ -514,13 +497,13 @@ fn partitions(rules: &[Arc<Rule>], predicates: &[Leaf], vocabulary: &Vocabulary)
             (0_u32..).zip(rules).filter(|(_, rule)| concerns(rule)).map(|(number, _)| number).collect();
         let part = places.entry(list).or_insert_with_key(|list| {
             lists.push(list.clone());
-            Part { index: lists.len() - 1, texts: texts(list, rules, predicates) }
+            TypeIndex { index: lists.len() - 1, texts: texts(list, rules, predicates) }
         });
         part.clone()
     };
     let other = part(None);
     let by_type = vocabulary.types().map(|type_id| (type_id.clone(), part(Some(type_id)))).collect();
-    let mut parts = Parts { by_type, other, shared: false };
+    let mut parts = TypeIndexes { by_type, other, shared: false };
     if lists.iter().map(Vec::len).sum::<usize>() > rules.len().saturating_mul(SHARE) {
         parts.shared = true;
         parts.by_type.values_mut().for_each(|part| part.index = 0);
@@ -546,5 +529,5 @@ fn errored(head: &RuleHead, reason: String) -> Errored {
 }
 
 fn cut() -> Explained {
-    Explained::Cut(CutExplained { outcome: Verdict::Passed })
+    Explained::Cut(CutExplained { outcome: ConditionResult::Passed })
 }

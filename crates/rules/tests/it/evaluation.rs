@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Container, Explained, Facts, Fields, Hit, Item, Kind, Limits, Need, Number, On, Outcome, Plan,
-    RuleSource, Shape, TestItem, TestResult, Value, Verdict, Vocabulary, Within, run_tests,
+    ConditionResult, Container, Explained, Facts, Fields, Hit, Item, Kind, Limits, Need, Number, On, Outcome,
+    Plan, RuleSource, Shape, TestItem, TestResult, Value, Vocabulary, Within, run_tests,
 };
 use tidegate_schemas::{
     ids::{ItemKey, Millis, SubmissionId, TypeId},
@@ -87,14 +87,14 @@ fn outcome_of(plan: &Plan, data: Json) -> Outcome {
 }
 
 /// What `when` comes to: a rule of it passes, or one of its negation, or neither.
-fn verdict(when: &Json, data: &Json) -> Verdict {
+fn verdict(when: &Json, data: &Json) -> ConditionResult {
     let passes = |when: Json| {
         !outcome_of(&compile(&[rule(&when)], &Limits::default()), data.clone()).matched.is_empty()
     };
     match (passes(when.clone()), passes(json!({"not": when}))) {
-        (true, false) => Verdict::Passed,
-        (false, true) => Verdict::Failed,
-        (false, false) => Verdict::Inapplicable,
+        (true, false) => ConditionResult::Passed,
+        (false, true) => ConditionResult::Failed,
+        (false, false) => ConditionResult::Inapplicable,
         (true, true) => unreachable!(),
     }
 }
@@ -128,20 +128,29 @@ fn the_demo_rule_matches_with_its_word_and_place() {
 #[test]
 fn an_absent_field_fails_text_and_is_inapplicable_to_comparisons() {
     let text = json!({"text": {"in": ["title"], "any_of": ["x"]}});
-    assert_eq!(verdict(&text, &json!({})), Verdict::Failed);
-    assert_eq!(verdict(&json!({"text": {"in": ["title"], "regex": "x*"}}), &json!({})), Verdict::Failed);
+    assert_eq!(verdict(&text, &json!({})), ConditionResult::Failed);
+    assert_eq!(
+        verdict(&json!({"text": {"in": ["title"], "regex": "x*"}}), &json!({})),
+        ConditionResult::Failed
+    );
     for op in ["eq", "ne", "lt", "lte", "gt", "gte"] {
-        assert_eq!(verdict(&json!({"field": {"path": "likes", op: 3}}), &json!({})), Verdict::Inapplicable);
+        assert_eq!(
+            verdict(&json!({"field": {"path": "likes", op: 3}}), &json!({})),
+            ConditionResult::Inapplicable
+        );
     }
     for op in ["in", "not_in"] {
-        assert_eq!(verdict(&json!({"field": {"path": "likes", op: [3]}}), &json!({})), Verdict::Inapplicable);
+        assert_eq!(
+            verdict(&json!({"field": {"path": "likes", op: [3]}}), &json!({})),
+            ConditionResult::Inapplicable
+        );
     }
     let exists = |wanted: bool| json!({"field": {"path": "likes", "exists": wanted}});
-    assert_eq!(verdict(&exists(true), &json!({})), Verdict::Failed);
-    assert_eq!(verdict(&exists(false), &json!({})), Verdict::Passed);
-    assert_eq!(verdict(&exists(true), &json!({"likes": 0})), Verdict::Passed);
+    assert_eq!(verdict(&exists(true), &json!({})), ConditionResult::Failed);
+    assert_eq!(verdict(&exists(false), &json!({})), ConditionResult::Passed);
+    assert_eq!(verdict(&exists(true), &json!({"likes": 0})), ConditionResult::Passed);
     let ranged = json!({"field": {"path": "likes", "exists": true, "lt": 3}});
-    assert_eq!(verdict(&ranged, &json!({})), Verdict::Failed);
+    assert_eq!(verdict(&ranged, &json!({})), ConditionResult::Failed);
 }
 
 #[test]
@@ -228,24 +237,24 @@ fn comparisons_know_every_type() {
         "createdAt": "2026-01-02T00:00:00.000Z", "author": {"typeId": "user", "id": "u1"}, "labels": {"lang": "en"},
     });
     let cases = [
-        (json!({"path": "likes", "gte": 5, "lt": 6}), Verdict::Passed),
-        (json!({"path": "likes", "gt": 5}), Verdict::Failed),
-        (json!({"path": "likes", "eq": 5.0}), Verdict::Passed),
-        (json!({"path": "verified", "eq": true}), Verdict::Passed),
-        (json!({"path": "title", "in": ["Hi", "Ho"]}), Verdict::Passed),
-        (json!({"path": "title", "not_in": ["Hi"]}), Verdict::Failed),
-        (json!({"path": "createdAt", "lt": "2026-01-02T00:00:00.001Z"}), Verdict::Passed),
-        (json!({"path": "createdAt", "eq": "2026-01-02T01:00:00+01:00"}), Verdict::Passed),
-        (json!({"path": "author", "eq": {"typeId": "user", "id": "u1"}}), Verdict::Passed),
-        (json!({"path": "author.id", "eq": "u1"}), Verdict::Passed),
-        (json!({"path": "labels.lang", "eq": "en"}), Verdict::Passed),
-        (json!({"path": "labels.none", "eq": "en"}), Verdict::Inapplicable),
-        (json!({"path": "tags", "eq": "b"}), Verdict::Passed),
-        (json!({"path": "tags", "eq": "a"}), Verdict::Passed),
-        (json!({"path": "tags", "ne": "b"}), Verdict::Failed),
+        (json!({"path": "likes", "gte": 5, "lt": 6}), ConditionResult::Passed),
+        (json!({"path": "likes", "gt": 5}), ConditionResult::Failed),
+        (json!({"path": "likes", "eq": 5.0}), ConditionResult::Passed),
+        (json!({"path": "verified", "eq": true}), ConditionResult::Passed),
+        (json!({"path": "title", "in": ["Hi", "Ho"]}), ConditionResult::Passed),
+        (json!({"path": "title", "not_in": ["Hi"]}), ConditionResult::Failed),
+        (json!({"path": "createdAt", "lt": "2026-01-02T00:00:00.001Z"}), ConditionResult::Passed),
+        (json!({"path": "createdAt", "eq": "2026-01-02T01:00:00+01:00"}), ConditionResult::Passed),
+        (json!({"path": "author", "eq": {"typeId": "user", "id": "u1"}}), ConditionResult::Passed),
+        (json!({"path": "author.id", "eq": "u1"}), ConditionResult::Passed),
+        (json!({"path": "labels.lang", "eq": "en"}), ConditionResult::Passed),
+        (json!({"path": "labels.none", "eq": "en"}), ConditionResult::Inapplicable),
+        (json!({"path": "tags", "eq": "b"}), ConditionResult::Passed),
+        (json!({"path": "tags", "eq": "a"}), ConditionResult::Passed),
+        (json!({"path": "tags", "ne": "b"}), ConditionResult::Failed),
         // One element must lie inside of the whole range.
-        (json!({"path": "scores", "gt": 1, "lt": 9}), Verdict::Failed),
-        (json!({"path": "scores", "gt": 1, "lt": 10}), Verdict::Passed),
+        (json!({"path": "scores", "gt": 1, "lt": 9}), ConditionResult::Failed),
+        (json!({"path": "scores", "gt": 1, "lt": 10}), ConditionResult::Passed),
     ];
     for (field, expected) in cases {
         assert_eq!(verdict(&json!({"field": field}), &data), expected, "{field}");
@@ -325,7 +334,7 @@ fn whole_numbers_of_more_than_63_bits_are_themselves() {
         let equal = json!({"field": {"path": "likes", "eq": operand}});
         let among = json!({"field": {"path": "likes", "in": [operand]}});
         for (other, data) in numbers.iter().enumerate() {
-            let expected = if other == nth { Verdict::Passed } else { Verdict::Failed };
+            let expected = if other == nth { ConditionResult::Passed } else { ConditionResult::Failed };
             assert_eq!(verdict(&equal, &likes(data)), expected, "{number} {data}");
             assert_eq!(verdict(&among, &likes(data)), expected, "{number} {data}");
         }
@@ -493,10 +502,10 @@ fn several_different_words_may_be_asked_for() {
         let when = json!({"text": {"in": ["text"], "any_of": ["buy", "sell", "now", "gold"], "min_distinct": least}});
         verdict(&when, &json!({ "text": text }))
     };
-    assert_eq!(leaf("buy buy buy", 2), Verdict::Failed);
-    assert_eq!(leaf("now buy", 2), Verdict::Passed);
-    assert_eq!(leaf("gold now buy", 4), Verdict::Failed);
-    assert_eq!(leaf("gold now buy sell", 4), Verdict::Passed);
+    assert_eq!(leaf("buy buy buy", 2), ConditionResult::Failed);
+    assert_eq!(leaf("now buy", 2), ConditionResult::Passed);
+    assert_eq!(leaf("gold now buy", 4), ConditionResult::Failed);
+    assert_eq!(leaf("gold now buy sell", 4), ConditionResult::Passed);
 }
 
 #[test]
@@ -504,23 +513,23 @@ fn several_values_are_compared_as_the_rule_says() {
     let data = json!({"tags": ["Alpha", "beta"], "scores": [3, 7], "title": "https://evil.example/x",
         "createdAt": "1970-01-01T00:10:00.000Z"});
     let cases = [
-        (json!({"path": "tags", "in": ["beta"], "of": "any"}), Verdict::Passed),
-        (json!({"path": "tags", "in": ["beta"], "of": "all"}), Verdict::Failed),
-        (json!({"path": "tags", "in": ["beta", "Alpha"], "of": "all"}), Verdict::Passed),
-        (json!({"path": "tags", "in": ["gamma"], "of": "none"}), Verdict::Passed),
-        (json!({"path": "tags", "eq": "alpha"}), Verdict::Failed),
-        (json!({"path": "tags", "eq": "alpha", "ignore_case": true}), Verdict::Passed),
-        (json!({"path": "scores", "gt": 2, "lt": 8, "of": "all"}), Verdict::Passed),
-        (json!({"path": "scores", "gt": 5, "of": "none"}), Verdict::Failed),
-        (json!({"path": "scores", "gt": 2, "ne": 3, "of": "any"}), Verdict::Passed),
-        (json!({"path": "title", "starts_with": ["http://", "https://"]}), Verdict::Passed),
-        (json!({"path": "title", "contains": "EVIL", "ignore_case": true}), Verdict::Passed),
-        (json!({"path": "title", "ends_with": "/y"}), Verdict::Failed),
-        (json!({"path": "labels.x", "contains": "a"}), Verdict::Inapplicable),
+        (json!({"path": "tags", "in": ["beta"], "of": "any"}), ConditionResult::Passed),
+        (json!({"path": "tags", "in": ["beta"], "of": "all"}), ConditionResult::Failed),
+        (json!({"path": "tags", "in": ["beta", "Alpha"], "of": "all"}), ConditionResult::Passed),
+        (json!({"path": "tags", "in": ["gamma"], "of": "none"}), ConditionResult::Passed),
+        (json!({"path": "tags", "eq": "alpha"}), ConditionResult::Failed),
+        (json!({"path": "tags", "eq": "alpha", "ignore_case": true}), ConditionResult::Passed),
+        (json!({"path": "scores", "gt": 2, "lt": 8, "of": "all"}), ConditionResult::Passed),
+        (json!({"path": "scores", "gt": 5, "of": "none"}), ConditionResult::Failed),
+        (json!({"path": "scores", "gt": 2, "ne": 3, "of": "any"}), ConditionResult::Passed),
+        (json!({"path": "title", "starts_with": ["http://", "https://"]}), ConditionResult::Passed),
+        (json!({"path": "title", "contains": "EVIL", "ignore_case": true}), ConditionResult::Passed),
+        (json!({"path": "title", "ends_with": "/y"}), ConditionResult::Failed),
+        (json!({"path": "labels.x", "contains": "a"}), ConditionResult::Inapplicable),
         // The item came in at 1,000 seconds.
-        (json!({"path": "createdAt", "gt": {"ago": "7m"}}), Verdict::Passed),
-        (json!({"path": "createdAt", "gt": {"ago": "6m"}}), Verdict::Failed),
-        (json!({"path": "createdAt", "lt": {"ahead": "1s"}}), Verdict::Passed),
+        (json!({"path": "createdAt", "gt": {"ago": "7m"}}), ConditionResult::Passed),
+        (json!({"path": "createdAt", "gt": {"ago": "6m"}}), ConditionResult::Failed),
+        (json!({"path": "createdAt", "lt": {"ahead": "1s"}}), ConditionResult::Passed),
     ];
     for (field, expected) in cases {
         assert_eq!(verdict(&json!({"field": field}), &data), expected, "{field}");
@@ -571,8 +580,8 @@ fn a_date_is_compared_with_one_of_ten_years_ago_and_no_further() {
     // As long ago as the item is old, to the millisecond: it came in at 1,000 seconds.
     let ten_years = json!({"field": {"path": "createdAt", "gte": {"ago": "3660d"}}});
     let before = |millis: i64| json!({"createdAt": Millis(1_000_000 - 3_660 * 86_400_000 - millis).iso()});
-    assert_eq!(verdict(&ten_years, &before(0)), Verdict::Passed);
-    assert_eq!(verdict(&ten_years, &before(1)), Verdict::Failed);
+    assert_eq!(verdict(&ten_years, &before(0)), ConditionResult::Passed);
+    assert_eq!(verdict(&ten_years, &before(1)), ConditionResult::Failed);
 }
 
 #[test]

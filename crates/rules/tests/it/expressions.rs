@@ -2,7 +2,8 @@
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Facts, Fault, Fields, Item, Kind, Limits, Number, On, Outcome, Plan, RuleSource, Shape, Value, Vocabulary,
+    Facts, Fields, Item, Kind, Limits, Number, On, Outcome, Plan, RuleError, RuleSource, Shape, Value,
+    Vocabulary,
 };
 use tidegate_schemas::{
     ids::{Millis, SubmissionId, TypeId},
@@ -29,7 +30,7 @@ impl Fields for Data {
     }
 }
 
-fn compile(expr: &str) -> Result<Plan, Vec<Fault>> {
+fn compile(expr: &str) -> Result<Plan, Vec<RuleError>> {
     let mut vocabulary = Vocabulary::new();
     let fields = [
         ("text", Shape::one(Kind::Text)),

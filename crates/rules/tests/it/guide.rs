@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use tidegate_rules::{Bank, Limits, Plan, RuleSource, TestItem, TestResult, Vocabulary, form, run_tests};
+use tidegate_rules::{Bank, Limits, Plan, RuleSource, TestItem, TestResult, Vocabulary, run_tests, syntax};
 use tidegate_schemas::{
     documents::{Set, parse},
     ids::{Millis, TypeId},
@@ -48,6 +48,6 @@ fn every_example_of_the_guide_goes_as_it_says() {
     let wrong: Vec<_> = reports.iter().filter(|report| report.result != TestResult::Right).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
     let examples: usize =
-        rules.iter().map(|rule| form::parse(rule, &Limits::default()).unwrap().tests.len()).sum();
+        rules.iter().map(|rule| syntax::parse(rule, &Limits::default()).unwrap().tests.len()).sum();
     assert!(reports.len() == examples && examples >= 41, "{} of {examples}", reports.len());
 }

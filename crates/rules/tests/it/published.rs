@@ -2,7 +2,7 @@
 
 use jsonschema::{Retrieve, Uri, Validator};
 use serde_json::{Value as Json, json};
-use tidegate_rules::{Limits, form};
+use tidegate_rules::{Limits, syntax};
 use tidegate_schemas::documents::{Document, DocumentKind, parse};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/rules.md");
@@ -83,7 +83,7 @@ fn what_holds_nothing_is_absent_to_the_published_schemas_and_to_the_reader_alike
     for (condition, fits) in conditions {
         let rule = json!({"rule": "r", "when": condition});
         assert_eq!(schema.is_valid(&rule), fits, "schema: {condition}");
-        let read = form::parse(&rule, &Limits::default());
+        let read = syntax::parse(&rule, &Limits::default());
         assert_eq!(read.is_ok(), fits, "reader: {condition}: {read:?}");
     }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Amount, Bank, BankEntry, BankMatch, Facts, Fault, Fields, Item, Kind, Limits, Measure, Media, MediaState,
-    Need, Number, On, Outcome, Plan, RuleSource, Scan, Scores, Shape, Value, Vocabulary,
+    Amount, Bank, BankEntry, BankMatch, Facts, Fields, Item, Kind, Limits, Measure, Media, MediaState, Need,
+    Number, On, Outcome, Plan, RuleError, RuleSource, Scan, Scores, Shape, Value, Vocabulary,
 };
 use tidegate_schemas::{
     banks::BankKind,
@@ -68,7 +68,7 @@ fn vocabulary(windows: &[Json]) -> Vocabulary {
     vocabulary
 }
 
-fn compile_all(rules: &[Json], windows: &[Json]) -> Result<Plan, Vec<Fault>> {
+fn compile_all(rules: &[Json], windows: &[Json]) -> Result<Plan, Vec<RuleError>> {
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "v1" }).collect();
     Plan::compile(&sources, &vocabulary(windows), &Limits::default())
 }

@@ -1,29 +1,53 @@
-//! Compares a field with fixed values.
-//!
-//! It does not coerce: values come as their item type reads them.
+//! The condition `field`: comparisons of a field with fixed values, as its item type reads them.
 
 mod test;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use smallvec::SmallVec;
 use tidegate_schemas::ids::{ItemKey, Millis};
 
 use self::test::{Operand, Test};
+use super::{
+    constraint::{Constraint, Subject},
+    context::Context,
+    input::EvalInput,
+    kind::{DocumentLeaf, LeafKind, USUAL_TEXT, guess},
+    op::Op,
+};
 use crate::{
-    compile::Context,
-    evaluate::Mask,
-    explain::{Explained, FieldExplained, excerpt},
-    faults::shown,
-    form::{Comparison, Of, Op},
+    error::{excerpt, shown},
+    facts::Within,
+    fields::{Element, Lower, Values},
     item::Value,
-    leaves::{
-        Scene,
-        constraint::{Constraint, Subject},
-    },
-    limits::{Spent, Steps},
-    views::{Element, Lower, Values},
+    limits::{OutOfSteps, Steps},
+    logic::{ConditionResult, Mask},
+    reader::Reader,
     vocabulary::{Container, Kind},
 };
+
+/// Comparisons of one field, all of which must hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    pub path: String,
+    /// Number of a list's or map's values that must meet the tests; if left out, one must meet those that ask for
+    /// something, and all those that deny something.
+    pub of: Option<Of>,
+    /// Texts are compared in lower case.
+    pub ignore_case: bool,
+    pub tests: Vec<(Op, Json)>,
+    /// Container that the field must be, if the comparison would mean another thing on others.
+    pub container: Option<Container>,
+}
+
+/// Quantifier over several values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Of {
+    Any,
+    All,
+    None,
+}
 
 #[derive(Debug)]
 pub(crate) struct FieldLeaf {
@@ -33,7 +57,7 @@ pub(crate) struct FieldLeaf {
     of: Option<Of>,
     ignore_case: bool,
     tests: Vec<Test>,
-    /// As explanations show it: shortened, and the same for a value as for a list of one.
+    /// Form in explanations: shortened, and the same for a value as for a list of one.
     written: Map<String, Json>,
 }
 
@@ -46,11 +70,27 @@ pub(crate) enum Sought<'l> {
     Ranges(Vec<(f64, f64)>),
 }
 
+/// Guess of how often a number lies between two others, by whether both are finite.
+pub(crate) fn spread(low: f64, high: f64) -> f32 {
+    match (low.is_finite(), high.is_finite()) {
+        (true, true) if low >= high => 0.02,
+        (true, true) => 0.15,
+        _ => 0.3,
+    }
+}
+
 /// Values of a list or listed operands that an explanation shows.
 pub(super) const SHOWN: usize = 8;
 
-impl FieldLeaf {
-    pub(super) fn compile(comparison: &Comparison, context: &mut Context<'_>) -> Option<Self> {
+impl LeafKind for FieldLeaf {
+    type Spec = Comparison;
+    type Explained = FieldExplained;
+
+    fn paths(spec: &Comparison, _context: &Context<'_>) -> Vec<String> {
+        vec![spec.path.clone()]
+    }
+
+    fn compile(comparison: Comparison, context: &mut Context<'_>) -> Option<Self> {
         let (slot, kinds) = context.at("path", |c| c.path(&comparison.path))?;
         let (first, kind) = *kinds.first()?;
         if let Some(wanted) = comparison.container
@@ -106,13 +146,9 @@ impl FieldLeaf {
         })
     }
 
-    pub(crate) fn slot(&self) -> usize {
-        self.slot
-    }
-
-    /// Values of a field that holds one are told by each test; of a list only those tests say something that one and the
-    /// same value must pass.
-    pub(super) fn constraints(&self, passes: bool) -> Vec<Constraint> {
+    /// Values of a field that holds one are told by each test; of a list only those tests say something that one and
+    /// the same value must pass.
+    fn lint(&self, passes: bool) -> Vec<Constraint> {
         let slot = self.slot;
         let compares = self.tests.iter().any(|test| test.op != Op::Exists);
         let mut constraints: Vec<_> = self
@@ -143,8 +179,162 @@ impl FieldLeaf {
         constraints
     }
 
-    pub(crate) fn memory(&self) -> usize {
+    fn witness(&self) -> Option<f32> {
+        self.sought().map(|sought| match sought {
+            Sought::Texts(texts) => 0.02 * guess(texts.len()),
+            Sought::Related(keys) => 0.001 * guess(keys.len()),
+            Sought::Boolean(_) => 0.5,
+            Sought::Ranges(ranges) => ranges.iter().map(|(low, high)| spread(*low, *high)).sum(),
+        })
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a guess")]
+    fn cost(&self) -> f32 {
+        2.0 + self.work(USUAL_TEXT) as f32
+    }
+
+    fn memory(&self) -> usize {
         self.tests.iter().map(Test::memory).sum()
+    }
+
+    fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
+        let Some(values) = &input.fields.slot(self.slot).values else {
+            let absent = |test: &Test| match test.op {
+                Op::Exists => Mask::decided(!test.wanted),
+                _ => Mask::INAPPLICABLE,
+            };
+            return Ok(self.tests.iter().map(absent).fold(Mask::PASSED, Mask::and));
+        };
+        let lower = self.lower(input, steps)?;
+        steps.take(values.iter().map(|(_, value)| self.work_on(value)).fold(0, u64::saturating_add))?;
+        Ok(self.present(values, lower, input.now))
+    }
+
+    /// Shows the values that decided, as far as the steps reach.
+    fn explain(
+        &self,
+        known: Mask,
+        _found: Option<&[(u32, u32)]>,
+        input: &EvalInput<'_>,
+        steps: &mut Steps,
+    ) -> FieldExplained {
+        let length = input.limits.excerpt_bytes;
+        let values = input.fields.slot(self.slot).values.as_deref().filter(|_| !known.is_empty());
+        let value = values.map(|values| match values {
+            [(_, one)] => json(one, length),
+            many => self.deciding(many, known, input, steps).map(|value| json(value, length)).collect(),
+        });
+        FieldExplained {
+            outcome: known.result(),
+            path: input.fields.path(self.slot).to_owned(),
+            compared: self.written.clone(),
+            value,
+        }
+    }
+}
+
+impl DocumentLeaf for FieldLeaf {
+    const KEY: &'static str = "field";
+
+    fn parse(reader: &mut Reader<'_>, value: &Json) -> Option<Comparison> {
+        reader.comparison(value)
+    }
+}
+
+impl Reader<'_> {
+    fn comparison(&mut self, value: &Json) -> Option<Comparison> {
+        let mut keys = vec!["path", "of", "ignore_case"];
+        keys.extend(Op::NAMES.iter().map(|(name, _)| *name));
+        let object = self.object(value, &keys)?;
+        let path = self.required(object, "path", |r, v| r.text(v).map(str::to_owned));
+        let mut tests = Vec::new();
+        let mut complete = true;
+        for (name, op) in Op::NAMES {
+            let Some(operand) = object.get(name).filter(|operand| !operand.is_null()) else { continue };
+            let read = self.at(name, |r| match op {
+                Op::In | Op::NotIn => {
+                    let count = r.filled(operand, Self::operand)?.len();
+                    r.counted(count)
+                }
+                Op::StartsWith | Op::EndsWith | Op::Contains if operand.is_array() => {
+                    let count = r.filled(operand, Self::part)?.len();
+                    r.counted(count)
+                }
+                Op::StartsWith | Op::EndsWith | Op::Contains => r.part(operand),
+                Op::Exists => r.boolean(operand).map(|_| ()),
+                _ => r.operand(operand),
+            });
+            complete &= read.is_some();
+            tests.push((op, operand.clone()));
+        }
+        let of = self.optional(object, "of", |r, v| {
+            r.name(v, &[("any", Of::Any), ("all", Of::All), ("none", Of::None)])
+        });
+        let ignore_case = self.optional(object, "ignore_case", Self::boolean).unwrap_or_default();
+        if let Some((name, _)) = Op::NAMES.iter().find(|(name, _)| object.contains_key(*name))
+            && tests.is_empty()
+        {
+            let detail = "compares with nothing; `exists: false` asks for absence";
+            return self.at(name, |r| r.fault("type", detail));
+        }
+        if tests.is_empty() {
+            let ops: Vec<_> = Op::NAMES.iter().map(|(name, _)| *name).collect();
+            return self
+                .fault("shape", format!("compares nothing: expected one or more of {}", ops.join(", ")));
+        }
+        let contradicts = tests.len() > 1 && tests.contains(&(Op::Exists, Json::Bool(false)));
+        if contradicts {
+            self.fault::<()>("shape", "`exists: false` leaves nothing to compare");
+            complete = false;
+        }
+        if of.is_some() && tests.iter().any(|(op, _)| *op == Op::Exists) {
+            return self.fault("shape", "`of` speaks of values, and `exists` of the field");
+        }
+        complete.then_some(())?;
+        Some(Comparison { path: path?, of, ignore_case, tests, container: None })
+    }
+
+    /// Every text has the empty one in it.
+    fn part(&mut self, value: &Json) -> Option<()> {
+        match value.as_str() {
+            Some("") => self.fault("empty", "is empty"),
+            _ => self.operand(value),
+        }
+    }
+
+    fn operand(&mut self, value: &Json) -> Option<()> {
+        match value {
+            Json::Null => self.fault("type", "compares with nothing; `exists: false` asks for absence"),
+            Json::Array(_) => self.fault("type", "expected one value; `in` compares with several"),
+            Json::String(text) if text.len() > self.limits.word_bytes => {
+                self.fault("limit", format!("is longer than {} bytes", self.limits.word_bytes))
+            }
+            Json::Object(object) => {
+                let related = object.len() == 2
+                    && ["typeId", "id"].iter().all(|key| object.get(*key).is_some_and(Json::is_string));
+                let relative = object.len() == 1
+                    && ["ago", "ahead"].iter().any(|key| {
+                        object
+                            .get(*key)
+                            .and_then(Json::as_str)
+                            .is_some_and(|span| Within::parse(span).is_some())
+                    });
+                if related || relative {
+                    return Some(());
+                }
+                self.fault(
+                    "type",
+                    "expected a mapping with typeId and id, or with ago or ahead and a span such as 30d",
+                )
+            }
+            _ => Some(()),
+        }
+    }
+}
+
+impl FieldLeaf {
+    pub(crate) fn slot(&self) -> usize {
+        self.slot
     }
 
     /// The steps that it takes on one value, of so many bytes if it is a text.
@@ -153,7 +343,7 @@ impl FieldLeaf {
         self.tests.iter().map(|test| test.work(text(test).then_some(length))).sum()
     }
 
-    /// What can be looked up. `None` if the comparison may also pass without any particular value.
+    /// Values that can be looked up. `None` if the comparison may also pass without any particular value.
     pub(crate) fn sought(&self) -> Option<Sought<'_>> {
         if self.ignore_case || matches!(self.of, Some(Of::All | Of::None)) {
             return None;
@@ -190,7 +380,7 @@ impl FieldLeaf {
         bounded.then(|| Sought::Ranges(vec![(low, high)]))
     }
 
-    /// What a value must be for the comparison to fail; `None` if that is no single range, or a missing value will do.
+    /// Values for which the comparison fails; `None` if that is no single range, or a missing value will do.
     pub(crate) fn opposite(&self) -> Option<Sought<'_>> {
         let [Test { op, operands, .. }] = &*self.tests else { return None };
         let [operand] = &**operands else { return None };
@@ -207,7 +397,7 @@ impl FieldLeaf {
         }
     }
 
-    /// Whether one of the values sought is all that it takes to pass.
+    /// True if one of the values sought is all that it takes to pass.
     pub(crate) fn is_looked_up(&self) -> bool {
         let exact = |operand: &Operand| {
             matches!(operand, Operand::Text(_) | Operand::Boolean(_) | Operand::Related(_))
@@ -218,22 +408,13 @@ impl FieldLeaf {
             && matches!(&*self.tests, [test] if only(test))
     }
 
-    pub(super) fn judge(&self, scene: &Scene<'_>, steps: &mut Steps) -> Result<Mask, Spent> {
-        let Some(values) = &scene.views.slot(self.slot).values else {
-            let absent = |test: &Test| match test.op {
-                Op::Exists => Mask::decided(!test.wanted),
-                _ => Mask::INAPPLICABLE,
-            };
-            return Ok(self.tests.iter().map(absent).fold(Mask::PASSED, Mask::and));
-        };
-        let lower = self.lower(scene, steps)?;
-        steps.take(values.iter().map(|(_, value)| self.work_on(value)).fold(0, u64::saturating_add))?;
-        Ok(self.present(values, lower, scene.now))
-    }
-
     /// The texts in lower case, if that is what is compared.
-    fn lower<'s>(&self, scene: &'s Scene<'_>, steps: &mut Steps) -> Result<Option<&'s Lower<'s>>, Spent> {
-        self.ignore_case.then(|| scene.views.lower(self.slot, steps)).transpose()
+    fn lower<'s>(
+        &self,
+        input: &'s EvalInput<'_>,
+        steps: &mut Steps,
+    ) -> Result<Option<&'s Lower<'s>>, OutOfSteps> {
+        self.ignore_case.then(|| input.fields.lower(self.slot, steps)).transpose()
     }
 
     fn work_on(&self, value: &Value<'_>) -> u64 {
@@ -272,7 +453,7 @@ impl FieldLeaf {
         })
     }
 
-    /// Whether a value meets the positive and the negative tests; `None` if it cannot be compared.
+    /// Returns if a value meets the positive and the negative tests; `None` if it cannot be compared.
     fn one(&self, value: &Value<'_>, lower: Option<&str>, now: Millis) -> Option<(bool, bool)> {
         let lower = lower.filter(|_| matches!(value, Value::Text(_))).map(Value::Text);
         let (value, mut positive, mut negative) = (lower.as_ref().unwrap_or(value), true, true);
@@ -287,39 +468,23 @@ impl FieldLeaf {
         Some((positive, negative))
     }
 
-    /// Shows the values that decided, as far as the steps reach.
-    pub(super) fn explain(&self, known: Mask, scene: &Scene<'_>, steps: &mut Steps) -> Explained {
-        let length = scene.limits.excerpt_bytes;
-        let values = scene.views.slot(self.slot).values.as_deref().filter(|_| !known.is_empty());
-        let value = values.map(|values| match values {
-            [(_, one)] => json(one, length),
-            many => self.deciding(many, known, scene, steps).map(|value| json(value, length)).collect(),
-        });
-        Explained::Field(FieldExplained {
-            outcome: known.verdict(),
-            path: scene.views.path(self.slot).to_owned(),
-            compared: self.written.clone(),
-            value,
-        })
-    }
-
-    /// Of a long list the values that decided: they would drown in it.
+    /// The values of a long list that decided: they would drown in it.
     fn deciding<'s, 'a>(
         &self,
         values: &'s [(Element<'a>, Value<'a>)],
         known: Mask,
-        scene: &Scene<'_>,
+        input: &EvalInput<'_>,
         steps: &mut Steps,
     ) -> impl Iterator<Item = &'s Value<'a>> {
         let wanted = (known == Mask::PASSED) != (self.of == Some(Of::None));
         let mut deciding = SmallVec::<[_; SHOWN]>::new();
-        let lower = self.lower(scene, steps);
+        let lower = self.lower(input, steps);
         for (nth, (_, value)) in values.iter().enumerate() {
             let Ok(lower) = &lower else { break };
             if deciding.len() == SHOWN || steps.take(self.work_on(value)).is_err() {
                 break;
             }
-            let one = self.one(value, lower.map(|lower| &*lower[nth]), scene.now);
+            let one = self.one(value, lower.map(|lower| &*lower[nth]), input.now);
             deciding.extend((one.is_some_and(|(some, every)| some && every) == wanted).then_some(value));
         }
         deciding.into_iter()
@@ -357,4 +522,15 @@ fn shorten(operand: &Json, length: usize) -> Json {
         Json::Array(list) => list.iter().take(SHOWN).map(|entry| shorten(entry, length)).collect(),
         other => other.clone(),
     }
+}
+
+/// The evaluation of a comparison of a field, as explanations show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FieldExplained {
+    pub outcome: ConditionResult,
+    pub path: String,
+    pub compared: Map<String, Json>,
+    /// The item's value; of a list the values that decided. Absent if the field is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Json>,
 }

@@ -1,6 +1,4 @@
 //! One test of a field's value, and the values that it compares with.
-//!
-//! It says what a test takes before it is made, and knows nothing of lists of values.
 
 use std::cmp::Ordering;
 
@@ -12,14 +10,17 @@ use tidegate_schemas::{
 };
 
 use crate::{
-    compile::Context,
-    derived::lower,
-    engine::scanner::{Next, Scanner},
     facts::Within,
-    form::{FINER, Op},
     item::{Number, Value},
-    leaves::constraint::{Allowed, Constant, Subject},
+    leaves::{
+        constraint::{Allowed, Constant, Subject},
+        context::Context,
+        op::Op,
+    },
     limits::wide,
+    reader::FINER,
+    search::{Next, scanner::Scanner},
+    text::derived::lower,
     vocabulary::Kind,
 };
 

@@ -6,10 +6,10 @@ mod lists;
 mod random;
 
 use serde_json::{Map, Value as Json, json};
-use tidegate_rules::{Fault, Fields, Kind, Limits, Plan, RuleSource, Shape, Value, Vocabulary};
+use tidegate_rules::{Fields, Kind, Limits, Plan, RuleError, RuleSource, Shape, Value, Vocabulary};
 use tidegate_schemas::ids::TypeId;
 
-fn compile(document: &Json) -> Result<(), Vec<Fault>> {
+fn compile(document: &Json) -> Result<(), Vec<RuleError>> {
     let mut vocabulary = Vocabulary::new();
     let fields = [
         ("text", Shape::one(Kind::Text)),
@@ -23,7 +23,7 @@ fn compile(document: &Json) -> Result<(), Vec<Fault>> {
     Plan::compile(&[RuleSource { document, version: "1" }], &vocabulary, &Limits::default()).map(|_| ())
 }
 
-fn faults(when: &Json) -> Vec<Fault> {
+fn faults(when: &Json) -> Vec<RuleError> {
     compile(&json!({"rule": "r", "item_types": ["post"], "when": when})).unwrap_err()
 }
 
@@ -74,7 +74,7 @@ fn a_fault_names_the_rule_the_path_and_what_was_meant() {
     ];
     for (when, pointer, tag, detail) in cases {
         let faults = faults(&when);
-        let named = |fault: &Fault| {
+        let named = |fault: &RuleError| {
             fault.rule == "r"
                 && fault.pointer == pointer
                 && fault.tag() == tag

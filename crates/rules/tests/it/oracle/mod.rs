@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 use tidegate_rules::{
-    Explained, Facts, Fault, Item, Kind, Limits, Need, On, Outcome, Plan, RuleSource,
-    form::{self, Rule, Status},
+    Explained, Facts, Item, Kind, Limits, Need, On, Outcome, Plan, RuleError, RuleSource,
+    syntax::{self, Rule, Status},
 };
 use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
 
@@ -131,7 +131,7 @@ fn compare(seed: u64, seen: &mut Seen) {
             Ok(plan) => break plan,
             // Words that are nothing or the same in a view: no chance tells that beforehand.
             Err(faults) => {
-                let by_chance = |fault: &Fault| matches!(fault.tag(), "empty" | "limit");
+                let by_chance = |fault: &RuleError| matches!(fault.tag(), "empty" | "limit");
                 assert!(faults.iter().all(by_chance), "seed {seed}: {faults:?}");
                 let well = |kind: &str, document: &Json| {
                     !faults.iter().any(|fault| fault.kind == kind && document[kind] == fault.rule.as_str())
@@ -144,8 +144,9 @@ fn compare(seed: u64, seen: &mut Seen) {
         }
     };
     let windows: Vec<_> =
-        world.windows.iter().map(|document| form::parse_window(document, &limits).unwrap()).collect();
-    let rules: Vec<Rule> = documents.iter().map(|document| form::parse(document, &limits).unwrap()).collect();
+        world.windows.iter().map(|document| syntax::parse_window(document, &limits).unwrap()).collect();
+    let rules: Vec<Rule> =
+        documents.iter().map(|document| syntax::parse(document, &limits).unwrap()).collect();
     for _ in 0..8 {
         let (nth, data) = world.item(&mut dice);
         let (type_id, shapes) = &world.types[nth];

@@ -7,12 +7,13 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-use Verdict::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
+use ConditionResult::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
 use serde_json::{Map, Value as Json};
 use tidegate_rules::{
-    Amount, BankMatch, CountExplained, Explained, Measure, Media, MediaExplained, MediaHit, MediaState, Need,
-    On, ScoreExplained, Scores, StrikesExplained, Value, Verdict, WindowEntry, WindowKey,
-    form::{Condition, Count, MediaTest, Op, Score, Strikes, Window},
+    Amount, BankMatch, ConditionResult, CountExplained, Explained, Measure, Media, MediaExplained, MediaHit,
+    MediaState, Need, On, ScoreExplained, Scores, StrikesExplained, Value, WindowEntry, WindowKey,
+    leaves::{LeafSpec, count::Count, media::MediaTest, op::Op, score::Score, strikes::Strikes},
+    syntax::{Condition, Window},
 };
 use tidegate_schemas::ids::{ItemKey, Kind, WindowId, derive};
 use uuid::Uuid;
@@ -95,35 +96,35 @@ impl Around {
 /// A condition that asks: its needs, what it may come to, what it comes to, and how that is shown.
 pub(crate) struct Asking {
     pub(crate) needs: Vec<Need>,
-    pub(crate) possible: Vec<Verdict>,
-    pub(crate) told: Verdict,
+    pub(crate) possible: Vec<ConditionResult>,
+    pub(crate) told: ConditionResult,
     pub(crate) shown: Explained,
     pub(crate) reason: Option<String>,
 }
 
 impl Interpreter<'_> {
     /// `None`: the condition is one that looks at the item alone.
-    pub(super) fn ask(&self, condition: &Condition) -> Option<Result<Asking, Verdict>> {
+    pub(super) fn ask(&self, condition: &Condition) -> Option<Result<Asking, ConditionResult>> {
         match condition {
-            Condition::Strikes(strikes) => Some(self.strikes(strikes)),
-            Condition::Count(count) => Some(self.count(count)),
-            Condition::Media(media) => Some(self.media(media)),
-            Condition::Score(score) => Some(self.score(score)),
+            Condition::Leaf(LeafSpec::Strikes(strikes)) => Some(self.strikes(strikes)),
+            Condition::Leaf(LeafSpec::Count(count)) => Some(self.count(count)),
+            Condition::Leaf(LeafSpec::Media(media)) => Some(self.media(media)),
+            Condition::Leaf(LeafSpec::Score(score)) => Some(self.score(score)),
             _ => None,
         }
     }
 
     /// A condition that was not asked about.
-    pub(super) fn blank(&self, condition: &Condition, outcome: Verdict) -> Explained {
+    pub(super) fn blank(&self, condition: &Condition, outcome: ConditionResult) -> Explained {
         match condition {
-            Condition::Strikes(strikes) => Explained::Strikes(StrikesExplained {
+            Condition::Leaf(LeafSpec::Strikes(strikes)) => Explained::Strikes(StrikesExplained {
                 outcome,
                 at_least: strikes.at_least,
                 within: strikes.within.map(|within| within.to_string()),
                 points: None,
                 reason: None,
             }),
-            Condition::Count(count) => Explained::Count(CountExplained {
+            Condition::Leaf(LeafSpec::Count(count)) => Explained::Count(CountExplained {
                 outcome,
                 window: count.window.clone(),
                 at_least: self.enough(count).1,
@@ -131,13 +132,13 @@ impl Interpreter<'_> {
                 counted: None,
                 reason: None,
             }),
-            Condition::Media(media) => Explained::Media(MediaExplained {
+            Condition::Leaf(LeafSpec::Media(media)) => Explained::Media(MediaExplained {
                 outcome,
                 fields: media.fields.clone(),
                 hits: Vec::new(),
                 reason: None,
             }),
-            Condition::Score(score) => Explained::Score(ScoreExplained {
+            Condition::Leaf(LeafSpec::Score(score)) => Explained::Score(ScoreExplained {
                 outcome,
                 model: score.model.clone(),
                 label: score.label.clone(),
@@ -162,11 +163,11 @@ impl Interpreter<'_> {
         }
     }
 
-    fn strikes(&self, strikes: &Strikes) -> Result<Asking, Verdict> {
+    fn strikes(&self, strikes: &Strikes) -> Result<Asking, ConditionResult> {
         let user = self.item.user.ok_or(Inapplicable)?;
         let points = self.around.standings[&strikes.within.map(|within| within.to_string())];
         let told = points.map_or(Failing, |points| if points >= strikes.at_least { Passed } else { Failed });
-        let mut shown = self.blank(&Condition::Strikes(*strikes), told);
+        let mut shown = self.blank(&Condition::Leaf(LeafSpec::Strikes(*strikes)), told);
         if let Explained::Strikes(shown) = &mut shown {
             shown.points = points;
             shown.reason = points.is_none().then(|| "down".to_owned());
@@ -213,7 +214,7 @@ impl Interpreter<'_> {
         (keys, more)
     }
 
-    fn count(&self, count: &Count) -> Result<Asking, Verdict> {
+    fn count(&self, count: &Count) -> Result<Asking, ConditionResult> {
         let window = self.windows.iter().find(|window| window.key == count.window).unwrap();
         let (keys, _) = self.keys(window.by.as_ref());
         if keys.is_empty() {
@@ -231,7 +232,7 @@ impl Interpreter<'_> {
             (_, Some(down), _) => (Failing, *down),
             (.., most) => (Failed, *most.unwrap()),
         };
-        let mut shown = self.blank(&Condition::Count(count.clone()), told);
+        let mut shown = self.blank(&Condition::Leaf(LeafSpec::Count(count.clone())), told);
         if let Explained::Count(shown) = &mut shown {
             shown.key = Some(short(key.as_str(), self.limits));
             shown.counted = counted.map(|counted| Json::from(counted.0 / 1_000_000));
@@ -247,7 +248,7 @@ impl Interpreter<'_> {
         })
     }
 
-    fn media(&self, test: &MediaTest) -> Result<Asking, Verdict> {
+    fn media(&self, test: &MediaTest) -> Result<Asking, ConditionResult> {
         let mut urls = Vec::new();
         for field in &test.fields {
             for (_, value) in self.values(field).unwrap_or_default() {
@@ -307,7 +308,7 @@ impl Interpreter<'_> {
         };
         let reason = (told == Failing).then(|| reasons[0].to_owned());
         hits.truncate(self.limits.hits);
-        let mut shown = self.blank(&Condition::Media(test.clone()), told);
+        let mut shown = self.blank(&Condition::Leaf(LeafSpec::Media(test.clone())), told);
         if let Explained::Media(shown) = &mut shown {
             shown.hits = hits;
             shown.reason.clone_from(&reason);
@@ -321,7 +322,7 @@ impl Interpreter<'_> {
         })
     }
 
-    fn score(&self, score: &Score) -> Result<Asking, Verdict> {
+    fn score(&self, score: &Score) -> Result<Asking, ConditionResult> {
         let told = match self.around.scores(&score.model) {
             Told::Down => Err("down"),
             Told::Nobody => Ok(None),
@@ -359,7 +360,7 @@ impl Interpreter<'_> {
                 }
             }
         };
-        let mut shown = self.blank(&Condition::Score(score.clone()), verdict);
+        let mut shown = self.blank(&Condition::Leaf(LeafSpec::Score(score.clone())), verdict);
         if let Explained::Score(shown) = &mut shown {
             shown.score = told.ok().flatten();
             shown.reason = told.err().map(str::to_owned);
@@ -479,6 +480,6 @@ fn plain(value: &Value<'_>) -> String {
 }
 
 /// What may follow once it is known whether somebody asks.
-pub(crate) fn skipped_or(alone: Verdict, looked: bool, waits: bool) -> Verdict {
+pub(crate) fn skipped_or(alone: ConditionResult, looked: bool, waits: bool) -> ConditionResult {
     if waits || !looked { Skipped } else { alone }
 }

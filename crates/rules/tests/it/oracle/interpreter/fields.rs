@@ -4,11 +4,14 @@
 
 use std::cmp::Ordering;
 
-use Verdict::{Failed, Inapplicable, Passed};
+use ConditionResult::{Failed, Inapplicable, Passed};
 use serde_json::{Map, Value as Json};
 use tidegate_rules::{
-    Explained, FieldExplained, Kind, Limits, Value, Verdict, Within,
-    form::{Comparison, Of, Op},
+    ConditionResult, Explained, FieldExplained, Kind, Limits, Value, Within,
+    leaves::{
+        field::{Comparison, Of},
+        op::Op,
+    },
 };
 use tidegate_schemas::item_types::datetime;
 
@@ -23,7 +26,7 @@ impl Interpreter<'_> {
         self.kinds.get(field).map(|kind| if *kind == Kind::Related { Kind::Text } else { *kind })
     }
 
-    pub(super) fn field(&self, field: &Comparison) -> Verdict {
+    pub(super) fn field(&self, field: &Comparison) -> ConditionResult {
         let compared: Vec<_> = field.tests.iter().filter(|(op, _)| *op != Op::Exists).collect();
         let exists = field
             .tests
@@ -135,7 +138,7 @@ impl Interpreter<'_> {
         }
     }
 
-    pub(super) fn field_explained(&self, field: &Comparison, alone: Verdict) -> Explained {
+    pub(super) fn field_explained(&self, field: &Comparison, alone: ConditionResult) -> Explained {
         let value = self.values(&field.path).map(|values| match values.as_slice() {
             [(_, one)] => shown(one, self.limits),
             many => {

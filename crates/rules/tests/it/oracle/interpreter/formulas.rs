@@ -5,10 +5,13 @@
 use regex::Regex;
 use serde_json::{Map, Value as Json};
 use tidegate_rules::{
-    Explained, FormulaExplained, Number, Value, Verdict,
-    form::{
-        Op,
-        expr::{Arithmetic, Ast, Formula},
+    ConditionResult, Explained, FormulaExplained, Number, Value,
+    leaves::{
+        formula::{
+            Formula,
+            ast::{Arithmetic, Ast},
+        },
+        op::Op,
     },
 };
 use tidegate_schemas::{ids::Millis, item_types::datetime};
@@ -48,10 +51,10 @@ impl PartialEq for Worth {
 impl Interpreter<'_> {
     pub(super) fn formula(&self, formula: &Formula) -> Explained {
         let outcome = match self.worth(&formula.body, None) {
-            Some(Worth::Boolean(true)) => Verdict::Passed,
-            Some(Worth::Boolean(false)) => Verdict::Failed,
+            Some(Worth::Boolean(true)) => ConditionResult::Passed,
+            Some(Worth::Boolean(false)) => ConditionResult::Failed,
             Some(other) => unreachable!("{other:?} is no condition"),
-            None => Verdict::Inapplicable,
+            None => ConditionResult::Inapplicable,
         };
         let mut values = Map::new();
         for path in formula.body.paths() {

@@ -2,11 +2,11 @@
 //!
 //! It judges no leaf.
 
-use Verdict::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
-use tidegate_rules::{AllExplained, Explained, NotExplained, Verdict, form::Condition};
+use ConditionResult::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
+use tidegate_rules::{AllExplained, ConditionResult, Explained, NotExplained, syntax::Condition};
 
 /// The outcomes that are still possible.
-pub(super) type Possible = Vec<Verdict>;
+pub(super) type Possible = Vec<ConditionResult>;
 
 /// What a tree can come to; a part that decides alone ends the walk.
 pub(super) fn walk(
@@ -53,7 +53,7 @@ fn count(condition: &Condition) -> usize {
     }
 }
 
-fn negated(verdict: Verdict) -> Verdict {
+fn negated(verdict: ConditionResult) -> ConditionResult {
     match verdict {
         Passed => Failed,
         Failed => Passed,
@@ -62,7 +62,7 @@ fn negated(verdict: Verdict) -> Verdict {
 }
 
 /// What decides alone, else errored, else inapplicable, else the opposite of what decides.
-fn stronger(a: Verdict, b: Verdict, deciding: Verdict) -> Verdict {
+fn stronger(a: ConditionResult, b: ConditionResult, deciding: ConditionResult) -> ConditionResult {
     let order = [deciding, Skipped, Failing, Inapplicable];
     order.into_iter().find(|verdict| a == *verdict || b == *verdict).unwrap_or_else(|| negated(deciding))
 }

@@ -15,9 +15,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value as Json;
 use tidegate_rules::{
-    Bank, Errored, Explained, Fields, Item, Kind, Limits, Match, Named, Need, Number, Outcome, Value,
-    Verdict,
-    form::{Condition, GeoSource, Rule, Search, Status, Window},
+    Bank, ConditionResult, Errored, Explained, Fields, Item, Kind, Limits, Match, Need, Number, Outcome,
+    RuleInfo, Value,
+    leaves::{LeafSpec, geo::GeoSource, text::Search},
+    syntax::{Condition, Rule, Status, Window},
 };
 use tidegate_schemas::banks::BankKind;
 
@@ -25,7 +26,7 @@ use self::{
     around::{Around, Asking, skipped_or},
     logic::{Possible, tree, walk},
 };
-use Verdict::{Errored as Failing, Failed, Passed, Skipped};
+use ConditionResult::{Errored as Failing, Failed, Passed, Skipped};
 
 pub(crate) struct Interpreter<'a> {
     pub(crate) rules: &'a [Rule],
@@ -49,7 +50,7 @@ pub(crate) struct Tally {
 struct Leaf<'r> {
     condition: &'r Condition,
     /// What it comes to if nothing has to be asked.
-    alone: Verdict,
+    alone: ConditionResult,
     asking: Option<Asking>,
 }
 
@@ -104,7 +105,7 @@ impl Interpreter<'_> {
             });
             match decided.as_slice() {
                 [Passed] => outcome.matched.push(Match {
-                    named: Arc::new(Named {
+                    named: Arc::new(RuleInfo {
                         rule: rule.key.clone(),
                         name: rule.name.clone(),
                         version: "1".to_owned(),
@@ -195,8 +196,10 @@ impl Interpreter<'_> {
                 return inner.iter().for_each(|inner| self.leaves(inner, leaves, tally));
             }
             Condition::Not(inner) | Condition::Expr(inner) => return self.leaves(inner, leaves, tally),
-            Condition::Formula(formula) => (vec!["formula".to_owned()], self.formula(formula).outcome()),
-            Condition::Text(text) => {
+            Condition::Leaf(LeafSpec::Formula(formula)) => {
+                (vec!["formula".to_owned()], self.formula(formula).outcome())
+            }
+            Condition::Leaf(LeafSpec::Text(text)) => {
                 let kind = match &text.search {
                     Search::AnyOf { whole: false, .. } => "any_of",
                     Search::AnyOf { whole: true, .. } => "words",
@@ -209,17 +212,17 @@ impl Interpreter<'_> {
                 };
                 (vec![kind.to_owned(), format!("view {:?}", text.view)], self.text(text))
             }
-            Condition::Field(field) => {
+            Condition::Leaf(LeafSpec::Field(field)) => {
                 (field.tests.iter().map(|(op, _)| format!("{op:?}")).collect(), self.field(field))
             }
-            Condition::Strikes(_) => (vec!["strikes".to_owned()], Failed),
-            Condition::Count(_) => (vec!["count".to_owned()], Failed),
-            Condition::Media(media) => {
+            Condition::Leaf(LeafSpec::Strikes(_)) => (vec!["strikes".to_owned()], Failed),
+            Condition::Leaf(LeafSpec::Count(_)) => (vec!["count".to_owned()], Failed),
+            Condition::Leaf(LeafSpec::Media(media)) => {
                 let kind = if media.states.is_empty() { "media" } else { "media state" };
                 (vec![kind.to_owned()], Failed)
             }
-            Condition::Score(_) => (vec!["score".to_owned()], Failed),
-            Condition::Geo(geo) => {
+            Condition::Leaf(LeafSpec::Score(_)) => (vec!["score".to_owned()], Failed),
+            Condition::Leaf(LeafSpec::Geo(geo)) => {
                 let kind = match geo.source {
                     GeoSource::Hashes(_) => "geohash",
                     GeoSource::Pair { .. } => "latitude and longitude",
@@ -227,7 +230,7 @@ impl Interpreter<'_> {
                 let bank = geo.bank.as_ref().map(|_| "geo bank".to_owned());
                 (bank.into_iter().chain([kind.to_owned()]).collect(), self.geo(geo).outcome())
             }
-            Condition::Domain(domain) => {
+            Condition::Leaf(LeafSpec::Domain(domain)) => {
                 let bank = domain.bank.as_ref().map(|_| "domain bank".to_owned());
                 (bank.into_iter().chain(["domain".to_owned()]).collect(), self.domain(domain).outcome())
             }
@@ -278,13 +281,13 @@ impl Interpreter<'_> {
         kind.is_some_and(|kind| matches!(kind, Kind::Url | Kind::Media))
     }
 
-    fn explain(&self, condition: &Condition, alone: Verdict) -> Explained {
+    fn explain(&self, condition: &Condition, alone: ConditionResult) -> Explained {
         match condition {
-            Condition::Geo(geo) => self.geo(geo),
-            Condition::Domain(domain) => self.domain(domain),
-            Condition::Formula(formula) => self.formula(formula),
-            Condition::Text(text) => self.text_explained(text, alone),
-            Condition::Field(field) => self.field_explained(field, alone),
+            Condition::Leaf(LeafSpec::Geo(geo)) => self.geo(geo),
+            Condition::Leaf(LeafSpec::Domain(domain)) => self.domain(domain),
+            Condition::Leaf(LeafSpec::Formula(formula)) => self.formula(formula),
+            Condition::Leaf(LeafSpec::Text(text)) => self.text_explained(text, alone),
+            Condition::Leaf(LeafSpec::Field(field)) => self.field_explained(field, alone),
             _ => unreachable!("only leaves are explained"),
         }
     }
@@ -294,19 +297,25 @@ fn paths(condition: &Condition, tell: &mut impl FnMut(String, bool)) {
     match condition {
         Condition::All(inner) | Condition::Any(inner) => inner.iter().for_each(|inner| paths(inner, tell)),
         Condition::Not(inner) | Condition::Expr(inner) => paths(inner, tell),
-        Condition::Formula(formula) => {
+        Condition::Leaf(LeafSpec::Formula(formula)) => {
             formula.body.paths().into_iter().for_each(|path| tell(path.to_owned(), false));
         }
-        Condition::Text(text) => text.fields.iter().for_each(|field| tell(field.clone(), true)),
-        Condition::Field(field) => tell(field.path.clone(), false),
+        Condition::Leaf(LeafSpec::Text(text)) => {
+            text.fields.iter().for_each(|field| tell(field.clone(), true));
+        }
+        Condition::Leaf(LeafSpec::Field(field)) => tell(field.path.clone(), false),
         // Only which texts come first matters here.
-        Condition::Media(media) => media.fields.iter().for_each(|field| tell(field.clone(), false)),
-        Condition::Geo(geo) => match &geo.source {
+        Condition::Leaf(LeafSpec::Media(media)) => {
+            media.fields.iter().for_each(|field| tell(field.clone(), false));
+        }
+        Condition::Leaf(LeafSpec::Geo(geo)) => match &geo.source {
             GeoSource::Hashes(fields) => fields.iter().for_each(|field| tell(field.clone(), false)),
             GeoSource::Pair { lat, lng } => [lat, lng].into_iter().for_each(|path| tell(path.clone(), false)),
         },
-        Condition::Domain(domain) => domain.fields.iter().for_each(|field| tell(field.clone(), true)),
-        Condition::Strikes(_) | Condition::Count(_) | Condition::Score(_) => {}
+        Condition::Leaf(LeafSpec::Domain(domain)) => {
+            domain.fields.iter().for_each(|field| tell(field.clone(), true));
+        }
+        Condition::Leaf(LeafSpec::Strikes(_) | LeafSpec::Count(_) | LeafSpec::Score(_)) => {}
     }
 }
 

@@ -3,15 +3,18 @@
 //! Distances are taken through the earth instead of along it, and geohashes are read as whole numbers.
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 
-use Verdict::{Failed, Inapplicable, Passed};
+use ConditionResult::{Failed, Inapplicable, Passed};
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::json;
-use tidegate_rules::form::{DomainTest, Geo, GeoSource};
+use tidegate_rules::leaves::{
+    domain::DomainTest,
+    geo::{Geo, GeoSource},
+};
 use tidegate_rules::{
-    Bank, DomainExplained, EntryName, Explained, GeoExplained, GeoHit, Hit, Number, Value, Verdict,
+    Bank, ConditionResult, DomainExplained, EntryName, Explained, GeoExplained, GeoHit, Hit, Number, Value,
 };
 use tidegate_schemas::{banks::BankKind, ids::BankId};
 use unicode_normalization::UnicodeNormalization;

@@ -2,11 +2,11 @@
 //!
 //! What a text looks like in a view is in `viewed`.
 
-use Verdict::{Failed, Passed};
+use ConditionResult::{Failed, Passed};
 use regex::Regex;
 use tidegate_rules::{
-    EntryName, Explained, Hit, TextExplained, Value, Verdict,
-    form::{Search, Text},
+    ConditionResult, EntryName, Explained, Hit, TextExplained, Value,
+    leaves::text::{Search, Text},
 };
 use tidegate_schemas::banks::BankKind;
 
@@ -66,7 +66,7 @@ impl Interpreter<'_> {
         texts
     }
 
-    pub(super) fn text(&self, text: &Text) -> Verdict {
+    pub(super) fn text(&self, text: &Text) -> ConditionResult {
         if self.found(text).iter().flatten().count() >= text.min_distinct { Passed } else { Failed }
     }
 
@@ -147,7 +147,7 @@ impl Interpreter<'_> {
         None
     }
 
-    pub(super) fn text_explained(&self, text: &Text, alone: Verdict) -> Explained {
+    pub(super) fn text_explained(&self, text: &Text, alone: ConditionResult) -> Explained {
         let mut hits: Vec<_> = self.found(text).into_iter().flatten().collect();
         let more = hits.len() > self.limits.hits;
         hits.truncate(self.limits.hits);

@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use regex::Regex;
-use tidegate_rules::form::View;
+use tidegate_rules::View;
 
 /// A text in a view: each of its letters, how often it stands there, and where in the original that is.
 pub(super) struct Viewed {

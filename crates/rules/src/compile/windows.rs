@@ -1,0 +1,135 @@
+//! Window documents, checked and ready to count.
+
+use std::collections::HashSet;
+
+use serde_json::Value as Json;
+use tidegate_schemas::ids::TypeId;
+
+use super::Compiler;
+use crate::{
+    error::RuleError,
+    leaves::context::{Context, KnownWindow},
+    logic::Node,
+    syntax,
+    vocabulary::Kind,
+    windows::{Measure, Window},
+};
+
+/// A window and what it counts.
+#[derive(Debug)]
+pub(crate) struct CountingWindow {
+    pub(crate) window: Window,
+    /// Empty: all.
+    pub(crate) item_types: HashSet<TypeId>,
+    /// Slot of the path by whose values it counts; the item's user if there is none.
+    pub(crate) by: Option<usize>,
+    pub(crate) measured: Option<usize>,
+    /// The condition, and the predicates of its leaves.
+    pub(crate) condition: Option<(Node, Vec<u32>)>,
+}
+
+impl Compiler<'_> {
+    /// Compiles the windows of the vocabulary, so that conditions can ask about them.
+    pub(super) fn windows(&mut self) -> Vec<CountingWindow> {
+        let (vocabulary, limits) = (self.context.vocabulary, self.context.limits);
+        let documents = vocabulary.windows();
+        let mut windows = Vec::with_capacity(documents.len());
+        if documents.len() > limits.windows {
+            let detail = format!("{} windows are more than {}", documents.len(), limits.windows);
+            self.context.take_faults(vec![RuleError::new("window", "", "", "limit", detail)]);
+            return windows;
+        }
+        for document in documents {
+            match syntax::parse_window(document, limits) {
+                Ok(window) => {
+                    self.context.turn_to("window", window.key.as_str(), &window.item_types);
+                    if self.context.window(&window.key).is_some() {
+                        self.context.fault("duplicate", "another window has the same key".to_owned());
+                    }
+                    let key = window.key.as_str().to_owned();
+                    match self.window(window) {
+                        Some((known, window)) => {
+                            self.context.windows.push(known);
+                            windows.push(window);
+                        }
+                        None => drop(self.context.faulty_windows.insert(key)),
+                    }
+                }
+                Err(faults) => {
+                    let key = document.get("window").and_then(Json::as_str).unwrap_or_default();
+                    self.context.faulty_windows.insert(key.to_owned());
+                    self.context.take_faults(faults);
+                }
+            }
+        }
+        windows
+    }
+
+    fn window(&mut self, window: syntax::Window) -> Option<(KnownWindow, CountingWindow)> {
+        self.context.known_types(&window.item_types)?;
+        let by = window.by.as_ref().map(|path| self.context.at("by", |c| one_kind(path, c)));
+        let measured = window.measured.as_ref().map(|path| match window.measure {
+            Measure::Sum => self.context.at("sum", |c| {
+                let (slot, kind) = one_kind(path, c)?;
+                if kind != Kind::Number {
+                    c.fault("type", format!("the field is {}; only numbers are summed up", kind.name()));
+                }
+                (kind == Kind::Number).then_some((slot, kind))
+            }),
+            Measure::Distinct | Measure::Count => self.context.at("distinct", |c| one_kind(path, c)),
+        });
+        let mut leaves = Vec::new();
+        let condition =
+            window.condition.map(|condition| self.at("where", |c| c.node(condition, &mut leaves)));
+        // Of each part that is written: it is right.
+        let (by, measured) = (whole(by)?, whole(measured)?);
+        let condition = whole(condition)?.map(|node| (node, leaves));
+        let known = KnownWindow {
+            key: window.key.clone(),
+            measure: window.measure,
+            path: window.by,
+            kind: by.map(|(_, kind)| kind),
+            used: false,
+        };
+        let counting = CountingWindow {
+            window: Window {
+                key: window.key,
+                measure: window.measure,
+                over: window.over,
+                bucket: window.bucket,
+            },
+            item_types: window.item_types.into_iter().collect(),
+            by: by.map(|(slot, _)| slot),
+            measured: measured.map(|(slot, _)| slot),
+            condition,
+        };
+        Some((known, counting))
+    }
+}
+
+/// Warns of windows that no rule asks about: they cost rows for nothing.
+pub(super) fn warn_of_unused(context: &mut Context<'_>) {
+    let unused = context.windows.iter().filter(|window| !window.used);
+    for key in unused.map(|window| window.key.clone()).collect::<Vec<_>>() {
+        context.turn_to("window", key.as_str(), &[]);
+        context.warn("unused_window", "no rule asks about the window".to_owned());
+    }
+}
+
+/// The slot of a path that is of one kind in all item types.
+fn one_kind(path: &str, context: &mut Context<'_>) -> Option<(usize, Kind)> {
+    let (slot, kinds) = context.path(path)?;
+    let (_, kind) = *kinds.first()?;
+    if let Some((type_id, other)) = kinds.iter().find(|(_, other)| *other != kind) {
+        let detail = format!("the field is {}, and {} in {type_id}", kind.name(), other.name());
+        context.fault("type", detail);
+        return None;
+    }
+    Some((slot, kind))
+}
+
+/// `None`: it is written and wrong.
+#[allow(clippy::option_option, reason = "whether it is written, and whether it is right")]
+fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
+    part.map_or(Some(None), |part| part.map(Some))
+}

@@ -1,0 +1,154 @@
+//! Limits on what a rule's matches lead to: the part of them that it acts on, how often, and what a failure counts as.
+//!
+//! Pure and without state: whether a limit is reached is counted by the caller.
+
+use tidegate_schemas::{
+    documents::Percent,
+    ids::{ItemKey, Kind, RuleId, SubmissionId, derive},
+};
+
+pub use tidegate_schemas::documents::{OnError, RolloutBy};
+
+use crate::facts::Within;
+
+/// Limits of a rule beside its status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Enforcement {
+    pub rollout: Option<Rollout>,
+    pub limits: ActionLimits,
+    /// The share of the submissions it acts on that moderators look at as well.
+    pub review_sample: Option<Share>,
+    pub on_error: OnError,
+}
+
+/// The part of its matches on which a live rule acts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rollout {
+    pub share: Share,
+    pub salt: Option<String>,
+    pub by: RolloutBy,
+}
+
+/// Most actions of a live rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ActionLimits {
+    /// Items a day.
+    pub actions_per_day: Option<i64>,
+    /// Time within which it acts on one item of a user.
+    pub per_user_cooldown: Option<Within>,
+    /// Above so many matches an hour it acts no more.
+    pub alarm_per_hour: Option<i64>,
+}
+
+/// The rows that remember cooldowns live a little longer.
+pub(crate) const LONGEST_COOLDOWN: Within = Within::of_millis(90 * 86_400_000);
+
+/// A part of all, drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share(Percent);
+
+const ALL: u128 = 10_000;
+
+impl Share {
+    /// `None`: it is not between 0 and 100, or has more than two decimals.
+    pub fn of_percent(percent: f64) -> Option<Self> {
+        Percent::new(percent).map(Self)
+    }
+
+    /// True if a thing is in the part. A larger part drawn with the same salt holds the smaller one.
+    fn holds(self, draw: &[&[u8]]) -> bool {
+        let drawn: SubmissionId = derive(Kind::Share, draw);
+        // The last seven bytes, since those before hold bits that are the same in every id.
+        let place = drawn.as_bytes()[9..].iter().fold(0, |place, byte| (place << 8) | u128::from(*byte));
+        (place * ALL) >> 56 < u128::from(self.0.hundredths())
+    }
+}
+
+impl Enforcement {
+    /// True if the rollout includes the item; the answer never changes.
+    pub fn includes(&self, rule: &RuleId, item: &ItemKey, user: Option<&ItemKey>) -> bool {
+        self.rollout.as_ref().is_none_or(|rollout| {
+            let salt = rollout.salt.as_deref().unwrap_or(rule.as_str());
+            let who = match rollout.by {
+                RolloutBy::Item => item,
+                RolloutBy::User => user.unwrap_or(item),
+            };
+            let parts = ["rollout", salt, who.type_id.as_str(), who.id.as_str()];
+            rollout.share.holds(&parts.map(str::as_bytes))
+        })
+    }
+
+    /// True if a submission that the rule acts on is among those that moderators look at as well.
+    pub fn is_sampled(&self, rule: &RuleId, submission: SubmissionId) -> bool {
+        self.review_sample
+            .is_some_and(|share| share.holds(&[b"review", rule.as_str().as_bytes(), submission.as_bytes()]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn rollout(percent: f64, salt: Option<&str>, by: RolloutBy) -> Enforcement {
+        let share = Share::of_percent(percent).unwrap();
+        Enforcement {
+            rollout: Some(Rollout { share, salt: salt.map(str::to_owned), by }),
+            ..Enforcement::default()
+        }
+    }
+
+    fn included(life: &Enforcement, rule: &str) -> Vec<usize> {
+        let item = |nth: usize| ItemKey::new("post", nth.to_string());
+        (0..10_000).filter(|nth| life.includes(&RuleId::new(rule), &item(*nth), None)).collect()
+    }
+
+    #[test]
+    fn a_part_is_as_large_as_it_says_and_a_larger_one_holds_it() {
+        let (few, more) = (rollout(5.0, None, RolloutBy::Item), rollout(20.0, None, RolloutBy::Item));
+        let (few, more) = (included(&few, "r"), included(&more, "r"));
+        // Drawn once and for all, so these are no chances.
+        assert!((400..600).contains(&few.len()) && (1_800..2_200).contains(&more.len()));
+        assert!(few.iter().all(|nth| more.contains(nth)));
+        assert_eq!(included(&rollout(100.0, None, RolloutBy::Item), "r").len(), 10_000);
+        assert!(included(&rollout(0.0, None, RolloutBy::Item), "r").is_empty());
+    }
+
+    #[test]
+    fn rules_have_parts_of_their_own_unless_they_share_a_salt() {
+        let own = rollout(20.0, None, RolloutBy::Item);
+        assert_ne!(included(&own, "a"), included(&own, "b"));
+        let shared = rollout(20.0, Some("s"), RolloutBy::Item);
+        assert_eq!(included(&shared, "a"), included(&shared, "b"));
+    }
+
+    #[test]
+    fn by_user_all_items_of_a_user_are_in_the_part_or_none() {
+        let life = rollout(50.0, None, RolloutBy::User);
+        let rule = RuleId::new("r");
+        let mut both = [false; 2];
+        for nth in 0..50 {
+            let user = ItemKey::new("user", nth.to_string());
+            let items: Vec<_> = (0..20)
+                .map(|item| life.includes(&rule, &ItemKey::new("post", item.to_string()), Some(&user)))
+                .collect();
+            assert!(items.iter().all(|one| *one == items[0]));
+            both[usize::from(items[0])] = true;
+        }
+        assert_eq!(both, [true, true]);
+    }
+
+    #[test]
+    fn a_sample_is_drawn_by_submission_and_independent_of_the_rollout() {
+        let sampled =
+            Enforcement { review_sample: Share::of_percent(10.0), ..rollout(10.0, None, RolloutBy::Item) };
+        let rule = RuleId::new("r");
+        let drawn: Vec<_> = (0..10_000_u128)
+            .map(|nth| sampled.is_sampled(&rule, derive(Kind::Submission, &[&nth.to_be_bytes()])))
+            .collect();
+        let count = drawn.iter().filter(|one| **one).count();
+        assert!((850..1_150).contains(&count), "{count}");
+        assert!(!Enforcement::default().is_sampled(&rule, derive(Kind::Submission, &[])));
+    }
+}

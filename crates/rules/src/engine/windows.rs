@@ -1,0 +1,101 @@
+//! Counting of items in windows: which windows an item adds to, and what. The counts are kept by the caller.
+
+use std::collections::HashMap;
+
+use tidegate_schemas::ids::{TypeId, WindowId};
+
+use super::Run;
+use crate::{
+    compile::windows::CountingWindow,
+    item::{Item, On, Value},
+    leaves::input::values_of,
+    limits::OutOfSteps,
+    logic::{self, Mask},
+    search::hashing::Quickly,
+    windows::{Amount, Measure, WindowEntry, WindowKey, member},
+};
+
+/// Entries that an item adds, and the windows that did not take all of it.
+pub(crate) type Added = (Vec<WindowEntry>, Vec<WindowId>);
+
+/// The windows of each item type.
+pub(crate) fn by_type<'t>(
+    windows: &[CountingWindow],
+    types: impl Iterator<Item = &'t TypeId>,
+) -> HashMap<TypeId, Box<[usize]>, Quickly> {
+    let of = |type_id: &TypeId| {
+        let concerns =
+            |window: &CountingWindow| window.item_types.is_empty() || window.item_types.contains(type_id);
+        windows.iter().enumerate().filter(|(_, window)| concerns(window)).map(|(nth, _)| nth).collect()
+    };
+    types
+        .map(|type_id| (type_id.clone(), of(type_id)))
+        .filter(|(_, windows): &(_, Box<[_]>)| !windows.is_empty())
+        .collect()
+}
+
+impl CountingWindow {
+    /// Adds what the item brings, if the window is for it.
+    pub(crate) fn add(&self, item: &Item<'_>, run: &mut Run<'_, '_>, added: &mut Added) {
+        // A report or an appeal brings an item that was counted when it came in.
+        if item.on != On::Item {
+            return;
+        }
+        run.steps.next_rule();
+        match self.entries(item, run, &mut added.0) {
+            Ok(true) => {}
+            Ok(false) | Err(OutOfSteps) => added.1.push(self.window.key.clone()),
+        }
+    }
+
+    /// Adds what the item brings; false if that was not all of it.
+    fn entries(
+        &self,
+        item: &Item<'_>,
+        run: &mut Run<'_, '_>,
+        entries: &mut Vec<WindowEntry>,
+    ) -> Result<bool, OutOfSteps> {
+        run.steps.take(1)?;
+        let input = run.input;
+        let (keys, more_keys) = values_of(self.by, input, WindowKey::of);
+        if keys.is_empty() {
+            return Ok(true);
+        }
+        if let Some((node, leaves)) = &self.condition
+            && logic::decide(node, &mut |nth| run.mask(leaves[nth]))? != Mask::PASSED
+        {
+            return Ok(true);
+        }
+        let (mut amount, mut members, mut more_members) = (Amount::ZERO, Vec::new(), false);
+        match (self.window.measure, self.measured) {
+            (Measure::Distinct, Some(slot)) => {
+                (members, more_members) = values_of(Some(slot), input, member);
+                if members.is_empty() {
+                    return Ok(true);
+                }
+            }
+            (Measure::Sum, Some(slot)) => {
+                for (_, value) in input.fields.slot(slot).values.iter().flatten() {
+                    run.steps.take(1)?;
+                    if let Value::Number(number) = value {
+                        amount = amount.plus(Amount::of(*number));
+                    }
+                }
+                if amount == Amount::ZERO {
+                    return Ok(true);
+                }
+            }
+            _ => amount = Amount::ONE,
+        }
+        entries.extend(keys.into_iter().map(|key| WindowEntry {
+            window: self.window.key.clone(),
+            key,
+            bucket: self.window.bucket_of(item.now),
+            at: item.now,
+            amount,
+            members: members.clone(),
+            lives: self.window.lives(),
+        }));
+        Ok(!more_keys && !more_members)
+    }
+}

@@ -1,0 +1,560 @@
+//! Parts of expressions that no other condition says: sums, sizes, comparisons of fields with each other. What fails in
+//! one, such as a division by nothing, makes it inapplicable.
+
+pub mod ast;
+
+use std::cmp::Ordering;
+
+use memchr::memmem;
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+use tidegate_schemas::{ids::Millis, item_types::datetime};
+
+use self::ast::{Arithmetic, Ast};
+use super::{
+    context::Context,
+    field::{SHOWN, json},
+    input::EvalInput,
+    kind::{LeafKind, guess},
+    needle::{Needle, compiled},
+    op::Op,
+};
+use crate::{
+    error::{excerpt, shown},
+    fields::Element,
+    item::{Number, Value},
+    limits::{OutOfSteps, Steps, search, wide},
+    logic::{ConditionResult, Mask},
+    vocabulary::{Container, Kind},
+};
+
+/// A formula with its text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Formula {
+    pub source: String,
+    pub body: Ast,
+}
+
+#[derive(Debug)]
+pub(crate) struct FormulaLeaf {
+    source: String,
+    code: Code,
+    slots: Vec<usize>,
+    size: usize,
+}
+
+#[derive(Debug)]
+enum Code {
+    Constant(Constant),
+    One(usize),
+    Each,
+    Has(usize),
+    /// Number of values at a path.
+    Count(usize),
+    /// Number of characters of a text.
+    Length(Box<Code>),
+    Negative(Box<Code>),
+    Not(Box<Code>),
+    Both(Box<Code>, Box<Code>),
+    Either(Box<Code>, Box<Code>),
+    Arithmetic(Arithmetic, Box<Code>, Box<Code>),
+    Compare(Op, Box<Code>, Box<Code>),
+    Among(Box<Code>, Vec<Constant>),
+    In(Box<Code>, usize),
+    Part(Op, Box<Code>, Box<Code>),
+    Matches(Box<Code>, Regex, u64),
+    Quantified {
+        every: bool,
+        slot: usize,
+        body: Box<Code>,
+    },
+}
+
+#[derive(Debug)]
+enum Constant {
+    Number(Number),
+    Text(String),
+    Boolean(bool),
+    Instant(Millis),
+}
+
+/// Type of a part: one value, or several of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Type {
+    One(Kind),
+    Several(Kind),
+}
+
+impl Type {
+    fn name(self) -> String {
+        match self {
+            Self::One(kind) => kind.name().to_owned(),
+            Self::Several(kind) => format!("a list of which each is {}", kind.name()),
+        }
+    }
+}
+
+const NUMBER: Type = Type::One(Kind::Number);
+const TEXT: Type = Type::One(Kind::Text);
+const BOOLEAN: Type = Type::One(Kind::Boolean);
+const INSTANT: Type = Type::One(Kind::Datetime);
+
+/// A value while a formula is worked out.
+#[derive(Clone, Copy, Debug)]
+enum Worth<'v> {
+    Number(Number),
+    Text(&'v str),
+    Boolean(bool),
+    Instant(Millis),
+}
+
+/// `None`: there is nothing, or it fails.
+type Worked<'v> = Result<Option<Worth<'v>>, OutOfSteps>;
+
+impl LeafKind for FormulaLeaf {
+    type Spec = Formula;
+    type Explained = FormulaExplained;
+
+    fn paths(spec: &Formula, _context: &Context<'_>) -> Vec<String> {
+        spec.body.paths().into_iter().map(str::to_owned).collect()
+    }
+
+    fn compile(formula: Formula, context: &mut Context<'_>) -> Option<Self> {
+        let mut compiler = Compiler { context, each: None, size: 0 };
+        let (code, kind) = compiler.code(&formula.body)?;
+        if kind != BOOLEAN {
+            compiler.fault(&format!("{} is {}, and no condition", shown(&formula.source), kind.name()));
+            return None;
+        }
+        let size = compiler.size;
+        let paths = formula.body.paths();
+        let slots: Option<Vec<_>> = paths.into_iter().map(|path| Some(context.path(path)?.0)).collect();
+        Some(Self { source: formula.source, code, slots: slots?, size })
+    }
+
+    fn cost(&self) -> f32 {
+        4.0 + guess(self.size)
+    }
+
+    fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
+        Ok(match self.code.work(input, None, steps)? {
+            Some(Worth::Boolean(passed)) => Mask::decided(passed),
+            _ => Mask::INAPPLICABLE,
+        })
+    }
+
+    fn explain(
+        &self,
+        known: Mask,
+        _found: Option<&[(u32, u32)]>,
+        input: &EvalInput<'_>,
+        _steps: &mut Steps,
+    ) -> FormulaExplained {
+        let length = input.limits.excerpt_bytes;
+        let mut values = Map::new();
+        for slot in self.slots.iter().filter(|_| !known.is_empty()) {
+            let shown = match input.fields.slot(*slot).values.as_deref() {
+                None => continue,
+                Some([(Element::Only, one)]) => json(one, length),
+                Some(many) => {
+                    Json::Array(many.iter().take(SHOWN).map(|(_, value)| json(value, length)).collect())
+                }
+            };
+            values.insert(input.fields.path(*slot).to_owned(), shown);
+        }
+        FormulaExplained {
+            outcome: known.result(),
+            formula: excerpt(&self.source, length).to_owned(),
+            values,
+        }
+    }
+}
+
+struct Compiler<'c, 'v> {
+    context: &'c mut Context<'v>,
+    each: Option<Type>,
+    size: usize,
+}
+
+impl Compiler<'_, '_> {
+    fn fault(&mut self, detail: &str) {
+        self.context.fault("type", detail.to_owned());
+    }
+
+    fn boxed(&mut self, part: &Ast, wanted: Type, what: &str) -> Option<Box<Code>> {
+        let (code, kind) = self.code(part)?;
+        if kind != wanted {
+            self.fault(&format!("{what} takes {}, and this is {}", wanted.name(), kind.name()));
+            return None;
+        }
+        Some(Box::new(code))
+    }
+
+    fn path(&mut self, path: &str) -> Option<(usize, Type)> {
+        let (slot, kinds) = self.context.path(path)?;
+        let (first, kind) = *kinds.first()?;
+        if let Some((other, different)) = kinds.iter().find(|(_, other)| *other != kind) {
+            let (path, kind, different) = (shown(path), kind.name(), different.name());
+            self.fault(&format!(
+                "{path} is {kind} in {first} and {different} in {other}; name the item types"
+            ));
+            return None;
+        }
+        let container = self.context.container(path)?;
+        Some((slot, if container == Container::One { Type::One(kind) } else { Type::Several(kind) }))
+    }
+
+    fn several(&mut self, path: &str, what: &str) -> Option<(usize, Kind)> {
+        match self.path(path)? {
+            (_, Type::Several(_)) if self.context.container(path)? == Container::Map => {
+                // In CEL it would go over the keys.
+                self.fault(&format!("{what} goes over a list, and {} is no list", shown(path)));
+                None
+            }
+            (slot, Type::Several(kind)) => Some((slot, kind)),
+            (_, one) => {
+                self.fault(&format!("{what} goes over a list, and {} is {}", shown(path), one.name()));
+                None
+            }
+        }
+    }
+
+    fn constant(part: &Ast) -> Option<(Constant, Type)> {
+        Some(match part {
+            Ast::Number(number) => (Constant::Number(*number), NUMBER),
+            Ast::Text(text) => (Constant::Text(text.clone()), TEXT),
+            Ast::Boolean(boolean) => (Constant::Boolean(*boolean), BOOLEAN),
+            Ast::Instant(text) => (Constant::Instant(datetime::parse(text)?), INSTANT),
+            _ => return None,
+        })
+    }
+
+    fn code(&mut self, part: &Ast) -> Option<(Code, Type)> {
+        self.size += 1;
+        Some(match part {
+            Ast::Number(_) | Ast::Text(_) | Ast::Boolean(_) | Ast::Instant(_) => {
+                let (constant, kind) = Self::constant(part)?;
+                (Code::Constant(constant), kind)
+            }
+            Ast::Path(path) => match self.path(path)? {
+                (slot, kind @ Type::One(Kind::Text | Kind::Number | Kind::Boolean | Kind::Datetime)) => {
+                    (Code::One(slot), kind)
+                }
+                (_, other) => {
+                    self.fault(&format!("{} is {}, which is no value here", shown(path), other.name()));
+                    return None;
+                }
+            },
+            Ast::Each => (Code::Each, self.each?),
+            Ast::Has(path) => (Code::Has(self.context.path(path)?.0), BOOLEAN),
+            Ast::Size(of) => {
+                if let Ast::Path(path) = &**of
+                    && let (slot, Type::Several(_)) = self.path(path)?
+                {
+                    (Code::Count(slot), NUMBER)
+                } else {
+                    (Code::Length(self.boxed(of, TEXT, "`size`")?), NUMBER)
+                }
+            }
+            Ast::Negative(of) => (Code::Negative(self.boxed(of, NUMBER, "`-`")?), NUMBER),
+            Ast::Not(of) => (Code::Not(self.boxed(of, BOOLEAN, "`!`")?), BOOLEAN),
+            Ast::And(a, b) => {
+                (Code::Both(self.boxed(a, BOOLEAN, "`&&`")?, self.boxed(b, BOOLEAN, "`&&`")?), BOOLEAN)
+            }
+            Ast::Or(a, b) => {
+                (Code::Either(self.boxed(a, BOOLEAN, "`||`")?, self.boxed(b, BOOLEAN, "`||`")?), BOOLEAN)
+            }
+            Ast::Arithmetic(sign, a, b) => {
+                let a = self.boxed(a, NUMBER, "arithmetic")?;
+                (Code::Arithmetic(*sign, a, self.boxed(b, NUMBER, "arithmetic")?), NUMBER)
+            }
+            Ast::Compare(op, a, b) => {
+                let (a, kind) = self.code(a)?;
+                let (b, other) = self.code(b)?;
+                if kind != other {
+                    self.fault(&format!("{} is never compared with {}", kind.name(), other.name()));
+                    return None;
+                }
+                if ![NUMBER, INSTANT].contains(&kind) && !matches!(op, Op::Eq | Op::Ne) {
+                    self.fault(&format!("this is {}; only numbers and datetimes have an order", kind.name()));
+                    return None;
+                }
+                (Code::Compare(*op, Box::new(a), Box::new(b)), BOOLEAN)
+            }
+            Ast::Among(of, among) => {
+                let (code, kind) = self.code(of)?;
+                let mut constants = Vec::with_capacity(among.len());
+                for part in among {
+                    let (constant, other) = Self::constant(part)?;
+                    if other != kind {
+                        self.fault(&format!("{} is never {}", kind.name(), other.name()));
+                        return None;
+                    }
+                    constants.push(constant);
+                }
+                self.context.count_words(constants.len())?;
+                (Code::Among(Box::new(code), constants), BOOLEAN)
+            }
+            Ast::In(of, path) => {
+                let (slot, kind) = self.several(path, "`in`")?;
+                (Code::In(self.boxed(of, Type::One(kind), "`in` with this list")?, slot), BOOLEAN)
+            }
+            Ast::Part(op, of, part) => {
+                let of = self.boxed(of, TEXT, "it")?;
+                (Code::Part(*op, of, self.boxed(part, TEXT, "it")?), BOOLEAN)
+            }
+            Ast::Matches(of, pattern) => {
+                let of = self.boxed(of, TEXT, "`matches`")?;
+                self.context.count_regex()?;
+                match compiled(pattern, self.context.limits.regex_bytes) {
+                    Ok(Needle::Pattern { regex, work, .. }) => (Code::Matches(of, regex, work), BOOLEAN),
+                    Ok(Needle::Word { .. }) => return None,
+                    Err(why) => {
+                        self.context.fault("regex", format!("the pattern {}", why.trim_start_matches("it ")));
+                        return None;
+                    }
+                }
+            }
+            Ast::Quantified { every, path, body, .. } => {
+                let (slot, kind) = self.several(path, "`exists` or `all`")?;
+                self.each = Some(Type::One(kind));
+                let body = self.boxed(body, BOOLEAN, "`exists` or `all`");
+                self.each = None;
+                (Code::Quantified { every: *every, slot, body: body? }, BOOLEAN)
+            }
+        })
+    }
+}
+
+impl<'v> Worth<'v> {
+    fn of(value: &Value<'v>) -> Option<Self> {
+        match value {
+            Value::Text(text) => Some(Self::Text(text)),
+            Value::Number(number) => Some(Self::Number(*number)),
+            Value::Boolean(boolean) => Some(Self::Boolean(*boolean)),
+            Value::Datetime(instant) => Some(Self::Instant(*instant)),
+            Value::Related { .. } | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
+    /// `None`: of different kinds.
+    fn compare(self, op: Op, other: Self) -> Option<bool> {
+        let order = match (self, other) {
+            (Self::Number(a), Self::Number(b)) => a.partial_cmp(&b),
+            (Self::Text(a), Self::Text(b)) => Some(a.cmp(b)),
+            (Self::Boolean(a), Self::Boolean(b)) => Some(a.cmp(&b)),
+            (Self::Instant(a), Self::Instant(b)) => Some(a.cmp(&b)),
+            _ => return None,
+        };
+        Some(match op {
+            Op::Eq => order == Some(Ordering::Equal),
+            Op::Ne => order != Some(Ordering::Equal),
+            Op::Lt => order == Some(Ordering::Less),
+            Op::Lte => order.is_some_and(Ordering::is_le),
+            Op::Gt => order == Some(Ordering::Greater),
+            Op::Gte => order.is_some_and(Ordering::is_ge),
+            _ => return None,
+        })
+    }
+}
+
+impl Constant {
+    fn worth(&self) -> Worth<'_> {
+        match self {
+            Self::Number(number) => Worth::Number(*number),
+            Self::Text(text) => Worth::Text(text),
+            Self::Boolean(boolean) => Worth::Boolean(*boolean),
+            Self::Instant(instant) => Worth::Instant(*instant),
+        }
+    }
+}
+
+fn count(number: usize) -> Worth<'static> {
+    Worth::Number(Number::Whole(i128::try_from(number).unwrap_or(i128::MAX)))
+}
+
+impl Code {
+    fn work<'v>(
+        &'v self,
+        input: &'v EvalInput<'_>,
+        each: Option<Worth<'v>>,
+        steps: &mut Steps,
+    ) -> Worked<'v> {
+        steps.take(1)?;
+        Ok(match self {
+            Self::Constant(constant) => Some(constant.worth()),
+            Self::One(slot) => input
+                .fields
+                .slot(*slot)
+                .values
+                .as_deref()
+                .and_then(<[_]>::first)
+                .and_then(|(_, it)| Worth::of(it)),
+            Self::Each => each,
+            Self::Has(slot) => Some(Worth::Boolean(input.fields.slot(*slot).values.is_some())),
+            Self::Count(slot) => input.fields.slot(*slot).values.as_ref().map(|values| count(values.len())),
+            Self::Length(of) => match of.work(input, each, steps)? {
+                Some(Worth::Text(text)) => {
+                    steps.take(wide(text.len()) / 16)?;
+                    Some(count(text.chars().count()))
+                }
+                _ => None,
+            },
+            Self::Negative(of) => match of.work(input, each, steps)? {
+                Some(Worth::Number(Number::Whole(whole))) => bounded(whole.checked_neg()),
+                Some(Worth::Number(Number::Fraction(fraction))) => {
+                    Some(Worth::Number(Number::Fraction(-fraction)))
+                }
+                _ => None,
+            },
+            Self::Not(of) => match of.work(input, each, steps)? {
+                Some(Worth::Boolean(boolean)) => Some(Worth::Boolean(!boolean)),
+                _ => None,
+            },
+            Self::Both(a, b) => junction(false, [a, b], input, each, steps)?,
+            Self::Either(a, b) => junction(true, [a, b], input, each, steps)?,
+            Self::Arithmetic(sign, a, b) => {
+                match (a.work(input, each, steps)?, b.work(input, each, steps)?) {
+                    (Some(Worth::Number(a)), Some(Worth::Number(b))) => arithmetic(*sign, a, b),
+                    _ => None,
+                }
+            }
+            Self::Compare(op, a, b) => {
+                let (a, b) = (a.work(input, each, steps)?, b.work(input, each, steps)?);
+                if let (Some(Worth::Text(a)), Some(Worth::Text(b))) = (a, b) {
+                    steps.take(wide(a.len().min(b.len())) / 64)?;
+                }
+                a.zip(b).and_then(|(a, b)| a.compare(*op, b)).map(Worth::Boolean)
+            }
+            Self::Among(of, among) => {
+                let Some(of) = of.work(input, each, steps)? else { return Ok(None) };
+                Some(Worth::Boolean(is_among(of, among.iter().map(|it| Some(it.worth())), steps)?))
+            }
+            Self::In(of, slot) => {
+                let Some(of) = of.work(input, each, steps)? else { return Ok(None) };
+                let Some(values) = input.fields.slot(*slot).values.as_deref() else { return Ok(None) };
+                Some(Worth::Boolean(is_among(of, values.iter().map(|(_, value)| Worth::of(value)), steps)?))
+            }
+            Self::Part(op, of, part) => {
+                match (of.work(input, each, steps)?, part.work(input, each, steps)?) {
+                    (Some(Worth::Text(of)), Some(Worth::Text(part))) => {
+                        let read = match op {
+                            _ if part.len() > of.len() => 1,
+                            Op::StartsWith | Op::EndsWith => 1 + wide(part.len()) / 64,
+                            _ => search(of.len(), part.len()),
+                        };
+                        steps.take(read)?;
+                        Some(Worth::Boolean(match op {
+                            _ if part.len() > of.len() => false,
+                            Op::StartsWith => of.starts_with(part),
+                            Op::EndsWith => of.ends_with(part),
+                            _ => memmem::find(of.as_bytes(), part.as_bytes()).is_some(),
+                        }))
+                    }
+                    _ => None,
+                }
+            }
+            Self::Matches(of, regex, work) => match of.work(input, each, steps)? {
+                Some(Worth::Text(text)) => {
+                    steps.take((1 + wide(text.len()) / 4).saturating_mul(*work))?;
+                    Some(Worth::Boolean(regex.is_match(text)))
+                }
+                _ => None,
+            },
+            Self::Quantified { every, slot, body } => {
+                let Some(values) = input.fields.slot(*slot).values.as_deref() else { return Ok(None) };
+                let mut missing = false;
+                for (_, value) in values {
+                    match body.work(input, Worth::of(value), steps)? {
+                        Some(Worth::Boolean(holds)) if holds != *every => {
+                            return Ok(Some(Worth::Boolean(holds)));
+                        }
+                        Some(Worth::Boolean(_)) => {}
+                        _ => missing = true,
+                    }
+                }
+                (!missing).then_some(Worth::Boolean(*every))
+            }
+        })
+    }
+}
+
+/// True if it equals one of them. Texts of different lengths are told apart without being read.
+fn is_among<'w>(
+    of: Worth<'_>,
+    values: impl Iterator<Item = Option<Worth<'w>>>,
+    steps: &mut Steps,
+) -> Result<bool, OutOfSteps> {
+    for value in values {
+        let read = match (value, of) {
+            (Some(Worth::Text(value)), Worth::Text(of)) if value.len() != of.len() => None,
+            (Some(Worth::Text(_)), Worth::Text(of)) => Some(of.len()),
+            _ => Some(0),
+        };
+        steps.take(1 + wide(read.unwrap_or_default()) / 64)?;
+        if read.and(value).and_then(|value| value.compare(Op::Eq, of)) == Some(true) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// `deciding` settles it whatever the other side is, even if that fails.
+fn junction<'v>(
+    deciding: bool,
+    sides: [&'v Code; 2],
+    input: &'v EvalInput<'_>,
+    each: Option<Worth<'v>>,
+    steps: &mut Steps,
+) -> Worked<'v> {
+    let mut missing = false;
+    for side in sides {
+        match side.work(input, each, steps)? {
+            Some(Worth::Boolean(boolean)) if boolean == deciding => {
+                return Ok(Some(Worth::Boolean(deciding)));
+            }
+            Some(Worth::Boolean(_)) => {}
+            _ => missing = true,
+        }
+    }
+    Ok((!missing).then_some(Worth::Boolean(!deciding)))
+}
+
+/// Whole numbers have 64 bits.
+fn bounded<'v>(whole: Option<i128>) -> Option<Worth<'v>> {
+    let whole = i64::try_from(whole?).ok()?;
+    Some(Worth::Number(Number::from(whole)))
+}
+
+fn arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<Worth<'v>> {
+    if let (Number::Whole(a), Number::Whole(b)) = (a, b) {
+        return bounded(match sign {
+            Arithmetic::Plus => a.checked_add(b),
+            Arithmetic::Minus => a.checked_sub(b),
+            Arithmetic::Times => a.checked_mul(b),
+            Arithmetic::Over => a.checked_div(b),
+            Arithmetic::Remainder => a.checked_rem(b),
+        });
+    }
+    let (a, b) = (a.coarse(), b.coarse());
+    let fraction = match sign {
+        Arithmetic::Plus => a + b,
+        Arithmetic::Minus => a - b,
+        Arithmetic::Times => a * b,
+        Arithmetic::Over => a / b,
+        Arithmetic::Remainder => return None,
+    };
+    // What is beyond all numbers fails, as a whole number beyond 64 bits does.
+    fraction.is_finite().then_some(Worth::Number(Number::Fraction(fraction)))
+}
+
+/// The evaluation of a part of an expression, as explanations show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FormulaExplained {
+    pub outcome: ConditionResult,
+    pub formula: String,
+    /// Values of its fields; of a list the first ones. Absent fields are left out.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub values: Map<String, Json>,
+}

@@ -1,0 +1,238 @@
+//! Reads values out of JSON documents that may be hostile: what is wrong is named at its place, and what is read is
+//! bounded.
+//!
+//! What the values mean is read in `syntax` and by each leaf.
+
+use serde_json::{Map, Value as Json};
+use tidegate_schemas::{banks::BankKind, ids::Millis, item_types::datetime};
+
+use crate::{
+    error::{FAULTS_LISTED, RuleError, did_you_mean, escaped, shown},
+    facts::Within,
+    item::Number,
+    limits::Limits,
+    windows::Amount,
+};
+
+/// Error of instants that are too exact.
+pub(crate) const FINER: &str = "instants are exact to the millisecond, and this one names a part of one";
+
+/// Reads values out of JSON, and gathers what is wrong with them by their places.
+pub(crate) struct Reader<'a> {
+    pub(crate) limits: &'a Limits,
+    pub(crate) kind: &'static str,
+    pub(crate) rule: String,
+    pub(crate) pointer: String,
+    pub(crate) nodes: usize,
+    pub(crate) words: usize,
+    pub(crate) faults: Vec<RuleError>,
+}
+
+pub(crate) type Object = Map<String, Json>;
+
+/// Null is as if it were absent.
+pub(crate) fn present(object: &Object, key: &str) -> bool {
+    object.get(key).is_some_and(|value| !value.is_null())
+}
+
+impl Reader<'_> {
+    /// Paths of fields, each once.
+    pub(crate) fn paths(&mut self, value: &Json) -> Option<Vec<String>> {
+        let fields = self.filled(value, |r, v| r.text(v).map(str::to_owned))?;
+        self.distinct(fields, "field")
+    }
+
+    pub(crate) fn fault<T>(&mut self, tag: &'static str, detail: impl Into<String>) -> Option<T> {
+        if self.faults.len() < FAULTS_LISTED {
+            self.faults.push(RuleError::new(self.kind, &self.rule, &self.pointer, tag, detail.into()));
+        }
+        None
+    }
+
+    pub(crate) fn full(&self) -> bool {
+        self.faults.len() >= FAULTS_LISTED
+    }
+
+    pub(crate) fn at<T>(&mut self, segment: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+        let length = self.pointer.len();
+        self.pointer.push('/');
+        let segment: String = segment.chars().take(64).collect();
+        self.pointer.push_str(&escaped(&segment));
+        let read = read(self);
+        self.pointer.truncate(length);
+        read
+    }
+
+    pub(crate) fn object<'j>(&mut self, value: &'j Json, keys: &[&str]) -> Option<&'j Object> {
+        let Some(object) = value.as_object() else {
+            return self.fault("shape", format!("expected a mapping with {}", keys.join(", ")));
+        };
+        for key in object.keys().filter(|key| !keys.contains(&key.as_str())) {
+            if self.full() {
+                break;
+            }
+            let near = did_you_mean(key, keys.iter().copied());
+            self.at(key, |r| r.fault::<()>("unknown_key", format!("unknown key {}{near}", shown(key))));
+        }
+        Some(object)
+    }
+
+    /// The value under `key`; null is as if it were absent.
+    pub(crate) fn optional<'j, T>(
+        &mut self,
+        object: &'j Object,
+        key: &str,
+        read: impl FnOnce(&mut Self, &'j Json) -> Option<T>,
+    ) -> Option<T> {
+        let value = object.get(key).filter(|value| !value.is_null())?;
+        self.at(key, |r| read(r, value))
+    }
+
+    pub(crate) fn required<'j, T>(
+        &mut self,
+        object: &'j Object,
+        key: &str,
+        read: impl FnOnce(&mut Self, &'j Json) -> Option<T>,
+    ) -> Option<T> {
+        if object.get(key).is_none_or(Json::is_null) {
+            return self.fault("shape", format!("`{key}` is missing"));
+        }
+        self.optional(object, key, read)
+    }
+
+    pub(crate) fn text<'j>(&mut self, value: &'j Json) -> Option<&'j str> {
+        match value.as_str() {
+            Some(text) if text.trim().is_empty() => self.fault("empty", "is blank"),
+            Some(text) if text.len() > self.limits.word_bytes => {
+                self.fault("limit", format!("is longer than {} bytes", self.limits.word_bytes))
+            }
+            Some(text) => Some(text),
+            None => self.fault("shape", "expected a text"),
+        }
+    }
+
+    pub(crate) fn boolean(&mut self, value: &Json) -> Option<bool> {
+        value.as_bool().or_else(|| self.fault("shape", "expected true or false"))
+    }
+
+    pub(crate) fn name<T: Copy>(&mut self, value: &Json, names: &[(&str, T)]) -> Option<T> {
+        let text = self.text(value)?;
+        names.iter().find(|(name, _)| *name == text).map(|(_, named)| *named).or_else(|| {
+            let known: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+            let near = did_you_mean(text, known.iter().copied());
+            self.fault("unknown_value", format!("{} is none of {}{near}", shown(text), known.join(", ")))
+        })
+    }
+
+    pub(crate) fn list<'j, T>(
+        &mut self,
+        value: &'j Json,
+        mut read: impl FnMut(&mut Self, &'j Json) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let Some(list) = value.as_array() else {
+            return self.fault("shape", "expected a list");
+        };
+        if list.len() > self.limits.words {
+            return self.fault("limit", format!("has more than {} entries", self.limits.words));
+        }
+        let mut read_all = Vec::with_capacity(list.len());
+        for (index, entry) in list.iter().enumerate() {
+            if self.full() {
+                return None;
+            }
+            read_all.extend(self.at(&index.to_string(), |r| read(r, entry)));
+        }
+        (read_all.len() == list.len()).then_some(read_all)
+    }
+
+    pub(crate) fn filled<'j, T>(
+        &mut self,
+        value: &'j Json,
+        read: impl FnMut(&mut Self, &'j Json) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let list = self.list(value, read)?;
+        if list.is_empty() { self.fault("empty", "is empty, so it could never decide") } else { Some(list) }
+    }
+
+    pub(crate) fn distinct<T: PartialEq>(&mut self, list: Vec<T>, what: &str) -> Option<Vec<T>> {
+        // These lists are short in earnest; a long one must not be compared pairwise.
+        if list.len() > 256 {
+            return self.fault("limit", format!("names more than 256 {what}"));
+        }
+        match list.iter().enumerate().find(|(index, entry)| list[..*index].contains(entry)) {
+            Some((index, _)) => {
+                self.at(&index.to_string(), |r| r.fault("duplicate", format!("the {what} occurs twice")))
+            }
+            None => Some(list),
+        }
+    }
+
+    pub(crate) fn instant(&mut self, value: &Json) -> Option<Millis> {
+        let text = self.text(value)?;
+        if datetime::is_finer(text) {
+            return self.fault("type", FINER);
+        }
+        datetime::parse(text)
+            .or_else(|| self.fault("shape", "expected an instant such as 2026-01-31T12:00:00.000Z"))
+    }
+
+    pub(crate) fn whole(&mut self, value: &Json) -> Option<i64> {
+        value.as_i64().or_else(|| self.fault("type", "expected a whole number"))
+    }
+
+    pub(crate) fn counted(&mut self, words: usize) -> Option<()> {
+        self.words += words;
+        if self.words > self.limits.words {
+            return self.fault("limit", format!("the rule lists more than {} words", self.limits.words));
+        }
+        Some(())
+    }
+
+    /// One value, or a list of which one is enough.
+    pub(crate) fn one_or_more<T: PartialEq>(
+        &mut self,
+        value: &Json,
+        mut read: impl FnMut(&mut Self, &Json) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        if !value.is_array() {
+            return read(self, value).map(|one| vec![one]);
+        }
+        let list = self.filled(value, read)?;
+        self.counted(list.len())?;
+        self.distinct(list, "value")
+    }
+
+    pub(crate) fn number(&mut self, value: &Json) -> Option<Number> {
+        let number = value.as_number().and_then(|number| Number::parse(&number.to_string()));
+        number.or_else(|| self.fault("type", "expected a number"))
+    }
+
+    pub(crate) fn canonical(&mut self, value: &Json, kind: BankKind) -> Option<String> {
+        let text = self.text(value)?;
+        kind.canonical(text).map_err(|why| self.fault::<()>("type", why)).ok()
+    }
+
+    pub(crate) fn span(&mut self, value: &Json) -> Option<Within> {
+        let text = self.text(value)?;
+        Within::parse(text).or_else(|| {
+            self.fault(
+                "type",
+                "expected a span above nothing, such as 30d, 24h or 15m, and of ten years at most",
+            )
+        })
+    }
+
+    pub(crate) fn amount(&mut self, value: &Json) -> Option<Amount> {
+        let number = value.as_number().and_then(|number| Number::parse(&number.to_string()));
+        match number.map(Number::millionths) {
+            Some(millionths) if millionths > i64::MIN && millionths < i64::MAX => Some(Amount(millionths)),
+            Some(_) => self.fault("limit", "is beyond nine trillion"),
+            None => self.fault("type", "expected a number"),
+        }
+    }
+
+    pub(crate) fn distance(&mut self, value: &Json) -> Option<u32> {
+        let distance = value.as_u64().and_then(|distance| u32::try_from(distance).ok());
+        distance.or_else(|| self.fault("type", "expected a number of bits, 0 or more"))
+    }
+}

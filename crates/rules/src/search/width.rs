@@ -1,0 +1,91 @@
+//! Cost of a pattern for each byte of a text, seen from the pattern alone.
+//!
+//! How fast a search really is depends on what a thread has searched before; an outcome must not. So the worst is
+//! counted: how many places of the pattern a text can be at at once.
+
+use regex_syntax::{
+    ParserBuilder,
+    hir::{Class, Hir, HirKind},
+};
+
+use super::literals::NEST;
+
+/// Places that a byte of text is held against for a quarter of a step.
+const PLACES: u64 = 4;
+/// The same of plain words: their automaton has no more states than they have letters, so it is soon complete.
+const LETTERS: u64 = 32;
+
+/// Steps for every four bytes of text.
+pub(crate) fn work(pattern: &str) -> u64 {
+    let Ok(hir) = ParserBuilder::new().nest_limit(NEST).build().parse(pattern) else { return 1 };
+    let places = if is_words(&hir) { LETTERS } else { PLACES };
+    (width(&hir) / places).max(1)
+}
+
+/// Places of a pattern with each repeat written out.
+fn width(hir: &Hir) -> u64 {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => 1,
+        HirKind::Literal(literal) => u64::try_from(literal.0.len()).unwrap_or(u64::MAX),
+        HirKind::Capture(capture) => width(&capture.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().map(width).fold(0, u64::saturating_add)
+        }
+        HirKind::Repetition(repetition) => {
+            let times = repetition.max.unwrap_or(repetition.min).max(1);
+            // A repeat is a place itself: one of nothing, often enough, would else cost nothing.
+            width(&repetition.sub).saturating_mul(u64::from(times)).saturating_add(1)
+        }
+    }
+}
+
+/// True if it is made of words, in one case or in either, and of nothing that repeats.
+fn is_words(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) | HirKind::Literal(_) => true,
+        HirKind::Class(class) => is_letter(class),
+        HirKind::Capture(capture) => is_words(&capture.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().all(is_words),
+        HirKind::Repetition(_) => false,
+    }
+}
+
+/// True if a class is one letter in its cases: two such classes are the same or have nothing in common.
+fn is_letter(class: &Class) -> bool {
+    let Class::Unicode(class) = class else { return false };
+    let mut letters = class.iter().flat_map(|range| range.start()..=range.end());
+    let Some(first) = letters.next() else { return false };
+    let mut cases =
+        regex_syntax::hir::ClassUnicode::new([regex_syntax::hir::ClassUnicodeRange::new(first, first)]);
+    cases.case_fold_simple();
+    cases == *class
+}
+
+#[cfg(test)]
+mod tests {
+    use super::work;
+
+    #[test]
+    fn a_pattern_is_charged_for_the_places_that_a_text_can_be_at() {
+        let cases = [
+            ("[0-9]q", 1),
+            (r"\d{3}[- ]?\d{4}", 2),
+            ("i[a-z ]{0,40}[0-9]q", 11),
+            ("i[a-z ]{0,1900}[0-9]q", 476),
+            ("(?:[ab]{20}x){30}", 165),
+            ("(?:a?){999}", 499),
+            ("(?:)", 1),
+            // Patterns of words alone do not make states without end.
+            ("(?i)lottery", 1),
+            ("(?i)\\b(?:viagra|lottery|crypto giveaway|free money)\\b", 1),
+            ("[ab]cdefgh", 1),
+            ("[ab][ac][ad][ae][af][ag][ah][ai]", 2),
+        ];
+        for (pattern, expected) in cases {
+            assert_eq!(work(pattern), expected, "{pattern}");
+        }
+        let words: Vec<String> = (0..100).map(|nth| format!("word{nth:04}")).collect();
+        let either = work(&format!("(?i){}", words.join("|")));
+        assert!((10..=30).contains(&either), "{either}");
+    }
+}

@@ -1,0 +1,79 @@
+//! Reads what examples say is known beside their items. Whether windows, banks and models exist is seen elsewhere.
+
+use serde_json::Value as Json;
+use tidegate_schemas::ids::{BankId, WindowId};
+
+use super::Around;
+use crate::{
+    facts::{BankMatch, Media, MediaState, Scores},
+    reader::{Object, Reader},
+    windows::Amount,
+};
+
+/// Keys of what is known beside an item.
+pub(super) const AROUND: [&str; 4] = ["strikes", "counts", "scores", "media"];
+
+impl Reader<'_> {
+    pub(super) fn around(&mut self, object: &Object) -> Around {
+        Around {
+            strikes: self.optional(object, "strikes", Self::whole).unwrap_or_default(),
+            counts: self.optional(object, "counts", Self::counts).unwrap_or_default(),
+            scores: self.optional(object, "scores", Self::scores).unwrap_or_default(),
+            media: self.optional(object, "media", |r, v| r.list(v, Self::medium)).unwrap_or_default(),
+        }
+    }
+
+    fn counts(&mut self, value: &Json) -> Option<Vec<(WindowId, Amount)>> {
+        let Some(object) = value.as_object() else {
+            return self.fault("shape", "expected a mapping of windows and what they have counted");
+        };
+        let mut counts = Vec::with_capacity(object.len());
+        for (window, amount) in object {
+            counts.push((WindowId::new(window), self.at(window, |r| r.amount(amount))?));
+        }
+        Some(counts)
+    }
+
+    fn scores(&mut self, value: &Json) -> Option<Vec<(String, Scores)>> {
+        let Some(object) = value.as_object() else {
+            return self.fault("shape", "expected a mapping of models and what they say");
+        };
+        let mut scores = Vec::with_capacity(object.len());
+        for (model, said) in object {
+            scores.push((model.clone(), self.at(model, |r| r.said(said))?));
+        }
+        Some(scores)
+    }
+
+    fn said(&mut self, value: &Json) -> Option<Scores> {
+        let Some(object) = value.as_object() else {
+            self.number(value)?;
+            return Some(Scores { whole: value.as_f64(), ..Scores::default() });
+        };
+        let mut scores = Scores::default();
+        for (label, number) in object {
+            self.at(label, |r| r.number(number))?;
+            scores.labels.extend(number.as_f64().map(|number| (label.clone(), number)));
+        }
+        Some(scores)
+    }
+
+    fn medium(&mut self, value: &Json) -> Option<(Option<String>, Media)> {
+        let object = self.object(value, &["url", "state", "bank", "entry", "kind", "distance", "labels"])?;
+        let text = |r: &mut Self, key: &str| r.optional(object, key, |r, v| r.text(v).map(str::to_owned));
+        let (url, bank) = (text(self, "url"), text(self, "bank"));
+        let (entry, kind) = (text(self, "entry"), text(self, "kind"));
+        let state = self.optional(object, "state", |r, v| r.name(v, &MediaState::NAMES));
+        let distance = self.optional(object, "distance", Self::distance);
+        let labels = self.optional(object, "labels", |r, v| r.list(v, |r, v| r.text(v).map(str::to_owned)));
+        let found = bank.map(|bank| BankMatch {
+            bank: BankId::from(bank),
+            entry: entry.unwrap_or_else(|| "example".to_owned()),
+            kind: kind.unwrap_or_else(|| "pdq".to_owned()),
+            distance: distance.unwrap_or_default(),
+            labels: labels.unwrap_or_default(),
+        });
+        let matches = found.into_iter().collect();
+        Some((url, Media { state: state.unwrap_or_default(), matches }))
+    }
+}

@@ -1,0 +1,568 @@
+//! Reads expressions: a checked subset of CEL, and the conditions that they are made of.
+//!
+//! A plain comparison of a field becomes a `field` condition, so that it is announced and explained as any other; `&&`,
+//! `||` and `!` become `all`, `any` and `not`. What is left is a formula.
+
+use serde_json::Value as Json;
+use tidegate_schemas::item_types::datetime;
+
+use super::Condition;
+use crate::{
+    item::Number,
+    leaves::{
+        LeafSpec,
+        field::{Comparison, Of},
+        formula::{
+            Formula,
+            ast::{Arithmetic, Ast},
+        },
+        op::Op,
+    },
+    reader::FINER,
+    vocabulary::Container,
+};
+
+/// An error in an expression, and its character.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    pub(super) at: usize,
+    pub(super) what: String,
+}
+
+/// Parts of one expression.
+const MOST_NODES: usize = 500;
+
+/// The least whole number, without its sign.
+const LEAST: &str = "9223372036854775808";
+
+fn more_of_number(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_')
+}
+
+/// Brackets and signs in each other.
+const DEEPEST: usize = 24;
+
+/// The condition that an expression is, and of how many parts it is made.
+pub(super) fn read(source: &str) -> Result<(Condition, usize), Wrong> {
+    let mut reader = Reader { source, at: 0, each: None, nodes: 0, depth: 0 };
+    let part = reader.either()?;
+    reader.space();
+    if reader.at < source.len() {
+        return Err(reader.wrong("expected an operator or the end"));
+    }
+    let nodes = reader.nodes;
+    Ok((reader.condition(part), nodes))
+}
+
+/// A part of an expression, with the bytes that it is written in.
+struct Part {
+    body: Ast,
+    start: usize,
+    end: usize,
+    /// The parts of `&&` and `||`, which a flat tree is made of, and of `!`.
+    inner: Vec<Part>,
+}
+
+struct Reader<'s> {
+    source: &'s str,
+    at: usize,
+    /// The name of the value that `exists` or `all` is at.
+    each: Option<String>,
+    nodes: usize,
+    depth: usize,
+}
+
+const ORDERS: [(&str, Op); 6] =
+    [("==", Op::Eq), ("!=", Op::Ne), ("<=", Op::Lte), (">=", Op::Gte), ("<", Op::Lt), (">", Op::Gt)];
+
+impl Reader<'_> {
+    fn wrong(&self, what: impl Into<String>) -> Wrong {
+        Wrong { at: self.source[..self.at].chars().count() + 1, what: what.into() }
+    }
+
+    fn space(&mut self) {
+        let rest = &self.source[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    fn rest(&mut self) -> &str {
+        self.space();
+        &self.source[self.at..]
+    }
+
+    fn take(&mut self, sign: &str) -> bool {
+        let found = self.rest().starts_with(sign);
+        if found {
+            self.at += sign.len();
+        }
+        found
+    }
+
+    fn expect(&mut self, sign: &str) -> Result<(), Wrong> {
+        if self.take(sign) { Ok(()) } else { Err(self.wrong(format!("expected `{sign}`"))) }
+    }
+
+    /// A word, if one stands here.
+    fn word(&mut self) -> Option<String> {
+        let rest = self.rest();
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let word = rest[..end].to_owned();
+        if word.is_empty() || word.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        self.at += word.len();
+        Some(word)
+    }
+
+    fn part(&mut self, start: usize, body: Ast) -> Result<Part, Wrong> {
+        self.nodes += 1;
+        if self.nodes > MOST_NODES {
+            return Err(self.wrong(format!("the expression has more than {MOST_NODES} parts")));
+        }
+        Ok(Part { body, start, end: self.at, inner: Vec::new() })
+    }
+
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Wrong>) -> Result<T, Wrong> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.wrong(format!("is nested deeper than {DEEPEST} levels")));
+        }
+        let read = read(self);
+        self.depth -= 1;
+        read
+    }
+
+    fn start(&mut self) -> usize {
+        self.space();
+        self.at
+    }
+
+    fn either(&mut self) -> Result<Part, Wrong> {
+        let start = self.start();
+        let first = self.both()?;
+        let either = self.chain(start, first, "||", Self::both, |a, b| Ast::Or(Box::new(a), Box::new(b)))?;
+        if self.rest().starts_with('?') {
+            return Err(self.wrong("a choice with `?` is not supported; use || and &&"));
+        }
+        Ok(either)
+    }
+
+    fn both(&mut self) -> Result<Part, Wrong> {
+        let start = self.start();
+        let first = self.relation()?;
+        self.chain(start, first, "&&", Self::relation, |a, b| Ast::And(Box::new(a), Box::new(b)))
+    }
+
+    fn chain(
+        &mut self,
+        start: usize,
+        first: Part,
+        sign: &str,
+        read: fn(&mut Self) -> Result<Part, Wrong>,
+        join: fn(Ast, Ast) -> Ast,
+    ) -> Result<Part, Wrong> {
+        let mut inner = vec![first];
+        while self.take(sign) {
+            inner.push(read(self)?);
+        }
+        if inner.len() == 1 {
+            return Ok(inner.remove(0));
+        }
+        let mut bodies = inner.iter().map(|part| part.body.clone());
+        let first = bodies.next().unwrap_or(Ast::Boolean(true));
+        let body = bodies.fold(first, join);
+        let part = self.part(start, body)?;
+        Ok(Part { inner, ..part })
+    }
+
+    fn relation(&mut self) -> Result<Part, Wrong> {
+        let start = self.start();
+        let left = self.sum()?;
+        let order = ORDERS.into_iter().find(|(sign, _)| self.take(sign));
+        if let Some((_, op)) = order {
+            let right = self.sum()?;
+            if ORDERS.iter().any(|(sign, _)| self.rest().starts_with(sign)) {
+                return Err(self.wrong("comparisons do not follow each other; join them with &&"));
+            }
+            return self.part(start, Ast::Compare(op, Box::new(left.body), Box::new(right.body)));
+        }
+        let before = self.at;
+        if self.word().as_deref() != Some("in") {
+            self.at = before;
+            return Ok(left);
+        }
+        if self.take("[") {
+            let among = self.constants()?;
+            return self.part(start, Ast::Among(Box::new(left.body), among));
+        }
+        match self.sum()?.body {
+            Ast::Path(path) => self.part(start, Ast::In(Box::new(left.body), path)),
+            _ => Err(self.wrong("`in` takes a list of constants or a field")),
+        }
+    }
+
+    fn constants(&mut self) -> Result<Vec<Ast>, Wrong> {
+        let mut constants = Vec::new();
+        while !self.take("]") {
+            let constant = self.sum()?.body;
+            if !is_constant(&constant) {
+                return Err(self.wrong("a list holds constants only"));
+            }
+            constants.push(constant);
+            if !self.take(",") {
+                self.expect("]")?;
+                break;
+            }
+        }
+        if constants.is_empty() { Err(self.wrong("nothing is in an empty list")) } else { Ok(constants) }
+    }
+
+    fn sum(&mut self) -> Result<Part, Wrong> {
+        self.operators(&[("+", Arithmetic::Plus), ("-", Arithmetic::Minus)], Self::product)
+    }
+
+    fn product(&mut self) -> Result<Part, Wrong> {
+        let signs = [("*", Arithmetic::Times), ("/", Arithmetic::Over), ("%", Arithmetic::Remainder)];
+        self.operators(&signs, Self::signed)
+    }
+
+    fn operators(
+        &mut self,
+        signs: &[(&str, Arithmetic)],
+        read: fn(&mut Self) -> Result<Part, Wrong>,
+    ) -> Result<Part, Wrong> {
+        let start = self.start();
+        let mut left = read(self)?;
+        while let Some((_, sign)) = signs.iter().find(|(sign, _)| self.take(sign)) {
+            let right = read(self)?;
+            left = self.part(start, Ast::Arithmetic(*sign, Box::new(left.body), Box::new(right.body)))?;
+        }
+        Ok(left)
+    }
+
+    fn signed(&mut self) -> Result<Part, Wrong> {
+        let start = self.start();
+        if !self.rest().starts_with("!=") && self.take("!") {
+            let inner = self.deeper(Self::signed)?;
+            let part = self.part(start, Ast::Not(Box::new(inner.body.clone())))?;
+            return Ok(Part { inner: vec![inner], ..part });
+        }
+        if self.take("-") {
+            // The least number has no positive counterpart.
+            if self.rest().strip_prefix(LEAST).is_some_and(|rest| !rest.starts_with(more_of_number)) {
+                self.at += LEAST.len();
+                return self.part(start, Ast::Number(Number::from(i64::MIN)));
+            }
+            let inner = self.deeper(Self::signed)?.body;
+            let body = match inner {
+                Ast::Number(Number::Whole(whole)) if whole == i64::MIN.into() => {
+                    return Err(self.wrong("the number is beyond 64 bits"));
+                }
+                Ast::Number(Number::Whole(whole)) => Ast::Number(Number::Whole(-whole)),
+                Ast::Number(Number::Fraction(fraction)) => Ast::Number(Number::Fraction(-fraction)),
+                inner => Ast::Negative(Box::new(inner)),
+            };
+            return self.part(start, body);
+        }
+        let first = self.first()?;
+        self.calls(start, first)
+    }
+
+    /// Calls behind a value: `.contains("x")`, `.exists(x, ...)`.
+    fn calls(&mut self, start: usize, mut part: Part) -> Result<Part, Wrong> {
+        while self.take(".") {
+            let Some(name) = self.word() else { return Err(self.wrong("expected a name")) };
+            self.expect("(")?;
+            let body = match name.as_str() {
+                "contains" | "startsWith" | "endsWith" => {
+                    let op = match name.as_str() {
+                        "contains" => Op::Contains,
+                        "startsWith" => Op::StartsWith,
+                        _ => Op::EndsWith,
+                    };
+                    let argument = self.deeper(Self::either)?.body;
+                    Ast::Part(op, Box::new(part.body), Box::new(argument))
+                }
+                "matches" => match self.deeper(Self::either)?.body {
+                    Ast::Text(pattern) if !pattern.is_empty() => Ast::Matches(Box::new(part.body), pattern),
+                    _ => return Err(self.wrong("`matches` takes a pattern that is written out")),
+                },
+                "size" => Ast::Size(Box::new(part.body)),
+                "exists" | "all" => self.quantified(name == "all", part.body)?,
+                other => return Err(self.wrong(format!("there is no `{other}` in expressions of rules"))),
+            };
+            self.expect(")")?;
+            part = self.part(start, body)?;
+        }
+        Ok(part)
+    }
+
+    fn quantified(&mut self, every: bool, of: Ast) -> Result<Ast, Wrong> {
+        let Ast::Path(path) = of else { return Err(self.wrong("`exists` and `all` go over a field")) };
+        if self.each.is_some() {
+            return Err(self.wrong("`exists` and `all` do not stand inside of each other"));
+        }
+        let Some(name) = self.word().filter(|name| name != "item") else {
+            return Err(self.wrong("expected a name for the values"));
+        };
+        self.expect(",")?;
+        self.each = Some(name.clone());
+        let body = Box::new(self.deeper(Self::either)?.body);
+        self.each = None;
+        Ok(Ast::Quantified { every, path, name, body })
+    }
+
+    fn first(&mut self) -> Result<Part, Wrong> {
+        let start = self.start();
+        let rest = self.rest();
+        match rest.chars().next() {
+            Some('(') => {
+                self.at += 1;
+                let inner = self.deeper(Self::either)?;
+                self.expect(")")?;
+                Ok(Part { start, end: self.at, ..inner })
+            }
+            Some('"' | '\'') => {
+                let text = self.text()?;
+                self.part(start, Ast::Text(text))
+            }
+            Some(digit) if digit.is_ascii_digit() => {
+                let number = self.number()?;
+                self.part(start, Ast::Number(number))
+            }
+            Some(_) => {
+                let Some(word) = self.word() else { return Err(self.wrong("expected a value")) };
+                let body = self.named(&word)?;
+                self.part(start, body)
+            }
+            None => Err(self.wrong("expected a value, and there is the end")),
+        }
+    }
+
+    fn named(&mut self, word: &str) -> Result<Ast, Wrong> {
+        match word {
+            "true" => Ok(Ast::Boolean(true)),
+            "false" => Ok(Ast::Boolean(false)),
+            "item" => self.path().map(Ast::Path),
+            "has" => {
+                self.expect("(")?;
+                if self.word().as_deref() != Some("item") {
+                    return Err(self.wrong("`has` takes a field, such as item.data.title"));
+                }
+                let path = self.path()?;
+                self.expect(")")?;
+                Ok(Ast::Has(path))
+            }
+            "size" => {
+                self.expect("(")?;
+                let of = self.deeper(Self::either)?.body;
+                self.expect(")")?;
+                Ok(Ast::Size(Box::new(of)))
+            }
+            "timestamp" => {
+                self.expect("(")?;
+                self.space();
+                let text = self.text()?;
+                self.expect(")")?;
+                match datetime::parse(&text) {
+                    Some(_) if datetime::is_finer(&text) => Err(self.wrong(FINER)),
+                    Some(_) => Ok(Ast::Instant(text)),
+                    None => Err(self.wrong("expected an instant such as 2026-01-31T12:00:00.000Z")),
+                }
+            }
+            each if self.each.as_deref() == Some(each) => Ok(Ast::Each),
+            other => Err(self.wrong(format!("`{other}` is no value; fields are written item.data.{other}"))),
+        }
+    }
+
+    /// `.data`, then names and keys, up to a call.
+    fn path(&mut self) -> Result<String, Wrong> {
+        const EXPECTED: &str = "expected a field, such as item.data.title";
+        if !self.take(".") || self.word().as_deref() != Some("data") {
+            return Err(self.wrong(EXPECTED));
+        }
+        let mut path = String::new();
+        loop {
+            let before = self.at;
+            let step = if self.take("[") {
+                self.space();
+                let key = self.text()?;
+                self.expect("]")?;
+                key
+            } else if self.take(".") {
+                let Some(name) = self.word() else { return Err(self.wrong("expected the name of a field")) };
+                if self.source[self.at..].starts_with('(') {
+                    self.at = before;
+                    break;
+                }
+                name
+            } else {
+                break;
+            };
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&step);
+        }
+        if path.is_empty() { Err(self.wrong(EXPECTED)) } else { Ok(path) }
+    }
+
+    fn number(&mut self) -> Result<Number, Wrong> {
+        let rest = self.rest();
+        let mut end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let digits =
+            |from: usize| rest[from..].find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len() - from);
+        if rest[end..].starts_with('.') && digits(end + 1) > 0 {
+            end += 1 + digits(end + 1);
+        }
+        if rest[end..].starts_with(['e', 'E']) {
+            let sign = usize::from(rest[end + 1..].starts_with(['+', '-']));
+            if digits(end + 1 + sign) > 0 {
+                end += 1 + sign + digits(end + 1 + sign);
+            }
+        }
+        let text = rest[..end].to_owned();
+        let number = match text.parse::<i64>() {
+            Ok(whole) => Some(Number::from(whole)),
+            Err(_) if text.contains(['.', 'e', 'E']) => {
+                text.parse::<f64>().ok().filter(|n| n.is_finite()).map(Number::from)
+            }
+            Err(_) => None,
+        };
+        let number = number.ok_or_else(|| self.wrong("the number is beyond 64 bits"))?;
+        self.at += end;
+        if self.source[self.at..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(self.wrong("a number ends here"));
+        }
+        Ok(number)
+    }
+
+    fn text(&mut self) -> Result<String, Wrong> {
+        let mut letters = self.source[self.at..].char_indices();
+        let Some((_, quote @ ('"' | '\''))) = letters.next() else {
+            return Err(self.wrong("expected a text in quotes"));
+        };
+        let mut text = String::new();
+        while let Some((place, letter)) = letters.next() {
+            match letter {
+                _ if letter == quote => {
+                    self.at += place + 1;
+                    return Ok(text);
+                }
+                '\n' => break,
+                '\\' => match letters.next() {
+                    Some((_, same @ ('\\' | '"' | '\'' | '`' | '?'))) => text.push(same),
+                    Some((_, 'n')) => text.push('\n'),
+                    Some((_, 't')) => text.push('\t'),
+                    Some((_, 'r')) => text.push('\r'),
+                    _ => {
+                        self.at += place;
+                        return Err(self.wrong("expected \\\\, \\\", \\', \\n, \\r or \\t"));
+                    }
+                },
+                _ => text.push(letter),
+            }
+        }
+        Err(self.wrong("the text has no end"))
+    }
+
+    /// A part as a condition.
+    fn condition(&self, part: Part) -> Condition {
+        match (&part.body, part.inner.len()) {
+            (Ast::And(..), 1..) => {
+                Condition::All(part.inner.into_iter().map(|part| self.condition(part)).collect())
+            }
+            (Ast::Or(..), 1..) => {
+                Condition::Any(part.inner.into_iter().map(|part| self.condition(part)).collect())
+            }
+            (Ast::Not(_), 1) => {
+                part.inner.into_iter().next().map_or(Condition::All(Vec::new()), |inner| {
+                    Condition::Not(Box::new(self.condition(inner)))
+                })
+            }
+            _ => comparison(&part.body).unwrap_or_else(|| {
+                let source = self.source[part.start..part.end].trim().to_owned();
+                Condition::Leaf(LeafSpec::Formula(Formula { source, body: part.body }))
+            }),
+        }
+    }
+}
+
+fn is_constant(part: &Ast) -> bool {
+    matches!(part, Ast::Number(_) | Ast::Text(_) | Ast::Boolean(_) | Ast::Instant(_))
+}
+
+fn constant(part: &Ast) -> Option<Json> {
+    match part {
+        Ast::Number(number) => Some(number.to_json()),
+        Ast::Text(text) | Ast::Instant(text) => Some(Json::from(text.as_str())),
+        Ast::Boolean(boolean) => Some(Json::from(*boolean)),
+        _ => None,
+    }
+}
+
+/// The plain comparison that a part is, if it is one.
+fn comparison(part: &Ast) -> Option<Condition> {
+    let one = |path: &str, of: Option<Of>, container: Container, op: Op, operand: Json| {
+        let (path, container) = (path.to_owned(), Some(container));
+        Some(Condition::Leaf(LeafSpec::Field(Comparison {
+            path,
+            of,
+            ignore_case: false,
+            tests: vec![(op, operand)],
+            container,
+        })))
+    };
+    match part {
+        Ast::Path(path) => one(path, None, Container::One, Op::Eq, Json::from(true)),
+        Ast::Has(path) => Some(Condition::Leaf(LeafSpec::Field(Comparison {
+            path: path.clone(),
+            of: None,
+            ignore_case: false,
+            tests: vec![(Op::Exists, Json::from(true))],
+            container: None,
+        }))),
+        Ast::Compare(op, left, right) => match (&**left, &**right) {
+            (Ast::Path(path), right) => one(path, None, Container::One, *op, constant(right)?),
+            (left, Ast::Path(path)) => one(path, None, Container::One, turned(*op), constant(left)?),
+            _ => None,
+        },
+        Ast::Among(of, among) => {
+            let Ast::Path(path) = &**of else { return None };
+            one(path, None, Container::One, Op::In, among.iter().filter_map(constant).collect())
+        }
+        Ast::In(value, path) => one(path, Some(Of::Any), Container::List, Op::Eq, constant(value)?),
+        Ast::Part(op, of, part) => {
+            let (Ast::Path(path), Ast::Text(text)) = (&**of, &**part) else { return None };
+            one(path, None, Container::One, *op, Json::from(text.as_str()))
+        }
+        Ast::Quantified { every, path, body, .. } => {
+            let of = Some(if *every { Of::All } else { Of::Any });
+            let (op, operand) = match &**body {
+                Ast::Compare(op, left, right) => match (&**left, &**right) {
+                    (Ast::Each, right) => (*op, constant(right)?),
+                    (left, Ast::Each) => (turned(*op), constant(left)?),
+                    _ => return None,
+                },
+                Ast::Among(each, among) if **each == Ast::Each => {
+                    (Op::In, among.iter().filter_map(constant).collect())
+                }
+                Ast::Part(op, each, part) if **each == Ast::Each => (*op, constant(part)?),
+                _ => return None,
+            };
+            one(path, of, Container::List, op, operand)
+        }
+        _ => None,
+    }
+}
+
+/// The order as it is read from the other side.
+fn turned(op: Op) -> Op {
+    match op {
+        Op::Lt => Op::Gt,
+        Op::Lte => Op::Gte,
+        Op::Gt => Op::Lt,
+        Op::Gte => Op::Lte,
+        other => other,
+    }
+}

@@ -1,0 +1,216 @@
+//! Reads rule and window documents, and names every error in them. Whether fields exist is seen when they are compiled.
+
+use serde_json::{Map, Value as Json};
+use tidegate_schemas::ids::{ActionId, PolicyId, RuleId, TypeId};
+
+use super::{ActionUse, Around, Condition, Rule, Status, Test, Window, around::AROUND, expr};
+use crate::{
+    error::RuleError,
+    item::On,
+    leaves::LeafSpec,
+    limits::Limits,
+    reader::{Reader, present},
+};
+
+const RULE_KEYS: [&str; 14] = [
+    "rule",
+    "name",
+    "status",
+    "expires_at",
+    "on",
+    "item_types",
+    "when",
+    "policies",
+    "actions",
+    "rollout",
+    "limits",
+    "review_sample",
+    "on_error",
+    "tests",
+];
+
+/// Reads a rule document; all faults are listed, up to a hundred.
+#[allow(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method is not general enough in the reader's lifetime"
+)]
+pub fn parse(document: &Json, limits: &Limits) -> Result<Rule, Vec<RuleError>> {
+    read("rule", document, limits, |r, v| r.rule(v))
+}
+
+/// Reads a window document, as [`parse`] reads a rule's.
+#[allow(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method is not general enough in the reader's lifetime"
+)]
+pub fn parse_window(document: &Json, limits: &Limits) -> Result<Window, Vec<RuleError>> {
+    read("window", document, limits, |r, v| r.window(v))
+}
+
+/// Reads what a line says is known beside its item; `beside` names its other keys.
+pub(crate) fn around(line: &Json, beside: &[&str], limits: &Limits) -> Result<Around, Vec<RuleError>> {
+    read("line", line, limits, |r, v| {
+        let object = r.object(v, &[beside, &AROUND].concat())?;
+        Some(r.around(object))
+    })
+}
+
+fn read<T>(
+    kind: &'static str,
+    document: &Json,
+    limits: &Limits,
+    read: impl FnOnce(&mut Reader<'_>, &Json) -> Option<T>,
+) -> Result<T, Vec<RuleError>> {
+    let key = document.get(kind).and_then(Json::as_str).unwrap_or_default();
+    let mut reader = Reader {
+        limits,
+        kind,
+        rule: key.chars().take(64).collect(),
+        pointer: String::new(),
+        nodes: 0,
+        words: 0,
+        faults: Vec::new(),
+    };
+    match read(&mut reader, document) {
+        Some(read) if reader.faults.is_empty() => Ok(read),
+        _ => Err(reader.faults),
+    }
+}
+
+impl Reader<'_> {
+    fn rule(&mut self, document: &Json) -> Option<Rule> {
+        let object = self.object(document, &RULE_KEYS)?;
+        let key = self.required(object, "rule", |r, v| r.text(v).map(RuleId::new));
+        let name = self.optional(object, "name", |r, v| r.text(v).map(str::to_owned));
+        let status = self.optional(object, "status", |r, v| {
+            r.name(
+                v,
+                &[
+                    ("draft", Status::Draft),
+                    ("background", Status::Background),
+                    ("live", Status::Live),
+                    ("archived", Status::Archived),
+                ],
+            )
+        });
+        let expires_at = self.optional(object, "expires_at", Self::instant);
+        let on = self.optional(object, "on", |r, v| {
+            let on = [("item", On::Item), ("report", On::Report)];
+            let list = r.filled(v, |r, v| r.name(v, &on))?;
+            r.distinct(list, "cause")
+        });
+        let item_types = self.optional(object, "item_types", |r, v| {
+            let list = r.list(v, |r, v| r.text(v).map(TypeId::new))?;
+            r.distinct(list, "item type")
+        });
+        let when = self.required(object, "when", |r, v| r.condition(v, 1));
+        let policies = self.optional(object, "policies", |r, v| {
+            let list = r.list(v, |r, v| r.text(v).map(PolicyId::new))?;
+            r.distinct(list, "policy")
+        });
+        let actions = self.optional(object, "actions", Self::actions);
+        let enforcement = self.enforcement(object);
+        let tests = self.optional(object, "tests", |r, v| r.list(v, Self::test));
+        let key = key?;
+        Some(Rule {
+            name: name.unwrap_or_else(|| key.as_str().to_owned()),
+            key,
+            // A rule that does not say so must not act.
+            status: status.unwrap_or(Status::Draft),
+            expires_at,
+            on: on.unwrap_or_else(|| vec![On::Item]),
+            item_types: item_types.unwrap_or_default(),
+            when: when?,
+            policies: policies.unwrap_or_default(),
+            actions: actions.unwrap_or_default(),
+            enforcement,
+            tests: tests.unwrap_or_default(),
+        })
+    }
+
+    fn actions(&mut self, value: &Json) -> Option<Vec<ActionUse>> {
+        let actions = self.list(value, |r, v| {
+            if v.is_string() {
+                return r.text(v).map(|id| ActionUse { id: ActionId::new(id), params: Map::new() });
+            }
+            let object = r.object(v, &["id", "params"])?;
+            let id = r.required(object, "id", |r, v| r.text(v).map(ActionId::new));
+            let params = r.optional(object, "params", |r, v| match v.as_object() {
+                Some(params) => Some(params.clone()),
+                None => r.fault("shape", "expected a mapping of parameters"),
+            });
+            Some(ActionUse { id: id?, params: params.unwrap_or_default() })
+        })?;
+        self.distinct(actions.iter().map(|action| &action.id).collect(), "action")?;
+        Some(actions)
+    }
+
+    fn test(&mut self, value: &Json) -> Option<Test> {
+        let object = self.object(value, &[&["name", "item_type", "item", "expect"], &AROUND[..]].concat())?;
+        let name = self.optional(object, "name", |r, v| r.text(v).map(str::to_owned));
+        let item_type = self.optional(object, "item_type", |r, v| r.text(v).map(TypeId::new));
+        let item = self.required(object, "item", |r, v| match v {
+            Json::Object(_) => Some(v.clone()),
+            _ => r.fault("shape", "expected the `data` of an item"),
+        });
+        let around = self.around(object);
+        let matches =
+            self.required(object, "expect", |r, v| r.name(v, &[("match", true), ("no_match", false)]));
+        Some(Test { name, item_type, item: item?, around, matches: matches? })
+    }
+
+    pub(super) fn condition(&mut self, value: &Json, depth: usize) -> Option<Condition> {
+        if depth > self.limits.depth {
+            return self.fault("depth", format!("is nested deeper than {} levels", self.limits.depth));
+        }
+        self.nodes += 1;
+        if self.nodes > self.limits.nodes {
+            // Said once: every further node would say the same.
+            return if self.nodes == self.limits.nodes + 1 {
+                self.fault("nodes", format!("the rule has more than {} conditions", self.limits.nodes))
+            } else {
+                None
+            };
+        }
+        let keys = [&["all", "any", "not"], LeafSpec::KEYS, &["expr"]].concat();
+        let object = self.object(value, &keys)?;
+        let named: Vec<_> = keys.iter().filter(|key| present(object, key)).collect();
+        if named.len() != 1 {
+            self.fault::<()>("shape", format!("expected exactly one of {}", keys.join(", ")));
+        }
+        // Of several all are read, for what is wrong in each.
+        let read: Vec<_> = named.iter().map(|key| self.of_kind(key, &object[**key], depth)).collect();
+        match <[_; 1]>::try_from(read) {
+            Ok([read]) => read,
+            Err(_) => None,
+        }
+    }
+
+    fn of_kind(&mut self, key: &str, inner: &Json, depth: usize) -> Option<Condition> {
+        self.at(key, |r| match key {
+            "all" => r.filled(inner, |r, v| r.condition(v, depth + 1)).map(Condition::All),
+            "any" => r.filled(inner, |r, v| r.condition(v, depth + 1)).map(Condition::Any),
+            "not" => r.condition(inner, depth + 1).map(|c| Condition::Not(Box::new(c))),
+            "expr" => r.expr(inner),
+            leaf => LeafSpec::parse(leaf, r, inner).map(Condition::Leaf),
+        })
+    }
+
+    fn expr(&mut self, value: &Json) -> Option<Condition> {
+        let limit = self.limits.expr_bytes;
+        let source = match value.as_str() {
+            Some(source) if source.len() > limit => {
+                return self.fault("limit", format!("is longer than {limit} bytes"));
+            }
+            Some(source) => source,
+            None => return self.fault("shape", "expected a text"),
+        };
+        match expr::read(source) {
+            Ok((condition, nodes)) => {
+                self.nodes += nodes;
+                Some(Condition::Expr(Box::new(condition)))
+            }
+            Err(wrong) => self.fault("expr", format!("at character {}: {}", wrong.at, wrong.what)),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Reads window documents.
+
+use serde_json::Value as Json;
+use tidegate_schemas::ids::{TypeId, WindowId};
+
+use super::Window;
+use crate::{
+    reader::{Reader, present},
+    windows::Measure,
+};
+
+/// Buckets of a window: its rows are read bucket by bucket.
+const MOST_BUCKETS: i64 = 1_000;
+
+/// Buckets of a window that does not say.
+const USUAL_BUCKETS: i64 = 24;
+
+const SECOND: i64 = 1_000;
+
+impl Reader<'_> {
+    pub(super) fn window(&mut self, document: &Json) -> Option<Window> {
+        let keys = ["window", "name", "item_types", "by", "where", "sum", "distinct", "over", "bucket"];
+        let object = self.object(document, &keys)?;
+        let key = self.required(object, "window", |r, v| r.text(v).map(WindowId::new));
+        self.optional(object, "name", |r, v| r.text(v).map(|_| ()));
+        let item_types = self.optional(object, "item_types", |r, v| {
+            let list = r.list(v, |r, v| r.text(v).map(TypeId::new))?;
+            r.distinct(list, "item type")
+        });
+        let path = |r: &mut Self, key: &str| r.optional(object, key, |r, v| r.text(v).map(str::to_owned));
+        let (by, sum, distinct) = (path(self, "by"), path(self, "sum"), path(self, "distinct"));
+        let condition = self.optional(object, "where", |r, v| r.condition(v, 1));
+        let over = self.required(object, "over", Self::span);
+        let bucket = self.optional(object, "bucket", Self::span);
+        if present(object, "sum") && present(object, "distinct") {
+            return self.fault("shape", "a window has either `sum` or `distinct`");
+        }
+        let measure = if present(object, "sum") {
+            Measure::Sum
+        } else if present(object, "distinct") {
+            Measure::Distinct
+        } else {
+            Measure::Count
+        };
+        let over = over?.millis();
+        let bucket = match bucket {
+            Some(bucket) if bucket.millis() > over => {
+                return self.at("bucket", |r| r.fault("limit", "is longer than the window"));
+            }
+            Some(bucket) if over / bucket.millis() > MOST_BUCKETS => {
+                let detail = format!("makes more than {MOST_BUCKETS} pieces of the window");
+                return self.at("bucket", |r| r.fault("limit", detail));
+            }
+            Some(bucket) => bucket.millis(),
+            None => (over / USUAL_BUCKETS).max(SECOND).min(over),
+        };
+        Some(Window {
+            key: key?,
+            item_types: item_types.unwrap_or_default(),
+            by,
+            condition,
+            measure,
+            measured: sum.or(distinct),
+            over,
+            bucket,
+        })
+    }
+}

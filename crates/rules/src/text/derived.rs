@@ -1,0 +1,369 @@
+//! A text in another form, which knows what part of the original each of its own parts came from.
+//!
+//! What the forms do to a character is in `folding`.
+
+use std::{borrow::Cow, cell::OnceCell};
+
+use super::{
+    View,
+    folding::{folded_bytes, push_folded, push_lower},
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct Derived<'a> {
+    pub(crate) text: Cow<'a, str>,
+    original: &'a str,
+    /// Made when somebody asks: most texts hold nothing whose place anybody wants to know.
+    notes: OnceCell<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    /// Shifts where a character did not become one of the same length; between two shifts offsets differ by a constant.
+    shifts: Vec<Shift>,
+    runs: Runs,
+    /// Places of the original with characters that are not seen, as many in a row as there are.
+    unseen: Vec<(usize, usize)>,
+}
+
+/// Letters that stood several times in a row: where in the collapsed text, and how often. Sorted; the others once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Runs(Vec<(usize, u32)>);
+
+#[derive(Debug)]
+struct Shift {
+    from: usize,
+    to: usize,
+    original_from: usize,
+    original_to: usize,
+    /// End of the last character of it that begins by repeating the letter before it.
+    repeats: Option<usize>,
+}
+
+impl<'a> Derived<'a> {
+    pub(crate) fn new(original: &'a str, view: View) -> Self {
+        let plain = |text: Cow<'a, str>| Self { text, original, notes: OnceCell::from(Notes::default()) };
+        match view {
+            View::Raw => plain(original.into()),
+            View::Lower if original.is_ascii() => plain(lower(original)),
+            View::Folded if original.is_ascii() => {
+                plain(String::from_utf8(folded_bytes(original.as_bytes())).unwrap_or_default().into())
+            }
+            View::Collapsed if original.is_ascii() => {
+                Self { text: squeezed(original).into(), original, notes: OnceCell::new() }
+            }
+            View::Lower => Self::noted(original, mapped(original, push_lower)),
+            View::Folded => Self::noted(original, mapped(original, push_folded)),
+            View::Collapsed => Self::noted(original, collapsed(original)),
+        }
+    }
+
+    fn noted(original: &'a str, (text, notes): (String, Notes)) -> Self {
+        Self { text: text.into(), original, notes: OnceCell::from(notes) }
+    }
+
+    fn notes(&self) -> &Notes {
+        self.notes.get_or_init(|| collapsed(self.original).1)
+    }
+
+    /// The smallest span of whole characters of the original that gave rise to this span.
+    pub(crate) fn origin(&self, start: usize, end: usize) -> (usize, usize) {
+        let from = self.start(start);
+        (from, if start < end { self.end(end) } else { from })
+    }
+
+    fn start(&self, offset: usize) -> usize {
+        let shifts = &self.notes().shifts;
+        let after = shifts.partition_point(|shift| shift.from <= offset);
+        match after.checked_sub(1).map(|last| &shifts[last]) {
+            None => offset,
+            Some(shift) if offset < shift.to => shift.original_from,
+            Some(shift) => shift.original_to + (offset - shift.to),
+        }
+    }
+
+    fn end(&self, offset: usize) -> usize {
+        let shifts = &self.notes().shifts;
+        let after = shifts.partition_point(|shift| shift.from < offset);
+        let mut end = match after.checked_sub(1).map(|last| &shifts[last]) {
+            None => offset,
+            Some(shift) if offset <= shift.to => shift.original_to,
+            Some(shift) => shift.original_to + (offset - shift.to),
+        };
+        // A letter that follows itself belongs to the run, with whatever is not seen in between.
+        for shift in shifts[after..].iter().take_while(|shift| shift.from == offset) {
+            end = shift.repeats.unwrap_or(end);
+        }
+        end
+    }
+
+    /// A span of the original with what is not seen on both sides of it.
+    pub(crate) fn with_unseen(&self, start: usize, end: usize) -> (usize, usize) {
+        let unseen = &self.notes().unseen;
+        let before = unseen.binary_search_by_key(&start, |(_, to)| *to).map(|nth| unseen[nth].0);
+        let behind = unseen.binary_search_by_key(&end, |(from, _)| *from).map(|nth| unseen[nth].1);
+        (before.unwrap_or(start), behind.unwrap_or(end))
+    }
+
+    /// True if each letter stands here at least as often as in a word.
+    pub(crate) fn has_runs(&self, word: &Runs, start: usize) -> bool {
+        word.0.iter().all(|(offset, count)| self.notes().runs.at(start + offset) >= *count)
+    }
+
+    /// A word in a view, and what it asks of the runs of a text.
+    pub(crate) fn of_word(word: &str, view: View) -> (String, Runs) {
+        let derived = Derived::new(word, view);
+        let runs = derived.notes().runs.clone();
+        (derived.text.into_owned(), runs)
+    }
+}
+
+fn mapped(original: &str, push: impl Fn(&mut String, char)) -> (String, Notes) {
+    let (mut text, mut notes) = (String::with_capacity(original.len()), Notes::default());
+    for (at, character) in original.char_indices() {
+        let (from, length) = (text.len(), character.len_utf8());
+        push(&mut text, character);
+        notes.note(&text, from, (at, at + length), false);
+    }
+    (text, notes)
+}
+
+/// A text of ASCII only, folded, with letters in a row once.
+fn squeezed(original: &str) -> String {
+    const LOWER: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let mut text = folded_bytes(original.as_bytes());
+    let Some(first) = text.first() else { return String::new() };
+    // The byte before the next eight; none is the same as the first.
+    let (mut length, mut before) = (0, u64::from(first ^ 1));
+    let whole = text.len() / 8 * 8;
+    for at in (0..whole).step_by(8) {
+        let Some(mut these) = text[at..].first_chunk().copied().map(u64::from_le_bytes) else { break };
+        let differ = these ^ (these << 8 | before);
+        before = these >> 56;
+        // The highest bit of each byte that is the same as the one before it: no byte is above 127, so nothing is carried.
+        let mut same = !(differ + LOWER) & !LOWER;
+        // Where one byte at most has to go, which is nearly everywhere, there is no branch to guess.
+        let mut kept = 8 - usize::from(same != 0);
+        these = without_lowest(these, same);
+        same &= same.wrapping_sub(1);
+        while same != 0 {
+            same >>= 8;
+            these = without_lowest(these, same);
+            same &= same - 1;
+            kept -= 1;
+        }
+        if let Some(room) = text[length..].first_chunk_mut() {
+            *room = these.to_le_bytes();
+        }
+        length += kept;
+    }
+    for at in whole..text.len() {
+        let byte = text[at];
+        if u64::from(byte) != before {
+            text[length] = byte;
+            length += 1;
+        }
+        before = byte.into();
+    }
+    text.truncate(length);
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// Eight bytes without the one of which the lowest bit marks the highest; all of them, if no bit is set.
+fn without_lowest(bytes: u64, marks: u64) -> u64 {
+    let below = ((marks & marks.wrapping_neg()) >> 7).wrapping_sub(1);
+    bytes & below | bytes >> 8 & !below
+}
+
+fn collapsed(original: &str) -> (String, Notes) {
+    let (mut text, mut notes) = (String::with_capacity(original.len()), Notes::default());
+    let (mut piece, mut last) = (String::new(), None);
+    for (at, character) in original.char_indices() {
+        piece.clear();
+        push_folded(&mut piece, character);
+        let (from, length) = (text.len(), character.len_utf8());
+        let repeats = piece.chars().next().is_some_and(|first| last == Some(first));
+        for letter in piece.chars() {
+            if last == Some(letter) {
+                notes.runs.again(text.len() - letter.len_utf8());
+            } else {
+                text.push(letter);
+                last = Some(letter);
+            }
+        }
+        notes.note(&text, from, (at, at + length), repeats);
+    }
+    (text, notes)
+}
+
+impl Notes {
+    /// Notes what became of a character of the original, if that is to be noted: what stands in the text from here on.
+    fn note(&mut self, text: &str, from: usize, (at, original_to): (usize, usize), repeats: bool) {
+        let to = text.len();
+        if from == to && !repeats {
+            match self.unseen.last_mut() {
+                Some((_, last)) if *last == at => *last = original_to,
+                _ => self.unseen.push((at, original_to)),
+            }
+        }
+        let repeats = repeats.then_some(original_to);
+        match self.shifts.last_mut() {
+            // Any number of characters that add nothing are one shift: each place beside them asks for it.
+            Some(last) if from == to && (last.from, last.to) == (from, to) => {
+                (last.original_to, last.repeats) = (original_to, repeats.or(last.repeats));
+            }
+            _ if repeats.is_some() || !same(&text[from..], original_to - at) => {
+                self.shifts.push(Shift { from, to, original_from: at, original_to, repeats });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One character of this length: then nothing has to be noted.
+fn same(piece: &str, length: usize) -> bool {
+    piece.len() == length && piece.chars().nth(1).is_none()
+}
+
+impl Runs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn again(&mut self, at: usize) {
+        match self.0.last_mut() {
+            Some((last, count)) if *last == at => *count += 1,
+            _ => self.0.push((at, 2)),
+        }
+    }
+
+    fn at(&self, at: usize) -> u32 {
+        self.0.binary_search_by_key(&at, |(at, _)| *at).map_or(1, |nth| self.0[nth].1)
+    }
+}
+
+/// A text in lower case, where nobody asks what came from where.
+pub(crate) fn lower(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        let changes = text.bytes().any(|byte| byte.is_ascii_uppercase());
+        return if changes { text.to_ascii_lowercase().into() } else { text.into() };
+    }
+    let mut lower = String::with_capacity(text.len());
+    text.chars().for_each(|character| push_lower(&mut lower, character));
+    lower.into()
+}
+
+/// A word as it stands in a view. A part of a text stands in the view as a part of the text's view, and whatever
+/// stands in a finer view has its place in each coarser one.
+pub(crate) fn as_seen(word: &str, view: View) -> String {
+    Derived::of_word(word, view).0
+}
+
+/// True if the folded views leave the character out.
+pub(crate) fn is_ignored(character: char) -> bool {
+    let mut folded = String::new();
+    push_folded(&mut folded, character);
+    folded.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_a_view_leads_back_to_whole_characters() {
+        let texts = [
+            "",
+            "aab",
+            "helllooo",
+            "AaAb",
+            "İİ İx",
+            "straẞe",
+            "æe",
+            "aæ",
+            "ææ",
+            "a\u{200b}a\u{200b}b",
+            "ﬁﬁ",
+            "\u{200b}",
+            "ßs",
+            "日日本",
+            "e\u{301}e",
+            "👨\u{200d}👩",
+            "ꜱs",
+            "\u{301}",
+            "ㅤa",
+            "①1",
+            "1①",
+            "x²²2",
+        ];
+        for original in texts {
+            for view in [View::Raw, View::Lower, View::Folded, View::Collapsed] {
+                let derived = Derived::new(original, view);
+                let edges: Vec<_> =
+                    (0..=derived.text.len()).filter(|at| derived.text.is_char_boundary(*at)).collect();
+                for (nth, start) in edges.iter().enumerate() {
+                    for end in &edges[nth..] {
+                        let (from, to) = derived.origin(*start, *end);
+                        assert!(
+                            original.get(from..to).is_some(),
+                            "{original:?} {view:?} {start}..{end}: {from}..{to}"
+                        );
+                        // What is found again in the part alone is what was found in the whole.
+                        let part = as_seen(&original[from..to], view);
+                        assert!(
+                            part.contains(&derived.text[*start..*end]),
+                            "{original:?} {view:?}: {part:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_seen_is_passed_over_in_one_look_however_much_there_is() {
+        let unseen = "\u{200b}\u{301}".repeat(10_000);
+        for (view, text, notes) in [
+            (View::Folded, format!("a{unseen}hit{unseen}b{unseen}"), 3),
+            (View::Collapsed, format!("a{unseen}hit{unseen}b{unseen}"), 3),
+            (View::Collapsed, format!("a{}b{}", "\u{200b}a".repeat(10_000), "b".repeat(10_000)), 2),
+        ] {
+            let derived = Derived::new(&text, view);
+            assert_eq!(derived.notes().shifts.len(), notes, "{view:?}");
+        }
+        let text = format!("a{unseen}hit{unseen}b");
+        for view in [View::Folded, View::Collapsed] {
+            let derived = Derived::new(&text, view);
+            let (start, end) = derived.origin(1, 4);
+            assert_eq!(&text[start..end], "hit");
+            assert_eq!(derived.with_unseen(start, end), (1, text.len() - 1));
+            assert_eq!(derived.with_unseen(0, 1), (0, start));
+        }
+    }
+
+    #[test]
+    fn plain_texts_are_collapsed_as_letter_by_letter() {
+        let mut seed = 1_u64;
+        for length in 0..400 {
+            let letter = |_| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Repetitions from rare to all.
+                char::from(b"abcdefghijklmnop1!"[(seed >> 33) as usize % (1 + length % 18)])
+            };
+            let original: String = (0..length / 3).map(letter).collect();
+            assert_eq!(squeezed(&original), collapsed(&original).0, "{original}");
+        }
+    }
+
+    #[test]
+    fn a_run_reaches_to_its_last_letter() {
+        let derived = Derived::new("say heeeyyy you", View::Collapsed);
+        let start = derived.text.find("hey").unwrap_or_default();
+        assert_eq!(derived.origin(start, start + 3), (4, 11));
+        let (_, once) = Derived::of_word("hey", View::Collapsed);
+        let (_, thrice) = Derived::of_word("heyyy", View::Collapsed);
+        let (_, often) = Derived::of_word("heyyyy", View::Collapsed);
+        assert!(derived.has_runs(&once, start) && derived.has_runs(&thrice, start));
+        assert!(!derived.has_runs(&often, start));
+    }
+}

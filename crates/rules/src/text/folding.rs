@@ -1,0 +1,307 @@
+//! Folding: maps characters that a reader takes for the same letter to that letter, so that a word in disguise is
+//! found.
+//!
+//! It maps one character at a time: a part of a text is mapped to a part of what the text is mapped to.
+
+use std::sync::OnceLock;
+
+use unicode_normalization::char::{decompose_compatible, is_combining_mark};
+use unicode_security::skeleton;
+
+/// A character in lower case. A final sigma is a sigma: whether it is final depends on its neighbours.
+pub(crate) fn push_lower(text: &mut String, character: char) {
+    match character {
+        'ς' => text.push('σ'),
+        _ => text.extend(character.to_lowercase()),
+    }
+}
+
+/// A character as the letters that it stands for; nothing if it is not seen or only decorates another.
+pub(crate) fn push_folded(text: &mut String, character: char) {
+    if let Some(byte) = ascii(character) {
+        return text.push(FOLDED[usize::from(byte)].into());
+    }
+    match PAGES.get(u32::from(character) as usize / PAGE) {
+        Some(page) => text.push_str(page.get_or_init(|| Page::of(character)).folded(character)),
+        None => fold(text, character),
+    }
+}
+
+/// Characters of a page, which is folded as a whole when one of it is first met: most texts use few pages.
+const PAGE: usize = 256;
+
+/// Pages up to the last one with letters that are taken for others; beyond lie rare ideographs and tags.
+static PAGES: [OnceLock<Page>; 0x2_0000 / PAGE] = [const { OnceLock::new() }; 0x2_0000 / PAGE];
+
+/// The folded form of each character of a page.
+struct Page {
+    text: Box<str>,
+    ends: [u16; PAGE],
+}
+
+impl Page {
+    /// The page that holds a character.
+    fn of(character: char) -> Self {
+        let first = u32::from(character) / 256 * 256;
+        let (mut text, mut ends) = (String::new(), [0; PAGE]);
+        for (code, end) in (first..).zip(&mut ends) {
+            // A surrogate is no character, and so nobody asks for it.
+            if let Some(character) = char::from_u32(code) {
+                fold(&mut text, character);
+            }
+            *end = u16::try_from(text.len()).unwrap_or(u16::MAX);
+        }
+        Self { text: text.into(), ends }
+    }
+
+    fn folded(&self, character: char) -> &str {
+        let nth = u32::from(character) as usize % PAGE;
+        let start = nth.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.text.get(start.into()..self.ends[nth].into()).unwrap_or_default()
+    }
+}
+
+fn fold(text: &mut String, character: char) {
+    // Syllables of Hangul would come apart into three letters each, and nobody writes those instead.
+    if ('\u{ac00}'..='\u{d7a3}').contains(&character) {
+        return text.push(character);
+    }
+    if let Some(letters) = alike(character) {
+        return text.push_str(letters);
+    }
+    decompose_compatible(character, |part| {
+        for part in part.to_lowercase() {
+            match (ascii(part), alike(part), confusable(part)) {
+                (None, Some(letters), _) => text.push_str(letters),
+                (Some(byte), ..) | (None, None, Some(byte)) => text.push(FOLDED[usize::from(byte)].into()),
+                (None, None, None) if is_combining_mark(part) => {}
+                (None, None, None) => text.push(part),
+            }
+        }
+    });
+}
+
+/// The ASCII letter or digit that Unicode's list of confusables (UTS 39) names for a small letter or for its capital.
+/// Both must be folded to the same, because words are sought by what their lower case folds to.
+fn confusable(small: char) -> Option<u8> {
+    let target = |character: char| {
+        let mut bytes = [0; 4];
+        let mut skeleton = skeleton(character.encode_utf8(&mut bytes)).fuse();
+        let (first, rest) = (skeleton.next(), skeleton.next());
+        first.filter(|_| rest.is_none()).and_then(ascii).filter(u8::is_ascii_alphanumeric)
+    };
+    target(small).or_else(|| {
+        let mut capital = small.to_uppercase();
+        let (first, rest) = (capital.next()?, capital.next());
+        let is_pair = rest.is_none() && first != small && first.to_lowercase().eq([small]);
+        target(first).filter(|_| is_pair)
+    })
+}
+
+/// An ASCII byte as the letter that it stands for; always one byte.
+fn folded_byte(byte: u8) -> u8 {
+    FOLDED[usize::from(byte & 0x7f)]
+}
+
+/// ASCII as the letters that it stands for, many bytes at once.
+pub(crate) fn folded_bytes(original: &[u8]) -> Vec<u8> {
+    const MANY: usize = 16;
+    let mut folded = original.to_vec();
+    let mut pieces = folded.chunks_exact_mut(MANY);
+    for piece in &mut pieces {
+        // Letters and common signs need no table; a piece with any other sign takes it as a whole.
+        let signs = |byte: u8| {
+            let common = byte == b',' || byte == b'.';
+            u8::from(byte.wrapping_sub(b'!') < 32) & u8::from(!common) | u8::from(byte == b'|')
+        };
+        if piece.iter().fold(0, |some, byte| some | signs(*byte)) == 0 {
+            for byte in piece {
+                let lower = byte.to_ascii_lowercase();
+                *byte = if lower == b'l' { b'i' } else { lower };
+            }
+        } else {
+            piece.iter_mut().for_each(|byte| *byte = folded_byte(*byte));
+        }
+    }
+    pieces.into_remainder().iter_mut().for_each(|byte| *byte = folded_byte(*byte));
+    folded
+}
+
+fn ascii(character: char) -> Option<u8> {
+    u8::try_from(character).ok().filter(u8::is_ascii)
+}
+
+/// `l`, `i`, `1`, `!` and `|` look alike in one typeface or another, so all of them are `i`.
+static FOLDED: [u8; 128] = {
+    let mut table = [0; 128];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte as usize] = match byte {
+            b'0' => b'o',
+            b'1' | b'l' | b'L' | b'!' | b'|' => b'i',
+            b'3' => b'e',
+            b'4' | b'@' => b'a',
+            b'5' | b'$' => b's',
+            b'7' | b'+' => b't',
+            b'8' => b'b',
+            b'9' => b'g',
+            other => other.to_ascii_lowercase(),
+        };
+        byte += 1;
+    }
+    table
+};
+
+/// Letters that a character beyond ASCII is taken for, where Unicode's list of confusables says nothing, or another
+/// thing: capitals and small letters alike, after whichever deceives more. Letters with marks, wide, circled, slanted
+/// or raised letters and ligatures need no line here: their decompositions say the same.
+fn alike(character: char) -> Option<&'static str> {
+    Some(match character {
+        // Not seen: joiners, directions, soft hyphens, variation selectors, tags, fillers.
+        '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'
+        | '\u{1160}'
+        | '\u{17b4}'
+        | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{e0000}'..='\u{e0fff}' => "",
+        'ᴀ' => "a",
+        'ʙ' | 'ƀ' => "b",
+        'ϲ' | 'Ϲ' | '¢' | 'ƈ' => "c",
+        'ᴅ' | 'đ' | 'Đ' | 'ð' | 'Ð' | 'ɗ' => "d",
+        'є' | 'Є' | 'ᴇ' | '€' | 'ə' | 'ɛ' => "e",
+        'ꜰ' | 'ƒ' => "f",
+        'ɢ' => "g",
+        'ʜ' | 'ħ' | 'Ħ' => "h",
+        'ʟ' | 'ł' | 'Ł' | '£' | 'ƚ' => "i",
+        'ᴊ' => "j",
+        'ᴋ' => "k",
+        'ᴍ' => "m",
+        'п' | 'П' | 'ν' | 'Ν' | 'ɴ' => "n",
+        'ς' | 'ø' | 'Ø' | '○' | '●' | '◯' => "o",
+        'ᴘ' => "p",
+        'ᴛ' | 'ŧ' | 'Ŧ' => "t",
+        'ω' | 'Ω' => "w",
+        '✕' | '✖' => "x",
+        'υ' | 'Υ' | '¥' => "y",
+        'ƶ' => "z",
+        'ß' | 'ẞ' => "ss",
+        'æ' | 'Æ' => "ae",
+        'œ' | 'Œ' => "oe",
+        '✱' | '✲' | '∗' => "*",
+        '‐'..='―' | '−' => "-",
+        '‘'..='‟' => "'",
+        // Letters of flags, and letters in black squares and circles.
+        '\u{1f1e6}'..='\u{1f1ff}' => letter(character, '\u{1f1e6}'),
+        '\u{1f150}'..='\u{1f169}' => letter(character, '\u{1f150}'),
+        '\u{1f170}'..='\u{1f189}' => letter(character, '\u{1f170}'),
+        _ => return None,
+    })
+}
+
+fn letter(character: char, first: char) -> &'static str {
+    const LETTERS: &str = "abcdefghijkimnopqrstuvwxyz";
+    let nth = (u32::from(character) - u32::from(first)) as usize;
+    LETTERS.get(nth..=nth).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folded(text: &str) -> String {
+        let mut folded = String::new();
+        text.chars().for_each(|character| push_folded(&mut folded, character));
+        folded
+    }
+
+    #[test]
+    fn a_word_in_disguise_is_folded_to_itself() {
+        let plain = folded("free money");
+        for disguised in [
+            "FREE MONEY",
+            "fr33 m0ney",
+            "ƒrée möney",
+            "Ｆｒｅｅ ｍｏｎｅｙ",
+            "𝓯𝓻𝓮𝓮 𝓶𝓸𝓷𝓮𝔂",
+            "ⓕⓡⓔⓔ ⓜⓞⓝⓔⓨ",
+            "🅵🆁🅴🅴 🅼🅾🅽🅴🆈",
+            "fr\u{200b}ee mo\u{ad}ney",
+            "fгее мопеу",
+            "ꜰʀᴇᴇ ᴍᴏɴᴇʏ",
+            "f\u{336}r\u{336}e\u{336}e\u{336} money",
+        ] {
+            let found = folded(disguised);
+            assert_eq!(found, plain, "{disguised}");
+        }
+        assert_eq!(folded("h3||0"), folded("hello"));
+        assert_eq!(folded("STRAẞE ﬁne Ǆ"), "strasse fine dz");
+        assert_eq!(folded("İstanbul ISTANBUL ıstanbul"), "istanbui istanbui istanbui");
+        assert_eq!(
+            (folded("日本語 한글"), folded("👨\u{200d}👩")),
+            ("日本語 한글".to_owned(), "👨👩".to_owned())
+        );
+    }
+
+    #[test]
+    fn many_bytes_are_folded_as_each_of_them() {
+        for nth in 0..=127_u8 {
+            let mut text = *b"Hallo, World. all of it has letters only aA\x7fzZ[`{^";
+            for at in [0, 5, 15, 16, 30, 47] {
+                text[at] = nth;
+                let one_by_one: Vec<u8> = text.iter().map(|byte| folded_byte(*byte)).collect();
+                assert_eq!(folded_bytes(&text), one_by_one, "{nth} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn folding_twice_is_folding_once() {
+        for character in '\0'..='\u{1ffff}' {
+            let mut once = String::new();
+            push_folded(&mut once, character);
+            assert_eq!(folded(&once), once, "{character} {:x}", u32::from(character));
+            // The scan looks for words in the folded text, and finds them by what their lower case folds to.
+            let mut lower = String::new();
+            push_lower(&mut lower, character);
+            assert_eq!(folded(&lower), once, "{character} {:x}", u32::from(character));
+        }
+    }
+
+    /// Rows of the list of confusables whose source and target are one character each, the target an ASCII letter,
+    /// without sources of ASCII. The library has the list of Unicode 18.
+    fn single_letter_rows() -> impl Iterator<Item = (char, char)> {
+        ('\u{80}'..=char::MAX).filter_map(|character| {
+            let mut skeleton = skeleton(character.encode_utf8(&mut [0; 4])).collect::<Vec<_>>().into_iter();
+            let (first, rest) = (skeleton.next()?, skeleton.next());
+            (rest.is_none() && first.is_ascii_alphabetic()).then_some((character, first))
+        })
+    }
+
+    #[test]
+    fn every_confusable_of_a_letter_is_folded_to_it() {
+        let (mut rows, mut other) = (0, String::new());
+        for (character, target) in single_letter_rows() {
+            rows += 1;
+            if folded(&character.to_string()) != folded(&target.to_string()) {
+                other.push(character);
+            }
+        }
+        assert!(rows > 1_400, "{rows}");
+        // Decomposed or after their capitals: a long s, the Greek nu and upsilon with their mathematical forms, an upright
+        // dash, and letters of Warang Citi of which capital and small letter are taken for different ones.
+        assert_eq!(other, "ſνυ︱𑢦𑢵𑢼𝛎𝛖𝜈𝜐𝝂𝝊𝝼𝞄𝞶𝞾");
+        for (disguised, plain) in [("ᏚᏟᎪᎷ", "scam"), ("ꓢꓚꓮꓟ", "scam"), ("ϳꭎѕ", "jus")] {
+            assert_eq!(folded(disguised), folded(plain));
+        }
+    }
+}
