@@ -1,11 +1,15 @@
 //! Reads what another version of a schema wrote, and says what a new version may change. It holds no schema.
 
 use apache_avro::{
-    Schema,
+    AvroResult, Schema,
     error::Details,
-    from_avro_datum,
-    schema::{Name, NamesRef, Namespace, RecordField, ResolvedSchema},
-    to_avro_datum,
+    reader::datum::GenericDatumReader,
+    schema::{
+        DecimalSchema, InnerDecimalSchema, Name, NamesRef, NamespaceRef, RecordField, ResolvedSchema,
+        UuidSchema,
+    },
+    types::Value,
+    writer::datum::GenericDatumWriter,
 };
 use bytes::Bytes;
 
@@ -19,13 +23,25 @@ pub fn resolve(writer: &Schema, reader: &Schema, datum: &[u8]) -> Result<Vec<u8>
     let resolved = || {
         // apache-avro trusts lengths and counts, and takes a datum that ends early for one full of nulls.
         fits(writer, datum)?;
-        let value = from_avro_datum(writer, &mut &*datum, Some(reader)).map_err(unresolvable)?;
-        to_avro_datum(reader, value).map_err(unresolvable)
+        let value = read_value(writer, &mut &*datum, Some(reader)).map_err(unresolvable)?;
+        write_value(reader, value).map_err(unresolvable)
     };
     resolved().map_err(|malformed| match reader.name() {
-        Some(name) => malformed.of(name.name.clone()),
+        Some(name) => malformed.of(name.name().to_owned()),
         None => malformed,
     })
+}
+
+/// Reads one value from the front of `datum`, as the reader's schema has it if one is given.
+pub fn read_value(writer: &Schema, datum: &mut &[u8], reader: Option<&Schema>) -> AvroResult<Value> {
+    GenericDatumReader::builder(writer).maybe_reader_schema(reader).build()?.read_value(datum)
+}
+
+/// Returns the datum of a value.
+pub fn write_value(schema: &Schema, value: Value) -> AvroResult<Vec<u8>> {
+    let mut datum = Vec::new();
+    GenericDatumWriter::builder(schema).build()?.write_value(&mut datum, value)?;
+    Ok(datum)
 }
 
 /// Its own words would show the value that it could not resolve.
@@ -42,7 +58,7 @@ fn fits(schema: &Schema, datum: &[u8]) -> Result<(), Malformed> {
     let datum = Bytes::copy_from_slice(datum);
     let mut reader = Reader::new(&datum);
     let names = ResolvedSchema::try_from(schema).map_err(unresolvable)?;
-    Shape { names: names.get_names() }.pass(schema, &None, &mut reader, 0)?;
+    Shape { names: names.get_names() }.pass(schema, None, &mut reader, 0)?;
     reader.end()
 }
 
@@ -55,7 +71,7 @@ impl Shape<'_> {
     fn pass(
         &self,
         schema: &Schema,
-        space: &Namespace,
+        space: NamespaceRef<'_>,
         from: &mut Reader<'_>,
         depth: usize,
     ) -> Result<(), Malformed> {
@@ -76,11 +92,19 @@ impl Shape<'_> {
             | Schema::LocalTimestampNanos => from.long().map(drop),
             Schema::Float => from.take(4).map(drop),
             Schema::Double => from.take(8).map(drop),
-            Schema::Duration => from.take(12).map(drop),
-            Schema::Fixed(fixed) => from.take(fixed.size).map(drop),
-            Schema::Bytes | Schema::BigDecimal | Schema::Uuid => from.slice().map(drop),
-            Schema::String => from.text().map(drop),
-            Schema::Decimal(decimal) => self.pass(&decimal.inner, space, from, depth + 1),
+            Schema::Duration(_) => from.take(12).map(drop),
+            Schema::Fixed(fixed)
+            | Schema::Uuid(UuidSchema::Fixed(fixed))
+            | Schema::Decimal(DecimalSchema { inner: InnerDecimalSchema::Fixed(fixed), .. }) => {
+                from.take(fixed.size).map(drop)
+            }
+            Schema::Bytes
+            | Schema::BigDecimal
+            | Schema::Uuid(UuidSchema::Bytes)
+            | Schema::Decimal(DecimalSchema { inner: InnerDecimalSchema::Bytes, .. }) => {
+                from.slice().map(drop)
+            }
+            Schema::String | Schema::Uuid(UuidSchema::String) => from.text().map(drop),
             Schema::Enum(symbols) => from.index(symbols.symbols.len(), Fault::Symbol).map(drop),
             Schema::Union(union) => {
                 let branch = from.index(union.variants().len(), Fault::Branch)?;
@@ -94,16 +118,17 @@ impl Shape<'_> {
                 self.pass(&map.types, space, from, depth + 1)
             }),
             Schema::Record(record) => {
-                let space = record.name.fully_qualified_name(space).namespace;
+                let name = record.name.fully_qualified_name(space);
+                let space = name.namespace();
                 record.fields.iter().try_for_each(|field| {
-                    self.pass(&field.schema, &space, from, depth + 1)
+                    self.pass(&field.schema, space, from, depth + 1)
                         .map_err(|malformed| malformed.within(field.name.clone()))
                 })
             }
             Schema::Ref { name } => {
                 let name = name.fully_qualified_name(space);
-                match self.names.get(&name) {
-                    Some(named) => self.pass(named, &name.namespace, from, depth + 1),
+                match self.names.get(&*name) {
+                    Some(named) => self.pass(named, name.namespace(), from, depth + 1),
                     None => Err(Malformed::new(Fault::Unresolvable("it names a type that it lacks".into()))),
                 }
             }
@@ -117,10 +142,11 @@ pub fn compatible(old: &Schema, new: &Schema) -> Result<(), String> {
     let names = |schema| ResolvedSchema::try_from(schema).map_err(|error| format!("not a schema: {error}"));
     let (old_names, new_names) = (names(old)?, names(new)?);
     let mut rule = Rule { old: old_names.get_names(), new: new_names.get_names(), seen: Vec::new() };
-    rule.follows((old, &None), (new, &None), "")
+    rule.follows((old, None), (new, None), "")
 }
 
-type Place<'a> = (&'a Schema, &'a Namespace);
+/// A schema and the namespace that encloses it.
+type Located<'a> = (&'a Schema, NamespaceRef<'a>);
 
 struct Rule<'a> {
     old: &'a NamesRef<'a>,
@@ -130,18 +156,18 @@ struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    fn follows(&mut self, old: Place<'_>, new: Place<'_>, path: &str) -> Result<(), String> {
+    fn follows(&mut self, old: Located<'_>, new: Located<'_>, path: &str) -> Result<(), String> {
         let ((old, old_space), (new, new_space)) = (old, new);
         match (old, new) {
             (Schema::Ref { name }, _) => {
                 let name = name.fully_qualified_name(old_space);
-                let named = *self.old.get(&name).ok_or_else(|| format!("{path}: no type {name}"))?;
-                self.follows((named, &name.namespace), (new, new_space), path)
+                let named = *self.old.get(&*name).ok_or_else(|| format!("{path}: no type {name}"))?;
+                self.follows((named, name.namespace()), (new, new_space), path)
             }
             (_, Schema::Ref { name }) => {
                 let name = name.fully_qualified_name(new_space);
-                let named = *self.new.get(&name).ok_or_else(|| format!("{path}: no type {name}"))?;
-                self.follows((old, old_space), (named, &name.namespace), path)
+                let named = *self.new.get(&*name).ok_or_else(|| format!("{path}: no type {name}"))?;
+                self.follows((old, old_space), (named, name.namespace()), path)
             }
             (Schema::Record(was), Schema::Record(is)) => {
                 let (was_name, is_name) =
@@ -149,7 +175,7 @@ impl Rule<'_> {
                 if self.seen_names(&was_name, &is_name, path)? {
                     return Ok(());
                 }
-                self.fields((&was.fields, &was_name.namespace), (&is.fields, &is_name.namespace), path)
+                self.fields((&was.fields, was_name.namespace()), (&is.fields, is_name.namespace()), path)
             }
             (Schema::Enum(was), Schema::Enum(is)) => {
                 self.seen_names(
@@ -198,8 +224,8 @@ impl Rule<'_> {
 
     fn fields(
         &mut self,
-        (was, old_space): (&[RecordField], &Namespace),
-        (is, new_space): (&[RecordField], &Namespace),
+        (was, old_space): (&[RecordField], NamespaceRef<'_>),
+        (is, new_space): (&[RecordField], NamespaceRef<'_>),
         path: &str,
     ) -> Result<(), String> {
         for old in was {

@@ -32,7 +32,7 @@ pub use self::{
     dead_letter::DeadLetter,
     decision::Decision,
     evaluation::Evaluation,
-    evolution::{compatible, resolve},
+    evolution::{compatible, read_value, resolve, write_value},
     items::Items,
     parts::{
         Command, ContextItem, Coordinates, Header, ItemEntry, JobClass, Mention, Source, Variant, Verdict,

@@ -1,11 +1,11 @@
 //! Framing, versions side by side, and bytes of other programs.
 
-use apache_avro::{to_avro_datum, types::Value};
+use apache_avro::types::Value;
 use proptest::prelude::*;
 use serde_json::json;
 use tidegate_schemas::{
     ids::{CauseId, ConfigVersion, ItemKey, Millis, OrgId, SubmissionId},
-    records::{ItemEntry, Items, Source, Strike, Variant},
+    records::{ItemEntry, Items, Source, Strike, Variant, read_value, write_value},
 };
 use tidegate_test_support::{PATIENCE, eventually};
 
@@ -101,8 +101,8 @@ fn written_by(other: &str, record: &impl Record, ours: &str) -> Vec<u8> {
     let (ours, other) = (Schema::parse_str(ours).unwrap(), Schema::parse_str(other).unwrap());
     let mut datum = Vec::new();
     record.encode(&mut datum);
-    let value: Value = apache_avro::from_avro_datum(&ours, &mut &*datum, Some(&other)).unwrap();
-    to_avro_datum(&other, value).unwrap()
+    let value: Value = read_value(&ours, &mut &*datum, Some(&other)).unwrap();
+    write_value(&other, value).unwrap()
 }
 
 fn codec_knowing(name: &'static str, other: &str) -> Codec {

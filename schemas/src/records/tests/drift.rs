@@ -1,12 +1,12 @@
 //! Can a struct and its schema drift apart?
 
-use apache_avro::{from_avro_datum, to_avro_datum};
 use proptest::{collection::vec, prelude::any, prop_assert_eq, proptest};
 
 use super::{
     super::{
         Appeal, Callback, Command, ContextItem, Coordinates, DeadLetter, Decision, Evaluation, Header,
         ItemEntry, Items, JobClass, Mention, Record, Report, SCHEMAS, Source, Strike, Variant, Verdict,
+        read_value, write_value,
     },
     decoded,
     draw::{Draw, Entropy},
@@ -22,10 +22,10 @@ fn agrees_with_apache_avro<R: Record + Draw + PartialEq + std::fmt::Debug>(entro
     assert_eq!(ours.len(), record.size(), "{}: size() is what encode() appends", R::NAME);
 
     let mut rest = ours.as_slice();
-    let value = from_avro_datum(&schema, &mut rest, Some(&schema)).unwrap();
+    let value = read_value(&schema, &mut rest, Some(&schema)).unwrap();
     assert!(rest.is_empty(), "{}: apache-avro has read all", R::NAME);
 
-    let theirs = to_avro_datum(&schema, value).unwrap();
+    let theirs = write_value(&schema, value).unwrap();
     assert_eq!(ours, theirs, "{}", R::NAME);
     assert_eq!(decoded::<R>(&theirs).as_ref(), Ok(&record));
 }

@@ -1,11 +1,14 @@
 //! Do a reader and a writer one version apart understand each other, and is every breaking change refused?
 
-use apache_avro::{Schema, from_avro_datum, to_avro_datum, types::Value};
+use apache_avro::{Schema, types::Value};
 use proptest::{collection::vec, prelude::any, proptest};
 use serde_json::{Value as Json, json};
 
 use super::{
-    super::{Callback, Command, Decision, Fault, Items, Record, SCHEMAS, compatible, resolve},
+    super::{
+        Callback, Command, Decision, Fault, Items, Record, SCHEMAS, compatible, read_value, resolve,
+        write_value,
+    },
     decoded,
     draw::{Draw, Entropy},
     encoded, for_each_record, named_types, parse, schema_of,
@@ -56,10 +59,10 @@ fn passes_between_versions<R: Record + Draw + PartialEq + std::fmt::Debug>(entro
     let record = R::draw(&mut Entropy(entropy));
 
     let upgraded = resolve(&present, &next, &encoded(&record)).unwrap();
-    let mut value = from_avro_datum(&next, &mut upgraded.as_slice(), None).unwrap();
+    let mut value = read_value(&next, &mut upgraded.as_slice(), None).unwrap();
 
     fill(&mut value);
-    let written = to_avro_datum(&next, value).unwrap();
+    let written = write_value(&next, value).unwrap();
     assert_ne!(written, upgraded);
     let read = resolve(&next, &present, &written).unwrap();
     assert_eq!(decoded::<R>(&read).as_ref(), Ok(&record));
@@ -79,11 +82,11 @@ fn a_symbol_that_the_reader_does_not_know_becomes_the_default() {
     let callback = Callback { command: Command::Send, ..Callback::draw(&mut Entropy(&[])) };
     let (present, next) = (schema_of::<Callback>(), next::<Callback>());
     let upgraded = resolve(&present, &next, &encoded(&callback)).unwrap();
-    let mut value = from_avro_datum(&next, &mut upgraded.as_slice(), None).unwrap();
+    let mut value = read_value(&next, &mut upgraded.as_slice(), None).unwrap();
     let Value::Record(fields) = &mut value else { panic!("a record") };
     let (_, command) = fields.iter_mut().find(|(name, _)| name == "command").unwrap();
     *command = Value::Enum(4, "novel".into());
-    let written = to_avro_datum(&next, value).unwrap();
+    let written = write_value(&next, value).unwrap();
 
     let read: Callback = decoded(&resolve(&next, &present, &written).unwrap()).unwrap();
     assert_eq!(read.command, Command::Hold);

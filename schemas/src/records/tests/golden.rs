@@ -4,7 +4,7 @@
 
 use std::{fs, path::PathBuf};
 
-use apache_avro::{Schema, from_avro_datum, types::Value};
+use apache_avro::{Schema, types::Value};
 use bytes::Bytes;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -14,7 +14,7 @@ use super::{
     super::{
         Appeal, Callback, CheckedIn, Command, ContextItem, Coordinates, DeadLetter, Decision, Evaluation,
         Header, ItemEntry, Items, JobClass, Mention, Record, Report, SCHEMAS, Source, Strike, Variant,
-        Verdict, resolve,
+        Verdict, read_value, resolve,
     },
     decoded, encoded, for_each_record, parse, schema_of,
 };
@@ -223,7 +223,7 @@ fn json(value: Value) -> Json {
 
 fn bless<R: Sample>() {
     let datum = encoded(&R::sample());
-    let value = from_avro_datum(&schema_of::<R>(), &mut datum.as_slice(), None).unwrap();
+    let value = read_value(&schema_of::<R>(), &mut datum.as_slice(), None).unwrap();
     let text = serde_json::to_string_pretty(&json(value)).unwrap() + "\n";
     let (bytes, expected) = (golden(R::NAME, R::SCHEMA_ID, "bin"), golden(R::NAME, R::SCHEMA_ID, "json"));
     if !bytes.exists() {
@@ -260,7 +260,7 @@ fn what_is_in_topics_stays_readable() {
         let expected: Json =
             serde_json::from_str(&fs::read_to_string(golden(schema.name, schema.id, "json")).unwrap())
                 .unwrap();
-        let value = from_avro_datum(&writer, &mut datum.as_slice(), None).unwrap();
+        let value = read_value(&writer, &mut datum.as_slice(), None).unwrap();
         assert_eq!(json(value), expected, "{} with id {}", schema.name, schema.id);
         for_each_record!(the_present_reader_reads(schema, &writer, &datum));
     }
