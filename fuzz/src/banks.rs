@@ -5,7 +5,7 @@ use std::io::Cursor;
 
 use tidegate_schemas::banks::{BankKind, HashKind};
 
-use super::files::{self, Format, What};
+use tidegate_bank_exchange::{Change, Format, read_entries};
 
 const KINDS: [BankKind; 6] =
     [BankKind::Text, BankKind::Geo, BankKind::Domain, BankKind::Pdq, BankKind::Md5, BankKind::Photodna];
@@ -13,17 +13,17 @@ const KINDS: [BankKind; 6] =
 fn read(bytes: &[u8], format: Format) {
     for kind in KINDS {
         // A file that is none as a whole says so at once.
-        let Ok(lines) = files::lines(Cursor::new(bytes.to_vec()), format, kind) else { continue };
+        let Ok(lines) = read_entries(Cursor::new(bytes.to_vec()), format, kind) else { continue };
         let (mut last, mut count) = (None, 0);
         for line in lines {
             count += 1;
             assert!(count <= bytes.len() + 1, "more entries than bytes");
             // Nothing follows what cannot be read.
             let Ok(line) = line else { break };
-            assert!(Some(line.place) >= last, "entries come in their order");
-            last = Some(line.place);
-            match line.entry {
-                Ok(What::Add(entry)) => {
+            assert!(Some(line.position) >= last, "entries come in their order");
+            last = Some(line.position);
+            match line.change {
+                Ok(Change::Add(entry)) => {
                     let value = entry.as_str().or_else(|| entry.get("value")?.as_str());
                     canonical(kind, value.unwrap());
                 }

@@ -2,10 +2,6 @@
 //!
 //! It makes up nothing: the bytes come from a fuzzer. Tests of those parts run the same bodies from seeds.
 
-#[path = "../../src/commands/banks/files/mod.rs"]
-#[allow(dead_code, reason = "files are written elsewhere")]
-mod files;
-
 pub mod banks;
 pub mod media;
 pub mod rules;

@@ -3,17 +3,10 @@
 //! A bank itself is a document (`tidegate apply`).
 
 mod export;
-mod files;
-#[cfg(test)]
-mod fuzzed;
 mod import;
 mod look_up;
 mod progress;
 mod sum;
-#[cfg(test)]
-#[path = "../../fuzz/src/banks.rs"]
-#[allow(unreachable_pub, reason = "a crate of its own elsewhere")]
-mod targets;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -21,10 +14,11 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tidegate_bank_exchange::Format;
 use tidegate_schemas::banks::{BankKind, HashKind};
 
 pub(in crate::commands) use self::look_up::look_up;
-use self::{files::Format, sum::Sum};
+use self::sum::Sum;
 use crate::{
     client::{Client, Connection},
     output::{complain, say},

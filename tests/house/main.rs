@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("schemas", &[]),
     ("rules", &["schemas"]),
     ("media", &["schemas"]),
+    ("bank-exchange", &["schemas", "media"]),
     ("stream", &["schemas"]),
     ("store", &["schemas"]),
     ("egress", &["schemas"]),
@@ -33,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "tidegate",
         &[
             "schemas",
+            "bank-exchange",
             "rules",
             "media",
             "stream",

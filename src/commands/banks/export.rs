@@ -10,8 +10,9 @@ use std::{
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tidegate_bank_exchange::join_labels;
 
-use super::{PAGE, files, known, page};
+use super::{PAGE, known, page};
 use crate::{client::Client, output::complain};
 
 /// How it is written.
@@ -123,7 +124,7 @@ fn write(out: &mut impl Write, entry: &Kept, shape: Shape) -> anyhow::Result<()>
             let optional = |text: &Option<String>| text.clone().unwrap_or_default();
             let row = row([
                 entry.value.clone(),
-                files::cell(&entry.labels),
+                join_labels(&entry.labels),
                 optional(&entry.source),
                 optional(&entry.expires_at),
                 entry.distance.map(|distance| distance.to_string()).unwrap_or_default(),

@@ -14,6 +14,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tidegate_bank_exchange::{Change, FileEntry, Format, Position, read_entries};
 use tidegate_media::banks::Hash;
 use tidegate_schemas::{
     banks::{BankKind, HashKind},
@@ -21,9 +22,7 @@ use tidegate_schemas::{
 };
 
 use super::{
-    Outcome, Outcomes, PAGE, Taken,
-    files::{self, Format, Place, What},
-    known, page,
+    Outcome, Outcomes, PAGE, Taken, known, page,
     progress::{Progress, Subject},
     sum::Sum,
 };
@@ -81,13 +80,16 @@ pub(super) async fn run(
         remarks: Vec::new(),
         read: 0,
     };
-    for line in files::lines(input, format, kind).with_context(unreadable)? {
-        match line {
-            Ok(line) => import.take(line).await?,
+    for entry in read_entries(input, format, kind).with_context(unreadable)? {
+        match entry {
+            Ok(entry) => import.take(entry).await?,
             Err(fault) => {
                 // What stood before it is taken like the whole of another file.
                 import.finish().await?;
-                complain(format!("{:#}: the rest was not read", fault.context(unreadable())));
+                complain(format!(
+                    "{:#}: the rest was not read",
+                    anyhow::Error::from(fault).context(unreadable())
+                ));
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -115,15 +117,16 @@ struct Import<'c> {
     kind: BankKind,
     progress: Progress,
     beside: Option<PathBuf>,
-    waiting: Vec<(Place, Change)>,
+    waiting: Vec<(Position, Request)>,
     /// In bytes, of what waits.
     size: usize,
     /// What is to be said of entries, in the file's order once what waits is sent.
-    remarks: Vec<(Place, String)>,
+    remarks: Vec<(Position, String)>,
     read: u64,
 }
 
-enum Change {
+/// Change that is sent to the service.
+enum Request {
     Add(Value),
     Withdraw(Value),
 }
@@ -134,33 +137,33 @@ fn value(entry: &Value) -> &str {
 }
 
 impl Import<'_> {
-    async fn take(&mut self, line: files::Line) -> anyhow::Result<()> {
+    async fn take(&mut self, entry: FileEntry) -> anyhow::Result<()> {
         self.read += 1;
         if self.read <= self.progress.done {
             return Ok(());
         }
-        let files::Line { place, entry } = line;
-        match entry {
-            Ok(What::Add(entry)) => {
-                self.doubt(place, &entry);
+        let FileEntry { position, change } = entry;
+        match change {
+            Ok(Change::Add(entry)) => {
+                self.doubt(position, &entry);
                 self.is_given_again(&entry);
                 self.size += entry.to_string().len();
-                self.waiting.push((place, Change::Add(entry)));
+                self.waiting.push((position, Request::Add(entry)));
             }
-            Ok(What::Withdraw(named)) => {
+            Ok(Change::Withdraw(named)) => {
                 self.size += named.to_string().len();
-                self.waiting.push((place, Change::Withdraw(named)));
+                self.waiting.push((position, Request::Withdraw(named)));
             }
-            Ok(What::WithdrawName { source, reference }) => {
+            Ok(Change::WithdrawByReference { source, reference }) => {
                 let of_source = self.progress.withdrawn.entry(source).or_default();
                 if of_source.insert(reference, BTreeSet::new()).is_some() {
                     self.progress.sum.missing += 1;
                 }
             }
-            Ok(What::Other) => self.progress.sum.others += 1,
+            Ok(Change::OtherKind) => self.progress.sum.others += 1,
             Err(reason) => {
                 self.size += reason.len();
-                self.remarks.push((place, reason));
+                self.remarks.push((position, reason));
                 self.progress.sum.rejected += 1;
             }
         }
@@ -174,13 +177,13 @@ impl Import<'_> {
     }
 
     /// PDQ sets half of its bits, so a hash that does not is hardly one. It is added all the same.
-    fn doubt(&mut self, place: Place, entry: &Value) {
+    fn doubt(&mut self, position: Position, entry: &Value) {
         let hash = Some(value(entry)).filter(|_| self.kind == BankKind::Pdq);
         let Some(hash) = hash.and_then(|hash| Hash::parse(HashKind::Pdq, hash.trim())) else { return };
         let set: u32 = hash.bytes().iter().map(|byte| byte.count_ones()).sum();
         if !USUALLY_SET.contains(&set) {
             let remark = format!("{set} of its bits are set; of a picture's hash about 128 are");
-            self.remarks.push((place, remark));
+            self.remarks.push((position, remark));
         }
     }
 
@@ -198,9 +201,9 @@ impl Import<'_> {
     /// What waits. Only of the same value must adding and taking back keep their order: a request each for all others.
     async fn send(&mut self) -> anyhow::Result<()> {
         let (mut run, mut known) = (Vec::new(), HashMap::new());
-        for (place, change) in std::mem::take(&mut self.waiting) {
+        for (position, change) in std::mem::take(&mut self.waiting) {
             let written = match &change {
-                Change::Add(entry) | Change::Withdraw(entry) => value(entry),
+                Request::Add(entry) | Request::Withdraw(entry) => value(entry),
             };
             let value = self.kind.canonical(written).unwrap_or_else(|_| written.to_owned());
             let how = std::mem::discriminant(&change);
@@ -209,34 +212,34 @@ impl Import<'_> {
                 known.clear();
             }
             known.insert(value, how);
-            run.push((place, change));
+            run.push((position, change));
         }
         self.send_run(run).await?;
         self.size = 0;
-        self.remarks.sort_by_key(|(place, _)| *place);
-        for (place, remark) in self.remarks.drain(..) {
-            complain(format!("{place}: {remark}"));
+        self.remarks.sort_by_key(|(position, _)| *position);
+        for (position, remark) in self.remarks.drain(..) {
+            complain(format!("{position}: {remark}"));
         }
         self.progress.done = self.read;
         self.keep()
     }
 
-    async fn send_run(&mut self, run: Vec<(Place, Change)>) -> anyhow::Result<()> {
-        let (mut places, mut entries, mut withdrawn) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, change) in run {
+    async fn send_run(&mut self, run: Vec<(Position, Request)>) -> anyhow::Result<()> {
+        let (mut positions, mut entries, mut withdrawn) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, change) in run {
             match change {
-                Change::Add(entry) => {
-                    places.push(place);
+                Request::Add(entry) => {
+                    positions.push(position);
                     entries.push(entry);
                 }
-                Change::Withdraw(named) => withdrawn.push(named),
+                Request::Withdraw(named) => withdrawn.push(named),
             }
         }
         if !entries.is_empty() {
             let path = format!("/banks/{}/entries", self.bank);
             let taken: Taken = self.client.post(&path, &json!({"entries": entries})).await?;
             let rejected = taken.rejected.iter();
-            self.remarks.extend(rejected.map(|it| (places[it.index], it.reason.clone())));
+            self.remarks.extend(rejected.map(|it| (positions[it.index], it.reason.clone())));
             taken.tell_warnings();
             self.progress.sum.add(&Sum::of(&taken));
             self.progress.revision = self.progress.revision.max(taken.revision);

@@ -8,8 +8,9 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
+use tidegate_bank_exchange::Format;
 
-use super::{files::Format, sum::Sum};
+use super::sum::Sum;
 
 /// What an import goes into and comes from; progress is of no other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

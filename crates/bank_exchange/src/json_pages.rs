@@ -1,6 +1,6 @@
 //! Reads pages of JSON record by record, so that a page need not fit into the memory.
 //!
-//! What a record says is not its matter.
+//! Change a record says is not its matter.
 
 use std::{
     fmt,
@@ -9,7 +9,6 @@ use std::{
     thread,
 };
 
-use anyhow::anyhow;
 use serde::{
     Deserialize as _,
     de::{
@@ -19,44 +18,45 @@ use serde::{
 };
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{
-    bounded::{Bound, bounded},
-    keys::said_once,
+use crate::{
+    error::FileError,
+    length_limit::{LengthLimit, limit_length},
+    unique_keys::parse_unique,
 };
 
-/// A record, or why it cannot be one; where it begins.
+/// Line in which a record begins, and the record or the reason why it is refused.
 type Record = (u64, Result<Value, String>);
 
-/// Where exchanges have the records of a page.
+/// Keys under which exchanges list the records of a page.
 const LISTS: [&str; 4] = ["hashRecords", "data", "results", "items"];
 
-/// Read ahead of whoever takes them.
-const AHEAD: usize = 64;
+/// Number of records that are read ahead.
+const READ_AHEAD: usize = 64;
 
-/// Pages, lists or single records, one after the other, each with the line that it begins in. The parser calls, and an
-/// iterator is called: so it has a thread.
-pub(super) fn records(
+/// Returns the records of pages, lists or single records, one after the other. The parser pushes records and an iterator pulls
+/// them, so the parser has a thread.
+pub(crate) fn records(
     file: impl BufRead + Send + 'static,
-) -> impl Iterator<Item = anyhow::Result<Record>> + 'static {
-    let (sender, records) = sync_channel(AHEAD);
+) -> impl Iterator<Item = Result<Record, FileError>> + 'static {
+    let (sender, records) = sync_channel(READ_AHEAD);
     thread::spawn(move || {
-        let (mut file, bound) = bounded(file);
-        if let Err(error) = pass_mark(&mut file) {
-            drop(sender.send(Err(anyhow!("line 1: {error}"))));
+        let (mut file, limit) = limit_length(file);
+        if let Err(error) = skip_byte_order_mark(&mut file) {
+            drop(sender.send(Err(FileError::new(format!("line 1: {error}")))));
             return;
         }
         let mut values = serde_json::Deserializer::from_reader(file);
         if values.end().is_ok() {
-            drop(sender.send(Err(anyhow!("it is empty, and an exchange hands out pages"))));
+            drop(sender.send(Err(FileError::new("it is empty, and an exchange hands out pages"))));
         }
         while values.end().is_err() {
-            let page = Page { sender: &sender, bound: &bound, line: bound.line() };
+            let page = Page { sender: &sender, limit: &limit, line: limit.line() };
             if let Err(error) = page.deserialize(&mut values) {
-                // Nobody listens any more, or this is the last that is said.
+                // Either the receiver is gone, or this is the last message.
                 let fault = if error.is_io() {
-                    anyhow!("line {}: {error}", bound.line())
+                    FileError::new(format!("line {}: {error}", limit.line()))
                 } else {
-                    anyhow!("it is no JSON: {error}")
+                    FileError::new(format!("it is no JSON: {error}"))
                 };
                 drop(sender.send(Err(fault)));
                 break;
@@ -66,8 +66,8 @@ pub(super) fn records(
     records.into_iter()
 }
 
-/// The mark that some programs put before a text, by its bytes: they may come one by one.
-fn pass_mark(file: &mut impl BufRead) -> io::Result<()> {
+/// Skips a byte order mark. Its bytes may arrive one by one.
+fn skip_byte_order_mark(file: &mut impl BufRead) -> io::Result<()> {
     for byte in *b"\xef\xbb\xbf" {
         if file.fill_buf()?.first() != Some(&byte) {
             break;
@@ -77,28 +77,28 @@ fn pass_mark(file: &mut impl BufRead) -> io::Result<()> {
     Ok(())
 }
 
-/// A value at the top: a page, a list, or a record.
+/// Value at the top level: a page, a list, or a record.
 #[derive(Clone, Copy)]
 struct Page<'s> {
-    sender: &'s SyncSender<anyhow::Result<Record>>,
-    bound: &'s Bound,
-    /// Where it begins.
+    sender: &'s SyncSender<Result<Record, FileError>>,
+    limit: &'s LengthLimit,
+    /// Line in which it begins.
     line: u64,
 }
 
 impl Page<'_> {
-    fn tell<E: Error>(&self, record: Record) -> Result<(), E> {
-        self.bound.renew();
+    fn send<E: Error>(&self, record: Record) -> Result<(), E> {
+        self.limit.renew();
         self.sender.send(Ok(record)).map_err(|_| E::custom("nobody reads on"))
     }
 
-    fn tell_this<E: Error>(&self, record: impl Into<Value>) -> Result<(), E> {
-        self.tell((self.line, Ok(record.into())))
+    fn send_self<E: Error>(&self, record: impl Into<Value>) -> Result<(), E> {
+        self.send((self.line, Ok(record.into())))
     }
 
     fn each<'de, A: SeqAccess<'de>>(&self, mut list: A) -> Result<(), A::Error> {
-        while let Some(record) = list.next_element_seed(Placed(self.bound))? {
-            self.tell(record)?;
+        while let Some(record) = list.next_element_seed(RecordSeed(self.limit))? {
+            self.send(record)?;
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl<'de> Visitor<'de> for Page<'_> {
         let (mut record, mut is_page) = (Ok(Map::new()), false);
         while let Some(key) = members.next_key::<String>()? {
             let value = if LISTS.contains(&key.as_str()) {
-                let Some(value) = members.next_value_seed(Listed(self))? else {
+                let Some(value) = members.next_value_seed(ListSeed(self))? else {
                     is_page = true;
                     continue;
                 };
@@ -136,27 +136,31 @@ impl<'de> Visitor<'de> for Page<'_> {
                 members.next_value::<IgnoredAny>()?;
                 continue;
             } else {
-                said_once(members.next_value::<Box<RawValue>>()?.get())
+                parse_unique(members.next_value::<Box<RawValue>>()?.get())
             };
-            record = record.and_then(|record| with(record, key, value?));
+            record = record.and_then(|record| insert_unique(record, key, value?));
         }
-        if is_page { Ok(()) } else { self.tell((self.line, record.map(Value::Object))) }
+        if is_page { Ok(()) } else { self.send((self.line, record.map(Value::Object))) }
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.tell_this(text)
+        self.send_self(text)
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.tell_this(value)
+        self.send_self(value)
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.tell_this(Value::Null)
+        self.send_self(Value::Null)
     }
 }
 
-fn with(mut record: Map<String, Value>, key: String, value: Value) -> Result<Map<String, Value>, String> {
+fn insert_unique(
+    mut record: Map<String, Value>,
+    key: String,
+    value: Value,
+) -> Result<Map<String, Value>, String> {
     if record.contains_key(&key) {
         return Err(format!("The key `{key}` stands more than once in one object."));
     }
@@ -164,22 +168,22 @@ fn with(mut record: Map<String, Value>, key: String, value: Value) -> Result<Map
     Ok(record)
 }
 
-/// A record of a list.
-struct Placed<'s>(&'s Bound);
+/// Reads one record of a list with its line.
+struct RecordSeed<'s>(&'s LengthLimit);
 
-impl<'de> DeserializeSeed<'de> for Placed<'_> {
+impl<'de> DeserializeSeed<'de> for RecordSeed<'_> {
     type Value = Record;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Record, D::Error> {
         let line = self.0.line();
-        Ok((line, said_once(Box::<RawValue>::deserialize(from)?.get())))
+        Ok((line, parse_unique(Box::<RawValue>::deserialize(from)?.get())))
     }
 }
 
-/// What stands where a page has its list: told record by record if it is one, else what it is.
-struct Listed<'s>(Page<'s>);
+/// Change stands where a page has its list: told record by record if it is one, else what it is.
+struct ListSeed<'s>(Page<'s>);
 
-impl<'de> DeserializeSeed<'de> for Listed<'_> {
+impl<'de> DeserializeSeed<'de> for ListSeed<'_> {
     type Value = Option<Value>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Option<Value>, D::Error> {
@@ -187,7 +191,7 @@ impl<'de> DeserializeSeed<'de> for Listed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Listed<'_> {
+impl<'de> Visitor<'de> for ListSeed<'_> {
     type Value = Option<Value>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

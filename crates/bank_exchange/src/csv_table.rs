@@ -1,0 +1,136 @@
+//! Tables with a header: entries of a CSV file, and labels within one cell.
+
+use std::io::BufRead;
+
+use serde_json::{Map, json};
+use tidegate_schemas::banks::BankKind;
+
+use crate::{
+    FileEntries, FileError,
+    csv_positions::track_positions,
+    entry::{Change, FileEntry, complete, field},
+    length_limit::limit_length,
+};
+
+/// Returns the entries of a table.
+pub(crate) fn csv_entries(file: impl BufRead + 'static, bank: BankKind) -> Result<FileEntries, FileError> {
+    let (file, limit) = limit_length(file);
+    let (file, positions) = track_positions(file);
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(file);
+    let header = reader.headers()?.clone();
+    let mut columns = Vec::new();
+    for name in &header {
+        let name = name.trim().trim_start_matches('\u{feff}').to_ascii_lowercase();
+        match field(&name) {
+            Some(column) if !columns.contains(&column) => columns.push(column),
+            Some(_) => {
+                let reason = format!("the header names `{name}` twice, or two names for the same");
+                return Err(FileError::new(reason));
+            }
+            None => {
+                return Err(FileError::new(format!(
+                    "the header names `{name}`; known are value or hash, labels, source, expires_at, signal_type, \
+                     max_distance, content_id, note and disabled"
+                )));
+            }
+        }
+    }
+    if !columns.contains(&"value") {
+        return Err(FileError::new("the header names no column `value`"));
+    }
+    let mut last = 1;
+    let rows = reader.into_records().map(move |record| {
+        limit.renew();
+        let position = match &record {
+            Ok(record) => record.position(),
+            Err(error) => error.position(),
+        };
+        if let Some(line) = position.and_then(|it| positions.line(it.byte())) {
+            last = line;
+        }
+        if positions.ends_within_a_quote() {
+            let reason = format!("line {last}: a quote begins in this row, or after it, and does not end");
+            return Err(FileError::new(reason));
+        }
+        let change = match record {
+            Ok(record) if record.len() == columns.len() => row(&columns, &record, bank),
+            Ok(record) => Err(format!("it has {} columns instead of {}", record.len(), columns.len())),
+            Err(error) if error.is_io_error() => {
+                return Err(FileError::from(error).at(format!("after line {last}")));
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        Ok(FileEntry::at_line(last, change))
+    });
+    Ok(Box::new(rows))
+}
+
+fn row(columns: &[&str], record: &csv::StringRecord, bank: BankKind) -> Result<Change, String> {
+    let mut entry = Map::new();
+    for (name, cell) in columns.iter().zip(record) {
+        if *name != "value" && cell.trim().is_empty() {
+            continue;
+        }
+        let value = match *name {
+            "labels" => json!(split_labels(cell)),
+            "distance" => {
+                json!(cell.trim().parse::<u32>().map_err(|_| "its distance is no number".to_owned())?)
+            }
+            "disabled" => {
+                let said = cell.trim().to_ascii_lowercase();
+                json!(said.parse::<bool>().map_err(|_| "`disabled` is true or false".to_owned())?)
+            }
+            _ => json!(cell),
+        };
+        entry.insert((*name).to_owned(), value);
+    }
+    complete(entry, bank)
+}
+
+/// Splits the labels of a cell at bars. A bar, a blank at an end and a backslash may stand behind a backslash, as
+/// [`join_labels`] writes them.
+pub(crate) fn split_labels(cell: &str) -> Vec<String> {
+    let mut labels = Vec::new();
+    // Length up to which blanks are kept, because they were escaped.
+    let (mut label, mut kept) = (String::new(), 0);
+    let mut end = |label: &mut String, kept: &mut usize| {
+        label.truncate(label.trim_end().len().max(*kept));
+        *kept = 0;
+        labels.extend(Some(std::mem::take(label)).filter(|label| !label.is_empty()));
+    };
+    let mut letters = cell.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '|' => end(&mut label, &mut kept),
+            '\\' if letters.peek().is_some_and(|next| is_escaped(*next)) => {
+                label.extend(letters.next());
+                kept = label.len();
+            }
+            _ if label.is_empty() && letter.is_whitespace() => {}
+            _ => label.push(letter),
+        }
+    }
+    end(&mut label, &mut kept);
+    labels
+}
+
+fn is_escaped(letter: char) -> bool {
+    matches!(letter, '|' | '\\') || letter.is_whitespace()
+}
+
+/// Joins labels into one cell, which [`split_labels`] reads back.
+pub fn join_labels(labels: &[String]) -> String {
+    let one = |label: &String| {
+        let (start, end) = (label.len() - label.trim_start().len(), label.trim_end().len());
+        let mut text = String::with_capacity(label.len());
+        for (at, letter) in label.char_indices() {
+            let is_at_end = letter.is_whitespace() && (at < start || at >= end);
+            if matches!(letter, '|' | '\\') || is_at_end {
+                text.push('\\');
+            }
+            text.push(letter);
+        }
+        text
+    };
+    labels.iter().map(one).collect::<Vec<_>>().join("|")
+}

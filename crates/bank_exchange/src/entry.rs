@@ -1,0 +1,105 @@
+//! Entries of a file: their position, and the change of the bank that each asks for.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+use tidegate_schemas::{
+    banks::{BankKind, HashKind},
+    item_types::datetime,
+};
+
+/// Change of a bank that an entry asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A text, or an object with `value` and what belongs to it.
+    Add(Value),
+    /// A value that its source withdraws, under the source's name for it.
+    Withdraw(Value),
+    /// All values that a source listed under one name.
+    WithdrawByReference { source: String, reference: String },
+    /// A hash of another kind than the bank's, which is passed over.
+    OtherKind,
+}
+
+/// One entry of a file.
+pub struct FileEntry {
+    pub position: Position,
+    /// The change, or the reason why the entry is refused.
+    pub change: Result<Change, String>,
+}
+
+impl FileEntry {
+    pub(crate) const fn at_line(line: u64, change: Result<Change, String>) -> Self {
+        Self { position: Position { line, record: None }, change }
+    }
+}
+
+/// Position of an entry in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Line, from 1; the first one of an entry over several lines.
+    pub line: u64,
+    /// Number of the record in an exchange's file, all of which may be one line.
+    pub(crate) record: Option<u64>,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", self.line)?;
+        self.record.map_or(Ok(()), |record| write!(f, ", record {record}"))
+    }
+}
+
+/// Returns the kind of hash that exchanges and tools call `name`, if it is one that banks hold.
+pub(crate) fn hash_kind(name: &str) -> Option<HashKind> {
+    match name.trim().to_ascii_lowercase().as_str() {
+        "hash_pdq" | "imagepdq" => Some(HashKind::Pdq),
+        "hash_md5" | "video_md5" | "videomd5" => Some(HashKind::Md5),
+        "hash_sha1" | "sha-1" => Some(HashKind::Sha1),
+        "hash_sha256" | "sha-256" => Some(HashKind::Sha256),
+        "pdna" | "hash_pdna" | "hash_photodna" => Some(HashKind::Photodna),
+        "hash_netclean" => Some(HashKind::Netclean),
+        other => HashKind::named(other),
+    }
+}
+
+/// Names of columns and keys in files, and the names that the service takes.
+const FIELDS: [(&str, &str); 16] = [
+    ("value", "value"),
+    ("hash", "value"),
+    ("labels", "labels"),
+    ("source", "source"),
+    ("expiresAt", "expiresAt"),
+    ("expires_at", "expiresAt"),
+    ("expiresat", "expiresAt"),
+    ("signal_type", "signalType"),
+    ("signalType", "signalType"),
+    ("distance", "distance"),
+    ("max_distance", "distance"),
+    ("maxDistance", "distance"),
+    ("reference", "reference"),
+    ("content_id", "reference"),
+    ("note", "note"),
+    ("disabled", "disabled"),
+];
+
+/// Returns the service's name of a column or key.
+pub(crate) fn field(name: &str) -> Option<&'static str> {
+    FIELDS.into_iter().find(|(known, _)| *known == name).map(|(_, field)| field)
+}
+
+/// Completes an entry: takes out the hash kind, which the service knows, and refuses here what would make the service refuse
+/// the whole request.
+pub(crate) fn complete(mut entry: Map<String, Value>, bank: BankKind) -> Result<Change, String> {
+    let named = entry.remove("signalType");
+    if !entry.get("value").is_some_and(Value::is_string) {
+        return Err("its `value` is no text".to_owned());
+    }
+    if entry.get("expiresAt").and_then(Value::as_str).is_some_and(|text| datetime::parse(text).is_none()) {
+        return Err("it ends at no instant such as 2026-12-31T00:00:00Z".to_owned());
+    }
+    match named.as_ref().and_then(Value::as_str) {
+        Some(name) if hash_kind(name).is_none() || hash_kind(name) != bank.hash() => Ok(Change::OtherKind),
+        _ => Ok(Change::Add(Value::Object(entry))),
+    }
+}

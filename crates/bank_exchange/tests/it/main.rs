@@ -1,0 +1,3 @@
+//! Files of bank entries through the public interface.
+
+mod fuzzed;
