@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{server_file, settings::Settings};
 
-/// Where the admin API is, and as whom to speak. Without any of it, the process on the data folder of this machine.
+/// Address of the admin API and the key to use. By default the process on the data folder of this machine.
 #[derive(Debug, Args)]
 pub(crate) struct Connection {
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) struct Client {
     server: String,
     token: String,
     org: Option<String>,
-    /// For messages: where the address comes from.
+    /// Origin of the address, for messages.
     found_in: String,
 }
 
@@ -127,7 +127,7 @@ impl Client {
         Ok(Self { http: http()?, base, server: shown.clone(), shown, token, org, found_in })
     }
 
-    /// Which process it speaks to: one that is found by its data folder may have another address each time.
+    /// Identity of the process: one that is found by its data folder may have another address each time.
     pub(crate) fn server(&self) -> &str {
         &self.server
     }

@@ -21,7 +21,7 @@ const TABLES: &str = "keyspaces";
 const LIST_OF_TABLES: &str = "0";
 /// Empty; locked while it is open.
 const LOCK: &str = "lock";
-/// What the database writes into a new folder of its own before it takes a row, and how long it is.
+/// File that the database writes into a new folder before it takes a row, and its length.
 const MARKER: &str = "version";
 const MARKER_BYTES: u64 = 4;
 
@@ -29,7 +29,7 @@ pub(crate) fn folder_in(data: &Path) -> PathBuf {
     data.join(FOLDER)
 }
 
-/// Whether there is one that may hold something.
+/// True if the folder may hold a database with data.
 pub(crate) fn is_in(data: &Path) -> bool {
     let folder = folder_in(data);
     (folder.exists() && !is_husk(&folder).unwrap_or_default()) || has_tables(&data.join(UNFINISHED))
@@ -85,7 +85,8 @@ fn open(folder: &Path) -> fjall::Result<Database> {
     Database::builder(folder).open()
 }
 
-/// Beside its place: one that is half made, as on a full disk, could not be opened by anybody.
+/// Creates the database in a temporary folder: one that is half made, as on a full disk, could not be opened by
+/// anybody.
 fn make(data: &Path, folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
     let cannot = || format!("{} cannot be made", folder.display());
     if fs::symlink_metadata(folder).is_ok() {
@@ -159,7 +160,8 @@ fn clear(folder: &Path) -> anyhow::Result<()> {
     cleared().with_context(|| format!("{} cannot be cleared", folder.display()))
 }
 
-/// As long as it is held, nobody else makes anything here. Where folders cannot be locked, nothing is.
+/// Locks the folder against other processes that would create a database. Where folders cannot be locked, it does
+/// nothing.
 fn lock(folder: &Path) -> anyhow::Result<Option<File>> {
     let Ok(lock) = File::open(folder) else { return Ok(None) };
     match lock.try_lock() {
@@ -208,8 +210,8 @@ fn is_finished(folder: &Path) -> bool {
     fs::metadata(folder.join(MARKER)).is_ok_and(|marker| marker.len() >= MARKER_BYTES)
 }
 
-/// What is left where no database was finished, or where one was removed under a process: a lock, a journal of zeros,
-/// folders of empty tables. It holds nothing for certain.
+/// True if the folder holds only remains of a database that was never finished or was removed under a process: a lock,
+/// a journal of zeros, folders of empty tables. Such a folder holds no data.
 fn is_husk(folder: &Path) -> io::Result<bool> {
     if is_finished(folder) {
         return Ok(false);

@@ -1,7 +1,7 @@
 //! A file that may not grow any more (`ulimit -f`) ends a process, unless it asks for the signal: then writing to the file
 //! fails, which is told like a full disk.
 
-/// For the rest of the life of the process.
+/// Ignores SIGXFSZ for the rest of the process, so that a full file is an error of the write.
 #[cfg(unix)]
 pub(crate) fn outlive() -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};

@@ -1,4 +1,4 @@
-//! What the probes say: which roles run, and whether log, store and configurations answer.
+//! Health probes: the roles that run, and whether log, store and configurations answer.
 //!
 //! It asks nobody when a probe comes: a task of its own looks at the parts, and probes read what it saw.
 
@@ -12,7 +12,7 @@ use tidegate_stream::{Log, health::Readiness};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How often the store is asked.
+/// Interval at which the store is asked.
 const EVERY: Duration = Duration::from_secs(1);
 /// An answer that takes longer counts as none.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,14 +24,14 @@ pub(crate) struct Health(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     state: Mutex<State>,
-    /// What this process can never use again, and why.
+    /// Resource that this process has lost for good, and the reason.
     lost: watch::Sender<Option<String>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     roles: BTreeMap<&'static str, Role>,
-    /// Who has a complaint, and which.
+    /// Complaints by part.
     complaints: BTreeMap<&'static str, String>,
     opened: bool,
     stopping: bool,
@@ -143,7 +143,7 @@ fn complaint(readiness: Readiness) -> Option<String> {
     }
 }
 
-/// What is looked at.
+/// Parts that are probed.
 pub(crate) struct Parts {
     pub(crate) log: Log,
     pub(crate) store: Store,

@@ -128,7 +128,7 @@ async fn cql(settings: &Settings) -> Result<Store, Fault> {
     Ok(store)
 }
 
-/// Only its owner may look into it: it holds what platforms sent, and keys.
+/// Creates a folder that only its owner may read: it holds what platforms sent, and keys.
 pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {
     if folder.is_dir() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What commands print: answers on standard output, faults on standard error.
+//! Output of commands: answers on standard output, errors on standard error.
 //!
 //! Log lines are `telemetry`'s.
 
@@ -24,7 +24,7 @@ pub(crate) fn say(line: impl Display) {
     }
 }
 
-/// What a process ends with, whose command came to `code`.
+/// Returns the exit code of a process whose command ended with `code`.
 pub(crate) fn ended(code: ExitCode) -> ExitCode {
     if LOST.load(Ordering::Relaxed) { ExitCode::from(REFUSED) } else { code }
 }
@@ -46,5 +46,5 @@ pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
 
 /// The command line or the settings are refused, or the output is lost; clap uses the same code.
 pub(crate) const REFUSED: u8 = 2;
-/// What was compared is different.
+/// Exit code of a comparison that found a difference.
 pub(crate) const DIFFERENT: u8 = 2;

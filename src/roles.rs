@@ -43,7 +43,7 @@ impl Role {
     }
 }
 
-/// How the process ended; its exit code tells which.
+/// End of the process; the exit code follows from it.
 #[derive(Debug)]
 pub(crate) enum End {
     /// Told to stop; nothing was left under way.
@@ -71,9 +71,9 @@ impl End {
 }
 
 pub(crate) struct Timing {
-    /// Between "not ready" and the end of accepting.
+    /// Time between "not ready" and the end of accepting.
     pub(crate) linger: Duration,
-    /// For everything after it.
+    /// Time for everything after that.
     pub(crate) drain: Duration,
 }
 

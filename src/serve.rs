@@ -51,7 +51,7 @@ impl Which {
     }
 }
 
-/// What is closed last has this long, also when draining took all its time.
+/// Time for closing the last parts, also when draining took all its time.
 const CLOSING: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> anyhow::Result<ExitCode> {
@@ -298,7 +298,7 @@ fn local_token() -> String {
     format!("{}{}", random(), random())
 }
 
-/// On an empty store, makes the first organisation and shows its key, once.
+/// Creates the first organisation on an empty store and prints its key, once.
 async fn greet(store: &Store, keys: &Keys) -> Result<(), Fault> {
     let first = first_start(store, keys, &system_clock()).await;
     let first = first.map_err(|error| {
@@ -324,7 +324,7 @@ fn announce(addresses: &Addresses) {
     say(format!("tidegate {} is ready: {}", telemetry::BUILD.version, shown.join(", ")));
 }
 
-/// Where everything listens; with port 0 in the settings, the real one.
+/// Addresses that the servers listen on; the real ports if the settings say port 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     pub(crate) api: Option<SocketAddr>,

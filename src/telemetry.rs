@@ -20,7 +20,7 @@ use tracing_subscriber::{
 
 use crate::settings::{LogFormat, Telemetry};
 
-/// What `/buildinfo` and the metric of the same name say.
+/// Build information of `/buildinfo` and of the metric of the same name.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Build {
     pub(crate) version: &'static str,
@@ -47,7 +47,7 @@ fn filter(settings: &Telemetry) -> Result<EnvFilter, String> {
         .map_err(|error| format!("telemetry.filter = {:?}: {error}", settings.filter))
 }
 
-/// Whether log lines can be chosen so.
+/// Checks that log lines can be filtered so.
 pub(crate) fn check(settings: &Telemetry) -> Result<(), String> {
     filter(settings).map(drop)
 }

@@ -28,7 +28,7 @@ impl Fault {
     }
 }
 
-/// What waits, and who is told.
+/// Patience with servers that are away: the retry, and the parties that are told.
 #[derive(Clone)]
 pub(crate) struct Patience {
     health: Health,
@@ -97,7 +97,7 @@ pub(crate) struct Rooms {
 }
 
 impl Rooms {
-    /// From here on the ports are free for their servers; what connects meanwhile waits for them.
+    /// Frees the ports for their servers; connections that arrive meanwhile wait for them.
     pub(crate) async fn close(self) {
         self.closing.cancel();
         self.tasks.close();

@@ -19,11 +19,11 @@ use tidegate_stream::{Record, Topic};
 /// Rows that are read at once.
 const STEP: usize = 500;
 
-/// Where a page ended.
+/// End of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     day: i64,
-    /// Nothing of the day was read yet, if there is none.
+    /// Cursor in the day; none if nothing of the day was read yet.
     after: Option<Cursor>,
 }
 

@@ -17,7 +17,7 @@ pub use self::{
     settings::{Settings, SettingsError},
 };
 
-/// What the console works on.
+/// Dependencies of the console.
 #[derive(Clone)]
 pub struct Deps {
     pub moderation: tidegate_moderation::Deps,

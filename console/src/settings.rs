@@ -1,4 +1,4 @@
-//! What an operator may set about reviewing, with the defaults.
+//! Settings of reviewing, with their defaults.
 //!
 //! Queues and policies are an organisation's own and belong to `catalog`.
 
@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How long a decision can be undone before its effects begin, in milliseconds. Default 10,000.
+    /// Milliseconds for which a decision can be undone before its effects begin. Default 10,000.
     pub undo_ms: u64,
-    /// How long a claim holds without being renewed, in milliseconds. Default 600,000 (10 minutes).
+    /// Milliseconds for which a claim holds without being renewed. Default 600,000 (10 minutes).
     pub lease_ms: u64,
-    /// How many entries a list gives where a request names no number. Default 50.
+    /// Number of entries in a list where a request names none. Default 50.
     pub page: usize,
-    /// How many entries a request may ask for. Default 500.
+    /// Greatest number of entries that a request may ask for. Default 500.
     pub page_most: usize,
-    /// How many rows one page of a filtered list may cost; such a page may be short, and names where to go on.
+    /// Number of rows that one page of a filtered list may read; such a page may be short, and names where to go on.
     /// Default 5,000.
     pub rows_per_page: usize,
-    /// How many bytes of what was sent along one answer about a job may show; it names where to go on. One report or
-    /// appeal is always shown as a whole. Default 4 MiB.
+    /// Bytes of context that one answer about a job may show; it names where to go on. One report or appeal is always
+    /// shown as a whole. Default 4 MiB.
     pub cause_bytes: usize,
-    /// How long a decision's reason may be, in bytes; each of its callbacks carries it. Default 16 KiB.
+    /// Greatest length of a decision's reason in bytes; each of its callbacks carries it. Default 16 KiB.
     pub reason_bytes: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What happens to a request before its handler: key, scope and rate come first, and the body is read after them.
+//! Admission of a request before its handler: key, scope and rate come first, and the body is read after them.
 //!
 //! It does not look into bodies. All of it is one future of one handler: this is the path of every item.
 
@@ -117,7 +117,7 @@ impl Api {
     }
 }
 
-/// What a client calls its attempt, so that a second one is known as the same.
+/// Client's name of an attempt, so that a repeated one is recognised.
 #[derive(Debug)]
 pub(crate) struct IdempotencyKey(HeaderValue);
 

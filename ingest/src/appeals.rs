@@ -70,7 +70,7 @@ impl Api {
     }
 }
 
-/// What does not stand in the body.
+/// Parts of the record that are not in the body.
 struct Header {
     org: OrgId,
     received_at: Millis,

@@ -1,4 +1,4 @@
-//! Which configuration a request is checked against, and whether an item's type is in it.
+//! Configuration that a request is checked against, and whether it has an item's type.
 //!
 //! It compiles nothing; the catalog does.
 
@@ -31,7 +31,7 @@ impl Api {
     }
 }
 
-/// Whether the configuration has the type, in the version that the item names.
+/// True if the configuration has the type, in the version that the item names.
 pub(crate) fn knows(config: &Compiled, type_id: &TypeId, version: Option<&str>) -> bool {
     config
         .item_type(type_id)

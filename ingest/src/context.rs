@@ -11,10 +11,10 @@ use tidegate_schemas::{
 
 use crate::config::{knows, unknown};
 
-/// So many of an item's faults are kept.
+/// Number of an item's errors that are kept.
 const KEPT: usize = 5;
 
-/// Whether the configuration has the types of all that name one.
+/// True if the configuration has the types of all that name one.
 pub(crate) fn all_known(config: &Compiled, items: &[ContextItem]) -> bool {
     items
         .iter()

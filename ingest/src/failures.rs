@@ -1,4 +1,4 @@
-//! What a caller is told when log, store or configuration cannot do their part.
+//! Answers when the log, the store or the configuration cannot do their part.
 //!
 //! The details go to the log of the process; the answer only says whether another try helps.
 

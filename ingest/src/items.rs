@@ -176,13 +176,13 @@ fn submission(entry: &ItemEntry) -> Submission {
 #[derive(Debug)]
 struct Group<K> {
     partition: Partition,
-    /// Of its first item: the partition is given, so the key only names it.
+    /// Key of its first item: the partition is given, so the key only names it.
     key: K,
     items: Vec<ItemEntry>,
     bytes: usize,
 }
 
-/// What an item takes beside its data and its names, at most.
+/// Greatest size of an item's entry beside its data and its names.
 const ENTRY_BYTES: usize = 64;
 
 /// The items by partition, in their order, in groups of at most `most` bytes; one above it stands alone.

@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::guarded;
 pub use settings::{Settings, SettingsError};
 
-/// What the API works on.
+/// Dependencies of the API.
 #[derive(Clone)]
 pub struct Deps {
     pub log: Log,
@@ -62,7 +62,7 @@ impl Error {
     }
 }
 
-/// What every handler works with.
+/// Shared state of the handlers.
 struct Api {
     deps: Deps,
     settings: Settings,

@@ -31,7 +31,7 @@ const STATUSES: [(StatusCode, &str); 15] = [
     (StatusCode::SERVICE_UNAVAILABLE, "503"),
 ];
 
-/// What became of items. Rates need a zero to begin with.
+/// Counters of items by outcome. They start at zero, because rates need a first value.
 pub(crate) struct Items {
     pub(crate) accepted: Counter,
     pub(crate) refused: Counter,
@@ -74,7 +74,7 @@ impl Answers {
     }
 }
 
-/// For the budget, which moves it.
+/// Returns the gauge that the body budget moves.
 pub(crate) fn in_flight() -> Gauge {
     let gauge = gauge!(IN_FLIGHT);
     gauge.set(0);

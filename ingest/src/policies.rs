@@ -39,7 +39,7 @@ fn policies(config: &Compiled) -> Vec<Policy> {
     config.policies().iter().map(policy).collect()
 }
 
-/// Whether the client has this version already, by `If-None-Match`.
+/// True if the client has this version already, by `If-None-Match`.
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let listed = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     listed

@@ -11,10 +11,10 @@ use tidegate_web::Problem;
 
 use crate::{Api, admission::Received, config};
 
-/// How complete the items of an endpoint must be.
+/// Completeness that an endpoint asks of its items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wholeness {
-    /// As each says.
+    /// Completeness that each item names.
     AsSent,
     /// Whole, whatever they say.
     Whole,

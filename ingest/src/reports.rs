@@ -75,7 +75,7 @@ fn report_id(received: &Received, parsed: &Report) -> ReportId {
     }
 }
 
-/// What does not stand in the body.
+/// Parts of the record that are not in the body.
 struct Header {
     org: OrgId,
     report_id: ReportId,

@@ -1,4 +1,4 @@
-//! What an operator may set about the API, with the defaults.
+//! Settings of the API, with their defaults.
 //!
 //! Limits of connections, bodies and rates belong to the HTTP server: see `tidegate_web::Settings`.
 
@@ -11,7 +11,7 @@ use tidegate_schemas::wire::Limits;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How much one request may hold.
+    /// Limits of one request.
     pub limits: Limits,
     /// Items of one request that share a partition are put into records of about this size, in bytes; an item above
     /// it has a record of its own. Default 921,600.
@@ -21,10 +21,10 @@ pub struct Settings {
     pub offload_bytes: usize,
     /// The longest `wait` of a look-up; a longer one is cut, in milliseconds. Default 30,000.
     pub longest_wait_ms: u64,
-    /// How many look-ups may wait at once; above it they are answered with 503. Default 1,000.
+    /// Number of look-ups that may wait at once; above it they are answered with 503. Default 1,000.
     pub waiting_requests: usize,
-    /// What `Retry-After` says when the log or the store cannot take a request, in milliseconds; it is rounded up to
-    /// whole seconds. Default 2,000.
+    /// Milliseconds in `Retry-After` when the log or the store cannot take a request, rounded up to whole seconds.
+    /// Default 2,000.
     pub retry_after_ms: u64,
 }
 

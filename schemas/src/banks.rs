@@ -5,7 +5,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-/// What the entries of a bank are.
+/// Kind of entries that a bank holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BankKind {
@@ -47,7 +47,8 @@ impl BankKind {
         }
     }
 
-    /// Of banks that media are compared with; the others are lists that rules search in the item itself.
+    /// Returns the hash kind of a bank that media are compared with. The other banks are lists that rules search in the
+    /// item itself.
     pub const fn hash(self) -> Option<HashKind> {
         match self {
             Self::Text | Self::Regex | Self::Geo | Self::Domain => None,
@@ -112,7 +113,8 @@ impl HashKind {
         }
     }
 
-    /// Whether it is made here of media. The others are only handed in and asked for, as texts that are equal or not.
+    /// True if the service computes this hash from media. Other hashes are handed in by exchanges and compared as
+    /// texts.
     pub const fn is_made(self) -> bool {
         !matches!(self, Self::Photodna | Self::Netclean)
     }
@@ -121,8 +123,7 @@ impl HashKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Of what is compared: of the hash, which is written with twice as many digits, or of the digest of one that is not
-    /// made here.
+    /// Number of bytes that are compared: those of the hash, or of the digest of a hash that is not computed here.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Pdq | Self::Sha256 | Self::Photodna | Self::Netclean => 32,
@@ -132,8 +133,8 @@ impl HashKind {
         }
     }
 
-    /// How many bits may differ at most. An index of pieces of sixteen bits, one bit of each of which may differ, misses
-    /// nothing up to there. Hashes of files are the same or say nothing.
+    /// Greatest number of bits that may differ. The index splits a hash into pieces of sixteen bits and allows one
+    /// differing bit in each, so it finds everything up to there. Hashes of files are equal or not.
     pub const fn most_distance(self) -> u32 {
         match self {
             Self::Pdq => 31,
@@ -142,7 +143,7 @@ impl HashKind {
         }
     }
 
-    /// How many bits may differ unless a bank says otherwise: PDQ's own bound, and what re-encoding does to gradients.
+    /// Number of bits that may differ by default: PDQ's own bound, and for gradients what re-encoding changes.
     pub const fn usual_distance(self) -> u32 {
         match self {
             Self::Pdq => 31,
@@ -194,7 +195,8 @@ fn photodna(value: &str) -> Result<String, &'static str> {
 
 const LONGEST_NETCLEAN: usize = 512;
 
-/// How it is made is not published, so it is a text; digits are the same in either case.
+/// Returns the canonical form of a NetClean hash. Its computation is not published, so it is a text; hexadecimal digits
+/// compare without case.
 fn netclean(value: &str) -> Result<String, &'static str> {
     if value.len() > LONGEST_NETCLEAN || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("a NetClean hash has at most 512 letters, digits and signs");

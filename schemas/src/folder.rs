@@ -14,7 +14,7 @@ pub struct Folder {
     path: PathBuf,
     #[cfg(unix)]
     number: (u64, u64),
-    /// As long as it is open, no other folder gets its number.
+    /// Handle that keeps the folder's number from being given to another one.
     #[cfg(unix)]
     _opened: File,
 }

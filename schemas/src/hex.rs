@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-/// In small letters.
+/// Returns hexadecimal digits in lower case.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string takes everything");

@@ -141,7 +141,7 @@ uuid_id! {
     SubmissionId,
     /// A callback event: the same over every attempt and every replay.
     EventId,
-    /// What a strike or a job was made for.
+    /// Cause of a strike or a job.
     CauseId,
     JobId,
     ReportId,
@@ -246,7 +246,7 @@ impl Millis {
 #[serde(transparent)]
 pub struct ConfigVersion(pub i64);
 
-/// What an id is derived for. The name goes into the hash, so ids of two kinds never meet.
+/// Kind of a derived id. Its name goes into the hash, so ids of two kinds never collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// org, idempotency key, position, digest of the item
@@ -263,7 +263,7 @@ pub enum Kind {
     ThresholdEvent,
     /// org, class, subject, generation
     Job,
-    /// what opened or joined a job: submission and rule, report, appeal
+    /// cause that opened or joined a job: submission and rule, report, or appeal
     JobCause,
     /// job, claim epoch
     Decision,
@@ -273,7 +273,7 @@ pub enum Kind {
     Policy,
     /// org: the key that is made with the first organisation
     FirstKey,
-    /// what for, salt or rule, item, user or submission: whether it is in a part drawn from all
+    /// share of a whole, drawn by salt or rule, and by item, user or submission
     Share,
     /// bank, value in its canonical form
     BankEntry,

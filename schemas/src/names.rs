@@ -1,17 +1,18 @@
-//! What people call themselves and their keys, and how such words are printed: on one line, without steering anything.
+//! Names that people give to themselves and to keys, and how such words are printed: on one line, without control
+//! characters.
 //!
 //! The names that documents refer to are `documents`' and have a narrower form.
 
 use std::fmt::{self, Write as _};
 
-/// In bytes.
+/// Greatest length in bytes.
 pub const LONGEST: usize = 200;
 
 pub fn is_name(text: &str) -> bool {
     (1..=LONGEST).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
-/// `is_name` in words, after the subject of a sentence.
+/// Rule of `is_name` in words, to follow the subject of a sentence.
 pub const RULE: &str = "has 1 to 200 bytes and no control characters";
 
 /// Prints with everything escaped that would end the line or steer a terminal.
@@ -24,7 +25,7 @@ impl fmt::Display for OneLine<'_> {
     }
 }
 
-/// As [`OneLine`], for a text that has lines and tabs of its own.
+/// Prints like [`OneLine`], for a text that has lines and tabs of its own.
 #[derive(Clone, Copy)]
 pub struct Lines<'a>(pub fmt::Arguments<'a>);
 

@@ -32,7 +32,7 @@ pub(crate) fn shown(name: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// Without case and separators, so that `createdat` and `created_at` are near `createdAt`.
+/// Returns the letters without case and separators, so that `createdat` and `created_at` are near `createdAt`.
 fn letters(word: &str) -> Option<String> {
     if word.is_empty() || word.len() > LONGEST * 4 {
         return None;

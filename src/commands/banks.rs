@@ -34,7 +34,7 @@ pub(crate) enum Banks {
     /// List entries of a bank, one JSON object a line; first those of its document, as `inDocument`
     Show {
         bank: String,
-        /// How many at most
+        /// Greatest number of entries
         #[arg(long, default_value_t = 100)]
         limit: usize,
         #[command(flatten)]
@@ -45,7 +45,7 @@ pub(crate) enum Banks {
         bank: String,
         /// `-` reads standard input
         file: PathBuf,
-        /// By the file's name if left out: `.csv`, `.ndjson`, `.jsonl`, `.xml`, or else one entry a line
+        /// Format of the file; by default from its name: `.csv`, `.ndjson`, `.jsonl`, `.xml`, or else one entry a line
         #[arg(long, value_enum)]
         format: Option<Format>,
         /// Keep how far it is in FILE.resume, and go on from there if it broke off before
@@ -57,7 +57,7 @@ pub(crate) enum Banks {
     /// Write all entries of a bank to standard output, in an order that stays; `import` reads it
     Export {
         bank: String,
-        /// Before them, those that the bank's document holds
+        /// Write first the entries that the bank's document holds
         #[arg(long)]
         document: bool,
         #[arg(long, value_enum, default_value_t = export::Shape::Ndjson)]
@@ -67,13 +67,13 @@ pub(crate) enum Banks {
     },
     /// Look up hashes in the banks, as the running service does
     Match {
-        /// In hexadecimal digits
+        /// Hashes in hexadecimal digits
         #[arg(required = true)]
         hashes: Vec<String>,
-        /// What the digits are
+        /// Kind of the hashes
         #[arg(long, value_parser = HashKind::ALL.map(HashKind::name))]
         kind: String,
-        /// Only in these banks
+        /// Look in these banks only
         #[arg(long = "bank")]
         banks: Vec<String>,
         #[command(flatten)]
@@ -87,16 +87,16 @@ pub(crate) enum Banks {
         /// Shown with every match
         #[arg(long, value_delimiter = ',')]
         labels: Vec<String>,
-        /// Where they come from
+        /// Source of the entries
         #[arg(long)]
         source: Option<String>,
-        /// When they end, such as 2026-12-31T00:00:00Z
+        /// Time at which the entries expire, such as 2026-12-31T00:00:00Z
         #[arg(long)]
         expires_at: Option<String>,
         /// Bits that may differ, in place of the bank's; of hashes that are compared by likeness
         #[arg(long)]
         distance: Option<u32>,
-        /// What they are called elsewhere; of hashes
+        /// Name of the entries at their source; for hashes
         #[arg(long)]
         reference: Option<String>,
         /// Why they are there; of hashes
@@ -153,7 +153,7 @@ struct Bank {
 struct Page {
     items: Vec<Value>,
     next: Option<String>,
-    /// What the bank's document holds, on the first page; a server of before has none.
+    /// Entries of the bank's document, on the first page; an older server sends none.
     #[serde(default)]
     document: Vec<Value>,
 }
@@ -191,7 +191,7 @@ struct Found {
     in_document: usize,
 }
 
-/// What became of what is taken back.
+/// Result of withdrawing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Outcome {
@@ -205,7 +205,7 @@ struct Outcomes {
     outcomes: Vec<Outcome>,
 }
 
-/// What one request may list.
+/// Greatest number of entries in one request.
 const PAGE: usize = 1_000;
 
 impl Banks {

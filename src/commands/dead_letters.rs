@@ -40,13 +40,13 @@ pub(crate) enum DeadLetters {
 
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
-    /// Only letters from this topic, such as `items`
+    /// Show letters from this topic only, such as `items`
     #[arg(long)]
     topic: Option<String>,
-    /// Only letters with this reason
+    /// Show letters with this reason only
     #[arg(long)]
     reason: Option<String>,
-    /// Only the letter with this id
+    /// Show the letter with this id only
     #[arg(long)]
     id: Option<String>,
 }

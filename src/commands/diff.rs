@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct Diff {
     /// The folder of documents
     folder: PathBuf,
-    /// As `apply --prune` would
+    /// Compare as `apply --prune` would
     #[arg(long)]
     prune: bool,
     /// Compare also with another organisation than the one that the folder was pulled from

@@ -71,7 +71,7 @@ pub(super) fn read_documents(folder: &Path) -> anyhow::Result<Vec<File>> {
     if files.is_empty() { Err(none_in(folder)) } else { Ok(files) }
 }
 
-/// As `read_documents`, where there may be none.
+/// Reads like `read_documents`, but allows an empty folder.
 pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<File>> {
     let (files, unread) = found(folder)?;
     whole(folder, &unread)?;
@@ -101,13 +101,13 @@ fn none_in(folder: &Path) -> anyhow::Error {
     anyhow!("there is no .yaml, .yml or .json file in {}", folder.display())
 }
 
-/// By its ending, in either case.
+/// True if the file name ends like a document's, in either case.
 fn is_document(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     ["yaml", "yml", "json"].iter().any(|known| ending.eq_ignore_ascii_case(known))
 }
 
-/// Of a file that has an end: a pipe or a device may have none.
+/// Reads a regular file: a pipe or a device may never end.
 fn text(path: &Path) -> Result<String, Unreadable> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file").into());

@@ -10,9 +10,9 @@ use std::{
 /// The first place that is no UTF-8.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Misplaced {
-    /// From 1.
+    /// Line, from 1.
     pub(super) line: u32,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub(super) column: usize,
     is_utf16: bool,
 }

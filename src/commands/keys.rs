@@ -18,14 +18,14 @@ use crate::{client::Connection, output::say};
 pub(crate) enum Keys {
     /// Make a key, and print it once
     Create {
-        /// What the key is for
+        /// Purpose of the key
         #[arg(long, default_value = "key", value_parser = name)]
         name: String,
-        /// What it may do: items:write, items:read, reports:write, appeals:write, policies:read, admin; those that a
-        /// platform needs if left out
+        /// Rights of the key: items:write, items:read, reports:write, appeals:write, policies:read, admin; by default
+        /// those that a platform needs
         #[arg(long, value_delimiter = ',')]
         scopes: Option<Vec<String>>,
-        /// After so many days it ends by itself
+        /// Days after which the key expires
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         expires_in_days: Option<u64>,
         #[command(flatten)]

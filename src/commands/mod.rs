@@ -127,7 +127,7 @@ fn alone(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Res
     runtime::run(runtime::Settings { workers: 1 }, command)
 }
 
-/// Of the commands that run roles.
+/// Exit codes of the commands that run roles.
 const EXIT_CODES: &str = "\
 SIGTERM and SIGINT drain; a second signal, more than a second later, does not wait for it.
 
@@ -138,7 +138,7 @@ Exit codes:
   3  ended with work under way; it is done again at the next start
   4  a role failed, and is named";
 
-/// Which settings file to read.
+/// Settings file to read.
 #[derive(Debug, Args)]
 struct SettingsFile {
     /// The settings file; ./tidegate.toml if it is there and none is named
@@ -151,7 +151,7 @@ impl SettingsFile {
         Ok(settings::load(self.config.as_deref(), overrides)?)
     }
 
-    /// As `load`, for who starts a service.
+    /// Loads like `load`, for commands that start a service.
     fn load_to_start(&self, overrides: Vec<Override>) -> anyhow::Result<Loaded> {
         Ok(self.load(overrides)?.check_start()?)
     }
@@ -163,13 +163,13 @@ struct Places {
     /// The folder of embedded data and of server.json
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where the API for platforms listens; port 0 takes a free one
+    /// Address of the API for platforms; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
     api_listen: Option<String>,
-    /// Where the console and the admin API listen
+    /// Address of the console and the admin API
     #[arg(long, value_name = "ADDRESS")]
     console_listen: Option<String>,
-    /// Where /livez, /readyz, /metrics and /buildinfo are
+    /// Address of /livez, /readyz, /metrics and /buildinfo
     #[arg(long, value_name = "ADDRESS")]
     ops_listen: Option<String>,
 }

@@ -15,7 +15,7 @@ pub(crate) enum Org {
     Create {
         /// Its id, for ever
         id: String,
-        /// For people; the id if left out
+        /// Name for people; the id by default
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]

@@ -70,11 +70,11 @@ impl Pull {
     }
 }
 
-/// What a pull does to a folder.
+/// Changes that a pull makes in a folder.
 struct Plan {
     before: Option<Pulled>,
     configuration: Configuration,
-    /// What is there under the names of both.
+    /// Hashes of the existing files whose names the pull knows.
     there: Hashes,
     /// Files of `configuration` that are not there as they should be.
     write: Vec<usize>,
@@ -142,7 +142,7 @@ impl Plan {
         Pulled { version, org, files: new, writing: None }.write(folder)
     }
 
-    /// What files that were not pulled would do to the next `apply`.
+    /// Returns how files that were not pulled would take part in the next `apply`.
     fn others(&self, folder: &Path) -> anyhow::Result<Vec<String>> {
         let names = |document: &Document| (document.kind(), document.key().to_owned());
         let mut known = BTreeMap::new();
@@ -194,7 +194,7 @@ fn refusal(before: Option<&Pulled>, folder: &Path, name: &str, there: Option<Str
     Some(format!("{} {why}", folder.join(name).display()))
 }
 
-/// Whether it is the name of a file of the folder, and no way out of it.
+/// True if the name is a file in the folder and no path out of it.
 fn lies_in_it(name: &str) -> bool {
     matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)])
 }

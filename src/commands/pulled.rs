@@ -17,11 +17,11 @@ use tidegate_schemas::hex;
 /// Names of files, each with the SHA-256 of its content.
 pub(super) type Hashes = BTreeMap<String, String>;
 
-/// What is known of the last pull. `apply` refuses to go over another version, or another organisation.
+/// State of the last pull. `apply` refuses to replace another version, or another organisation.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pulled {
     pub(super) version: i64,
-    /// Whose it is. Earlier versions did not keep it.
+    /// Organisation of the pull. Earlier versions did not store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) org: Option<String>,
     /// The files that `pull` wrote. Earlier versions did not keep them.
@@ -46,7 +46,7 @@ impl Pulled {
         }
     }
 
-    /// As `read`, for who takes the folder for one version.
+    /// Reads like `read`, for callers that take the folder for one version.
     pub(super) fn read_whole(folder: &Path) -> anyhow::Result<Option<Self>> {
         let pulled = Self::read(folder)?;
         if pulled.as_ref().is_some_and(|pulled| pulled.writing.is_some()) {
@@ -58,7 +58,7 @@ impl Pulled {
         Ok(pulled)
     }
 
-    /// What pulls wrote: of one that broke off, either content of a file is its own.
+    /// Returns the files that pulls wrote. A pull that broke off leaves either of two contents.
     pub(super) fn known(&self) -> impl Iterator<Item = (&String, &String)> {
         self.files.iter().chain(self.writing.iter().flatten())
     }

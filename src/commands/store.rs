@@ -17,7 +17,7 @@ use crate::{
 pub(crate) enum Store {
     /// Make the tables and columns that are missing; the version before runs on beside it
     Migrate {
-        /// Only say what is missing (exit code 2: something is)
+        /// Only print what is missing (exit code 2 if something is)
         #[arg(long, conflicts_with = "expand")]
         check: bool,
         /// Make what is missing, and nothing else; the default

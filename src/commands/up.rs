@@ -22,7 +22,7 @@ pub(crate) struct Up {
     /// Sample types, rules and policies, and a platform that verifies and prints callbacks; data in ./tidegate-demo
     #[arg(long)]
     demo: bool,
-    /// Where the demo's platform listens
+    /// Address of the demo's platform
     #[arg(long, value_name = "ADDRESS", requires = "demo", default_value = "127.0.0.1:8090")]
     receiver_listen: std::net::SocketAddr,
 }

@@ -27,7 +27,7 @@ impl EnvFile {
         folder.join("env")
     }
 
-    /// Without its secret the receiver is sent nothing.
+    /// True if the receiver has a secret to verify with. Without it, it is sent nothing.
     pub(crate) fn can_verify(&self) -> bool {
         !self.webhook_secret.is_empty()
     }

@@ -35,11 +35,11 @@ use crate::{
     settings::Override,
 };
 
-/// Where the demo keeps its data unless told otherwise.
+/// Data folder of the demo by default.
 pub(crate) const FOLDER: &str = "./tidegate-demo";
 const ENDPOINT: &str = "demo-receiver";
 
-/// As `tidegate apply` would send them; the endpoint's address is only known when it listens.
+/// Documents as `tidegate apply` would send them. The endpoint's address is known only when the receiver listens.
 const DOCUMENTS: [(&str, &str); 6] = [
     ("item_types.yaml", include_str!("documents/item_types.yaml")),
     ("policies.yaml", include_str!("documents/policies.yaml")),
@@ -49,7 +49,7 @@ const DOCUMENTS: [(&str, &str); 6] = [
     ("queues.yaml", include_str!("documents/queues.yaml")),
 ];
 
-/// What the demo sets over the settings.
+/// Returns the settings that the demo changes.
 pub(crate) fn overrides(in_its_own_folder: bool) -> Vec<Override> {
     let mut set = vec![Override {
         path: &["egress", "allow_cidrs"],
@@ -67,7 +67,7 @@ pub(crate) struct Demo {
     pub(crate) receiver: SocketAddr,
 }
 
-/// What the demo sets up with.
+/// Parts that the demo is set up with.
 pub(crate) struct Wiring<'a> {
     pub(crate) store: &'a Store,
     pub(crate) live: &'a Live,

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::output::say;
 
 const FILE: &str = "received.ndjson";
-/// How old a signature may be, in seconds.
+/// Greatest age of a signature in seconds.
 const TOLERANCE: u64 = 300;
 const LARGEST: usize = 1 << 20;
 
@@ -40,7 +40,7 @@ struct Received {
 }
 
 pub(super) struct Receiver {
-    /// Without one, nothing is believed.
+    /// Secrets to verify with. Without one, every callback is refused.
     secrets: Vec<Secret>,
     received: Arc<Received>,
 }
@@ -137,7 +137,7 @@ impl Received {
     }
 }
 
-/// What is printed of a callback.
+/// Parts of a callback that are printed.
 #[derive(Deserialize)]
 struct Callback {
     #[serde(rename = "type", default)]

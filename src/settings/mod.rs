@@ -48,7 +48,7 @@ pub(crate) struct Settings {
     pub(crate) telemetry: Telemetry,
 }
 
-/// Where embedded data lies.
+/// Folder of embedded data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Data {
@@ -95,10 +95,10 @@ impl Default for ConsoleServer {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Ops {
     pub(crate) listen: SocketAddr,
-    /// How long after SIGTERM everything may take to drain, in milliseconds. After it the process ends all the same,
-    /// with the exit code that says so.
+    /// Milliseconds that everything may take to drain after SIGTERM. After that the process ends all the same, with the
+    /// exit code that says so.
     pub(crate) drain_ms: u64,
-    /// How long `/readyz` is false before connections are refused, so that load balancers notice, in milliseconds.
+    /// Milliseconds for which `/readyz` is false before connections are refused, so that load balancers notice.
     pub(crate) linger_ms: u64,
 }
 
@@ -118,7 +118,7 @@ impl Ops {
     }
 }
 
-/// Which engine keeps the tables.
+/// Engine that keeps the tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StoreEngine {
@@ -146,9 +146,9 @@ pub(crate) enum LogFormat {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Telemetry {
-    /// How log lines look, on standard error: `text` or `json`.
+    /// Format of log lines on standard error: `text` or `json`.
     pub(crate) format: LogFormat,
-    /// Which log lines there are: a level, or directives such as `info,tidegate_stream=debug`.
+    /// Filter of log lines: a level, or directives such as `info,tidegate_stream=debug`.
     pub(crate) filter: String,
 }
 
@@ -191,10 +191,10 @@ pub(crate) enum SettingsError {
     Contradiction(String),
 }
 
-/// What a section says against its values.
+/// Objection of a section to its values.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// Where the names in the text are settings, if they do not begin with it themselves.
+    /// Section that the names in the text belong to, if they do not begin with it themselves.
     section: &'static str,
     text: String,
 }
@@ -244,8 +244,8 @@ pub(crate) fn load(file: Option<&Path>, overrides: Vec<Override>) -> Result<Load
 }
 
 impl Loaded {
-    /// Whether a service can start with them: also the files that they name are looked at, which commands beside the
-    /// service need not have.
+    /// Checks that a service can start with the settings. It also reads the files that they name, which commands beside
+    /// the service need not have.
     pub(crate) fn check_start(self) -> Result<Self, SettingsError> {
         match self.settings.check_start() {
             Ok(()) => Ok(self),
@@ -266,7 +266,7 @@ fn read_file(path: &Path) -> Result<Node, SettingsError> {
     Ok(Node::of_toml(toml::Value::Table(table), &Origin::File(path.to_owned())))
 }
 
-/// Where and what, without the text that stands there: it may be a secret.
+/// Describes a TOML error by place and reason, without the text that stands there: it may be a secret.
 fn told(error: &toml::de::Error, text: &str) -> String {
     let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
         return error.message().to_owned();
@@ -375,7 +375,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether any part lies in the data folder, which only one process can open.
+    /// Returns the parts that lie in the data folder, which only one process can open.
     pub(crate) fn embedded_parts(&self) -> Vec<&'static str> {
         let mut parts = Vec::new();
         if self.stream.engine == EngineKind::Embedded {

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-/// Where a value was set.
+/// Origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     File(PathBuf),
@@ -73,7 +73,7 @@ impl Node {
         }
     }
 
-    /// Who set the value at the path, or the nearest thing above it.
+    /// Returns the origin of the value at the path, or of the nearest value above it.
     pub(crate) fn origin(&self, path: &[&str]) -> Option<&Origin> {
         match self {
             Self::Leaf { origin, .. } => Some(origin),
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    /// Who set the value at the path itself.
+    /// Returns the origin of the value at the path itself.
     pub(crate) fn origin_of(&self, path: &[&str]) -> Option<&Origin> {
         match (self, path) {
             (Self::Leaf { origin, .. }, []) => Some(origin),

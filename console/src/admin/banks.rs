@@ -111,7 +111,7 @@ struct Held {
 struct Entries {
     #[serde(flatten)]
     list: List<Shown>,
-    /// On the first page only.
+    /// Entries of the bank's document, on the first page only.
     #[serde(skip_serializing_if = "Option::is_none")]
     document: Option<Vec<Held>>,
 }
@@ -290,7 +290,7 @@ async fn remove(
     Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document: touched.written.len() }))
 }
 
-/// What one who listed entries takes back.
+/// Entries that their sources withdraw.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Withdrawals {
@@ -403,12 +403,12 @@ async fn switch_bank(
     found.map(Json).ok_or_else(|| Problem::not_found("There is no such bank."))
 }
 
-/// What is to be looked for: the hashes of one medium, by kind.
+/// Query: the hashes of one medium, by kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wish {
     hashes: BTreeMap<HashKind, Texts>,
-    /// Only what is in these.
+    /// Banks to look in.
     #[serde(default)]
     banks: Vec<BankId>,
     /// Decides in which samples it is; without it, it is in all.
@@ -432,7 +432,7 @@ impl Texts {
     }
 }
 
-/// Of one medium.
+/// Greatest number of hashes of one medium.
 const MOST_HASHES: usize = 1_000;
 
 #[derive(Serialize)]
@@ -451,7 +451,7 @@ struct Match {
     labels: Vec<String>,
 }
 
-/// What hashes are like in the banks, as this process has them now.
+/// Finds hashes in the banks as this process has them now.
 async fn find(
     State(api): State<Api>,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! Who calls the admin API: the holder of a key of scope `admin`, or a command on the same machine.
+//! Callers of the admin API: the holder of a key of scope `admin`, or a command on the same machine.
 //!
 //! It runs before the body is read, for every path: a stranger learns not even which paths exist.
 
@@ -41,11 +41,11 @@ impl fmt::Debug for LocalToken {
     }
 }
 
-/// Who calls, and for which organisation.
+/// Caller of a request and its organisation.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) org: OrgId,
-    /// As changes and claims name it.
+    /// Name that changes and claims carry.
     pub(crate) name: Arc<str>,
     /// The operator of the installation, who may also act for all organisations.
     pub(crate) is_operator: bool,

@@ -52,7 +52,7 @@ struct Documents {
     /// The organisation that they were made for; another one refuses them.
     #[serde(default)]
     expected_org: Option<OrgId>,
-    /// Whether documents that are not in the files go.
+    /// True if documents that are not in the files are removed.
     #[serde(default)]
     prune: bool,
 }

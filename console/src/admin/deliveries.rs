@@ -82,7 +82,7 @@ struct Delivery {
     held_reason: Option<String>,
     last_status: Option<i64>,
     last_error: Option<String>,
-    /// What to do about it, where its name does not say it.
+    /// Remedy, where the error's name does not say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error_detail: Option<String>,
 }
@@ -115,7 +115,7 @@ struct Attempt {
     number: i64,
     at: String,
     took_ms: i64,
-    /// What led to it.
+    /// Cause of the callback.
     trigger: String,
     outcome: String,
     http_status: Option<i64>,
@@ -123,7 +123,7 @@ struct Attempt {
     #[serde(skip_serializing_if = "Option::is_none")]
     error_detail: Option<String>,
     remote_ip: Option<String>,
-    /// How the endpoint's answer begins.
+    /// Beginning of the endpoint's answer.
     response_head: String,
 }
 

@@ -20,7 +20,7 @@ pub(super) fn routes() -> Router<Api> {
 #[derive(Serialize)]
 struct Endpoint {
     id: EndpointId,
-    /// Without its query, which may carry a secret.
+    /// URL without its query, which may carry a secret.
     url: String,
     headers: Vec<String>,
     events: Vec<&'static str>,

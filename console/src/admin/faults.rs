@@ -1,4 +1,4 @@
-//! How errors of the layers below are told: an outage as 503, a value that is too long as 400, a defect as 500 with its
+//! Answers for errors of the layers below: an outage as 503, a value that is too long as 400, a defect as 500 with its
 //! reason in the log only.
 //!
 //! Refusals of a request are the handlers' own.

@@ -51,13 +51,13 @@ impl Wanted {
     }
 }
 
-/// Where a page ended: the queue, its day, and the entry in it.
+/// End of a page: the queue, its day, and the entry in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     queue: QueueId,
     priority: i64,
     day: i64,
-    /// Nothing of the day was read yet, if there is none.
+    /// Cursor in the day; none if nothing of the day was read yet.
     after: Option<Cursor>,
 }
 
@@ -85,7 +85,7 @@ impl FromStr for Place {
 }
 
 impl Place {
-    /// Whether a day of the same queue comes before this place: priorities fall, days rise.
+    /// True if a day of the same queue comes after this position: priorities fall, days rise.
     fn is_after(&self, day: &QueueDay) -> bool {
         (Reverse(day.priority), day.day) < (Reverse(self.priority), self.day)
     }

@@ -44,7 +44,7 @@ pub(super) fn routes() -> Router<Api> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Claimed {
-    /// Who reviews, where the caller's own name does not say.
+    /// Name of the reviewer, if it is not the caller's own.
     #[serde(default)]
     reviewer: Option<String>,
 }
@@ -68,7 +68,7 @@ struct Released {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Said {
-    /// Of the claim, as its answer named it.
+    /// Epoch of the claim, as its answer named it.
     epoch: i64,
     verdict: String,
     #[serde(default)]

@@ -91,7 +91,7 @@ struct Wanted {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Rotation {
-    /// How much longer the old key works.
+    /// Seconds for which the old key still works.
     #[serde(default)]
     overlap_seconds: u64,
 }

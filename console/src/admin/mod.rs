@@ -24,7 +24,7 @@ use serde::Serialize;
 pub use self::caller::LocalToken;
 use crate::{Deps, Settings};
 
-/// What handlers work on.
+/// Dependencies of the handlers.
 pub(crate) struct Shared {
     deps: Deps,
     settings: Settings,

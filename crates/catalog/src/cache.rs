@@ -21,7 +21,7 @@ pub(crate) struct Cache<K: Hash + Eq, T> {
 
 struct Kept<T> {
     value: Option<T>,
-    /// Before the look-up began: what it saw is at least as new.
+    /// Time before the look-up began; its result is at least as new.
     since: Millis,
 }
 
@@ -31,7 +31,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Cache<K, T> {
         Self { found_for, missing_for, capacity, kept, flights: Flights::new(), clock }
     }
 
-    /// What is remembered, or else what `fetch` finds. A failed look-up is not remembered.
+    /// Returns the cached value, or else the result of `fetch`. A failed look-up is not cached.
     pub(crate) async fn get<E, F: Future<Output = Result<Option<T>, E>>>(
         &self,
         key: &K,

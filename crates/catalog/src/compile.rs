@@ -44,7 +44,7 @@ impl Labelled {
     }
 }
 
-/// What banks have beside the entries of their documents; `None` if they are switched off, documents and all.
+/// Bank entries beside those of documents; `None` if the bank is switched off, documents and all.
 pub(crate) type BankEntries = BTreeMap<BankId, Option<Vec<BankEntry>>>;
 
 pub(crate) fn compile(
@@ -82,13 +82,13 @@ pub(crate) fn compile(
     })
 }
 
-/// What is allowed in the rules of the configuration that this content was compiled to, but hardly meant.
+/// Returns warnings about rules of the compiled configuration that are allowed but hardly meant.
 pub(crate) fn warnings(content: &Content, compiled: &Compiled) -> Vec<(&'static str, DocumentFault)> {
     let told = compiled.plan.warnings();
     told.iter().map(|it| (it.tag(), place(content, it.kind, &it.rule, &it.pointer, &it.detail))).collect()
 }
 
-/// As many warnings of each kind, and how many more there are.
+/// Keeps a bounded number of warnings of each kind, and says how many more there are.
 pub(crate) fn listed(warnings: Vec<(&'static str, DocumentFault)>, each: usize) -> Vec<DocumentFault> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut listed = Vec::new();
@@ -105,7 +105,7 @@ pub(crate) fn listed(warnings: Vec<(&'static str, DocumentFault)>, each: usize) 
     listed
 }
 
-/// What is said of all documents together.
+/// Returns an error about all documents together.
 fn general(message: String) -> DocumentFault {
     DocumentFault::new(&Origin::default(), "", message)
 }
@@ -123,7 +123,7 @@ pub(crate) fn pattern_faults(content: &Content, limits: &Limits) -> Vec<Document
     faults.collect()
 }
 
-/// Where it stands in the documents.
+/// Returns an error at its place in the documents.
 fn place(content: &Content, kind: &str, key: &str, pointer: &str, detail: &str) -> DocumentFault {
     let set = &content.set;
     // A key that is blank is a fault at its place.
@@ -266,7 +266,7 @@ fn rule_form(org: &OrgId, rule: &documents::Rule) -> Value {
     form
 }
 
-/// What matches are booked under.
+/// Returns the hash under which a rule's matches are counted.
 fn content_hash(rule: &documents::Rule) -> String {
     let text = serde_json::to_vec(rule).expect("documents have string keys and finite numbers only");
     hex(&Sha256::digest(text)[..8])

@@ -1,4 +1,4 @@
-//! What an organisation configured, ready to run: immutable, one of each version.
+//! Compiled configuration of an organisation, ready to run: immutable, one value a version.
 //!
 //! It does not come into being here; `compile` makes it.
 
@@ -46,7 +46,7 @@ pub enum ActionKind {
 }
 
 impl Action {
-    /// Where its callback goes, if it names one.
+    /// Returns the endpoint of the callback, if the action names one.
     pub fn endpoint(&self) -> Option<&EndpointId> {
         match &self.kind {
             ActionKind::Callback { endpoint } => endpoint.as_ref(),
@@ -60,7 +60,7 @@ pub struct Threshold {
     pub key: String,
     /// The sum at which a user has crossed it.
     pub strikes: i64,
-    /// How far back strikes count; without it, always.
+    /// Period in which strikes count; without it they always do.
     pub within: Option<Duration>,
     pub action: ActionId,
 }
@@ -88,11 +88,11 @@ pub struct Compiled {
     pub(crate) overloaded: usize,
     /// The revisions of the banks whose entries are in the plan.
     pub(crate) banks: BTreeMap<BankId, i64>,
-    /// When the first of these entries expires.
+    /// Time when the first of these entries expires.
     pub(crate) bank_expires_at: Option<Millis>,
     /// The banks of hashes as they are configured.
     pub(crate) hash_banks: Vec<Bank>,
-    /// Of the organisation, whatever the version: their entries come and go without one.
+    /// Publisher of the organisation's hash banks, whatever the version: entries come and go without a new version.
     pub(crate) hashes: Arc<Keeper>,
 }
 
@@ -113,7 +113,7 @@ impl Compiled {
         self.item_types.values()
     }
 
-    /// In the order in which they were created.
+    /// Returns the policies in the order of their creation.
     pub fn policies(&self) -> &[Policy] {
         &self.policies
     }
@@ -161,7 +161,7 @@ impl Compiled {
         self.hashes.current()
     }
 
-    /// Whether media are compared with what this configuration says of the banks: a candidate's may run nowhere.
+    /// True if media are compared as this configuration says. A candidate's comparison may run nowhere.
     pub fn compares_media(&self) -> bool {
         let running = self.hashes.current();
         let runs = |bank: &Bank| running.banks().iter().any(|it| it.is_configured_as(bank));

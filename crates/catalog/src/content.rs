@@ -1,4 +1,4 @@
-//! What a snapshot holds: the documents, the order in which policies were created, and the versions of item types.
+//! Content of a snapshot: the documents, the order in which policies were created, and the versions of item types.
 //!
 //! It knows no rows; `snapshots` does.
 
@@ -14,7 +14,7 @@ use tidegate_store::{Store, tables::catalog::configs::ConfigHead};
 
 use crate::{Error, snapshots};
 
-/// Of the text below. A newer one is refused by name.
+/// Version of the text format below. A newer one is refused by name.
 const FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, Default)]
@@ -92,7 +92,7 @@ impl Content {
     }
 }
 
-/// What is current in the store.
+/// Reads the current content from the store.
 pub(crate) async fn current(store: &Store, org: &OrgId) -> Result<(ConfigHead, Content), Error> {
     let head = snapshots::head(store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
     let text = snapshots::read(store, &head).await?;
@@ -102,7 +102,7 @@ pub(crate) async fn current(store: &Store, org: &OrgId) -> Result<(ConfigHead, C
     Ok((head, content))
 }
 
-/// For a log: a broken snapshot may have thousands of faults.
+/// Joins errors for a log line: a broken snapshot may have thousands.
 pub(crate) fn joined(faults: &[DocumentFault]) -> String {
     const SHOWN: usize = 5;
     let mut text: Vec<String> = faults.iter().take(SHOWN).map(ToString::to_string).collect();

@@ -11,12 +11,12 @@ use tidegate_schemas::{
 
 use crate::secrets::{SecretError, is_sealed};
 
-/// Where callbacks go.
+/// Destination of callbacks.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub key: EndpointId,
     pub url: String,
-    /// As configured: a value may be a reference such as `${CALLBACK_TOKEN}`, and is sealed else. See
+    /// Headers as configured: a value is a reference such as `${CALLBACK_TOKEN}`, or else sealed. See
     /// [`Endpoint::resolve_headers`].
     pub headers: Vec<(String, String)>,
     /// The events that come here; empty means all.
@@ -62,7 +62,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether events of this type come here unless they name another endpoint.
+    /// True if events of this type are sent here unless their action names another endpoint.
     pub fn takes(&self, event_type: &str) -> bool {
         match self.events.as_slice() {
             [] => Event::ALL.iter().any(|event| event.name() == event_type),
@@ -97,7 +97,7 @@ impl Endpoint {
         self.headers.iter().map(resolve).collect()
     }
 
-    /// Whether every reference has the right form and names a variable that may be sent; it need not be set here.
+    /// Checks that every reference has the right form and names a variable that may be sent; it need not be set here.
     pub(crate) fn check_references(&self) -> Vec<Unresolved> {
         let check = |(header, value): &(String, String)| {
             replace(header, value, &self.variable_prefix, |_| Ok(String::new())).err()

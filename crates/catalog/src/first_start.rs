@@ -1,4 +1,4 @@
-//! What an empty store gets at the first start: an organisation, and a key to begin with.
+//! First start on an empty store: an organisation, and a key to begin with.
 //!
 //! It prints nothing; the binary shows the key, once.
 
@@ -13,7 +13,7 @@ use crate::{
 /// The organisation of an installation that has only one.
 pub const DEFAULT_ORG: &str = "default";
 
-/// What was made. The key is not kept: it can be shown now and never again.
+/// Organisation and key that were created. The key is not stored: it can be shown now and never again.
 #[derive(Debug)]
 pub struct FirstStart {
     pub org: OrgId,

@@ -23,7 +23,7 @@ impl ItemType {
         self.0.kind == Kind::User
     }
 
-    /// Who is struck for an item: the user that it is, or what its field with the role creator names.
+    /// Returns the user who is struck for an item: the user that it is, or the one in its field with the role creator.
     ///
     /// Stored data may not fit the type any more: then that field alone is read.
     pub fn creator(&self, item: &ItemKey, data: &[u8]) -> Option<ItemKey> {

@@ -1,4 +1,5 @@
-//! What an organisation configured: validated, versioned, compiled and live; its API keys, and its endpoints' secrets.
+//! Configuration of organisations: validated, versioned, compiled and live; their API keys, and the secrets of their
+//! endpoints.
 //!
 //! It does not say what an item leads to, and serves no request: `moderation` and the roles call it.
 

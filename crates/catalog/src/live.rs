@@ -45,17 +45,17 @@ struct Inner {
     hashes: Mutex<HashMap<OrgId, Arc<Hashes>>>,
     /// Switches entries off that match too much.
     writer: Banks,
-    /// Which revisions of banks what is failing was tried with.
+    /// Revisions of banks with which a failing configuration was tried.
     tried: Mutex<HashMap<OrgId, Revisions>>,
     loading: Flights<OrgId>,
     compilers: Semaphore,
     answered: Mutex<Instant>,
-    /// What was looked for last and was not there, for each organisation.
+    /// Last version that was looked for and not found, for each organisation.
     not_found: Mutex<HashMap<OrgId, (Asked, Error)>>,
     opened_at_epoch: i64,
 }
 
-/// Of an organisation's banks.
+/// Revisions of an organisation's banks.
 type Revisions = BTreeMap<BankId, i64>;
 
 /// A version that somebody needs.
@@ -66,7 +66,7 @@ struct Asked {
     at: Instant,
 }
 
-/// What is not there is not looked for again so soon, however many wait for it.
+/// Time for which a missing version is not looked for again, however many wait for it.
 const NOT_FOUND_FOR: Duration = Duration::from_millis(500);
 
 /// Whoever changes a bank settles the change right away, unless it died.
@@ -117,7 +117,7 @@ impl Live {
         Ok(live)
     }
 
-    /// What runs for an organisation now. It asks nobody.
+    /// Returns the configuration that runs for an organisation, without asking the store.
     pub fn org(&self, org: &OrgId) -> Option<Arc<Compiled>> {
         self.0.org(org)
     }
@@ -177,12 +177,12 @@ impl Live {
         Arc::clone(&self.0).load(head).await
     }
 
-    /// How many organisations run here.
+    /// Returns the number of organisations that run here.
     pub fn running(&self) -> usize {
         self.0.orgs.load().len()
     }
 
-    /// Whether the store answered lately, so that what runs here is known to be current.
+    /// True if the store answered lately, so that the running configurations are known to be current.
     pub fn ready(&self) -> bool {
         self.0.answered.lock().elapsed() < self.0.settings.stale_after()
     }
@@ -192,7 +192,7 @@ impl Live {
         self.0.failing.lock().values().cloned().collect()
     }
 
-    /// For who keeps time by itself.
+    /// Returns a follower for callers that keep their own schedule.
     pub fn follower(&self) -> Follower {
         Follower::new(Arc::clone(&self.0))
     }
@@ -226,7 +226,7 @@ pub struct Follower {
     again: bool,
     heads_due: Instant,
     heartbeat: Heartbeat,
-    /// When all that there was ran here.
+    /// Time when everything that the store had ran here.
     current_at: Instant,
 }
 
@@ -343,7 +343,7 @@ impl Inner {
         !runs && self.known_failure(head, banks).is_none()
     }
 
-    /// Whether a bank has other entries by now than those that run here.
+    /// True if a bank has other entries by now than those that run here.
     fn is_behind(&self, org: &OrgId, banks: &Revisions) -> bool {
         let Some(here) = self.org(org) else { return false };
         let tried = self.tried.lock();
@@ -360,7 +360,7 @@ impl Inner {
         self.orgs.load().values().any(|here| self.has_expired(here))
     }
 
-    /// Of all organisations. A change whose writer died before it was settled is settled here.
+    /// Reads the bank revisions of all organisations. A change whose writer died before it was settled is settled here.
     async fn bank_revisions(&self) -> Result<HashMap<OrgId, Revisions>, Error> {
         let mut all: HashMap<OrgId, Revisions> = HashMap::new();
         for head in ledger::heads(&self.store).await? {
@@ -482,7 +482,7 @@ impl Inner {
         }
     }
 
-    /// Of the banks that run here or were tried.
+    /// Reads the revisions of the banks that run here or were tried.
     async fn revisions_of(&self, org: &OrgId) -> Result<Revisions, Error> {
         let banks: Vec<BankId> =
             self.banks.lock().get(org).into_iter().flat_map(|all| all.keys().cloned()).collect();
@@ -536,7 +536,7 @@ impl Inner {
     }
 }
 
-/// Whether any of these banks has a later revision now.
+/// True if any of these banks has a later revision now.
 fn have_moved(before: &Revisions, now: &Revisions) -> bool {
     before.iter().any(|(bank, revision)| now.get(bank).is_some_and(|now| now > revision))
 }

@@ -1,4 +1,5 @@
-//! Which processes run configurations, and how far each is: so that somebody can wait until all run a new one.
+//! Members: processes that run configurations, and the version each runs, so that a client can wait until all run a new
+//! one.
 //!
 //! It loads nothing; `live` does and tells here.
 
@@ -20,7 +21,7 @@ use crate::Error;
 pub struct Failing {
     pub org: OrgId,
     pub version: ConfigVersion,
-    /// What it runs instead.
+    /// Version that it runs instead.
     pub running: Option<ConfigVersion>,
     pub reason: String,
 }
@@ -101,7 +102,8 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Nobody needs to wait for a process that has gone in order; the row of another expires.
+    /// Removes this process from the members. Nobody has to wait for a process that ended in order; the row of a
+    /// crashed one expires.
     pub(crate) async fn leave(&mut self, store: &Store, now: Millis) {
         if self.last.is_none() {
             return;

@@ -76,7 +76,8 @@ pub async fn list(store: &Store) -> Result<Vec<Org>, Error> {
     Ok(orgs)
 }
 
-/// While an organisation is disabled its keys open nothing; processes notice as they notice a revoked key.
+/// Disables or enables an organisation. Its keys grant nothing while it is disabled; processes notice as they notice a
+/// revoked key.
 pub async fn set_disabled(store: &Store, org: &OrgId, disabled_at: Option<Millis>) -> Result<(), Error> {
     let no_such_org = || Error::NoSuchOrg(org.clone());
     let mut row = get(store, org).await?.ok_or_else(no_such_org)?;

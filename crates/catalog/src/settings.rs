@@ -1,4 +1,4 @@
-//! What an operator may set about configurations and keys, with the defaults.
+//! Settings of configurations and keys, with their defaults.
 //!
 //! It does not hold the master key; see `secrets::Security`.
 
@@ -13,36 +13,36 @@ use crate::keys::token::is_env;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How often a process asks whether any configuration or bank changed, in milliseconds, at most 500: what is new
-    /// shall be seen within a second. Default 250.
+    /// Interval in milliseconds at which a process asks whether any configuration or bank changed, at most 500: a
+    /// change shall be seen within a second. Default 250.
     pub poll_ms: u64,
-    /// How often it looks at every organisation's configuration anyway, in milliseconds. Default 30,000.
+    /// Interval in milliseconds at which every organisation's configuration is read anyway. Default 30,000.
     pub heads_every_ms: u64,
-    /// How often it tells the others that it lives, in milliseconds; its row expires after 30 seconds. Default 5,000.
+    /// Interval in milliseconds at which the process tells the others that it lives; its row expires after 30 seconds.
+    /// Default 5,000.
     pub member_every_ms: u64,
-    /// What the process is called in the list of members. Default its process id.
+    /// Name of the process in the list of members. Default its process id.
     pub member_label: String,
-    /// After this time without an answer from the store the process is not ready, in milliseconds. Default 10,000.
+    /// Time in milliseconds without an answer from the store after which the process is not ready. Default 10,000.
     pub stale_after_ms: u64,
-    /// How many configurations are compiled at once; 0 means as many as there are processors. Default 0.
+    /// Number of configurations that are compiled at once; 0 means as many as there are processors. Default 0.
     pub compilers: usize,
     /// Header values of endpoints may name environment variables that begin so, as `${CALLBACK_TOKEN}`. Any other
     /// variable stays out of reach: whoever configures an endpoint receives what its headers hold. Default `CALLBACK_`.
     pub header_variable_prefix: String,
-    /// How long a signing secret is remembered, and with it how long a changed one may go unnoticed, in seconds.
-    /// Default 30.
+    /// Seconds for which a signing secret is cached, and for which a changed one may go unnoticed. Default 30.
     pub secret_cache_seconds: u64,
     /// The second part of new API keys, to tell those of several installations apart. Default `live`.
     pub key_env: String,
-    /// How long a valid API key is remembered, and with it how long a revoked one still works, in seconds. Default 30.
+    /// Seconds for which a valid API key is cached, and for which a revoked one still works. Default 30.
     pub key_cache_seconds: u64,
-    /// How long an unknown API key is remembered as unknown, in seconds. Default 5.
+    /// Seconds for which an unknown API key is remembered as unknown. Default 5.
     pub unknown_key_cache_seconds: u64,
-    /// How many keys, known and unknown, and how many secrets are remembered. Default 10,000.
+    /// Number of keys, known and unknown, and of secrets that are cached. Default 10,000.
     pub cache_entries: usize,
     /// Bounds of rules.
     pub rules: Limits,
-    /// How media are compared with banks of hashes.
+    /// Comparison of media with banks of hashes.
     pub hash_banks: tidegate_media::banks::Settings,
 }
 

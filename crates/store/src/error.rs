@@ -1,4 +1,4 @@
-//! What can go wrong in a store, and whether waiting helps.
+//! Errors of a store, and whether a retry helps.
 //!
 //! It does not retry; callers do, guided by [`Error::is_outage`].
 
@@ -48,7 +48,7 @@ pub enum Error {
         "the store's database cannot be used by this process any more, and another one can: a write had failed"
     )]
     Lost,
-    /// What is written here will not be found again.
+    /// Storage that was removed under the process: rows written now would not be found again.
     #[error("the data folder was taken away: {0}")]
     TakenAway(String),
 }

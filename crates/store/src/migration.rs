@@ -1,4 +1,4 @@
-//! What `store migrate` is asked and what it answers.
+//! Requests and results of `store migrate`.
 //!
 //! It does not change tables; the engines do.
 

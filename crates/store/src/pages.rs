@@ -16,7 +16,7 @@ pub struct Pages<R> {
     source: Source,
     page: usize,
     left: Option<usize>,
-    /// Where the last page ended; `None` for scans of whole tables, which have no cursors.
+    /// End of the last page; `None` for scans of whole tables, which have no cursors.
     resumable: bool,
     last: Option<Cursor>,
     ended: bool,
@@ -102,14 +102,14 @@ impl<R: Row> Pages<R> {
         .try_flatten()
     }
 
-    /// Where to go on after the rows that were read; `None` once they were the last, and for scans of whole tables.
+    /// Returns the cursor behind the rows that were read; `None` after the last one, and for scans of whole tables.
     pub fn cursor(&self) -> Option<Cursor> {
         if self.ended && self.left != Some(0) { None } else { self.last.clone() }
     }
 }
 
 impl Cursor {
-    /// Where a scan goes on behind a row of it, whatever is written before that row meanwhile.
+    /// Returns the cursor behind a row, whatever is written before that row meanwhile.
     pub fn after<R: Row>(row: &R) -> Self {
         let cluster = row.to_cluster();
         let mut cells = Vec::new();

@@ -1,4 +1,4 @@
-//! Which rows of a partition a scan wants: a typed range over a prefix of the clustering key.
+//! Ranges of rows within a partition: a typed range over a prefix of the clustering key.
 //!
 //! It does not read; the engines do.
 
@@ -133,21 +133,21 @@ impl<C> At<C> {
         Self::range((), ..end)
     }
 
-    /// At most so many rows in all.
+    /// Limits the total number of rows.
     #[must_use]
     pub fn limit(mut self, rows: usize) -> Self {
         self.limit = Some(rows);
         self
     }
 
-    /// So many rows a page, instead of the engine's setting.
+    /// Sets the number of rows a page, instead of the engine's setting.
     #[must_use]
     pub fn page_size(mut self, rows: usize) -> Self {
         self.page = Some(rows.max(1));
         self
     }
 
-    /// Only what comes after the place that an earlier scan of the same range gave.
+    /// Starts behind the cursor of an earlier scan of the same range.
     #[must_use]
     pub fn after(mut self, cursor: impl Into<Option<Cursor>>) -> Self {
         self.span.after = cursor.into();

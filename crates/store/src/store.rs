@@ -7,7 +7,7 @@ use crate::{
     WriteTime, cql, embedded, pages::Source,
 };
 
-/// Where rows are kept. Cloning it is cheap: all clones are one store.
+/// Store of rows. Cloning it is cheap: all clones are one store.
 ///
 /// Operations of the CQL driver are large futures; each is boxed, or whoever awaits a store would carry, and copy with
 /// every task that it spawns, some kilobytes for them.
@@ -133,7 +133,7 @@ impl Store {
         }
     }
 
-    /// Whether the store works now, for readiness.
+    /// Checks that the store answers, for readiness.
     pub async fn ping(&self) -> Result<(), Error> {
         match self {
             Self::Cql(engine) => engine.ping().await,

@@ -1,4 +1,4 @@
-//! What a table is, the traits of its rows, and the `table!` macro that declares both at once.
+//! Tables, the traits of their rows, and the `table!` macro that declares both at once.
 //!
 //! It does not store anything; the engines read a [`Table`] and derive DDL, statements and key bytes from it.
 
@@ -6,8 +6,8 @@ use std::{fmt::Debug, time::Duration};
 
 use crate::{Cell, Column, Error, Kind, range::Cells};
 
-/// How the rows of a table are written. The two never share a table: a row put with a client's write time would
-/// shadow a later conditional write, which carries the server's.
+/// Way in which the rows of a table are written. The two never share a table: a row put with a client's write time
+/// would shadow a later conditional write, which carries the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Put as a whole with a write time; the latest write time wins.
@@ -29,7 +29,7 @@ pub struct ColumnDef {
     pub name: &'static str,
     pub kind: Kind,
     pub nullable: bool,
-    /// Of clustering columns; the others are ascending.
+    /// Order of a clustering column; the other columns are ascending.
     pub order: Order,
 }
 
@@ -44,9 +44,9 @@ pub struct Table {
     /// Rows that are only ever added and expire together: compacted by time windows of this length.
     pub time_window: Option<Duration>,
     pub columns: &'static [ColumnDef],
-    /// How many of `columns` are the partition.
+    /// Number of `columns` that form the partition key.
     pub partition: usize,
-    /// How many of `columns` follow as clustering columns.
+    /// Number of `columns` that follow as clustering columns.
     pub cluster: usize,
 }
 
@@ -113,14 +113,14 @@ pub trait Versioned: Row {
     fn version(&self) -> Version;
 }
 
-/// What [`crate::Store::insert_new`] found.
+/// Result of [`crate::Store::insert_new`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inserted<R> {
     New,
     Existing(R),
 }
 
-/// What [`crate::Store::replace`] found.
+/// Result of [`crate::Store::replace`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Replaced<R> {
     Yes,

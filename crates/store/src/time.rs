@@ -16,7 +16,7 @@ impl WriteTime {
         Self(append.0.saturating_mul(1_000).saturating_add(i64::from(stage.min(999))))
     }
 
-    /// For a single owner that writes on its own behalf: now, but always after `last`.
+    /// Returns the write time of a single owner that writes on its own behalf: now, but always after `last`.
     pub fn after(last: Option<Self>, now: Millis) -> Self {
         let now = now.0.saturating_mul(1_000);
         Self(last.map_or(now, |last| now.max(last.0.saturating_add(1))))
@@ -27,7 +27,7 @@ impl WriteTime {
     }
 }
 
-/// Where an engine takes the present from.
+/// Source of the present time.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 
 pub fn system_clock() -> Clock {

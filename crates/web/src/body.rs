@@ -20,7 +20,7 @@ pub struct Body {
     _spent: Vec<Spent>,
 }
 
-/// Where no length is announced, the budget is taken in steps of this size.
+/// Step in which the budget is taken when no length is announced.
 const STEP: usize = 64 << 10;
 
 /// Reads a JSON body.

@@ -1,4 +1,4 @@
-//! Who makes a request: the key in its headers, looked up before a byte of the body is read.
+//! Authentication of a request by the key in its headers, before a byte of the body is read.
 //!
 //! It keeps no keys (`tidegate-catalog` does) and does not know which scope a route needs.
 
@@ -9,7 +9,7 @@ use crate::Problem;
 
 const API_KEY: &str = "x-api-key";
 
-/// Where a server looks for the key.
+/// Header in which a server looks for the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// `X-API-KEY: <key>`
@@ -53,7 +53,7 @@ pub async fn authenticate(keys: &Keys, headers: &HeaderMap, scheme: Scheme) -> R
     keys.authenticate(scheme.key(headers)).await.map_err(|denied| refusal(denied, scheme))
 }
 
-/// As [`authenticate`], for a request that needs a scope.
+/// Authenticates like [`authenticate`], for a request that needs a scope.
 pub async fn authorize(
     keys: &Keys,
     headers: &HeaderMap,

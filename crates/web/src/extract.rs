@@ -1,4 +1,4 @@
-//! What stands in a request's path and query; what is wrong with them is told in the envelope.
+//! Extractors of a request's path and query, whose errors are answered in the envelope.
 //!
 //! axum's own extractors answer with plain text, so no handler uses them. Bodies are `body`'s.
 

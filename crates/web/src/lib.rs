@@ -1,4 +1,4 @@
-//! What both HTTP servers share: who calls, how faults are told, limits, serving and draining.
+//! Parts that both HTTP servers share: authentication, error envelope, limits, serving and draining.
 //!
 //! It knows no route and no resource; `ingest` and `console` do.
 

@@ -84,7 +84,7 @@ struct Bucket {
     at: Instant,
 }
 
-/// What is left of an organisation's rate.
+/// Remaining rate of an organisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     Unlimited,
@@ -106,7 +106,7 @@ impl Rates {
         self.burst
     }
 
-    /// How long an empty bucket takes to fill.
+    /// Returns the time in which an empty bucket fills.
     pub fn window(&self) -> Duration {
         Duration::from_secs_f64(f64::from(self.burst) / f64::from(self.per_second.max(1)))
     }

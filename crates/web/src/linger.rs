@@ -111,7 +111,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Lingering {
     }
 }
 
-/// What the router says, unless the head is too long.
+/// Returns the router's answer, unless the request's head is too long.
 fn answer(
     router: &mut Router,
     request: Request,
@@ -147,7 +147,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// Who asks before sending sends nothing that is refused.
+/// True if the client waits for `100 Continue`: it sends no body that is refused.
 fn asks_first(headers: &HeaderMap) -> bool {
     headers.contains_key(header::EXPECT)
 }

@@ -1,4 +1,4 @@
-//! How faults are told: RFC 9457 problem details with an `errors` array, one entry a fault.
+//! Error answers: RFC 9457 problem details with an `errors` array, one entry an error.
 //!
 //! It finds no faults. A handler answers with a [`Problem`]; [`dress`] writes it out, because only there the request's
 //! id and path are known.
@@ -25,7 +25,7 @@ pub struct Problem {
     pub status: StatusCode,
     pub title: &'static str,
     pub faults: Vec<Fault>,
-    /// What the answer says beside its body.
+    /// Headers that the answer carries beside its body.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -102,7 +102,7 @@ impl Problem {
         self
     }
 
-    /// In whole seconds, at least one.
+    /// Sets `Retry-After` in whole seconds, at least one.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
         self.with(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait).max(1)))
@@ -147,8 +147,8 @@ struct Entry<'a> {
     request_id: &'a str,
 }
 
-/// What every request passes: gives it its id, answers for a handler that panics, writes out problems, and turns bare
-/// error answers of the router (unknown route, wrong method) into the same envelope.
+/// Wraps every request: gives it its id, answers for a handler that panics, writes out problems, and turns bare error
+/// answers of the router (unknown route, wrong method) into the same envelope.
 ///
 /// A router with many requests calls it in its handlers: each layer of axum costs a request several allocations.
 pub async fn dress<F: Future<Output = Response>>(

@@ -36,7 +36,7 @@ impl RequestId {
 }
 
 impl RequestId {
-    /// As an answer gives it back.
+    /// Returns the id as a header value.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(self.as_str()).ok()
     }

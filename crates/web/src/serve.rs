@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Settings, linger::Lingering, unsent::Unsent};
 
-/// How a server let go of its connections.
+/// Result of draining a server's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     Clean,
@@ -32,7 +32,7 @@ pub enum Drained {
 /// A failed accept is tried again after this time: it mostly means that file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// So long the rest of a request's head may take to come when the server stops, if nothing else is waited for.
+/// Time that the rest of a request's head may take when the server stops, if nothing else is waited for.
 const HEAD_FOLLOWS: Duration = Duration::from_secs(1);
 
 /// Serves until `stop`, and returns when no connection is left.
@@ -101,10 +101,10 @@ enum Protocol {
     Http2,
 }
 
-/// What a client that speaks HTTP/2 without being asked sends first.
+/// First bytes of a client that speaks HTTP/2 with prior knowledge.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Between two looks at a client that has sent only a part of its first bytes.
+/// Pause between two looks at a client that has sent only a part of its first bytes.
 const PEEK_PAUSE: Duration = Duration::from_millis(10);
 
 impl Server {
@@ -152,7 +152,7 @@ async fn finish<C: GracefulConnection>(watcher: Watcher, connection: C) {
     let _gone = watcher.watch(connection).await;
 }
 
-/// Which protocol the first bytes are of; nothing if the client went away. The bytes stay where they are.
+/// Detects the protocol by the first bytes, which stay in the stream; nothing if the client went away.
 async fn protocol(stream: &TcpStream) -> io::Result<Option<Protocol>> {
     let mut first = [0; PREFACE.len()];
     loop {

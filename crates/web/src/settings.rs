@@ -14,24 +14,24 @@ pub struct Settings {
     pub streams: u32,
     /// The target and the headers of a request, in all.
     pub header_bytes: usize,
-    /// How long a client may take to send its headers, or to send the next request.
+    /// Milliseconds that a client may take to send its headers, or to send the next request.
     pub header_read_ms: u64,
-    /// How long a client may take to send a body.
+    /// Milliseconds that a client may take to send a body.
     pub body_read_ms: u64,
     /// The largest body that is taken.
     pub body_bytes: usize,
-    /// So much of the body of a request that is refused is still taken, and thrown away, beside the answer: a client
-    /// that reads nothing before it has written everything hears of the refusal then.
+    /// Bytes of a refused request's body that are still read, and dropped, beside the answer: a client that reads
+    /// nothing before it has written everything learns of the refusal then.
     pub discard_bytes: usize,
-    /// How long such a client may pause before its connection is closed.
+    /// Milliseconds that such a client may pause before its connection is closed.
     pub discard_pause_ms: u64,
     /// Bodies under way, in all: above it, requests are answered with 503.
     pub in_flight_bytes: usize,
     /// Requests a second that one organisation may make on average; 0: no limit.
     pub requests_per_second: u32,
-    /// How many requests an organisation may make at once after a pause.
+    /// Number of requests that an organisation may make at once after a pause.
     pub burst: u32,
-    /// How long requests under way may take to end when the server stops.
+    /// Milliseconds that requests under way may take to end when the server stops.
     pub drain_ms: u64,
 }
 

@@ -19,14 +19,14 @@ use crate::{
 pub struct Action {
     #[serde(rename = "action")]
     pub key: ActionId,
-    /// For people; the key if left out.
+    /// Name for people; the key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub kind: ActionKind,
-    /// Where its callback goes; left out: to the endpoints that take the event.
+    /// Endpoint of the callback; by default all endpoints that take the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<EndpointId>,
-    /// Where its job waits; left out: in `default`.
+    /// Queue of the job; `default` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueId>,
     /// The points that the item's creator gets.
@@ -36,7 +36,7 @@ pub struct Action {
     pub parameters: Vec<Parameter>,
 }
 
-/// What an action does.
+/// Effect of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionKind {
@@ -101,7 +101,7 @@ impl Action {
         self.name.as_deref().unwrap_or(self.key.as_str())
     }
 
-    /// What is wrong with the parameters that a rule gives to the action.
+    /// Checks the parameters that a rule gives to the action.
     pub(super) fn check_parameters(&self, given: &BTreeMap<String, Value>) -> Vec<String> {
         let mut faults = Vec::new();
         for (name, value) in given {

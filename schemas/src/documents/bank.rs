@@ -16,7 +16,7 @@ use crate::{
 pub struct Bank {
     #[serde(rename = "bank")]
     pub key: BankId,
-    /// For people; the key if left out.
+    /// Name for people; the key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub kind: BankKind,
@@ -26,16 +26,19 @@ pub struct Bank {
     /// A file with more of them, one a line, beside the document. It is read in when the document is applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Of hashes: how many bits may differ, where an entry does not say; as the kind has it if left out.
+    /// Number of bits that may differ where an entry does not say, for banks of hashes; the kind's usual distance by
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<u32>,
-    /// Of hashes: the share of items whose media are compared with the bank, drawn by the item's id; all if left out.
+    /// Share of items whose media are compared with the bank, drawn by the item's id; all by default. For banks of
+    /// hashes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Percent>,
-    /// Of hashes: a medium that is in this bank is not taken to be in these, and this one makes no matches.
+    /// Banks that this one overrules: a medium in this bank makes no matches in those, nor in this one. For banks of
+    /// hashes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suppresses: Vec<BankId>,
-    /// Of hashes: when an entry is switched off because it suddenly matches so much.
+    /// Limit above which an entry that suddenly matches too much is switched off. For banks of hashes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<Quarantine>,
 }
@@ -44,7 +47,7 @@ pub struct Bank {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quarantine {
-    /// So many matches ...
+    /// Number of matches ...
     pub matches: u32,
     /// ... in this time ...
     pub within: Period,

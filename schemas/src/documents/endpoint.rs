@@ -19,7 +19,7 @@ pub struct Endpoint {
     /// and given back sealed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Which callbacks without an endpoint of their own come here; all of them if left out.
+    /// Events that are sent here when their action names no endpoint; all by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
 }

@@ -1,4 +1,4 @@
-//! Where a document comes from, and what is wrong with it.
+//! Origin of a document, and the errors found in it.
 //!
 //! It does not find faults.
 
@@ -26,15 +26,15 @@ pub struct DocumentFault {
     /// Such as `fields[2].type`; empty for the whole document.
     pub path: String,
     pub message: String,
-    /// If that is the problem: whoever could not read everything may know better.
+    /// Missing name, if that is the problem. A caller that could not read every file may know better.
     pub missing: Option<Missing>,
 }
 
-/// What is said not to be there.
+/// Name that a document refers to and that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     Document(DocumentKind, String),
-    /// Of an item type.
+    /// Field of an item type.
     Field,
 }
 

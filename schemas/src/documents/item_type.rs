@@ -16,10 +16,10 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ItemType {
-    /// What items name as `typeId`.
+    /// Key that items name as `typeId`.
     #[serde(rename = "item_type")]
     pub key: TypeId,
-    /// For people; the key if left out.
+    /// Name for people; the key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub kind: Kind,
@@ -28,7 +28,7 @@ pub struct ItemType {
     /// Take only the exact forms of the interface, and coerce nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub strict: bool,
-    /// What items may name as `typeVersion`; the service numbers the versions itself if left out.
+    /// Version that items may name as `typeVersion`; numbered by the service by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Further versions that items may name: their data is held to the fields of today. Versions that the service has

@@ -6,13 +6,13 @@ use serde::de::DeserializeOwned;
 
 use super::tree::{Misfit, Shape, Step, Tree};
 
-/// What a document was read as.
+/// Result of reading a document.
 pub(super) struct Reading<T> {
     /// `None`: nothing that was tried makes it readable.
     pub(super) document: Option<T>,
     /// Path and message.
     pub(super) misfits: Vec<(Vec<Step>, String)>,
-    /// Where something was put in or left out.
+    /// Places where a value was put in or left out.
     pub(super) mended: Vec<Vec<Step>>,
 }
 

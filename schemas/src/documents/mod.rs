@@ -55,7 +55,7 @@ pub enum Document {
     Bank(Bank),
 }
 
-/// What a document describes; its name is the first key of the document.
+/// Kind of a document; its name is the first key of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DocumentKind {
     ItemType,
@@ -142,7 +142,7 @@ impl Document {
         }
     }
 
-    /// What is wrong with the document by itself: path and message.
+    /// Returns the errors of the document by itself: path and message.
     fn check(&self) -> Vec<(String, String)> {
         let mut faults = Vec::new();
         if !is_key(self.key()) {
@@ -179,7 +179,7 @@ impl<'de> serde::Deserialize<'de> for Document {
 const KEY_FORM: &str =
     "A key begins with a letter or digit and has at most 64 letters, digits, `_`, `.` and `-`.";
 
-/// Whether a text can be the key of a document.
+/// True if a text can be the key of a document.
 pub fn is_key(text: &str) -> bool {
     text.len() <= 64
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -47,7 +47,7 @@ impl FromStr for Period {
     }
 }
 
-/// In the largest unit that leaves no rest.
+/// Shows the period in the largest unit without a remainder.
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = |&&(_, seconds): &&(char, u64)| self.0.is_multiple_of(seconds) && self.0 > 0;

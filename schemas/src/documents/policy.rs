@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Policy {
     #[serde(rename = "policy")]
     pub key: String,
-    /// For people; the key if left out.
+    /// Name for people; the key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The key of the policy above this one.

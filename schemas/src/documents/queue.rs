@@ -12,7 +12,7 @@ use crate::ids::QueueId;
 pub struct Queue {
     #[serde(rename = "queue")]
     pub key: QueueId,
-    /// For people; the key if left out.
+    /// Name for people; the key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

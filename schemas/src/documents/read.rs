@@ -19,12 +19,12 @@ use crate::{
     wire::{Pointer, json},
 };
 
-/// What files hold, as far as it can be read.
+/// Documents of a set of files, as far as they can be read.
 #[derive(Debug, Default)]
 pub struct Parsed {
     pub documents: Vec<(Origin, Document)>,
     pub faults: Vec<DocumentFault>,
-    /// Where something was put in or left out, so that the rest of the document could be read.
+    /// Places where a value was put in or left out so that the rest of the document could be read.
     mended: Vec<(Origin, String)>,
     /// Keys of documents that are not among these.
     unread: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Parsed {
 }
 
 impl Parsed {
-    /// Whether something may only look wrong because not everything could be read.
+    /// True if the error may be a consequence of something that could not be read.
     pub fn is_in_doubt(&self, fault: &DocumentFault) -> bool {
         let is_mended = self.mended.iter().any(|(origin, path)| {
             let rest = fault.path.strip_prefix(path.as_str());
@@ -87,7 +87,7 @@ pub fn parse(
     if parsed.faults.is_empty() { Ok(parsed.documents) } else { Err(parsed.faults) }
 }
 
-/// As [`parse`], also where something is wrong: the rest can be checked all the same.
+/// Parses like [`parse`], and returns what can be read even if there are errors, so that it can be checked too.
 pub fn parse_all(files: &[(impl AsRef<str>, impl AsRef<str>)]) -> Parsed {
     let mut parsed = Parsed::default();
     let named = files.iter().map(|(name, text)| (name.as_ref(), text.as_ref()));
@@ -202,8 +202,9 @@ fn beginning(part: &str) -> (Option<DocumentKind>, Option<String>) {
     (kind, (kind.is_some() && super::is_key(key)).then(|| key.to_owned()))
 }
 
-/// How deep documents may be nested. 32 levels of conditions are twice as many of mappings and lists, and then there is
-/// the last condition; it is for the reader of rules to say that there are too many. Below what `serde_json` reads back.
+/// Greatest nesting depth of a document: 32 levels of conditions take twice as many mappings and lists, plus the last
+/// condition. Reporting too many conditions is up to the rule reader. The depth stays below what `serde_json` reads
+/// back.
 pub(super) const MAX_DEPTH: usize = 96;
 
 /// Also an empty text is a document, with a beginning and an end.
@@ -256,7 +257,7 @@ fn on_a_deep_stack<T: Send>(read: &(dyn Fn() -> T + Sync)) -> T {
     })
 }
 
-/// What is wrong with a YAML text, in our words.
+/// Describes the error of a YAML text in our words.
 fn said(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     match error {

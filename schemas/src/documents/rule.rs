@@ -19,12 +19,12 @@ use crate::{
 pub struct Rule {
     #[serde(rename = "rule")]
     pub key: RuleId,
-    /// For people; the key if left out.
+    /// Name for people; the key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Status::is_draft")]
     pub status: Status,
-    /// What the rule is evaluated for; items if left out.
+    /// Submissions that the rule is evaluated for; items by default.
     #[serde(default = "items", skip_serializing_if = "is_items")]
     pub on: Vec<On>,
     /// All item types if left out.
@@ -37,7 +37,7 @@ pub struct Rule {
     pub policies: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<RuleAction>,
-    /// From then on the rule counts as archived.
+    /// Time from which the rule counts as archived.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "instant")]
     pub expires_at: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,14 +53,14 @@ pub struct Rule {
     pub tests: Vec<Test>,
 }
 
-/// What becomes of a match.
+/// Status of a rule, which decides whether its matches have effects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Being written: evaluated, without effects.
     #[default]
     Draft,
-    /// On trial: evaluated and counted, without effects.
+    /// Evaluated and counted, without effects.
     Background,
     Live,
     /// Not evaluated.
@@ -74,7 +74,7 @@ impl Status {
     }
 }
 
-/// How an item came to be evaluated.
+/// Origin of the submission that is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum On {
@@ -162,19 +162,19 @@ pub struct Test {
     /// The standing of its user.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub strikes: i64,
-    /// What windows have counted, by their keys.
+    /// Counts of windows, by their keys.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, Value>,
-    /// What models make of the item.
+    /// Scores that models give the item.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scores: BTreeMap<String, Value>,
-    /// What is known of the item's media.
+    /// Media of the item, with their hashes and states.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub media: Vec<Value>,
     pub expect: Expectation,
 }
 
-/// How a test should end.
+/// Expected result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expectation {

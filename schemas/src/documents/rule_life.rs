@@ -48,19 +48,19 @@ impl<'de> Deserialize<'de> for Percent {
     }
 }
 
-/// For which part of its matches a live rule acts.
+/// Part of a live rule's matches that have effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rollout {
     pub percent: Percent,
-    /// What the part is drawn with: rules with the same salt have the same part. The rule's key if left out.
+    /// Salt of the draw: rules with the same salt act on the same part. The rule's key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub salt: Option<String>,
     #[serde(default, skip_serializing_if = "RolloutBy::is_item")]
     pub by: RolloutBy,
 }
 
-/// What is in the part or not, as a whole.
+/// Unit that is drawn as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RolloutBy {
@@ -77,14 +77,14 @@ impl RolloutBy {
     }
 }
 
-/// How often a live rule acts at most.
+/// Limits on how often a live rule acts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleLimits {
-    /// On so many items a day (UTC).
+    /// Greatest number of items a day (UTC) that the rule acts on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actions_per_day: Option<u32>,
-    /// On one item of a user within this time.
+    /// Time within which the rule acts on one item of a user only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_user_cooldown: Option<Period>,
     /// Above so many matches an hour it acts no more until its document changes.
@@ -92,7 +92,7 @@ pub struct RuleLimits {
     pub alarm_per_hour: Option<u32>,
 }
 
-/// What a rule that could not be evaluated counts as.
+/// Result of a rule that could not be evaluated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {

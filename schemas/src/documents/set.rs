@@ -34,7 +34,8 @@ impl Set {
         if faults.is_empty() { Ok(set) } else { Err(faults) }
     }
 
-    /// As `collect`, also where there are faults: of two with one key, the first is in the set.
+    /// Collects like [`collect`](Self::collect), and returns the set even if there are errors: of two documents with
+    /// one key, the first is in the set.
     pub fn gather(documents: Vec<(Origin, Document)>) -> (Self, Vec<DocumentFault>) {
         let mut set = Self::default();
         let mut faults = Vec::new();
@@ -96,7 +97,7 @@ impl Set {
             .collect()
     }
 
-    /// Whether everything that a document names exists, and no policy is its own ancestor.
+    /// Checks that everything a document names exists, and that no policy is its own ancestor.
     pub fn validate(&self) -> Result<(), Vec<DocumentFault>> {
         let mut faults = Vec::new();
         self.check_policies(&mut faults);

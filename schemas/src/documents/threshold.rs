@@ -15,7 +15,7 @@ pub struct Threshold {
     pub key: String,
     /// The sum at which a user has crossed it.
     pub strikes: u32,
-    /// How far back strikes count.
+    /// Period in which strikes count.
     pub within: Period,
     pub action: ActionId,
 }

@@ -18,7 +18,7 @@ use crate::{nearest::hint, wire::json};
 pub(super) struct Tree {
     pub(super) line: Option<u32>,
     pub(super) shape: Shape,
-    /// Where the digits of a number stand that YAML has read as a fraction, until [`Tree::exact`] reads them.
+    /// Range of the digits of a number that YAML has read as a fraction, until [`Tree::exact`] reads them.
     digits: Option<Range<usize>>,
 }
 
@@ -173,7 +173,7 @@ impl Tree {
     }
 }
 
-/// In the one form in which a number is written again: whole ones as they are, fractions as the nearest of 64 bits.
+/// Returns a number in its canonical form: whole numbers as they are, fractions as the nearest one of 64 bits.
 fn number(digits: &str) -> Result<Number, String> {
     if let Some(whole) = digits.parse().ok().and_then(Number::from_i128) {
         return Ok(whole);
@@ -188,13 +188,13 @@ fn number(digits: &str) -> Result<Number, String> {
     float.ok_or_else(|| format!("the number {shown} does not fit 64 bits"))
 }
 
-/// From here on not every whole number is one of 64 bits with a point.
+/// Smallest whole number from which on not every whole number is a 64-bit fraction.
 const ROUNDED: f64 = 9_007_199_254_740_992.0;
 
 const UNREADABLE: &str =
     "a number this large must stand in plain digits: as it is written here it would be rounded";
 
-/// What stands between quotes, if some are there.
+/// Returns the text between quotes, if there are any.
 fn unquoted(written: &str) -> &str {
     let written = written.trim();
     let inside = |quote: char| written.strip_prefix(quote)?.strip_suffix(quote);
@@ -290,7 +290,7 @@ impl<'de> Deserialize<'de> for Shape {
 /// Why a value does not fit the type that was read off it, and where.
 #[derive(Debug)]
 pub(super) struct Misfit {
-    /// From the innermost step outwards.
+    /// Steps from the innermost outwards.
     steps: Vec<Step>,
     pub(super) message: String,
     /// The path leads to a key that should not be there; without it the rest can be read.

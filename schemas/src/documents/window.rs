@@ -14,7 +14,7 @@ use crate::ids::{TypeId, WindowId};
 pub struct Window {
     #[serde(rename = "window")]
     pub key: WindowId,
-    /// For people; the key if left out.
+    /// Name for people; the key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// All item types if left out.
@@ -23,7 +23,7 @@ pub struct Window {
     /// The field whose values are counted apart; the item's user if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Which items count; all if left out.
+    /// Condition on the items that are counted; all by default.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub condition: Option<Value>,
     /// The field whose numbers are summed up, instead of counting items.
@@ -32,9 +32,9 @@ pub struct Window {
     /// The field whose different values are counted, instead of counting items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct: Option<String>,
-    /// How far back it reaches.
+    /// Period that the window covers.
     pub over: Period,
-    /// How long a piece of it is, by which its rows are kept; a 24th of it if left out.
+    /// Length of a bucket, by which rows are kept; a 24th of the period by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<Period>,
 }

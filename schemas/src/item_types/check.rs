@@ -1,4 +1,4 @@
-//! Whether an item's `data` fits its type, and its values if it does.
+//! Checks an item's `data` against its type and returns its values.
 //!
 //! It does not judge the item around the data, and leaves fields that the type does not declare alone.
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// How complete the data must be. Whether values are coerced is up to the type.
+/// Completeness that the data must have. Coercion is up to the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Every required field must be there, and the roles complete.
@@ -35,12 +35,13 @@ impl ItemType {
         faults.or(slots.map(|slots| Values { shape: self.shape.clone(), slots }))
     }
 
-    /// As [`ItemType::check`], for data that was scanned along with its request and whose values nobody asks for.
+    /// Checks like [`ItemType::check`], for data that was scanned along with its request and whose values are not
+    /// needed.
     pub fn judge(&self, data: Node<'_>, mode: Mode, base: &Pointer<'_>, faults: &mut Faults) {
         self.slots::<()>(data, mode, base, faults);
     }
 
-    /// By field what is kept of its value, if nothing is wrong.
+    /// Returns the stored values by field, if nothing is wrong.
     fn slots<K: Kept>(
         &self,
         data: Node<'_>,

@@ -25,11 +25,11 @@ pub(super) struct Refused;
 
 type Coerced<K> = Result<Option<K>, Refused>;
 
-/// What coercion needs beside the value.
+/// Context that coercion needs beside the value.
 pub(super) struct Coercion<'a> {
     /// Take only the exact forms.
     pub(super) strict: bool,
-    /// What a related item may be of.
+    /// Types that a related item may have.
     pub(super) types: &'a [TypeId],
     pub(super) faults: &'a mut Faults,
 }

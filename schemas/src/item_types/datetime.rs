@@ -45,7 +45,7 @@ pub fn parse(text: &str) -> Option<Millis> {
     })
 }
 
-/// Whether a text that [`parse`] takes names an instant between two milliseconds.
+/// True if a text that [`parse`] takes names an instant between two milliseconds.
 pub fn is_finer(text: &str) -> bool {
     let fraction = text.find(['.', ',']).map_or("", |at| &text[at + 1..]);
     fraction.bytes().take_while(u8::is_ascii_digit).skip(3).any(|digit| digit != b'0')
@@ -76,7 +76,7 @@ impl Cursor<'_> {
         (1..=12).contains(&digits).then(|| place(0) * 100 + place(1) * 10 + place(2))
     }
 
-    /// In minutes.
+    /// Reads the offset, in minutes.
     fn offset(&mut self) -> Option<i64> {
         let Some((first, rest)) = self.0.split_first() else { return Some(0) };
         self.0 = rest;

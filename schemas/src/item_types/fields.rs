@@ -1,4 +1,4 @@
-//! What an item type is made of: kinds, scalar types, containers, fields.
+//! Parts of an item type: kinds, scalar types, containers, fields.
 //!
 //! It does not check data; see `check`.
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::roles::Role;
 use crate::{documents, ids::TypeId};
 
-/// What an item is to the platform.
+/// Role of an item on the platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Kind {
@@ -71,7 +71,7 @@ impl Scalar {
         Self::EmailAddress,
     ];
 
-    /// As documents write it.
+    /// Returns the name used in documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Id => "ID",
@@ -93,13 +93,13 @@ impl Scalar {
         }
     }
 
-    /// Whether the value is the address of media that the service fetches.
+    /// True if the value is the URL of media that the service fetches.
     pub fn is_media(self) -> bool {
         matches!(self, Self::Audio | Self::Image | Self::Video | Self::Media)
     }
 }
 
-/// How a field holds more than one value.
+/// Container of a field with more than one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Container {
@@ -148,9 +148,9 @@ pub struct ItemType {
     pub key: TypeId,
     pub name: String,
     pub kind: Kind,
-    /// Only the exact forms of the interface are taken, without coercion.
+    /// True if only the exact forms of the interface are taken, without coercion.
     pub strict: bool,
-    /// What a platform may name as `typeVersion`.
+    /// Version that a platform may name as `typeVersion`.
     pub version: String,
     earlier_versions: Vec<String>,
     /// The number of the version, if the service numbers them.
@@ -198,8 +198,8 @@ impl ItemType {
         }
     }
 
-    /// Whether items may name this version: the current one, or an earlier one. A platform that sends the fields of
-    /// yesterday goes on when the type gets new ones.
+    /// True if items may name this version: the current one, or an earlier one. A platform that still sends the earlier
+    /// fields goes on working when the type gets new ones.
     pub fn takes_version(&self, named: &str) -> bool {
         let is_earlier = |number: u64| named.parse().is_ok_and(|named: u64| (1..number).contains(&named));
         named == self.version

@@ -5,7 +5,7 @@
 /// Twelve characters are 37 mm wide; longer ones say nothing more.
 const LONGEST: usize = 12;
 
-/// Whether the text is a geohash in lower case.
+/// True if the text is a geohash in lower case.
 pub fn is_geohash(text: &str) -> bool {
     (1..=LONGEST).contains(&text.len())
         && text.bytes().all(|byte| {

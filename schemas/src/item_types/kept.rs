@@ -1,4 +1,4 @@
-//! What becomes of values that fit: they are kept as [`Value`]s, or nothing is kept where only their faults are asked for.
+//! Storage of valid values: as [`Value`]s, or not at all where only the errors are needed.
 //!
 //! It does not decide what fits.
 
@@ -30,7 +30,7 @@ impl Kept for Value {
     }
 }
 
-/// Nothing.
+/// Keeps no values.
 impl Kept for () {
     fn of(_: impl FnOnce() -> Value) -> Self {}
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fields::{Kind, Scalar};
 
-/// What a field means beyond its value.
+/// Meaning of a field beyond its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Role {
@@ -23,7 +23,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// In the order of their numbers.
+    /// Every role, in the order of their numbers.
     pub const ALL: [Self; 10] = [
         Self::Creator,
         Self::Thread,
@@ -37,7 +37,7 @@ impl Role {
         Self::BackgroundImage,
     ];
 
-    /// As documents write it.
+    /// Returns the name used in documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Creator => "creator",
@@ -66,7 +66,7 @@ impl Role {
         }
     }
 
-    /// Whether item types of this kind have the role.
+    /// True if item types of this kind have the role.
     pub fn suits(self, kind: Kind) -> bool {
         match self {
             Self::DisplayName | Self::CreatedAt | Self::IsDeleted | Self::IpAddress => true,

@@ -47,7 +47,7 @@ pub enum Value {
     Media(String),
     Related(ItemKey),
     List(Vec<Value>),
-    /// In the client's order.
+    /// Map in the client's order.
     Map(Vec<(String, Value)>),
 }
 
@@ -92,7 +92,7 @@ impl Value {
 /// A media address of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Media<'a> {
-    /// Where it stands, such as `images.0`.
+    /// Path such as `images.0`.
     pub path: String,
     pub url: &'a str,
     /// IMAGE, AUDIO, VIDEO or MEDIA.
@@ -143,7 +143,7 @@ impl Values {
         }
     }
 
-    /// Who made the item. An item of kind USER is its own creator, which the caller knows.
+    /// Returns the creator of the item. An item of kind USER is its own creator, which the caller knows.
     pub fn creator(&self) -> Option<ItemKey> {
         self.related(Role::Creator).cloned()
     }

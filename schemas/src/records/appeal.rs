@@ -12,13 +12,13 @@ record! {
         pub config_version: ConfigVersion,
         /// The platform's id of the appeal.
         pub appeal_id: AppealId,
-        /// When the request arrived.
+        /// Time at which the request arrived.
         pub received_at: Millis,
         /// The `x-request-id` of the request.
         pub request_id: String,
-        /// When the user appealed, as the platform says.
+        /// Time at which the user appealed, as the platform says.
         pub appealed_at: Millis,
-        /// Who appealed.
+        /// User who appealed.
         pub appealed_by: ItemKey,
         /// The item that was acted upon.
         pub item: ItemEntry,

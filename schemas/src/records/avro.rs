@@ -18,7 +18,7 @@ pub struct Malformed(Box<Place>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     record: Cow<'static, str>,
-    /// From the inside out: it grows while the error passes outwards.
+    /// Steps from the inside out: the path grows while the error passes outwards.
     path: Vec<Step>,
     fault: Fault,
 }
@@ -29,7 +29,7 @@ enum Step {
     Index(usize),
 }
 
-/// What is wrong with a datum.
+/// Error of a datum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error("the datum ends early")]
@@ -293,7 +293,7 @@ pub(crate) trait Field: Sized {
     fn write(&self, out: &mut Vec<u8>);
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed>;
 
-    /// For `Debug`: bytes are shown as their length, text only unless it is hidden.
+    /// Writes the value for `Debug`: bytes as their length, text only unless it is hidden.
     fn show(&self, f: &mut fmt::Formatter<'_>, hidden: bool) -> fmt::Result;
 }
 

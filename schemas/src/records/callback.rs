@@ -10,17 +10,17 @@ record! {
     pub struct Callback: "callback" = 6 {
         /// The organisation, from the credential.
         pub org: OrgId,
-        /// What is asked.
+        /// Command on the delivery.
         pub command: Command,
         /// The event: the same over every attempt and replay.
         pub event_id: EventId,
         /// The type of the event, such as `action.automatic`.
         pub event_type: String,
-        /// Where to send it; absent where none is configured.
+        /// Endpoint to send it to; absent where none is configured.
         pub endpoint: Option<EndpointId>,
-        /// What the event is about.
+        /// Subject of the event.
         pub subject: ItemKey,
-        /// When it happened.
+        /// Time at which it happened.
         pub occurred_at: Millis,
         /// The body, a JSON object without `sequence`; empty unless the command is `send`.
         pub body: Bytes,

@@ -16,7 +16,7 @@ record! {
         pub partition: i32,
         /// Its offset.
         pub offset: i64,
-        /// When the log took it.
+        /// Time at which the log took it.
         pub written_at: Millis,
         /// Its key.
         pub key: Bytes,
@@ -26,13 +26,13 @@ record! {
         pub headers: Vec<Header>,
         /// The submission, if it was one.
         pub submission_id: Option<SubmissionId>,
-        /// Where it failed.
+        /// Stage at which it failed.
         pub stage: String,
         /// Why: a stable tag.
         pub reason: String,
         /// Why, for a person; no content.
         pub detail: String,
-        /// When it failed.
+        /// Time at which it failed.
         pub failed_at: Millis,
     }
 }

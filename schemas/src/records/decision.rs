@@ -20,11 +20,11 @@ record! {
         pub item: ItemKey,
         /// The appeal, if the job is one.
         pub appeal_id: Option<AppealId>,
-        /// When the moderator decided.
+        /// Time at which the moderator decided.
         pub decided_at: Millis,
         /// The moderator.
         pub decided_by: String,
-        /// What was decided.
+        /// Verdict of the decision.
         pub verdict: Verdict,
         /// The actions to take.
         pub actions: Vec<ActionId>,

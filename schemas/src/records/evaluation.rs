@@ -3,7 +3,7 @@
 use crate::ids::{ConfigVersion, ItemKey, Millis, OrgId, SubmissionId};
 
 record! {
-    /// What the rules said about a submission.
+    /// Result of the rules for a submission.
     pub struct Evaluation: "evaluation" = 11 {
         /// The organisation, from the credential.
         pub org: OrgId,
@@ -11,7 +11,7 @@ record! {
         pub submission_id: SubmissionId,
         /// The item.
         pub item: ItemKey,
-        /// When it was evaluated.
+        /// Time at which it was evaluated.
         pub evaluated_at: Millis,
         /// The configuration that the sender worked with; a reader loads at least this one first.
         pub config_version: ConfigVersion,
@@ -19,7 +19,7 @@ record! {
         pub matched: String => length,
         /// The rules that failed, with the reason: JSON.
         pub errored: String => length,
-        /// What was not searched, counted or listed, because that was more than an evaluation may do: JSON.
+        /// Parts that were not searched, counted or listed because they exceeded an evaluation's bounds: JSON.
         pub left_out: Option<String>,
     }
 }

@@ -136,8 +136,8 @@ impl Shape<'_> {
     }
 }
 
-/// Whether `new` may follow `old`, so that the reader of either understands the writer of the other: new
-/// fields have defaults, new symbols meet a default in `old`, nothing else differs. Says what breaks the rule.
+/// Checks that `new` may follow `old`, so that the reader of either understands the writer of the other: new fields
+/// have defaults, new symbols meet a default in `old`, nothing else differs. The error names what breaks the rule.
 pub fn compatible(old: &Schema, new: &Schema) -> Result<(), String> {
     let names = |schema| ResolvedSchema::try_from(schema).map_err(|error| format!("not a schema: {error}"));
     let (old_names, new_names) = (names(old)?, names(new)?);

@@ -10,9 +10,9 @@ record! {
         pub org: OrgId,
         /// The configuration that the sender worked with; a reader loads at least this one first.
         pub config_version: ConfigVersion,
-        /// Where the items came from.
+        /// Source of the items.
         pub source: Source,
-        /// When the request arrived.
+        /// Time at which the request arrived.
         pub received_at: Millis,
         /// The `x-request-id` of the request.
         pub request_id: String,

@@ -1,4 +1,4 @@
-//! What the topics carry: one record type a topic, and its Avro form.
+//! Records of the topics, one type a topic, and their Avro form.
 //!
 //! Framing, schema registries and topics belong to `tidegate-stream`.
 //!
@@ -49,7 +49,7 @@ pub trait Record: Sized {
     /// The id of `SCHEMA` where no registry gives one.
     const SCHEMA_ID: u32;
 
-    /// How many bytes `encode` appends.
+    /// Number of bytes that `encode` appends.
     fn size(&self) -> usize;
 
     /// Appends the bare datum: no framing.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::ids::{ItemId, ItemKey, Millis, SubmissionId, TypeId};
 
 symbols! {
-    /// Where an item came from.
+    /// Source of an item.
     pub enum Source {
         /// Sent by the platform.
         Api = "api",
@@ -21,7 +21,7 @@ symbols! {
 }
 
 symbols! {
-    /// Whether all required fields of the item type are there.
+    /// Completeness of an item: all required fields of its type, or some of them.
     pub enum Variant {
         /// The whole item.
         Original = "original",
@@ -31,9 +31,9 @@ symbols! {
 }
 
 symbols! {
-    /// What a moderator decided.
+    /// Verdict of a moderator.
     pub enum Verdict {
-        /// Nothing is wrong with the item.
+        /// No action is needed.
         Ignore = "ignore",
         /// The actions are to be taken.
         Act = "act",
@@ -57,7 +57,7 @@ symbols! {
 }
 
 symbols! {
-    /// What is asked of a delivery.
+    /// Command on a delivery.
     pub enum Command {
         /// Deliver the event, once.
         Send = "send",
@@ -71,10 +71,10 @@ symbols! {
 }
 
 record! {
-    /// Where the first `items` record of a submission stands in the log: the order of an item's versions.
+    /// Coordinates of the first `items` record of a submission in the log: the order of an item's versions.
     #[derive(Copy, PartialOrd, Ord)]
     pub struct Coordinates {
-        /// When the log took the record.
+        /// Time at which the log took the record.
         pub append_ms: Millis,
         /// The offset of the record in its partition.
         pub offset: i64,
@@ -94,11 +94,11 @@ record! {
         pub id: ItemId,
         /// The version of the item type, if the platform named one.
         pub type_version: Option<String>,
-        /// Whether the item is whole.
+        /// Completeness of the item.
         pub variant: Variant,
         /// The item's `data`, a JSON object: the bytes that the client sent.
         pub data: Bytes,
-        /// Where the first record of this submission stands; absent in that record itself.
+        /// Coordinates of the first record of this submission; absent in that record itself.
         pub origin: Option<Coordinates>,
         /// Came with an idempotency key, so that a plan may exist already.
         pub keyed: bool,
@@ -114,7 +114,7 @@ record! {
         pub id: ItemId,
         /// The version of the item type, if the platform named one.
         pub type_version: Option<String>,
-        /// Whether the item is whole.
+        /// Completeness of the item.
         pub variant: Variant,
         /// The item's `data`, a JSON object: the bytes that the client sent.
         pub data: Bytes,
@@ -130,7 +130,7 @@ record! {
     pub struct Mention {
         /// The id as it was sent.
         pub id: String,
-        /// Whether the configuration had it.
+        /// True if the configuration had it.
         pub known: bool,
     }
 }

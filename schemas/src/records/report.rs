@@ -14,13 +14,13 @@ record! {
         pub report_id: ReportId,
         /// Came with an idempotency key.
         pub keyed: bool,
-        /// When the request arrived.
+        /// Time at which the request arrived.
         pub received_at: Millis,
         /// The `x-request-id` of the request.
         pub request_id: String,
-        /// When the user reported, as the platform says.
+        /// Time at which the user reported, as the platform says.
         pub reported_at: Millis,
-        /// Who reported.
+        /// User who reported.
         pub reporter: ItemKey,
         /// The reported item.
         pub item: ItemEntry,

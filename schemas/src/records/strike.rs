@@ -9,11 +9,11 @@ record! {
         pub org: OrgId,
         /// The struck user.
         pub user: ItemKey,
-        /// What it was given for: the same for every replay.
+        /// Cause of the strike: the same for every replay.
         pub cause: CauseId,
         /// The append time of the causing record.
         pub at: Millis,
-        /// How much it weighs.
+        /// Weight of the strike.
         pub points: i64,
         /// The action that carries it.
         pub action: ActionId,

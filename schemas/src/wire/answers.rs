@@ -1,4 +1,4 @@
-//! What the service answers to items, reports and look-ups of items.
+//! Answers to submitted items, reports, and look-ups of items.
 //!
 //! It does not hold the envelope of errors.
 
@@ -32,7 +32,7 @@ pub struct ReportCreated {
     pub report_id: ReportId,
 }
 
-/// What is known of an item.
+/// State of an item as the API shows it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Item {
@@ -51,7 +51,7 @@ pub struct Item {
     pub deliveries: Vec<Delivery>,
 }
 
-/// How far a submission has come.
+/// Progress of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemState {

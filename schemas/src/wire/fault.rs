@@ -1,4 +1,4 @@
-//! What is wrong with a request: one entry a problem, each pointing at its place.
+//! Validation errors of a request, each pointing at its place.
 //!
 //! It does not render the answer; the envelope around the faults belongs to `tidegate-web`.
 
@@ -113,7 +113,7 @@ impl<'a> Pointer<'a> {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Whether everything fitted.
+    /// Writes the text and returns true if all of it fitted.
     fn write(&self, text: &mut String) -> bool {
         match self {
             Self::Root => true,
@@ -151,7 +151,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// How many problems an answer lists.
+    /// Number of errors that an answer lists.
     pub const LISTED: usize = 100;
 
     /// More than are listed: a report is not read in the order of its text, and the first of the text are listed.
@@ -170,7 +170,7 @@ impl Faults {
         self.dropped += other.dropped;
     }
 
-    /// In the order of the places that they point at, in the request with this root.
+    /// Sorts the errors by the places that they point at, in the request with this root.
     #[must_use]
     pub fn in_order(mut self, root: Node<'_>) -> Self {
         if self.kept.len() > 1 {
@@ -184,7 +184,7 @@ impl Faults {
         self.kept.is_empty()
     }
 
-    /// How many problems there are, listed or not.
+    /// Number of errors, listed or not.
     pub fn count(&self) -> usize {
         self.kept.len() + self.dropped
     }

@@ -41,7 +41,7 @@ impl SubmittedItem {
         root.other(self.node)
     }
 
-    /// How complete the data must be.
+    /// Returns how complete the data must be.
     pub fn mode(&self) -> Mode {
         match self.variant {
             Variant::Original => Mode::Strict,
@@ -83,7 +83,7 @@ pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<Vec<SubmittedItem>
     })
 }
 
-/// What could be read of an item.
+/// Parts of an item that could be read.
 struct Draft<'n> {
     id: Option<Cow<'n, str>>,
     type_id: Option<Cow<'n, str>>,

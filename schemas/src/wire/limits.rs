@@ -1,4 +1,4 @@
-//! How much one request may hold.
+//! Limits of one request.
 //!
 //! It does not bound the body as a whole; the server does, before anything is parsed.
 

@@ -1,4 +1,4 @@
-//! Where in a text a JSON Pointer points, as something that sorts in the order of the text.
+//! Positions in a text that JSON Pointers lead to, sorted in the order of the text.
 //!
 //! It does not judge what stands there.
 
@@ -20,7 +20,7 @@ impl<'a> Places<'a> {
         Self { root, known: HashMap::new() }
     }
 
-    /// What is missing comes after all that is there beside it.
+    /// Returns the way to a pointer. A missing member sorts behind all that exist beside it.
     pub(super) fn of(&mut self, pointer: &str) -> Way {
         self.find(pointer).0
     }

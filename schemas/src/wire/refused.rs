@@ -14,7 +14,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// What is wrong with the text or the shape.
+    /// Returns the errors of the text or its shape.
     pub fn into_vec(self) -> Vec<Fault> {
         match self {
             Self::Text(faults) => faults,

@@ -15,7 +15,7 @@ use tidegate_bank_exchange::join_labels;
 use super::{PAGE, known, page};
 use crate::{client::Client, output::complain};
 
-/// How it is written.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::commands) enum Shape {
     /// Values only
@@ -51,7 +51,7 @@ struct Origin {
     reference: Option<String>,
 }
 
-/// Who lists an entry: it stands once for each of them.
+/// Returns the sources that list an entry: it is written once for each of them.
 fn origins(entry: &Value) -> anyhow::Result<Vec<Origin>> {
     let mut all: Vec<Origin> = entry.get("also").map(Vec::deserialize).transpose()?.unwrap_or_default();
     all.push(Origin::deserialize(entry)?);
@@ -106,7 +106,7 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// By itself, so that the output is flushed when it is full and not after each row.
+/// Returns one row as bytes, so that the output is flushed when it is full and not after each row.
 fn row(cells: [String; 8]) -> anyhow::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(cells)?;

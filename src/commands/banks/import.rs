@@ -28,7 +28,8 @@ use super::{
 };
 use crate::{client::Client, output::complain};
 
-/// What one request adds: of lists the rules are compiled with it, so few large ones are better.
+/// Number of entries in one request. Rules are compiled anew with each change of a list, so few large requests are
+/// better.
 const BATCH: usize = 10_000;
 const BATCH_BYTES: usize = 2 << 20;
 
@@ -118,9 +119,9 @@ struct Import<'c> {
     progress: Progress,
     beside: Option<PathBuf>,
     waiting: Vec<(Position, Request)>,
-    /// In bytes, of what waits.
+    /// Size in bytes of the waiting changes.
     size: usize,
-    /// What is to be said of entries, in the file's order once what waits is sent.
+    /// Remarks on entries, printed in the file's order once the waiting changes are sent.
     remarks: Vec<(Position, String)>,
     read: u64,
 }
@@ -131,7 +132,7 @@ enum Request {
     Withdraw(Value),
 }
 
-/// Of an entry, which is its value or has one.
+/// Returns the value of an entry, which is a text or has one.
 fn value(entry: &Value) -> &str {
     entry.as_str().or_else(|| entry["value"].as_str()).unwrap_or_default()
 }
@@ -187,7 +188,8 @@ impl Import<'_> {
         }
     }
 
-    /// What is withdrawn goes at the end, but not what came under its name after that.
+    /// Notes that a withdrawn name is listed again. Withdrawals by name run at the end and must spare what was listed
+    /// after them.
     fn is_given_again(&mut self, entry: &Value) {
         let text = |key: &str| entry[key].as_str().unwrap_or_default();
         let of_source = self.progress.withdrawn.get_mut(text("source"));
@@ -198,7 +200,8 @@ impl Import<'_> {
         }
     }
 
-    /// What waits. Only of the same value must adding and taking back keep their order: a request each for all others.
+    /// Sends the waiting changes. Only adding and withdrawing the same value must keep their order, so all others share
+    /// a request each.
     async fn send(&mut self) -> anyhow::Result<()> {
         let (mut run, mut known) = (Vec::new(), HashMap::new());
         for (position, change) in std::mem::take(&mut self.waiting) {
@@ -269,7 +272,7 @@ impl Import<'_> {
         Ok(self.progress.sum.told())
     }
 
-    /// What is withdrawn has a name only, so all entries are looked at for it, once.
+    /// Withdraws by name. The service has no look-up by name, so all entries are read once.
     async fn withdraw(&mut self) -> anyhow::Result<()> {
         if self.progress.withdrawn.is_empty() {
             return Ok(());
@@ -298,7 +301,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Which of those who list an entry take it back.
+    /// Collects the origins of an entry that withdraw it.
     fn name_withdrawn(&self, entry: &Value, named: &mut Vec<Value>) {
         let value = entry["value"].as_str().unwrap_or_default();
         let also = entry["also"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! How far an import of a file is, kept beside it: what it was of, and what is done with.
+//! Progress of an import, kept in a file beside the imported one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use tidegate_bank_exchange::Format;
 
 use super::sum::Sum;
 
-/// What an import goes into and comes from; progress is of no other.
+/// Target and file of an import; progress of another subject is not used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Subject {
     pub(super) server: String,
@@ -26,7 +26,7 @@ pub(super) struct Subject {
 #[derive(Serialize, Deserialize)]
 pub(super) struct Progress {
     subject: Subject,
-    /// Of the bank, after what is done with: one that is made anew begins before it.
+    /// Revision of the bank after the finished part. A bank that was created anew begins before it.
     pub(super) revision: i64,
     /// Entries that are done with, from the file's beginning.
     pub(super) done: u64,
@@ -34,7 +34,7 @@ pub(super) struct Progress {
     pub(super) withdrawn: Withdrawn,
 }
 
-/// What is withdrawn in the part that is done with, by source and reference: which values were given again since.
+/// Withdrawn names of the finished part, by source and reference, with the values that were listed again since.
 pub(super) type Withdrawn = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 impl Progress {

@@ -1,4 +1,4 @@
-//! What became of the entries of a file, in numbers that add up to how many there were.
+//! Counts of an import, which add up to the number of entries in the file.
 
 use std::process::ExitCode;
 

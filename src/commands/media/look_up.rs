@@ -24,10 +24,10 @@ pub(crate) struct Match {
     /// Pictures, or any files
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Only in these banks
+    /// Look in these banks only
     #[arg(long = "bank", value_name = "BANK")]
     banks: Vec<String>,
-    /// Whether pictures are looked up turned and mirrored, too; as `catalog.hash_banks.turned` says if left out
+    /// Look pictures up turned and mirrored, too; by default as `catalog.hash_banks.turned` says
     #[arg(long, value_name = "BOOL")]
     turned: Option<bool>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ impl Match {
     }
 }
 
-/// What a service with these settings would compare.
+/// Returns the hashes that a service with these settings would compare.
 fn asked(print: &Fingerprint, settings: &Settings) -> Hashes {
     let mut hashes = Hashes::made(print, settings.turned);
     hashes.pictures.retain(|picture| picture.quality >= settings.least_quality);

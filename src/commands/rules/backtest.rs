@@ -34,7 +34,7 @@ pub(crate) struct Backtest {
     /// The folder of documents to try
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// As if `apply --prune`: documents that are not in the folder go
+    /// Compare as `apply --prune` would: documents that are not in the folder are removed
     #[arg(long)]
     prune: bool,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) struct Backtest {
     /// Percent of the items, always the same ones; numbers are then scaled up
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
     sample: f64,
-    /// Only these rules
+    /// Test these rules only
     #[arg(long, value_name = "RULE")]
     rule: Vec<RuleId>,
     /// Also rules that changed in no way
@@ -58,10 +58,10 @@ pub(crate) struct Backtest {
     connection: Connection,
 }
 
-/// From when to when items came in.
+/// Range of time in which items came in.
 #[derive(Debug, Args)]
 pub(super) struct Span {
-    /// From then on: an instant (2026-01-31T12:00:00Z), or how long ago (7d, 12h)
+    /// Start of the range: an instant (2026-01-31T12:00:00Z), or a time ago (7d, 12h)
     #[arg(long, value_name = "WHEN", default_value = "7d")]
     pub(super) since: String,
     /// Until then; now, if left out
@@ -111,9 +111,9 @@ struct Run {
     uncounted_windows: Vec<String>,
     heads: BTreeMap<RuleId, Head>,
     findings: Findings,
-    /// What the items cover of what was asked for.
+    /// Part of the requested range that the items cover.
     covered: Range<Millis>,
-    /// What a number stands for.
+    /// Factor by which numbers are scaled up.
     scale: f64,
 }
 
@@ -154,7 +154,7 @@ async fn unknown(only: &[RuleId], files: &[File], client: &Client) -> anyhow::Re
     Ok(unknown.map(|rule| no_such_rule(rule.as_str(), rules.iter().map(String::as_str))))
 }
 
-/// What cannot be read is told by the service.
+/// Returns the rules of the files. The service reports what cannot be read.
 fn rules_of(files: &[File]) -> BTreeSet<String> {
     let mut rules = BTreeSet::new();
     for file in files {
@@ -249,7 +249,7 @@ struct Told {
     live_errored: u64,
     hits_per_day: f64,
     busiest_hour: f64,
-    /// As if it were live: with its rollout, and no more than its limit.
+    /// Number of actions a day as if the rule were live: with its rollout, and no more than its limit.
     actions_per_day: f64,
     decided: Opinion,
     live_decided: Opinion,

@@ -31,7 +31,7 @@ pub(crate) struct Bench {
     /// A file with one item a line; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     items: PathBuf,
-    /// How long to measure
+    /// Seconds to measure
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
 }
@@ -94,7 +94,7 @@ impl Bench {
     }
 }
 
-/// What the thread has had of a processor; the clock where the system does not say.
+/// Returns the CPU time of the thread, or wall time where the system does not report it.
 fn spent() -> Duration {
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanos = told.and_then(|told| told.split(' ').next()?.parse().ok());

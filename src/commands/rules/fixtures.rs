@@ -1,4 +1,4 @@
-//! What a line of a file of fixtures says beside its item: the rules that it must match, and what is known there.
+//! Fixture of a line beside its item: the rules that it must match, and the surrounding facts.
 //!
 //! It reads no items.
 
@@ -18,7 +18,7 @@ pub(super) struct Fixture {
     pub(super) around: Around,
 }
 
-/// What the line is called, and what it says or all its faults, each with its place.
+/// Reads a line: its name, and its fixture or all errors with their places.
 pub(super) fn read(config: &Compiled, line: &[u8]) -> (Option<String>, Result<Fixture, String>) {
     match serde_json::from_slice::<Json>(line) {
         Ok(line) => (line["name"].as_str().map(str::to_owned), fixture(config, &line)),

@@ -23,7 +23,7 @@ pub(crate) struct Fmt {
     check: bool,
 }
 
-/// What becomes of a file.
+/// Result of formatting a file.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
     Canonical,
@@ -66,7 +66,7 @@ impl Fmt {
         Ok(if self.check && written > 0 { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
     }
 
-    /// By way of another file: a crash leaves the old one or the new one.
+    /// Writes through a temporary file: a crash leaves the old content or the new one.
     fn write(&self, file: &File, text: &str) -> anyhow::Result<()> {
         let path = self.folder.join(&file.name);
         let name =
@@ -109,7 +109,8 @@ fn form(file: &File) -> Result<Form, Vec<String>> {
 /// Places where a comment could begin that are looked at; a text with more of them is taken to have one.
 const MOST_PLACES: usize = 1_000;
 
-/// Whether something can be left out, from a `#` to the end of its line, and the documents are the same.
+/// True if the YAML has a comment: text from a `#` to the end of its line that can be removed without changing the
+/// documents.
 fn has_comment(yaml: &str, documents: &[(Origin, Document)]) -> bool {
     // A byte order mark is no space, and stands before what is at the beginning all the same.
     let begins = |at: &usize| {

@@ -32,7 +32,7 @@ pub(super) struct Line {
     pub(super) item: Result<Prepared, String>,
 }
 
-/// What is kept of a line: no item is as long, and a file without line ends must not fill the memory.
+/// Longest line that is kept: no item is as long, and a file without line ends must not fill the memory.
 const LONGEST: usize = 16 << 20;
 
 /// Lines of a file, each with its number. Blank ones are passed over.
@@ -42,7 +42,7 @@ pub(super) struct Lines {
     number: usize,
 }
 
-/// Of a file, or of standard input for `-`.
+/// Opens a file, or standard input for `-`.
 pub(super) fn lines(path: &Path) -> anyhow::Result<Lines> {
     if path == Path::new("-") {
         let input = Box::new(BufReader::new(io::stdin()));
@@ -141,7 +141,7 @@ pub(super) fn read(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Line {
     Line { key, item }
 }
 
-/// What is wrong with an item's data, each fault with its field.
+/// Describes the errors of an item's data, each with its field.
 fn unfit(config: &Compiled, entry: &ItemEntry) -> Option<String> {
     let mode = if entry.variant == Variant::Partial { Mode::Partial } else { Mode::Strict };
     let faults =

@@ -76,7 +76,7 @@ fn no_such_rule<'a>(rule: &str, rules: impl IntoIterator<Item = &'a str>) -> Exi
     ExitCode::from(REFUSED)
 }
 
-/// Where the rules are.
+/// Folder of the rules.
 #[derive(Debug, Args)]
 struct Folder {
     /// The folder of documents
@@ -125,8 +125,8 @@ fn evaluate_among(prepared: &Prepared, around: &Around) -> Outcome {
     }
 }
 
-/// What each condition of a rule comes to where there is nobody to ask, as in `evaluate`; whether the rule is evaluated
-/// for such an item; and what of it was not looked at.
+/// Explains a rule without a service to ask: the result of each condition, as in `evaluate`; whether the rule is
+/// evaluated for such an item; and the conditions that were skipped.
 fn explain(prepared: &Prepared, rule: &RuleId) -> Option<(Explained, bool, LeftOut)> {
     let inquiry = evaluate::inquire(prepared, rule)?;
     let needs: Vec<_> = inquiry.needs().cloned().collect();

@@ -26,13 +26,13 @@ pub(crate) struct Retroact {
     /// The live rules that are to act
     #[arg(value_name = "RULE", required_unless_present_any = ["resume", "list"])]
     rules: Vec<String>,
-    /// On items from then on: an instant (2026-01-31T12:00:00Z), or how long ago (7d, 12h)
+    /// Start of the range of items: an instant (2026-01-31T12:00:00Z), or a time ago (7d, 12h)
     #[arg(long, value_name = "WHEN", required_unless_present_any = ["resume", "list"])]
     since: Option<String>,
     /// Until then; now, if left out
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    /// Only say what would be done
+    /// Only print what would be done
     #[arg(long)]
     dry_run: bool,
     /// Go on with a run

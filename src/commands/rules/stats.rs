@@ -16,7 +16,7 @@ use crate::{client::Connection, output::say};
 pub(crate) struct Stats {
     #[command(flatten)]
     span: Span,
-    /// Only this rule
+    /// Show this rule only
     #[arg(long, value_name = "RULE")]
     rule: Option<String>,
     /// One JSON object a line

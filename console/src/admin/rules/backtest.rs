@@ -39,7 +39,7 @@ const AT_ONCE: usize = 1;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Wanted {
     files: Vec<Named>,
-    /// Whether documents that are not in the files go.
+    /// True if documents that are not in the files are removed.
     #[serde(default)]
     prune: bool,
     since: String,
@@ -60,13 +60,13 @@ pub(super) struct Answer {
     uncounted_windows: Vec<WindowId>,
     rules: BTreeMap<RuleId, Head>,
     findings: Findings,
-    /// Where the next request goes on; null at the end.
+    /// Cursor of the next request; null at the end.
     next: Option<String>,
     /// Everything before it was read.
     through: String,
 }
 
-/// What was compiled lately.
+/// Candidates that were compiled lately.
 pub(crate) struct Trials {
     kept: Mutex<Vec<Arc<Tried>>>,
     at_once: Semaphore,

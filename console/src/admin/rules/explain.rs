@@ -30,7 +30,7 @@ pub(super) struct Wanted {
 pub(super) struct Answer {
     item: ItemKey,
     submission_id: SubmissionId,
-    /// When this version of the item came in. Strikes and windows are looked up as they were then.
+    /// Time at which this version of the item came in. Strikes and windows are looked up as they were then.
     received_at: String,
     rule: RuleId,
     /// The live version, also where other documents were tried.

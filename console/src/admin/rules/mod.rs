@@ -37,7 +37,7 @@ pub(super) fn routes() -> Router<Api> {
 /// Stored items that are read at once; each may be a megabyte.
 const ITEMS: usize = 64;
 
-/// How long one request works. A long run is many requests, so that it can be watched, stopped and gone on with.
+/// Time that one request works. A long run is many requests, so that it can be watched, stopped and continued.
 const STEP: Duration = Duration::from_secs(2);
 
 struct Budget(Instant);

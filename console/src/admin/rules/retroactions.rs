@@ -22,7 +22,7 @@ pub(super) struct Wanted {
     since: String,
     #[serde(default)]
     until: Option<String>,
-    /// Only says what would be done.
+    /// True if the run only reports what it would do.
     #[serde(default)]
     dry_run: bool,
 }

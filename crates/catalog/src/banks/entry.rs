@@ -30,22 +30,22 @@ pub struct Entry {
     pub labels: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Of hashes: how many bits may differ, if it is not as the bank says.
+    /// Number of bits that may differ, if it is not the bank's. For banks of hashes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<u8>,
-    /// Of hashes: what the source calls it.
+    /// Name that the source gives to the hash. For banks of hashes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// Of hashes: who else lists it, in order; at most one of them has no source.
+    /// Other sources that list the hash, in order; at most one of them has no name. For banks of hashes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Origin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Of hashes: when it was switched off because it matched so much.
+    /// Time at which the entry was switched off because it matched too much. For banks of hashes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined_at: Option<Millis>,
     pub added_at: Millis,
-    /// From then on it counts as switched off.
+    /// Time from which the entry counts as switched off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Millis>,
     pub author: String,
@@ -73,7 +73,7 @@ pub struct Given {
     pub labels: Option<Vec<String>>,
     pub source: Option<String>,
     pub expires_at: Option<Millis>,
-    /// Of hashes only, as the next two.
+    /// Number of bits that may differ. This and the next two are for banks of hashes.
     pub distance: Option<u32>,
     pub reference: Option<String>,
     pub note: Option<String>,
@@ -81,7 +81,7 @@ pub struct Given {
     pub disabled: Option<bool>,
 }
 
-/// What can be an entry, with its id.
+/// Valid entry with its id.
 #[derive(Clone)]
 pub(super) struct Checked {
     pub(super) id: Uuid,
@@ -155,7 +155,7 @@ impl Checked {
     }
 }
 
-/// What only entries of hashes have beside them.
+/// Checks the parts that only entries of banks of hashes have.
 fn check_hash(kind: BankKind, given: &Given) -> Result<Option<u8>, String> {
     let Some(hash) = kind.hash() else {
         let has_more = given.distance.is_some() || given.reference.is_some() || given.note.is_some();
@@ -177,7 +177,7 @@ fn check_hash(kind: BankKind, given: &Given) -> Result<Option<u8>, String> {
     Ok(given.distance.and_then(|distance| u8::try_from(distance).ok()))
 }
 
-/// As a rule would be held to it that has the pattern.
+/// Checks a pattern as a rule that holds it would be checked.
 fn check_pattern(pattern: &str, limits: &Limits) -> Result<(), String> {
     let mut vocabulary = Vocabulary::new();
     let shape = Shape { kind: tidegate_rules::Kind::Text, container: tidegate_rules::Container::One };

@@ -32,7 +32,7 @@ pub(crate) struct Hashes {
     keeper: Arc<Keeper>,
     /// Whoever brings them up to date holds it.
     state: tokio::sync::Mutex<State>,
-    /// What is in the keeper, for whoever only asks.
+    /// Revisions of the banks in the publisher, for callers that only ask.
     revisions: Mutex<BTreeMap<BankId, i64>>,
     rates: Mutex<Rates>,
     watched: Mutex<HashMap<BankId, Quarantine>>,
@@ -73,7 +73,7 @@ impl Hashes {
         Arc::clone(&self.keeper)
     }
 
-    /// Whether a bank has other entries by now than those that run here.
+    /// True if a bank has other entries by now than those that run here.
     pub(crate) fn is_behind(&self, heads: &BTreeMap<BankId, i64>) -> bool {
         let here = self.revisions.lock();
         here.iter().any(|(bank, revision)| heads.get(bank).is_some_and(|now| now > revision))
@@ -129,7 +129,7 @@ impl Hashes {
         Ok(())
     }
 
-    /// By the feed; `false` if it does not reach back so far.
+    /// Follows the feed; returns `false` if it does not reach back so far.
     async fn follow(
         &self,
         store: &Store,
@@ -196,7 +196,7 @@ impl Hashes {
         Ok(())
     }
 
-    /// What is to be done now and then: time passes, what is worn is built anew, and what jumps is put aside.
+    /// Runs regular maintenance: rebuilds worn parts and quarantines entries whose rate jumps.
     pub(crate) fn look_after(self: &Arc<Self>, store: &Store, banks: &Banks, now: Millis) {
         self.keeper.tick(now);
         self.tell();
@@ -276,10 +276,10 @@ impl Hashes {
     }
 }
 
-/// So many times the longest time that is counted, an entry's earlier rate is remembered.
+/// Number of longest time stretches for which an entry's earlier rate is remembered.
 const KEPT_STRETCHES: i64 = 16;
 
-/// As the documents say, all of them enabled.
+/// Returns the banks of the documents, all of them enabled.
 pub(crate) fn configured(documents: &Documents) -> Vec<Bank> {
     documents.values().filter_map(|document| Some(bank(document, document.kind.hash()?))).collect()
 }

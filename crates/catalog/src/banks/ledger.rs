@@ -26,7 +26,7 @@ use crate::{Error, snapshots};
 /// Entries that are written together.
 const AT_ONCE: usize = 500;
 
-/// What a change does to one entry.
+/// Effect of a change on one entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
@@ -262,8 +262,8 @@ pub(super) async fn changes(
     Ok(reaches.then_some(changes))
 }
 
-/// What is settled while it is read may be of a later revision already; its change is then added a second time, which
-/// changes nothing.
+/// Reads the whole bank. A change that is settled meanwhile may be of a later revision; it is then applied a second
+/// time, which changes nothing.
 async fn whole(store: &Store, head: &BankHead) -> Result<Held, Error> {
     let partition = BankEntry::partition(head.org.clone(), head.bank.clone());
     let mut held = Held { revision: head.revision, enabled: head.enabled, entries: BTreeMap::new() };
@@ -309,7 +309,8 @@ pub(crate) fn row(org: &OrgId, bank: &BankId, entry: &Entry) -> BankEntry {
     }
 }
 
-/// Of a bank of hashes, the part that an entry lies in: the first bits of its id, so that parts follow each other as ids do.
+/// Returns the part of a bank of hashes that an entry lies in: the first bits of its id, so that parts follow each
+/// other as ids do.
 pub(crate) fn bucket(id: Uuid) -> i64 {
     i64::from(id.as_bytes()[0] >> 2)
 }

@@ -1,4 +1,4 @@
-//! What rules hold of an organisation's banks: all entries of those that are lists.
+//! Entries of an organisation's list banks, which rules hold in full.
 //!
 //! Banks of hashes are not in the plan; see `hashes`.
 
@@ -14,7 +14,7 @@ use crate::{
     content::Content,
 };
 
-/// What is held of an organisation's banks.
+/// Entries of an organisation's banks.
 pub(crate) type AllHeld = HashMap<BankId, Arc<Held>>;
 
 /// All banks of a configuration, read anew.
@@ -40,7 +40,7 @@ pub(crate) async fn catch_up(
     Ok(all)
 }
 
-/// What compiles, and when the first of it expires.
+/// Returns the entries that compile, and the time when the first of them expires.
 pub(crate) fn entries(held: &AllHeld, now: Millis) -> (BankEntries, Option<Millis>) {
     let mut expires = None;
     let counting = held.iter().map(|(bank, held)| {

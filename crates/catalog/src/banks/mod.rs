@@ -40,18 +40,19 @@ use crate::{
     orgs, snapshots,
 };
 
-/// What became of entries that were handed in. The counts add up to how many they were.
+/// Result of handing in entries. The counts add up to the number of entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     pub added: usize,
     /// They were there, with other labels, source or expiry.
     pub changed: usize,
     pub unchanged: usize,
-    /// By their place among those handed in: why.
+    /// Reasons of refusals, by the entry's index in the request.
     pub rejected: Vec<(usize, String)>,
-    /// What was taken and hardly meant: rules that cannot be judged any more with all that the bank has now.
+    /// Warnings about changes that were made and hardly meant, such as rules that can no longer be evaluated with all
+    /// that the bank has now.
     pub warnings: Vec<String>,
-    /// Of the bank, with all of it.
+    /// Revision of the bank with these entries.
     pub revision: i64,
 }
 
@@ -60,7 +61,7 @@ pub struct Taken {
 pub struct Page {
     pub entries: Vec<Entry>,
     pub next: Option<Place>,
-    /// With the first ones: what the bank has by its document, beside or among its entries, by their ids.
+    /// Entries from the bank's document, beside or among its own entries, by their ids. Comes with the first page.
     pub document: Option<BTreeMap<Uuid, String>>,
 }
 
@@ -68,7 +69,7 @@ pub struct Page {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BankInfo {
     pub bank: BankId,
-    /// When its organisation was made: another one of the same name is another.
+    /// Creation time of the organisation: another one of the same name is another.
     pub org_since: Option<Millis>,
     pub kind: BankKind,
     pub name: String,
@@ -113,7 +114,7 @@ pub struct Banks {
     clock: Clock,
 }
 
-/// Who switches entries off that match too much.
+/// Author of changes that switch off entries which match too much.
 pub(crate) const QUARANTINE: &str = "quarantine";
 
 /// Warnings of one change.
@@ -122,14 +123,14 @@ const WARNINGS: usize = 20;
 /// Entries that were to be taken out or switched.
 #[derive(Debug)]
 pub struct Touched {
-    /// How many were there.
+    /// Number of entries that were there.
     pub found: usize,
     pub changed: Vec<Uuid>,
     /// Those that the bank's document holds: they count whatever is done to rows.
     pub written: Vec<Uuid>,
 }
 
-/// What the bank's document holds, by the ids that entries of the same value have.
+/// Returns the entries of the bank's document, by the ids that entries of the same value have.
 fn held(content: &Content, bank: &BankId, kind: BankKind) -> BTreeMap<Uuid, String> {
     let document = content.set.banks.get(bank).map(|(_, document)| document);
     let values = document.into_iter().flat_map(|document| &document.entries);

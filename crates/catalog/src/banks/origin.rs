@@ -1,4 +1,5 @@
-//! Who lists an entry, and under which name: what is taken back by one of them stays for the others.
+//! Origins of an entry: each source that lists it, with its name there. A withdrawal by one source leaves the entry to
+//! the others.
 //!
 //! What has no source is one's own, and no exchange takes it back.
 
@@ -6,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Entry;
 
-/// Beyond them an entry counts as one's own, too: it stays rather than being forgotten by somebody who is not kept.
+/// Greatest number of origins. Beyond it an entry counts as the organisation's own too, so it stays rather than
+/// disappearing with a source that was not recorded.
 const MOST: usize = 32;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -18,7 +20,7 @@ pub struct Origin {
     pub reference: Option<String>,
 }
 
-/// What became of an entry that somebody takes back.
+/// Result of withdrawing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Withdrawn {
@@ -29,7 +31,7 @@ pub enum Withdrawn {
     Missing,
 }
 
-/// What a given entry says of it: `None` is nothing, and a blank text takes out.
+/// Parts of an entry that the request gives: `None` leaves a part as it is, and a blank text clears it.
 pub(super) struct Named {
     pub(super) source: Option<String>,
     pub(super) reference: Option<String>,
@@ -107,7 +109,7 @@ fn add(also: &mut Vec<Origin>, origin: Origin) {
 }
 
 impl Entry {
-    /// Without one of its origins; `None`: it was the last.
+    /// Returns the entry without one of its origins, or `None` if it was the last.
     pub(super) fn without(&self, origin: &Origin) -> (Withdrawn, Option<Self>) {
         let mut left = self.clone();
         if let Some(at) = left.also.iter().position(|it| it == origin) {
@@ -155,7 +157,7 @@ mod tests {
         all
     }
 
-    /// As `export` writes them and `import` reads them.
+    /// Round trip through `export` and `import`.
     #[test]
     fn whoever_listed_an_entry_is_known_after_a_round_trip() {
         const SOURCES: [Option<&str>; 4] = [None, Some("a"), Some("b"), Some("")];

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::Error;
 
-/// Where a page begins. A client takes it along as text.
+/// Start of a page. Clients carry it along as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Of a bank of hashes; the others have one part.
+    /// Part of a bank of hashes; the other banks have one part.
     bucket: i64,
     after: Option<Cursor>,
 }

@@ -11,18 +11,18 @@ use tidegate_schemas::{
 use uuid::Uuid;
 
 pub(crate) struct Rates {
-    /// When this process began to count: what was usual before, it does not know.
+    /// Time at which this process began to count. It does not know the rates before.
     since: Millis,
     rates: HashMap<(BankId, Uuid), Rate>,
 }
 
 struct Rate {
-    /// Of the stretch of time that is being counted.
+    /// Start of the time stretch that is being counted.
     began: Millis,
     count: u32,
-    /// Of the stretches before, the late ones more than the early ones.
+    /// Weighted count of earlier stretches; late ones weigh more.
     before: f64,
-    /// Whether the jump in this stretch was told.
+    /// True if the jump in this stretch was reported.
     told: bool,
 }
 
@@ -67,7 +67,7 @@ impl Rate {
     }
 }
 
-/// Of a stretch of time, in milliseconds.
+/// Returns the length of a time stretch in milliseconds.
 fn length(rule: &Quarantine) -> i64 {
     (i64::try_from(rule.within.seconds()).unwrap_or(i64::MAX / 1_000) * 1_000).max(1)
 }

@@ -1,4 +1,4 @@
-//! What new documents are held to, all of it at once: form, names, addresses, headers, rules and their examples.
+//! Checks of new documents, all errors at once: form, names, addresses, headers, rules and their examples.
 //!
 //! It changes nothing. A stored configuration is only compiled: what was valid once goes on running.
 
@@ -20,7 +20,7 @@ use crate::{
     endpoint,
 };
 
-/// What is allowed in files and hardly meant: at most so many of each kind, and how many they are in all.
+/// Warnings about what is allowed and hardly meant: a bounded number of each kind, and the total.
 #[derive(Debug)]
 pub struct Warnings {
     pub listed: Vec<DocumentFault>,
@@ -171,7 +171,7 @@ fn expired(set: &Set, now: Millis) -> Vec<DocumentFault> {
     expired.map(|(origin, _)| DocumentFault::new(origin, "expires_at", message)).collect()
 }
 
-/// As the other faults are written.
+/// Returns an error's text as a sentence, like the other errors.
 fn sentence(error: &impl ToString) -> String {
     let mut text = error.to_string();
     if let Some(first) = text.get(..1) {

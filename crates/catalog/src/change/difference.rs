@@ -1,4 +1,4 @@
-//! What is different between two contents, document by document.
+//! Differences between two contents, document by document.
 //!
 //! It does not show values: headers and addresses are secrets.
 

@@ -13,7 +13,7 @@ use tidegate_schemas::{
 
 use crate::{Compiled, content::Content};
 
-/// How each example went.
+/// Runs the inline tests of all rules.
 pub fn examples(compiled: &Compiled, now: Millis) -> Vec<TestReport> {
     run_tests(compiled.plan(), now, |type_id, data| read(compiled, type_id, data))
 }

@@ -34,24 +34,24 @@ use crate::{
 /// A file of documents: its name, as faults show it, and its text. A name ending in `.json` means JSON, else YAML.
 pub type File = (String, String);
 
-/// What somebody wants to be configured.
+/// Requested change of the configuration.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub files: Vec<File>,
     pub author: String,
     /// The version that the change was made from; it is refused if that one is not current any more.
     pub expected_version: Option<ConfigVersion>,
-    /// Whether documents that are not in the files go.
+    /// True if documents that are not in the files are removed.
     pub prune: bool,
 }
 
-/// What became of a change.
+/// Result of a change.
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// The current version now: the old one if nothing was different.
     pub version: ConfigVersion,
     pub differences: Vec<Difference>,
-    /// What is allowed but hardly meant.
+    /// Warnings about what is allowed but hardly meant.
     pub warnings: Vec<DocumentFault>,
     /// Endpoints that got a signing secret; their receivers need it.
     pub new_secrets: Vec<EndpointId>,
@@ -83,7 +83,7 @@ impl ApplyError {
         }
     }
 
-    /// Whether waiting may help.
+    /// True if the error is an outage, so that a retry may help.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Catalog(error) => error.is_outage(),
@@ -126,7 +126,7 @@ struct Planned {
     warnings: Vec<DocumentFault>,
 }
 
-/// What a change would make of the configuration.
+/// Configuration that a change would lead to.
 #[derive(Debug)]
 pub struct Candidate {
     pub compiled: Compiled,
@@ -177,7 +177,7 @@ impl Changes {
         Ok(Applied { version, differences, warnings, new_secrets })
     }
 
-    /// What applying the files would change, after the same checks.
+    /// Returns the documents that applying the files would change, after the same checks.
     pub async fn diff(
         &self,
         org: &OrgId,
@@ -187,7 +187,7 @@ impl Changes {
         Ok(self.plan(org, files, None, prune).await?.differences)
     }
 
-    /// What applying the files would lead to, after the same checks and ready to run.
+    /// Returns the configuration that applying the files would lead to, checked and ready to run.
     pub async fn candidate(
         &self,
         org: &OrgId,
@@ -271,7 +271,7 @@ struct Next {
     doubled: Vec<DocumentFault>,
 }
 
-/// Without `prune`, documents that are not in the files stay as they are.
+/// Returns the next content. Without `prune`, documents that are not in the files stay as they are.
 fn succession(current: &Content, parsed: &Parsed, prune: bool) -> Next {
     let given = &parsed.documents;
     let created = created_policies(given);

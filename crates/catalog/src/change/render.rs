@@ -7,7 +7,7 @@ use tidegate_schemas::documents::{Document, DocumentKind, Format, render};
 use super::File;
 use crate::content::Content;
 
-/// What the reader of files takes in one is bounded; these are well below.
+/// Number of documents in one file, well below what the reader of files accepts.
 const FILE_DOCUMENTS: usize = 500;
 const FILE_BYTES: usize = 1 << 20;
 

@@ -14,10 +14,10 @@ use crate::{
     snapshots,
 };
 
-/// How waiting ended.
+/// Result of waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// So many processes live, and all run it.
+    /// Number of processes that live, all of which run it.
     Running(usize),
     /// Processes, by label, that cannot run it, and why.
     Failing(Vec<(String, Failing)>),

@@ -30,12 +30,12 @@ pub use self::{
 };
 use crate::{Settings, cache::Cache};
 
-/// Who calls, as far as a key tells.
+/// Caller of a request, as far as the key tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub org: OrgId,
     pub key_id: ApiKeyId,
-    /// What the key is called, for logs and authorship.
+    /// Name of the key, for logs and authorship.
     pub name: Arc<str>,
     pub scopes: Scopes,
 }
@@ -125,7 +125,7 @@ impl KeyError {
     }
 }
 
-/// What a new key should be.
+/// Properties of a new key.
 #[derive(Clone, Debug)]
 pub struct NewKey {
     pub org: OrgId,
@@ -141,7 +141,7 @@ pub struct Created {
     pub info: KeyInfo,
 }
 
-/// What a list shows of a key.
+/// Key as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
     pub id: ApiKeyId,
@@ -152,7 +152,7 @@ pub struct KeyInfo {
     pub created_at: Millis,
     pub expires_at: Option<Millis>,
     pub revoked_at: Option<Millis>,
-    /// To the minute.
+    /// Time of last use, to the minute.
     pub last_used_at: Option<Millis>,
 }
 
@@ -198,7 +198,7 @@ impl Keys {
         Self(Arc::new(Inner { store, clock, env, known, noted_uses: Mutex::default(), capacity }))
     }
 
-    /// Who calls with this key. The key of a request without one is the empty text.
+    /// Returns the caller with this key. The key of a request without one is the empty text.
     pub async fn authenticate(&self, key: &str) -> Result<Caller, Denied> {
         if key.is_empty() {
             return Err(Denied::Missing);

@@ -1,4 +1,4 @@
-//! What a key may do.
+//! Scopes: the rights of a key.
 //!
 //! It does not say which request needs which scope; the servers do.
 
@@ -50,7 +50,7 @@ pub struct Scopes(u8);
 pub struct UnknownScope(String);
 
 impl Scopes {
-    /// What a platform needs, and nothing of the administration.
+    /// Returns the scopes that a platform needs, without any of the administration.
     pub fn platform() -> Self {
         Scope::ALL.into_iter().filter(|scope| *scope != Scope::Admin).collect()
     }
@@ -67,7 +67,7 @@ impl Scopes {
         Scope::ALL.into_iter().filter(move |scope| self.contains(*scope))
     }
 
-    /// Of a stored key: a scope that a newer version of the service knows opens nothing here.
+    /// Reads the scopes of a stored key. A scope of a newer version of the service grants nothing here.
     pub(super) fn of_stored(text: &str) -> Self {
         let known = |name: &str| Scope::ALL.into_iter().find(|scope| scope.name() == name);
         text.split_ascii_whitespace().filter_map(known).collect()

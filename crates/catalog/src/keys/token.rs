@@ -52,12 +52,13 @@ impl Token {
         format!("{body}_{checksum}")
     }
 
-    /// What the store keeps of the secret. It has 256 bits, so no slow hash is needed.
+    /// Returns the hash of the secret, which is all that the store keeps. The secret has 256 bits, so no slow hash is
+    /// needed.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.secret).into()
     }
 
-    /// In constant time.
+    /// Compares hashes in constant time.
     pub fn has_hash(&self, hash: &[u8]) -> bool {
         self.hash().ct_eq(hash).into()
     }
@@ -90,7 +91,7 @@ fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
 }
 
-/// Without the formatter's help: every request's key comes past here. Digits are small letters, as `to_hex` writes them.
+/// Parses lower-case digits, as `to_hex` writes them. Hand-written because every request's key passes here.
 fn from_hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
     let digits = text.as_bytes();
     if digits.len() != 2 * BYTES {

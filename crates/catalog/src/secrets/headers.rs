@@ -7,7 +7,7 @@ use tidegate_schemas::ids::{EndpointId, OrgId};
 
 use super::{SecretError, Secrets, seal};
 
-/// Before the id of the master key, a colon, and what was sealed.
+/// Prefix of a sealed value, followed by the id of the master key, a colon, and the sealed bytes.
 const MARK: &str = "sealed:";
 
 pub(crate) fn is_sealed(value: &str) -> bool {

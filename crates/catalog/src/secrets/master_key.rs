@@ -82,7 +82,7 @@ impl MasterKeyError {
     }
 }
 
-/// In the folder of embedded data.
+/// Name of the key file in the folder of embedded data.
 const FILE: &str = "master.key";
 
 impl MasterKey {
@@ -101,7 +101,7 @@ impl MasterKey {
         }
     }
 
-    /// Where embedded data has the key that was made for it.
+    /// Returns the path of the key file that was created for embedded data.
     pub fn file_in(folder: &Path) -> PathBuf {
         folder.join(FILE)
     }

@@ -52,7 +52,7 @@ impl SecretError {
         }
     }
 
-    /// Whether waiting may help.
+    /// True if the error is an outage, so that a retry may help.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_outage())
     }
@@ -122,7 +122,7 @@ impl Secrets {
         Err(SecretError::OtherKey { sealed_under: named.master_key, at_hand: at_hand.to_owned() })
     }
 
-    /// What to sign with. It may be as old as `secret_cache_seconds`.
+    /// Returns the secret to sign with. It may be as old as `secret_cache_seconds`.
     pub async fn for_endpoint(
         &self,
         org: &OrgId,

@@ -22,7 +22,7 @@ pub(super) fn seal(key: &MasterKey, place: &[u8], text: &str) -> Result<Vec<u8>,
     Ok([&nonce[..], &encrypted].concat())
 }
 
-/// Nothing if it was changed, or sealed under another key or to another place.
+/// Opens a sealed value; returns nothing if it was changed, or sealed under another key or for another place.
 pub(super) fn open(key: &MasterKey, place: &[u8], sealed: &[u8]) -> Option<String> {
     let (nonce, encrypted) = sealed.split_first_chunk::<NONCE_BYTES>()?;
     let payload = Payload { msg: encrypted, aad: place };

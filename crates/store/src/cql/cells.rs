@@ -25,7 +25,7 @@ use crate::{Cell, Kind, Mismatch};
 
 use super::statements::OPS;
 
-/// Which operation wrote which version, by slot.
+/// Operation that wrote each version, by slot.
 pub(super) type Ops = HashMap<i32, Uuid>;
 
 /// A bound value: a cell, or the first entry of `ops`.

@@ -1,4 +1,4 @@
-//! Which writes of a batch go to the server together: those of one partition, as many as may be.
+//! Chunks of a batch: writes of one partition that go to the server together, up to the size limit.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub(super) struct Chunks<T> {
     limit: usize,
-    /// With their bytes.
+    /// Writes with their size in bytes.
     all: Vec<(Vec<T>, usize)>,
     /// The chunk of a partition that still has room.
     open: HashMap<(&'static str, Vec<u8>), usize>,

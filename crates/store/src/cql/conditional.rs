@@ -34,7 +34,7 @@ use crate::{
     Cell, Error, Inserted, Replaced, Row, Table, Version, Versioned, embedded::key, range::Cells as _,
 };
 
-/// How many of the latest versions can be told apart by their writers.
+/// Number of latest versions whose writers can be told apart.
 const SLOTS: i64 = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

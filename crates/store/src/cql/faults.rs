@@ -1,4 +1,4 @@
-//! Which of the driver's errors are outages.
+//! Classification of driver errors: outages and others.
 //!
 //! It does not retry.
 
@@ -53,10 +53,10 @@ pub(super) fn session(error: &NewSessionError, settings: &Settings, objection: O
     }
 }
 
-/// What the driver says when a link stands and the node does not answer in its protocol.
+/// Text of the driver's error when a connection stands and the node does not answer in its protocol.
 const FIRST_WORDS: &str = "connection setup request";
 
-/// What it may mean that a node hung up before it said a word. It may as well be one that starts or stops.
+/// Returns what may be wrong when a node hangs up at once. The node may also just be starting or stopping.
 fn suspicion(settings: &Settings) -> &'static str {
     match &settings.tls {
         None => " (does the node speak TLS alone? see store.cql.tls)",
@@ -126,7 +126,7 @@ fn attempt(error: &RequestAttemptError) -> Error {
 /// Cassandra's "the conditional write may or may not have been applied", in newer protocol versions.
 const CAS_WRITE_UNKNOWN: i32 = 0x1700;
 
-/// What Cassandra says of a mutation or a request above its limits, under codes that an ailing server uses as well.
+/// True if Cassandra refuses a mutation or request above its limits, under codes that a failing server uses as well.
 fn is_oversized(message: &str) -> bool {
     const SIGNS: [&str; 3] = ["oversized mutation", "too large for the maximum size", "Request is too big"];
     SIGNS.iter().any(|sign| message.contains(sign))

@@ -88,7 +88,7 @@ impl Engine {
     }
 }
 
-/// What the declared table has and the existing one has not. What differs otherwise is an error.
+/// Returns the columns that the declared table has and the existing one lacks. Any other difference is an error.
 fn compare(
     table: &'static Table,
     existing: Option<BTreeMap<String, Existing>>,

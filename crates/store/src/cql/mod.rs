@@ -295,7 +295,7 @@ fn unreadable(error: impl std::fmt::Display) -> Error {
 
 /// Whole seconds, rounded up: a row may live a second longer, never shorter.
 fn time_to_live(left_millis: i64) -> Cell<'static> {
-    /// What both servers take at most: twenty years.
+    /// Greatest time to live of both servers: twenty years.
     const LONGEST: i64 = 20 * 365 * 86_400;
     let seconds = left_millis.div_euclid(1_000) + i64::from(left_millis.rem_euclid(1_000) != 0);
     Cell::Int(i32::try_from(seconds.clamp(1, LONGEST)).unwrap_or(i32::MAX))

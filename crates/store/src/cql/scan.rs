@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct Walk {
     engine: Arc<Inner>,
     table: &'static Table,
-    /// In reverse: the next one is the last.
+    /// Segments in reverse: the next one is the last.
     segments: Vec<Segment>,
     state: PagingState,
 }
@@ -192,7 +192,7 @@ fn holds(low: &Bound<Cell<'_>>, high: &Bound<Cell<'_>>, cell: &Cell<'_>) -> bool
         }
 }
 
-/// Of an exclusive bound and another one, the one that leaves out more.
+/// Returns the tighter of an exclusive bound and another one.
 fn tighter(past: Bound<Cell<'static>>, other: &Bound<Cell<'static>>, upper: bool) -> Bound<Cell<'static>> {
     let (Bound::Excluded(cell), Bound::Included(limit) | Bound::Excluded(limit)) = (&past, other) else {
         return past;

@@ -18,7 +18,8 @@ pub struct Settings {
     pub keyspace: String,
     /// Nodes of this datacenter are asked first. With several datacenters it should be set: quorums are local.
     pub local_dc: Option<String>,
-    /// With it, `store migrate` makes the keyspace when it is missing; without it, a missing keyspace is an error.
+    /// Replication of the keyspace. With it, `store migrate` creates a missing keyspace; without it, a missing keyspace
+    /// is an error.
     pub replication: Option<Replication>,
     pub username: Option<String>,
     /// Better given through the environment or `password_file` than in the settings file.
@@ -28,7 +29,8 @@ pub struct Settings {
     pub tls: Option<Tls>,
     pub connect_timeout_ms: u64,
     pub request_timeout_ms: u64,
-    /// How long a conditional write with an unknown outcome is looked after before it is reported as an outage.
+    /// Milliseconds for which a conditional write with an unknown outcome is retried before it is reported as an
+    /// outage.
     pub settle_timeout_ms: u64,
     /// Requests that wait for an answer at once, over all tables.
     pub max_in_flight: usize,
@@ -45,13 +47,13 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Replication {
-    /// So many copies, for clusters of one datacenter.
+    /// Number of copies, for clusters of one datacenter.
     Simple(u8),
-    /// So many copies in each named datacenter.
+    /// Number of copies in each named datacenter.
     Datacenters(BTreeMap<String, u8>),
 }
 
-/// Whom to trust, and what to show to nodes that ask who we are.
+/// Trusted certificates, and the client certificate for nodes that ask for one.
 ///
 /// A node's certificate must name the IP address that the node is reached at: the driver knows no names of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! What the settings say of TLS, as the driver takes it: by OpenSSL, in builds with the feature `tls`.
+//! TLS to the servers as the driver takes it: by OpenSSL, in builds with the feature `tls`.
 //!
 //! It verifies nothing itself: OpenSSL does, and the driver has it compare a node's address.
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What was last said against a certificate: the driver hears only that the handshake failed.
+/// Last objection to a certificate. The driver hears only that the handshake failed.
 #[derive(Clone, Default)]
 pub(super) struct Objection(Arc<Mutex<Option<String>>>);
 

@@ -1,16 +1,16 @@
-//! Which id a value column has in the stored bytes, kept beside the data so that it never changes.
+//! Ids of value columns in the stored bytes, kept beside the data so that they never change.
 //!
 //! It does not touch a database: it compares a declaration with the descriptor that was stored for it.
 
 use crate::{ColumnDef, Error, Kind, Mode, Order, Table};
 
-/// How the value columns of a declared table lie in stored values.
+/// Layout of a declared table's value columns in stored values.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// By declared value column, the version left out.
+    /// Ids by declared value column, the version left out.
     pub(crate) ids: Vec<u8>,
     pub(crate) kinds: Vec<Kind>,
-    /// By id: which declared column it is, if this version knows it.
+    /// Declared column by id, if this version knows it.
     pub(crate) position: [Option<u8>; 256],
 }
 

@@ -42,10 +42,10 @@ use crate::{
     time::{Clock, system_clock},
 };
 
-/// Of the bytes below. Newer data is refused by name; older data is read.
+/// Version of the stored format. Newer data is refused by name; older data is read.
 const FORMAT: u32 = 1;
 const META: &str = "store.meta";
-/// What fjall takes at most.
+/// Longest key that fjall takes.
 const KEY_LIMIT: usize = 65_535;
 /// The unit in which room in the writer's queue is counted.
 const ROOM: usize = 1_024;
@@ -64,7 +64,7 @@ impl Slot {
         self.keyspace.get()
     }
 
-    /// For the one thread that writes.
+    /// Returns the keyspace for the one thread that writes.
     fn writable(&self, db: &Database) -> fjall::Result<&Keyspace> {
         if let Some(keyspace) = self.keyspace.get() {
             return Ok(keyspace);
@@ -391,7 +391,7 @@ fn meta(db: &Database) -> fjall::Result<Keyspace> {
     db.keyspace(META, KeyspaceCreateOptions::default)
 }
 
-/// When a row written then expires, in milliseconds.
+/// Returns the time in milliseconds at which a row written then expires.
 fn expiry(table: &Table, at: WriteTime) -> Option<i64> {
     table.ttl_millis().map(|ttl| at.millis().0.saturating_add(ttl))
 }

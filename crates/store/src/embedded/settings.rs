@@ -13,9 +13,9 @@ use crate::Error;
 pub struct Settings {
     /// Rows of one page where a scan names no other number.
     pub page_rows: usize,
-    /// How much may wait for the writer before further writes wait themselves.
+    /// Bytes that may wait for the writer before further writes are held back.
     pub queue_bytes: usize,
-    /// How much the writer takes at most into one group, and so into one sync.
+    /// Greatest number of bytes that the writer puts into one group, and so into one sync.
     pub group_bytes: usize,
     /// Days after which the trace of a deletion is removed. It must be longer than the time for which any record
     /// can be processed again (the log's retention, plus the longest outage), because an older put of the same row

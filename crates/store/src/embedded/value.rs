@@ -18,7 +18,7 @@ const TOMBSTONE: u8 = 1;
 const EXPIRES: u8 = 2;
 const VERSIONED: u8 = 4;
 
-/// What stands before the cells.
+/// Header before the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) tombstone: bool,
@@ -69,8 +69,8 @@ impl Header {
     }
 }
 
-/// Whether `new` replaces `old`, whichever came first: the later write time, then a deletion, then the greater
-/// bytes, so that every order of arrival ends in the same row.
+/// True if `new` replaces `old`, in whichever order they came: the later write time wins, then a deletion, then the
+/// greater bytes, so that every order of arrival ends in the same row.
 pub(crate) fn wins(new: &[u8], old: &[u8]) -> bool {
     let (Some((new_header, new_rest)), Some((old_header, old_rest))) = (Header::read(new), Header::read(old))
     else {

@@ -210,7 +210,7 @@ impl Writer {
     }
 }
 
-/// Who waits for an answer.
+/// Caller that waits for an answer.
 struct Caller {
     reply: oneshot::Sender<Result<Done, Error>>,
     room: Option<OwnedSemaphorePermit>,

@@ -9,7 +9,7 @@ mod scan;
 pub use node::{Kind, Node};
 pub use scan::{scan, scan_at, scan_to};
 
-/// Where one value or key lies in the text.
+/// Range of one value or key in the text.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u32,

@@ -6,7 +6,7 @@ use std::{borrow::Cow, ops::Range};
 
 use super::{ESCAPED, Entry};
 
-/// What a value is.
+/// Kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Null,
@@ -18,7 +18,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// With its article, for messages.
+    /// Returns the name with its article, for messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -55,7 +55,7 @@ impl<'a> Node<'a> {
         Self { at: index, ..*self }
     }
 
-    /// Where the value lies in the scanned text.
+    /// Returns the value's range in the scanned text.
     pub fn range(&self) -> Range<usize> {
         let entry = self.entry();
         entry.start as usize..(entry.end & !ESCAPED) as usize
@@ -66,7 +66,7 @@ impl<'a> Node<'a> {
         self.written().as_bytes()
     }
 
-    /// As it was written.
+    /// Returns the value as it was written.
     fn written(&self) -> &'a str {
         &self.text[self.range()]
     }

@@ -19,12 +19,12 @@ pub fn scan(text: &[u8]) -> Result<Tape, Vec<Fault>> {
     scan_at(text, &Pointer::Root)
 }
 
-/// As [`scan`], for a text that stands at `base` of a request.
+/// Scans like [`scan`], for a text at `base` of a request.
 pub fn scan_at(text: &[u8], base: &Pointer<'_>) -> Result<Tape, Vec<Fault>> {
     scan_to(text, base, MAX_DEPTH)
 }
 
-/// As [`scan_at`], for a text whose containers may be nested `depth` deep.
+/// Scans like [`scan_at`], for a text whose containers may be nested `depth` deep.
 pub fn scan_to(text: &[u8], base: &Pointer<'_>, depth: usize) -> Result<Tape, Vec<Fault>> {
     let (text, all) = valid(text);
     let mut scanner = Scanner {
@@ -62,9 +62,9 @@ fn valid(text: &[u8]) -> (&str, Result<(), Stop>) {
 struct Open {
     entry: u32,
     object: bool,
-    /// Of an object: where its keys begin in `Scanner::keys`.
+    /// Start of an object's keys in `Scanner::keys`.
     keys: usize,
-    /// Of an array: the member that is being read.
+    /// Index of the array member that is being read.
     index: usize,
 }
 
@@ -265,7 +265,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether the escape is a surrogate without its partner.
+    /// Reads an escape and returns true if it is a surrogate without its partner.
     fn escape(&mut self) -> Result<bool, Stop> {
         match self.bytes.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
@@ -393,7 +393,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Where the scan stands, through all open containers.
+    /// Returns the pointer to the current position, through all open containers.
     fn pointer(&self) -> Option<String> {
         let mut pointer = self.base.render().unwrap_or_default();
         for (depth, open) in self.open.iter().enumerate() {

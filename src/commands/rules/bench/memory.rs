@@ -4,12 +4,12 @@
 
 use std::fs;
 
-/// In KB; none where the system does not say.
+/// Resident memory in KB, now and at its peak; none where the system does not report it.
 #[derive(Clone, Copy)]
 pub(super) struct Resident(Option<(u64, u64)>);
 
 impl Resident {
-    /// What is there now, and the most that there ever was.
+    /// Reads the present and the greatest resident memory.
     pub(super) fn now() -> Self {
         Self(fs::read_to_string("/proc/self/status").ok().as_deref().and_then(read))
     }
@@ -23,7 +23,7 @@ fn read(status: &str) -> Option<(u64, u64)> {
     Some((kilobytes("VmRSS:")?, kilobytes("VmHWM:")?))
 }
 
-/// What there was at each time, in their order.
+/// Describes the memory at each time, in order.
 pub(super) fn told(times: &[(&str, Resident)]) -> String {
     let known: Option<Vec<_>> = times.iter().map(|(when, it)| Some((when, it.0?))).collect();
     let Some(known) = known else { return "memory: this system does not say".to_owned() };

@@ -1,4 +1,4 @@
-//! How long many things took, in the same memory however many they are.
+//! Histogram of durations in constant memory.
 //!
 //! It measures nothing.
 

@@ -44,7 +44,7 @@ table! {
         gone: i64,
         /// Offset of the last record of the topic that was applied to it.
         applied: i64,
-        /// Where the lists have it, if not at its creation.
+        /// Time at which lists show it, if not at its creation.
         listed_at: Option<Millis>,
         /// Write time of this row, in microseconds: the next write comes after it.
         written: i64,
@@ -81,7 +81,7 @@ table! {
 pub const RELIST_AFTER: Duration = Duration::from_secs(4 * 86_400);
 
 impl Delivery {
-    /// Where the lists have it.
+    /// Returns the time at which lists show it.
     pub fn listed(&self) -> Millis {
         self.listed_at.unwrap_or(self.created_at)
     }

@@ -1,4 +1,4 @@
-//! When a delivery wants to be looked at next.
+//! Times at which deliveries are due.
 //!
 //! Rows are never deleted and promise nothing: the delivery's row is the truth, a stale due row is passed over.
 

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::table;
 
 table! {
-    /// How far a bank is. Revision `revision` is the change `change_id`; the entries' rows hold all changes up to
+    /// Head of a bank. Revision `revision` is the change `change_id`; the entries' rows hold all changes up to
     /// `settled`, which is that revision or the one before.
     Versioned BankHead in "bank_heads" ttl None;
     partition { org: OrgId, bank: BankId }
@@ -70,7 +70,7 @@ table! {
 }
 
 table! {
-    /// Which change a revision is.
+    /// Change that made a revision.
     Fact BankRevision in "bank_revisions" ttl Some(35 days);
     partition { org: OrgId, bank: BankId }
     cluster { revision: i64 [Asc] }

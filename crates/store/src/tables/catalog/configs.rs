@@ -1,5 +1,5 @@
-//! What an organisation configured: immutable snapshots, the head that names the current one, and the row that tells
-//! every process that some head moved.
+//! Configurations: immutable snapshots, the head that names the current one, and the row that tells every process that
+//! some head moved.
 //!
 //! It does not read documents; `tidegate-catalog` does.
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::table;
 
 table! {
-    /// Which snapshot is current. The version grows by one with each change.
+    /// Current snapshot of an organisation. The version grows by one with each change.
     Versioned ConfigHead in "config_heads" ttl None;
     partition { org: OrgId }
     values { config_version: ConfigVersion, snapshot_id: Uuid, changed_at: Millis, author: String }

@@ -32,7 +32,7 @@ table! {
 }
 
 table! {
-    /// When a key was last used, to the minute. Apart from the key, whose row must not change with every use.
+    /// Last use of a key, to the minute. Apart from the key, whose row must not change with every use.
     Fact KeyUse in "key_uses" ttl None;
     partition { org: OrgId }
     cluster { key_id: ApiKeyId [Asc] }

@@ -1,4 +1,4 @@
-//! What an organisation configured, and who may speak for it.
+//! Configuration of organisations, and the credentials that speak for them.
 
 pub mod banks;
 pub mod configs;

@@ -1,4 +1,4 @@
-//! Which submissions an hour brought: where the stored items of an organisation are found by time.
+//! Submissions by hour: stored items of an organisation are found by time here.
 //!
 //! It holds nothing of an item but where its row stands.
 
@@ -7,7 +7,7 @@ use tidegate_schemas::ids::{ItemId, Millis, OrgId, SubmissionId, TypeId};
 use crate::table;
 
 table! {
-    /// Where a submission stands in `items`. `draw` is a number that its id holds: rows below a bound are a fair sample
+    /// Pointer to a submission in `items`. `draw` is a number that its id holds: rows below a bound are a fair sample
     /// of the hour, and nothing else of it is read. `shard` is the upper part of the draw.
     Fact ItemOfHour in "items_by_hour" ttl Some(100 days), window 4 days;
     partition { org: OrgId, hour: i64, shard: i64 }

@@ -34,7 +34,7 @@ table! {
 }
 
 table! {
-    /// Where a submission of an item stands and how far it is, without what was sent and found.
+    /// Coordinates and stage of an item's submission, without what was sent and found.
     View ItemPlace in "items" ttl None;
     partition { org: OrgId, type_id: TypeId, item_id: ItemId }
     cluster { append_ms: Millis [Desc], offset: i64 [Desc], position: i64 [Desc] }
@@ -42,8 +42,8 @@ table! {
 }
 
 table! {
-    /// Where a submission stands that may be sent again: the coordinates of its row in `items`. The others have
-    /// their row at the coordinates of the one record that they came in.
+    /// Coordinates of a submission that may be sent again: those of its row in `items`. Other submissions have their
+    /// row at the coordinates of the one record that they came in.
     Fact SubmissionPlace in "submission_places" ttl None;
     partition { org: OrgId, submission_id: SubmissionId }
     cluster {}
@@ -53,7 +53,7 @@ table! {
 pub const ACCEPTED: &str = "accepted";
 pub const EVALUATED: &str = "evaluated";
 
-/// How far a submission has come. A later stage of the same submission overwrites an earlier one.
+/// Stage of a submission. A later stage of the same submission overwrites an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Accepted = 0,

@@ -1,4 +1,4 @@
-//! How often rules acted: on a day, and lately on a user.
+//! Counts of rules that acted: on a day, and lately on a user.
 //!
 //! It does not know any rule's limits; `tidegate-moderation` does.
 
@@ -7,8 +7,8 @@ use tidegate_schemas::ids::{ItemKey, Millis, OrgId, RuleId, SubmissionId};
 use crate::table;
 
 table! {
-    /// On how many items of a day a rule was allowed to act. A processor that dies between this and its plan leaves
-    /// one too many here, so the number never is too low. Expires when no record of that day can come any more.
+    /// Number of items of a day on which a rule was allowed to act. A processor that dies between this and its plan
+    /// leaves one too many here, so the number is never too low. Expires when no record of that day can come any more.
     Versioned RuleDay in "rule_days" ttl Some(35 days);
     partition { org: OrgId, rule: RuleId, day: i64 }
     cluster {}
@@ -16,7 +16,7 @@ table! {
 }
 
 table! {
-    /// How many matches of an hour a rule had, as one version of its document has it, up to its alarm.
+    /// Matches of an hour of one version of a rule, up to its alarm.
     Versioned RuleHour in "rule_version_hours" ttl Some(35 days);
     partition { org: OrgId, rule: RuleId, rule_version: String, hour: i64 }
     cluster {}

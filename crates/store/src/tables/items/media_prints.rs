@@ -5,7 +5,7 @@
 use crate::table;
 
 table! {
-    /// What was made of the bytes with this SHA-256.
+    /// Hashes of the bytes with this SHA-256.
     Fact MediaPrint in "media_prints" ttl Some(30 days);
     partition { sha256: String }
     cluster {}

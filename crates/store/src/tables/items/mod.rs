@@ -1,4 +1,4 @@
-//! What the platform sent and what it led to.
+//! Items that platforms sent, and their effects.
 
 pub mod history;
 #[allow(clippy::module_inception, reason = "one file a table, and this table is called as its room")]

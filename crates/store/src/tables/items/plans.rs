@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::table;
 
 table! {
-    /// What a submission or a decision leads to, with every id, body, strike and job of it.
+    /// Effects of a submission or a decision, with every id, body, strike and job.
     Versioned Plan in "plans" ttl Some(35 days);
     partition { org: OrgId, cause: Uuid }
     cluster {}

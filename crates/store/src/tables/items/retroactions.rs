@@ -26,7 +26,7 @@ table! {
 }
 
 table! {
-    /// Which submission another one repeats, and under which run. Written before it is sent.
+    /// Submission that another one repeats, and the run that it belongs to. Written before it is sent.
     Fact Repeated in "retroacted_items" ttl Some(100 days), window 4 days;
     partition { org: OrgId, submission_id: SubmissionId }
     cluster {}

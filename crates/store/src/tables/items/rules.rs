@@ -1,4 +1,4 @@
-//! What versions of rules came to: counted day by day, judged by moderators, and measured before they went live.
+//! Results of rule versions: counted day by day, judged by moderators, and measured before they went live.
 //!
 //! It does not count or judge; `tidegate-moderation` and the processors do.
 
@@ -43,7 +43,7 @@ table! {
 }
 
 table! {
-    /// What moderators made of a rule's match on an item; the last decision counts. `day` is that of the match.
+    /// Moderators' judgement of a rule's match on an item; the last decision counts. `day` is that of the match.
     Fact RuleVerdict in "rule_verdicts" ttl Some(400 days), window 15 days;
     partition { org: OrgId, day: i64 }
     cluster { rule: RuleId [Asc], rule_version: String [Asc], item: ItemKey [Asc] }
@@ -51,7 +51,7 @@ table! {
 }
 
 table! {
-    /// How often a version of a rule matched when it was tried on stored items.
+    /// Matches of a rule version when it was tried on stored items.
     Fact RuleBaseline in "rule_baselines" ttl None;
     partition { org: OrgId, rule: RuleId }
     cluster { rule_version: String [Asc] }

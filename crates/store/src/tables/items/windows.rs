@@ -1,4 +1,4 @@
-//! What items add to windows: one row an item, found by what it is counted under and when.
+//! Contributions of items to windows: one row an item, found by the window's key and time.
 //!
 //! It does not count; `tidegate-moderation` does.
 //!
@@ -11,7 +11,7 @@ use tidegate_schemas::ids::{Millis, OrgId, SubmissionId, WindowId};
 use crate::{Fact, table};
 
 table! {
-    /// Of windows up to some hours.
+    /// Entries of windows up to some hours.
     Fact HoursEntry in "window_hours" ttl Some(3 days), window 1 hours;
     partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
     cluster { submission_id: SubmissionId [Asc] }
@@ -19,7 +19,7 @@ table! {
 }
 
 table! {
-    /// Of windows up to a month.
+    /// Entries of windows up to a month.
     Fact DaysEntry in "window_days" ttl Some(45 days), window 1 days;
     partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
     cluster { submission_id: SubmissionId [Asc] }
@@ -27,7 +27,7 @@ table! {
 }
 
 table! {
-    /// Of windows up to a year.
+    /// Entries of windows up to a year.
     Fact MonthsEntry in "window_months" ttl Some(450 days), window 15 days;
     partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
     cluster { submission_id: SubmissionId [Asc] }
@@ -35,7 +35,7 @@ table! {
 }
 
 table! {
-    /// Of longer windows.
+    /// Entries of longer windows.
     Fact YearsEntry in "window_years" ttl Some(4500 days), window 150 days;
     partition { org: OrgId, window: WindowId, key: String, bucket: i64 }
     cluster { submission_id: SubmissionId [Asc] }
@@ -51,13 +51,13 @@ pub struct Added {
     pub bucket: i64,
     pub submission_id: SubmissionId,
     pub at: Millis,
-    /// In millionths.
+    /// Amount in millionths.
     pub amount: i64,
     /// Eight bytes a member.
     pub members: Bytes,
-    /// Of the item's record in its partition; rows from before this was kept have none.
+    /// Offset of the item's record in its partition; rows from before this was kept have none.
     pub offset: Option<i64>,
-    /// Of the item in its record.
+    /// Position of the item in its record.
     pub position: Option<i64>,
 }
 
@@ -98,7 +98,7 @@ pub enum Kept {
 const DAY_MS: i64 = 86_400_000;
 
 impl Kept {
-    /// For rows that matter for so long.
+    /// Returns the table for rows that matter for so long.
     pub const fn for_millis(lives: i64) -> Self {
         if lives <= DAY_MS {
             Self::Hours

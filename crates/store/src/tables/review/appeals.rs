@@ -31,7 +31,7 @@ table! {
 }
 
 table! {
-    /// Who may use an appeal id: the first body that came with it, by the digest of its key-sorted JSON.
+    /// Owner of an appeal id: the first body that came with it, by the digest of its key-sorted JSON.
     Versioned AppealClaim in "appeal_claims" ttl None;
     partition { org: OrgId, appeal_id: AppealId }
     cluster {}

@@ -1,4 +1,4 @@
-//! What is known of the media of items that came along with reports and appeals.
+//! Media of items that came along with reports and appeals.
 //!
 //! Reported items are submissions of their own, and their media stand in their own rows.
 

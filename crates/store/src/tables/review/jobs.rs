@@ -66,7 +66,8 @@ table! {
 }
 
 table! {
-    /// What opened or joined a job. It is written after the job took it in, so a cause without a row joined nothing.
+    /// Cause that opened or joined a job. It is written after the job took it in, so a cause without a row joined
+    /// nothing.
     Fact JobCause in "job_causes" ttl None;
     partition { org: OrgId, job_id: JobId }
     cluster { cause: Uuid [Asc] }
@@ -91,7 +92,7 @@ table! {
 }
 
 table! {
-    /// Where to look for the jobs of a queue. Rows are only ever added; the job's row is the truth.
+    /// Pointer to a job of a queue. Rows are only ever added; the job's row is the truth.
     Fact QueueEntry in "queue_index" ttl Some(400 days);
     partition { org: OrgId, queue: QueueId, priority: i64, day: i64 }
     cluster { created_at: Millis [Asc], job_id: JobId [Asc] }
@@ -99,7 +100,7 @@ table! {
 }
 
 table! {
-    /// Which days of which priorities a queue has entries in.
+    /// Days and priorities in which a queue has entries.
     Fact QueueDay in "queue_days" ttl Some(400 days);
     partition { org: OrgId, queue: QueueId }
     cluster { priority: i64 [Desc], day: i64 [Asc] }
