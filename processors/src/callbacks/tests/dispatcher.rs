@@ -108,7 +108,7 @@ async fn what_is_offered_after_a_stop_is_left_to_the_next_owner() {
     let courier = courier(&deps);
     let stop = CancellationToken::new();
     stop.cancel();
-    assert_eq!(Arc::clone(&courier).run(stop).await, Drained::Clean);
+    assert_eq!(Arc::clone(&courier).run(stop).await, DrainResult::Clean);
     assert_eq!(courier.offer(&row, true, began), Offered::Closed);
     // A due row that was being acted on at the stop.
     let due = rows::due(&row, began);
